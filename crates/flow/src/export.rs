@@ -1,0 +1,80 @@
+//! The one question an exporter answers: what became of this request?
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluice_otlp::{Encoding, Signal};
+
+use crate::frame::Metadata;
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A request in the form in which it goes over the wire. Cloning is cheap: the bytes are shared.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    pub signal: Signal,
+    /// Spans, metric points or log records in the request.
+    pub items: u32,
+    /// The body, in order. Several chunks are one message: encoded requests merge by concatenation.
+    pub chunks: Arc<[Bytes]>,
+    /// Sum of the chunks' lengths.
+    pub len_bytes: usize,
+    pub encoding: Encoding,
+    /// Request metadata of the senders, for `headers_setter` and the like.
+    pub metadata: Arc<Metadata>,
+}
+
+/// What became of one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The backend has taken all of it.
+    Delivered,
+    /// The backend has taken the request but refused some of its items for good (OTLP partial success). Never sent again.
+    PartlyRejected { items: u64, reason: String },
+    /// Send it again: the backend is overloaded or could not be reached. `delay` is what the backend asked for.
+    RetryAfter { delay: Option<Duration>, reason: String },
+    /// The request exceeds a size limit of the backend: split it.
+    TooLarge { reason: String },
+    /// Nothing is wrong with the data: credentials, path, TLS or the like have to be put right first.
+    Misconfigured { reason: String },
+    /// The backend refuses this data for good.
+    Rejected { reason: String },
+}
+
+/// Sends requests to one backend. Knows nothing of retries, splitting, concurrency or queues.
+pub trait Exporter: Send + Sync + 'static {
+    /// The encoding in which a payload can be passed on without being packed again, if any: a frame that is compressed
+    /// like this and needs no change goes out as it came in.
+    fn passes_through(&self) -> Option<Encoding>;
+
+    /// The largest body that the backend takes, in bytes as sent.
+    fn request_limit_bytes(&self) -> usize;
+
+    /// Turns a merged protobuf request (uncompressed chunks) into what goes over the wire: compression, JSON.
+    /// Called once a batch, however often it is sent. CPU work only.
+    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String>;
+
+    /// Sends one request and says what became of it. The caller bounds the time by `timeout()`.
+    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome>;
+
+    /// Deadline of one request.
+    fn timeout(&self) -> Duration;
+
+    /// Names of the request metadata (lower case) that this exporter reads. Frames that differ in them never merge.
+    fn metadata_keys(&self) -> &[String] {
+        &[]
+    }
+
+    /// True for exporters such as `debug` that may lose data rather than hold anybody up.
+    fn best_effort(&self) -> bool {
+        false
+    }
+
+    /// Closes connections and files. No `send` follows.
+    fn shutdown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}

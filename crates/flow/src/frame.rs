@@ -1,0 +1,47 @@
+//! A frame: one export request as it arrived. Immutable and shared by every delivery that has to send it.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use sluice_otlp::{Encoding, Signal};
+
+/// An encoded OTLP export request (protobuf), possibly still compressed as its sender compressed it.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    pub bytes: Bytes,
+    pub encoding: Encoding,
+    /// Length of the protobuf message in bytes, which is `bytes.len()` where `encoding` is identity.
+    pub uncompressed_len_bytes: usize,
+}
+
+impl Payload {
+    pub fn identity(bytes: Bytes) -> Self {
+        let uncompressed_len_bytes = bytes.len();
+        Payload { bytes, encoding: Encoding::Identity, uncompressed_len_bytes }
+    }
+}
+
+/// What later steps may need to know of a frame's sender. Frames whose metadata differs are never merged where an
+/// exporter depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Metadata {
+    /// Address of the peer, `ip:port`.
+    pub peer: Option<String>,
+    /// Request headers kept for later (receiver option `include_metadata`), names in lower case, in order of arrival.
+    pub headers: Vec<(String, Vec<u8>)>,
+}
+
+/// One export request on its way through.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub signal: Signal,
+    /// Spans, metric points or log records in the payload.
+    pub items: u32,
+    pub payload: Payload,
+    /// Index of the receiver in the running plan.
+    pub receiver: u16,
+    pub received: Instant,
+    pub received_wall: SystemTime,
+    pub metadata: Arc<Metadata>,
+}

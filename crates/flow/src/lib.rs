@@ -1,0 +1,9 @@
+//! Decisions without I/O: what a frame is, who may enter, what is sent next, and what an answer means.
+
+pub mod export;
+pub mod frame;
+pub mod intake;
+
+pub use export::{BoxFuture, Exporter, Outcome, Packed};
+pub use frame::{Frame, Metadata, Payload};
+pub use intake::{Intake, Refusal};
