@@ -1,5 +1,6 @@
 //! Decisions without I/O: what a frame is, who may enter, what is sent next, and what an answer means.
 
+pub mod dispatch;
 pub mod export;
 pub mod frame;
 pub mod intake;

@@ -1,0 +1,179 @@
+//! Gathers units into batches, bounded in bytes first.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::{Batch, Unit};
+
+/// When a batch that is not full goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// Senders wait for the delivery: as soon as a slot is free and the oldest unit has waited this long.
+    Linger(Duration),
+    /// Nobody waits: when the oldest unit is this old (the Collector's `timeout`).
+    Timeout(Duration),
+}
+
+impl Trigger {
+    fn wait(self) -> Duration {
+        match self {
+            Trigger::Linger(wait) | Trigger::Timeout(wait) => wait,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchPolicy {
+    pub trigger: Trigger,
+    /// A batch of this many items is full (`send_batch_size`; 0: never by items).
+    pub full_items: usize,
+    /// A batch of this many bytes is full.
+    pub full_bytes: usize,
+    /// No batch is larger than this (`send_batch_max_size`; 0: no bound by items).
+    pub max_items: usize,
+    /// No batch of several units is larger than this.
+    pub max_bytes: usize,
+}
+
+struct Open<L> {
+    batch: Batch<L>,
+    since: Instant,
+}
+
+/// Open batches, one a metadata group, and closed ones that wait for a slot.
+pub(super) struct Batcher<L> {
+    pub(super) policy: BatchPolicy,
+    open: HashMap<u64, Open<L>>,
+    ready: VecDeque<Batch<L>>,
+}
+
+impl<L> Batcher<L> {
+    pub(super) fn new(policy: BatchPolicy) -> Self {
+        Batcher { policy, open: HashMap::new(), ready: VecDeque::new() }
+    }
+
+    pub(super) fn push(&mut self, unit: Unit<L>, now: Instant) {
+        let group = unit.group;
+        if unit.alone {
+            self.ready.push_back(Batch::new(vec![unit]));
+            return;
+        }
+        if self.open.get(&group).is_some_and(|open| self.would_exceed(&open.batch, &unit)) {
+            self.close(group);
+        }
+        let open = self.open.entry(group).or_insert_with(|| Open { batch: Batch::new(Vec::new()), since: now });
+        open.batch.items += u64::from(unit.items);
+        open.batch.bytes += unit.bytes;
+        open.batch.units.push(unit);
+        let full_by_items = self.policy.full_items > 0 && open.batch.items >= self.policy.full_items as u64;
+        if full_by_items || open.batch.bytes >= self.policy.full_bytes {
+            self.close(group);
+        }
+    }
+
+    fn would_exceed(&self, batch: &Batch<L>, unit: &Unit<L>) -> bool {
+        let items = batch.items + u64::from(unit.items);
+        batch.bytes + unit.bytes > self.policy.max_bytes
+            || (self.policy.max_items > 0 && items > self.policy.max_items as u64)
+    }
+
+    fn close(&mut self, group: u64) {
+        if let Some(open) = self.open.remove(&group) {
+            self.ready.push_back(open.batch);
+        }
+    }
+
+    /// Closes every open batch whose time has come.
+    pub(super) fn close_due(&mut self, now: Instant) {
+        let wait = self.policy.trigger.wait();
+        let due: Vec<u64> =
+            self.open.iter().filter(|(_, open)| now >= open.since + wait).map(|(&group, _)| group).collect();
+        for group in due {
+            self.close(group);
+        }
+    }
+
+    /// Closes every open batch, to be sent without waiting (drain).
+    pub(super) fn close_all(&mut self) {
+        let groups: Vec<u64> = self.open.keys().copied().collect();
+        for group in groups {
+            self.close(group);
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Batch<L>> {
+        self.ready.pop_front()
+    }
+
+    pub(super) fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.open.is_empty()
+    }
+
+    /// When the first open batch comes due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.open.values().map(|open| open.since + self.policy.trigger.wait()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> BatchPolicy {
+        BatchPolicy {
+            trigger: Trigger::Timeout(Duration::from_millis(200)),
+            full_items: 100,
+            full_bytes: 1000,
+            max_items: 150,
+            max_bytes: 2000,
+        }
+    }
+
+    fn unit(items: u32, bytes: usize) -> Unit<()> {
+        Unit { lease: (), items, bytes, alone: false, group: 0 }
+    }
+
+    #[test]
+    fn a_batch_closes_when_full_by_items_or_bytes() {
+        let now = Instant::now();
+        let mut batcher = Batcher::new(policy());
+        batcher.push(unit(60, 10), now);
+        assert_eq!(batcher.ready_len(), 0);
+        batcher.push(unit(60, 10), now);
+        assert_eq!(batcher.pop().map(|batch| (batch.items, batch.bytes)), Some((120, 20)));
+        batcher.push(unit(1, 1000), now);
+        assert_eq!(batcher.pop().map(|batch| batch.bytes), Some(1000));
+    }
+
+    #[test]
+    fn a_unit_that_would_break_a_maximum_opens_the_next_batch() {
+        let now = Instant::now();
+        let mut batcher = Batcher::new(policy());
+        batcher.push(unit(90, 10), now);
+        batcher.push(unit(90, 10), now);
+        assert_eq!(batcher.pop().map(|batch| batch.items), Some(90));
+        batcher.push(unit(5, 1995), now);
+        assert_eq!(batcher.pop().map(|batch| batch.items), Some(90));
+        assert_eq!(batcher.pop().map(|batch| batch.bytes), Some(1995));
+    }
+
+    #[test]
+    fn a_partial_batch_waits_for_its_time_and_groups_never_mix() {
+        let now = Instant::now();
+        let mut batcher = Batcher::new(policy());
+        batcher.push(unit(1, 1), now);
+        batcher.push(Unit { group: 7, ..unit(1, 1) }, now + Duration::from_millis(50));
+        assert_eq!(batcher.next_due(), Some(now + Duration::from_millis(200)));
+        batcher.close_due(now + Duration::from_millis(199));
+        assert_eq!(batcher.ready_len(), 0);
+        batcher.close_due(now + Duration::from_millis(200));
+        assert_eq!(batcher.ready_len(), 1);
+        batcher.close_due(now + Duration::from_millis(250));
+        assert_eq!(batcher.ready_len(), 2);
+        assert_eq!(batcher.next_due(), None);
+    }
+}

@@ -1,0 +1,388 @@
+//! The state of one delivery: which batch goes next, and what an outcome does to it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::batcher::{BatchPolicy, Batcher};
+use super::concurrency::{Concurrency, ConcurrencyLimits};
+use super::retry::{HOLD_BACKOFF, OUTAGE_BACKOFF, RetryPolicy};
+use super::{Batch, Unit};
+use crate::export::Outcome;
+
+/// An unbroken run of failures of this length is an outage. A backend that refuses 70 % at random has such a run once
+/// in 90,000 requests.
+const OUTAGE_AFTER_FAILURES: u32 = 32;
+/// So many refusals alike, without one success between, are a fault of all the data (a schema), not of an item: bisecting
+/// ten times finds one bad item among a thousand.
+const HOLD_AFTER_REJECTIONS: u32 = 12;
+
+/// Probes go round among so many batches, so that one that stays refused does not hide that others would be taken.
+const PROBE_CANDIDATES: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+pub struct DispatchPolicy {
+    pub batch: BatchPolicy,
+    pub retry: RetryPolicy,
+    pub concurrency: ConcurrencyLimits,
+    /// A refused frame's sender still waits and is told (a sole delivery under `buffer.ack: delivered`): requests are
+    /// bisected down to frames, never within one, and nothing is held back.
+    pub return_rejections: bool,
+}
+
+/// Whether the backend takes anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    Open,
+    /// An unbroken run of failures: one probe at a time.
+    Outage {
+        reason: String,
+    },
+    /// Nothing that time alone mends: credentials, a schema. One probe at a time, nothing is thrown away.
+    Held {
+        reason: String,
+    },
+}
+
+/// How a unit that is too large or refused has to be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    pub max_items: usize,
+    pub max_bytes: usize,
+}
+
+/// What an outcome means for the units of a batch.
+#[derive(Debug)]
+pub enum Settled<L> {
+    /// The dispatcher keeps them and sends them again by itself.
+    Kept,
+    /// Done: the cursor may pass them. `rejected_items` were refused by the backend for good (partial success).
+    Delivered { units: Vec<Unit<L>>, rejected_items: u64, reason: Option<String> },
+    /// The unit has to be cut; its parts come back through [`Dispatcher::divided`].
+    Divide { unit: Unit<L>, division: Division },
+    /// Refused for good, or given up.
+    Dead { units: Vec<Unit<L>>, reason: String },
+}
+
+struct Probing {
+    failures: u32,
+    /// The next probe may start then; None while one is in flight.
+    next: Option<Instant>,
+}
+
+pub struct Dispatcher<L> {
+    policy: DispatchPolicy,
+    batcher: Batcher<L>,
+    concurrency: Concurrency,
+    /// Refused batches by the time at which they may go again. They hold no slot.
+    waiting: BTreeMap<(Instant, u64), Batch<L>>,
+    /// Parts of a batch that was refused, innermost last: sent before anything else.
+    suspects: Vec<Batch<L>>,
+    waiting_sequence: u64,
+    state: State,
+    probing: Probing,
+    failures_in_a_row: u32,
+    rejections_in_a_row: u32,
+    /// The largest batch that the backend is known to take, learned from TooLarge.
+    learned_max_bytes: usize,
+    draining: bool,
+}
+
+impl<L> Dispatcher<L> {
+    pub fn new(policy: DispatchPolicy) -> Self {
+        Dispatcher {
+            policy,
+            batcher: Batcher::new(policy.batch),
+            concurrency: Concurrency::new(policy.concurrency),
+            waiting: BTreeMap::new(),
+            suspects: Vec::new(),
+            waiting_sequence: 0,
+            state: State::Open,
+            probing: Probing { failures: 0, next: None },
+            failures_in_a_row: 0,
+            rejections_in_a_row: 0,
+            learned_max_bytes: policy.batch.max_bytes,
+            draining: false,
+        }
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.concurrency.in_flight()
+    }
+
+    pub fn concurrency_limit(&self) -> usize {
+        self.concurrency.limit()
+    }
+
+    pub fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The largest unit that should be offered, in uncompressed bytes and items.
+    pub fn unit_limits(&self) -> Division {
+        let max_items = if self.policy.batch.max_items == 0 { usize::MAX } else { self.policy.batch.max_items };
+        Division { max_items, max_bytes: self.learned_max_bytes }
+    }
+
+    /// Nothing is held: every unit that was offered is settled.
+    pub fn is_idle(&self) -> bool {
+        self.batcher.is_empty() && self.waiting.is_empty() && self.suspects.is_empty() && self.in_flight() == 0
+    }
+
+    /// True if another unit should be read from the log. What is not read costs nothing but its place in the log.
+    pub fn wants_more(&self) -> bool {
+        let backlog = self.batcher.ready_len() + self.suspects.len();
+        match self.state {
+            State::Open => backlog == 0 || backlog < self.concurrency.free(),
+            State::Outage { .. } | State::Held { .. } => {
+                backlog == 0 && self.waiting.len() < PROBE_CANDIDATES && self.in_flight() == 0
+            }
+        }
+    }
+
+    pub fn offer(&mut self, unit: Unit<L>, now: Instant) {
+        self.batcher.push(unit, now);
+    }
+
+    /// From now on nothing waits for company.
+    pub fn drain(&mut self) {
+        self.draining = true;
+        self.batcher.close_all();
+    }
+
+    /// The next batch to send, if there is a slot and something is due. The caller sends it and reports to `settle`.
+    pub fn next(&mut self, now: Instant) -> Option<Batch<L>> {
+        if self.concurrency.free() == 0 {
+            return None;
+        }
+        let probing = self.state != State::Open;
+        if probing && (self.in_flight() > 0 || self.probing.next.is_some_and(|next| now < next)) {
+            return None;
+        }
+        let mut batch = self.take_next(now, probing)?;
+        batch.attempts += 1;
+        batch.first_attempt.get_or_insert(now);
+        self.probing.next = None;
+        self.concurrency.start(now);
+        Some(batch)
+    }
+
+    fn take_next(&mut self, now: Instant, probing: bool) -> Option<Batch<L>> {
+        if let Some(batch) = self.suspects.pop() {
+            return Some(batch);
+        }
+        // A probe is the oldest batch, due or not: the probe's own pace is what counts then.
+        if self.waiting.first_key_value().is_some_and(|(&(due, _), _)| probing || due <= now) {
+            return self.waiting.pop_first().map(|(_, batch)| batch);
+        }
+        if self.draining {
+            self.batcher.close_all();
+        } else {
+            self.batcher.close_due(now);
+        }
+        self.batcher.pop()
+    }
+
+    /// When `next` should be asked again although nothing else happened.
+    pub fn next_wake(&self) -> Option<Instant> {
+        if self.concurrency.free() == 0 {
+            return None;
+        }
+        if self.state != State::Open {
+            return if self.in_flight() > 0 { None } else { self.probing.next };
+        }
+        let retry = self.waiting.first_key_value().map(|(&(due, _), _)| due);
+        [retry, self.batcher.next_due()].into_iter().flatten().min()
+    }
+
+    /// Takes note of what became of a batch. `random` is uniform in 0..1.
+    pub fn settle(&mut self, batch: Batch<L>, outcome: Outcome, now: Instant, random: f64) -> Settled<L> {
+        let delivered = matches!(outcome, Outcome::Delivered | Outcome::PartlyRejected { .. });
+        self.concurrency.finish(if delivered { batch.bytes as u64 } else { 0 }, now);
+        if !matches!(outcome, Outcome::RetryAfter { .. }) {
+            self.failures_in_a_row = 0;
+        }
+        match outcome {
+            Outcome::Delivered => {
+                self.recovered(now);
+                Settled::Delivered { units: batch.units, rejected_items: 0, reason: None }
+            }
+            Outcome::PartlyRejected { items, reason } => {
+                self.recovered(now);
+                Settled::Delivered { units: batch.units, rejected_items: items, reason: Some(reason) }
+            }
+            Outcome::RetryAfter { delay, reason } => self.retry(batch, delay, reason, now, random),
+            Outcome::Misconfigured { reason } => {
+                self.hold(reason, now, random);
+                self.wait_until(batch, now);
+                Settled::Kept
+            }
+            Outcome::TooLarge { reason } => self.too_large(batch, reason),
+            Outcome::Rejected { reason } => self.rejected(batch, reason, now, random),
+        }
+    }
+
+    /// The parts of a unit that was cut, in order, each going out as a request of its own.
+    pub fn divided(&mut self, parts: Vec<Unit<L>>) {
+        for part in parts.into_iter().rev() {
+            self.suspects.push(Batch::new(vec![part]));
+        }
+    }
+
+    /// Takes back the oldest units that wait for a retry, until `bytes` are freed (a budget that is spent).
+    pub fn shed_oldest(&mut self, bytes: u64) -> Vec<Unit<L>> {
+        let mut shed = Vec::new();
+        let mut freed = 0;
+        while freed < bytes {
+            let Some((_, batch)) = self.waiting.pop_first() else { break };
+            freed += batch.bytes as u64;
+            shed.extend(batch.units);
+        }
+        shed
+    }
+
+    /// Takes everything that is not in flight, to be handed back (a delivery that ends).
+    pub fn take_all(&mut self) -> Vec<Unit<L>> {
+        self.batcher.close_all();
+        let mut units: Vec<Unit<L>> = Vec::new();
+        units.extend(std::mem::take(&mut self.suspects).into_iter().flat_map(|batch| batch.units));
+        units.extend(std::mem::take(&mut self.waiting).into_values().flat_map(|batch| batch.units));
+        units.extend(std::iter::from_fn(|| self.batcher.pop()).flat_map(|batch| batch.units));
+        units
+    }
+
+    fn recovered(&mut self, now: Instant) {
+        self.rejections_in_a_row = 0;
+        if self.state == State::Open {
+            return;
+        }
+        self.state = State::Open;
+        self.probing = Probing { failures: 0, next: None };
+        if matches!(self.policy.retry, RetryPolicy::Adaptive { .. }) {
+            // They waited for the backend, not for their own time.
+            let waiting = std::mem::take(&mut self.waiting);
+            self.waiting =
+                waiting.into_iter().map(|((due, sequence), batch)| ((due.min(now), sequence), batch)).collect();
+        }
+    }
+
+    fn retry(
+        &mut self,
+        batch: Batch<L>,
+        asked: Option<Duration>,
+        reason: String,
+        now: Instant,
+        random: f64,
+    ) -> Settled<L> {
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        let (own, max_elapsed) = match self.policy.retry {
+            RetryPolicy::Adaptive { backoff, ceiling_while_delivering } => {
+                (backoff.delay(batch.attempts, random).min(ceiling_while_delivering), None)
+            }
+            RetryPolicy::Explicit { backoff, max_elapsed } => (backoff.delay(batch.attempts, random), max_elapsed),
+            RetryPolicy::Disabled => {
+                return Settled::Dead {
+                    units: batch.units,
+                    reason: format!("not retried (retry_on_failure is disabled): {reason}"),
+                };
+            }
+        };
+        let due = now + own.max(asked.unwrap_or_default());
+        if let (Some(max_elapsed), Some(first)) = (max_elapsed, batch.first_attempt)
+            && due > first + max_elapsed
+        {
+            let attempts = batch.attempts;
+            return Settled::Dead {
+                units: batch.units,
+                reason: format!(
+                    "given up after {attempts} attempts in {}s (max_elapsed_time): {reason}",
+                    max_elapsed.as_secs()
+                ),
+            };
+        }
+        if self.failures_in_a_row >= OUTAGE_AFTER_FAILURES || self.state != State::Open {
+            self.outage(reason, asked, now, random);
+        }
+        self.wait_until(batch, due);
+        Settled::Kept
+    }
+
+    fn wait_until(&mut self, batch: Batch<L>, due: Instant) {
+        self.waiting_sequence += 1;
+        self.waiting.insert((due, self.waiting_sequence), batch);
+    }
+
+    fn outage(&mut self, reason: String, asked: Option<Duration>, now: Instant, random: f64) {
+        if self.state != State::Open && self.probing.next.is_some() {
+            // A request that was in flight when the outage began, not the probe.
+            return;
+        }
+        if !matches!(self.state, State::Held { .. }) {
+            self.state = State::Outage { reason };
+        }
+        self.probing.failures = self.probing.failures.saturating_add(1);
+        let own = OUTAGE_BACKOFF.delay(self.probing.failures, random);
+        self.probing.next = Some(now + own.max(asked.unwrap_or_default()));
+    }
+
+    fn hold(&mut self, reason: String, now: Instant, random: f64) {
+        let held_before = matches!(self.state, State::Held { .. });
+        self.state = State::Held { reason };
+        if held_before && self.probing.next.is_some() {
+            return;
+        }
+        if !held_before {
+            self.probing.failures = 0;
+        }
+        self.probing.failures = self.probing.failures.saturating_add(1);
+        self.probing.next = Some(now + HOLD_BACKOFF.delay(self.probing.failures, random));
+    }
+
+    fn too_large(&mut self, batch: Batch<L>, reason: String) -> Settled<L> {
+        if batch.items > 1 {
+            self.learned_max_bytes = self.learned_max_bytes.min((batch.bytes / 2).max(1));
+            self.batcher.policy.max_bytes = self.learned_max_bytes;
+            self.batcher.policy.full_bytes = self.batcher.policy.full_bytes.min(self.learned_max_bytes);
+        }
+        self.halve(batch, reason)
+    }
+
+    fn rejected(&mut self, batch: Batch<L>, reason: String, now: Instant, random: f64) -> Settled<L> {
+        if self.policy.return_rejections {
+            return if batch.units.len() == 1 {
+                Settled::Dead { units: batch.units, reason }
+            } else {
+                self.halve(batch, reason)
+            };
+        }
+        self.rejections_in_a_row = self.rejections_in_a_row.saturating_add(1);
+        if self.rejections_in_a_row >= HOLD_AFTER_REJECTIONS {
+            self.hold(reason, now, random);
+            // Kept whole: when the probe of it succeeds, the rest follows.
+            self.wait_until(batch, now);
+            return Settled::Kept;
+        }
+        self.halve(batch, reason)
+    }
+
+    /// Cuts a batch in two that go out ahead of everything else, the first half first.
+    fn halve(&mut self, mut batch: Batch<L>, reason: String) -> Settled<L> {
+        if batch.units.len() > 1 {
+            let second = batch.units.split_off(batch.units.len() / 2);
+            for units in [second, batch.units] {
+                self.suspects.push(Batch { first_attempt: batch.first_attempt, ..Batch::new(units) });
+            }
+            return Settled::Kept;
+        }
+        match batch.units.pop() {
+            Some(unit) if unit.items > 1 => {
+                let division = Division { max_items: (unit.items as usize).div_ceil(2), max_bytes: usize::MAX };
+                Settled::Divide { unit, division }
+            }
+            last => Settled::Dead { units: last.into_iter().collect(), reason },
+        }
+    }
+}

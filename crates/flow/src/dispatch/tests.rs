@@ -1,0 +1,277 @@
+//! Scenarios of one delivery against a simulated backend, in simulated time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::export::Outcome;
+
+fn policy() -> DispatchPolicy {
+    DispatchPolicy {
+        batch: BatchPolicy {
+            trigger: Trigger::Linger(Duration::from_millis(5)),
+            full_items: 512,
+            full_bytes: 1 << 20,
+            max_items: 512,
+            max_bytes: 4 << 20,
+        },
+        retry: RetryPolicy::default(),
+        concurrency: ConcurrencyLimits::default(),
+        return_rejections: false,
+    }
+}
+
+fn unit(id: u64, items: u32, bytes: usize) -> Unit<u64> {
+    Unit { lease: id, items, bytes, alone: false, group: 0 }
+}
+
+fn retry_after(delay: Option<Duration>) -> Outcome {
+    Outcome::RetryAfter { delay, reason: "503".into() }
+}
+
+/// Offers `rate` units a second of 512 items each for `offered`, answers with `answer` after 2 ms, goes on until all is settled or
+/// `limit` is over. Returns the delivered ids by time, and the dead ones.
+struct Run {
+    delivered: Vec<(Duration, u64)>,
+    dead: Vec<u64>,
+    undelivered: usize,
+    most_waiting: usize,
+}
+
+fn simulate(
+    policy: DispatchPolicy,
+    rate: u64,
+    offered: Duration,
+    limit: Duration,
+    mut answer: impl FnMut(Duration, &Batch<u64>) -> Outcome,
+) -> Run {
+    let start = Instant::now();
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut dispatcher = Dispatcher::new(policy);
+    let total = rate * offered.as_millis() as u64 / 1000;
+    let mut queue: std::collections::VecDeque<u64> = Default::default();
+    let (mut arrived, mut settled) = (0, 0);
+    let mut in_flight: Vec<(Duration, Batch<u64>)> = Vec::new();
+    let mut wakes: BinaryHeap<Reverse<Duration>> = BinaryHeap::new();
+    let mut run = Run { delivered: Vec::new(), dead: Vec::new(), undelivered: 0, most_waiting: 0 };
+    wakes.push(Reverse(Duration::ZERO));
+    while let Some(Reverse(elapsed)) = wakes.pop() {
+        if elapsed > limit || settled == total {
+            break;
+        }
+        let now = start + elapsed;
+        while arrived < total && Duration::from_millis(arrived * 1000 / rate) <= elapsed {
+            queue.push_back(arrived);
+            arrived += 1;
+        }
+        if arrived < total {
+            wakes.push(Reverse(Duration::from_millis(arrived * 1000 / rate)));
+        }
+        let (done, rest): (Vec<_>, Vec<_>) = in_flight.into_iter().partition(|(due, _)| *due <= elapsed);
+        in_flight = rest;
+        for (_, batch) in done {
+            let outcome = answer(elapsed, &batch);
+            match dispatcher.settle(batch, outcome, now, random.f64()) {
+                Settled::Kept => {}
+                Settled::Delivered { units, .. } => {
+                    settled += units.len() as u64;
+                    run.delivered.extend(units.into_iter().map(|unit| (elapsed, unit.lease)));
+                }
+                Settled::Dead { units, .. } => {
+                    settled += units.len() as u64;
+                    run.dead.extend(units.into_iter().map(|unit| unit.lease));
+                }
+                Settled::Divide { .. } => panic!("these units are not divided here"),
+            }
+        }
+        loop {
+            if dispatcher.wants_more()
+                && let Some(id) = queue.pop_front()
+            {
+                dispatcher.offer(unit(id, 512, 1000), now);
+                continue;
+            }
+            let Some(batch) = dispatcher.next(now) else { break };
+            in_flight.push((elapsed + Duration::from_millis(2), batch));
+        }
+        run.most_waiting = run.most_waiting.max(dispatcher.waiting_len());
+        if !in_flight.is_empty() {
+            wakes.push(Reverse(elapsed + Duration::from_millis(1)));
+        }
+        if let Some(wake) = dispatcher.next_wake() {
+            wakes.push(Reverse((wake - start).max(elapsed + Duration::from_micros(100))));
+        }
+        wakes = wakes.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+    }
+    run.undelivered = (total - settled) as usize;
+    run
+}
+
+#[test]
+fn seventy_percent_refused_at_random_are_delivered_within_seconds() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let run = simulate(policy(), 40, Duration::from_secs(30), Duration::from_secs(45), |_, _| {
+        if random.f64() < 0.7 { retry_after(None) } else { Outcome::Delivered }
+    });
+    let within = run.delivered.iter().filter(|(at, _)| *at <= Duration::from_secs(30)).count();
+    assert!(within as f64 >= 0.95 * 1200.0, "{within} of 1200 within the 30 s");
+    assert_eq!((run.undelivered, run.dead.len()), (0, 0));
+    assert_eq!(run.delivered.iter().map(|(_, id)| id).collect::<BTreeSet<_>>().len(), 1200);
+}
+
+#[test]
+fn explicit_retry_settings_hold_and_few_are_given_up() {
+    let mut random = fastrand::Rng::with_seed(2);
+    let backoff =
+        Backoff { initial: Duration::from_secs(5), max: Duration::from_secs(30), multiplier: 1.5, jitter: 0.5 };
+    let retry = RetryPolicy::Explicit { backoff, max_elapsed: Some(Duration::from_secs(300)) };
+    let seconds = Duration::from_secs;
+    let run = simulate(DispatchPolicy { retry, ..policy() }, 10, seconds(420), seconds(800), |_, _| {
+        if random.f64() < 0.7 { retry_after(None) } else { Outcome::Delivered }
+    });
+    let window = run.delivered.iter().filter(|(at, _)| (seconds(240)..seconds(420)).contains(at)).count();
+    assert!(window as f64 >= 0.95 * 1800.0, "{window} of 1800 in minutes 4 to 7");
+    assert!(run.dead.len() as f64 <= 0.015 * 4200.0, "{} given up", run.dead.len());
+    assert_eq!(run.delivered.len() + run.dead.len(), 4200);
+}
+
+#[test]
+fn a_dead_backend_is_probed_by_one_request_and_everything_follows_when_it_returns() {
+    let back = Duration::from_secs(20);
+    let mut asked = 0;
+    let run = simulate(policy(), 40, Duration::from_secs(30), Duration::from_secs(40), |at, _| {
+        if at < back {
+            asked += 1;
+            retry_after(None)
+        } else {
+            Outcome::Delivered
+        }
+    });
+    assert_eq!((run.delivered.len(), run.undelivered), (1200, 0));
+    assert!(asked < 120, "{asked} requests to a dead backend");
+    assert!(run.most_waiting < 64, "{} batches taken out of the log during an outage", run.most_waiting);
+}
+
+#[test]
+fn the_delay_that_a_backend_asks_for_is_kept() {
+    let now = Instant::now();
+    let mut dispatcher = Dispatcher::new(policy());
+    dispatcher.offer(unit(0, 512, 1000), now);
+    let batch = dispatcher.next(now).unwrap();
+    let asked = Duration::from_secs(7);
+    assert!(matches!(dispatcher.settle(batch, retry_after(Some(asked)), now, 0.5), Settled::Kept));
+    assert_eq!((dispatcher.in_flight(), dispatcher.next_wake()), (0, Some(now + asked)), "it holds no slot");
+    dispatcher.offer(unit(1, 512, 1000), now);
+    assert_eq!(dispatcher.next(now).unwrap().units[0].lease, 1, "only the request itself waits");
+    assert!(dispatcher.next(now + asked - Duration::from_millis(1)).is_none());
+    assert_eq!(dispatcher.next(now + asked).unwrap().units[0].lease, 0);
+}
+
+#[test]
+fn one_bad_item_is_found_and_nothing_else_is_lost() {
+    let now = Instant::now();
+    let mut dispatcher = Dispatcher::new(policy());
+    for id in 0..500 {
+        dispatcher.offer(unit(id, 1, 10), now);
+    }
+    let (mut dead, mut delivered) = (Vec::new(), BTreeSet::new());
+    let later = now + Duration::from_millis(5);
+    while let Some(batch) = dispatcher.next(later) {
+        let bad = batch.units.iter().any(|unit| unit.lease == 321);
+        let outcome = if bad { Outcome::Rejected { reason: "bad".into() } } else { Outcome::Delivered };
+        match dispatcher.settle(batch, outcome, later, 0.5) {
+            Settled::Delivered { units, .. } => delivered.extend(units.into_iter().map(|unit| unit.lease)),
+            Settled::Dead { units, .. } => dead.extend(units.into_iter().map(|unit| unit.lease)),
+            Settled::Kept => {}
+            Settled::Divide { .. } => unreachable!("units of one item"),
+        }
+    }
+    assert_eq!((dead, delivered.len()), (vec![321], 499));
+    assert!(dispatcher.is_idle());
+}
+
+#[test]
+fn what_refuses_everything_alike_is_held_and_resumes() {
+    let now = Instant::now();
+    let mut dispatcher = Dispatcher::new(policy());
+    for id in 0..2000 {
+        dispatcher.offer(unit(id, 1, 10), now);
+    }
+    let mut time = now + Duration::from_millis(5);
+    let (mut dead, mut delivered, mut asked) = (0, 0, 0);
+    let mended = now + Duration::from_secs(300);
+    while time < mended + Duration::from_secs(60) && dead + delivered < 2000 {
+        while let Some(batch) = dispatcher.next(time) {
+            asked += u32::from(time < mended);
+            let outcome =
+                if time < mended { Outcome::Rejected { reason: "schema".into() } } else { Outcome::Delivered };
+            match dispatcher.settle(batch, outcome, time, 0.5) {
+                Settled::Delivered { units, .. } => delivered += units.len(),
+                Settled::Dead { units, .. } => dead += units.len(),
+                Settled::Kept => {}
+                Settled::Divide { .. } => unreachable!("units of one item"),
+            }
+        }
+        time += Duration::from_millis(500);
+    }
+    assert!(dead <= 4, "{dead} items given up although nothing is wrong with them");
+    assert_eq!(dead + delivered, 2000);
+    assert!(asked < 40, "{asked} requests while held");
+}
+
+#[test]
+fn misconfigured_holds_at_once_and_gives_up_nothing() {
+    let now = Instant::now();
+    let mut dispatcher = Dispatcher::new(policy());
+    dispatcher.offer(unit(0, 512, 1000), now);
+    let batch = dispatcher.next(now).unwrap();
+    let outcome = Outcome::Misconfigured { reason: "401".into() };
+    assert!(matches!(dispatcher.settle(batch, outcome, now, 0.5), Settled::Kept));
+    assert_eq!(dispatcher.state(), &State::Held { reason: "401".into() });
+    assert!(dispatcher.next(now).is_none());
+    let probe_at = dispatcher.next_wake().unwrap();
+    let probe = dispatcher.next(probe_at).unwrap();
+    assert!(matches!(dispatcher.settle(probe, Outcome::Delivered, probe_at, 0.5), Settled::Delivered { .. }));
+    assert_eq!(dispatcher.state(), &State::Open);
+}
+
+#[test]
+fn what_is_too_large_is_cut_and_later_batches_are_smaller() {
+    let now = Instant::now();
+    let mut dispatcher = Dispatcher::new(policy());
+    dispatcher.offer(unit(0, 100, 3 << 20), now);
+    let batch = dispatcher.next(now).unwrap();
+    let too_large = Outcome::TooLarge { reason: "larger than max".into() };
+    let Settled::Divide { unit: cut, division } = dispatcher.settle(batch, too_large.clone(), now, 0.5) else {
+        panic!("one unit of several items is cut")
+    };
+    assert_eq!((cut.lease, division.max_items), (0, 50));
+    assert_eq!(dispatcher.unit_limits().max_bytes, (3 << 20) / 2);
+    dispatcher.divided(vec![unit(1, 50, 10), unit(2, 50, 10)]);
+    assert_eq!(dispatcher.next(now).unwrap().units[0].lease, 1);
+    let second = dispatcher.next(now).unwrap();
+    assert_eq!((second.units[0].lease, second.units.len()), (2, 1));
+    dispatcher.offer(unit(3, 1, 512), now);
+    dispatcher.drain();
+    let single = dispatcher.next(now).unwrap();
+    assert!(matches!(dispatcher.settle(single, too_large, now, 0.5), Settled::Dead { .. }), "one item cannot be cut");
+}
+
+#[test]
+fn a_refusal_is_handed_back_frame_by_frame_where_senders_wait() {
+    let now = Instant::now();
+    let mut dispatcher = Dispatcher::new(DispatchPolicy { return_rejections: true, ..policy() });
+    for id in 0..4 {
+        dispatcher.offer(unit(id, 128, 10), now);
+    }
+    let mut dead = Vec::new();
+    while let Some(batch) = dispatcher.next(now) {
+        let bad = batch.units.iter().any(|unit| unit.lease == 2);
+        let outcome = if bad { Outcome::Rejected { reason: "bad".into() } } else { Outcome::Delivered };
+        if let Settled::Dead { units, .. } = dispatcher.settle(batch, outcome, now, 0.5) {
+            dead.extend(units.into_iter().map(|unit| unit.lease));
+        }
+    }
+    assert_eq!(dead, [2]);
+}

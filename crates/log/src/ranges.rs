@@ -1,0 +1,115 @@
+//! A set of offsets kept as ranges: what lies above a cursor's floor and is resolved already.
+
+use std::collections::BTreeMap;
+
+/// Disjoint, non-adjacent half-open ranges `start..end`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeSet {
+    end_by_start: BTreeMap<u64, u64>,
+}
+
+impl RangeSet {
+    /// Adds one offset. Returns false if it was in the set already.
+    pub fn insert(&mut self, offset: u64) -> bool {
+        let before = self.end_by_start.range(..=offset).next_back().map(|(&start, &end)| (start, end));
+        if before.is_some_and(|(_, end)| offset < end) {
+            return false;
+        }
+        let start = match before {
+            Some((start, end)) if end == offset => start,
+            _ => offset,
+        };
+        let end = match self.end_by_start.remove(&(offset + 1)) {
+            Some(end) => end,
+            None => offset + 1,
+        };
+        self.end_by_start.insert(start, end);
+        true
+    }
+
+    pub fn contains(&self, offset: u64) -> bool {
+        self.end_by_start.range(..=offset).next_back().is_some_and(|(_, &end)| offset < end)
+    }
+
+    /// If a range starts at `floor`, removes it and returns its end: the new floor.
+    pub fn take_run_at(&mut self, floor: u64) -> Option<u64> {
+        self.end_by_start.remove(&floor)
+    }
+
+    /// Forgets every offset below `floor`; returns the first offset at or above it that is not in the set.
+    pub fn forget_below(&mut self, floor: u64) -> u64 {
+        let mut lifted = floor;
+        while let Some((&start, &end)) = self.end_by_start.first_key_value() {
+            if start > lifted {
+                break;
+            }
+            lifted = lifted.max(end);
+            self.end_by_start.pop_first();
+        }
+        lifted
+    }
+
+    /// Number of separate ranges, which is what the set costs in memory.
+    pub fn len(&self) -> usize {
+        self.end_by_start.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.end_by_start.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.end_by_start.iter().map(|(&start, &end)| (start, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn neighbours_join_into_one_range() {
+        let mut ranges = RangeSet::default();
+        for offset in [5, 7, 6] {
+            assert!(ranges.insert(offset));
+        }
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [(5, 8)]);
+        assert!(!ranges.insert(6));
+        assert_eq!(ranges.take_run_at(5), Some(8));
+        assert!(ranges.is_empty());
+    }
+
+    #[test]
+    fn forgetting_below_a_floor_goes_on_through_the_range_that_it_meets() {
+        let mut ranges = RangeSet::default();
+        for offset in [1, 2, 5, 6, 9] {
+            ranges.insert(offset);
+        }
+        assert_eq!(ranges.forget_below(6), 7);
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [(9, 10)]);
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_plain_set(offsets in proptest::collection::vec(0u64..64, 0..200)) {
+            let mut ranges = RangeSet::default();
+            let mut model = BTreeSet::new();
+            for offset in offsets {
+                prop_assert_eq!(ranges.insert(offset), model.insert(offset));
+            }
+            for offset in 0..66 {
+                prop_assert_eq!(ranges.contains(offset), model.contains(&offset));
+            }
+            let mut previous_end = None;
+            for (start, end) in ranges.iter() {
+                prop_assert!(start < end);
+                prop_assert!(previous_end.is_none_or(|previous| previous < start));
+                previous_end = Some(end);
+            }
+        }
+    }
+}
