@@ -1,1 +1,4 @@
+//! What Sluice says of itself: metrics as Prometheus text, and structured logs that never flood.
 
+pub mod exposition;
+pub mod logging;

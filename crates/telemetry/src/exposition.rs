@@ -1,0 +1,144 @@
+//! The Prometheus text format, written afresh at each scrape from the counters that stand beside the code they count.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// How metrics are named. The Collector's names carry `_total` and unit suffixes or not, depending on its own configuration:
+/// dashboards exist for both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Naming {
+    /// Leave `_total` off counters (`without_type_suffix`, and the Collector's older default).
+    pub without_type_suffix: bool,
+    /// Leave unit suffixes such as `_seconds` off (`without_units`).
+    pub without_units: bool,
+    /// Labels that every sample carries (`service.telemetry.resource` as `service_name` and the like).
+    pub constant_labels: Vec<(String, String)>,
+}
+
+impl Default for Naming {
+    fn default() -> Self {
+        Naming { without_type_suffix: true, without_units: false, constant_labels: Vec::new() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+struct Family {
+    kind: Kind,
+    help: &'static str,
+    samples: String,
+}
+
+/// Collects samples by family, so that components may report in any order.
+pub struct Exposition<'a> {
+    naming: &'a Naming,
+    families: BTreeMap<String, Family>,
+}
+
+impl<'a> Exposition<'a> {
+    pub fn new(naming: &'a Naming) -> Self {
+        Exposition { naming, families: BTreeMap::new() }
+    }
+
+    /// `name` without any suffix; `unit` such as `seconds` or `bytes`, empty for counts.
+    pub fn counter(&mut self, name: &str, unit: &str, help: &'static str, labels: &[(&str, &str)], value: u64) {
+        let suffix = if self.naming.without_type_suffix { "" } else { "_total" };
+        self.sample(Kind::Counter, self.full_name(name, unit, suffix), help, labels, &value.to_string());
+    }
+
+    pub fn counter_seconds(&mut self, name: &str, help: &'static str, labels: &[(&str, &str)], seconds: f64) {
+        let suffix = if self.naming.without_type_suffix { "" } else { "_total" };
+        self.sample(Kind::Counter, self.full_name(name, "seconds", suffix), help, labels, &seconds.to_string());
+    }
+
+    pub fn gauge(&mut self, name: &str, unit: &str, help: &'static str, labels: &[(&str, &str)], value: f64) {
+        self.sample(Kind::Gauge, self.full_name(name, unit, ""), help, labels, &value.to_string());
+    }
+
+    fn full_name(&self, name: &str, unit: &str, suffix: &str) -> String {
+        let mut full = name.to_owned();
+        if !unit.is_empty() && !self.naming.without_units {
+            full.push('_');
+            full.push_str(unit);
+        }
+        full.push_str(suffix);
+        full
+    }
+
+    fn sample(&mut self, kind: Kind, name: String, help: &'static str, labels: &[(&str, &str)], value: &str) {
+        let constant = self.naming.constant_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let mut line = name.clone();
+        let mut separator = '{';
+        for (key, value) in labels.iter().copied().chain(constant) {
+            let _ = write!(line, "{separator}{key}=\"");
+            escape_into(value, &mut line);
+            line.push('"');
+            separator = ',';
+        }
+        if separator == ',' {
+            line.push('}');
+        }
+        let _ = writeln!(line, " {value}");
+        let family = self.families.entry(name).or_insert_with(|| Family { kind, help, samples: String::new() });
+        family.samples.push_str(&line);
+    }
+
+    /// The text of a scrape, `text/plain; version=0.0.4`.
+    pub fn render(self) -> String {
+        let mut text = String::new();
+        for (name, family) in self.families {
+            let kind = match family.kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+            };
+            let _ = write!(text, "# HELP {name} {}\n# TYPE {name} {kind}\n{}", family.help, family.samples);
+        }
+        text
+    }
+}
+
+fn escape_into(value: &str, out: &mut String) {
+    for character in value.chars() {
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            other => out.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_whole_however_samples_arrive_and_labels_are_escaped() {
+        let naming = Naming { without_type_suffix: false, ..Naming::default() };
+        let mut exposition = Exposition::new(&naming);
+        exposition.counter("b", "", "B.", &[("x", "a\"b\\c\n")], 1);
+        exposition.gauge("a", "bytes", "A.", &[], 1.5);
+        exposition.counter("b", "", "B.", &[], 2);
+        assert_eq!(
+            exposition.render(),
+            "# HELP a_bytes A.\n# TYPE a_bytes gauge\na_bytes 1.5\n\
+             # HELP b_total B.\n# TYPE b_total counter\nb_total{x=\"a\\\"b\\\\c\\n\"} 1\nb_total 2\n"
+        );
+    }
+
+    #[test]
+    fn names_follow_the_configured_suffixes() {
+        let naming = Naming {
+            without_type_suffix: true,
+            without_units: true,
+            constant_labels: vec![("service_name".into(), "sluice".into())],
+        };
+        let mut exposition = Exposition::new(&naming);
+        exposition.counter_seconds("process_cpu", "CPU.", &[], 0.25);
+        assert!(exposition.render().ends_with("process_cpu{service_name=\"sluice\"} 0.25\n"));
+    }
+}
