@@ -1,0 +1,230 @@
+use std::io::Write;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LIMIT: usize = 8 << 20;
+const PACKED: [Encoding; 3] = [Encoding::Gzip, Encoding::Zstd, Encoding::Snappy];
+
+/// Bytes that compress about as telemetry does: repeated keys, varying values.
+fn telemetry_like(length: usize) -> Bytes {
+    let mut bytes = Vec::with_capacity(length + 64);
+    let mut state = 1_u32;
+    while bytes.len() < length {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        write!(bytes, "http.request.header.{}={:x};", state % 40, state).expect("a vector takes it");
+    }
+    bytes.truncate(length);
+    Bytes::from(bytes)
+}
+
+fn packed(encoding: Encoding, bytes: &Bytes) -> Bytes {
+    compress(encoding, std::slice::from_ref(bytes), None).expect("packs")
+}
+
+#[test]
+fn every_encoding_round_trips_and_chunks_are_one_message() {
+    for length in [0, 1, 100, 190_000, 3_000_000] {
+        let plain = telemetry_like(length);
+        let chunks = [plain.slice(..length / 3), plain.slice(length / 3..length / 2), plain.slice(length / 2..)];
+        for encoding in Encoding::ALL {
+            let packed = compress(encoding, &chunks, None).expect("packs");
+            assert_eq!(decompress(encoding, &packed, LIMIT).expect("unpacks"), plain, "{encoding:?} {length}");
+            let seen = with_decompressed(encoding, &packed, LIMIT, Bytes::copy_from_slice).expect("unpacks");
+            assert_eq!(seen, plain, "{encoding:?} {length} through the scratch buffer");
+        }
+        let zlib = compress_zlib(&chunks, None).expect("packs");
+        assert_eq!(decompress_zlib(&zlib, LIMIT).expect("unpacks"), plain);
+    }
+}
+
+#[test]
+fn the_limit_is_exact_in_every_encoding() {
+    let plain = telemetry_like(100_000);
+    for encoding in PACKED {
+        let packed = packed(encoding, &plain);
+        assert_eq!(decompress(encoding, &packed, 100_000).expect("fits").len(), 100_000, "{encoding:?}");
+        let refused = decompress(encoding, &packed, 99_999);
+        assert_eq!(refused, Err(DecompressError::TooLarge { limit_bytes: 99_999 }), "{encoding:?}");
+    }
+    let zlib = compress_zlib(&[plain], None).expect("packs");
+    assert!(decompress_zlib(&zlib, 100_000).is_ok());
+    assert_eq!(decompress_zlib(&zlib, 99_999), Err(DecompressError::TooLarge { limit_bytes: 99_999 }));
+}
+
+#[test]
+fn bombs_stop_at_the_limit_with_a_bounded_buffer() {
+    // A gigabyte of zeros in a few members, frames or blocks.
+    let zeros = Bytes::from(vec![0; 64 << 20]);
+    for encoding in [Encoding::Gzip, Encoding::Zstd] {
+        let one = compress(encoding, std::slice::from_ref(&zeros), Some(9)).expect("packs");
+        let bomb = one.repeat(16);
+        for payload in [&one[..], &bomb[..]] {
+            let mut output = Output::default();
+            let result = unpack(encoding, payload, 1 << 20, &mut output);
+            assert_eq!(result, Err(DecompressError::TooLarge { limit_bytes: 1 << 20 }), "{encoding:?}");
+            assert!(output.bytes.capacity() <= (2 << 20) + 1, "{encoding:?} grew to {}", output.bytes.capacity());
+        }
+    }
+}
+
+#[test]
+fn a_claimed_size_alone_allocates_nothing() {
+    // A gzip trailer, a zstd header and a snappy header that claim gigabytes for a few real bytes.
+    let mut gzip = packed(Encoding::Gzip, &telemetry_like(1000)).to_vec();
+    let trailer = gzip.len() - 4;
+    gzip[trailer..].copy_from_slice(&0x7fff_ffff_u32.to_le_bytes());
+    let mut zstd = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0];
+    zstd.extend_from_slice(&0x3fff_ffff_u32.to_le_bytes());
+    zstd.extend_from_slice(&[1, 0, 0]);
+    let snappy = vec![0xff, 0xff, 0xff, 0xff, 0x07, 0x00, 0x41];
+    for (encoding, payload) in [(Encoding::Gzip, gzip), (Encoding::Zstd, zstd), (Encoding::Snappy, snappy)] {
+        assert_eq!(claimed_len_bytes(encoding, &payload), None, "{encoding:?}");
+        let mut output = Output::default();
+        assert!(unpack(encoding, &payload, usize::MAX >> 1, &mut output).is_err(), "{encoding:?}");
+        assert!(output.bytes.capacity() < 1 << 20, "{encoding:?} allocated {}", output.bytes.capacity());
+    }
+}
+
+#[test]
+fn several_members_and_frames_unpack_to_their_concatenation_but_are_not_passable() {
+    let (first, second) = (telemetry_like(5000), telemetry_like(700));
+    for encoding in [Encoding::Gzip, Encoding::Zstd] {
+        let single = packed(encoding, &first);
+        assert!(passable(encoding, &single, first.len()), "{encoding:?}");
+        // The second case is the treacherous one for gzip: both trailers are the same.
+        for other in [&second, &first] {
+            let double = [single.as_ref(), packed(encoding, other).as_ref()].concat();
+            let expected = [first.as_ref(), other.as_ref()].concat();
+            let plain = decompress(encoding, &double, LIMIT).expect("unpacks");
+            assert_eq!(plain, expected, "{encoding:?}");
+            assert!(!passable(encoding, &double, plain.len()), "{encoding:?}");
+        }
+    }
+    let snappy = packed(Encoding::Snappy, &first);
+    assert!(!passable(Encoding::Snappy, &snappy, first.len()));
+}
+
+#[test]
+fn gzip_with_trailing_garbage_or_a_lying_size_is_refused() {
+    let plain = telemetry_like(5000);
+    let good = packed(Encoding::Gzip, &plain);
+    let mut garbage = good.to_vec();
+    garbage.extend_from_slice(b"garbage that is not a member");
+    let mut lying = good.to_vec();
+    let trailer = lying.len() - 4;
+    lying[trailer..].copy_from_slice(&4999_u32.to_le_bytes());
+    let mut checksum = good.to_vec();
+    checksum[trailer - 1] ^= 1;
+    for bad in [garbage, lying, checksum] {
+        let result = decompress(Encoding::Gzip, &bad, LIMIT);
+        assert!(matches!(result, Err(DecompressError::Corrupt { .. })), "{result:?}");
+    }
+}
+
+#[test]
+fn truncated_payloads_are_corrupt_wherever_they_are_cut() {
+    let plain = telemetry_like(3000);
+    for encoding in PACKED {
+        let whole = packed(encoding, &plain);
+        for length in 0..whole.len() {
+            // A framed snappy stream may end after any frame; the identifier alone is an empty stream.
+            if encoding == Encoding::Snappy && (length == 0 || length == 10) {
+                continue;
+            }
+            let result = decompress(encoding, &whole[..length], LIMIT);
+            assert!(matches!(result, Err(DecompressError::Corrupt { .. })), "{encoding:?} cut at {length}: {result:?}");
+        }
+    }
+    let zlib = compress_zlib(&[plain], None).expect("packs");
+    assert!((0..zlib.len()).all(|length| decompress_zlib(&zlib[..length], LIMIT).is_err()));
+}
+
+#[test]
+fn zstd_windows_above_8_mib_and_dictionaries_are_not_supported() {
+    let mut encoder = ::zstd::bulk::Compressor::new(1).expect("a compressor");
+    let plain = telemetry_like(20 << 20);
+    encoder.set_parameter(::zstd::zstd_safe::CParameter::WindowLog(24)).expect("is valid");
+    let wide = encoder.compress(&plain).expect("packs");
+    assert!(!passable(Encoding::Zstd, &wide, plain.len()));
+    // A window costs memory only where the output is not kept whole, so this may or may not be taken; without the
+    // content size it must not be.
+    let mut stream = ::zstd::stream::Encoder::new(Vec::new(), 1).expect("an encoder");
+    stream.window_log(27).expect("is valid");
+    stream.write_all(&plain).expect("packs");
+    let wide = stream.finish().expect("packs");
+    let result = decompress(Encoding::Zstd, &wide, 64 << 20);
+    assert!(matches!(result, Err(DecompressError::Unsupported { .. })), "{result:?}");
+
+    let mut with_dictionary = ::zstd::bulk::Compressor::with_dictionary(1, &dictionary()).expect("a compressor");
+    let packed = with_dictionary.compress(&telemetry_like(5000)).expect("packs");
+    let result = decompress(Encoding::Zstd, &packed, LIMIT);
+    assert!(matches!(result, Err(DecompressError::Unsupported { .. })), "{result:?}");
+    assert!(!passable(Encoding::Zstd, &packed, 5000));
+}
+
+fn dictionary() -> Vec<u8> {
+    let samples: Vec<Bytes> =
+        (0..200).map(|index| telemetry_like(20_000).slice(index * 50..index * 50 + 400)).collect();
+    ::zstd::dict::from_samples(&samples, 4096).expect("a dictionary")
+}
+
+#[test]
+fn our_own_zstd_is_passable_at_every_level() {
+    let plain = telemetry_like(300_000);
+    for level in 1..=22 {
+        let packed = compress(Encoding::Zstd, std::slice::from_ref(&plain), Some(level)).expect("packs");
+        assert!(passable(Encoding::Zstd, &packed, plain.len()), "level {level}");
+    }
+    assert!(compress(Encoding::Zstd, std::slice::from_ref(&plain), Some(23)).is_err());
+    assert!(compress(Encoding::Gzip, &[plain], Some(13)).is_err());
+}
+
+#[test]
+fn both_snappy_formats_are_taken_under_one_name() {
+    let plain = telemetry_like(200_000);
+    let block = compress_snappy_block(std::slice::from_ref(&plain)).expect("packs");
+    let framed = packed(Encoding::Snappy, &plain);
+    assert_ne!(block, framed);
+    assert_eq!(decompress(Encoding::Snappy, &block, LIMIT).expect("unpacks"), plain);
+    assert_eq!(decompress(Encoding::Snappy, &framed, LIMIT).expect("unpacks"), plain);
+    assert_eq!(decompress(Encoding::Snappy, &block, 1000), Err(DecompressError::TooLarge { limit_bytes: 1000 }));
+}
+
+#[test]
+fn a_decoder_works_again_after_an_error() {
+    let plain = telemetry_like(50_000);
+    for encoding in PACKED {
+        let good = packed(encoding, &plain);
+        for _ in 0..3 {
+            assert!(with_decompressed(encoding, &good[..good.len() / 2], LIMIT, |_| ()).is_err());
+            assert!(with_decompressed(encoding, &good, LIMIT, |bytes| bytes == plain).expect("unpacks"));
+        }
+    }
+}
+
+proptest! {
+    /// Whatever the bytes, unpacking ends, keeps to the limit, and does not panic.
+    #[test]
+    fn arbitrary_bytes_never_exceed_the_limit(bytes in proptest::collection::vec(any::<u8>(), 0..300), limit in 0_usize..5000) {
+        for encoding in Encoding::ALL {
+            if let Ok(plain) = decompress(encoding, &bytes, limit) {
+                prop_assert!(plain.len() <= limit);
+            }
+        }
+        let _ = decompress_zlib(&bytes, limit);
+    }
+
+    /// One flipped bit anywhere never yields other data silently where the format has a checksum.
+    #[test]
+    fn a_flipped_bit_is_found_by_gzip(bit in 80_usize..2000) {
+        let plain = telemetry_like(900);
+        let mut packed = packed(Encoding::Gzip, &plain).to_vec();
+        let bit = bit % (packed.len() * 8 - 80) + 80;
+        packed[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(unpacked) = decompress(Encoding::Gzip, &packed, LIMIT) {
+            prop_assert_eq!(unpacked, plain);
+        }
+    }
+}

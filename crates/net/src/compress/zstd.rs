@@ -1,0 +1,186 @@
+//! Zstandard (RFC 8878).
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use sluice_otlp::Encoding;
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::{self, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
+
+use super::{CompressError, DecompressError, Output, ZSTD_WINDOW_LIMIT_BYTES};
+
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// A claimed size is believed without proof up to this many times the compressed length. Larger ones are reached by
+/// growing: an RLE block makes 128 KiB of four bytes, so no ratio is implausible.
+const BELIEVED_RATIO: usize = 32;
+
+const DEFAULT_LEVEL: i32 = 1;
+
+/// Levels above would choose windows that receivers refuse.
+const LAST_LEVEL_WITH_SMALL_WINDOW: i32 = 19;
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
+    static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
+}
+
+const fn corrupt(reason: &'static str) -> DecompressError {
+    DecompressError::Corrupt { encoding: Encoding::Zstd, reason }
+}
+
+const fn unsupported(reason: &'static str) -> DecompressError {
+    DecompressError::Unsupported { encoding: Encoding::Zstd, reason }
+}
+
+/// What the header of a frame says.
+#[derive(Debug, PartialEq, Eq)]
+struct FrameHeader {
+    window_bytes: u64,
+    content_bytes: Option<u64>,
+    has_dictionary: bool,
+}
+
+/// Reads the header of the frame at the start of `input` (RFC 8878, 3.1.1.1). `None` if there is none.
+fn frame_header(input: &[u8]) -> Option<FrameHeader> {
+    let rest = input.strip_prefix(&MAGIC)?;
+    let (&descriptor, mut rest) = rest.split_first()?;
+    let single_segment = descriptor & 0x20 != 0;
+    let mut window_bytes = 0;
+    if !single_segment {
+        let (&window, after) = rest.split_first()?;
+        let base = 1_u64 << (10 + (window >> 3));
+        window_bytes = base + base / 8 * u64::from(window & 7);
+        rest = after;
+    }
+    let dictionary_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let (dictionary, rest) = rest.split_at_checked(dictionary_len)?;
+    let content_len = match descriptor >> 6 {
+        0 => usize::from(single_segment),
+        1 => 2,
+        2 => 4,
+        _ => 8,
+    };
+    let mut content = [0; 8];
+    content[..content_len].copy_from_slice(rest.get(..content_len)?);
+    let content_bytes = match content_len {
+        0 => None,
+        2 => Some(u64::from_le_bytes(content) + 256),
+        _ => Some(u64::from_le_bytes(content)),
+    };
+    if single_segment {
+        window_bytes = content_bytes.unwrap_or(0);
+    }
+    Some(FrameHeader { window_bytes, content_bytes, has_dictionary: dictionary.iter().any(|byte| *byte != 0) })
+}
+
+/// The sum of the sizes that are in the first frame's header, if it is one that can be believed.
+pub(super) fn claimed_len_bytes(input: &[u8]) -> Option<usize> {
+    let claimed = usize::try_from(frame_header(input)?.content_bytes?).ok()?;
+    (claimed <= input.len().saturating_mul(BELIEVED_RATIO)).then_some(claimed)
+}
+
+pub(super) fn is_single_plain_frame(input: &[u8]) -> bool {
+    frame_header(input).is_some_and(|header| !header.has_dictionary && header.window_bytes <= ZSTD_WINDOW_LIMIT_BYTES)
+        && zstd_safe::find_frame_compressed_size(input) == Ok(input.len())
+}
+
+pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<(), DecompressError> {
+    if input.is_empty() {
+        return Err(corrupt("it is empty"));
+    }
+    if let Some(header) = frame_header(input) {
+        if header.has_dictionary {
+            return Err(unsupported("it needs a dictionary"));
+        }
+        if header.content_bytes.is_some_and(|content_bytes| content_bytes > limit_bytes as u64) {
+            return Err(DecompressError::TooLarge { limit_bytes });
+        }
+    }
+    DECOMPRESSOR.with_borrow_mut(|kept| {
+        let context = match kept {
+            Some(context) => context,
+            None => kept.insert(new_context()?),
+        };
+        let result = decompress_with(context, input, limit_bytes, output);
+        if result.is_err() {
+            // A context that stopped in the middle of a frame is not worth repairing.
+            *kept = None;
+        }
+        result
+    })
+}
+
+fn new_context() -> Result<DCtx<'static>, DecompressError> {
+    let mut context = DCtx::try_create().ok_or(unsupported("no memory for a decoder"))?;
+    context
+        .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LIMIT_BYTES.trailing_zeros()))
+        .map_err(|_| unsupported("the decoder refuses its window limit"))?;
+    Ok(context)
+}
+
+/// Any number of frames, each verified; the buffer grows with what is really there.
+fn decompress_with(
+    context: &mut DCtx<'static>,
+    input: &[u8],
+    limit_bytes: usize,
+    output: &mut Output,
+) -> Result<(), DecompressError> {
+    context.reset(ResetDirective::SessionOnly).map_err(|_| unsupported("the decoder cannot be reset"))?;
+    // One byte more than the limit, so that "exactly the limit" and "more" can be told apart.
+    let ceiling = limit_bytes.saturating_add(1);
+    let guess = claimed_len_bytes(input).unwrap_or(input.len().saturating_mul(4));
+    let mut size = output.bytes.len().max(guess).min(ceiling);
+    let mut source = InBuffer::around(input);
+    output.filled = 0;
+    loop {
+        let (consumed, filled) = (source.pos(), output.filled);
+        let mut target = OutBuffer::around(&mut output.room(size)[filled..]);
+        let wanted = context.decompress_stream(&mut target, &mut source).map_err(stream_error)?;
+        let written = target.pos();
+        output.filled += written;
+        if output.filled > limit_bytes {
+            return Err(DecompressError::TooLarge { limit_bytes });
+        }
+        let at_end = source.pos() == input.len();
+        if wanted == 0 && at_end {
+            return Ok(());
+        }
+        if output.filled == size {
+            size = Output::grown(size, guess, ceiling);
+        } else if at_end || (written == 0 && source.pos() == consumed) {
+            return Err(corrupt("it ends early"));
+        }
+    }
+}
+
+fn stream_error(code: zstd_safe::ErrorCode) -> DecompressError {
+    match zstd_safe::get_error_name(code) {
+        "Frame requires too much memory for decoding" => unsupported("its window is larger than 8 MiB"),
+        "Dictionary mismatch" => unsupported("it needs a dictionary"),
+        "Unknown frame descriptor" => corrupt("it does not start with a frame"),
+        "Restored data doesn't match checksum" => corrupt("the checksum does not match"),
+        _ => corrupt("the frame is malformed"),
+    }
+}
+
+pub(super) fn compress(chunks: &[Bytes], level: Option<i32>) -> Result<Bytes, CompressError> {
+    let level = level.unwrap_or(DEFAULT_LEVEL);
+    let refused = |reason: String| CompressError { encoding: Encoding::Zstd, reason };
+    if !(1..=22).contains(&level) {
+        return Err(refused(format!("there is no level {level}; use 1 to 22")));
+    }
+    let input = super::joined(chunks);
+    let packed = COMPRESSOR.with_borrow_mut(|kept| {
+        if kept.as_ref().is_none_or(|(kept_level, _)| *kept_level != level) {
+            let mut compressor = Compressor::new(level)?;
+            if level > LAST_LEVEL_WITH_SMALL_WINDOW {
+                compressor.set_parameter(CParameter::WindowLog(ZSTD_WINDOW_LIMIT_BYTES.trailing_zeros()))?;
+            }
+            *kept = Some((level, compressor));
+        }
+        let (_, compressor) = kept.as_mut().expect("was just put there");
+        compressor.compress(&input)
+    });
+    packed.map(Bytes::from).map_err(|error| refused(error.to_string()))
+}

@@ -1,0 +1,229 @@
+//! The outcome of a call: code, message, and how long to wait before the next try.
+//!
+//! Details travel in `grpc-status-details-bin` as a `google.rpc.Status` (google/rpc/status.proto), in which
+//! `google.rpc.RetryInfo` (google/rpc/error_details.proto) holds the delay. Both are written and read by hand here: they
+//! have three fields each.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+pub const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+
+const RETRY_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RetryInfo";
+
+/// Messages are cut here: they come from peers and land in headers and logs.
+const MESSAGE_MAX_BYTES: usize = 1024;
+
+/// The canonical codes (google/rpc/code.proto).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Code {
+    Ok = 0,
+    Cancelled = 1,
+    Unknown = 2,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    AlreadyExists = 6,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    Aborted = 10,
+    OutOfRange = 11,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+    DataLoss = 15,
+    Unauthenticated = 16,
+}
+
+const CODES: [(Code, &str); 17] = [
+    (Code::Ok, "OK"),
+    (Code::Cancelled, "CANCELLED"),
+    (Code::Unknown, "UNKNOWN"),
+    (Code::InvalidArgument, "INVALID_ARGUMENT"),
+    (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
+    (Code::NotFound, "NOT_FOUND"),
+    (Code::AlreadyExists, "ALREADY_EXISTS"),
+    (Code::PermissionDenied, "PERMISSION_DENIED"),
+    (Code::ResourceExhausted, "RESOURCE_EXHAUSTED"),
+    (Code::FailedPrecondition, "FAILED_PRECONDITION"),
+    (Code::Aborted, "ABORTED"),
+    (Code::OutOfRange, "OUT_OF_RANGE"),
+    (Code::Unimplemented, "UNIMPLEMENTED"),
+    (Code::Internal, "INTERNAL"),
+    (Code::Unavailable, "UNAVAILABLE"),
+    (Code::DataLoss, "DATA_LOSS"),
+    (Code::Unauthenticated, "UNAUTHENTICATED"),
+];
+
+impl Code {
+    /// Codes that nobody knows count as UNKNOWN, as the specification asks.
+    pub fn from_number(number: u64) -> Code {
+        usize::try_from(number).ok().and_then(|index| CODES.get(index)).map_or(Code::Unknown, |(code, _)| *code)
+    }
+
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The canonical name: `UNAVAILABLE`.
+    pub const fn as_str(self) -> &'static str {
+        CODES[self as usize].1
+    }
+
+    /// What an HTTP status means where a proxy answered in a server's place (grpc/grpc, doc/http-grpc-status-mapping.md).
+    pub fn from_http_status(status: http::StatusCode) -> Code {
+        match status.as_u16() {
+            400 => Code::Internal,
+            401 => Code::Unauthenticated,
+            403 => Code::PermissionDenied,
+            404 => Code::Unimplemented,
+            429 | 502 | 503 | 504 => Code::Unavailable,
+            _ => Code::Unknown,
+        }
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// The outcome of a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct Status {
+    pub code: Code,
+    pub message: String,
+    /// `RetryInfo`: how long the server asks to be left alone. `Some` of zero means "at once".
+    pub retry_delay: Option<Duration>,
+}
+
+impl Status {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Status { code, message: message.into(), retry_delay: None }
+    }
+
+    pub fn with_retry_delay(mut self, delay: Duration) -> Self {
+        self.retry_delay = Some(delay);
+        self
+    }
+
+    pub fn ok() -> Self {
+        Status::new(Code::Ok, "")
+    }
+
+    pub fn is_ok(&self) -> bool {
+        self.code == Code::Ok
+    }
+
+    /// Writes the status into trailers, or into the headers of an answer that has only trailers.
+    pub fn write_to(&self, headers: &mut HeaderMap) {
+        headers.insert(GRPC_STATUS, status_value(self.code));
+        if !self.message.is_empty()
+            && let Ok(message) = HeaderValue::from_str(&percent_encode(&self.message))
+        {
+            headers.insert(GRPC_MESSAGE, message);
+        }
+        if self.retry_delay.is_some()
+            && let Ok(details) = HeaderValue::try_from(STANDARD_NO_PAD.encode(self.encode_details()))
+        {
+            headers.insert(GRPC_STATUS_DETAILS, details);
+        }
+    }
+
+    /// Reads the status out of trailers or headers. `None` without a `grpc-status`.
+    pub fn read_from(headers: &HeaderMap) -> Option<Status> {
+        let number = std::str::from_utf8(headers.get(GRPC_STATUS)?.as_bytes()).ok()?;
+        let code = number.trim().parse().map_or(Code::Unknown, Code::from_number);
+        let message = headers.get(GRPC_MESSAGE).map(|value| percent_decode(value.as_bytes())).unwrap_or_default();
+        let retry_delay = headers
+            .get(GRPC_STATUS_DETAILS)
+            .and_then(|value| decode_base64(value.as_bytes()))
+            .and_then(|details| details::decode_retry_delay(&details));
+        Some(Status { code, message: cut(message), retry_delay })
+    }
+
+    /// The encoded `google.rpc.Status`: also the body of OTLP's HTTP errors.
+    pub fn encode_details(&self) -> Vec<u8> {
+        details::encode(self)
+    }
+
+    /// Reads an encoded `google.rpc.Status`, as in the body of OTLP's HTTP errors. `None` if it is malformed.
+    pub fn decode_details(bytes: &[u8]) -> Option<Status> {
+        details::decode(bytes)
+    }
+}
+
+fn status_value(code: Code) -> HeaderValue {
+    const VALUES: [&str; 17] =
+        ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"];
+    HeaderValue::from_static(VALUES[code as usize])
+}
+
+/// Peers pad or do not pad: both are to be accepted.
+fn decode_base64(value: &[u8]) -> Option<Vec<u8>> {
+    let unpadded = value.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    STANDARD_NO_PAD.decode(&value[..unpadded]).or_else(|_| STANDARD.decode(value)).ok()
+}
+
+fn cut(mut message: String) -> String {
+    message.truncate(cut_str(&message).len());
+    message
+}
+
+fn cut_str(message: &str) -> &str {
+    let mut end = message.len().min(MESSAGE_MAX_BYTES);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
+}
+
+/// Percent-encodes as the specification says: everything outside of space to tilde, and the percent sign.
+fn percent_encode(message: &str) -> Cow<'_, str> {
+    let plain = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'%';
+    let message = cut_str(message);
+    if message.bytes().all(plain) {
+        return Cow::Borrowed(message);
+    }
+    let mut encoded = String::with_capacity(message.len() + 16);
+    for byte in message.bytes() {
+        if plain(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            const HEX: &[u8; 16] = b"0123456789ABCDEF";
+            encoded.push('%');
+            encoded.push(char::from(HEX[usize::from(byte >> 4)]));
+            encoded.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+    }
+    Cow::Owned(encoded)
+}
+
+/// Never fails: what is not well-formed is left as it is, as the specification asks.
+fn percent_decode(value: &[u8]) -> String {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let Some((&first, after)) = rest.split_first() {
+        let escaped = (first == b'%')
+            .then(|| after.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()))
+            .flatten();
+        bytes.push(escaped.unwrap_or(first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+mod details;
+
+#[cfg(test)]
+mod tests;
