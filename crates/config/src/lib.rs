@@ -1,1 +1,37 @@
+//! The Collector's YAML dialect, read into a validated [`Document`].
+//!
+//! This crate knows the language (spanned nodes, `${env:…}`, merging, pipelines) and nothing of particular
+//! components: what kinds exist is told by a [`Catalog`], and what options a kind has is told by the code that
+//! reads them through [`Fields`], which validates and documents in the same step.
+//!
+//! Everything that is wrong is collected in [`Diagnostics`], with file, line, column and a hint; nothing stops at the first error.
 
+pub mod catalog;
+pub mod component_id;
+pub mod diagnostics;
+pub mod document;
+pub mod duration;
+pub mod expand;
+pub mod fields;
+pub mod load;
+pub mod merge;
+pub mod secret;
+pub mod size;
+pub mod source;
+pub mod yaml;
+
+mod known_components;
+mod masking;
+mod nearest;
+mod render;
+
+pub use catalog::{Catalog, Class, Kind, PipelineSignal};
+pub use component_id::ComponentId;
+pub use diagnostics::{Diagnostic, Diagnostics, Severity};
+pub use document::{Component, Document, Pipeline};
+pub use expand::{Environment, SystemEnvironment};
+pub use fields::{Effect, Fields, OptionDoc};
+pub use load::{load, read_component, read_text};
+pub use secret::Secret;
+pub use source::{FileId, Sources, Span};
+pub use yaml::{Entry, Node, Scalar, ScalarValue, Value};

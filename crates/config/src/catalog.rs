@@ -1,0 +1,119 @@
+//! What kinds of components there are. The engine has the list; this crate only asks.
+
+use std::fmt;
+
+/// What a component does, and under which top-level key it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    Receiver,
+    Processor,
+    Exporter,
+    Extension,
+    Connector,
+}
+
+impl Class {
+    pub const ALL: [Class; 5] =
+        [Class::Receiver, Class::Processor, Class::Exporter, Class::Extension, Class::Connector];
+
+    /// The top-level key: `receivers`, …
+    pub const fn key(self) -> &'static str {
+        match self {
+            Class::Receiver => "receivers",
+            Class::Processor => "processors",
+            Class::Exporter => "exporters",
+            Class::Extension => "extensions",
+            Class::Connector => "connectors",
+        }
+    }
+
+    /// One of them: `receiver`, …
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Receiver => "receiver",
+            Class::Processor => "processor",
+            Class::Exporter => "exporter",
+            Class::Extension => "extension",
+            Class::Connector => "connector",
+        }
+    }
+}
+
+/// What a pipeline carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PipelineSignal {
+    Traces,
+    Metrics,
+    Logs,
+}
+
+impl PipelineSignal {
+    pub const ALL: [PipelineSignal; 3] = [PipelineSignal::Traces, PipelineSignal::Metrics, PipelineSignal::Logs];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PipelineSignal::Traces => "traces",
+            PipelineSignal::Metrics => "metrics",
+            PipelineSignal::Logs => "logs",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.as_str() == name)
+    }
+}
+
+impl fmt::Display for PipelineSignal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// One kind of component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The canonical name.
+    pub name: &'static str,
+    /// Other names that mean the same.
+    pub aliases: &'static [&'static str],
+    /// The signals that it can be used for. A connector passes each on as itself. Unused for extensions.
+    pub signals: &'static [PipelineSignal],
+    /// Set for a kind that is known but cannot be used: the text of the error.
+    pub missing: Option<&'static str>,
+    /// One line for `sluice components`.
+    pub summary: &'static str,
+}
+
+impl Kind {
+    /// A kind for all signals, without other names.
+    pub const fn new(name: &'static str, summary: &'static str) -> Self {
+        Kind { name, aliases: &[], signals: &PipelineSignal::ALL, missing: None, summary }
+    }
+
+    #[must_use]
+    pub const fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    #[must_use]
+    pub const fn signals(mut self, signals: &'static [PipelineSignal]) -> Self {
+        self.signals = signals;
+        self
+    }
+
+    #[must_use]
+    pub const fn missing(mut self, text: &'static str) -> Self {
+        self.missing = Some(text);
+        self
+    }
+
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
+}
+
+/// The kinds of components that a build has.
+pub trait Catalog {
+    fn kinds(&self, class: Class) -> &[Kind];
+}

@@ -1,0 +1,104 @@
+//! `type[/name]`: what receivers, processors, exporters, extensions and connectors are called.
+
+use std::fmt;
+
+/// Longest type or name, in characters, as in the Collector.
+const TYPE_LIMIT: usize = 63;
+const NAME_LIMIT: usize = 1024;
+
+/// The identity of a component, as the file writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ComponentId {
+    kind: String,
+    name: String,
+}
+
+impl ComponentId {
+    /// Parses `type` or `type/name`. The error is a sentence part to follow "`x` is not a component id: ".
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (kind, name) = match text.split_once('/') {
+            Some((kind, name)) => (kind.trim(), Some(name.trim())),
+            None => (text.trim(), None),
+        };
+        if kind.is_empty() {
+            return Err("the type is missing".to_owned());
+        }
+        let mut characters = kind.chars();
+        let starts_well = characters.next().is_some_and(|first| first.is_ascii_alphabetic());
+        if !starts_well || !characters.all(|character| character.is_ascii_alphanumeric() || character == '_') {
+            return Err(format!("the type `{kind}` may only have letters, digits and `_`, and starts with a letter"));
+        }
+        if kind.len() > TYPE_LIMIT {
+            return Err(format!("the type is longer than {TYPE_LIMIT} characters"));
+        }
+        let name = name.map(validate_name).transpose()?.unwrap_or_default();
+        Ok(ComponentId { kind: kind.to_owned(), name })
+    }
+
+    /// The part before the slash.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The part after the slash, empty if there is none.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn validate_name(name: &str) -> Result<String, String> {
+    if name.is_empty() {
+        return Err("the name after the slash is missing".to_owned());
+    }
+    if name.chars().count() > NAME_LIMIT {
+        return Err(format!("the name is longer than {NAME_LIMIT} characters"));
+    }
+    // The name becomes a label of metrics and a part of messages.
+    if let Some(character) = name.chars().find(|character| character.is_whitespace() || character.is_control()) {
+        return Err(format!("the name has the character {character:?}"));
+    }
+    Ok(name.to_owned())
+}
+
+impl fmt::Display for ComponentId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.kind)?;
+        if self.name.is_empty() { Ok(()) } else { write!(formatter, "/{}", self.name) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_what_the_collector_takes() {
+        for (text, kind, name) in [
+            ("otlp", "otlp", ""),
+            ("otlp/2", "otlp", "2"),
+            ("otlp_http/a/b", "otlp_http", "a/b"),
+            ("file_storage/größe.1-x", "file_storage", "größe.1-x"),
+            (" otlp / 2 ", "otlp", "2"),
+        ] {
+            let id = ComponentId::parse(text).unwrap();
+            assert_eq!((id.kind(), id.name()), (kind, name), "{text}");
+            assert_eq!(ComponentId::parse(&id.to_string()), Ok(id), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_the_rest_with_a_reason() {
+        for (text, reason) in [
+            ("", "the type is missing"),
+            ("/2", "the type is missing"),
+            ("otlp/", "the name after the slash is missing"),
+            ("2otlp", "the type `2otlp` may only have letters, digits and `_`, and starts with a letter"),
+            ("ot-lp", "the type `ot-lp` may only have letters, digits and `_`, and starts with a letter"),
+            ("otlp/a b", "the name has the character ' '"),
+        ] {
+            assert_eq!(ComponentId::parse(text), Err(reason.to_owned()), "{text}");
+        }
+        assert!(ComponentId::parse(&"x".repeat(64)).is_err());
+        assert!(ComponentId::parse(&format!("otlp/{}", "x".repeat(1025))).is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! What is wrong with a configuration, all of it.
+
+use crate::render;
+use crate::source::{Sources, Span};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The configuration cannot be used.
+    Error,
+    /// It can be used, but something in it is probably not what was meant.
+    Warning,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnostic {
+    pub severity: Severity,
+    /// A sentence without full stop. Never contains the value of a secret.
+    pub message: String,
+    /// Where, if it is anywhere in particular.
+    pub span: Option<Span>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Other places that matter, each with a few words on why.
+    pub related: Vec<(Span, String)>,
+}
+
+impl Diagnostic {
+    pub fn error(span: impl Into<Option<Span>>, message: impl Into<String>) -> Self {
+        Diagnostic {
+            severity: Severity::Error,
+            message: message.into(),
+            span: span.into(),
+            hint: None,
+            related: Vec::new(),
+        }
+    }
+
+    pub fn warning(span: impl Into<Option<Span>>, message: impl Into<String>) -> Self {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(span, message) }
+    }
+
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds a hint if there is one to add.
+    #[must_use]
+    pub fn with_hint_if(mut self, hint: Option<String>) -> Self {
+        self.hint = hint.or(self.hint);
+        self
+    }
+
+    #[must_use]
+    pub fn with_related(mut self, span: Span, why: impl Into<String>) -> Self {
+        self.related.push((span, why.into()));
+        self
+    }
+}
+
+/// Everything found, and the texts to show it in.
+#[derive(Default)]
+pub struct Diagnostics {
+    pub sources: Sources,
+    items: Vec<Diagnostic>,
+    /// Ranges that hold the value of a secret option and must be masked wherever they would be shown.
+    secrets: Vec<Span>,
+}
+
+/// A file that is wrong in more places than this is not the file that was meant.
+const ITEMS_LIMIT: usize = 1000;
+
+impl Diagnostics {
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        // Aliases and merges let one line be read many times: say it once.
+        if self.items.len() < ITEMS_LIMIT && !self.items.contains(&diagnostic) {
+            self.items.push(diagnostic);
+        }
+    }
+
+    pub fn error(&mut self, span: impl Into<Option<Span>>, message: impl Into<String>) {
+        self.push(Diagnostic::error(span, message));
+    }
+
+    pub fn warning(&mut self, span: impl Into<Option<Span>>, message: impl Into<String>) {
+        self.push(Diagnostic::warning(span, message));
+    }
+
+    /// Marks a range as the value of a secret.
+    pub fn mark_secret(&mut self, span: Span) {
+        self.secrets.push(span);
+    }
+
+    pub(crate) fn secrets(&self) -> &[Span] {
+        &self.secrets
+    }
+
+    pub fn items(&self) -> &[Diagnostic] {
+        &self.items
+    }
+
+    pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.items.iter().filter(|item| item.severity == Severity::Error)
+    }
+
+    pub fn warnings(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.items.iter().filter(|item| item.severity == Severity::Warning)
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.errors().next().is_some()
+    }
+
+    /// `file:line:column: error: message`, and the hint in brackets: one line, for logs.
+    pub fn one_line(&self, diagnostic: &Diagnostic) -> String {
+        render::one_line(self, diagnostic)
+    }
+
+    /// All findings with the lines that they are about, errors last so that they are what a terminal shows.
+    pub fn render(&self, colours: bool) -> String {
+        let in_order = self.warnings().chain(self.errors());
+        in_order.map(|diagnostic| render::with_snippet(self, diagnostic, colours)).collect::<Vec<_>>().join("\n\n")
+    }
+}

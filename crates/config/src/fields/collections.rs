@@ -1,0 +1,147 @@
+//! Options with lists and maps of plain values.
+
+use super::scalars::{integer_of, string_of};
+use super::{Declaration, Fields, Integer};
+use crate::diagnostics::Diagnostic;
+use crate::secret::Secret;
+use crate::yaml::{Entry, Node, Value};
+
+impl<'a> Fields<'a> {
+    /// A list of strings; one string with commas is split, as the Collector does.
+    pub fn string_list(&mut self, key: &str, default: &[&str], doc: &str) -> Vec<String> {
+        self.optional_string_list_declared(key, Declaration::new("list of strings", shown_list(default), doc))
+            .unwrap_or_else(|| default.iter().map(|item| (*item).to_owned()).collect())
+    }
+
+    /// A list of strings that may be absent, which then differs from an empty one.
+    pub fn optional_string_list(&mut self, key: &str, doc: &str) -> Option<Vec<String>> {
+        self.optional_string_list_declared(key, Declaration::new("list of strings", "", doc))
+    }
+
+    fn optional_string_list_declared(&mut self, key: &str, declaration: Declaration<'_>) -> Option<Vec<String>> {
+        let entry = self.take(key, declaration)?;
+        if let Some(text) = entry.value.as_scalar().and_then(|scalar| scalar.as_string()) {
+            return Some(text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect());
+        }
+        let items = self.items_of(entry)?;
+        Some(items.iter().enumerate().filter_map(|(index, item)| self.item(key, index, item, string_of)).collect())
+    }
+
+    /// A list of whole numbers, each from 0 to what `T` can hold.
+    pub fn integer_list<T: Integer>(&mut self, key: &str, range: std::ops::RangeInclusive<T>, doc: &str) -> Vec<T> {
+        let Some(entry) = self.take(key, Declaration::new("list of integers", "", doc)) else { return Vec::new() };
+        let items = self.items_of(entry).unwrap_or_default();
+        let parse = |scalar: &_| integer_of(scalar, &range);
+        items.iter().enumerate().filter_map(|(index, item)| self.item(key, index, item, parse)).collect()
+    }
+
+    /// A list of names, each with the value that it stands for.
+    pub fn choice_list<T: Clone>(&mut self, key: &str, default: &[&str], choices: &[(&str, T)], doc: &str) -> Vec<T> {
+        let names: Vec<String> = choices.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let kind = format!("list of {}", names.join(", "));
+        let given = self.optional_string_list_declared(key, Declaration::new(kind, shown_list(default), doc));
+        let given = given.unwrap_or_else(|| default.iter().map(|name| (*name).to_owned()).collect());
+        let mut values = Vec::new();
+        for name in given {
+            match choices.iter().find(|(choice, _)| *choice == name) {
+                Some((_, value)) => values.push(value.clone()),
+                None => {
+                    let meant = crate::nearest::nearest(&name, choices.iter().map(|(name, _)| *name));
+                    let hint = meant.map_or_else(
+                        || format!("possible are {}", names.join(", ")),
+                        |name| format!("did you mean `{name}`?"),
+                    );
+                    self.error_at_with_hint(key, &format!("`{name}` is none of its values"), &hint);
+                }
+            }
+        }
+        values
+    }
+
+    /// A mapping of strings to strings, in the file's order.
+    pub fn string_map(&mut self, key: &str, doc: &str) -> Vec<(String, String)> {
+        self.map_declared(key, Declaration::new("map of strings", "", doc), false)
+    }
+
+    /// A mapping of strings to secrets, as headers are: names are shown, values never.
+    pub fn secret_map(&mut self, key: &str, doc: &str) -> Vec<(String, Secret)> {
+        let map = self.map_declared(key, Declaration::secret("map of secret strings", doc), true);
+        map.into_iter().map(|(name, value)| (name, Secret::new(value))).collect()
+    }
+
+    /// A mapping, or a list of `name` and `value` pairs, which newer Collectors write.
+    fn map_declared(&mut self, key: &str, declaration: Declaration<'_>, is_secret: bool) -> Vec<(String, String)> {
+        let Some(entry) = self.take(key, declaration) else { return Vec::new() };
+        let pairs: Vec<(String, &Node)> = match &entry.value.value {
+            Value::Mapping(entries) => entries.iter().map(|entry| (entry.key.clone(), &entry.value)).collect(),
+            Value::List(items) => items.iter().filter_map(|item| self.name_and_value(key, item)).collect(),
+            Value::Scalar(scalar) if scalar.is_null() => Vec::new(),
+            Value::Scalar(scalar) => {
+                self.error_at(key, &format!("must be a mapping of names to strings, not {}", scalar.kind()));
+                Vec::new()
+            }
+        };
+        let mut map = Vec::new();
+        for (name, node) in pairs {
+            let path = format!("{}.{name}", self.path_of(key));
+            let value = match node.as_scalar() {
+                Some(scalar) if scalar.is_null() => Some(String::new()),
+                Some(scalar) => self.check_scalar(&path, node.span, scalar, is_secret, string_of),
+                None => {
+                    self.push(Diagnostic::error(node.span, format!("`{path}` must be a string, not {}", node.kind())));
+                    None
+                }
+            };
+            map.extend(value.map(|value| (name, value)));
+        }
+        map
+    }
+
+    fn name_and_value<'n>(&mut self, key: &str, item: &'n Node) -> Option<(String, &'n Node)> {
+        let name = item.get("name").and_then(Node::as_scalar).and_then(|scalar| scalar.as_string());
+        let pair = name.zip(item.get("value"));
+        let has_more = item.as_mapping().is_some_and(|entries| entries.len() != 2);
+        if pair.is_none() || has_more {
+            let message =
+                format!("each item of `{}` must have a `name` and a `value` and nothing else", self.path_of(key));
+            self.push(Diagnostic::error(item.span, message));
+        }
+        pair.map(|(name, value)| (name.to_owned(), value))
+    }
+
+    pub(super) fn items_of(&mut self, entry: &'a Entry) -> Option<&'a [Node]> {
+        if entry.value.is_null() {
+            return None;
+        }
+        let items = entry.value.as_list();
+        if items.is_none() {
+            let message = format!("`{}` must be a list, not {}", self.path_of(&entry.key), entry.value.kind());
+            self.push(Diagnostic::error(entry.value.span, message));
+        }
+        items
+    }
+
+    fn item<T>(
+        &mut self,
+        key: &str,
+        index: usize,
+        item: &Node,
+        parse: impl FnOnce(&crate::yaml::Scalar) -> Result<T, super::scalars::Refused>,
+    ) -> Option<T> {
+        let path = format!("{}[{index}]", self.path_of(key));
+        match item.as_scalar() {
+            Some(scalar) => self.check_scalar(&path, item.span, scalar, false, parse),
+            None => {
+                self.push(Diagnostic::error(
+                    item.span,
+                    format!("`{path}` must be a single value, not {}", item.kind()),
+                ));
+                None
+            }
+        }
+    }
+}
+
+fn shown_list(items: &[&str]) -> String {
+    if items.is_empty() { String::new() } else { format!("`[{}]`", items.join(", ")) }
+}

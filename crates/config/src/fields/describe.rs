@@ -1,0 +1,27 @@
+//! What the documentation of an option says.
+
+/// One option, as its read function declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionDoc {
+    /// Relative to the component: `protocols.grpc.endpoint`, `attributes[].key`.
+    pub path: String,
+    /// For people: "string", "integer (1 to 4096)", "one of `gzip`, `zstd`".
+    pub kind: String,
+    /// As Markdown: "`5s`"; empty where there is none.
+    pub default: String,
+    /// Sentences in Markdown.
+    pub doc: String,
+    pub effect: Effect,
+}
+
+/// What setting an option does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Used,
+    /// Accepted, because Collector files have it, with a warning that says why it does nothing.
+    NoEffect(String),
+    /// An error that says that a later release will have it.
+    NotYet(String),
+    /// An old name of the option named here; works, with a warning.
+    RenamedTo(String),
+}

@@ -1,0 +1,115 @@
+//! What a read function says about options beyond reading them: no effect, renamed, wrong in combination.
+
+use super::{Declaration, Effect, Fields, Mode};
+use crate::diagnostics::{Diagnostic, Severity};
+use crate::source::Span;
+
+impl<'a> Fields<'a> {
+    /// An option of the Collector that does nothing here. Accepted, and named in a warning that says why.
+    pub fn no_effect(&mut self, key: &str, why: &str) {
+        let declaration = Declaration { effect: Effect::NoEffect(why.to_owned()), ..Declaration::new("any", "", "") };
+        if self.take(key, declaration).is_some() {
+            self.warn_at(key, &format!("has no effect: {why}"));
+        }
+    }
+
+    /// An option that a later release will have. Using it is an error that says so; false, null and empty values are not use.
+    pub fn not_yet(&mut self, key: &str, what: &str) {
+        let declaration = Declaration { effect: Effect::NotYet(what.to_owned()), ..Declaration::new("any", "", "") };
+        let Some(entry) = self.take(key, declaration) else { return };
+        let is_off =
+            entry.value.is_null() || entry.value.as_scalar().is_some_and(|scalar| scalar.as_boolean() == Some(false));
+        if !is_off {
+            self.error_at(key, &format!("is not in this build of Sluice: {what}"));
+        }
+    }
+
+    /// Makes `old` another name of `new`, with a warning. Call it before `new` is read.
+    pub fn renamed(&mut self, old: &'static str, new: &str) {
+        let message = format!("`{}` is now called `{new}`", self.path_of(old));
+        let old_path = self.path_of(old);
+        match &mut self.mode {
+            Mode::Describing(options) => {
+                let effect = Effect::RenamedTo(new.to_owned());
+                options.push(Declaration { effect, ..Declaration::new("any", "", "") }.into_doc(old_path));
+            }
+            Mode::Reading(reading) => {
+                reading.renamed.push((old, new.to_owned()));
+                let Some(old_entry) = reading.entries.iter().find(|entry| entry.key == old) else { return };
+                let diagnostic = match reading.entries.iter().find(|entry| entry.key == new) {
+                    Some(new_entry) => Diagnostic::error(old_entry.key_span, message)
+                        .with_related(new_entry.key_span, "and is there under that name as well"),
+                    None => Diagnostic::warning(old_entry.key_span, message),
+                };
+                reading.diagnostics.push(diagnostic);
+            }
+        }
+    }
+
+    /// True if the file has the option, even empty. Does not declare it.
+    pub fn is_present(&self, key: &str) -> bool {
+        self.span_of(key).is_some()
+    }
+
+    /// Where the option's value stands, or its key where the value is empty.
+    pub fn span_of(&self, key: &str) -> Option<Span> {
+        let Mode::Reading(reading) = &self.mode else { return None };
+        let entry = reading.find(key)?;
+        Some(if entry.value.span.start < entry.value.span.end { entry.value.span } else { entry.key_span })
+    }
+
+    /// Reports that an option's value is wrong. The message continues "`path.key` ": "must not be empty".
+    pub fn error_at(&mut self, key: &str, message: &str) {
+        self.remark(Severity::Error, Some(key), message, None);
+    }
+
+    pub fn error_at_with_hint(&mut self, key: &str, message: &str, hint: &str) {
+        self.remark(Severity::Error, Some(key), message, Some(hint));
+    }
+
+    /// Reports something doubtful about an option. The message continues "`path.key` ".
+    pub fn warn_at(&mut self, key: &str, message: &str) {
+        self.remark(Severity::Warning, Some(key), message, None);
+    }
+
+    pub fn warn_at_with_hint(&mut self, key: &str, message: &str, hint: &str) {
+        self.remark(Severity::Warning, Some(key), message, Some(hint));
+    }
+
+    /// Reports that the section as a whole is wrong. The message continues "`path` ".
+    pub fn error(&mut self, message: &str) {
+        self.remark(Severity::Error, None, message, None);
+    }
+
+    pub fn warn(&mut self, message: &str) {
+        self.remark(Severity::Warning, None, message, None);
+    }
+
+    /// Reports that a required option is missing.
+    pub fn error_missing(&mut self, key: &str) {
+        let path = self.path_of(key);
+        let span = self.span_of(key);
+        if let Mode::Reading(reading) = &mut self.mode {
+            let (span, what) = match span {
+                Some(span) => (span, "must not be empty"),
+                None => (reading.span, "is required"),
+            };
+            reading.diagnostics.error(span, format!("`{path}` {what}"));
+        }
+    }
+
+    /// True if an error was already reported for the option's value.
+    pub(super) fn has_error_at(&self, key: &str) -> bool {
+        let Mode::Reading(reading) = &self.mode else { return false };
+        let Some(span) = self.span_of(key) else { return false };
+        reading.diagnostics.errors().any(|error| error.span == Some(span))
+    }
+
+    fn remark(&mut self, severity: Severity, key: Option<&str>, message: &str, hint: Option<&str>) {
+        let path = key.map_or_else(|| self.path.clone(), |key| self.path_of(key));
+        let span = key.and_then(|key| self.span_of(key));
+        let Mode::Reading(reading) = &mut self.mode else { return };
+        let diagnostic = Diagnostic::error(span.unwrap_or(reading.span), format!("`{path}` {message}"));
+        reading.diagnostics.push(Diagnostic { severity, hint: hint.map(str::to_owned), ..diagnostic });
+    }
+}

@@ -1,0 +1,1 @@
+//! Names of the Collector's components, core and contrib.

@@ -1,0 +1,43 @@
+//! Values that must never be shown.
+
+use std::fmt;
+
+/// A password, token or header value. Neither `Debug` nor `Display` shows it.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(value: impl Into<String>) -> Self {
+        Secret(value.into())
+    }
+
+    /// The value itself. To be handed to whatever authenticates with it and to nothing else.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[REDACTED]")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[REDACTED]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: a structure that holds a secret is logged. Guarantee: the value does not appear.
+    #[test]
+    fn neither_debug_nor_display_shows_the_value() {
+        let secret = Secret::new("hunter2");
+        assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "[REDACTED] [REDACTED] Some([REDACTED])");
+        assert_eq!(secret.expose(), "hunter2");
+    }
+}

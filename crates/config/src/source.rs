@@ -1,0 +1,56 @@
+//! Where a piece of configuration stands: file, byte range, line and column.
+
+use std::path::PathBuf;
+
+/// Number of a file in [`Sources`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(u32);
+
+/// A range of one source text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub file: FileId,
+    /// Byte offset of the first byte.
+    pub start: u32,
+    /// Byte offset after the last byte.
+    pub end: u32,
+    /// Line of the first byte, counted from 1.
+    pub line: u32,
+    /// Column of the first character in its line, counted from 1.
+    pub column: u32,
+}
+
+/// One text that configuration came from.
+#[derive(Clone)]
+pub struct Source {
+    /// What messages call it: the path as the user gave it, or for example `env:NAME`.
+    pub name: String,
+    pub text: String,
+    /// Set if the text came from a file, so that a change of the file can be noticed.
+    pub path: Option<PathBuf>,
+    /// The text as a whole is never shown: it was pulled in by `${file:…}` and may be a password.
+    pub confidential: bool,
+}
+
+/// All texts that a configuration was put together from.
+#[derive(Clone, Default)]
+pub struct Sources {
+    files: Vec<Source>,
+}
+
+impl Sources {
+    pub fn add(&mut self, source: Source) -> FileId {
+        let id = u32::try_from(self.files.len()).expect("fewer than 2^32 sources");
+        self.files.push(source);
+        FileId(id)
+    }
+
+    pub fn get(&self, file: FileId) -> &Source {
+        &self.files[file.0 as usize]
+    }
+
+    /// The files among the sources, in the order in which they were read.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.iter().filter_map(|source| source.path.as_ref())
+    }
+}

@@ -1,0 +1,168 @@
+//! The spanned node tree.
+
+use std::fmt;
+
+use crate::source::Span;
+
+/// A node and where it stands. The span of a mapping or list covers its first character only where the parser knows no more.
+#[derive(Clone)]
+pub struct Node {
+    pub value: Value,
+    pub span: Span,
+}
+
+#[derive(Clone)]
+pub enum Value {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    Mapping(Vec<Entry>),
+}
+
+/// One key of a mapping and its value. Keys are unique within a mapping; their order is that of the file.
+#[derive(Clone)]
+pub struct Entry {
+    pub key: String,
+    pub key_span: Span,
+    pub value: Node,
+}
+
+/// A scalar with its text: `0644` has the value 420 and the text `0644`.
+#[derive(Clone)]
+pub struct Scalar {
+    pub value: ScalarValue,
+    pub text: String,
+    /// The scalar is what `${…}` stood for: an option that wants a string takes the text, whatever it looks like.
+    pub expanded: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ScalarValue {
+    Null,
+    Boolean(bool),
+    Integer(i64),
+    /// Only what exceeds `i64`.
+    Unsigned(u64),
+    Float(f64),
+    String,
+}
+
+impl Scalar {
+    pub fn string(text: impl Into<String>) -> Self {
+        Scalar { value: ScalarValue::String, text: text.into(), expanded: false }
+    }
+
+    pub fn is_null(&self) -> bool {
+        self.value == ScalarValue::Null
+    }
+
+    /// The text, if an option that wants a string may take it.
+    pub fn as_string(&self) -> Option<&str> {
+        (self.value == ScalarValue::String || self.expanded).then_some(self.text.as_str())
+    }
+
+    pub fn as_boolean(&self) -> Option<bool> {
+        if let ScalarValue::Boolean(value) = self.value { Some(value) } else { None }
+    }
+
+    /// The value as a whole number; floats without fraction count, as they do for the Collector.
+    pub fn as_integer(&self) -> Option<i128> {
+        match self.value {
+            ScalarValue::Integer(value) => Some(i128::from(value)),
+            ScalarValue::Unsigned(value) => Some(i128::from(value)),
+            ScalarValue::Float(value) if value.fract() == 0.0 && value.abs() < 1e18 => Some(value as i128),
+            _ => None,
+        }
+    }
+
+    pub fn as_float(&self) -> Option<f64> {
+        match self.value {
+            ScalarValue::Integer(value) => Some(value as f64),
+            ScalarValue::Unsigned(value) => Some(value as f64),
+            ScalarValue::Float(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// What the value is, for messages: "a string", "an integer", …
+    pub fn kind(&self) -> &'static str {
+        match self.value {
+            ScalarValue::Null => "null",
+            ScalarValue::Boolean(_) => "a boolean",
+            ScalarValue::Integer(_) | ScalarValue::Unsigned(_) => "an integer",
+            ScalarValue::Float(_) => "a number with a fraction",
+            ScalarValue::String => "a string",
+        }
+    }
+}
+
+impl Node {
+    pub fn null(span: Span) -> Self {
+        Node { value: Value::Scalar(Scalar { value: ScalarValue::Null, text: String::new(), expanded: false }), span }
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar(scalar) if scalar.is_null())
+    }
+
+    pub fn as_scalar(&self) -> Option<&Scalar> {
+        if let Value::Scalar(scalar) = &self.value { Some(scalar) } else { None }
+    }
+
+    pub fn as_list(&self) -> Option<&[Node]> {
+        if let Value::List(items) = &self.value { Some(items) } else { None }
+    }
+
+    pub fn as_mapping(&self) -> Option<&[Entry]> {
+        if let Value::Mapping(entries) = &self.value { Some(entries) } else { None }
+    }
+
+    /// The value of a key, if this is a mapping that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.as_mapping()?.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+    }
+
+    /// What the node is, for messages: "a list", "a mapping", "a string", …
+    pub fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Scalar(scalar) => scalar.kind(),
+            Value::List(_) => "a list",
+            Value::Mapping(_) => "a mapping",
+        }
+    }
+
+    /// True if both say the same, wherever they stand. Reload uses it to tell what changed. Key order does not matter.
+    pub fn says_the_same_as(&self, other: &Node) -> bool {
+        match (&self.value, &other.value) {
+            (Value::Scalar(left), Value::Scalar(right)) => left.value == right.value && left.text == right.text,
+            (Value::List(left), Value::List(right)) => {
+                left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left.says_the_same_as(right))
+            }
+            (Value::Mapping(left), Value::Mapping(right)) => {
+                left.len() == right.len()
+                    && left
+                        .iter()
+                        .all(|entry| other.get(&entry.key).is_some_and(|value| entry.value.says_the_same_as(value)))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Shows the shape only: any scalar may be a password.
+impl fmt::Debug for Node {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Value::Scalar(scalar) => fmt::Debug::fmt(scalar, formatter),
+            Value::List(items) => formatter.debug_list().entries(items).finish(),
+            Value::Mapping(entries) => {
+                formatter.debug_map().entries(entries.iter().map(|entry| (&entry.key, &entry.value))).finish()
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Scalar {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "<{}>", self.kind())
+    }
+}
