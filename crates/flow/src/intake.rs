@@ -34,11 +34,11 @@ pub trait Intake: Send + Sync + 'static {
 
     /// Admission: asks for memory for a body of `bytes`, before it is read. Waits a bounded time for memory
     /// to come free (meanwhile HTTP/2 flow control holds the sender), then refuses.
-    fn admit(&self, bytes: usize) -> BoxFuture<'_, Result<Box<dyn Permit>, Refusal>>;
+    fn admit(&self, signal: Signal, bytes: usize) -> BoxFuture<'_, Result<Box<dyn Permit>, Refusal>>;
 
-    /// The encodings in which a compressed payload may be handed in as it came (because every pipeline of the signal
-    /// passes it on unchanged to some exporter that sends that encoding). For all others hand in the inflated bytes.
-    fn keeps_compressed(&self, signal: Signal, encoding: Encoding) -> bool;
+    /// Whether a compressed payload may be handed in as it came (because the signal's pipelines pass it on unchanged to
+    /// some exporter that sends that encoding, and it is large enough to go alone). Otherwise hand in the inflated bytes.
+    fn keeps_compressed(&self, signal: Signal, encoding: Encoding, uncompressed_len_bytes: usize) -> bool;
 
     /// Hands in a validated request. Resolves when the sender may be answered, as `buffer.ack` says.
     fn accept(

@@ -18,6 +18,8 @@ pub struct Cursor {
     /// The next offset to read. Between `floor` and `next` frames are leased or resolved.
     pub(crate) next: u64,
     pub(crate) resolved: RangeSet,
+    /// The budget: what may wait for this reader, in bytes.
+    pub(crate) limit_bytes: u64,
     /// Bytes, items and frames that wait for this reader (leased or not yet read).
     pub(crate) held_bytes: u64,
     pub(crate) held_items: u64,
@@ -25,11 +27,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn at(offset: u64) -> Self {
+    pub(crate) fn at(offset: u64, limit_bytes: u64) -> Self {
         Cursor {
             floor: offset,
             next: offset,
             resolved: RangeSet::default(),
+            limit_bytes,
             held_bytes: 0,
             held_items: 0,
             held_frames: 0,

@@ -8,5 +8,5 @@ mod log;
 mod ranges;
 
 pub use cursor::{Cursor, Dropped};
-pub use log::{Charge, CursorId, Log, Offset};
+pub use log::{Appended, Charge, CursorId, Log, Offset};
 pub use ranges::RangeSet;

@@ -24,6 +24,13 @@ pub struct Charge {
     pub items: u64,
 }
 
+/// What [`Log::append`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub offset: Offset,
+    pub over_budget: bool,
+}
+
 struct Slot<T> {
     /// None once resolved everywhere.
     entry: Option<Arc<T>>,
@@ -53,12 +60,31 @@ impl<T> Default for Log<T> {
 }
 
 impl<T> Log<T> {
-    /// Adds a reader that starts at the head: it sees what is appended from now on.
-    pub fn subscribe(&self) -> CursorId {
+    /// Adds a reader that starts at the head: it sees what is appended from now on. `limit_bytes` is its budget.
+    pub fn subscribe(&self, limit_bytes: u64) -> CursorId {
         let mut inner = self.inner.lock();
         let head = inner.head();
-        inner.cursors.push(Some(Cursor::at(head)));
+        inner.cursors.push(Some(Cursor::at(head, limit_bytes)));
         CursorId(inner.cursors.len() - 1)
+    }
+
+    /// Changes a reader's budget (reload). What exceeds the new one is dealt with at the next append.
+    pub fn set_limit(&self, id: CursorId, limit_bytes: u64) {
+        self.inner.lock().cursor_mut(id).limit_bytes = limit_bytes;
+    }
+
+    /// Gives back all leases: whatever the reader has not resolved is read again, in order. For a reader that starts anew.
+    pub fn rewind(&self, id: CursorId) {
+        let mut inner = self.inner.lock();
+        let cursor = inner.cursor_mut(id);
+        cursor.next = cursor.floor;
+    }
+
+    /// True if `bytes` more would exceed the reader's budget.
+    pub fn would_exceed(&self, id: CursorId, bytes: u64) -> bool {
+        let inner = self.inner.lock();
+        let cursor = inner.cursor(id);
+        cursor.held_bytes + bytes > cursor.limit_bytes
     }
 
     /// Removes a reader; what only it had not resolved is let go. Returns what it still held.
@@ -75,16 +101,19 @@ impl<T> Log<T> {
     }
 
     /// Appends an entry for the given readers. Without readers the entry is resolved at once and not kept.
-    pub fn append(&self, entry: Arc<T>, charge: Charge, readers: &Arc<[CursorId]>) -> Offset {
+    /// Says whether some reader now holds more than its budget.
+    pub fn append(&self, entry: Arc<T>, charge: Charge, readers: &Arc<[CursorId]>) -> Appended {
         let mut inner = self.inner.lock();
         let offset = inner.head();
         let mut unresolved = 0;
+        let mut over_budget = false;
         for &reader in readers.iter() {
             if let Some(cursor) = inner.cursors[reader.0].as_mut() {
                 cursor.held_bytes += charge.bytes;
                 cursor.held_items += charge.items;
                 cursor.held_frames += 1;
                 unresolved += 1;
+                over_budget |= cursor.held_bytes > cursor.limit_bytes;
             }
         }
         let entry = (unresolved > 0).then_some(entry);
@@ -93,7 +122,7 @@ impl<T> Log<T> {
         }
         inner.slots.push_back(Slot { entry, readers: readers.clone(), unresolved, charge });
         inner.truncate();
-        offset
+        Appended { offset, over_budget }
     }
 
     /// Leases the next entry for a reader; it stays leased until it is resolved.
@@ -123,10 +152,11 @@ impl<T> Log<T> {
         self.inner.lock().resolve(id, offset).map(|(entry, _)| entry)
     }
 
-    /// Resolves the oldest entries that the reader has not leased until it holds at most `limit_bytes`; returns them with
+    /// Resolves the oldest entries that the reader has not leased until it holds at most its budget; returns them with
     /// what they were charged.
-    pub fn drop_oldest_unread(&self, id: CursorId, limit_bytes: u64) -> (Dropped, Vec<Arc<T>>) {
+    pub fn drop_oldest_unread(&self, id: CursorId) -> (Dropped, Vec<Arc<T>>) {
         let mut inner = self.inner.lock();
+        let limit_bytes = inner.cursor(id).limit_bytes;
         let mut dropped = Dropped::default();
         let mut entries = Vec::new();
         while inner.cursor(id).held_bytes > limit_bytes {
@@ -256,7 +286,7 @@ mod tests {
     #[test]
     fn a_frame_is_stored_once_and_let_go_when_the_last_reader_has_resolved_it() {
         let log = Log::default();
-        let (a, b) = (log.subscribe(), log.subscribe());
+        let (a, b) = (log.subscribe(u64::MAX), log.subscribe(u64::MAX));
         let entry = Arc::new("frame");
         log.append(entry.clone(), ONE, &readers(&[a, b]));
         assert_eq!((log.stored_bytes(), log.held_bytes(a), log.held_bytes(b)), (10, 10, 10));
@@ -271,7 +301,7 @@ mod tests {
     #[test]
     fn a_waiting_frame_pins_neither_its_neighbours_nor_their_memory() {
         let log = Log::default();
-        let a = log.subscribe();
+        let a = log.subscribe(u64::MAX);
         let only_a = readers(&[a]);
         for index in 0..1000 {
             log.append(Arc::new(index), ONE, &only_a);
@@ -289,13 +319,13 @@ mod tests {
     #[test]
     fn dropping_the_oldest_takes_what_is_not_leased_and_only_from_its_own_reader() {
         let log = Log::default();
-        let (slow, quick) = (log.subscribe(), log.subscribe());
+        let (slow, quick) = (log.subscribe(30), log.subscribe(u64::MAX));
         let both = readers(&[slow, quick]);
         for index in 0..10 {
             log.append(Arc::new(index), ONE, &both);
         }
         let (leased, _) = log.read(slow).unwrap();
-        let (dropped, entries) = log.drop_oldest_unread(slow, 30);
+        let (dropped, entries) = log.drop_oldest_unread(slow);
         assert_eq!((dropped.frames, entries.len(), log.held_bytes(slow)), (7, 7, 30));
         assert_eq!(*entries[0], 1, "the leased frame 0 stays");
         assert_eq!(log.held_bytes(quick), 100);
@@ -306,7 +336,7 @@ mod tests {
     #[test]
     fn a_reader_that_was_idle_while_others_went_on_does_not_gather_ranges() {
         let log = Log::default();
-        let (idle, busy) = (log.subscribe(), log.subscribe());
+        let (idle, busy) = (log.subscribe(u64::MAX), log.subscribe(u64::MAX));
         for index in 0..100 {
             log.append(Arc::new(index), ONE, &readers(&[busy]));
             let (offset, _) = log.read(busy).unwrap();
@@ -320,9 +350,25 @@ mod tests {
     }
 
     #[test]
+    fn an_append_says_when_a_budget_is_exceeded_and_a_rewound_reader_sees_again_what_it_had_not_resolved() {
+        let log = Log::default();
+        let reader = log.subscribe(25);
+        let only = readers(&[reader]);
+        assert!(!log.append(Arc::new(0), ONE, &only).over_budget);
+        assert!(!log.append(Arc::new(1), ONE, &only).over_budget);
+        assert!(log.would_exceed(reader, 10));
+        assert!(log.append(Arc::new(2), ONE, &only).over_budget);
+        let read: Vec<_> = std::iter::from_fn(|| log.read(reader)).map(|(offset, _)| offset).collect();
+        log.resolve(reader, read[1]);
+        log.rewind(reader);
+        let again: Vec<_> = std::iter::from_fn(|| log.read(reader)).map(|(_, entry)| *entry).collect();
+        assert_eq!(again, [0, 2]);
+    }
+
+    #[test]
     fn a_reader_that_leaves_lets_go_of_what_only_it_held() {
         let log = Log::default();
-        let (stays, leaves) = (log.subscribe(), log.subscribe());
+        let (stays, leaves) = (log.subscribe(u64::MAX), log.subscribe(u64::MAX));
         log.append(Arc::new(0), ONE, &readers(&[stays, leaves]));
         log.append(Arc::new(1), ONE, &readers(&[leaves]));
         assert_eq!(log.unsubscribe(leaves).frames, 2);
@@ -352,7 +398,7 @@ mod tests {
         #[test]
         fn behaves_as_one_queue_a_reader(steps in proptest::collection::vec(step(), 0..300)) {
             let log = Log::default();
-            let ids = [log.subscribe(), log.subscribe(), log.subscribe()];
+            let ids = [log.subscribe(u64::MAX), log.subscribe(u64::MAX), log.subscribe(u64::MAX)];
             let mut queues = [const { VecDeque::<u64>::new() }; 3];
             let mut leased = [const { Vec::<(u64, u64)>::new() }; 3];
             let mut appended = 0u64;
@@ -379,7 +425,8 @@ mod tests {
                         }
                     }
                     Step::Drop(index, limit) => {
-                        let (_, entries) = log.drop_oldest_unread(ids[index], limit);
+                        log.set_limit(ids[index], limit);
+                        let (_, entries) = log.drop_oldest_unread(ids[index]);
                         for entry in entries {
                             prop_assert_eq!(Some(*entry), queues[index].pop_front());
                         }
