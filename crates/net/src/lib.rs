@@ -2,6 +2,9 @@
 //!
 //! Nothing here knows what telemetry is beyond the three signal names; nothing here retries.
 
+pub mod auth;
 pub mod client;
 pub mod compress;
 pub mod grpc;
+pub mod reload;
+pub mod tls;

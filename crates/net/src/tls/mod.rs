@@ -1,0 +1,32 @@
+//! TLS on both sides, from the options that the Collector calls `tls`. One crypto provider, ring, always given
+//! explicitly: nothing here depends on what else in the process may have installed a default.
+//!
+//! Certificates, keys and authorities are read again when their files' contents change.
+
+mod client;
+mod material;
+mod options;
+mod provider;
+mod server;
+
+pub use client::ClientTls;
+pub use options::{ClientTlsOptions, Pem, ServerTlsOptions, TlsOptions, TlsVersion};
+pub use server::ServerTls;
+
+/// Why TLS settings cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TlsError {
+    #[error("cannot read {path}: {reason}")]
+    Unreadable { path: String, reason: String },
+    #[error("{origin} holds no {what}")]
+    Empty { origin: String, what: &'static str },
+    #[error("{origin} is not valid PEM: {reason}")]
+    NotPem { origin: String, reason: String },
+    #[error("the certificate and the key cannot be used: {reason}")]
+    Unusable { reason: String },
+    #[error("{option}: {reason}")]
+    Option { option: &'static str, reason: String },
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, ServerConnection};
+
+use super::*;
+
+const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
+
+/// An authority and what it signs.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority"))
+    }
+
+    fn pem(&self) -> Pem {
+        Pem::Inline(self.0.pem())
+    }
+
+    /// (certificate, key) for localhost.
+    fn issue(&self) -> (String, String) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        (params.signed_by(&key, &self.0).expect("a certificate").pem(), key.serialize_pem())
+    }
+
+    fn identity(&self) -> TlsOptions {
+        let (certificate, key) = self.issue();
+        TlsOptions { certificate: Some(Pem::Inline(certificate)), key: Some(Pem::Inline(key)), ..TlsOptions::default() }
+    }
+}
+
+fn server(common: TlsOptions, client_authorities: Option<Pem>) -> ServerTls {
+    ServerTls::new(ServerTlsOptions { common, client_authorities }, ALPN).expect("good settings")
+}
+
+fn trusting(authority: &Authority) -> ClientTlsOptions {
+    let common = TlsOptions { authorities: Some(authority.pem()), ..TlsOptions::default() };
+    ClientTlsOptions { common, ..ClientTlsOptions::default() }
+}
+
+fn client(options: ClientTlsOptions) -> ClientTls {
+    ClientTls::new(options, ALPN).expect("good settings")
+}
+
+/// A handshake and one byte each way, in memory. Returns the negotiated protocol and the server's certificate.
+fn handshake(server: &ServerTls, client: &ClientTls) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let name = client.server_name_override().cloned().unwrap_or(ServerName::try_from("localhost").expect("a name"));
+    let mut near = ClientConnection::new(client.current(), name).map_err(|error| error.to_string())?;
+    let mut far = ServerConnection::new(server.current()).map_err(|error| error.to_string())?;
+    near.writer().write_all(b"x").expect("is buffered");
+    for _ in 0..10 {
+        let mut wire = Vec::new();
+        while near.wants_write() {
+            near.write_tls(&mut wire).expect("a vector takes it");
+        }
+        let mut unread = wire.as_slice();
+        while !unread.is_empty() {
+            far.read_tls(&mut unread).expect("is read");
+            far.process_new_packets().map_err(|error| format!("server: {error}"))?;
+        }
+        let mut wire = Vec::new();
+        while far.wants_write() {
+            far.write_tls(&mut wire).expect("a vector takes it");
+        }
+        let mut unread = wire.as_slice();
+        while !unread.is_empty() {
+            near.read_tls(&mut unread).expect("is read");
+            near.process_new_packets().map_err(|error| format!("client: {error}"))?;
+        }
+        let mut byte = [0];
+        if far.reader().read(&mut byte).is_ok_and(|length| length == 1) {
+            let certificate = near.peer_certificates().expect("was shown")[0].to_vec();
+            return Ok((near.alpn_protocol().unwrap_or_default().to_vec(), certificate));
+        }
+    }
+    Err("the handshake never ended".to_owned())
+}
+
+#[test]
+fn a_trusted_server_is_talked_to_and_http_2_preferred() {
+    let authority = Authority::new();
+    let (protocol, _) = handshake(&server(authority.identity(), None), &client(trusting(&authority))).expect("works");
+    assert_eq!(protocol, b"h2");
+}
+
+#[test]
+fn an_untrusted_server_or_another_name_is_refused_unless_told_otherwise() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = server(authority.identity(), None);
+    assert!(handshake(&server, &client(trusting(&other))).is_err());
+    let mut options = trusting(&authority);
+    options.server_name_override = Some("elsewhere".to_owned());
+    assert!(handshake(&server, &client(options)).is_err());
+    let mut options = trusting(&other);
+    options.insecure_skip_verify = true;
+    assert!(handshake(&server, &client(options)).is_ok());
+}
+
+#[test]
+fn mutual_tls_takes_only_certificates_of_the_client_authorities() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = server(authority.identity(), Some(authority.pem()));
+    assert!(handshake(&server, &client(trusting(&authority))).is_err(), "no certificate");
+    for (issuer, taken) in [(&authority, true), (&other, false)] {
+        let mut options = trusting(&authority);
+        let identity = issuer.identity();
+        (options.common.certificate, options.common.key) = (identity.certificate, identity.key);
+        assert_eq!(handshake(&server, &client(options)).is_ok(), taken);
+    }
+}
+
+#[test]
+fn versions_suites_and_curves_are_kept_to() {
+    let authority = Authority::new();
+    let only = |version, common: TlsOptions| TlsOptions { min_version: version, max_version: version, ..common };
+    let modern = server(only(TlsVersion::V1_3, authority.identity()), None);
+    let old = |cipher_suites: &[&str]| {
+        let mut options = trusting(&authority);
+        options.common = only(TlsVersion::V1_2, options.common);
+        options.common.cipher_suites = cipher_suites.iter().map(|name| (*name).to_owned()).collect();
+        options
+    };
+    assert!(handshake(&modern, &client(old(&[]))).is_err());
+    let any = server(authority.identity(), None);
+    // The certificate's key is ECDSA, so the first of these suites can be used and the second cannot.
+    assert!(handshake(&any, &client(old(&["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]))).is_ok());
+    assert!(handshake(&any, &client(old(&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]))).is_err());
+    assert!(handshake(&any, &client(old(&["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"]))).is_ok());
+    let mut curves = trusting(&authority);
+    curves.common.curve_preferences = vec!["P384".to_owned()];
+    assert!(handshake(&any, &client(curves)).is_ok());
+    for bad in [old(&["TLS_RSA_WITH_RC4_128_SHA"]), {
+        let mut options = trusting(&authority);
+        options.common.curve_preferences = vec!["P999".to_owned()];
+        options
+    }] {
+        assert!(matches!(ClientTls::new(bad, ALPN), Err(TlsError::Option { .. })));
+    }
+}
+
+/// Scenario: the files are rotated, first halfway (the key of another certificate), then completely.
+/// Guarantee: the old certificate is shown until the new pair is whole, then the new one.
+#[test]
+fn certificates_are_rotated_without_a_restart_and_never_halfway() {
+    let authority = Authority::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    let write = |path: &Path, text: &str| std::fs::write(path, text).expect("is written");
+    let (first, second) = (authority.issue(), authority.issue());
+    write(&at("cert"), &first.0);
+    write(&at("key"), &first.1);
+    let common = TlsOptions {
+        certificate: Some(Pem::File(at("cert"))),
+        key: Some(Pem::File(at("key"))),
+        ..TlsOptions::default()
+    };
+    let server = server(common, None);
+    let client = client(trusting(&authority));
+    let shown = || handshake(&server, &client).expect("works").1;
+    let before = shown();
+    write(&at("cert"), &second.0);
+    assert!(!server.check_files());
+    assert_eq!(shown(), before);
+    write(&at("key"), &second.1);
+    assert!(server.check_files());
+    assert_ne!(shown(), before);
+}
+
+#[test]
+fn errors_name_the_file_and_what_is_wrong() {
+    let authority = Authority::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("file.pem");
+    let with_certificate = |source: Pem| {
+        let common = TlsOptions { certificate: Some(source), ..authority.identity() };
+        ServerTls::new(ServerTlsOptions { common, client_authorities: None }, ALPN).err().expect("is refused")
+    };
+    let missing = with_certificate(Pem::File(path.clone())).to_string();
+    assert!(missing.contains("file.pem") && missing.contains("No such file"), "{missing}");
+    std::fs::write(&path, "not PEM").expect("is written");
+    let empty = with_certificate(Pem::File(path.clone())).to_string();
+    assert!(empty.contains("file.pem holds no certificate"), "{empty}");
+    let other_key = with_certificate(Pem::Inline(authority.issue().0));
+    assert!(matches!(other_key, TlsError::Unusable { .. }), "{other_key}");
+    let alone = TlsOptions { key: None, ..authority.identity() };
+    let alone = ServerTls::new(ServerTlsOptions { common: alone, client_authorities: None }, ALPN);
+    assert!(matches!(alone, Err(TlsError::Option { option: "cert_file", .. })));
+}
+
+#[test]
+fn keys_in_the_configuration_are_not_shown() {
+    let options = Authority::new().identity();
+    assert!(!format!("{options:?}").contains("BEGIN"));
+    let _ = Arc::new(options);
+}
