@@ -1,0 +1,180 @@
+//! Validates and counts an encoded request in one pass.
+
+use std::ops::Range;
+
+use crate::Signal;
+use crate::schema::{self, Descriptor, Kind};
+use crate::wire::{
+    FIXED32, FIXED64, LEN, Malformed, VARINT, malformed, read_len, read_tag, read_varint, skip_fixed, skip_value,
+};
+
+/// How many messages may lie within each other, counted from the request (level 0). prost, Java and C++ stop at 100
+/// levels; what is accepted here has to be readable by every backend, so the bound leaves them room.
+pub const NESTING_LIMIT: usize = 80;
+
+/// What one pass over a request tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Spans, metric points or log records.
+    pub items: u32,
+}
+
+/// Validates a request down to its last attribute and counts its items.
+///
+/// Accepted is what both prost and the Collector decode: every length and varint within bounds, known fields with the wire
+/// type of their definition (repeated scalars packed or not), `string` fields in UTF-8 (prost, the official Go library
+/// and Java refuse anything else, and one such string would spoil the batch that it is merged into), trace ids of 0 or
+/// 16 and span ids of 0 or 8 bytes (the Collector refuses the whole request otherwise), at most [`NESTING_LIMIT`] levels.
+/// Unknown fields are skipped, unknown groups too, boundedly. Bytes after the last field do not exist: every byte
+/// belongs to a field.
+///
+/// # Errors
+/// [`Malformed`] with the offset and the first thing that is wrong.
+pub fn scan(signal: Signal, request: &[u8]) -> Result<Summary, Malformed> {
+    let descriptor = match signal {
+        Signal::Traces => &schema::TRACES_REQUEST,
+        Signal::Metrics => &schema::METRICS_REQUEST,
+        Signal::Logs => &schema::LOGS_REQUEST,
+    };
+    let mut scanner = Scanner { items: 0 };
+    scanner.message(request, 0, descriptor, 0)?;
+    Ok(Summary { items: scanner.items })
+}
+
+struct Scanner {
+    items: u32,
+}
+
+impl Scanner {
+    /// Validates the message that lies at `position..` of `bytes`. Offsets stay those of the whole request, as `bytes`
+    /// is always cut at its end only.
+    fn message(
+        &mut self,
+        bytes: &[u8],
+        mut position: usize,
+        descriptor: &'static Descriptor,
+        depth: usize,
+    ) -> Result<(), Malformed> {
+        if depth > NESTING_LIMIT {
+            return Err(malformed(position, "messages nest too deeply"));
+        }
+        let mut metric = MetricData::default();
+        while position < bytes.len() {
+            let start = position;
+            let (number, wire_type, after_tag) = read_tag(bytes, start)?;
+            let kind = descriptor.kind(number);
+            if wire_type != LEN {
+                position = scalar(bytes, kind, number, wire_type, start, after_tag)?;
+                continue;
+            }
+            let content = read_len(bytes, after_tag)?;
+            position = content.end;
+            let bytes = &bytes[..content.end];
+            match kind {
+                Kind::KeyValue => self.key_value(bytes, content.start, depth + 1)?,
+                Kind::Message(nested) => self.message(bytes, content.start, nested, depth + 1)?,
+                Kind::Item(nested) => {
+                    self.items += 1;
+                    self.message(bytes, content.start, nested, depth + 1)?;
+                }
+                Kind::Data(nested) => {
+                    metric.enter(number, &mut self.items);
+                    self.message(bytes, content.start, nested, depth + 1)?;
+                }
+                _ => blob(bytes, kind, start, content)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A `KeyValue`, by far the most frequent message. The usual form (a key and a string of less than 128 bytes each,
+    /// in ASCII) is recognised by its shape: where no byte has its highest bit set, every string within is valid UTF-8.
+    #[inline(always)]
+    fn key_value(&mut self, bytes: &[u8], position: usize, depth: usize) -> Result<(), Malformed> {
+        let body = &bytes[position..];
+        if depth < NESTING_LIMIT && is_short_string_attribute(body) && body.is_ascii() {
+            return Ok(());
+        }
+        self.message(bytes, position, &schema::KEY_VALUE, depth)
+    }
+}
+
+/// `{1: key, 2: {1: string}}` with every length below 128, and nothing else.
+#[inline(always)]
+fn is_short_string_attribute(body: &[u8]) -> bool {
+    let [0x0a, key_len, rest @ ..] = body else { return false };
+    match rest.get(usize::from(*key_len)..) {
+        Some([0x12, value_len, 0x0a, string_len, string @ ..]) => {
+            usize::from(*string_len) == string.len() && usize::from(*value_len) == string.len() + 2
+        }
+        _ => false,
+    }
+}
+
+/// Counts the points of one metric as protobuf reads a `oneof`: a variant replaces another one, and adds to itself.
+#[derive(Default)]
+struct MetricData {
+    variant: u32,
+    items_before: u32,
+}
+
+impl MetricData {
+    fn enter(&mut self, variant: u32, items: &mut u32) {
+        if self.variant == 0 {
+            self.items_before = *items;
+        } else if self.variant != variant {
+            *items = self.items_before;
+        }
+        self.variant = variant;
+    }
+}
+
+/// A field that is not length-delimited; answers the position after it.
+#[inline(always)]
+fn scalar(
+    bytes: &[u8],
+    kind: Kind,
+    number: u32,
+    wire_type: u8,
+    start: usize,
+    position: usize,
+) -> Result<usize, Malformed> {
+    match (kind, wire_type) {
+        (Kind::Varint | Kind::RepeatedVarint, VARINT) => Ok(read_varint(bytes, position)?.1),
+        (Kind::Fixed64 | Kind::RepeatedFixed64, FIXED64) => skip_fixed(bytes, position, 8),
+        (Kind::Fixed32, FIXED32) => skip_fixed(bytes, position, 4),
+        (Kind::Unknown, _) => skip_value(bytes, number, wire_type, position),
+        _ => Err(malformed(start, "a field has another wire type than its definition")),
+    }
+}
+
+/// A length-delimited field that is no message.
+#[inline(always)]
+fn blob(bytes: &[u8], kind: Kind, start: usize, content: Range<usize>) -> Result<(), Malformed> {
+    let blob = &bytes[content.clone()];
+    match kind {
+        Kind::String if is_utf8(blob) => Ok(()),
+        Kind::String => Err(malformed(content.start, "a string is not valid UTF-8")),
+        Kind::Bytes | Kind::Unknown => Ok(()),
+        Kind::TraceId if matches!(blob.len(), 0 | 16) => Ok(()),
+        Kind::TraceId => Err(malformed(start, "a trace id is neither empty nor 16 bytes long")),
+        Kind::SpanId if matches!(blob.len(), 0 | 8) => Ok(()),
+        Kind::SpanId => Err(malformed(start, "a span id is neither empty nor 8 bytes long")),
+        Kind::RepeatedFixed64 if blob.len() % 8 == 0 => Ok(()),
+        Kind::RepeatedFixed64 => Err(malformed(start, "packed values end within a value")),
+        Kind::RepeatedVarint => packed_varints(bytes, content.start),
+        _ => Err(malformed(start, "a field has another wire type than its definition")),
+    }
+}
+
+fn packed_varints(bytes: &[u8], mut position: usize) -> Result<(), Malformed> {
+    while position < bytes.len() {
+        position = read_varint(bytes, position)?.1;
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn is_utf8(bytes: &[u8]) -> bool {
+    bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()
+}

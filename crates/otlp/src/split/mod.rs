@@ -1,0 +1,75 @@
+//! Cuts an encoded request into smaller ones.
+//!
+//! The request is seen as a tree of borders: request, ResourceX, ScopeX, (Metric, its data,) items. What fits is taken
+//! whole at the highest border; only what does not fit is opened, and then its other fields (resource, scope, schema
+//! URL, metric name, …: its header) are repeated in every part that holds something of it.
+
+mod node;
+mod packer;
+
+use bytes::Bytes;
+
+use crate::Signal;
+use crate::wire::Malformed;
+use node::{Level, Node};
+use packer::Packer;
+
+/// The bounds of one part. `usize::MAX` is no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitLimits {
+    pub max_bytes: usize,
+    /// Spans, metric points or log records; zero counts as one.
+    pub max_items: usize,
+}
+
+/// An encoded request, and how many items it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub bytes: Bytes,
+    /// Spans, metric points or log records.
+    pub items: u32,
+}
+
+/// Cuts an encoded request at ResourceX, ScopeX and item borders (metrics also within one metric, between data points)
+/// so that each part obeys both limits. Only a part that cannot be cut further (one item with its headers, or an
+/// element without items) may exceed `max_bytes`.
+///
+/// Order is kept, nothing is lost, fields that are unknown are repeated with the header that they belong to. A part that
+/// needs no header is a slice of the request: nothing is copied for borders at the top level. A request within the
+/// limits comes back as it is; an empty one is one empty part.
+///
+/// # Errors
+/// [`Malformed`] where the structure down to the items cannot be read. The content of items is not looked at: see
+/// [`crate::scan`].
+pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec<Part>, Malformed> {
+    let limits = SplitLimits { max_items: limits.max_items.max(1), ..limits };
+    let root = Node::request(request, signal);
+    let items = root.items()?;
+    if request.len() <= limits.max_bytes && items as usize <= limits.max_items {
+        return Ok(vec![Part { bytes: request.clone(), items }]);
+    }
+    let mut packer = Packer::new(request, root.header()?, limits);
+    cut(&mut packer, &root)?;
+    Ok(packer.finish())
+}
+
+/// Adds the children of `parent`, which is open in the packer, one after another.
+fn cut(packer: &mut Packer<'_>, parent: &Node<'_>) -> Result<(), Malformed> {
+    parent.children(&mut |child| {
+        let items = child.items()?;
+        if packer.takes(child.len(), items) {
+            packer.add(child.range(), items);
+            return Ok(());
+        }
+        packer.next_part();
+        // What cannot be opened goes alone, however large it is.
+        if packer.takes(child.len(), items) || child.level() == Level::Item || items == 0 {
+            packer.add(child.range(), items);
+            return Ok(());
+        }
+        packer.open(child.tag(), child.header()?);
+        cut(packer, &child)?;
+        packer.close();
+        Ok(())
+    })
+}

@@ -1,0 +1,183 @@
+//! `split` against the official generated types: the parts, decoded, are the request, decoded.
+
+mod support;
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data};
+use proptest::prelude::*;
+use prost::Message;
+use sluice_otlp::{Part, Signal, SplitLimits, scan, split};
+use support::decoded::{Decoded, unknown_fields};
+use support::generate::{Shape, any_request};
+
+/// An item with everything around it, encoded: what must come out of the parts again, in order. Elements without items
+/// show with the item empty.
+type Placed = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
+
+/// `Message::encode_to_vec` of a message without its children.
+fn header<M: Message + Clone>(message: &M, clear: impl FnOnce(&mut M)) -> Vec<u8> {
+    let mut header = message.clone();
+    clear(&mut header);
+    header.encode_to_vec()
+}
+
+fn points(metric: &Metric) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut header = metric.clone();
+    macro_rules! take {
+        ($($variant:ident),*) => {
+            match &mut header.data {
+                $(Some(Data::$variant(data)) => {
+                    std::mem::take(&mut data.data_points).iter().map(Message::encode_to_vec).collect()
+                })*
+                None => Vec::new(),
+            }
+        };
+    }
+    let points = take!(Gauge, Sum, Histogram, ExponentialHistogram, Summary);
+    (header.encode_to_vec(), points)
+}
+
+fn placed(decoded: &Decoded) -> Vec<Placed> {
+    let mut all = Vec::new();
+    macro_rules! walk {
+        ($resources:expr, $scopes:ident, $entries:ident, $each:expr) => {
+            for resource in $resources {
+                let resource_header = header(resource, |resource| resource.$scopes.clear());
+                if resource.$scopes.is_empty() {
+                    all.push((resource_header.clone(), vec![], vec![], vec![]));
+                }
+                for scope in &resource.$scopes {
+                    let scope_header = header(scope, |scope| scope.$entries.clear());
+                    if scope.$entries.is_empty() {
+                        all.push((resource_header.clone(), scope_header.clone(), vec![], vec![]));
+                    }
+                    for entry in &scope.$entries {
+                        let (entry_header, items): (Vec<u8>, Vec<Vec<u8>>) = $each(entry);
+                        if items.is_empty() {
+                            all.push((resource_header.clone(), scope_header.clone(), entry_header.clone(), vec![]));
+                        }
+                        for item in items {
+                            all.push((resource_header.clone(), scope_header.clone(), entry_header.clone(), item));
+                        }
+                    }
+                }
+            }
+        };
+    }
+    match decoded {
+        Decoded::Traces(request) => {
+            walk!(&request.resource_spans, scope_spans, spans, |span: &_| (vec![], vec![Message::encode_to_vec(span)]));
+        }
+        Decoded::Logs(request) => {
+            walk!(&request.resource_logs, scope_logs, log_records, |log: &_| (
+                vec![],
+                vec![Message::encode_to_vec(log)]
+            ));
+        }
+        Decoded::Metrics(request) => walk!(&request.resource_metrics, scope_metrics, metrics, points),
+    }
+    all
+}
+
+/// Checks all that is promised of the parts of a request.
+fn check(signal: Signal, request: &Bytes, limits: SplitLimits, parts: &[Part]) {
+    let mut together = Vec::new();
+    for part in parts {
+        let decoded = Decoded::decode(signal, &part.bytes).expect("every part decodes");
+        assert_eq!(scan(signal, &part.bytes).map(|summary| summary.items), Ok(part.items));
+        assert_eq!(decoded.items(), part.items as usize);
+        let pieces = placed(&decoded);
+        assert!(part.items as usize <= limits.max_items.max(1), "{} items", part.items);
+        assert!(
+            part.bytes.len() <= limits.max_bytes || pieces.len() <= 1 || part.items == 0,
+            "{} bytes",
+            part.bytes.len()
+        );
+        together.extend(pieces);
+    }
+    let whole = Decoded::decode(signal, request).unwrap();
+    assert_eq!(together, placed(&whole), "the parts do not hold what the request held");
+}
+
+proptest! {
+    /// Any limits on any request: the parts hold the same items under the same headers in the same order, within the limits.
+    #[test]
+    fn parts_are_the_request(
+        (signal, request) in any_request(Shape::ANY),
+        max_bytes in prop_oneof![0usize..2000, Just(usize::MAX)],
+        max_items in prop_oneof![0usize..10, Just(usize::MAX)],
+    ) {
+        let request = Bytes::from(request);
+        let limits = SplitLimits { max_bytes, max_items };
+        // Ids of any length are the receiver's affair: `split` does not look into items.
+        if scan(signal, &request).is_ok() {
+            let parts = split(signal, &request, limits).unwrap();
+            check(signal, &request, limits, &parts);
+        }
+    }
+
+    /// No unknown field is lost, wherever it stands; those of headers are in every part that repeats the header.
+    #[test]
+    fn unknown_fields_are_carried((signal, request) in any_request(Shape::PLAIN), max_items in 1usize..4) {
+        let request = Bytes::from(request);
+        let parts = split(signal, &request, SplitLimits { max_bytes: usize::MAX, max_items }).unwrap();
+        let mut found = std::collections::BTreeMap::new();
+        for part in &parts {
+            for (field, count) in unknown_fields(signal, &part.bytes) {
+                *found.entry(field).or_insert(0) += count;
+            }
+        }
+        for (field, count) in unknown_fields(signal, &request) {
+            // A oneof variant that a later one supersedes is nowhere in force; with it goes what is in it.
+            if signal != Signal::Metrics {
+                prop_assert!(found.get(&field).is_some_and(|found| *found >= count), "{:?} is lost", field);
+            }
+        }
+    }
+
+    /// Truncated requests are refused or cut, never a panic.
+    #[test]
+    fn truncated_requests_do_not_panic((signal, request) in any_request(Shape::ANY), max_bytes in 0usize..200) {
+        let request = Bytes::from(request);
+        for len in 0..request.len() {
+            let _ = split(signal, &request.slice(..len), SplitLimits { max_bytes, max_items: 2 });
+        }
+    }
+
+    /// The concatenation of two requests is the merged request.
+    #[test]
+    fn concatenation_merges((signal, first, second) in support::generate::signal().prop_flat_map(|signal| (
+        Just(signal),
+        support::generate::wire_request(signal, Shape::ANY, support::rewrite::Freedoms::ALL),
+        support::generate::wire_request(signal, Shape::ANY, support::rewrite::Freedoms::ALL),
+    ))) {
+        let merged = Decoded::decode(signal, &[first.clone(), second.clone()].concat()).unwrap();
+        let mut expected = placed(&Decoded::decode(signal, &first).unwrap());
+        expected.extend(placed(&Decoded::decode(signal, &second).unwrap()));
+        prop_assert_eq!(placed(&merged), expected);
+    }
+}
+
+/// Cuts at the top level copy nothing: such parts point into the request.
+#[test]
+fn top_level_cuts_are_slices() {
+    let resource = [0x0a, 6, 0x12, 4, 0x12, 2, 0x2a, 0];
+    let request = Bytes::from(resource.repeat(10));
+    let parts = split(Signal::Traces, &request, SplitLimits { max_bytes: usize::MAX, max_items: 3 }).unwrap();
+    assert_eq!(parts.iter().map(|part| part.items).collect::<Vec<_>>(), [3, 3, 3, 1]);
+    for (index, part) in parts.iter().enumerate() {
+        assert_eq!(part.bytes.as_ptr(), request[index * 3 * resource.len()..].as_ptr(), "part {index} was copied");
+    }
+}
+
+/// What is within the limits comes back as it is; an empty request is one empty part.
+#[test]
+fn requests_within_limits_stay_whole() {
+    let none = SplitLimits { max_bytes: usize::MAX, max_items: usize::MAX };
+    let request = Bytes::from_static(&[0x0a, 6, 0x12, 4, 0x12, 2, 0x2a, 0]);
+    let parts = split(Signal::Traces, &request, none).unwrap();
+    assert_eq!(parts, [Part { bytes: request.clone(), items: 1 }]);
+    assert_eq!(parts[0].bytes.as_ptr(), request.as_ptr());
+    let empty = split(Signal::Logs, &Bytes::new(), SplitLimits { max_bytes: 0, max_items: 0 }).unwrap();
+    assert_eq!(empty, [Part { bytes: Bytes::new(), items: 0 }]);
+}
