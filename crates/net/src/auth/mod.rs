@@ -1,0 +1,4 @@
+//! Authentication: who may send to us, and how we present ourselves to backends.
+
+pub mod client;
+pub mod oauth2;

@@ -1,0 +1,189 @@
+//! A request body that is sent from the chunks in which it lies, without copying them together.
+
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http_body::{Body, Frame, SizeHint};
+
+/// Shared chunks, read front to back, with an optional gRPC message prefix before them. Making one allocates nothing.
+#[derive(Clone, Debug)]
+pub struct ChunkedBuf {
+    prefix: [u8; 5],
+    /// Bytes of the prefix still to be read; they are its last ones.
+    prefix_left: usize,
+    chunks: Arc<[Bytes]>,
+    index: usize,
+    /// Bytes of the current chunk that were read.
+    offset: usize,
+    remaining: usize,
+}
+
+impl ChunkedBuf {
+    pub fn new(chunks: Arc<[Bytes]>) -> ChunkedBuf {
+        let remaining = chunks.iter().map(Bytes::len).sum();
+        let mut buf = ChunkedBuf { prefix: [0; 5], prefix_left: 0, chunks, index: 0, offset: 0, remaining };
+        buf.skip_empty();
+        buf
+    }
+
+    /// With the length-prefixed message header of gRPC in front: compressed flag, 4 bytes of length.
+    pub fn grpc(chunks: Arc<[Bytes]>, compressed: bool) -> Result<ChunkedBuf, TooLong> {
+        let mut buf = ChunkedBuf::new(chunks);
+        let length = u32::try_from(buf.remaining).map_err(|_| TooLong { len_bytes: buf.remaining })?;
+        buf.prefix[0] = u8::from(compressed);
+        buf.prefix[1..].copy_from_slice(&length.to_be_bytes());
+        buf.prefix_left = 5;
+        buf.remaining += 5;
+        Ok(buf)
+    }
+
+    fn skip_empty(&mut self) {
+        while self.chunks.get(self.index).is_some_and(|chunk| chunk.len() == self.offset) {
+            self.index += 1;
+            self.offset = 0;
+        }
+    }
+}
+
+/// A gRPC message cannot exceed 4 GiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message of {len_bytes} bytes does not fit into gRPC's 32-bit length")]
+pub struct TooLong {
+    pub len_bytes: usize,
+}
+
+impl Buf for ChunkedBuf {
+    fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    fn chunk(&self) -> &[u8] {
+        if self.prefix_left > 0 {
+            return &self.prefix[5 - self.prefix_left..];
+        }
+        self.chunks.get(self.index).map_or(&[], |chunk| &chunk[self.offset..])
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut filled = 0;
+        if self.prefix_left > 0 && !slices.is_empty() {
+            slices[0] = IoSlice::new(&self.prefix[5 - self.prefix_left..]);
+            filled = 1;
+        }
+        let mut offset = self.offset;
+        for chunk in self.chunks.iter().skip(self.index) {
+            if filled == slices.len() {
+                break;
+            }
+            if chunk.len() > offset {
+                slices[filled] = IoSlice::new(&chunk[offset..]);
+                filled += 1;
+            }
+            offset = 0;
+        }
+        filled
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        assert!(count <= self.remaining, "advanced past the end of a body");
+        self.remaining -= count;
+        let of_prefix = count.min(self.prefix_left);
+        self.prefix_left -= of_prefix;
+        count -= of_prefix;
+        while count > 0 {
+            let step = count.min(self.chunks[self.index].len() - self.offset);
+            self.offset += step;
+            count -= step;
+            self.skip_empty();
+        }
+    }
+}
+
+/// The same for hyper: one frame a chunk, with the exact length, so that HTTP/1.1 sends `content-length`.
+#[derive(Clone, Debug)]
+pub struct ChunkedBody {
+    chunks: Arc<[Bytes]>,
+    next: usize,
+    remaining: u64,
+}
+
+impl ChunkedBody {
+    pub fn new(chunks: Arc<[Bytes]>) -> ChunkedBody {
+        let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        ChunkedBody { chunks, next: 0, remaining }
+    }
+}
+
+impl Body for ChunkedBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        while let Some(chunk) = self.chunks.get(self.next).cloned() {
+            self.next += 1;
+            if !chunk.is_empty() {
+                self.remaining -= chunk.len() as u64;
+                return Poll::Ready(Some(Ok(Frame::data(chunk))));
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.remaining == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.remaining)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn chunks(parts: &[Vec<u8>]) -> Arc<[Bytes]> {
+        parts.iter().map(|part| Bytes::from(part.clone())).collect()
+    }
+
+    proptest! {
+        /// Scenario: any chunks, empty ones among them, read in any steps, as slices or vectored.
+        /// Guarantee: what comes out is the prefix and the concatenation, nothing more or less.
+        #[test]
+        fn every_way_of_reading_gives_the_same_bytes(
+            parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..8),
+            steps in proptest::collection::vec(1usize..12, 1..200),
+            compressed in any::<bool>(),
+        ) {
+            let flat = parts.concat();
+            let mut expected = vec![u8::from(compressed)];
+            expected.extend((flat.len() as u32).to_be_bytes());
+            expected.extend(&flat);
+
+            let mut buf = ChunkedBuf::grpc(chunks(&parts), compressed).expect("small");
+            let mut read = Vec::new();
+            for step in steps.iter().cycle() {
+                let mut slices = [IoSlice::new(&[]); 16];
+                let filled = buf.chunks_vectored(&mut slices);
+                let vectored: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
+                prop_assert_eq!(vectored, buf.remaining());
+                if !buf.has_remaining() {
+                    break;
+                }
+                let step = (*step).min(buf.chunk().len());
+                prop_assert!(step > 0);
+                read.extend_from_slice(&buf.chunk()[..step]);
+                buf.advance(step);
+            }
+            prop_assert_eq!(read, expected);
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! A gRPC-style channel: requests to one name over a bounded number of HTTP/2 connections that are made when needed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, Request, Uri};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::body::ChunkedBuf;
+use super::connect::{Address, ConnectOptions, Connector};
+use super::connection::{Answer, AnswerLimits, Connection, Keepalive};
+use super::endpoint::Target;
+use super::error::TransportError;
+use super::slot::{Look, Slot};
+
+/// How requests are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balancer {
+    /// All connections go to the first address that works.
+    PickFirst,
+    /// Connections to every address of the name, used in turn.
+    RoundRobin,
+}
+
+#[derive(Clone)]
+pub struct ChannelOptions {
+    pub connect: ConnectOptions,
+    /// `:authority`, where it is not the target's host and port.
+    pub authority: Option<String>,
+    /// Connections to the target (`PickFirst`) or to each of its addresses (`RoundRobin`). At least 1.
+    pub connections: usize,
+    pub balancer: Balancer,
+    pub keepalive: Option<Keepalive>,
+    /// A request waits for a connection as long as its caller lets it, instead of failing with the first attempt.
+    pub wait_for_ready: bool,
+    /// A name is looked up again after this time.
+    pub resolve_interval: Duration,
+    pub answer_limits: AnswerLimits,
+}
+
+impl Default for ChannelOptions {
+    fn default() -> Self {
+        ChannelOptions {
+            connect: ConnectOptions::default(),
+            authority: None,
+            connections: 1,
+            balancer: Balancer::PickFirst,
+            keepalive: None,
+            wait_for_ready: false,
+            resolve_interval: Duration::from_secs(30),
+            answer_limits: AnswerLimits { body_bytes: 4 * 1024 * 1024 },
+        }
+    }
+}
+
+/// Cheap to clone. Connections end with the last clone, or with `shut_down`.
+#[derive(Clone)]
+pub struct Channel {
+    inner: Arc<Inner>,
+    /// Ends the tasks when the last clone is dropped: the tasks hold `inner`, but not this.
+    _alive: Arc<tokio_util::sync::DropGuard>,
+}
+
+struct Inner {
+    connector: Connector,
+    options: ChannelOptions,
+    slots: ArcSwap<Vec<Arc<Slot>>>,
+    next: AtomicUsize,
+    /// Moves whenever a slot's state changed.
+    changed: watch::Sender<()>,
+    /// While `round_robin` has no addresses: whether they are being looked up, and why that failed.
+    lookup: Slot,
+    resolved: Mutex<Resolved>,
+    resolving: AtomicBool,
+    tasks: AtomicUsize,
+    shutdown: CancellationToken,
+}
+
+/// When the name was last looked up.
+#[derive(Default)]
+struct Resolved {
+    at: Option<Instant>,
+    /// A connection ended or failed since: perhaps the name has moved.
+    doubtful: bool,
+}
+
+/// A name is not looked up more often than this, whatever happens to its connections.
+const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
+/// How often a request that waits for a connection looks whether a backoff has ended.
+const BACKOFF_POLL: Duration = Duration::from_millis(50);
+
+impl Channel {
+    pub fn new(target: Target, options: ChannelOptions) -> Channel {
+        let shutdown = CancellationToken::new();
+        let slots = match options.balancer {
+            Balancer::PickFirst => (0..options.connections.max(1)).map(|_| Arc::new(Slot::new(None))).collect(),
+            Balancer::RoundRobin => Vec::new(),
+        };
+        let inner = Inner {
+            connector: Connector::new(target, options.connect.clone(), &[b"h2"]),
+            options,
+            slots: ArcSwap::from_pointee(slots),
+            next: AtomicUsize::new(0),
+            changed: watch::Sender::new(()),
+            lookup: Slot::new(None),
+            resolved: Mutex::default(),
+            resolving: AtomicBool::new(false),
+            tasks: AtomicUsize::new(0),
+            shutdown: shutdown.clone(),
+        };
+        Channel { inner: Arc::new(inner), _alive: Arc::new(shutdown.drop_guard()) }
+    }
+
+    /// The full URI of a path on this channel. Make it once, not once a request.
+    pub fn uri(&self, path: &str) -> Result<Uri, http::Error> {
+        let scheme = if self.inner.connector.uses_tls() { "https" } else { "http" };
+        let authority = match &self.inner.options.authority {
+            Some(authority) => authority.clone(),
+            None => self.inner.connector.target().authority(),
+        };
+        Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build()
+    }
+
+    /// Posts a body and reads the whole answer. The caller bounds the time by dropping the future, which resets the
+    /// stream. A request that the peer refused unprocessed is sent once more.
+    pub async fn send(&self, uri: &Uri, headers: &HeaderMap, body: ChunkedBuf) -> Result<Answer, TransportError> {
+        let limits = self.inner.options.answer_limits;
+        let mut sent_before = false;
+        loop {
+            let (slot, connection) = self.inner.acquire().await?;
+            let error = match connection.send(request(uri, headers.clone()), body.clone(), limits).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if !error.spares_connection() {
+                slot.retire(&connection.id(), error.clone(), Instant::now());
+            }
+            if sent_before || !error.is_unprocessed() {
+                return Err(error);
+            }
+            sent_before = true;
+        }
+    }
+
+    /// Connections that are open or being opened, and other background work. For tests and reports.
+    pub fn tasks(&self) -> usize {
+        self.inner.tasks.load(Ordering::Acquire)
+    }
+
+    /// Requests under way.
+    pub fn in_flight(&self) -> usize {
+        self.inner.slots.load().iter().filter_map(|slot| slot.in_flight()).sum()
+    }
+
+    /// Closes all connections; later requests fail.
+    pub fn shut_down(&self) {
+        self.inner.shutdown.cancel();
+        self.inner.slots.load().iter().for_each(|slot| slot.remove());
+        self.inner.changed.send_replace(());
+    }
+}
+
+fn request(uri: &Uri, headers: HeaderMap) -> Request<()> {
+    let mut request = Request::new(());
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = uri.clone();
+    *request.version_mut() = http::Version::HTTP_2;
+    *request.headers_mut() = headers;
+    request
+}
+
+impl Inner {
+    /// A ready connection. Starts connecting where nobody does, and waits for it.
+    async fn acquire(self: &Arc<Self>) -> Result<(Arc<Slot>, Connection), TransportError> {
+        let mut changed: Option<watch::Receiver<()>> = None;
+        loop {
+            if self.shutdown.is_cancelled() {
+                return Err(TransportError::ShutDown);
+            }
+            self.refresh_addresses();
+            let pause = match self.look() {
+                Found::Ready(slot, connection) => return Ok((slot, connection)),
+                Found::Underway => Duration::MAX,
+                Found::Failed(error) if error.is_configuration() || !self.options.wait_for_ready => return Err(error),
+                Found::Failed(_) => BACKOFF_POLL,
+            };
+            let Some(receiver) = &mut changed else {
+                // Subscribe, then look again: so no change in between is missed.
+                changed = Some(self.changed.subscribe());
+                continue;
+            };
+            tokio::select! {
+                _ = receiver.changed() => {}
+                () = wait(pause) => {}
+            }
+        }
+    }
+
+    /// Looks through the slots, beginning with the next in turn. A ready one wins; idle ones on the way are started.
+    fn look(self: &Arc<Self>) -> Found {
+        let slots = self.slots.load();
+        let now = Instant::now();
+        if slots.is_empty() {
+            return match self.lookup.look(now) {
+                Look::Waiting { error } => Found::Failed(error),
+                Look::Start => {
+                    self.start_resolving();
+                    Found::Underway
+                }
+                Look::Connecting | Look::Ready(_) => Found::Underway,
+            };
+        }
+        let first = if slots.len() == 1 { 0 } else { self.next.fetch_add(1, Ordering::Relaxed) };
+        let (mut ready, mut underway, mut failed) = (None, false, None);
+        for index in 0..slots.len() {
+            let slot = &slots[(first.wrapping_add(index)) % slots.len()];
+            match slot.look(now) {
+                Look::Ready(connection) => {
+                    ready = Some((slot.clone(), connection));
+                    break;
+                }
+                Look::Start => {
+                    underway = true;
+                    self.start(slot.clone());
+                }
+                Look::Connecting => underway = true,
+                Look::Waiting { error } => failed = failed.or(Some(error)),
+            }
+        }
+        match (ready, underway, failed) {
+            (Some((slot, connection)), _, _) => Found::Ready(slot, connection),
+            (None, true, _) => Found::Underway,
+            (None, false, Some(error)) => Found::Failed(error),
+            (None, false, None) => Found::Underway,
+        }
+    }
+
+    /// Runs background work that ends with the channel, and counts it.
+    fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.fetch_add(1, Ordering::AcqRel);
+        let inner = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = inner.shutdown.cancelled() => {}
+                () = work => {}
+            }
+            inner.tasks.fetch_sub(1, Ordering::AcqRel);
+            inner.changed.send_replace(());
+        });
+    }
+
+    /// Opens the slot's connection and drives it until it ends. In a task of its own, so that a caller that gives up does
+    /// not undo the work.
+    fn start(self: &Arc<Self>, slot: Arc<Slot>) {
+        let inner = self.clone();
+        self.spawn(async move {
+            let (connection, driver) = match inner.open(&slot).await {
+                Ok((connection, driver)) => (connection, driver),
+                Err(error) => {
+                    tracing::debug!(target = %inner.connector.target(), %error, "connecting failed");
+                    inner.doubt_addresses();
+                    slot.connected(Err(error), Instant::now());
+                    return;
+                }
+            };
+            if !slot.connected(Ok(connection.clone()), Instant::now()) {
+                return;
+            }
+            inner.changed.send_replace(());
+            // Not held here: when the slot lets go of the connection and its requests are done, h2 closes it.
+            let (id, address) = (connection.id(), connection.address.clone());
+            drop(connection);
+            let reason = driver.run().await;
+            tracing::debug!(target = %inner.connector.target(), %address, %reason, "connection ended");
+            inner.doubt_addresses();
+            slot.retire(&id, TransportError::Lost { reason }, Instant::now());
+        });
+    }
+
+    async fn open(&self, slot: &Slot) -> Result<(Connection, super::connection::Driver), TransportError> {
+        let addresses = match &slot.address {
+            Some(address) => vec![address.clone()],
+            None => {
+                let addresses = self.connector.addresses().await?;
+                self.use_addresses(&addresses);
+                addresses
+            }
+        };
+        let mut last = None;
+        for address in addresses {
+            match self.connector.connect(&address).await {
+                Ok(connected) => {
+                    return Connection::establish(connected.io, address, self.options.keepalive).await;
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| TransportError::Resolve {
+            host: self.connector.target().to_string(),
+            reason: "no addresses".to_owned(),
+        }))
+    }
+
+    fn doubt_addresses(&self) {
+        self.resolved.lock().doubtful = true;
+    }
+
+    /// Looks the name up again where it is time. `pick_first` also does so with every attempt to connect.
+    fn refresh_addresses(self: &Arc<Self>) {
+        if !self.connector.resolves() {
+            return;
+        }
+        let due = {
+            let resolved = self.resolved.lock();
+            let interval = if resolved.doubtful { RESOLVE_PAUSE } else { self.options.resolve_interval };
+            resolved.at.is_some_and(|at| at.elapsed() >= interval.min(self.options.resolve_interval))
+        };
+        if due {
+            self.start_resolving();
+        }
+    }
+
+    /// Looks the name up in the background, one at a time.
+    fn start_resolving(self: &Arc<Self>) {
+        if self.resolving.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let inner = self.clone();
+        self.spawn(async move {
+            match inner.connector.addresses().await {
+                Ok(addresses) => inner.use_addresses(&addresses),
+                Err(error) => {
+                    tracing::debug!(target = %inner.connector.target(), %error, "the name cannot be looked up");
+                    *inner.resolved.lock() = Resolved { at: Some(Instant::now()), doubtful: false };
+                    // Whoever has no address yet must learn why; old addresses serve on.
+                    inner.lookup.connected(Err(error), Instant::now());
+                }
+            }
+            inner.resolving.store(false, Ordering::Release);
+        });
+    }
+
+    fn use_addresses(&self, addresses: &[Address]) {
+        *self.resolved.lock() = Resolved { at: Some(Instant::now()), doubtful: false };
+        let slots = self.slots.load_full();
+        match self.options.balancer {
+            Balancer::PickFirst => slots.iter().for_each(|slot| slot.follow(addresses)),
+            Balancer::RoundRobin => {
+                let kept = self.slots_for(addresses, &slots);
+                let gone = slots.iter().filter(|slot| !kept.iter().any(|kept| Arc::ptr_eq(kept, slot)));
+                gone.for_each(|slot| slot.remove());
+                self.slots.store(Arc::new(kept));
+                self.lookup.reset();
+            }
+        }
+    }
+
+    /// As many slots for each address as configured: the old ones where the address was there before.
+    fn slots_for(&self, addresses: &[Address], old: &[Arc<Slot>]) -> Vec<Arc<Slot>> {
+        let per_address = self.options.connections.max(1);
+        let mut slots = Vec::with_capacity(addresses.len() * per_address);
+        for address in addresses {
+            let old = old.iter().filter(|slot| slot.address.as_ref() == Some(address)).cloned();
+            let new = std::iter::repeat_with(|| Arc::new(Slot::new(Some(address.clone()))));
+            slots.extend(old.chain(new).take(per_address));
+        }
+        slots
+    }
+}
+
+enum Found {
+    Ready(Arc<Slot>, Connection),
+    Underway,
+    Failed(TransportError),
+}
+
+async fn wait(pause: Duration) {
+    if pause == Duration::MAX { std::future::pending().await } else { tokio::time::sleep(pause).await }
+}

@@ -1,0 +1,129 @@
+//! Why a request got no answer that could be read.
+
+use std::io;
+use std::time::Duration;
+
+/// Longest text of a peer that is kept in an error, in bytes.
+pub(crate) const PEER_TEXT_LIMIT_BYTES: usize = 1024;
+
+/// Nothing usable came back from the peer. Cheap to clone, because every call that waited for a connection gets it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    #[error("cannot resolve {host}: {reason}")]
+    Resolve { host: String, reason: String },
+    #[error("cannot connect to {address}: {reason}")]
+    Connect { address: String, reason: String },
+    #[error("cannot connect to {address} within {timeout:?}")]
+    ConnectTimeout { address: String, timeout: Duration },
+    /// The handshake failed for a reason that lies in certificates, versions or settings, not in the network.
+    #[error("TLS with {address} failed: {reason}")]
+    Tls { address: String, reason: String },
+    /// Our own certificates, keys or trust anchors cannot be used.
+    #[error("TLS settings cannot be used: {reason}")]
+    TlsSettings { reason: String },
+    /// The peer said that it has not begun to process the request; its connection serves on.
+    #[error("the peer refused the request unprocessed: {reason}")]
+    Refused { reason: String },
+    /// The connection takes no more requests (GOAWAY), and this one was not processed.
+    #[error("the connection was going away: {reason}")]
+    GoingAway { reason: String },
+    #[error("the peer reset the request: {reason}")]
+    Reset { reason: String },
+    #[error("the connection was lost: {reason}")]
+    Lost { reason: String },
+    #[error("the peer's answer cannot be understood: {reason}")]
+    Garbage { reason: String },
+    #[error("the peer's answer exceeds {limit_bytes} bytes")]
+    AnswerTooLarge { limit_bytes: usize },
+    #[error("the peer does not speak gRPC: {reason}")]
+    NotGrpc { reason: String },
+    #[error("{reason}")]
+    RequestTooLarge { reason: String },
+    #[error("the proxy {proxy} refused to connect: {reason}")]
+    Proxy { proxy: String, reason: String },
+    #[error("the client was shut down")]
+    ShutDown,
+}
+
+impl TransportError {
+    /// True where waiting does not help: somebody has to change a certificate or a setting.
+    pub fn is_configuration(&self) -> bool {
+        matches!(self, TransportError::Tls { .. } | TransportError::TlsSettings { .. } | TransportError::NotGrpc { .. })
+    }
+
+    /// True where the peer cannot have processed the request, so that sending it again cannot repeat it.
+    pub fn is_unprocessed(&self) -> bool {
+        matches!(self, TransportError::Refused { .. } | TransportError::GoingAway { .. })
+    }
+
+    /// True where the connection is still good for other requests.
+    pub(crate) fn spares_connection(&self) -> bool {
+        matches!(
+            self,
+            TransportError::Refused { .. } | TransportError::Reset { .. } | TransportError::AnswerTooLarge { .. }
+        )
+    }
+
+    /// Sorts an error of an established HTTP/2 connection or stream.
+    pub(crate) fn from_h2(error: &h2::Error, address: &str) -> TransportError {
+        if let Some(io) = error.get_io() {
+            return TransportError::from_io(io, address);
+        }
+        let reason = peer_text(&error.to_string());
+        match error.reason() {
+            Some(h2::Reason::REFUSED_STREAM) if error.is_remote() => TransportError::Refused { reason },
+            _ if error.is_go_away() && error.is_remote() => TransportError::GoingAway { reason },
+            _ if error.is_reset() && error.is_remote() => TransportError::Reset { reason },
+            _ if error.is_library() => TransportError::Garbage { reason },
+            _ => TransportError::Lost { reason },
+        }
+    }
+
+    /// Sorts an I/O error of an established connection: a TLS alert arrives as one.
+    pub(crate) fn from_io(error: &io::Error, address: &str) -> TransportError {
+        match rustls_reason(error) {
+            Some(reason) => TransportError::Tls { address: address.to_owned(), reason },
+            None => TransportError::Lost { reason: error.to_string() },
+        }
+    }
+}
+
+/// The text of the TLS error inside an I/O error, where there is one.
+pub(crate) fn rustls_reason(error: &io::Error) -> Option<String> {
+    error.get_ref()?.downcast_ref::<rustls::Error>().map(ToString::to_string)
+}
+
+/// Shortens what a peer said and makes it one line of printable text.
+pub fn peer_text(text: &str) -> String {
+    let mut end = text.len().min(PEER_TEXT_LIMIT_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: a hostile backend answers with a megabyte of multi-byte text and control characters.
+    /// Guarantee: what is kept is bounded, valid and one line.
+    #[test]
+    fn peer_text_is_bounded_and_printable() {
+        let text = peer_text(&"ä\n".repeat(500_000));
+        assert!(text.len() <= PEER_TEXT_LIMIT_BYTES);
+        assert!(!text.contains('\n'));
+    }
+
+    /// Scenario: a TLS alert and a broken pipe both surface as I/O errors.
+    /// Guarantee: only the alert counts as a matter of configuration.
+    #[test]
+    fn tls_alerts_are_told_from_broken_connections() {
+        let alert = io::Error::new(
+            io::ErrorKind::InvalidData,
+            rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired),
+        );
+        assert!(TransportError::from_io(&alert, "a:1").is_configuration());
+        assert!(!TransportError::from_io(&io::ErrorKind::BrokenPipe.into(), "a:1").is_configuration());
+    }
+}

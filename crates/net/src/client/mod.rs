@@ -1,0 +1,26 @@
+//! Clients: how Sluice talks to backends. `Channel` for gRPC (HTTP/2), `HttpClient` for OTLP over HTTP.
+
+mod backoff;
+mod body;
+mod channel;
+mod connect;
+mod connection;
+mod endpoint;
+mod error;
+mod http;
+mod pool;
+mod proxy;
+mod resolve;
+mod retry_after;
+mod slot;
+
+pub use self::http::{HttpClient, HttpOptions};
+pub use body::{ChunkedBody, ChunkedBuf, TooLong};
+pub use channel::{Balancer, Channel, ChannelOptions};
+pub use connect::{Address, BoxIo, ConnectOptions, Io, TlsSettings};
+pub use connection::{Answer, AnswerLimits, Keepalive};
+pub use endpoint::{Endpoint, EndpointError, Security, Target};
+pub use error::{TransportError, peer_text};
+pub use proxy::Proxy;
+pub use resolve::{Resolve, ResolveFuture, SystemResolver};
+pub use retry_after::retry_after;

@@ -1,0 +1,124 @@
+//! The connections of an HTTP client that are not in use, and the one HTTP/2 connection that all requests share.
+
+use std::time::{Duration, Instant};
+
+use hyper::client::conn::http1::SendRequest;
+use parking_lot::Mutex;
+
+use super::body::ChunkedBody;
+use super::connect::Address;
+use super::connection::Connection;
+
+/// An HTTP/1.1 connection between two requests.
+pub(crate) struct Idle {
+    pub(crate) sender: SendRequest<ChunkedBody>,
+    pub(crate) address: Address,
+    pub(crate) since: Instant,
+}
+
+pub(crate) enum Line {
+    H1(Idle),
+    H2(Connection),
+}
+
+pub(crate) struct Pool {
+    limit: usize,
+    /// Zero: no limit.
+    idle_timeout: Duration,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// The most recently used is last, and used first, so that the others can time out.
+    idle: Vec<Idle>,
+    shared: Option<Connection>,
+    speaks_h1: bool,
+    /// What the name stood for when it was last looked up.
+    addresses: Vec<Address>,
+    resolved: Option<Instant>,
+}
+
+impl Pool {
+    pub(crate) fn new(limit: usize, idle_timeout: Duration) -> Pool {
+        Pool { limit, idle_timeout, inner: Mutex::default() }
+    }
+
+    pub(crate) fn take(&self, now: Instant) -> Option<Line> {
+        let mut inner = self.inner.lock();
+        if let Some(connection) = &inner.shared {
+            if !connection.is_closed() {
+                return Some(Line::H2(connection.clone()));
+            }
+            inner.shared = None;
+        }
+        self.drop_old(&mut inner, now);
+        while let Some(idle) = inner.idle.pop() {
+            if !idle.sender.is_closed() {
+                return Some(Line::H1(idle));
+            }
+        }
+        None
+    }
+
+    pub(crate) fn put(&self, mut idle: Idle, now: Instant) {
+        idle.since = now;
+        let mut inner = self.inner.lock();
+        self.drop_old(&mut inner, now);
+        let known = inner.addresses.is_empty() || inner.addresses.contains(&idle.address);
+        if known && inner.idle.len() < self.limit {
+            inner.idle.push(idle);
+        }
+    }
+
+    fn drop_old(&self, inner: &mut Inner, now: Instant) {
+        if !self.idle_timeout.is_zero() {
+            inner.idle.retain(|idle| now.duration_since(idle.since) < self.idle_timeout && !idle.sender.is_closed());
+        }
+    }
+
+    pub(crate) fn share(&self, connection: Connection) {
+        self.inner.lock().shared = Some(connection);
+    }
+
+    pub(crate) fn unshare(&self, connection: &Connection) {
+        let mut inner = self.inner.lock();
+        if inner.shared.as_ref().is_some_and(|shared| shared.id() == connection.id()) {
+            inner.shared = None;
+        }
+    }
+
+    /// The peer's choice in the last TLS handshake.
+    pub(crate) fn learn_h1(&self) {
+        self.inner.lock().speaks_h1 = true;
+    }
+
+    pub(crate) fn speaks_h1(&self) -> bool {
+        self.inner.lock().speaks_h1
+    }
+
+    /// The name stands for these addresses now: connections to others are not used again.
+    pub(crate) fn follow(&self, addresses: &[Address], now: Instant) {
+        let mut inner = self.inner.lock();
+        inner.idle.retain(|idle| addresses.contains(&idle.address));
+        if inner.shared.as_ref().is_some_and(|shared| !addresses.contains(&shared.address)) {
+            inner.shared = None;
+        }
+        inner.addresses = addresses.to_vec();
+        inner.resolved = Some(now);
+    }
+
+    /// True once an interval: whoever is told so looks the name up.
+    pub(crate) fn due(&self, now: Instant, interval: Duration) -> bool {
+        let mut inner = self.inner.lock();
+        let due = inner.resolved.is_some_and(|at| now.duration_since(at) >= interval);
+        if due {
+            inner.resolved = Some(now);
+        }
+        due
+    }
+
+    pub(crate) fn clear(&self) {
+        *self.inner.lock() = Inner::default();
+    }
+}

@@ -1,0 +1,207 @@
+//! HTTP proxies: `CONNECT` tunnels, and which proxy the environment names for a target.
+
+use std::net::IpAddr;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::connect::BoxIo;
+use super::endpoint::{Target, split_host_port};
+use super::error::{TransportError, peer_text};
+
+/// The answer to `CONNECT` must end within this many bytes.
+const ANSWER_LIMIT_BYTES: usize = 8 * 1024;
+
+/// A proxy that tunnels with `CONNECT`. `Debug` does not show its credentials.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy {
+    pub target: Target,
+    /// The value of `proxy-authorization`.
+    authorization: Option<String>,
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Proxy({})", self.target)
+    }
+}
+
+impl Proxy {
+    /// Reads `http://[user:password@]host[:port]`; the scheme may be missing. TLS to the proxy itself is not supported.
+    pub fn parse(url: &str) -> Result<Proxy, String> {
+        let rest = match url.split_once("://") {
+            Some(("http", rest)) => rest,
+            Some((scheme, _)) => return Err(format!("a proxy URL cannot start with {scheme}://, only with http://")),
+            None => url,
+        };
+        let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let (credentials, address) = match rest.rsplit_once('@') {
+            Some((credentials, address)) => (Some(credentials), address),
+            None => (None, rest),
+        };
+        let (host, port) = split_host_port(address).map_err(|problem| problem.at(address).to_string())?;
+        let authorization = credentials.map(|credentials| {
+            let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+            let plain = [percent_decode(user), b":".to_vec(), percent_decode(password)].concat();
+            format!("Basic {}", BASE64_STANDARD.encode(plain))
+        });
+        Ok(Proxy { target: Target::Host { host, port: port.unwrap_or(80) }, authorization })
+    }
+
+    /// The value of `proxy-authorization`, where the proxy's URL has credentials.
+    pub(crate) fn authorization(&self) -> Option<http::HeaderValue> {
+        let mut value = http::HeaderValue::from_str(self.authorization.as_deref()?).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// The proxy that `HTTPS_PROXY` or `HTTP_PROXY` (in either case) names for the target, unless `NO_PROXY` excludes it.
+    /// Loopback is never proxied, as in the Collector.
+    pub fn from_environment(target: &Target, tls: bool) -> Result<Option<Proxy>, String> {
+        Proxy::from_variables(target, tls, |name| std::env::var(name).ok())
+    }
+
+    fn from_variables(
+        target: &Target,
+        tls: bool,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Proxy>, String> {
+        let read = |name: &str| {
+            variable(name).or_else(|| variable(&name.to_lowercase())).filter(|value| !value.trim().is_empty())
+        };
+        let name = if tls { "HTTPS_PROXY" } else { "HTTP_PROXY" };
+        let (Target::Host { host, port }, Some(url)) = (target, read(name)) else { return Ok(None) };
+        let local = host == "localhost" || target.ip().is_some_and(|ip| ip.is_loopback());
+        if local || read("NO_PROXY").is_some_and(|rules| excluded(host, *port, &rules)) {
+            return Ok(None);
+        }
+        Proxy::parse(url.trim()).map(Some).map_err(|error| format!("{name}: {error}"))
+    }
+}
+
+/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only what is below), addresses, CIDR ranges,
+/// each with an optional port.
+fn excluded(host: &str, port: u16, rules: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    let ip: Option<IpAddr> = host.parse().ok();
+    rules.split(',').map(|rule| rule.trim().to_ascii_lowercase()).filter(|rule| !rule.is_empty()).any(|rule| {
+        if rule == "*" {
+            return true;
+        }
+        if let (Some(ip), Some((network, bits))) = (ip, rule.split_once('/')) {
+            return in_network(ip, network, bits);
+        }
+        let (name, rule_port) = split_host_port(&rule).unwrap_or((rule.clone(), None));
+        if rule_port.is_some_and(|rule_port| rule_port != port) {
+            return false;
+        }
+        match name.strip_prefix("*.").or_else(|| name.strip_prefix('.')) {
+            Some(suffix) => host.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.')),
+            None => host == name || host.strip_suffix(name.as_str()).is_some_and(|rest| rest.ends_with('.')),
+        }
+    })
+}
+
+fn in_network(ip: IpAddr, network: &str, bits: &str) -> bool {
+    let (Ok(network), Ok(bits)) = (network.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
+    match (ip, network) {
+        (IpAddr::V4(ip), IpAddr::V4(network)) if bits <= 32 => {
+            let shift = 32 - bits;
+            u64::from(ip.to_bits()) >> shift == u64::from(network.to_bits()) >> shift
+        }
+        (IpAddr::V6(ip), IpAddr::V6(network)) if bits <= 128 => {
+            bits == 0 || ip.to_bits() >> (128 - bits) == network.to_bits() >> (128 - bits)
+        }
+        _ => false,
+    }
+}
+
+fn percent_decode(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while index < bytes.len() {
+        let hex = (bytes[index] == b'%').then(|| text.get(index + 1..index + 3)).flatten();
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                decoded.push(byte);
+                index += 3;
+            }
+            None => {
+                decoded.push(bytes[index]);
+                index += 1;
+            }
+        }
+    }
+    decoded
+}
+
+/// Asks the proxy for a tunnel to the target. The caller bounds the time.
+pub(crate) async fn tunnel(mut io: BoxIo, proxy: &Proxy, target: &Target) -> Result<BoxIo, TransportError> {
+    let failed = |reason: String| TransportError::Proxy { proxy: proxy.target.to_string(), reason };
+    let authority = target.authority();
+    let authorization =
+        proxy.authorization.as_ref().map(|value| format!("proxy-authorization: {value}\r\n")).unwrap_or_default();
+    let request = format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n{authorization}\r\n");
+    io.write_all(request.as_bytes()).await.map_err(|error| failed(error.to_string()))?;
+
+    // Byte by byte: what follows the empty line belongs to the tunnel. It is a few hundred bytes once a connection.
+    let mut answer = Vec::with_capacity(256);
+    while !answer.ends_with(b"\r\n\r\n") {
+        if answer.len() == ANSWER_LIMIT_BYTES {
+            return Err(failed(format!("its answer exceeds {ANSWER_LIMIT_BYTES} bytes")));
+        }
+        answer.push(io.read_u8().await.map_err(|error| failed(error.to_string()))?);
+    }
+    let line = String::from_utf8_lossy(&answer);
+    let line = line.lines().next().unwrap_or_default();
+    match line.split(' ').nth(1) {
+        Some(code) if code.len() == 3 && code.starts_with('2') => Ok(io),
+        _ => Err(failed(peer_text(line))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str) -> Target {
+        Target::Host { host: name.to_owned(), port: 4318 }
+    }
+
+    fn chosen(target: &str, tls: bool, variables: &[(&str, &str)]) -> Option<Proxy> {
+        let read = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        Proxy::from_variables(&host(target), tls, read).expect("a valid proxy")
+    }
+
+    /// Scenario: the variables in both cases and for both schemes.
+    /// Guarantee: the right one is used, credentials are decoded, and nothing shows them.
+    #[test]
+    fn the_environment_names_the_proxy() {
+        let proxy = chosen("backend", true, &[("https_proxy", "http://me:p%40ss@proxy:3128/")]).expect("a proxy");
+        assert_eq!(proxy.target.to_string(), "proxy:3128");
+        let expected = format!("Basic {}", BASE64_STANDARD.encode("me:p@ss"));
+        assert_eq!(proxy.authorization.as_deref(), Some(expected.as_str()));
+        assert_eq!(format!("{proxy:?}"), "Proxy(proxy:3128)");
+        assert_eq!(chosen("backend", false, &[("HTTPS_PROXY", "http://proxy:3128")]), None);
+        assert_eq!(chosen("localhost", true, &[("HTTPS_PROXY", "http://proxy:3128")]), None);
+        assert_eq!(chosen("127.0.0.1", true, &[("HTTPS_PROXY", "http://proxy:3128")]), None);
+        assert!(Proxy::parse("socks5://proxy:1080").is_err());
+    }
+
+    /// Scenario: every form of `NO_PROXY`. Guarantee: it excludes what Go's rules exclude and nothing else.
+    #[test]
+    fn no_proxy_excludes() {
+        for rules in ["*", "a.example", "example", ".example", "*.example", "x, a.example:4318"] {
+            assert!(excluded("a.example", 4318, rules), "{rules}");
+        }
+        for rules in ["b.example", "a.example:1", ".a.example", "ample", ""] {
+            assert!(!excluded("a.example", 4318, rules), "{rules}");
+        }
+        assert!(excluded("10.1.2.3", 1, "10.0.0.0/8"));
+        assert!(!excluded("11.1.2.3", 1, "10.0.0.0/8"));
+        assert!(excluded("fd00::1", 1, "fd00::/8"));
+        assert!(excluded("1.2.3.4", 1, "0.0.0.0/0"));
+    }
+}

@@ -1,0 +1,42 @@
+//! `Retry-After`: seconds, or the date at which to come back (RFC 9110, section 10.2.3).
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderMap;
+use http::header::RETRY_AFTER;
+
+/// How long the peer asks to be left alone. `None` if it does not say so, or not in a form that can be read.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    // A date that has passed means: now.
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &str) -> Option<Duration> {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, value.parse().expect("a header value"));
+        retry_after(&headers)
+    }
+
+    /// Scenario: every form of the header. Guarantee: the right delay, never a negative one, and none for garbage.
+    #[test]
+    fn seconds_and_dates_are_read() {
+        assert_eq!(read("120"), Some(Duration::from_secs(120)));
+        assert_eq!(read("0"), Some(Duration::ZERO));
+        let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
+        let delay = read(&soon).expect("a date");
+        assert!(delay > Duration::from_secs(50) && delay <= Duration::from_secs(60), "{delay:?}");
+        assert_eq!(read("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(read("-1"), None);
+        assert_eq!(read("later"), None);
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
+}
