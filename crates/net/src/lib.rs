@@ -7,4 +7,5 @@ pub mod client;
 pub mod compress;
 pub mod grpc;
 pub mod reload;
+pub mod server;
 pub mod tls;

@@ -1,0 +1,103 @@
+//! Bodies: those that are read, with a bound on their time, and those that are answered.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::time::{Instant, timeout_at};
+
+use super::BodyTimeouts;
+
+/// Why a body did not arrive.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    #[error("the body came too slowly: {0}")]
+    TooSlow(&'static str),
+    #[error("the connection broke off within the body: {0}")]
+    BrokenOff(hyper::Error),
+}
+
+/// Reads a body piece by piece. A slow peer is given up.
+pub struct BodyReader {
+    body: Incoming,
+    timeouts: BodyTimeouts,
+    deadline: Instant,
+}
+
+impl BodyReader {
+    pub fn new(body: Incoming, timeouts: BodyTimeouts) -> Self {
+        BodyReader { body, timeouts, deadline: Instant::now() + timeouts.total }
+    }
+
+    /// The length that the peer announced, if it did.
+    pub fn announced_len_bytes(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+
+    /// The next piece; `None` at the end. Trailers are passed over.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            let gap_end = Instant::now() + self.timeouts.gap;
+            // The timer is registered only if the piece is not there yet.
+            let frame = timeout_at(gap_end.min(self.deadline), self.body.frame()).await;
+            match frame {
+                Err(_) if gap_end < self.deadline => return Err(BodyError::TooSlow("nothing came for too long")),
+                Err(_) => return Err(BodyError::TooSlow("it took too long as a whole")),
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(error))) => return Err(BodyError::BrokenOff(error)),
+                Ok(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The body of an answer: nothing, some bytes, or some bytes and trailers.
+#[derive(Debug, Default)]
+pub struct ReplyBody {
+    data: Option<Bytes>,
+    trailers: Option<Box<HeaderMap>>,
+}
+
+impl ReplyBody {
+    pub const fn empty() -> Self {
+        ReplyBody { data: None, trailers: None }
+    }
+
+    pub fn full(data: impl Into<Bytes>) -> Self {
+        ReplyBody { data: Some(data.into()), trailers: None }
+    }
+
+    pub fn with_trailers(data: Bytes, trailers: HeaderMap) -> Self {
+        ReplyBody { data: Some(data), trailers: Some(Box::new(trailers)) }
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        if let Some(data) = this.data.take().filter(|data| !data.is_empty()) {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        Poll::Ready(this.trailers.take().map(|trailers| Ok(Frame::trailers(*trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.as_ref().is_none_or(Bytes::is_empty) && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.data.as_ref().map_or(0, Bytes::len) as u64)
+    }
+}

@@ -1,0 +1,275 @@
+//! One connection from its handshake to its end.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::counters::ServerCounters;
+use super::transport::{Socket, Stream, Transport};
+use super::{Handler, Peer, Protocols, ServerOptions};
+use crate::tls::ServerTls;
+
+/// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
+const HANDSHAKE_BYTES: u64 = 24 + 9;
+
+/// What all connections of a port share.
+pub(super) struct Context<H> {
+    pub options: ServerOptions,
+    pub tls: Option<ServerTls>,
+    pub handler: Arc<H>,
+    pub counters: Arc<ServerCounters>,
+    /// Ask connections to go.
+    pub shutdown: CancellationToken,
+    /// Close them whatever they do.
+    pub cut_off: CancellationToken,
+}
+
+/// Counts a connection for as long as it lives.
+struct Open(Arc<ServerCounters>);
+
+impl Open {
+    fn new(counters: &Arc<ServerCounters>) -> Self {
+        ServerCounters::count(&counters.open);
+        Open(Arc::clone(counters))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+pub(super) async fn serve_connection<H: Handler>(socket: Socket, mut peer: Peer, context: Arc<Context<H>>) {
+    let _open = Open::new(&context.counters);
+    let stream = match &context.tls {
+        None => Stream::Plain(socket),
+        Some(tls) => {
+            let handshake = TlsAcceptor::from(tls.current()).accept(socket);
+            let handshake = timeout(context.options.handshake_timeout, handshake);
+            let handshake = tokio::select! {
+                () = context.shutdown.cancelled() => return,
+                handshake = handshake => handshake,
+            };
+            match handshake {
+                Ok(Ok(stream)) => {
+                    peer.is_tls = true;
+                    Stream::Tls(Box::new(stream))
+                }
+                failed => {
+                    ServerCounters::count(&context.counters.tls_failures);
+                    let reason = failed.map_or_else(
+                        |_| "it took too long".to_owned(),
+                        |failed| failed.err().map_or_else(String::new, |error| error.to_string()),
+                    );
+                    tracing::debug!(peer = ?peer.address, %reason, "a TLS handshake failed");
+                    return;
+                }
+            }
+        }
+    };
+    let read_bytes = Arc::new(AtomicU64::new(0));
+    drive(Transport { stream, read_bytes: Arc::clone(&read_bytes) }, &read_bytes, &peer, &context).await;
+}
+
+/// Requests of one connection, for its idle time.
+struct Activity {
+    in_flight: AtomicUsize,
+    served: AtomicU64,
+    /// When `in_flight` last became zero.
+    idle_since: Mutex<Instant>,
+}
+
+struct InFlight(Arc<Activity>);
+
+impl InFlight {
+    fn new(activity: &Arc<Activity>) -> Self {
+        activity.in_flight.fetch_add(1, Ordering::Relaxed);
+        activity.served.fetch_add(1, Ordering::Relaxed);
+        InFlight(Arc::clone(activity))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self.0.in_flight.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *self.0.idle_since.lock() = Instant::now();
+        }
+    }
+}
+
+async fn drive<H: Handler>(transport: Transport, read_bytes: &AtomicU64, peer: &Peer, context: &Arc<Context<H>>) {
+    let activity = Arc::new(Activity {
+        in_flight: AtomicUsize::new(0),
+        served: AtomicU64::new(0),
+        idle_since: Mutex::new(Instant::now()),
+    });
+    let known = Arc::new(context.handler.connected(peer));
+    let service = service_fn(|request| {
+        let in_flight = InFlight::new(&activity);
+        let (handler, known) = (Arc::clone(&context.handler), Arc::clone(&known));
+        async move {
+            let response = handler.handle(&known, request).await;
+            drop(in_flight);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let builder = protocol(&context.options);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
+    let mut schedule = Schedule::new(&context.options);
+    let mut timer = pin!(sleep_until(schedule.next()));
+    let mut shutdown = pin!(context.shutdown.cancelled());
+    let mut cut_off = pin!(context.cut_off.cancelled());
+    loop {
+        let event = tokio::select! {
+            biased;
+            result = connection.as_mut() => {
+                if let Err(error) = result {
+                    ServerCounters::count(&context.counters.failed);
+                    tracing::debug!(peer = ?peer.address, %error, "a connection failed");
+                }
+                return;
+            }
+            () = cut_off.as_mut() => Event::End(Some(&context.counters.cut_off)),
+            () = shutdown.as_mut(), if !schedule.is_closing() => {
+                schedule.close(None);
+                Event::AskToGo
+            }
+            () = timer.as_mut() => schedule.fire(read_bytes, &activity, &context.counters),
+        };
+        match event {
+            Event::Wait => {}
+            Event::AskToGo => connection.as_mut().graceful_shutdown(),
+            Event::End(counter) => {
+                counter.into_iter().for_each(ServerCounters::count);
+                return;
+            }
+        }
+        timer.as_mut().reset(schedule.next());
+    }
+}
+
+/// hyper's settings for a port.
+fn protocol(options: &ServerOptions) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    if options.protocols == Protocols::Http2 {
+        builder = builder.http2_only();
+    }
+    builder
+        .http1()
+        // Without a timer the header timeout would do nothing.
+        .timer(TokioTimer::new())
+        .header_read_timeout(options.read_header_timeout)
+        .max_buf_size((options.max_header_bytes as usize).max(8 << 10))
+        .max_headers(128);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(options.max_concurrent_streams)
+        .max_header_list_size(options.max_header_bytes)
+        .initial_stream_window_size(options.initial_stream_window_bytes)
+        .initial_connection_window_size(options.initial_connection_window_bytes)
+        .max_frame_size(options.max_frame_bytes)
+        .keep_alive_interval(options.keepalive_time)
+        .keep_alive_timeout(options.keepalive_timeout)
+        .max_pending_accept_reset_streams(options.max_pending_reset_streams)
+        .max_local_error_reset_streams(options.max_pending_reset_streams);
+    builder
+}
+
+/// What a connection's timer asks for.
+enum Event<'a> {
+    Wait,
+    /// GOAWAY, or `connection: close` after the request in flight.
+    AskToGo,
+    /// Close it now, and count it here.
+    End(Option<&'a AtomicU64>),
+}
+
+/// The deadlines of one connection, behind one timer.
+struct Schedule {
+    handshake: Option<Instant>,
+    age: Option<Instant>,
+    grace: Option<Duration>,
+    idle_after: Option<Duration>,
+    idle_check: Option<Instant>,
+    /// When a connection that was asked to go is cut off.
+    end: Option<Instant>,
+    closing: bool,
+}
+
+/// Where nothing is due.
+const FAR: Duration = Duration::from_secs(86_400 * 365);
+
+impl Schedule {
+    fn new(options: &ServerOptions) -> Self {
+        let now = Instant::now();
+        // ± 10 %, so that connections that were opened together do not come back together.
+        let age = options.max_connection_age.map(|age| now + age.mul_f64(0.9 + 0.2 * fastrand::f64()));
+        Schedule {
+            handshake: Some(now + options.handshake_timeout),
+            age,
+            grace: options.max_connection_age_grace,
+            idle_after: options.max_connection_idle,
+            idle_check: options.max_connection_idle.map(|idle| now + idle),
+            end: None,
+            closing: false,
+        }
+    }
+
+    fn next(&self) -> Instant {
+        let due = [self.handshake, self.age, self.idle_check, self.end];
+        due.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + FAR)
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    fn close(&mut self, grace: Option<Duration>) {
+        self.closing = true;
+        (self.age, self.idle_check) = (None, None);
+        self.end = grace.map(|grace| Instant::now() + grace);
+    }
+
+    fn fire<'a>(&mut self, read_bytes: &AtomicU64, activity: &Activity, counters: &'a ServerCounters) -> Event<'a> {
+        let now = Instant::now();
+        let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
+        if is_due(self.handshake) {
+            self.handshake = None;
+            let is_silent =
+                activity.served.load(Ordering::Relaxed) == 0 && read_bytes.load(Ordering::Relaxed) < HANDSHAKE_BYTES;
+            if is_silent {
+                return Event::End(Some(&counters.handshake_timeouts));
+            }
+        }
+        if is_due(self.end) {
+            return Event::End(Some(&counters.cut_off));
+        }
+        if is_due(self.age) {
+            ServerCounters::count(&counters.aged);
+            self.close(self.grace);
+            return Event::AskToGo;
+        }
+        if let (true, Some(idle)) = (is_due(self.idle_check), self.idle_after) {
+            let idle_since = *activity.idle_since.lock();
+            if activity.in_flight.load(Ordering::Relaxed) == 0 && idle_since + idle <= now {
+                ServerCounters::count(&counters.idled);
+                self.close(self.grace);
+                return Event::AskToGo;
+            }
+            self.idle_check = Some((idle_since + idle).max(now + idle / 8));
+        }
+        Event::Wait
+    }
+}

@@ -1,0 +1,140 @@
+//! Cross-origin requests of browsers (the Fetch standard, "CORS protocol").
+
+use std::time::Duration;
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD,
+    ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+
+use super::ReplyBody;
+
+/// Browsers ask for these without being told; the Collector allows them beyond the configured ones.
+const ALWAYS_ALLOWED: [&str; 6] =
+    ["Origin", "Accept", "Content-Type", "X-Requested-With", "Content-Encoding", "Authorization"];
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{value}` cannot be an HTTP header value")]
+pub struct CorsError {
+    pub value: String,
+}
+
+/// Which origins may send, and what their browsers are told.
+#[derive(Clone, Debug)]
+pub struct Cors {
+    origins: Vec<String>,
+    allowed_headers: HeaderValue,
+    exposed_headers: Option<HeaderValue>,
+    max_age: Option<HeaderValue>,
+}
+
+impl Cors {
+    /// `origins`: `https://*.example.com` and the like, `*` for all. `headers`: what requests may carry beyond the usual.
+    pub fn new(
+        origins: Vec<String>,
+        headers: &[String],
+        exposed: &[String],
+        max_age: Option<Duration>,
+    ) -> Result<Self, CorsError> {
+        let value = |text: String| HeaderValue::from_str(&text).map_err(|_| CorsError { value: text });
+        let allowed: Vec<&str> = ALWAYS_ALLOWED.into_iter().chain(headers.iter().map(String::as_str)).collect();
+        Ok(Cors {
+            origins: origins.into_iter().map(|origin| origin.to_ascii_lowercase()).collect(),
+            allowed_headers: value(allowed.join(", "))?,
+            exposed_headers: if exposed.is_empty() { None } else { Some(value(exposed.join(", "))?) },
+            max_age: max_age.map(|age| HeaderValue::from(age.as_secs())),
+        })
+    }
+
+    /// The answer to a preflight request. `None` if the request is none.
+    pub fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response<ReplyBody>> {
+        if method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+            return None;
+        }
+        let mut response = Response::new(ReplyBody::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        if self.apply(headers.get(ORIGIN), response.headers_mut()) {
+            let answer = response.headers_mut();
+            answer.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST"));
+            answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.allowed_headers.clone());
+            if let Some(max_age) = &self.max_age {
+                answer.insert(ACCESS_CONTROL_MAX_AGE, max_age.clone());
+            }
+        }
+        Some(response)
+    }
+
+    /// Adds to an answer what the request's origin may see. Returns whether the origin is allowed.
+    pub fn apply(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) -> bool {
+        let Some(origin) = origin else { return false };
+        answer.append(VARY, HeaderValue::from_static("Origin"));
+        if !self.allows(origin) {
+            return false;
+        }
+        answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        answer.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        if let Some(exposed) = &self.exposed_headers {
+            answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
+        }
+        true
+    }
+
+    fn allows(&self, origin: &HeaderValue) -> bool {
+        let Ok(origin) = origin.to_str() else { return false };
+        let origin = origin.to_ascii_lowercase();
+        self.origins.iter().any(|pattern| matches_pattern(pattern, &origin))
+    }
+}
+
+/// One `*` in the pattern stands for anything.
+fn matches_pattern(pattern: &str, origin: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == origin,
+        Some((prefix, suffix)) => {
+            origin.len() >= prefix.len() + suffix.len() && origin.starts_with(prefix) && origin.ends_with(suffix)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cors() -> Cors {
+        let origins = vec!["https://*.Example.com".to_owned(), "http://localhost:3000".to_owned()];
+        Cors::new(origins, &["X-Tenant".to_owned()], &[], Some(Duration::from_secs(600))).expect("is valid")
+    }
+
+    #[test]
+    fn only_configured_origins_are_allowed() {
+        for (origin, allowed) in [
+            ("https://shop.example.com", true),
+            ("http://localhost:3000", true),
+            ("https://example.com", false),
+            ("https://shop.example.com.evil.org", false),
+            ("http://localhost:30000", false),
+        ] {
+            let mut answer = HeaderMap::new();
+            let origin = HeaderValue::from_static(origin);
+            assert_eq!(cors().apply(Some(&origin), &mut answer), allowed, "{origin:?}");
+            assert_eq!(answer.get(ACCESS_CONTROL_ALLOW_ORIGIN), allowed.then_some(&origin));
+            assert_eq!(answer[VARY], "Origin");
+        }
+    }
+
+    #[test]
+    fn a_preflight_is_answered_and_other_requests_are_not_taken_for_one() {
+        let mut headers = HeaderMap::new();
+        headers.insert(ORIGIN, HeaderValue::from_static("http://localhost:3000"));
+        assert!(cors().preflight(&Method::OPTIONS, &headers).is_none());
+        headers.insert(ACCESS_CONTROL_REQUEST_METHOD, HeaderValue::from_static("POST"));
+        assert!(cors().preflight(&Method::POST, &headers).is_none());
+        let response = cors().preflight(&Method::OPTIONS, &headers).expect("is a preflight");
+        assert_eq!(response.status(), StatusCode::NO_CONTENT);
+        assert_eq!(response.headers()[ACCESS_CONTROL_MAX_AGE], "600");
+        let allowed = response.headers()[ACCESS_CONTROL_ALLOW_HEADERS].to_str().expect("is text");
+        assert!(allowed.contains("Content-Type") && allowed.contains("X-Tenant"));
+    }
+}

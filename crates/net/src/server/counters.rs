@@ -1,0 +1,31 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What happened to a port's connections. All but `open` only grow.
+#[derive(Debug, Default)]
+pub struct ServerCounters {
+    pub accepted: AtomicU64,
+    /// Open now.
+    pub open: AtomicU64,
+    /// Closed at once because of `max_connections`.
+    pub refused: AtomicU64,
+    /// `accept` failed, for want of file descriptors as a rule.
+    pub accept_errors: AtomicU64,
+    /// TLS handshakes that failed or took too long.
+    pub tls_failures: AtomicU64,
+    /// Closed because the HTTP/2 preface or the first request did not come in time.
+    pub handshake_timeouts: AtomicU64,
+    /// Asked to go because of their age.
+    pub aged: AtomicU64,
+    /// Asked to go because they were idle.
+    pub idled: AtomicU64,
+    /// Ended by an error: protocol violations, floods, unanswered pings, resets.
+    pub failed: AtomicU64,
+    /// Cut off while a request was in flight: at the end of the age's grace or of the drain.
+    pub cut_off: AtomicU64,
+}
+
+impl ServerCounters {
+    pub(super) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,62 @@
+//! Serves HTTP/1.1 and HTTP/2 with a bound on everything that a peer could make large or long.
+//!
+//! A [`Handler`] answers requests; everything about connections lives here: how many there are, how long they live and
+//! idle, how fast headers and bodies must come, keepalive, TLS, and how they end. hyper and h2 do the protocols. What
+//! bounds what:
+//!
+//! | attack | bound |
+//! |---|---|
+//! | many connections | `max_connections`: the next ones are closed at once |
+//! | TLS or HTTP/2 handshake that never ends | `handshake_timeout` |
+//! | slow headers | `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered amid a header block) |
+//! | large or endless headers | `max_header_bytes`; h2 bounds CONTINUATION frames by it |
+//! | slow bodies | [`BodyReader`]: a bound on each gap and on the whole |
+//! | many streams | `max_concurrent_streams` |
+//! | rapid reset | h2: `max_pending_reset_streams`, then GOAWAY ENHANCE_YOUR_CALM |
+//! | unread data | stream and connection windows: no more than a window is held of a body nobody has admitted |
+//! | peers that vanished | keepalive pings |
+
+mod body;
+mod connection;
+mod cors;
+mod counters;
+mod listener;
+mod options;
+mod serve;
+mod transport;
+
+use std::future::Future;
+use std::net::SocketAddr;
+
+use http::{Request, Response};
+pub use hyper::body::Incoming;
+
+pub use body::{BodyError, BodyReader, ReplyBody};
+pub use cors::{Cors, CorsError};
+pub use counters::ServerCounters;
+pub use listener::{Address, BindError, Listener};
+pub use options::{BodyTimeouts, Protocols, ServerOptions};
+pub use serve::serve;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// `None` over a Unix socket.
+    pub address: Option<SocketAddr>,
+    pub is_tls: bool,
+}
+
+/// Answers requests.
+pub trait Handler: Send + Sync + 'static {
+    /// What a handler wants to know of a connection at each of its requests, made once.
+    type Connection: Send + Sync + 'static;
+
+    fn connected(&self, peer: &Peer) -> Self::Connection;
+
+    /// Answers one request. Dropped where the client goes away before the answer.
+    fn handle(
+        &self,
+        connection: &Self::Connection,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<ReplyBody>> + Send;
+}

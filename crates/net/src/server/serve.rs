@@ -1,0 +1,83 @@
+//! The accept loop of a port, and its end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::{Context, serve_connection};
+use super::counters::ServerCounters;
+use super::listener::Listener;
+use super::transport::Socket;
+use super::{Handler, ServerOptions};
+use crate::tls::ServerTls;
+
+/// How long to wait after `accept` failed for want of something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for what is in flight, at
+/// most `drain_timeout`, and cuts off the rest. Returns when every connection is closed.
+pub async fn serve<H: Handler>(
+    listener: Listener,
+    options: ServerOptions,
+    tls: Option<ServerTls>,
+    handler: Arc<H>,
+    counters: Arc<ServerCounters>,
+    shutdown: CancellationToken,
+) {
+    let drain_timeout = options.drain_timeout;
+    let places = Arc::new(Semaphore::new(options.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let connections = TaskTracker::new();
+    let cut_off = CancellationToken::new();
+    let context = Arc::new(Context { options, tls, handler, counters, shutdown, cut_off });
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = context.shutdown.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((socket, peer)) => {
+                ServerCounters::count(&context.counters.accepted);
+                match Arc::clone(&places).try_acquire_owned() {
+                    Ok(place) => {
+                        let context = Arc::clone(&context);
+                        connections.spawn(async move {
+                            serve_connection(socket, peer, context).await;
+                            drop(place);
+                        });
+                    }
+                    Err(_) => refuse(socket, &context.counters),
+                }
+            }
+            Err(error) => {
+                ServerCounters::count(&context.counters.accept_errors);
+                if !concerns_one_connection(&error) {
+                    tracing::warn!(%error, "cannot accept connections for the moment");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+    drop(listener);
+    connections.close();
+    if tokio::time::timeout(drain_timeout, connections.wait()).await.is_err() {
+        context.cut_off.cancel();
+        connections.wait().await;
+    }
+}
+
+/// Closes a connection for which there is no place. The client sees an orderly end and tries again later.
+fn refuse(socket: Socket, counters: &ServerCounters) {
+    ServerCounters::count(&counters.refused);
+    drop(socket);
+}
+
+/// The peer was gone before it was accepted.
+fn concerns_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
