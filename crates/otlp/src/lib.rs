@@ -1,14 +1,19 @@
 //! OTLP on its wire form: what can be known and changed of an encoded export request without decoding it into objects.
 
+mod edit;
 mod encoding;
+pub mod json;
 mod scan;
 mod schema;
 mod signal;
 mod split;
+mod value;
 mod wire;
 
+pub use edit::{Attributes, Item, ItemEditor, Metric, NewValue, Resource, Scope, edit_items, edit_resources};
 pub use encoding::Encoding;
 pub use scan::{NESTING_LIMIT, Summary, scan};
 pub use signal::Signal;
 pub use split::{Part, SplitLimits, split};
+pub use value::{AnyValue, Value};
 pub use wire::Malformed;

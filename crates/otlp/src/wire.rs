@@ -136,6 +136,8 @@ pub(crate) struct Field {
     pub(crate) wire_type: u8,
     /// Where the tag begins.
     pub(crate) start: usize,
+    /// Where the tag ends.
+    pub(crate) after_tag: usize,
     /// Where the content of a length-delimited field, or the value of any other, begins.
     pub(crate) content: usize,
     /// Where the next field begins.
@@ -149,6 +151,11 @@ impl Field {
 
     pub(crate) fn content(&self) -> Range<usize> {
         self.content..self.end
+    }
+
+    /// Where the length of a length-delimited field lies.
+    pub(crate) fn len(&self) -> Range<usize> {
+        self.after_tag..self.content
     }
 
     pub(crate) fn whole(&self) -> Range<usize> {
@@ -194,7 +201,7 @@ impl<'a> Fields<'a> {
             (after_tag, skip_value(self.bytes, number, wire_type, after_tag)?)
         };
         self.position = end;
-        Ok(Some(Field { number, wire_type, start, content, end }))
+        Ok(Some(Field { number, wire_type, start, after_tag, content, end }))
     }
 }
 

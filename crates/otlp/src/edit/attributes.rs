@@ -1,0 +1,237 @@
+//! The attributes of one message, read in place and changed by splicing.
+
+use std::ops::Range;
+
+use super::splices::Splices;
+use crate::value::Value;
+use crate::wire::{Fields, Malformed, len_tag, varint_len, write_len_field, write_varint};
+
+/// Bytes of the request, or of the table's own buffer.
+#[derive(Clone)]
+enum Stored<'a> {
+    Wire(&'a [u8]),
+    Own(Range<usize>),
+}
+
+struct Entry<'a> {
+    /// Where the whole field lies in the request; nothing for an attribute that was added.
+    field: Option<Range<usize>>,
+    key: Stored<'a>,
+    /// The encoded fields of the `KeyValue` besides its value: the key, and what is unknown.
+    header: Stored<'a>,
+    /// The encoded `AnyValue`.
+    value: Stored<'a>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Kept,
+    Changed,
+    Removed,
+}
+
+/// The attributes of a resource, span, data point or log record, as a map that keeps its order and may hold a key more than
+/// once (then the first one is meant, as in the Collector). Changes are made to the request when the editor returns.
+///
+/// Attributes are addressed by index; indices stay as they are when attributes are removed.
+#[derive(Default)]
+pub struct Attributes<'a> {
+    entries: Vec<Entry<'a>>,
+    /// Content that does not lie in the request in one piece.
+    own: Vec<u8>,
+    changed: bool,
+}
+
+/// What an attribute is set to.
+#[derive(Clone, Copy, Debug)]
+pub enum NewValue<'v> {
+    /// An encoded `AnyValue`: see [`crate::AnyValue::encode`].
+    Encoded(&'v [u8]),
+    /// The value of the attribute at this index.
+    CopyOf(usize),
+}
+
+impl<'a> Attributes<'a> {
+    pub fn len(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.state != State::Removed).count()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.iter().all(|entry| entry.state == State::Removed)
+    }
+
+    /// Index of the first attribute with this key.
+    pub fn find(&self, key: &[u8]) -> Option<usize> {
+        self.entries.iter().position(|entry| self.bytes(&entry.key) == key && entry.state != State::Removed)
+    }
+
+    /// The value of the first attribute with this key.
+    pub fn get(&self, key: &[u8]) -> Option<Value<'_>> {
+        self.find(key).map(|index| self.value(index))
+    }
+
+    /// # Panics
+    /// If there was never an attribute at `index`. The same holds for every method that takes an index.
+    pub fn value(&self, index: usize) -> Value<'_> {
+        Value::read(self.bytes(&self.entries[index].value))
+    }
+
+    /// Indices and keys of all attributes, in order.
+    pub fn keys(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let present = self.entries.iter().enumerate().filter(|(_, entry)| entry.state != State::Removed);
+        present.map(|(index, entry)| (index, self.bytes(&entry.key)))
+    }
+
+    /// Sets the value of the attribute at `index`. Setting the value that it has changes nothing.
+    pub fn set(&mut self, index: usize, value: NewValue<'_>) {
+        if let Some(value) = self.store(value, Some(index)) {
+            let entry = &mut self.entries[index];
+            entry.value = value;
+            entry.state = State::Changed;
+            self.changed = true;
+        }
+    }
+
+    /// Adds an attribute at the end.
+    pub fn add(&mut self, key: &[u8], value: NewValue<'_>) {
+        let Some(value) = self.store(value, None) else { return };
+        let start = self.own.len();
+        write_len_field(&mut self.own, 1, key);
+        let header = start..self.own.len();
+        let key = header.end - key.len()..header.end;
+        let (key, header) = (Stored::Own(key), Stored::Own(header));
+        self.entries.push(Entry { field: None, key, header, value, state: State::Changed });
+        self.changed = true;
+    }
+
+    pub fn remove(&mut self, index: usize) {
+        self.entries[index].state = State::Removed;
+        self.changed = true;
+    }
+
+    fn bytes<'s>(&'s self, stored: &Stored<'a>) -> &'s [u8] {
+        match stored {
+            Stored::Wire(bytes) => bytes,
+            Stored::Own(range) => &self.own[range.clone()],
+        }
+    }
+
+    /// Keeps a new value; nothing if the attribute at `current` has it already.
+    fn store(&mut self, value: NewValue<'_>, current: Option<usize>) -> Option<Stored<'a>> {
+        let encoded = match value {
+            NewValue::Encoded(bytes) => bytes,
+            NewValue::CopyOf(index) => self.bytes(&self.entries[index].value),
+        };
+        if current.is_some_and(|index| self.bytes(&self.entries[index].value) == encoded) {
+            return None;
+        }
+        match value {
+            NewValue::CopyOf(index) => Some(self.entries[index].value.clone()),
+            NewValue::Encoded(bytes) => {
+                let start = self.own.len();
+                self.own.extend_from_slice(bytes);
+                Some(Stored::Own(start..self.own.len()))
+            }
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.own.clear();
+        self.changed = false;
+    }
+
+    /// Reads the attributes of the message at `content`, whose attributes are field `number`, and appends them.
+    pub(super) fn read(&mut self, request: &'a [u8], content: Range<usize>, number: u32) -> Result<(), Malformed> {
+        let mut fields = Fields::new(request, content);
+        while let Some(field) = fields.next_field()? {
+            if field.is_message(number) {
+                let entry = self.entry(&request[field.content()], field.whole())?;
+                self.entries.push(entry);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn entry(&mut self, key_value: &'a [u8], field: Range<usize>) -> Result<Entry<'a>, Malformed> {
+        // The usual form: a key of less than 128 bytes, then a value, and nothing else.
+        if let [0x0a, key_len @ 0..0x80, rest @ ..] = key_value
+            && let Some((key, [0x12, value @ ..])) = rest.split_at_checked(usize::from(*key_len))
+            && let Ok((value_len, start)) = crate::wire::read_varint(value, 0)
+            && value_len == (value.len() - start) as u64
+        {
+            let (header, value) = (Stored::Wire(&key_value[..2 + key.len()]), Stored::Wire(&value[start..]));
+            return Ok(Entry { field: Some(field), key: Stored::Wire(key), header, value, state: State::Kept });
+        }
+        self.unusual_entry(key_value, field)
+    }
+
+    /// Any `KeyValue`: fields in any order, unknown ones, and several keys (the last one counts) or values (which merge).
+    #[inline(never)]
+    fn unusual_entry(&mut self, key_value: &'a [u8], field: Range<usize>) -> Result<Entry<'a>, Malformed> {
+        let mut key: &[u8] = &[];
+        let (mut header, mut value) = (Vec::new(), Vec::new());
+        let mut fields = Fields::of(key_value);
+        while let Some(field) = fields.next_field()? {
+            let content = &key_value[field.content()];
+            if field.is_message(2) {
+                value.extend_from_slice(content);
+                continue;
+            }
+            if field.is_message(1) {
+                key = content;
+            }
+            header.extend_from_slice(&key_value[field.whole()]);
+        }
+        let [header, value] = [header, value].map(|bytes| {
+            let start = self.own.len();
+            self.own.extend_from_slice(&bytes);
+            Stored::Own(start..self.own.len())
+        });
+        Ok(Entry { field: Some(field), key: Stored::Wire(key), header, value, state: State::Kept })
+    }
+
+    /// Enters the changes of those attributes that lie within `content`; with `number` as the field of the attributes.
+    pub(super) fn splice(&self, splices: &mut Splices, content: &Range<usize>, number: u32) {
+        if !self.changed {
+            return;
+        }
+        for entry in &self.entries {
+            let Some(field) = entry.field.clone().filter(|field| content.contains(&field.start)) else { continue };
+            match entry.state {
+                State::Kept => {}
+                State::Removed => splices.remove(field),
+                State::Changed => splices.replace(field, |out| self.write(entry, number, out)),
+            }
+        }
+    }
+
+    /// True if [`Attributes::write_added`] has something to write.
+    pub(super) fn has_added(&self) -> bool {
+        self.changed && self.added().next().is_some()
+    }
+
+    /// Writes the attributes that were added.
+    pub(super) fn write_added(&self, number: u32, out: &mut Vec<u8>) {
+        for entry in self.added() {
+            self.write(entry, number, out);
+        }
+    }
+
+    fn added(&self) -> impl Iterator<Item = &Entry<'a>> {
+        let added = self.entries.iter().rev().take_while(|entry| entry.field.is_none());
+        let first = self.entries.len() - added.count();
+        self.entries[first..].iter().filter(|entry| entry.state != State::Removed)
+    }
+
+    fn write(&self, entry: &Entry<'a>, number: u32, out: &mut Vec<u8>) {
+        let (header, value) = (self.bytes(&entry.header), self.bytes(&entry.value));
+        let len = header.len() + 1 + varint_len(value.len()) + value.len();
+        out.push(len_tag(number));
+        write_varint(out, len as u64);
+        out.extend_from_slice(header);
+        write_len_field(out, 2, value);
+    }
+}

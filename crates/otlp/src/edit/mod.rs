@@ -1,0 +1,224 @@
+//! Changes the attributes of resources and items in an encoded request: what changes is spliced in, the lengths around it
+//! are adapted, everything else is copied as it is, in one go. A request in which nothing changes is not copied at all.
+//!
+//! Fields may come in any order, singular messages in several occurrences, unknown fields anywhere.
+
+mod attributes;
+mod splices;
+mod views;
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::Signal;
+use crate::schema::{
+    DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_RESOURCE, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES, SCOPE_X_SCOPE,
+    is_metric_data,
+};
+use crate::wire::{Field, Fields, Malformed, len_tag, write_varint};
+use splices::Splices;
+use views::Message;
+
+pub use attributes::{Attributes, NewValue};
+pub use views::{Item, Metric, Resource, Scope};
+
+/// Field of the attributes in `Resource`.
+const RESOURCE_ATTRIBUTES: u32 = 1;
+
+/// Looks at a request from the outside in and changes the attributes of its items. Each of the first three says whether
+/// the items below are of interest; each is called before what it contains, wherever the fields lie.
+pub trait ItemEditor {
+    fn resource(&mut self, _resource: Resource<'_>) -> bool {
+        true
+    }
+
+    fn scope(&mut self, _scope: Scope<'_>) -> bool {
+        true
+    }
+
+    fn metric(&mut self, _metric: Metric<'_>) -> bool {
+        true
+    }
+
+    /// A span, data point or log record with its attributes.
+    fn item(&mut self, item: Item<'_>, attributes: &mut Attributes<'_>);
+}
+
+/// Hands the attributes of every resource to `edit`; a resource that is absent is an empty one. Answers the changed request,
+/// or nothing if nothing changed.
+///
+/// # Errors
+/// [`Malformed`] where the structure that has to be read is damaged, which [`crate::scan`] would have found.
+pub fn edit_resources(request: &Bytes, mut edit: impl FnMut(&mut Attributes<'_>)) -> Result<Option<Bytes>, Malformed> {
+    let mut splices = Splices::default();
+    let mut attributes = Attributes::default();
+    let mut resources = Vec::new();
+    let mut fields = Fields::of(request);
+    while let Some(field) = fields.next_field()? {
+        if !field.is_message(REQUEST_RESOURCES) {
+            continue;
+        }
+        let entered = splices.enter();
+        attributes.clear();
+        occurrences(request, &field, RESOURCE_X_RESOURCE, &mut resources)?;
+        for resource in &resources {
+            attributes.read(request, resource.content(), RESOURCE_ATTRIBUTES)?;
+        }
+        edit(&mut attributes);
+        splice_resource(&attributes, &resources, field.end, &mut splices);
+        splices.leave(&entered, field.len(), &field.content());
+    }
+    Ok(finish(&splices, request))
+}
+
+/// The occurrences of message `number` within `parent`.
+fn occurrences(request: &[u8], parent: &Field, number: u32, found: &mut Vec<Field>) -> Result<(), Malformed> {
+    found.clear();
+    let mut fields = Fields::new(request, parent.content());
+    while let Some(field) = fields.next_field()? {
+        if field.is_message(number) {
+            found.push(field);
+        }
+    }
+    Ok(())
+}
+
+/// Enters the changes of a resource: where its attributes lie, and what is added behind the last of them. `end` is where the
+/// ResourceX ends, and where a resource comes into being that was not there.
+fn splice_resource(attributes: &Attributes<'_>, resources: &[Field], end: usize, splices: &mut Splices) {
+    for (index, resource) in resources.iter().enumerate() {
+        let entered = splices.enter();
+        attributes.splice(splices, &resource.content(), RESOURCE_ATTRIBUTES);
+        if index + 1 == resources.len() && attributes.has_added() {
+            splices.replace(resource.end..resource.end, |out| attributes.write_added(RESOURCE_ATTRIBUTES, out));
+        }
+        splices.leave(&entered, resource.len(), &resource.content());
+    }
+    if resources.is_empty() && attributes.has_added() {
+        let mut added = Vec::new();
+        attributes.write_added(RESOURCE_ATTRIBUTES, &mut added);
+        splices.replace(end..end, |out| {
+            out.push(len_tag(RESOURCE_X_RESOURCE));
+            write_varint(out, added.len() as u64);
+            out.extend_from_slice(&added);
+        });
+    }
+}
+
+/// Hands every item to `editor`. Answers the changed request, or nothing if nothing changed.
+///
+/// # Errors
+/// [`Malformed`] where the structure that has to be read is damaged, which [`crate::scan`] would have found.
+pub fn edit_items(signal: Signal, request: &Bytes, editor: &mut dyn ItemEditor) -> Result<Option<Bytes>, Malformed> {
+    let mut walk = ItemWalk { signal, request, editor, splices: Splices::default(), attributes: Attributes::default() };
+    let mut fields = Fields::of(request);
+    while let Some(field) = fields.next_field()? {
+        if field.is_message(REQUEST_RESOURCES) {
+            walk.resource(&field)?;
+        }
+    }
+    Ok(finish(&walk.splices, request))
+}
+
+fn finish(splices: &Splices, request: &Bytes) -> Option<Bytes> {
+    (!splices.is_empty()).then(|| splices.apply(request))
+}
+
+struct ItemWalk<'a, 'e> {
+    signal: Signal,
+    request: &'a [u8],
+    editor: &'e mut dyn ItemEditor,
+    splices: Splices,
+    attributes: Attributes<'a>,
+}
+
+impl ItemWalk<'_, '_> {
+    fn resource(&mut self, parent: &Field) -> Result<(), Malformed> {
+        let mut resource = Attributes::default();
+        let mut found = Vec::new();
+        occurrences(self.request, parent, RESOURCE_X_RESOURCE, &mut found)?;
+        for occurrence in &found {
+            resource.read(self.request, occurrence.content(), RESOURCE_ATTRIBUTES)?;
+        }
+        if self.editor.resource(Resource(&resource)) {
+            self.within(parent, |walk, field| match field.is_message(RESOURCE_X_SCOPES) {
+                true => walk.scope(field),
+                false => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn scope(&mut self, parent: &Field) -> Result<(), Malformed> {
+        let mut found = Vec::new();
+        occurrences(self.request, parent, SCOPE_X_SCOPE, &mut found)?;
+        let contents: Vec<Range<usize>> = found.iter().map(Field::content).collect();
+        if !self.editor.scope(Scope(Message { request: self.request, contents: &contents })) {
+            return Ok(());
+        }
+        let item_attributes = match self.signal {
+            Signal::Traces => 9,
+            Signal::Logs => 6,
+            Signal::Metrics => 0,
+        };
+        self.within(parent, |walk, field| match (field.is_message(SCOPE_X_ENTRIES), walk.signal) {
+            (false, _) => Ok(()),
+            (true, Signal::Metrics) => walk.metric(field),
+            (true, Signal::Traces | Signal::Logs) => walk.item(field, item_attributes),
+        })
+    }
+
+    fn metric(&mut self, parent: &Field) -> Result<(), Malformed> {
+        let contents = [parent.content()];
+        if !self.editor.metric(Metric(Message { request: self.request, contents: &contents })) {
+            return Ok(());
+        }
+        self.within(parent, |walk, data| {
+            let point_attributes = match data.number {
+                5 | 7 | 11 => 7,
+                9 => 9,
+                10 => 1,
+                _ => 0,
+            };
+            if !is_metric_data(data.number) || !data.is_message(data.number) {
+                return Ok(());
+            }
+            walk.within(data, |walk, point| match point.is_message(DATA_POINTS) {
+                true => walk.item(point, point_attributes),
+                false => Ok(()),
+            })
+        })
+    }
+
+    /// One item, whose attributes are field `number`.
+    fn item(&mut self, parent: &Field, number: u32) -> Result<(), Malformed> {
+        let content = parent.content();
+        self.attributes.clear();
+        self.attributes.read(self.request, content.clone(), number)?;
+        let contents = [content.clone()];
+        self.editor.item(Item(Message { request: self.request, contents: &contents }), &mut self.attributes);
+        let entered = self.splices.enter();
+        self.attributes.splice(&mut self.splices, &content, number);
+        if self.attributes.has_added() {
+            self.splices.replace(content.end..content.end, |out| self.attributes.write_added(number, out));
+        }
+        self.splices.leave(&entered, parent.len(), &content);
+        Ok(())
+    }
+
+    /// Calls `visit` with each field of the message at `parent`, whose length follows what changes in it.
+    fn within(
+        &mut self,
+        parent: &Field,
+        visit: impl Fn(&mut Self, &Field) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
+        let entered = self.splices.enter();
+        let mut fields = Fields::new(self.request, parent.content());
+        while let Some(field) = fields.next_field()? {
+            visit(self, &field)?;
+        }
+        self.splices.leave(&entered, parent.len(), &parent.content());
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! A list of changes to an encoded message, applied in one copy.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::wire::encode_varint;
+
+/// Bytes of the request that give way to bytes of the scratch buffer.
+struct Splice {
+    at: Range<usize>,
+    insert: Range<usize>,
+}
+
+/// Changes in the order of their positions. The lengths of the messages around a change are changed with it.
+#[derive(Default)]
+pub(super) struct Splices {
+    list: Vec<Splice>,
+    inserted: Vec<u8>,
+    /// How much longer the result is than the request, so far, in bytes.
+    growth: isize,
+}
+
+/// A message that was entered and is not left yet.
+pub(super) struct Entered {
+    slot: usize,
+    growth_before: isize,
+}
+
+impl Splices {
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Enters a nested message. What is changed until it is left lies within it.
+    pub(super) fn enter(&mut self) -> Entered {
+        let slot = self.list.len();
+        // The length comes before the content, so its place in the list is taken now and filled in when it is known.
+        self.list.push(Splice { at: 0..0, insert: 0..0 });
+        Entered { slot, growth_before: self.growth }
+    }
+
+    /// Leaves a nested message whose length lies at `len` and whose content at `content` of the request.
+    pub(super) fn leave(&mut self, entered: &Entered, len: Range<usize>, content: &Range<usize>) {
+        if self.list.len() == entered.slot + 1 {
+            self.list.pop();
+            return;
+        }
+        let new_len = content.len() as isize + self.growth - entered.growth_before;
+        let (varint, width) = encode_varint(new_len as u64);
+        self.growth += width as isize - len.len() as isize;
+        let start = self.inserted.len();
+        self.inserted.extend_from_slice(&varint[..width]);
+        self.list[entered.slot] = Splice { at: len, insert: start..start + width };
+    }
+
+    /// Replaces the bytes at `at` by what `write` appends. `at` lies behind everything that was changed before.
+    pub(super) fn replace(&mut self, at: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.inserted.len();
+        write(&mut self.inserted);
+        let insert = start..self.inserted.len();
+        self.growth += insert.len() as isize - at.len() as isize;
+        self.list.push(Splice { at, insert });
+    }
+
+    pub(super) fn remove(&mut self, at: Range<usize>) {
+        self.replace(at, |_| {});
+    }
+
+    /// The request with all changes made.
+    pub(super) fn apply(&self, request: &[u8]) -> Bytes {
+        let len = (request.len() as isize + self.growth) as usize;
+        let mut out = Vec::with_capacity(len);
+        let mut copied = 0;
+        for splice in &self.list {
+            out.extend_from_slice(&request[copied..splice.at.start]);
+            out.extend_from_slice(&self.inserted[splice.insert.clone()]);
+            copied = splice.at.end;
+        }
+        out.extend_from_slice(&request[copied..]);
+        debug_assert_eq!(out.len(), len);
+        out.into()
+    }
+}

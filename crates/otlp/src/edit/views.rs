@@ -1,0 +1,131 @@
+//! What can be asked of resources, scopes, metrics and items without decoding them.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::attributes::Attributes;
+use crate::value::Value;
+use crate::wire::{Fields, LEN, VARINT};
+
+/// A message in a request: all its occurrences, where a singular field occurs more than once and protobuf merges them.
+#[derive(Clone, Copy)]
+pub(super) struct Message<'a> {
+    pub(super) request: &'a [u8],
+    pub(super) contents: &'a [Range<usize>],
+}
+
+impl<'a> Message<'a> {
+    /// The last length-delimited field of this number; empty if there is none.
+    fn last(&self, number: u32) -> &'a [u8] {
+        let mut found: &[u8] = &[];
+        for content in self.contents {
+            let mut fields = Fields::new(self.request, content.clone());
+            while let Ok(Some(field)) = fields.next_field() {
+                if field.number == number && field.wire_type == LEN {
+                    found = &self.request[field.content()];
+                }
+            }
+        }
+        found
+    }
+
+    fn varint(&self, number: u32) -> u64 {
+        let mut found = 0;
+        for content in self.contents {
+            let mut fields = Fields::new(self.request, content.clone());
+            while let Ok(Some(field)) = fields.next_field() {
+                if field.number == number && field.wire_type == VARINT {
+                    found = field.varint(self.request);
+                }
+            }
+        }
+        found
+    }
+
+    /// The message in field `number`, its occurrences joined.
+    fn merged(&self, number: u32) -> Cow<'a, [u8]> {
+        let mut merged = Cow::Borrowed(&[][..]);
+        for content in self.contents {
+            let mut fields = Fields::new(self.request, content.clone());
+            while let Ok(Some(field)) = fields.next_field() {
+                if field.is_message(number) {
+                    let occurrence = &self.request[field.content()];
+                    if merged.is_empty() {
+                        merged = Cow::Borrowed(occurrence);
+                    } else {
+                        merged.to_mut().extend_from_slice(occurrence);
+                    }
+                }
+            }
+        }
+        merged
+    }
+}
+
+/// An instrumentation scope.
+#[derive(Clone, Copy)]
+pub struct Scope<'a>(pub(super) Message<'a>);
+
+impl<'a> Scope<'a> {
+    pub fn name(&self) -> &'a [u8] {
+        self.0.last(1)
+    }
+
+    pub fn version(&self) -> &'a [u8] {
+        self.0.last(2)
+    }
+}
+
+/// A metric, whatever its type.
+#[derive(Clone, Copy)]
+pub struct Metric<'a>(pub(super) Message<'a>);
+
+impl<'a> Metric<'a> {
+    pub fn name(&self) -> &'a [u8] {
+        self.0.last(1)
+    }
+}
+
+/// A span, data point or log record. Ask only what its signal has.
+#[derive(Clone, Copy)]
+pub struct Item<'a>(pub(super) Message<'a>);
+
+impl<'a> Item<'a> {
+    pub fn span_name(&self) -> &'a [u8] {
+        self.0.last(5)
+    }
+
+    /// Number of the span's kind; enums are open.
+    pub fn span_kind(&self) -> i32 {
+        self.0.varint(6) as i32
+    }
+
+    /// Number of the log record's severity; 0 is undefined.
+    pub fn severity_number(&self) -> i32 {
+        self.0.varint(2) as i32
+    }
+
+    pub fn severity_text(&self) -> &'a [u8] {
+        self.0.last(3)
+    }
+
+    /// The log record's body: an encoded `AnyValue`, to be read by [`Value::read`].
+    pub fn body(&self) -> Cow<'a, [u8]> {
+        self.0.merged(5)
+    }
+}
+
+/// The attributes of a resource, for reading.
+#[derive(Clone, Copy)]
+pub struct Resource<'a>(pub(super) &'a Attributes<'a>);
+
+impl<'a> Resource<'a> {
+    /// The value of the first attribute with this key.
+    pub fn attribute(&self, key: &[u8]) -> Option<Value<'a>> {
+        self.0.get(key)
+    }
+
+    pub fn attributes(&self) -> &'a Attributes<'a> {
+        self.0
+    }
+}

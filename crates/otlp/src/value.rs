@@ -1,0 +1,190 @@
+//! Attribute values (`AnyValue`): read in place, built, written.
+
+use crate::wire::{FIXED64, Fields, LEN, Malformed, VARINT, varint_len, write_len_field, write_varint};
+
+/// A value as it lies on the wire. Strings are known to be UTF-8 once a request went through [`crate::scan`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    Empty,
+    String(&'a [u8]),
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    Bytes(&'a [u8]),
+    /// The encoded `AnyValue` of an array or a map: see [`AnyValue::decode`].
+    Nested(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// Reads an encoded `AnyValue`. Of several values in it the last one counts; what cannot be read is empty.
+    pub fn read(encoded: &'a [u8]) -> Value<'a> {
+        let mut value = Value::Empty;
+        let mut fields = Fields::of(encoded);
+        while let Ok(Some(field)) = fields.next_field() {
+            let content = &encoded[field.content()];
+            value = match (field.number, field.wire_type) {
+                (1, LEN) => Value::String(content),
+                (2, VARINT) => Value::Bool(field.varint(encoded) != 0),
+                (3, VARINT) => Value::Int(field.varint(encoded) as i64),
+                (4, FIXED64) => Value::Double(read_double(content)),
+                (5 | 6, LEN) => Value::Nested(encoded),
+                (7, LEN) => Value::Bytes(content),
+                (8, VARINT) => Value::Empty,
+                _ => continue,
+            };
+        }
+        value
+    }
+
+    pub fn to_owned(self) -> AnyValue {
+        match self {
+            Value::Empty => AnyValue::Empty,
+            Value::String(text) => AnyValue::String(String::from_utf8_lossy(text).into_owned()),
+            Value::Bool(value) => AnyValue::Bool(value),
+            Value::Int(value) => AnyValue::Int(value),
+            Value::Double(value) => AnyValue::Double(value),
+            Value::Bytes(bytes) => AnyValue::Bytes(bytes.to_vec()),
+            Value::Nested(encoded) => AnyValue::decode(encoded).unwrap_or(AnyValue::Empty),
+        }
+    }
+}
+
+fn read_double(content: &[u8]) -> f64 {
+    content.try_into().map_or(0.0, f64::from_le_bytes)
+}
+
+/// A value of its own, outside any request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnyValue {
+    Empty,
+    String(String),
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    Bytes(Vec<u8>),
+    Array(Vec<AnyValue>),
+    /// In the order in which it was written; keys may occur more than once.
+    Map(Vec<(String, AnyValue)>),
+}
+
+impl AnyValue {
+    /// Decodes an encoded `AnyValue` with what is nested in it, as protobuf merges: another value replaces the one
+    /// before, a further occurrence of the same array or map extends it.
+    ///
+    /// # Errors
+    /// [`Malformed`], with offsets into `encoded`, where it is no message or nests deeper than [`crate::NESTING_LIMIT`].
+    pub fn decode(encoded: &[u8]) -> Result<AnyValue, Malformed> {
+        let mut value = AnyValue::Empty;
+        value.merge(encoded, 0)?;
+        Ok(value)
+    }
+
+    fn merge(&mut self, encoded: &[u8], depth: usize) -> Result<(), Malformed> {
+        if depth > crate::NESTING_LIMIT {
+            return Err(crate::wire::malformed(0, "messages nest too deeply"));
+        }
+        let mut fields = Fields::of(encoded);
+        while let Some(field) = fields.next_field()? {
+            let content = &encoded[field.content()];
+            match (field.number, field.wire_type) {
+                (5, LEN) => {
+                    if !matches!(self, AnyValue::Array(_)) {
+                        *self = AnyValue::Array(Vec::new());
+                    }
+                    if let AnyValue::Array(values) = self {
+                        merge_array(values, content, depth + 1)?;
+                    }
+                }
+                (6, LEN) => {
+                    if !matches!(self, AnyValue::Map(_)) {
+                        *self = AnyValue::Map(Vec::new());
+                    }
+                    if let AnyValue::Map(entries) = self {
+                        merge_map(entries, content, depth + 1)?;
+                    }
+                }
+                (1..=8, _) => *self = Value::read(&encoded[field.whole()]).to_owned(),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the value as the content of an `AnyValue` message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            AnyValue::Empty => {}
+            AnyValue::String(text) => write_len_field(out, 1, text.as_bytes()),
+            AnyValue::Bool(value) => out.extend_from_slice(&[0x10, u8::from(*value)]),
+            AnyValue::Int(value) => {
+                out.push(0x18);
+                write_varint(out, *value as u64);
+            }
+            AnyValue::Double(value) => {
+                out.push(0x21);
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            AnyValue::Bytes(bytes) => write_len_field(out, 7, bytes),
+            AnyValue::Array(values) => {
+                let mut array = Vec::new();
+                for value in values {
+                    write_len_field(&mut array, 1, &value.encoded());
+                }
+                write_len_field(out, 5, &array);
+            }
+            AnyValue::Map(entries) => {
+                let mut map = Vec::new();
+                for (key, value) in entries {
+                    let value = value.encoded();
+                    let len = 2 + varint_len(key.len()) + key.len() + varint_len(value.len()) + value.len();
+                    map.push(0x0a);
+                    write_varint(&mut map, len as u64);
+                    write_len_field(&mut map, 1, key.as_bytes());
+                    write_len_field(&mut map, 2, &value);
+                }
+                write_len_field(out, 6, &map);
+            }
+        }
+    }
+
+    /// The content of an `AnyValue` message.
+    pub fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+}
+
+fn merge_array(values: &mut Vec<AnyValue>, encoded: &[u8], depth: usize) -> Result<(), Malformed> {
+    let mut fields = Fields::of(encoded);
+    while let Some(field) = fields.next_field()? {
+        if field.is_message(1) {
+            let mut value = AnyValue::Empty;
+            value.merge(&encoded[field.content()], depth + 1)?;
+            values.push(value);
+        }
+    }
+    Ok(())
+}
+
+fn merge_map(entries: &mut Vec<(String, AnyValue)>, encoded: &[u8], depth: usize) -> Result<(), Malformed> {
+    let mut fields = Fields::of(encoded);
+    while let Some(field) = fields.next_field()? {
+        if !field.is_message(1) {
+            continue;
+        }
+        let entry = &encoded[field.content()];
+        let (mut key, mut value) = (String::new(), AnyValue::Empty);
+        let mut entry_fields = Fields::of(entry);
+        while let Some(field) = entry_fields.next_field()? {
+            let content = &entry[field.content()];
+            match (field.number, field.wire_type) {
+                (1, LEN) => key = String::from_utf8_lossy(content).into_owned(),
+                (2, LEN) => value.merge(content, depth + 2)?,
+                _ => {}
+            }
+        }
+        entries.push((key, value));
+    }
+    Ok(())
+}
