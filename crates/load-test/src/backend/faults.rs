@@ -1,0 +1,168 @@
+//! What a backend does wrong, switchable while it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::status::Code;
+
+/// Answers a share of the requests with a status instead of taking them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refuse {
+    /// Of all requests, 0.0 to 1.0, at random.
+    pub share: f64,
+    /// Over HTTP the corresponding status.
+    pub code: Code,
+    /// Sent as RetryInfo, or as Retry-After in whole seconds over HTTP.
+    pub retry_delay: Option<Duration>,
+}
+
+/// Takes a share of the requests only after a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delay {
+    pub share: f64,
+    pub by: Duration,
+}
+
+/// Refuses requests that contain a byte sequence anywhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Poison {
+    pub marker: Vec<u8>,
+    pub code: Code,
+}
+
+/// Takes requests but rejects some of their items for good (OTLP partial success).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Partial {
+    pub share: f64,
+    /// The last items of each such request, at most all.
+    pub rejected_items: u64,
+    pub message: String,
+}
+
+/// Everything that is wrong with a backend at one time. The default is nothing. Faults combine; where several would
+/// answer, the first in the order of the fields does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// The port is closed and all connections are cut.
+    pub dead: bool,
+    /// Requests are read and not answered until this ends.
+    pub stall: bool,
+    /// Share of the requests whose stream (over HTTP: connection) is reset instead of answered.
+    pub reset_share: f64,
+    /// Bodies are read no faster than this on each stream.
+    pub read_bytes_per_s: Option<u64>,
+    pub delay: Option<Delay>,
+    pub refuse: Option<Refuse>,
+    pub poison: Option<Poison>,
+    pub partial: Option<Partial>,
+    /// Answers OK and forgets: nothing is counted as seen.
+    pub discard: bool,
+}
+
+impl Faults {
+    pub fn none() -> Self {
+        Faults::default()
+    }
+
+    pub fn dead() -> Self {
+        Faults { dead: true, ..Faults::default() }
+    }
+
+    pub fn stalled() -> Self {
+        Faults { stall: true, ..Faults::default() }
+    }
+
+    pub fn discarding() -> Self {
+        Faults { discard: true, ..Faults::default() }
+    }
+
+    /// A share of the requests gets UNAVAILABLE (503) without RetryInfo, as in the Kyma load test's backpressure scenario.
+    pub fn unavailable(share: f64) -> Self {
+        Faults::refusing(share, Code::UNAVAILABLE)
+    }
+
+    pub fn refusing(share: f64, code: Code) -> Self {
+        Faults { refuse: Some(Refuse { share, code, retry_delay: None }), ..Faults::default() }
+    }
+
+    pub fn delaying(by: Duration) -> Self {
+        Faults { delay: Some(Delay { share: 1.0, by }), ..Faults::default() }
+    }
+
+    /// Requests with an item that a load's `poison_every` has marked get INVALID_ARGUMENT.
+    pub fn rejecting_poison() -> Self {
+        let marker = crate::identity::POISON_MARK.as_bytes().to_vec();
+        Faults { poison: Some(Poison { marker, code: Code::INVALID_ARGUMENT }), ..Faults::default() }
+    }
+
+    /// Adds RetryInfo to the refusals, if there are any.
+    pub fn with_retry_delay(mut self, delay: Duration) -> Self {
+        if let Some(refuse) = &mut self.refuse {
+            refuse.retry_delay = Some(delay);
+        }
+        self
+    }
+}
+
+/// Faults for a part of a run. Before, between and after windows a backend is well.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    /// Since the schedule was set.
+    pub from: Duration,
+    pub until: Duration,
+    pub faults: Faults,
+}
+
+/// Changes a backend's faults while it runs. Clones act on the same backend.
+#[derive(Clone, Debug)]
+pub struct FaultSwitch {
+    current: Arc<RwLock<Arc<Faults>>>,
+    changed: watch::Sender<()>,
+}
+
+impl FaultSwitch {
+    pub(crate) fn new(faults: Faults) -> Self {
+        FaultSwitch { current: Arc::new(RwLock::new(Arc::new(faults))), changed: watch::Sender::new(()) }
+    }
+
+    pub fn set(&self, faults: Faults) {
+        *self.current.write() = Arc::new(faults);
+        self.changed.send_replace(());
+    }
+
+    /// Ends all faults.
+    pub fn clear(&self) {
+        self.set(Faults::none());
+    }
+
+    pub fn current(&self) -> Arc<Faults> {
+        Arc::clone(&self.current.read())
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Sets faults by the clock, from now on. Windows are taken in order; one that begins before its predecessor ends
+    /// begins when that ends.
+    pub fn schedule(&self, windows: Vec<Window>) -> tokio::task::JoinHandle<()> {
+        let switch = self.clone();
+        let began = tokio::time::Instant::now();
+        tokio::spawn(async move {
+            for window in windows {
+                tokio::time::sleep_until(began + window.from).await;
+                switch.set(window.faults);
+                tokio::time::sleep_until(began + window.until).await;
+                switch.clear();
+            }
+        })
+    }
+}
+
+/// True in `share` of the cases.
+pub(crate) fn strikes(share: f64) -> bool {
+    share > 0.0 && fastrand::f64() < share
+}

@@ -1,0 +1,184 @@
+//! What a backend answers to a request that it has read: faults first, then the request's own merits.
+
+use std::io::Read;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use sluice_otlp::{Encoding, Signal};
+
+use super::faults::{Faults, strikes};
+use super::store::Received;
+use super::{Shared, json, scan};
+use crate::status::Code;
+
+/// A request that was read to its end.
+pub(crate) struct Incoming {
+    pub(crate) signal: Signal,
+    pub(crate) encoding: Encoding,
+    pub(crate) is_json: bool,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Body,
+}
+
+pub(crate) enum Body {
+    Whole(Bytes),
+    /// Counted while it streamed by. `items: None`: malformed.
+    Counted {
+        items: Option<u64>,
+        bytes: u64,
+    },
+    /// Longer than the message limit; it was not kept.
+    TooLarge {
+        bytes: u64,
+    },
+}
+
+pub(crate) enum Reply {
+    Taken { rejected: Option<(u64, String)> },
+    Status { code: Code, message: String, retry_delay: Option<Duration> },
+    Reset,
+}
+
+impl Reply {
+    fn status(code: Code, message: impl Into<String>) -> Self {
+        Reply::Status { code, message: message.into(), retry_delay: None }
+    }
+}
+
+/// Decides and counts. While the backend is stalled this does not return.
+pub(crate) async fn judge(shared: &Shared, incoming: Incoming) -> Reply {
+    shared.store.lock().counts.requests += 1;
+    let faults = wait_while_stalled(shared).await;
+    if let Some(delay) = &faults.delay
+        && strikes(delay.share)
+    {
+        tokio::time::sleep(delay.by).await;
+    }
+    let reply = match fault_reply(&faults) {
+        Some(reply) => reply,
+        None => take(shared, incoming, &faults),
+    };
+    let mut store = shared.store.lock();
+    match &reply {
+        Reply::Taken { .. } => {}
+        Reply::Status { code, .. } => *store.counts.refused.entry(*code).or_default() += 1,
+        Reply::Reset => store.counts.resets += 1,
+    }
+    reply
+}
+
+async fn wait_while_stalled(shared: &Shared) -> std::sync::Arc<Faults> {
+    let mut changes = shared.faults.changes();
+    loop {
+        changes.borrow_and_update();
+        let faults = shared.faults.current();
+        // A backend that goes away stalls for ever; the task then ends with its connection.
+        if !faults.stall || changes.changed().await.is_err() {
+            return faults;
+        }
+    }
+}
+
+fn fault_reply(faults: &Faults) -> Option<Reply> {
+    if strikes(faults.reset_share) {
+        return Some(Reply::Reset);
+    }
+    let refuse = faults.refuse.as_ref().filter(|refuse| strikes(refuse.share))?;
+    Some(Reply::Status {
+        code: refuse.code,
+        message: "refused by an injected fault".to_owned(),
+        retry_delay: refuse.retry_delay,
+    })
+}
+
+fn take(shared: &Shared, incoming: Incoming, faults: &Faults) -> Reply {
+    match incoming.body {
+        Body::TooLarge { bytes } => too_large(shared, bytes),
+        Body::Counted { items: Some(items), bytes } => {
+            if !faults.discard {
+                shared.store.lock().take(incoming.signal, items, bytes);
+            }
+            Reply::Taken { rejected: None }
+        }
+        Body::Counted { items: None, .. } => malformed(shared),
+        Body::Whole(ref body) => {
+            let body = body.clone();
+            take_whole(shared, incoming, body, faults)
+        }
+    }
+}
+
+fn too_large(shared: &Shared, bytes: u64) -> Reply {
+    // The words of grpc-go, whose message real backends send.
+    let limit = shared.options.message_limit_bytes;
+    Reply::status(Code::RESOURCE_EXHAUSTED, format!("grpc: received message larger than max ({bytes} vs. {limit})"))
+}
+
+fn malformed(shared: &Shared) -> Reply {
+    shared.store.lock().counts.malformed += 1;
+    Reply::status(Code::INVALID_ARGUMENT, "the request is not a valid OTLP export request")
+}
+
+fn take_whole(shared: &Shared, incoming: Incoming, sent: Bytes, faults: &Faults) -> Reply {
+    let body = match inflate(incoming.encoding, &sent, shared.options.message_limit_bytes) {
+        Ok(body) => body,
+        Err(Inflating::TooLarge) => return too_large(shared, shared.options.message_limit_bytes as u64 + 1),
+        Err(Inflating::Malformed) => return malformed(shared),
+    };
+    let mut items = Vec::new();
+    let scanned = match incoming.is_json {
+        true => json::scan(incoming.signal, &body, &mut items),
+        false => scan::scan(incoming.signal, &body, &mut items),
+    };
+    if scanned.is_err() {
+        return malformed(shared);
+    }
+    if let Some(poison) = &faults.poison
+        && memchr::memmem::find(&body, &poison.marker).is_some()
+    {
+        return Reply::status(poison.code, "the request contains an item that this backend refuses");
+    }
+    if faults.discard {
+        return Reply::Taken { rejected: None };
+    }
+    let partial = faults.partial.as_ref().filter(|partial| strikes(partial.share));
+    let rejected = partial.map(|partial| (partial.rejected_items.min(items.len() as u64), partial.message.clone()));
+    items.truncate(items.len() - rejected.as_ref().map_or(0, |(count, _)| *count as usize));
+    let mut store = shared.store.lock();
+    store.take(incoming.signal, items.len() as u64, sent.len() as u64);
+    store.verify(&items);
+    if shared.options.keep_requests > 0 {
+        let Incoming { signal, encoding, is_json, headers, .. } = incoming;
+        store.keep(Received { signal, headers, encoding, body, is_json });
+    }
+    Reply::Taken { rejected }
+}
+
+enum Inflating {
+    TooLarge,
+    Malformed,
+}
+
+fn inflate(encoding: Encoding, body: &Bytes, limit_bytes: usize) -> Result<Bytes, Inflating> {
+    let limit = limit_bytes as u64 + 1;
+    let mut out = Vec::new();
+    let read = match encoding {
+        Encoding::Identity => return Ok(body.clone()),
+        Encoding::Gzip => flate2::bufread::MultiGzDecoder::new(&body[..]).take(limit).read_to_end(&mut out),
+        Encoding::Zstd => zstd::stream::read::Decoder::with_buffer(&body[..])
+            .and_then(|decoder| decoder.take(limit).read_to_end(&mut out)),
+        Encoding::Snappy => return Err(Inflating::Malformed),
+    };
+    match read {
+        Err(_) => Err(Inflating::Malformed),
+        Ok(_) if out.len() > limit_bytes => Err(Inflating::TooLarge),
+        Ok(_) => Ok(out.into()),
+    }
+}
+
+/// The items of a gzip member that is not inflated: its length field (RFC 1952, ISIZE) over an item's length. Exact to
+/// about one in a thousand, which the resource and its headers are of a request.
+pub(crate) fn estimate_items(isize_field: [u8; 4], bytes_per_item: f64) -> u64 {
+    (f64::from(u32::from_le_bytes(isize_field)) / bytes_per_item).round() as u64
+}

@@ -1,0 +1,236 @@
+//! A backend that verifies what it receives: every item counted, lost and doubled ones told by identity, latency
+//! measured from the item's own time of sending, faults injected on demand.
+
+mod faults;
+mod grpc;
+mod http;
+mod json;
+mod judge;
+mod scan;
+#[cfg(test)]
+mod scan_tests;
+mod skim;
+mod store;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::{JoinHandle, JoinSet};
+
+pub use faults::{Delay, FaultSwitch, Faults, Partial, Poison, Refuse, Window};
+pub use store::{Counts, Received};
+
+use crate::generate::Protocol;
+use crate::identity::SequenceSet;
+use crate::latency::Latency;
+use store::Store;
+
+/// How thoroughly a backend looks at what it receives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Counting {
+    /// Inflates, walks every item, knows each by its identity.
+    Verify,
+    /// Counts items and bytes at the least cost, for measuring somebody else's. Over gRPC only. Items of gzip members
+    /// are estimated from the members' length field at `bytes_per_item` (uncompressed); those of zstd are not counted.
+    Light { bytes_per_item: f64 },
+}
+
+/// What a backend is to be. The default verifies OTLP over gRPC on a free port of the loopback interface, with the
+/// message limit of real backends.
+#[derive(Clone, Debug)]
+pub struct BackendOptions {
+    pub protocol: Protocol,
+    pub listen: SocketAddr,
+    pub counting: Counting,
+    /// Of a message as sent and as inflated. Real backends: 4 MiB.
+    pub message_limit_bytes: usize,
+    /// At the start.
+    pub faults: Faults,
+    /// How many of the last requests are kept for inspection.
+    pub keep_requests: usize,
+}
+
+impl Default for BackendOptions {
+    fn default() -> Self {
+        BackendOptions {
+            protocol: Protocol::Grpc,
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            counting: Counting::Verify,
+            message_limit_bytes: 4 << 20,
+            faults: Faults::none(),
+            keep_requests: 0,
+        }
+    }
+}
+
+impl BackendOptions {
+    /// OTLP over HTTP (protobuf and JSON) instead of gRPC.
+    pub fn http() -> Self {
+        BackendOptions { protocol: Protocol::Http, ..BackendOptions::default() }
+    }
+
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    pub fn keep_requests(mut self, count: usize) -> Self {
+        self.keep_requests = count;
+        self
+    }
+}
+
+/// What the connections of a backend share.
+pub(crate) struct Shared {
+    pub(crate) options: BackendOptions,
+    pub(crate) faults: FaultSwitch,
+    pub(crate) store: Mutex<Store>,
+}
+
+/// A running backend. It stops when dropped.
+pub struct Backend {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+impl Backend {
+    /// Binds and begins to serve. The address is fixed even where the backend starts dead.
+    pub async fn start(options: BackendOptions) -> io::Result<Backend> {
+        if options.protocol == Protocol::Http && options.counting != Counting::Verify {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "light counting is for gRPC backends"));
+        }
+        let listener = bind(options.listen)?;
+        let addr = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            faults: FaultSwitch::new(options.faults.clone()),
+            store: Mutex::new(Store::new(options.keep_requests)),
+            options,
+        });
+        let accepting = tokio::spawn(accept(Arc::clone(&shared), listener, addr));
+        Ok(Backend { addr, shared, accepting })
+    }
+
+    /// A healthy verifying gRPC backend.
+    pub async fn healthy() -> io::Result<Backend> {
+        Backend::start(BackendOptions::default()).await
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The switch for this backend's faults.
+    pub fn faults(&self) -> &FaultSwitch {
+        &self.shared.faults
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.shared.store.lock().counts.clone()
+    }
+
+    /// Items taken so far, doubled ones included: `counts().items` without the copy.
+    pub fn items(&self) -> u64 {
+        self.shared.store.lock().counts.items
+    }
+
+    /// Different items seen so far.
+    pub fn unique_items(&self) -> u64 {
+        self.shared.store.lock().unique()
+    }
+
+    /// From an item's first sending to its arrival here.
+    pub fn latency(&self) -> Latency {
+        self.shared.store.lock().latency()
+    }
+
+    /// Forgets the latencies so far, for instance of a warm-up.
+    pub fn reset_latency(&self) {
+        self.shared.store.lock().reset_latency();
+    }
+
+    /// The sequence numbers seen of one generator.
+    pub fn seen(&self, generator: u16) -> SequenceSet {
+        self.with_seen(generator, SequenceSet::clone)
+    }
+
+    pub(crate) fn with_seen<T>(&self, generator: u16, read: impl FnOnce(&SequenceSet) -> T) -> T {
+        let store = self.shared.store.lock();
+        read(store.seen(generator).unwrap_or(&SequenceSet::default()))
+    }
+
+    /// The last requests taken, oldest first: as many as [`BackendOptions::keep_requests`] says.
+    pub fn kept(&self) -> Vec<Received> {
+        self.shared.store.lock().kept()
+    }
+
+    /// Waits until this many different items have come; false if they have not by then.
+    pub async fn wait_for_items(&self, items: u64, limit: Duration) -> bool {
+        let arrived = async {
+            while self.unique_items() < items {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(limit, arrived).await.is_ok()
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A backend that was dead comes back on its port although old connections linger there.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(1024)
+}
+
+/// Accepts connections while the backend is not dead. All connections are this task's own and end with it.
+async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
+    let mut listener = Some(listener);
+    let mut connections = JoinSet::new();
+    let mut changes = shared.faults.changes();
+    loop {
+        changes.borrow_and_update();
+        if shared.faults.current().dead {
+            listener = None;
+            connections.abort_all();
+        } else if listener.is_none() {
+            listener = bind(addr).ok();
+            if listener.is_none() {
+                // Somebody has taken the port meanwhile; it may come free again.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        }
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            Some(_) = connections.join_next() => {}
+            Ok((stream, _)) = accept_one(listener.as_ref()) => {
+                shared.store.lock().counts.connections += 1;
+                // Failure means a connection that is already gone.
+                let _ = stream.set_nodelay(true);
+                let shared = Arc::clone(&shared);
+                match shared.options.protocol {
+                    Protocol::Grpc => connections.spawn(grpc::serve(shared, stream)),
+                    Protocol::Http => connections.spawn(http::serve(shared, stream)),
+                };
+            }
+        }
+    }
+}
+
+async fn accept_one(listener: Option<&TcpListener>) -> io::Result<(tokio::net::TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}

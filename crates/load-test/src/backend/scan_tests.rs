@@ -1,0 +1,100 @@
+//! The two scans against requests of the generator, of the official types, and broken ones.
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message as _;
+use sluice_otlp::{Encoding, Signal};
+
+use super::scan::{Item, scan};
+use super::skim::Skimmer;
+use crate::generate::Shape;
+use crate::generate::template::{PREFIX_LEN, Stamp, Template};
+use crate::identity::Identity;
+use crate::wire::{Fields, Value, put_bytes};
+
+const FIRST: Identity = Identity(3 << 48 | 500);
+const TIME: u64 = 1_700_000_000_123_456_789;
+
+fn request(signal: Signal) -> Vec<u8> {
+    let template = Template::new(&Shape::of(signal), Encoding::Identity);
+    let mut frame = template.frame().to_vec();
+    template.stamp(&mut frame, Stamp { first: FIRST, time_unix_ns: TIME, poison_every: None });
+    frame.split_off(PREFIX_LEN)
+}
+
+fn scanned(signal: Signal, message: &[u8]) -> Vec<Item> {
+    let mut items = Vec::new();
+    scan(signal, message, &mut items).unwrap();
+    items
+}
+
+fn skimmed(signal: Signal, message: &[u8], chunk_len: usize) -> Option<u64> {
+    let mut skimmer = Skimmer::new(signal);
+    message.chunks(chunk_len).for_each(|chunk| skimmer.feed(chunk));
+    skimmer.finish()
+}
+
+fn expected(count: u64) -> Vec<Item> {
+    (0..count).map(|index| Item { identity: Some(Identity(FIRST.0 + index)), sent_unix_ns: TIME }).collect()
+}
+
+#[test]
+fn every_item_is_found_with_its_identity_and_time() {
+    for signal in Signal::ALL {
+        assert_eq!(scanned(signal, &request(signal)), expected(100), "{signal}");
+    }
+}
+
+#[test]
+fn skimming_counts_the_same_however_the_message_is_cut() {
+    for signal in Signal::ALL {
+        let mut twice = request(signal);
+        twice.extend(request(signal));
+        for chunk_len in [1, 2, 7, 1000, 16_384, usize::MAX] {
+            assert_eq!(skimmed(signal, &twice, chunk_len), Some(200), "{signal} in chunks of {chunk_len}");
+        }
+    }
+}
+
+#[test]
+fn the_resource_may_come_after_the_items() {
+    let message = request(Signal::Traces);
+    let Some(Ok((1, Value::Bytes(resource_spans)))) = Fields::of(&message).next() else { panic!("one resource") };
+    let mut fields: Vec<_> = Fields::of(resource_spans).map(Result::unwrap).collect();
+    fields.reverse();
+    let mut reversed = Vec::new();
+    for (number, value) in fields {
+        let Value::Bytes(bytes) = value else { panic!("messages only") };
+        put_bytes(&mut reversed, number, bytes);
+    }
+    let mut turned = Vec::new();
+    put_bytes(&mut turned, 1, &reversed);
+    assert_ne!(turned, message);
+    assert_eq!(scanned(Signal::Traces, &turned), expected(100));
+}
+
+#[test]
+fn identities_survive_the_official_types() {
+    let mut decoded = ExportTraceServiceRequest::decode(&request(Signal::Traces)[..]).unwrap();
+    decoded.resource_spans[0].scope_spans[0].spans.drain(..40);
+    let found = scanned(Signal::Traces, &decoded.encode_to_vec());
+    assert_eq!(found, expected(100)[40..]);
+}
+
+#[test]
+fn items_of_others_count_without_identity() {
+    let mut decoded = ExportTraceServiceRequest::decode(&request(Signal::Traces)[..]).unwrap();
+    decoded.resource_spans[0].resource = None;
+    let found = scanned(Signal::Traces, &decoded.encode_to_vec());
+    assert_eq!(found.len(), 100);
+    assert!(found.iter().all(|item| item.identity.is_none()));
+}
+
+#[test]
+fn a_truncated_message_is_malformed() {
+    for signal in Signal::ALL {
+        let message = request(signal);
+        let cut = &message[..message.len() - 1];
+        assert!(scan(signal, cut, &mut Vec::new()).is_err());
+        assert_eq!(skimmed(signal, cut, 1000), None);
+    }
+}

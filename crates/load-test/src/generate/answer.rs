@@ -1,0 +1,77 @@
+//! What a server said to one request, whatever the protocol.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::status::Code;
+use crate::wire::{Fields, Value};
+
+/// How one attempt ended, for counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ending {
+    Grpc(Code),
+    Http(u16),
+    /// No connection, or it broke before an answer.
+    Transport,
+    /// No answer within the request's timeout.
+    TimedOut,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Grpc(code) => write!(formatter, "{code}"),
+            Ending::Http(status) => write!(formatter, "HTTP {status}"),
+            Ending::Transport => formatter.write_str("connection failed"),
+            Ending::TimedOut => formatter.write_str("timed out"),
+        }
+    }
+}
+
+/// The answer to one attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) ending: Ending,
+    /// Items that an accepted request's partial success names as rejected.
+    pub(crate) rejected_items: u64,
+    /// RetryInfo or Retry-After.
+    pub(crate) retry_delay: Option<Duration>,
+    pub(crate) message: String,
+}
+
+impl Answer {
+    pub(crate) fn failure(ending: Ending, message: String) -> Self {
+        Answer { ending, rejected_items: 0, retry_delay: None, message }
+    }
+
+    pub(crate) fn is_ok(&self) -> bool {
+        matches!(self.ending, Ending::Grpc(Code::OK) | Ending::Http(200..=299))
+    }
+
+    /// Whether an OTLP client may send the request again.
+    pub(crate) fn is_retryable(&self) -> bool {
+        match self.ending {
+            Ending::Grpc(code) => code.is_retryable(self.retry_delay.is_some()),
+            Ending::Http(status) => matches!(status, 429 | 502 | 503 | 504),
+            Ending::Transport | Ending::TimedOut => true,
+        }
+    }
+
+    /// True where the server may have taken the request although nobody said so.
+    pub(crate) fn fate_is_unknown(&self) -> bool {
+        matches!(self.ending, Ending::Transport | Ending::TimedOut)
+    }
+}
+
+/// `Export…ServiceResponse.partial_success.rejected_…`: field 1 of field 1, the same for all signals.
+pub(crate) fn rejected_items(response: &[u8]) -> u64 {
+    let partial = Fields::of(response).flatten().find_map(|field| match field {
+        (1, Value::Bytes(partial)) => Some(partial),
+        _ => None,
+    });
+    let rejected = Fields::of(partial.unwrap_or_default()).flatten().find_map(|field| match field {
+        (1, Value::Varint(rejected)) => Some(rejected),
+        _ => None,
+    });
+    rejected.unwrap_or(0)
+}
