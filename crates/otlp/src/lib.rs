@@ -14,6 +14,6 @@ pub use edit::{Attributes, Item, ItemEditor, Metric, NewValue, Resource, Scope, 
 pub use encoding::Encoding;
 pub use scan::{NESTING_LIMIT, Summary, scan};
 pub use signal::Signal;
-pub use split::{Part, SplitLimits, split};
+pub use split::{Part, SplitLimits, count, split};
 pub use value::{AnyValue, Value};
 pub use wire::Malformed;

@@ -1,0 +1,134 @@
+//! What may be wrong with a JSON body, and where.
+
+use std::fmt::{self, Write as _};
+
+use crate::Malformed;
+
+/// Why a body is not the OTLP/JSON of an export request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid OTLP/JSON at line {line}, column {column}{}: {reason}", At(.path))]
+pub struct JsonError {
+    /// The member at fault, such as `resourceSpans[0].scopeSpans[0].spans[3].traceId`. Empty for the body itself.
+    pub path: String,
+    /// In bytes from the start of the body.
+    pub offset: usize,
+    /// Counted from 1.
+    pub line: usize,
+    /// Counted from 1, in bytes.
+    pub column: usize,
+    pub reason: JsonReason,
+}
+
+impl JsonError {
+    /// The request is not wrong but exceeds the limit.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self.reason, JsonReason::TooLarge { .. })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonReason {
+    #[error("the body ends too early")]
+    UnexpectedEnd,
+    #[error("expected {0}")]
+    Expected(&'static str),
+    #[error("there is more after the request's object")]
+    TrailingData,
+    #[error("a control character in a string must be escaped")]
+    ControlCharacter,
+    #[error("invalid escape in a string")]
+    InvalidEscape,
+    #[error("the number is outside the range of {0}")]
+    OutOfRange(&'static str),
+    #[error("the enum has no value of this name")]
+    UnknownEnumName,
+    #[error("the id must have {expected} hexadecimal digits, not {actual}")]
+    IdLength { expected: usize, actual: usize },
+    #[error("the id is not hexadecimal")]
+    InvalidHex,
+    #[error("the value is not base64")]
+    InvalidBase64,
+    #[error("values nest more than {limit} levels deep")]
+    TooDeep { limit: usize },
+    #[error("the request takes more than {limit_bytes} bytes as protobuf")]
+    TooLarge { limit_bytes: usize },
+}
+
+/// Why a request could not be written as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ToJsonError {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("the request takes more than {limit_bytes} bytes as JSON")]
+    TooLarge { limit_bytes: usize },
+}
+
+/// An error on its way up: the path grows while the readers of the enclosing values return.
+#[derive(Debug)]
+pub(super) struct Failure {
+    offset: usize,
+    reason: JsonReason,
+    /// Innermost first.
+    path: Vec<Segment>,
+}
+
+#[derive(Debug)]
+enum Segment {
+    Member(&'static str),
+    Element(usize),
+}
+
+impl Failure {
+    pub(super) fn new(offset: usize, reason: JsonReason) -> Self {
+        Failure { offset, reason, path: Vec::new() }
+    }
+
+    pub(super) fn in_member(mut self, name: &'static str) -> Self {
+        self.path.push(Segment::Member(name));
+        self
+    }
+
+    pub(super) fn in_element(mut self, index: usize) -> Self {
+        self.path.push(Segment::Element(index));
+        self
+    }
+
+    pub(super) fn into_error(self, json: &[u8]) -> JsonError {
+        let before = &json[..self.offset.min(json.len())];
+        let line_start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
+        JsonError {
+            path: render(&self.path),
+            offset: self.offset,
+            line: 1 + memchr::memchr_iter(b'\n', before).count(),
+            column: 1 + before.len() - line_start,
+            reason: self.reason,
+        }
+    }
+}
+
+fn render(innermost_first: &[Segment]) -> String {
+    let mut path = String::new();
+    for segment in innermost_first.iter().rev() {
+        match segment {
+            Segment::Member(name) => {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(name);
+            }
+            Segment::Element(index) => {
+                // Writing to a String cannot fail.
+                let _ = write!(path, "[{index}]");
+            }
+        }
+    }
+    path
+}
+
+struct At<'a>(&'a str);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(formatter, " ({})", self.0) }
+    }
+}

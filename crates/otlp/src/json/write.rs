@@ -1,0 +1,361 @@
+//! Protobuf → OTLP/JSON.
+//!
+//! On the wire the fields of a message come in any order, and a singular message may come in several parts that add up;
+//! JSON wants every member once. So each message is passed over twice: the first pass notes where each field begins and
+//! how often it occurs, the second writes the members one after the other.
+
+use std::ops::Range;
+use std::slice;
+
+use serde::Serialize;
+
+use super::binary::{write_base64, write_hex};
+use super::error::ToJsonError;
+use super::schema::{self, FIELDS_LIMIT, Field, Kind, Message, Presence};
+use crate::wire::{FIXED32, FIXED64, LEN, Malformed, malformed, read_len, read_tag, read_varint, skip_value};
+use crate::{NESTING_LIMIT, Signal};
+
+/// No sender cuts a singular message into more parts than a few; a list of them is kept while they are written.
+const PARTS_LIMIT: u32 = 1024;
+
+/// Appends the request as OTLP/JSON to `out`: one line without a line break at its end, of at most `limit_bytes`.
+/// On an error `out` is as it was.
+///
+/// # Errors
+/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses too, [`ToJsonError::TooLarge`] if the limit does not suffice.
+pub fn to_json(signal: Signal, request: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Result<(), ToJsonError> {
+    let start = out.len();
+    let mut writer = Writer { request, limit: start.saturating_add(limit_bytes), limit_bytes, out };
+    let result = writer.message(schema::request(signal), slice::from_ref(&(0..request.len())), 0);
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result
+}
+
+struct Writer<'a> {
+    request: &'a [u8],
+    /// Length that `out` must not exceed.
+    limit: usize,
+    limit_bytes: usize,
+    out: &'a mut Vec<u8>,
+}
+
+/// Where the occurrences of one field lie: from this one on, `count` of them. Of a singular scalar only the last one.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    count: u32,
+    part: usize,
+    position: usize,
+}
+
+/// One occurrence of a field.
+struct Occurrence {
+    number: u32,
+    wire_type: u8,
+    /// The value, without its length prefix.
+    value: Range<usize>,
+}
+
+impl<'a> Writer<'a> {
+    /// Writes the message whose encoding is the concatenation of `parts`.
+    fn message(&mut self, message: &'static Message, parts: &[Range<usize>], depth: usize) -> Result<(), ToJsonError> {
+        if depth > NESTING_LIMIT {
+            return Err(malformed(parts[0].start, "messages nest too deeply").into());
+        }
+        let slots = self.index(message, parts)?;
+        self.out.push(b'{');
+        let mut is_first = true;
+        for (field, slot) in message.fields.iter().zip(&slots) {
+            if slot.count == 0 {
+                continue;
+            }
+            let before = self.out.len();
+            if !is_first {
+                self.out.push(b',');
+            }
+            self.out.push(b'"');
+            self.out.extend_from_slice(field.name.as_bytes());
+            self.out.extend_from_slice(b"\":");
+            if self.member(field, parts, slot, depth)? {
+                is_first = false;
+            } else {
+                self.out.truncate(before);
+            }
+            self.check_limit()?;
+        }
+        self.out.push(b'}');
+        self.check_limit()
+    }
+
+    fn index(&self, message: &Message, parts: &[Range<usize>]) -> Result<[Slot; FIELDS_LIMIT], Malformed> {
+        let mut slots = [Slot::default(); FIELDS_LIMIT];
+        let mut chosen = None;
+        for (part, range) in parts.iter().enumerate() {
+            let mut position = range.start;
+            while position < range.end {
+                let start = position;
+                let occurrence = self.occurrence(range.end, &mut position)?;
+                let Some(index) = message.numbered(occurrence.number) else { continue };
+                let field = &message.fields[index];
+                check_wire_type(field, &occurrence, start)?;
+                if field.presence == Presence::Oneof && chosen != Some(index) {
+                    // Another member of the oneof replaces what was there.
+                    if let Some(replaced) = chosen.replace(index) {
+                        slots[replaced] = Slot::default();
+                    }
+                }
+                let slot = &mut slots[index];
+                let adds_up = field.presence == Presence::Repeated || matches!(field.kind, Kind::Message(_));
+                if slot.count == 0 || !adds_up {
+                    *slot = Slot { count: 1, part, position: start };
+                } else {
+                    slot.count += 1;
+                }
+            }
+        }
+        Ok(slots)
+    }
+
+    /// Reads the field at `position`, which moves behind it.
+    fn occurrence(&self, end: usize, position: &mut usize) -> Result<Occurrence, Malformed> {
+        let bytes = &self.request[..end];
+        let (number, wire_type, start) = read_tag(bytes, *position)?;
+        let value = match wire_type {
+            LEN => read_len(bytes, start)?,
+            _ => start..skip_value(bytes, number, wire_type, start)?,
+        };
+        *position = value.end;
+        Ok(Occurrence { number, wire_type, value })
+    }
+
+    /// Calls `each` with the occurrences of the field that the slot tells of.
+    fn occurrences(
+        &mut self,
+        field: &Field,
+        parts: &[Range<usize>],
+        slot: &Slot,
+        mut each: impl FnMut(&mut Self, Occurrence) -> Result<(), ToJsonError>,
+    ) -> Result<(), ToJsonError> {
+        let mut left = slot.count;
+        let mut position = slot.position;
+        for (index, range) in parts[slot.part..].iter().enumerate() {
+            if index > 0 {
+                position = range.start;
+            }
+            while left > 0 && position < range.end {
+                let occurrence = self.occurrence(range.end, &mut position)?;
+                if occurrence.number == field.number {
+                    left -= 1;
+                    each(self, occurrence)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the member's value. False if it is a default that need not be written.
+    fn member(
+        &mut self,
+        field: &'static Field,
+        parts: &[Range<usize>],
+        slot: &Slot,
+        depth: usize,
+    ) -> Result<bool, ToJsonError> {
+        match (field.presence, field.kind) {
+            (Presence::Repeated, _) => return self.repeated(field, parts, slot, depth),
+            (_, Kind::Message(child)) => {
+                if slot.count > PARTS_LIMIT {
+                    return Err(malformed(slot.position, "a singular message comes in too many parts").into());
+                }
+                let mut child_parts = Vec::with_capacity(slot.count as usize);
+                self.occurrences(field, parts, slot, |_, occurrence| {
+                    child_parts.push(occurrence.value);
+                    Ok(())
+                })?;
+                self.message(child, &child_parts, depth + 1)?;
+                return Ok(true);
+            }
+            _ => {}
+        }
+        let mut is_default = false;
+        self.occurrences(field, parts, slot, |writer, occurrence| {
+            is_default = writer.value(field.kind, occurrence.value)?;
+            Ok(())
+        })?;
+        Ok(!is_default || field.presence != Presence::Implicit)
+    }
+
+    fn repeated(
+        &mut self,
+        field: &'static Field,
+        parts: &[Range<usize>],
+        slot: &Slot,
+        depth: usize,
+    ) -> Result<bool, ToJsonError> {
+        self.out.push(b'[');
+        let start = self.out.len();
+        self.occurrences(field, parts, slot, |writer, occurrence| match field.kind {
+            Kind::Message(child) => {
+                writer.separate(start);
+                writer.message(child, slice::from_ref(&occurrence.value), depth + 1)
+            }
+            Kind::String | Kind::Bytes | Kind::Id(_) => {
+                writer.separate(start);
+                writer.value(field.kind, occurrence.value)?;
+                writer.check_limit()
+            }
+            kind if occurrence.wire_type == LEN => writer.packed(kind, occurrence.value, start),
+            kind => {
+                writer.separate(start);
+                writer.value(kind, occurrence.value)?;
+                writer.check_limit()
+            }
+        })?;
+        let is_empty = self.out.len() == start;
+        self.out.push(b']');
+        Ok(!is_empty)
+    }
+
+    fn packed(&mut self, kind: Kind, values: Range<usize>, start: usize) -> Result<(), ToJsonError> {
+        let mut position = values.start;
+        while position < values.end {
+            let next = match kind.wire_type() {
+                FIXED64 => position + 8,
+                FIXED32 => position + 4,
+                _ => read_varint(&self.request[..values.end], position)?.1,
+            };
+            if next > values.end {
+                return Err(malformed(position, "a fixed-width value runs past the end of its message").into());
+            }
+            self.separate(start);
+            self.value(kind, position..next)?;
+            self.check_limit()?;
+            position = next;
+        }
+        Ok(())
+    }
+
+    /// A comma, unless the array that begins at `start` is still empty.
+    fn separate(&mut self, start: usize) {
+        if self.out.len() > start {
+            self.out.push(b',');
+        }
+    }
+
+    /// Writes a scalar. True if it is the default of its type.
+    fn value(&mut self, kind: Kind, range: Range<usize>) -> Result<bool, Malformed> {
+        let bytes = &self.request[range.clone()];
+        match kind {
+            Kind::Bool => {
+                let value = self.varint(&range)? != 0;
+                self.json(value);
+                Ok(!value)
+            }
+            Kind::Enum(_) | Kind::Int32 => {
+                let value = self.varint(&range)? as i32;
+                self.json(value);
+                Ok(value == 0)
+            }
+            Kind::Uint32 => {
+                let value = self.varint(&range)? as u32;
+                self.json(value);
+                Ok(value == 0)
+            }
+            Kind::Sint32 => {
+                let value = self.varint(&range)? as u32;
+                self.json((value >> 1) as i32 ^ -((value & 1) as i32));
+                Ok(value == 0)
+            }
+            Kind::Fixed32 => {
+                let value = u32::from_le_bytes(fixed(bytes));
+                self.json(value);
+                Ok(value == 0)
+            }
+            Kind::Int64 => {
+                let value = self.varint(&range)? as i64;
+                self.quoted(value);
+                Ok(value == 0)
+            }
+            Kind::Uint64 => {
+                let value = self.varint(&range)?;
+                self.quoted(value);
+                Ok(value == 0)
+            }
+            Kind::Fixed64 => {
+                let value = u64::from_le_bytes(fixed(bytes));
+                self.quoted(value);
+                Ok(value == 0)
+            }
+            Kind::Sfixed64 => {
+                let value = i64::from_le_bytes(fixed(bytes));
+                self.quoted(value);
+                Ok(value == 0)
+            }
+            Kind::Double => {
+                let value = f64::from_le_bytes(fixed(bytes));
+                self.double(value);
+                Ok(value == 0.0)
+            }
+            Kind::String => {
+                self.json(&*String::from_utf8_lossy(bytes));
+                Ok(bytes.is_empty())
+            }
+            Kind::Bytes => {
+                write_base64(bytes, self.out);
+                Ok(bytes.is_empty())
+            }
+            Kind::Id(_) => {
+                write_hex(bytes, self.out);
+                Ok(bytes.is_empty())
+            }
+            Kind::Message(_) => unreachable!("messages are objects, not values"),
+        }
+    }
+
+    fn varint(&self, range: &Range<usize>) -> Result<u64, Malformed> {
+        Ok(read_varint(&self.request[..range.end], range.start)?.0)
+    }
+
+    fn json(&mut self, value: impl Serialize) {
+        serde_json::to_writer(&mut *self.out, &value).expect("numbers and strings can be written to memory");
+    }
+
+    /// 64-bit integers are strings: the numbers of many JSON readers are doubles.
+    fn quoted(&mut self, value: impl Serialize) {
+        self.out.push(b'"');
+        self.json(value);
+        self.out.push(b'"');
+    }
+
+    fn double(&mut self, value: f64) {
+        if value.is_finite() {
+            return self.json(value);
+        }
+        self.json(match value {
+            f64::INFINITY => "Infinity",
+            f64::NEG_INFINITY => "-Infinity",
+            _ => "NaN",
+        });
+    }
+
+    fn check_limit(&self) -> Result<(), ToJsonError> {
+        if self.out.len() > self.limit {
+            return Err(ToJsonError::TooLarge { limit_bytes: self.limit_bytes });
+        }
+        Ok(())
+    }
+}
+
+fn check_wire_type(field: &Field, occurrence: &Occurrence, start: usize) -> Result<(), Malformed> {
+    let is_packed = field.presence == Presence::Repeated && occurrence.wire_type == LEN;
+    if occurrence.wire_type == field.kind.wire_type() || is_packed {
+        return Ok(());
+    }
+    Err(malformed(start, "a field has another wire type than its definition"))
+}
+
+/// A fixed-width value, whose width its wire type has assured.
+fn fixed<const WIDTH: usize>(bytes: &[u8]) -> [u8; WIDTH] {
+    bytes.try_into().expect("the wire type gives the width")
+}
