@@ -3,20 +3,20 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::fs::OpenOptions;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// So many alike events a window are written, the rest are counted and summed up.
-const BURST: u32 = 10;
-const WINDOW: Duration = Duration::from_secs(10);
 /// Call sites times components that are told apart; beyond it they share one account.
 const ACCOUNTS_MAX: usize = 1024;
 
@@ -25,6 +25,43 @@ pub enum Encoding {
     #[default]
     Console,
     Json,
+}
+
+/// Of alike events within `window` the first `burst` are written, then every `thereafter`th (0: none).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    pub window: Duration,
+    pub burst: u64,
+    pub thereafter: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling { window: Duration::from_secs(10), burst: 10, thereafter: 100 }
+    }
+}
+
+/// How and where logs are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggingOptions {
+    /// `debug`, `info`, `warn`, `error`.
+    pub level: String,
+    pub encoding: Encoding,
+    /// `stderr`, `stdout` or the path of a file, which is appended to.
+    pub output: String,
+    /// None: everything is written.
+    pub sampling: Option<Sampling>,
+}
+
+impl Default for LoggingOptions {
+    fn default() -> Self {
+        LoggingOptions {
+            level: "info".to_owned(),
+            encoding: Encoding::Console,
+            output: "stderr".to_owned(),
+            sampling: Some(Sampling::default()),
+        }
+    }
 }
 
 /// Changes the level while running (reload of the configuration).
@@ -59,56 +96,55 @@ fn with_own_crates(directives: &str) -> String {
 }
 
 /// Installs the process-wide subscriber. Call once.
-pub fn install(level: &str, encoding: Encoding) -> LevelHandle {
-    let (level_filter, handle) = reload::Layer::new(filter(level));
-    let writer = std::io::stderr;
-    let layer = match encoding {
-        Encoding::Console => tracing_subscriber::fmt::layer()
-            .with_writer(writer)
-            .with_target(false)
-            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-            .with_filter(RateLimit::default())
-            .boxed(),
-        Encoding::Json => tracing_subscriber::fmt::layer()
-            .json()
-            .flatten_event(true)
-            .with_writer(writer)
-            .with_filter(RateLimit::default())
-            .boxed(),
+///
+/// # Errors
+/// If the output is a file that cannot be opened.
+pub fn install(options: &LoggingOptions) -> std::io::Result<LevelHandle> {
+    let (level_filter, handle) = reload::Layer::new(filter(&options.level));
+    let is_terminal = match options.output.as_str() {
+        "stderr" => std::io::stderr().is_terminal(),
+        "stdout" => std::io::stdout().is_terminal(),
+        _ => false,
+    };
+    let writer = match options.output.as_str() {
+        "stderr" => BoxMakeWriter::new(std::io::stderr),
+        "stdout" => BoxMakeWriter::new(std::io::stdout),
+        path => BoxMakeWriter::new(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)),
+    };
+    let limit = RateLimit { sampling: options.sampling, accounts: Mutex::default() };
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
+    let layer = match options.encoding {
+        Encoding::Console => layer.with_ansi(is_terminal).with_filter(limit).boxed(),
+        Encoding::Json => layer.json().flatten_event(true).with_filter(limit).boxed(),
     };
     let _ = tracing_subscriber::registry().with(level_filter).with(layer).try_init();
-    LevelHandle(handle)
+    Ok(LevelHandle(handle))
 }
 
 struct Account {
     since: Instant,
-    written: u32,
-    suppressed: u64,
+    seen: u64,
 }
 
-/// Lets through a burst of alike events a window.
-#[derive(Default)]
+/// Lets through a burst of alike events a window, and then samples.
 struct RateLimit {
+    sampling: Option<Sampling>,
     accounts: Mutex<HashMap<u64, Account>>,
 }
 
 impl RateLimit {
-    /// Whether an event may be written, and how many before it were not.
-    fn admit(&self, key: u64, now: Instant) -> (bool, u64) {
+    /// Whether an event may be written.
+    fn admit(&self, key: u64, now: Instant) -> bool {
+        let Some(sampling) = self.sampling else { return true };
         let mut accounts = self.accounts.lock();
         let key = if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&key) { 0 } else { key };
-        let account = accounts.entry(key).or_insert(Account { since: now, written: 0, suppressed: 0 });
-        let mut before = 0;
-        if now.saturating_duration_since(account.since) >= WINDOW {
-            before = account.suppressed;
-            *account = Account { since: now, written: 0, suppressed: 0 };
+        let account = accounts.entry(key).or_insert(Account { since: now, seen: 0 });
+        if now.saturating_duration_since(account.since) >= sampling.window {
+            *account = Account { since: now, seen: 0 };
         }
-        if account.written >= BURST {
-            account.suppressed += 1;
-            return (false, 0);
-        }
-        account.written += 1;
-        (true, before)
+        account.seen += 1;
+        let beyond = account.seen.saturating_sub(sampling.burst);
+        beyond == 0 || (sampling.thereafter > 0 && beyond.is_multiple_of(sampling.thereafter))
     }
 }
 
@@ -136,11 +172,7 @@ impl<S: Subscriber> Filter<S> for RateLimit {
         let mut component = ComponentHash(DefaultHasher::new());
         metadata.callsite().hash(&mut component.0);
         event.record(&mut component);
-        let (admitted, suppressed) = self.admit(component.0.finish(), Instant::now());
-        if suppressed > 0 {
-            eprintln!("({suppressed} messages like the next one were not written)");
-        }
-        admitted
+        self.admit(component.0.finish(), Instant::now())
     }
 }
 
@@ -148,19 +180,23 @@ impl<S: Subscriber> Filter<S> for RateLimit {
 mod tests {
     use super::*;
 
+    fn limit() -> RateLimit {
+        RateLimit { sampling: Some(Sampling::default()), accounts: Mutex::default() }
+    }
+
     #[test]
-    fn a_flood_of_alike_events_is_cut_and_summed_up_and_others_are_not_touched() {
-        let limit = RateLimit::default();
+    fn a_flood_of_alike_events_is_sampled_and_others_are_not_touched() {
+        let limit = limit();
         let now = Instant::now();
-        let written = (0..1000).filter(|_| limit.admit(1, now).0).count();
-        assert_eq!(written, BURST as usize);
-        assert_eq!(limit.admit(2, now), (true, 0), "another component is heard");
-        assert_eq!(limit.admit(1, now + WINDOW), (true, 990), "the next window says how many were left out");
+        let written = (0..1010).filter(|_| limit.admit(1, now)).count();
+        assert_eq!(written, 10 + 10, "the burst, then one of a hundred");
+        assert!(limit.admit(2, now), "another component is heard");
+        assert!(limit.admit(1, now + Duration::from_secs(10)), "the next window begins anew");
     }
 
     #[test]
     fn the_accounts_are_bounded() {
-        let limit = RateLimit::default();
+        let limit = limit();
         let now = Instant::now();
         for key in 1..100_000 {
             limit.admit(key, now);
