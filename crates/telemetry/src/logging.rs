@@ -109,7 +109,7 @@ pub fn install(options: &LoggingOptions) -> std::io::Result<LevelHandle> {
     let writer = match options.output.as_str() {
         "stderr" => BoxMakeWriter::new(std::io::stderr),
         "stdout" => BoxMakeWriter::new(std::io::stdout),
-        path => BoxMakeWriter::new(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)),
+        path => BoxMakeWriter::new(std::sync::Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)),
     };
     let limit = RateLimit { sampling: options.sampling, accounts: Mutex::default() };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
