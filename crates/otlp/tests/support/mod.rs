@@ -8,6 +8,7 @@
 // Every test binary compiles this module for itself and uses a part of it.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod collector;
 pub mod decoded;
 pub mod generate;
 pub mod logs;
