@@ -1,0 +1,140 @@
+//! User names and passwords (RFC 7617) out of htpasswd files.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use parking_lot::Mutex;
+use sha1::{Digest, Sha1};
+use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
+
+use super::{AuthError, AuthSetupError, BasicOptions, Sha256Digest, after_scheme, digest};
+use crate::reload::{Reloading, Snapshot};
+
+/// bcrypt takes a core for tens of milliseconds a try: whoever guesses passwords may not have all cores.
+const CHECKS_AT_ONCE: usize = 1;
+const CHECK_WAIT: Duration = Duration::from_secs(5);
+
+/// Credentials that were found good are not checked with bcrypt again.
+const REMEMBERED_MAX: usize = 4096;
+
+enum Password {
+    Bcrypt(String),
+    Sha1([u8; 20]),
+    Plain(Sha256Digest),
+}
+
+/// The users of one reading of the files.
+struct Users {
+    passwords: HashMap<String, Password>,
+    /// Digests of whole credentials.
+    good: Mutex<HashSet<Sha256Digest>>,
+}
+
+pub(super) struct Basic {
+    users: Arc<Reloading<Arc<Users>>>,
+    checks: Semaphore,
+}
+
+impl Basic {
+    pub(super) fn new(options: BasicOptions) -> Result<Self, AuthSetupError> {
+        let files = options.file.clone().into_iter().collect();
+        let users = Reloading::start(
+            "the users for basic authentication",
+            files,
+            options.reload_interval,
+            move |snapshot: &Snapshot| read_users(&options, snapshot).map(Arc::new),
+        )?;
+        Ok(Basic { users, checks: Semaphore::new(CHECKS_AT_ONCE) })
+    }
+
+    pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<(), AuthError> {
+        let value = headers.get(AUTHORIZATION).ok_or(AuthError::Missing)?;
+        let encoded = after_scheme(value.as_bytes(), "Basic").ok_or(AuthError::Malformed)?;
+        let credentials = STANDARD.decode(encoded).map_err(|_| AuthError::Malformed)?;
+        let colon = credentials.iter().position(|byte| *byte == b':').ok_or(AuthError::Malformed)?;
+        let user = std::str::from_utf8(&credentials[..colon]).map_err(|_| AuthError::Malformed)?;
+        let password = &credentials[colon + 1..];
+
+        let users = Arc::clone(&self.users.current());
+        let is_good = match users.passwords.get(user).ok_or(AuthError::Wrong)? {
+            Password::Plain(expected) => digest(password).ct_eq(expected).into(),
+            Password::Sha1(expected) => Sha1::digest(password).as_slice().ct_eq(expected).into(),
+            Password::Bcrypt(hash) => {
+                let key = digest(&credentials);
+                if users.good.lock().contains(&key) {
+                    return Ok(());
+                }
+                let is_good = self.check_bcrypt(hash.clone(), password.to_vec()).await?;
+                if is_good {
+                    let mut good = users.good.lock();
+                    if good.len() < REMEMBERED_MAX {
+                        good.insert(key);
+                    }
+                }
+                is_good
+            }
+        };
+        if is_good { Ok(()) } else { Err(AuthError::Wrong) }
+    }
+
+    async fn check_bcrypt(&self, hash: String, password: Vec<u8>) -> Result<bool, AuthError> {
+        let acquired = tokio::time::timeout(CHECK_WAIT, self.checks.acquire()).await;
+        let Ok(Ok(_permit)) = acquired else { return Err(AuthError::Busy) };
+        tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false))
+            .await
+            .map_err(|_| AuthError::Busy)
+    }
+}
+
+fn read_users(options: &BasicOptions, snapshot: &Snapshot) -> Result<Users, AuthSetupError> {
+    let mut passwords = HashMap::new();
+    if let Some(path) = &options.file {
+        let unreadable = |reason: String| AuthSetupError::Unreadable { path: path.display().to_string(), reason };
+        let content = snapshot.content(path).map_err(|reason| unreadable(reason.to_owned()))?;
+        let text = std::str::from_utf8(content).map_err(|error| unreadable(error.to_string()))?;
+        read_lines(text, &mut passwords)?;
+    }
+    read_lines(&options.inline, &mut passwords)?;
+    if passwords.is_empty() {
+        return Err(AuthSetupError::NoUsers);
+    }
+    Ok(Users { passwords, good: Mutex::new(HashSet::new()) })
+}
+
+fn read_lines(text: &str, passwords: &mut HashMap<String, Password>) -> Result<(), AuthSetupError> {
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let not_a_user = AuthSetupError::NotAUser { line: index + 1 };
+        let (user, hash) = line.split_once(':').filter(|(user, _)| !user.is_empty()).ok_or(not_a_user)?;
+        passwords.insert(user.to_owned(), read_hash(user, hash)?);
+    }
+    Ok(())
+}
+
+fn read_hash(user: &str, hash: &str) -> Result<Password, AuthSetupError> {
+    let unsupported = || AuthSetupError::UnsupportedHash { user: user.to_owned() };
+    if let Some(encoded) = hash.strip_prefix("{SHA}") {
+        let decoded = STANDARD.decode(encoded).map_err(|_| unsupported())?;
+        return decoded.try_into().map(Password::Sha1).map_err(|_| unsupported());
+    }
+    if ["$2y$", "$2b$", "$2a$"].iter().any(|prefix| hash.starts_with(prefix)) {
+        return match hash.parse::<bcrypt::HashParts>() {
+            Ok(_) => Ok(Password::Bcrypt(hash.to_owned())),
+            Err(_) => Err(unsupported()),
+        };
+    }
+    // `$apr1$` (MD5), `{SSHA}`, crypt: anything that looks like a hash is not a plain password.
+    if hash.starts_with('$') || hash.starts_with('{') {
+        return Err(unsupported());
+    }
+    Ok(Password::Plain(digest(hash.as_bytes())))
+}
