@@ -27,6 +27,12 @@ impl Class {
         }
     }
 
+    /// `a receiver`, `an exporter`, …
+    pub(crate) fn with_article(self) -> String {
+        let article = if matches!(self, Class::Exporter | Class::Extension) { "an" } else { "a" };
+        format!("{article} {}", self.name())
+    }
+
     /// One of them: `receiver`, …
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,11 +1,25 @@
-//! `${env:NAME}`, `${file:PATH}`, `${yaml:TEXT}` in scalars.
+//! `${env:NAME}`, `${env:NAME:-default}`, `${NAME}`, `${file:PATH}`, `${yaml:TEXT}` in values, with the Collector's rules:
+//!
+//! - A value that is one `${…}` and nothing else is read as YAML: `${PORT}` can be a number, `${LIST}` a list. An option
+//!   that wants a string gets the text as it was, so that `0123` stays `0123`.
+//! - Within a longer value the text is put in, and the result is a string.
+//! - What was put in is expanded again, `${env:${NAME}}` from the inside out.
+//! - `$$` stands for `$`.
+
+use std::io::{Error, Read};
+use std::path::Path;
+
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::source::{Source, Span};
+use crate::yaml::{self, Entry, Limits, Node, Scalar, ScalarValue, Value};
+
 /// What expansion may ask of the world around it. Tests have their own.
 pub trait Environment {
     /// The value of an environment variable, if it is set.
     fn variable(&self, name: &str) -> Option<String>;
 
     /// The contents of a file, of at most `limit_bytes`.
-    fn read_file(&self, path: &std::path::Path, limit_bytes: u64) -> std::io::Result<String>;
+    fn read_file(&self, path: &Path, limit_bytes: u64) -> std::io::Result<String>;
 }
 
 /// The process's environment and file system.
@@ -16,13 +30,247 @@ impl Environment for SystemEnvironment {
         std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
     }
 
-    fn read_file(&self, path: &std::path::Path, limit_bytes: u64) -> std::io::Result<String> {
-        use std::io::Read;
-        let mut text = String::new();
-        std::fs::File::open(path)?.take(limit_bytes + 1).read_to_string(&mut text)?;
-        if text.len() as u64 > limit_bytes {
-            return Err(std::io::Error::other(format!("it is larger than {limit_bytes} bytes")));
+    fn read_file(&self, path: &Path, limit_bytes: u64) -> std::io::Result<String> {
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(limit_bytes + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > limit_bytes {
+            return Err(Error::other(format!("it is larger than {limit_bytes} bytes")));
         }
-        Ok(text)
+        String::from_utf8(bytes).map_err(|_| Error::other("it is not UTF-8 text"))
     }
 }
+
+/// Most `${…}` in one configuration, those that come in through others included.
+const EXPANSIONS_LIMIT: usize = 10_000;
+/// Most bytes that all intermediate results may have: bounds time and memory of doubling references.
+const WORK_LIMIT_BYTES: usize = 64 << 20;
+/// Longest text that one `${…}` or one value can become.
+pub(crate) const TEXT_LIMIT_BYTES: u64 = 1 << 20;
+
+/// Expands all values of a tree. Keys are left alone, as the Collector does.
+pub fn expand(node: Node, environment: &dyn Environment, diagnostics: &mut Diagnostics) -> Node {
+    let mut expander = Expander { environment, diagnostics, expansions: 0, work_bytes: 0, exhausted: false };
+    expander.node(node, 0)
+}
+
+struct Expander<'e> {
+    environment: &'e dyn Environment,
+    diagnostics: &'e mut Diagnostics,
+    expansions: usize,
+    work_bytes: usize,
+    /// A limit was hit and reported; the rest is left as it is.
+    exhausted: bool,
+}
+
+/// What a `${…}` stands for.
+struct Retrieved {
+    /// The text as it was.
+    text: String,
+    /// Set if the text is a source of its own that errors can point into.
+    source: Option<Source>,
+}
+
+impl Expander<'_> {
+    fn node(&mut self, node: Node, depth: usize) -> Node {
+        let span = node.span;
+        match node.value {
+            Value::Scalar(scalar) if scalar.value == ScalarValue::String && scalar.text.contains('$') => {
+                self.scalar(scalar, span, depth)
+            }
+            Value::Scalar(_) => node,
+            Value::List(items) => {
+                let items = items.into_iter().map(|item| self.node(item, depth + 1)).collect();
+                Node { value: Value::List(items), span }
+            }
+            Value::Mapping(entries) => {
+                let entries =
+                    entries.into_iter().map(|entry| Entry { value: self.node(entry.value, depth + 1), ..entry });
+                Node { value: Value::Mapping(entries.collect()), span }
+            }
+        }
+    }
+
+    /// Expands one value until nothing is left to expand.
+    fn scalar(&mut self, scalar: Scalar, span: Span, depth: usize) -> Node {
+        let mut text = scalar.text;
+        let mut expanded = scalar.expanded;
+        let mut is_written = true;
+        while let Some(range) = find_reference(&text) {
+            if !self.charge(text.len(), span) {
+                break;
+            }
+            let is_whole = range == (0..text.len());
+            let Some(retrieved) = self.retrieve(&text[range.clone()], is_written, span) else {
+                return Node::null(span);
+            };
+            if !is_whole {
+                let reference = text[range].to_owned();
+                // The same text stands for the same value: replace it everywhere, so that long lists stay cheap.
+                text = text.replace(&reference, &retrieved.text);
+                is_written = false;
+                if !self.fits(text.len(), span) {
+                    return Node::null(span);
+                }
+                continue;
+            }
+            let node = self.parse(&retrieved, span, depth);
+            match node.value {
+                Value::Scalar(Scalar { value: ScalarValue::String, .. }) => {
+                    text = retrieved.text;
+                    expanded = true;
+                    is_written = false;
+                }
+                Value::Scalar(Scalar { value, .. }) => {
+                    let scalar = Scalar { value, text: retrieved.text, expanded: true };
+                    return Node { value: Value::Scalar(scalar), span };
+                }
+                _ => return self.node(node, depth),
+            }
+        }
+        let scalar = Scalar { value: ScalarValue::String, text: text.replace("$$", "$"), expanded };
+        Node { value: Value::Scalar(scalar), span }
+    }
+
+    /// Reads the text as YAML; what is not YAML is a string.
+    fn parse(&mut self, retrieved: &Retrieved, span: Span, depth: usize) -> Node {
+        let limits = Limits { depth: Limits::default().depth.saturating_sub(depth), ..Limits::default() };
+        let file = match &retrieved.source {
+            Some(source) => self.diagnostics.sources.add_once(source.clone()),
+            None => span.file,
+        };
+        let mut node = yaml::parse(&retrieved.text, file, &limits)
+            .unwrap_or_else(|_| Node { value: Value::Scalar(Scalar::string(retrieved.text.clone())), span });
+        let is_own_source = retrieved.source.is_some() && node.as_scalar().is_none();
+        if !is_own_source {
+            set_spans(&mut node, span);
+        }
+        node
+    }
+
+    /// Counts one expansion of a text of `bytes`; false once a limit is hit.
+    fn charge(&mut self, bytes: usize, span: Span) -> bool {
+        self.expansions += 1;
+        self.work_bytes = self.work_bytes.saturating_add(bytes);
+        if self.expansions > EXPANSIONS_LIMIT || self.work_bytes > WORK_LIMIT_BYTES {
+            if !self.exhausted {
+                let error = Diagnostic::error(span, "the references `${…}` of this configuration expand without end");
+                self.diagnostics.push(error.with_hint("does a variable or a file refer to itself?"));
+            }
+            self.exhausted = true;
+        }
+        !self.exhausted
+    }
+
+    fn fits(&mut self, bytes: usize, span: Span) -> bool {
+        let fits = bytes as u64 <= TEXT_LIMIT_BYTES;
+        if !fits {
+            self.diagnostics.error(span, format!("this value becomes longer than {TEXT_LIMIT_BYTES} bytes"));
+        }
+        fits
+    }
+
+    /// What a `${…}` stands for. `is_written`: it is in the file like this, and so can be shown.
+    fn retrieve(&mut self, reference: &str, is_written: bool, span: Span) -> Option<Retrieved> {
+        let inner = &reference[2..reference.len() - 1];
+        let shown = if is_written { format!("`{reference}`") } else { "a nested `${…}`".to_owned() };
+        let (scheme, rest) = inner.split_once(':').unwrap_or(("env", inner));
+        match scheme {
+            "env" => self.retrieve_variable(rest, &shown, span),
+            "file" => self.retrieve_file(rest, &shown, span),
+            "yaml" => Some(Retrieved { text: rest.to_owned(), source: None }),
+            _ => {
+                let message = format!("{shown} is of no kind that is known here");
+                let hint = match rest.strip_prefix('-') {
+                    Some(_) if is_written => format!("did you mean `${{env:{inner}}}`?"),
+                    _ => {
+                        "known are `${NAME}`, `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}` and `${yaml:TEXT}`"
+                            .to_owned()
+                    }
+                };
+                self.diagnostics.push(Diagnostic::error(span, message).with_hint(hint));
+                None
+            }
+        }
+    }
+
+    fn retrieve_variable(&mut self, variable: &str, shown: &str, span: Span) -> Option<Retrieved> {
+        let (name, default) = match variable.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (variable, None),
+        };
+        if !is_variable_name(name) {
+            let message = format!("{shown} has no valid name of an environment variable");
+            let hint = "names have letters, digits and `_`, and do not start with a digit; write `$$` for a `$` that is meant as such";
+            self.diagnostics.push(Diagnostic::error(span, message).with_hint(hint));
+            return None;
+        }
+        let value = self.environment.variable(name).or_else(|| default.map(str::to_owned));
+        if value.is_none() {
+            let warning = Diagnostic::warning(
+                span,
+                format!("the environment variable `{name}` is not set and is taken as empty"),
+            );
+            self.diagnostics.push(warning.with_hint(format!("a default can be given: `${{env:{name}:-…}}`")));
+        }
+        let text = value.unwrap_or_default();
+        self.fits(text.len(), span).then_some(Retrieved { text, source: None })
+    }
+
+    fn retrieve_file(&mut self, path: &str, shown: &str, span: Span) -> Option<Retrieved> {
+        let path = Path::new(path);
+        match self.environment.read_file(path, TEXT_LIMIT_BYTES) {
+            Ok(mut text) => {
+                // The line break that editors put at the end of a file is no part of a password.
+                let trimmed = text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text).len());
+                text.truncate(trimmed.unwrap_or(text.len()));
+                let source = Source {
+                    name: path.display().to_string(),
+                    text: text.clone(),
+                    path: Some(path.to_owned()),
+                    confidential: true,
+                };
+                Some(Retrieved { text, source: Some(source) })
+            }
+            Err(error) => {
+                self.diagnostics.error(span, format!("{shown} cannot be read: {error}"));
+                None
+            }
+        }
+    }
+}
+
+/// The innermost `${…}` that ends first and is not escaped by an odd number of `$` before it.
+fn find_reference(text: &str) -> Option<std::ops::Range<usize>> {
+    let mut from = 0;
+    while let Some(close) = text[from..].find('}').map(|position| from + position) {
+        if let Some(open) = text[from..close].rfind("${").map(|position| from + position) {
+            let dollars = text[..open].bytes().rev().take_while(|byte| *byte == b'$').count();
+            if dollars.is_multiple_of(2) {
+                return Some(open..close + 1);
+            }
+        }
+        from = close + 1;
+    }
+    None
+}
+
+fn is_variable_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn set_spans(node: &mut Node, span: Span) {
+    node.span = span;
+    match &mut node.value {
+        Value::Scalar(_) => {}
+        Value::List(items) => items.iter_mut().for_each(|item| set_spans(item, span)),
+        Value::Mapping(entries) => entries.iter_mut().for_each(|entry| {
+            entry.key_span = span;
+            set_spans(&mut entry.value, span);
+        }),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

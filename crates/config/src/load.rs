@@ -1,20 +1,49 @@
-//! Files → [`Document`].
+//! Locations → one tree → [`Document`].
+
+use std::path::PathBuf;
 
 use crate::catalog::Catalog;
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::document::{Component, Document};
-use crate::expand::Environment;
+use crate::expand::{Environment, expand};
 use crate::fields::Fields;
-use crate::source::{Source, Span};
-use crate::yaml::{self, Node};
+use crate::merge::merge;
+use crate::source::{FileId, Source, Span};
+use crate::yaml::{self, Entry, Limits, Node, Value};
 
-/// Reads the configuration at the given locations.
+/// Reads the configuration at the given locations, merged in their order. A location is a path, or, as for the Collector,
+/// `file:PATH`, `env:NAME` or `yaml:TEXT` (`yaml:exporters::debug::verbosity: detailed`).
+///
+/// The document is there whenever something could be read at all; it may only be used if the diagnostics have no errors,
+/// but the components that it has can be read meanwhile, to find all that is wrong at once.
 pub fn load(
-    _locations: &[String],
-    _environment: &dyn Environment,
-    _catalog: &dyn Catalog,
+    locations: &[String],
+    environment: &dyn Environment,
+    catalog: &dyn Catalog,
 ) -> (Option<Document>, Diagnostics) {
-    (None, Diagnostics::default())
+    let mut diagnostics = Diagnostics::default();
+    let tree = read_tree(locations, environment, &mut diagnostics);
+    let document = tree.map(|tree| Document::read(&tree, catalog, &mut diagnostics));
+    (document, diagnostics)
+}
+
+/// Reads, merges and expands, without looking at what it says.
+pub(crate) fn read_tree(
+    locations: &[String],
+    environment: &dyn Environment,
+    diagnostics: &mut Diagnostics,
+) -> Option<Node> {
+    if locations.is_empty() {
+        diagnostics.error(None, "no configuration was given");
+    }
+    let trees: Vec<Node> =
+        locations.iter().filter_map(|location| read_location(location, environment, diagnostics)).collect();
+    // Without one of its files the rest would look incomplete: errors about that would mislead.
+    if trees.len() < locations.len() {
+        return None;
+    }
+    let tree = trees.into_iter().reduce(|earlier, later| merge(earlier, later, diagnostics))?;
+    Some(expand(tree, environment, diagnostics))
 }
 
 /// Reads a component's options and reports those that it does not have.
@@ -32,10 +61,101 @@ pub fn read_text<T>(path: &str, text: &str, read: impl FnOnce(&mut Fields<'_>) -
     let source = Source { name: "config.yaml".to_owned(), text: text.to_owned(), path: None, confidential: false };
     let file = diagnostics.sources.add(source);
     let root = Span { file, start: 0, end: 0, line: 1, column: 1 };
-    let node = yaml::parse(text, file, &yaml::Limits::default()).unwrap_or_else(|error| {
+    let node = yaml::parse(text, file, &Limits::default()).unwrap_or_else(|error| {
         diagnostics.push(*error);
         Node::null(root)
     });
     let value = Fields::read(path, &node, root, &mut diagnostics, read);
     (value, diagnostics)
 }
+
+fn read_location(location: &str, environment: &dyn Environment, diagnostics: &mut Diagnostics) -> Option<Node> {
+    let (scheme, rest) = split_scheme(location);
+    match scheme {
+        "file" => {
+            let path = PathBuf::from(rest);
+            match environment.read_file(&path, Limits::default().text_bytes as u64) {
+                Ok(text) => {
+                    let source = Source { name: rest.to_owned(), text, path: Some(path), confidential: false };
+                    parse_root(source, diagnostics).map(|(node, _)| node)
+                }
+                Err(error) => {
+                    diagnostics.error(None, format!("the configuration file `{rest}` cannot be read: {error}"));
+                    None
+                }
+            }
+        }
+        "env" => match environment.variable(rest) {
+            Some(text) => {
+                let source = Source { name: format!("env:{rest}"), text, path: None, confidential: false };
+                parse_root(source, diagnostics).map(|(node, _)| node)
+            }
+            None => {
+                diagnostics.error(None, format!("the environment variable `{rest}` with the configuration is not set"));
+                None
+            }
+        },
+        "yaml" => {
+            let source = Source { name: "yaml:".to_owned(), text: rest.to_owned(), path: None, confidential: false };
+            parse_root(source, diagnostics).map(|(node, file)| unflatten(node, file))
+        }
+        _ => {
+            let error = Diagnostic::error(None, format!("configuration cannot be read from `{scheme}:`"));
+            diagnostics.push(error.with_hint("give a path, `file:PATH`, `env:NAME` or `yaml:TEXT`"));
+            None
+        }
+    }
+}
+
+/// A scheme has at least two characters; everything else is a path.
+fn split_scheme(location: &str) -> (&str, &str) {
+    match location.split_once(':') {
+        Some((scheme, rest))
+            if scheme.len() > 1
+                && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+                && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte)) =>
+        {
+            (scheme, rest)
+        }
+        _ => ("file", location),
+    }
+}
+
+fn parse_root(source: Source, diagnostics: &mut Diagnostics) -> Option<(Node, FileId)> {
+    let text = source.text.clone();
+    let file = diagnostics.sources.add(source);
+    match yaml::parse(&text, file, &Limits::default()) {
+        Ok(node) if node.is_null() || node.as_mapping().is_some() => Some((node, file)),
+        Ok(node) => {
+            diagnostics.error(node.span, format!("a configuration must be a mapping, not {}", node.kind()));
+            None
+        }
+        Err(error) => {
+            diagnostics.push(*error);
+            None
+        }
+    }
+}
+
+/// `a::b: 1` → `a: {b: 1}`.
+fn unflatten(node: Node, file: FileId) -> Node {
+    let span = node.span;
+    let Value::Mapping(entries) = node.value else { return node };
+    let single = |entry: Entry| {
+        let mut names = entry.key.rsplit("::").take(Limits::default().depth);
+        let last = names.next().unwrap_or_default().to_owned();
+        let mut nested = Entry { key: last, key_span: entry.key_span, value: entry.value };
+        for name in names {
+            let value = Node { value: Value::Mapping(vec![nested]), span: entry.key_span };
+            nested = Entry { key: name.to_owned(), key_span: entry.key_span, value };
+        }
+        Node { value: Value::Mapping(vec![nested]), span }
+    };
+    // Within one text nothing is removed, so the merge has nothing to report.
+    let mut unreported = Diagnostics::default();
+    let merged = entries.into_iter().map(single).reduce(|earlier, later| merge(earlier, later, &mut unreported));
+    merged.unwrap_or_else(|| Node::null(Span { file, start: 0, end: 0, line: 1, column: 1 }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,7 @@ impl MaskedLine {
     fn map_offset(&self, offset: usize, is_end: bool) -> usize {
         let mut shift = 0isize;
         for replaced in &self.replaced {
-            if offset <= replaced.start && !(is_end && offset > replaced.start) {
+            if offset <= replaced.start {
                 break;
             }
             let masked_start = replaced.start.wrapping_add_signed(shift);
@@ -90,11 +90,11 @@ pub(crate) fn mask_line(text: &str, line: Range<usize>, secrets: impl Iterator<I
 fn telling_value(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     let original = &text[line.clone()];
     let indent = indent_of(original);
-    let is_inside_telling =
-        enclosing_keys(&text[..line.start], indent).any(|key| is_telling_section(key) || is_telling(key));
-    if is_inside_telling {
-        // Inside `headers:` keys are harmless and values are not; a line without key is a value as a whole.
-        let value_start = key_end(original).map_or(indent, |end| end + 1);
+    let around: Vec<&str> = enclosing_keys(&text[..line.start], indent).collect();
+    if around.iter().any(|key| is_telling_section(key) || is_telling(key)) {
+        // Directly inside `headers:` keys are harmless and values are not. Anything deeper may be the text of a value.
+        let is_pair = around.first().is_some_and(|key| is_telling_section(key));
+        let value_start = if is_pair { key_end(original).map_or(indent, |end| end + 1) } else { indent };
         return Some(trimmed(original, value_start));
     }
     // Flow mappings put several keys into one line: mask from the first telling key's value to the end of the line.
@@ -143,4 +143,51 @@ fn is_telling(key: &str) -> bool {
 
 fn is_telling_section(key: &str) -> bool {
     TELLING_SECTIONS.contains(&key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Masks the line that has the marker `@` (removed first).
+    fn masked(text: &str) -> String {
+        let position = text.find('@').unwrap();
+        let text = text.replace('@', "");
+        let start = text[..position].rfind('\n').map_or(0, |newline| newline + 1);
+        let end = text[position..].find('\n').map_or(text.len(), |length| position + length);
+        mask_line(&text, start..end, std::iter::empty()).text
+    }
+
+    /// Scenario: lines that show by their keys that they hold secrets. Guarantee: the values are not shown.
+    #[test]
+    fn masks_by_the_names_of_keys() {
+        for (text, expected) in [
+            ("pass@word: hunter2", "password: [REDACTED]"),
+            ("  api_token@: 'a b'", "  api_token: [REDACTED]"),
+            ("headers:@ {x-key: abc}", "headers: [REDACTED]"),
+            ("headers:\n  x-any: @abc: def", "  x-any: [REDACTED]"),
+            ("headers:\n  - name: a\n    value: @abc", "    [REDACTED]"),
+            ("headers:\n  x-any: |\n    @line: two", "    [REDACTED]"),
+            ("client_secret: |\n  @line: two", "  [REDACTED]"),
+            ("auth: {user: a, password: b}@", "auth: {user: a, password: [REDACTED]"),
+            ("headers:\n  a: b\nend@point: c", "endpoint: c"),
+            ("endpoint@: localhost:4317", "endpoint: localhost:4317"),
+        ] {
+            assert_eq!(masked(text), expected, "{text}");
+        }
+    }
+
+    /// Scenario: ranges marked by readers. Guarantee: exactly they are replaced, and positions after them move along.
+    #[test]
+    fn masks_marked_ranges_and_maps_positions() {
+        let text = "a: [one, two, three]";
+        let masked = mask_line(text, 0..text.len(), [4..7, 9..12].into_iter());
+        assert_eq!(masked.text, "a: [[REDACTED], [REDACTED], three]");
+        assert_eq!(&masked.text[masked.map(0..1)], "a");
+        assert_eq!(&masked.text[masked.map(14..19)], "three");
+        assert_eq!(&masked.text[masked.map(4..7)], "[REDACTED]");
+        assert_eq!(&masked.text[masked.map(5..6)], "[REDACTED]");
+        assert_eq!(&masked.text[masked.map(9..12)], "[REDACTED]");
+        assert_eq!(&masked.text[masked.map(3..20)], "[[REDACTED], [REDACTED], three]");
+    }
 }

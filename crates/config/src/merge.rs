@@ -41,3 +41,43 @@ fn merge_entries(path: &str, mut entries: Vec<Entry>, later: Vec<Entry>, diagnos
     }
     entries
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expand::tests::{Fake, said, shape};
+    use crate::load::read_tree;
+
+    fn merged(texts: &[&str]) -> (String, Vec<String>) {
+        let locations: Vec<String> = (0..texts.len()).map(|index| format!("{index}.yaml")).collect();
+        let mut environment = Fake::default();
+        for (location, text) in locations.iter().zip(texts) {
+            environment = environment.file(location, text);
+        }
+        let mut diagnostics = Diagnostics::default();
+        let tree = read_tree(&locations, &environment, &mut diagnostics);
+        (tree.as_ref().map(shape).unwrap_or_default(), said(&diagnostics))
+    }
+
+    #[test]
+    fn mappings_merge_deeply_and_lists_are_replaced() {
+        let (tree, said) = merged(&["a: {x: 1, y: [1, 2]}\nb: 1", "a: {y: [3], z: 4}", "b: 5\nc: 6"]);
+        assert_eq!(tree, "{a:{x:1,y:[3],z:4},b:5,c:6}");
+        assert_eq!(said, Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_empty_file_changes_nothing() {
+        assert_eq!(merged(&["a: 1", "# nothing"]).0, "{a:1}");
+        assert_eq!(merged(&["", "a: 1"]).0, "{a:1}");
+    }
+
+    /// Scenario: the later file has a key without value. Guarantee: it replaces, as in the Collector, but not silently.
+    #[test]
+    fn an_empty_section_removes_with_a_warning() {
+        let (tree, said) = merged(&["a: {x: 1}", "a:"]);
+        assert_eq!(tree, "{a:null}");
+        let expected = "1.yaml:1:2: warning: `a` is empty here and removes what an earlier configuration says; this is removed: 0.yaml:1:4";
+        assert_eq!(said, [expected]);
+    }
+}

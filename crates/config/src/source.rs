@@ -20,6 +20,12 @@ pub struct Span {
     pub column: u32,
 }
 
+impl Span {
+    pub(crate) fn contains(&self, other: Span) -> bool {
+        self.file == other.file && self.start <= other.start && other.end <= self.end
+    }
+}
+
 /// One text that configuration came from.
 #[derive(Clone)]
 pub struct Source {
@@ -43,6 +49,15 @@ impl Sources {
         let id = u32::try_from(self.files.len()).expect("fewer than 2^32 sources");
         self.files.push(source);
         FileId(id)
+    }
+
+    /// Adds a source unless it is there already.
+    pub(crate) fn add_once(&mut self, source: Source) -> FileId {
+        let same = |other: &Source| other.path == source.path && other.name == source.name && other.text == source.text;
+        match self.files.iter().position(same) {
+            Some(position) => FileId(position as u32),
+            None => self.add(source),
+        }
     }
 
     pub fn get(&self, file: FileId) -> &Source {

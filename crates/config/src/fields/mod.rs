@@ -140,7 +140,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn push(&mut self, diagnostic: Diagnostic) {
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         if let Mode::Reading(reading) = &mut self.mode {
             reading.diagnostics.push(diagnostic);
         }
@@ -164,7 +164,10 @@ impl<'a> Fields<'a> {
             if reading.known.iter().any(|known| known.is_secret && Some(known.name.as_str()) == meant) {
                 mark_secret(reading.diagnostics, &entry.value);
             }
-            let message = format!("`{path}` has no option `{}`", entry.key);
+            let message = match path.as_str() {
+                "" => format!("there is no top-level option `{}`", entry.key),
+                path => format!("`{path}` has no option `{}`", entry.key),
+            };
             reading.diagnostics.push(Diagnostic::error(entry.key_span, message).with_hint_if(hint));
         }
     }

@@ -51,6 +51,11 @@ impl<'a> Fields<'a> {
         self.span_of(key).is_some()
     }
 
+    /// Where errors about the section as a whole are shown. Nothing when describing.
+    pub fn span(&self) -> Option<Span> {
+        if let Mode::Reading(reading) = &self.mode { Some(reading.span) } else { None }
+    }
+
     /// Where the option's value stands, or its key where the value is empty.
     pub fn span_of(&self, key: &str) -> Option<Span> {
         let Mode::Reading(reading) = &self.mode else { return None };
@@ -81,6 +86,10 @@ impl<'a> Fields<'a> {
         self.remark(Severity::Error, None, message, None);
     }
 
+    pub fn error_with_hint(&mut self, message: &str, hint: &str) {
+        self.remark(Severity::Error, None, message, Some(hint));
+    }
+
     pub fn warn(&mut self, message: &str) {
         self.remark(Severity::Warning, None, message, None);
     }
@@ -98,11 +107,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// True if an error was already reported for the option's value.
-    pub(super) fn has_error_at(&self, key: &str) -> bool {
+    /// True if an error was already reported for the option's value or something in it.
+    pub(crate) fn has_error_at(&self, key: &str) -> bool {
         let Mode::Reading(reading) = &self.mode else { return false };
         let Some(span) = self.span_of(key) else { return false };
-        reading.diagnostics.errors().any(|error| error.span == Some(span))
+        reading.diagnostics.errors().filter_map(|error| error.span).any(|error| span.contains(error))
     }
 
     fn remark(&mut self, severity: Severity, key: Option<&str>, message: &str, hint: Option<&str>) {

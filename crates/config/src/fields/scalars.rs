@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
         self.scalar(key, Declaration::new(size_kind(&range), "", doc), |scalar| size_of(scalar, &range))
     }
 
-    /// One of several names, each with the value that it stands for.
+    /// One of several names, each with the value that it stands for. Letter case does not matter.
     pub fn choice<T: Clone + PartialEq>(&mut self, key: &str, default: T, choices: &[(&str, T)], doc: &str) -> T {
         let default_name = choices.iter().find(|(_, value)| *value == default).map(|(name, _)| format!("`{name}`"));
         let declaration = Declaration::new(choice_kind(choices), default_name.unwrap_or_default(), doc);
@@ -175,7 +175,8 @@ impl<'a> Fields<'a> {
     fn any_choice<T: Clone>(&mut self, key: &str, declaration: Declaration<'_>, choices: &[(&str, T)]) -> Option<T> {
         let entry = self.take(key, declaration)?;
         let scalar = self.scalar_of(entry)?;
-        let found = scalar.as_string().and_then(|text| choices.iter().find(|(name, _)| *name == text));
+        let found =
+            scalar.as_string().and_then(|text| choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)));
         if let Some((_, value)) = found {
             return Some(value.clone());
         }

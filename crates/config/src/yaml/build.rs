@@ -135,6 +135,8 @@ impl Builder<'_> {
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
+                // Where nothing is written the parser says `~`.
+                let text = if span.start == span.end { String::new() } else { text.into_owned() };
                 self.count(span)?;
                 let key_position = self.expects_key();
                 let plain = style == ScalarStyle::Plain;
@@ -142,7 +144,7 @@ impl Builder<'_> {
                 if is_merge {
                     return self.take_key(Key::Merge(span), span);
                 }
-                let node = Node { value: Value::Scalar(scalar(text.into_owned(), plain, tag.as_deref(), span)?), span };
+                let node = Node { value: Value::Scalar(scalar(text, plain, tag.as_deref(), span)?), span };
                 self.remember(anchor, &node, 1, 0);
                 self.add(node, 0)?;
             }
@@ -302,7 +304,7 @@ fn merge_into(mut entries: Vec<Entry>, merges: Vec<Node>) -> Vec<Entry> {
 /// Keys are strings; a number or a boolean is taken as it is written.
 fn key_text(node: &Node) -> Option<String> {
     match &node.value {
-        Value::Scalar(scalar) if scalar.is_null() && scalar.text.is_empty() => None,
+        Value::Scalar(scalar) if scalar.is_null() => None,
         Value::Scalar(scalar) => Some(scalar.text.clone()),
         _ => None,
     }

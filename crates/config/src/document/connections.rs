@@ -1,0 +1,227 @@
+//! Checks of what pipelines refer to: everything used is defined, everything defined is used, connectors connect.
+
+use super::components::Definitions;
+use super::pipelines::{Pipeline, Reference};
+use crate::catalog::Class;
+use crate::component_id::ComponentId;
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::nearest::nearest;
+
+/// Which side of a pipeline a list of ids is.
+const SIDES: [(&str, Class); 3] =
+    [("receivers", Class::Receiver), ("processors", Class::Processor), ("exporters", Class::Exporter)];
+
+fn side(pipeline: &Pipeline, class: Class) -> &[Reference] {
+    match class {
+        Class::Receiver => &pipeline.receivers,
+        Class::Processor => &pipeline.processors,
+        Class::Exporter => &pipeline.exporters,
+        Class::Extension | Class::Connector => &[],
+    }
+}
+
+pub(super) fn check_references(
+    pipelines: &[Pipeline],
+    extensions: &[Reference],
+    definitions: &Definitions<'_>,
+    diagnostics: &mut Diagnostics,
+) {
+    for pipeline in pipelines {
+        for (key, class) in SIDES {
+            for reference in side(pipeline, class) {
+                let path = format!("service.pipelines.{}.{key}", pipeline.id);
+                check_reference(&path, class, Some(pipeline), reference, definitions, diagnostics);
+            }
+        }
+    }
+    for reference in extensions {
+        check_reference("service.extensions", Class::Extension, None, reference, definitions, diagnostics);
+    }
+}
+
+fn check_reference(
+    path: &str,
+    class: Class,
+    pipeline: Option<&Pipeline>,
+    reference: &Reference,
+    definitions: &Definitions<'_>,
+    diagnostics: &mut Diagnostics,
+) {
+    let Reference { id, span } = reference;
+    let connector =
+        definitions.find(Class::Connector, id).filter(|_| matches!(class, Class::Receiver | Class::Exporter));
+    let own = definitions.find(class, id);
+    if let (Some(own), Some(connector)) = (own, connector) {
+        let error =
+            Diagnostic::error(*span, format!("`{path}`: `{id}` is both {} and a connector", class.with_article()));
+        diagnostics.push(error.with_related(own.span, class.name()).with_related(connector.span, "connector"));
+        return;
+    }
+    let Some(definition) = own.or(connector) else {
+        diagnostics.push(undefined(path, class, reference, definitions));
+        return;
+    };
+    if let (Some(pipeline), Some(kind)) = (pipeline, definition.kind)
+        && !kind.signals.contains(&pipeline.signal)
+    {
+        let carried: Vec<&str> = kind.signals.iter().map(|signal| signal.as_str()).collect();
+        let message =
+            format!("`{path}`: the {} `{id}` has nothing to do with {}", definition.class.name(), pipeline.signal);
+        let error = Diagnostic::error(*span, message);
+        diagnostics.push(error.with_hint(format!("it is for {}", carried.join(" and "))));
+    }
+}
+
+fn undefined(path: &str, class: Class, reference: &Reference, definitions: &Definitions<'_>) -> Diagnostic {
+    let id = &reference.id;
+    let error =
+        Diagnostic::error(reference.span, format!("`{path}` names the {} `{id}`, which is not defined", class.name()));
+    if let Some(other) = definitions.all().find(|definition| definition.id == *id) {
+        return error.with_hint(format!("it is one of the `{}`", other.class.key()));
+    }
+    let names: Vec<String> = definitions
+        .all()
+        .filter(|definition| definition.class == class || is_connectable(definition.class, class))
+        .map(|definition| definition.id.to_string())
+        .collect();
+    let hint = match nearest(&id.to_string(), names.iter().map(String::as_str)) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("define it under `{}`", class.key()),
+    };
+    error.with_hint(hint)
+}
+
+fn is_connectable(class: Class, wanted: Class) -> bool {
+    class == Class::Connector && matches!(wanted, Class::Receiver | Class::Exporter)
+}
+
+/// A connector takes from pipelines that have it as exporter and gives to those of the same signal that have it as
+/// receiver: both must be there, and data must not go round in circles.
+pub(super) fn check_connectors(pipelines: &[Pipeline], definitions: &Definitions<'_>, diagnostics: &mut Diagnostics) {
+    let connectors =
+        definitions.all().filter(|definition| definition.class == Class::Connector && definition.kind.is_some());
+    for connector in connectors {
+        for pipeline in pipelines {
+            let has = |list: &[Reference]| {
+                list.iter().find(|reference| reference.id == connector.id).map(|reference| reference.span)
+            };
+            let is_on_other_side = |other_side: fn(&Pipeline) -> &[Reference]| {
+                pipelines.iter().any(|other| {
+                    other.signal == pipeline.signal
+                        && other_side(other).iter().any(|reference| reference.id == connector.id)
+                })
+            };
+            let (id, signal) = (&connector.id, pipeline.signal);
+            if let Some(span) = has(&pipeline.exporters)
+                && !is_on_other_side(|other| &other.receivers)
+            {
+                let message = format!(
+                    "the connector `{id}` is an exporter of `{}` but no receiver of any {signal} pipeline",
+                    pipeline.id
+                );
+                diagnostics.error(span, message);
+            }
+            if let Some(span) = has(&pipeline.receivers)
+                && !is_on_other_side(|other| &other.exporters)
+            {
+                let message = format!(
+                    "the connector `{id}` is a receiver of `{}` but no exporter of any {signal} pipeline",
+                    pipeline.id
+                );
+                diagnostics.error(span, message);
+            }
+        }
+    }
+    for cycle in cycles(pipelines, definitions) {
+        let ids: Vec<String> =
+            cycle.iter().map(|(pipeline, via)| format!("{} → {via}", pipelines[*pipeline].id)).collect();
+        let first = &pipelines[cycle[0].0];
+        let message = format!("data would go round for ever: {} → {}", ids.join(" → "), first.id);
+        diagnostics.error(first.span, message);
+    }
+}
+
+/// Pipelines that feed themselves, each cycle once, as (pipeline, the connector that leads on).
+fn cycles(pipelines: &[Pipeline], definitions: &Definitions<'_>) -> Vec<Vec<(usize, ComponentId)>> {
+    let edges: Vec<Vec<(usize, ComponentId)>> = pipelines
+        .iter()
+        .map(|from| {
+            let connectors =
+                from.exporters.iter().filter(|reference| definitions.find(Class::Connector, &reference.id).is_some());
+            connectors
+                .flat_map(|reference| {
+                    let feeds = |to: &Pipeline| {
+                        to.signal == from.signal && to.receivers.iter().any(|other| other.id == reference.id)
+                    };
+                    pipelines
+                        .iter()
+                        .enumerate()
+                        .filter(move |(_, to)| feeds(to))
+                        .map(|(to, _)| (to, reference.id.clone()))
+                })
+                .collect()
+        })
+        .collect();
+    let mut found = Vec::new();
+    let mut finished = vec![false; pipelines.len()];
+    for start in 0..pipelines.len() {
+        walk(start, &edges, &mut finished, &mut found);
+    }
+    found
+}
+
+/// Depth-first search without recursion: a configuration may chain thousands of pipelines.
+fn walk(
+    start: usize,
+    edges: &[Vec<(usize, ComponentId)>],
+    finished: &mut [bool],
+    found: &mut Vec<Vec<(usize, ComponentId)>>,
+) {
+    if finished[start] {
+        return;
+    }
+    // (pipeline, how many of its edges were followed)
+    let mut path: Vec<(usize, usize)> = vec![(start, 0)];
+    while let Some((pipeline, followed)) = path.last_mut() {
+        let Some((next, _)) = edges[*pipeline].get(*followed) else {
+            finished[*pipeline] = true;
+            path.pop();
+            continue;
+        };
+        *followed += 1;
+        let next = *next;
+        match path.iter().position(|(pipeline, _)| *pipeline == next) {
+            Some(position) => {
+                let step =
+                    |(pipeline, followed): &(usize, usize)| (*pipeline, edges[*pipeline][*followed - 1].1.clone());
+                found.push(path[position..].iter().map(step).collect());
+            }
+            None if !finished[next] => path.push((next, 0)),
+            None => {}
+        }
+    }
+}
+
+pub(super) fn warn_of_unused(
+    pipelines: &[Pipeline],
+    extensions: &[Reference],
+    definitions: &Definitions<'_>,
+    diagnostics: &mut Diagnostics,
+) {
+    for definition in definitions.all() {
+        let is_in = |list: &[Reference]| list.iter().any(|reference| reference.id == definition.id);
+        let is_used = match definition.class {
+            Class::Extension => is_in(extensions),
+            Class::Connector => {
+                pipelines.iter().any(|pipeline| is_in(&pipeline.receivers) || is_in(&pipeline.exporters))
+            }
+            class => pipelines.iter().any(|pipeline| is_in(side(pipeline, class))),
+        };
+        if is_used || definition.kind.is_none() {
+            continue;
+        }
+        let message = format!("the {} `{}` is defined but not used", definition.class.name(), definition.id);
+        let hint = (definition.class == Class::Extension).then(|| "name it under `service.extensions`".to_owned());
+        diagnostics.push(Diagnostic::warning(definition.span, message).with_hint_if(hint));
+    }
+}

@@ -1,0 +1,249 @@
+//! `service.telemetry`: what the process tells of itself. The Collector's options, of old and new releases.
+
+use std::time::Duration;
+
+use crate::fields::Fields;
+use crate::yaml::{Node, Value};
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Telemetry {
+    pub metrics: OwnMetrics,
+    pub logs: OwnLogs,
+    /// Attributes of the process, over the defaults; those without value are removed.
+    pub resource: Vec<(String, Option<String>)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnMetrics {
+    pub level: MetricsLevel,
+    /// Where Prometheus can fetch them. Empty if `level` is `none` or the file says so.
+    pub readers: Vec<PrometheusReader>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MetricsLevel {
+    None,
+    Basic,
+    Normal,
+    Detailed,
+}
+
+/// A listener, and how names are written there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrometheusReader {
+    pub host: String,
+    pub port: u16,
+    /// Names do not end in `_total`.
+    pub without_type_suffix: bool,
+    /// Names do not end in a unit.
+    pub without_units: bool,
+    /// No `otel_scope_*` labels.
+    pub without_scope_info: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnLogs {
+    pub level: LogLevel,
+    pub encoding: LogEncoding,
+    /// `stderr`, `stdout` or paths.
+    pub output_paths: Vec<String>,
+    pub sampling: Option<LogSampling>,
+    /// Added to every line.
+    pub initial_fields: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogEncoding {
+    Console,
+    Json,
+}
+
+/// Of equal messages within `tick`, the first `initial` are written and then every `thereafter`th.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSampling {
+    pub tick: Duration,
+    pub initial: u64,
+    pub thereafter: u64,
+}
+
+impl Default for PrometheusReader {
+    /// Where the Collector listens if nothing is said.
+    fn default() -> Self {
+        PrometheusReader {
+            host: "localhost".to_owned(),
+            port: 8888,
+            without_type_suffix: true,
+            without_units: true,
+            without_scope_info: true,
+        }
+    }
+}
+
+impl Default for OwnMetrics {
+    fn default() -> Self {
+        OwnMetrics { level: MetricsLevel::Normal, readers: vec![PrometheusReader::default()] }
+    }
+}
+
+impl Default for LogSampling {
+    fn default() -> Self {
+        LogSampling { tick: Duration::from_secs(10), initial: 10, thereafter: 100 }
+    }
+}
+
+impl Default for OwnLogs {
+    fn default() -> Self {
+        OwnLogs {
+            level: LogLevel::Info,
+            encoding: LogEncoding::Console,
+            output_paths: vec!["stderr".to_owned()],
+            sampling: Some(LogSampling::default()),
+            initial_fields: Vec::new(),
+        }
+    }
+}
+
+pub(super) fn read(fields: &mut Fields<'_>) -> Telemetry {
+    fields.no_effect("traces", "Sluice does not trace itself");
+    Telemetry {
+        metrics: fields.section_or_default("metrics", "Metrics of the process.", read_metrics),
+        logs: fields.section_or_default("logs", "Logs of the process.", read_logs),
+        resource: read_resource(fields),
+    }
+}
+
+fn read_metrics(fields: &mut Fields<'_>) -> OwnMetrics {
+    let levels = [
+        ("none", MetricsLevel::None),
+        ("basic", MetricsLevel::Basic),
+        ("normal", MetricsLevel::Normal),
+        ("detailed", MetricsLevel::Detailed),
+    ];
+    let level =
+        fields.choice("level", MetricsLevel::Normal, &levels, "How much is measured; `none` turns the metrics off.");
+    let address = fields.parsed(
+        "address",
+        "an address `host:port`",
+        None,
+        "The old way to say where Prometheus can fetch them.",
+        split_address,
+    );
+    fields.no_effect("views", "the set of metrics and labels is fixed, and small");
+    let has_readers = fields.is_present("readers");
+    let doc = "Where the metrics can be fetched. Unset: `localhost:8888`, with the Collector's default names.";
+    let readers: Vec<PrometheusReader> = fields.sections("readers", doc, read_reader).into_iter().flatten().collect();
+    if has_readers && address.is_some() {
+        fields.error_at("address", "cannot be given together with `readers`");
+    }
+    let readers = match address {
+        _ if level == MetricsLevel::None => Vec::new(),
+        _ if has_readers => readers,
+        Some((host, port)) => vec![PrometheusReader { host, port, ..PrometheusReader::default() }],
+        None => vec![PrometheusReader::default()],
+    };
+    OwnMetrics { level, readers }
+}
+
+/// `host:port`, with brackets around an IPv6 host; no host means all interfaces, as for Go.
+fn split_address(text: &str) -> Result<(String, u16), String> {
+    let (host, port) = text.rsplit_once(':').ok_or("the port is missing")?;
+    let port = port.parse().map_err(|_| format!("`{port}` is not a port"))?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Ok((if host.is_empty() { "0.0.0.0".to_owned() } else { host.to_owned() }, port))
+}
+
+fn read_reader(fields: &mut Fields<'_>) -> Option<PrometheusReader> {
+    fields.not_yet("periodic", "own metrics can be fetched by Prometheus, not yet pushed");
+    let pull = fields.section("pull", "Metrics that are fetched.", |fields| {
+        fields.section_or_default("exporter", "Who fetches.", |fields| {
+            fields.section("prometheus", "A listener for Prometheus, at `/metrics`.", read_prometheus)
+        })
+    });
+    if !fields.is_present("pull") && !fields.is_present("periodic") {
+        fields.error_missing("pull");
+    }
+    pull.flatten()
+}
+
+fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
+    fields.no_effect("with_resource_constant_labels", "resource attributes stand in `target_info` only");
+    fields.no_effect("translation_strategy", "names follow `without_type_suffix` and `without_units`");
+    PrometheusReader {
+        host: fields.string("host", "localhost", "Address to listen on."),
+        port: fields.integer("port", 8888, 0..=u16::MAX, "Port to listen on."),
+        without_type_suffix: fields.boolean("without_type_suffix", false, "Leave out `_total`."),
+        without_units: fields.boolean("without_units", false, "Leave out units, such as `_seconds`."),
+        without_scope_info: fields.boolean("without_scope_info", false, "Leave out the labels `otel_scope_*`."),
+    }
+}
+
+fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
+    let default = OwnLogs::default();
+    let levels =
+        [("debug", LogLevel::Debug), ("info", LogLevel::Info), ("warn", LogLevel::Warn), ("error", LogLevel::Error)];
+    let encodings = [("console", LogEncoding::Console), ("json", LogEncoding::Json)];
+    fields.no_effect("development", "there is one way to log");
+    fields.no_effect("disable_caller", "log lines name the component, not a place in the code");
+    fields.no_effect("disable_stacktrace", "log lines have no stack traces");
+    fields.no_effect("error_output_paths", "errors of the logger itself go to standard error");
+    fields.not_yet("processors", "own logs are written, not yet pushed");
+    OwnLogs {
+        level: fields.choice("level", default.level, &levels, "The least level that is written."),
+        encoding: fields.choice("encoding", default.encoding, &encodings, "How a line looks."),
+        output_paths: fields.string_list("output_paths", &["stderr"], "`stderr`, `stdout` or paths of files."),
+        sampling: read_sampling(fields),
+        initial_fields: fields.string_map("initial_fields", "Added to every line."),
+    }
+}
+
+fn read_sampling(fields: &mut Fields<'_>) -> Option<LogSampling> {
+    let default = LogSampling::default();
+    let doc = "Of equal messages within `tick` the first `initial` are written, then every `thereafter`th.";
+    fields.section_or_default("sampling", doc, |fields| {
+        let is_enabled = fields.boolean("enabled", true, "Turns sampling on.");
+        let sampling = LogSampling {
+            tick: fields.duration_in("tick", default.tick, Duration::from_millis(1)..=Duration::MAX, "The interval."),
+            initial: fields.integer("initial", default.initial, 0..=u64::MAX, "Messages that are written in any case."),
+            thereafter: fields.integer("thereafter", default.thereafter, 0..=u64::MAX, "Then one of so many; 0: none."),
+        };
+        is_enabled.then_some(sampling)
+    })
+}
+
+/// Old releases have a mapping, new ones also `attributes` as a list of names and values.
+fn read_resource(fields: &mut Fields<'_>) -> Vec<(String, Option<String>)> {
+    let doc = "Attributes of the process: a mapping of names to values; null removes one.";
+    let Some(node) = fields.node("resource", "map of strings", doc) else { return Vec::new() };
+    let Some(entries) = node.as_mapping() else {
+        if !node.is_null() {
+            fields.error_at("resource", &format!("must be a mapping, not {}", node.kind()));
+        }
+        return Vec::new();
+    };
+    let mut attributes = Vec::new();
+    for entry in entries {
+        match &entry.value.value {
+            Value::Scalar(scalar) if scalar.is_null() && !scalar.expanded => attributes.push((entry.key.clone(), None)),
+            Value::Scalar(scalar) => attributes.push((entry.key.clone(), Some(scalar.text.clone()))),
+            Value::List(items) if entry.key == "attributes" => {
+                for item in items {
+                    let text = |key| item.get(key).and_then(Node::as_scalar).map(|scalar| scalar.text.clone());
+                    match text("name") {
+                        Some(name) => attributes.push((name, text("value"))),
+                        None => fields.error_at("resource", "has an attribute without `name`"),
+                    }
+                }
+            }
+            _ => fields.error_at("resource", &format!("has `{}`, which must be a single value", entry.key)),
+        }
+    }
+    attributes
+}

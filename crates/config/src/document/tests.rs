@@ -1,0 +1,480 @@
+use super::*;
+use crate::catalog::{Kind, PipelineSignal};
+use crate::expand::tests::{Fake, said};
+use crate::load::load;
+use crate::read_component;
+
+/// A build with a few kinds.
+struct Build;
+
+const RECEIVERS: &[Kind] = &[
+    Kind::new("otlp", "OTLP over gRPC and HTTP"),
+    Kind::new("file_log", "files").aliases(&["filelog"]).signals(&[PipelineSignal::Logs]),
+];
+const PROCESSORS: &[Kind] = &[
+    Kind::new("batch", ""),
+    Kind::new("memory_limiter", ""),
+    Kind::new("resource", ""),
+    Kind::new("k8s_attributes", "")
+        .aliases(&["k8sattributes"])
+        .missing("`k8sattributes` is a Collector component that Sluice does not have yet"),
+];
+const EXPORTERS: &[Kind] = &[
+    Kind::new("otlp_grpc", "").aliases(&["otlp"]),
+    Kind::new("otlp_http", "").aliases(&["otlphttp"]),
+    Kind::new("debug", "").aliases(&["logging"]),
+];
+const EXTENSIONS: &[Kind] = &[Kind::new("health_check", "")];
+const CONNECTORS: &[Kind] = &[Kind::new("forward", "")];
+
+impl Catalog for Build {
+    fn kinds(&self, class: Class) -> &[Kind] {
+        match class {
+            Class::Receiver => RECEIVERS,
+            Class::Processor => PROCESSORS,
+            Class::Exporter => EXPORTERS,
+            Class::Extension => EXTENSIONS,
+            Class::Connector => CONNECTORS,
+        }
+    }
+}
+
+fn read(text: &str) -> (Document, Vec<String>) {
+    let environment = Fake::default().file("c.yaml", text).variable("MY_POD_IP", "127.0.0.1");
+    let (document, diagnostics) = load(&["c.yaml".to_owned()], &environment, &Build);
+    (document.unwrap_or_else(|| panic!("{:?}", said(&diagnostics))), said(&diagnostics))
+}
+
+const DEFINITIONS: &str = "
+receivers: {otlp: , filelog: }
+processors: {batch: , resource: }
+exporters: {otlp: , otlphttp/b: , logging: }
+extensions: {health_check: }
+connectors: {forward: , forward/2: }
+";
+
+/// Reads pipelines (flow style) over a set of definitions and returns what is said beyond what is not used.
+fn said_of(pipelines: &str) -> Vec<String> {
+    let text = format!("{}service:\n  pipelines:\n{pipelines}", DEFINITIONS.trim_start());
+    read(&text).1.into_iter().filter(|line| !line.contains("is defined but not used")).collect()
+}
+
+/// The configuration of the Kyma metric gateway as its load test used it, up to `k8sattributes`.
+const KYMA_METRIC_GATEWAY: &str = include_str!("testdata/kyma-metric-gateway.yaml");
+
+/// Guarantee: a real gateway's file is read as it stands, but for the one component that is not there yet.
+#[test]
+fn reads_the_kyma_metric_gateway() {
+    let (document, said) = read(KYMA_METRIC_GATEWAY);
+    let errors: Vec<&String> = said.iter().filter(|line| line.contains(": error:")).collect();
+    assert_eq!(errors, ["c.yaml:44:5: error: `k8sattributes` is a Collector component that Sluice does not have yet"]);
+    let unset =
+        "c.yaml:70:22: warning: the environment variable `KUBERNETES_SERVICE_HOST` is not set and is taken as empty";
+    let warnings: Vec<&String> = said.iter().filter(|line| line.contains(": warning:")).collect();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings.iter().any(|line| line.starts_with(unset)), "{warnings:?}");
+
+    let ids: Vec<&str> = document.pipelines.iter().map(|pipeline| pipeline.id.as_str()).collect();
+    assert_eq!(ids, ["metrics/2", "metrics"]);
+    let exporters: Vec<String> =
+        document.pipelines[0].exporters.iter().map(|reference| reference.id.to_string()).collect();
+    assert_eq!(exporters, ["otlp/2", "logging"]);
+    let kinds: Vec<&str> = document.exporters.iter().map(|component| component.kind).collect();
+    assert_eq!(kinds, ["otlp_grpc", "otlp_grpc", "debug"]);
+    let reader = &document.telemetry.metrics.readers[0];
+    assert_eq!((reader.host.as_str(), reader.port, reader.without_type_suffix), ("127.0.0.1", 8888, true));
+    assert_eq!(document.started_extensions[0].id.to_string(), "health_check");
+
+    let mut diagnostics = Diagnostics::default();
+    let elapsed = read_component(&document.exporters[0], &mut diagnostics, |fields| {
+        fields.all_entries();
+        fields.section("retry_on_failure", "", |fields| {
+            fields.all_entries();
+            fields.duration("max_elapsed_time", std::time::Duration::ZERO, "")
+        })
+    });
+    assert_eq!(elapsed, Some(std::time::Duration::from_secs(300)));
+}
+
+/// Guarantee: without that component the same file has no error.
+#[test]
+fn reads_the_kyma_metric_gateway_without_its_missing_component() {
+    let mut text = String::new();
+    let mut is_skipping = false;
+    for line in KYMA_METRIC_GATEWAY.lines() {
+        is_skipping = line == "    k8sattributes:" || (is_skipping && line.starts_with("      "));
+        if !is_skipping && line.trim() != "- k8sattributes" {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    let (document, said) = read(&text);
+    assert!(!said.iter().any(|line| line.contains(": error:")), "{said:?}");
+    assert_eq!(document.processors.len(), 3);
+    assert_eq!(document.pipelines[1].processors.len(), 3);
+}
+
+#[test]
+fn checks_references() {
+    for (pipelines, expected) in [
+        ("    traces: {receivers: [otlp], processors: [batch], exporters: [otlp]}", &[][..]),
+        (
+            "    traces: {receivers: [otlp], exporters: [otlphttp]}",
+            &[
+                "c.yaml:8:45: error: `service.pipelines.traces.exporters` names the exporter `otlphttp`, which is not defined (did you mean `otlphttp/b`?)",
+            ],
+        ),
+        (
+            "    traces: {receivers: [otlp], processors: [resorce], exporters: [otlp]}",
+            &[
+                "c.yaml:8:46: error: `service.pipelines.traces.processors` names the processor `resorce`, which is not defined (did you mean `resource`?)",
+            ],
+        ),
+        (
+            "    traces: {receivers: [otlp], exporters: [batch]}",
+            &[
+                "c.yaml:8:45: error: `service.pipelines.traces.exporters` names the exporter `batch`, which is not defined (it is one of the `processors`)",
+            ],
+        ),
+        (
+            "    traces: {receivers: [otlp], exporters: [kafka]}",
+            &[
+                "c.yaml:8:45: error: `service.pipelines.traces.exporters` names the exporter `kafka`, which is not defined (define it under `exporters`)",
+            ],
+        ),
+        (
+            "    traces: {receivers: [filelog], exporters: [otlp]}",
+            &[
+                "c.yaml:8:26: error: `service.pipelines.traces.receivers`: the receiver `filelog` has nothing to do with traces (it is for logs)",
+            ],
+        ),
+        (
+            "    traces: {receivers: [otlp, otlp], exporters: [otlp]}",
+            &["c.yaml:8:32: error: `service.pipelines.traces.receivers` names `otlp` twice; first here: c.yaml:8:26"],
+        ),
+        (
+            "    traces: {receivers: otlp, exporters: [otlp]}",
+            &[
+                "c.yaml:8:25: error: `service.pipelines.traces.receivers` must be a list of ids, not a string (write `[a, b]`, or one `- a` a line)",
+            ],
+        ),
+        (
+            "    traces: {receivers: [otlp], exporters: [[a]]}",
+            &["c.yaml:8:45: error: `service.pipelines.traces.exporters` must be a list of ids; this is a list"],
+        ),
+        (
+            "    traces: {receivers: [otlp], exporters: [a b]}",
+            &[
+                "c.yaml:8:45: error: `service.pipelines.traces.exporters`: `a b` is not a component id: the type `a b` may only have letters, digits and `_`, and starts with a letter",
+            ],
+        ),
+        (
+            "    traces: {exporters: [otlp]}",
+            &["c.yaml:8:5: error: `service.pipelines.traces` must have at least one of `receivers`"],
+        ),
+        (
+            "    traces:",
+            &[
+                "c.yaml:8:5: error: `service.pipelines.traces` must have at least one of `receivers`",
+                "c.yaml:8:5: error: `service.pipelines.traces` must have at least one of `exporters`",
+            ],
+        ),
+        (
+            "    trace: {receivers: [otlp], exporters: [otlp]}",
+            &[
+                "c.yaml:8:5: error: `service.pipelines.trace` must be called `traces`, `metrics` or `logs`, with `/name` if there are several (did you mean `traces`?)",
+            ],
+        ),
+        (
+            "    profiles: {receivers: [otlp], exporters: [otlp]}",
+            &["c.yaml:8:5: error: `service.pipelines.profiles` carries profiles, which Sluice does not have yet"],
+        ),
+        (
+            "    traces: {receivers: [otlp], exporter: [otlp]}",
+            &[
+                "c.yaml:8:5: error: `service.pipelines.traces` must have at least one of `exporters`",
+                "c.yaml:8:33: error: `service.pipelines.traces` has no option `exporter` (did you mean `exporters`?)",
+            ],
+        ),
+        ("    {}", &["c.yaml:8:5: error: `service.pipelines` must not be empty"]),
+    ] {
+        assert_eq!(said_of(pipelines), expected, "{pipelines}");
+    }
+}
+
+#[test]
+fn checks_connectors() {
+    let good = "    traces/a: {receivers: [otlp], exporters: [forward]}\n    traces/b: {receivers: [forward], exporters: [otlp]}";
+    assert_eq!(said_of(good), Vec::<String>::new());
+    for (pipelines, expected) in [
+        (
+            "    traces/a: {receivers: [otlp], exporters: [forward]}",
+            &[
+                "c.yaml:8:47: error: the connector `forward` is an exporter of `traces/a` but no receiver of any traces pipeline",
+            ][..],
+        ),
+        (
+            "    traces/a: {receivers: [forward], exporters: [otlp]}",
+            &[
+                "c.yaml:8:28: error: the connector `forward` is a receiver of `traces/a` but no exporter of any traces pipeline",
+            ],
+        ),
+        (
+            "    traces: {receivers: [otlp], exporters: [forward]}\n    logs: {receivers: [forward], exporters: [otlp]}",
+            &[
+                "c.yaml:8:45: error: the connector `forward` is an exporter of `traces` but no receiver of any traces pipeline",
+                "c.yaml:9:24: error: the connector `forward` is a receiver of `logs` but no exporter of any logs pipeline",
+            ],
+        ),
+        (
+            "    traces: {receivers: [forward], exporters: [forward]}",
+            &["c.yaml:8:5: error: data would go round for ever: traces → forward → traces"],
+        ),
+        (
+            "    logs: {receivers: [otlp, forward/2], exporters: [forward]}\n    logs/b: {receivers: [forward], exporters: [forward/2, otlp]}",
+            &["c.yaml:8:5: error: data would go round for ever: logs → forward → logs/b → forward/2 → logs"],
+        ),
+    ] {
+        assert_eq!(said_of(pipelines), expected, "{pipelines}");
+    }
+}
+
+#[test]
+fn checks_definitions() {
+    let rest = "\nservice: {pipelines: {logs: {receivers: [otlp], exporters: [debug]}}}\n";
+    for (definitions, expected) in [
+        (
+            "receivers: {otlp: , nop/1: }\nexporters: {debug: }",
+            &["c.yaml:1:21: error: `nop` is a Collector component that Sluice does not have yet"][..],
+        ),
+        (
+            "receivers: {otlp: , oltp: }\nexporters: {debug: }",
+            &["c.yaml:1:21: error: there is no receiver of type `oltp` (did you mean `otlp`?)"],
+        ),
+        (
+            "receivers: {otlp: , health_check: }\nexporters: {debug: }",
+            &[
+                "c.yaml:1:21: error: there is no receiver of type `health_check` (`health_check` is one of the `extensions`)",
+            ],
+        ),
+        (
+            "receivers: {otlp: , whatever: }\nexporters: {debug: }",
+            &[
+                "c.yaml:1:21: error: there is no receiver of type `whatever` (`sluice components` lists the receivers of this build)",
+            ],
+        ),
+        (
+            "receivers: {otlp: , ot-lp: }\nexporters: {debug: }",
+            &[
+                "c.yaml:1:21: error: `ot-lp` cannot be the id of a receiver: the type `ot-lp` may only have letters, digits and `_`, and starts with a letter",
+            ],
+        ),
+        (
+            "receivers: {otlp/a: , otlp / a: , otlp: }\nexporters: {debug: }",
+            &[
+                "c.yaml:1:23: error: the receiver `otlp/a` is defined twice; first here: c.yaml:1:13",
+                "c.yaml:1:13: warning: the receiver `otlp/a` is defined but not used",
+            ],
+        ),
+        (
+            "receivers: {otlp: }\nexporters: {debug: }\nextensions: {health_check: }",
+            &[
+                "c.yaml:3:14: warning: the extension `health_check` is defined but not used (name it under `service.extensions`)",
+            ],
+        ),
+        (
+            "receivers: [otlp]\nexporters: {debug: }",
+            &[
+                "c.yaml:1:12: error: `receivers` must be a mapping, not a list",
+                "c.yaml:3:42: error: `service.pipelines.logs.receivers` names the receiver `otlp`, which is not defined (define it under `receivers`)",
+            ],
+        ),
+        (
+            "receivers: {otlp: }\nexporters: {debug: }\nexportes: {}",
+            &["c.yaml:3:1: error: there is no top-level option `exportes` (did you mean `exporters`?)"],
+        ),
+        (
+            "receivers: {otlp: }\nexporters: {debug: , forward: }\nconnectors: {debug: }",
+            &[
+                "c.yaml:2:22: error: there is no exporter of type `forward` (`forward` is one of the `connectors`)",
+                "c.yaml:3:14: error: there is no connector of type `debug` (`debug` is one of the `exporters`)",
+                "c.yaml:4:61: error: `service.pipelines.logs.exporters`: `debug` is both an exporter and a connector; exporter: c.yaml:2:13; connector: c.yaml:3:14",
+            ],
+        ),
+    ] {
+        assert_eq!(read(&format!("{definitions}{rest}")).1, expected, "{definitions}");
+    }
+}
+
+/// Scenario: only `${…}` that is unset, or nothing. Guarantee: precise errors, no panic.
+#[test]
+fn says_what_an_empty_file_lacks() {
+    assert_eq!(read("").1, ["c.yaml:1:1: error: `service.pipelines` is required"]);
+    assert_eq!(read("service:").1, ["c.yaml:1:1: error: `service.pipelines` is required"]);
+}
+
+/// Reads `service.telemetry` and `buffer` beside a pipeline that is right.
+fn read_rest(rest: &str) -> (Document, Vec<String>) {
+    read(&format!(
+        "receivers: {{otlp: }}\nexporters: {{debug: }}\nservice:\n  pipelines: {{logs: {{receivers: [otlp], exporters: [debug]}}}}\n{rest}"
+    ))
+}
+
+#[test]
+fn reads_telemetry() {
+    let (document, said) = read_rest("");
+    assert_eq!((document.telemetry, said), (Telemetry::default(), Vec::new()));
+    let (document, said) = read_rest(
+        "  telemetry:
+    metrics:
+      level: detailed
+      readers:
+        - pull: {exporter: {prometheus: {host: 0.0.0.0, port: 8889, without_units: true}}}
+    logs: {level: DEBUG, encoding: json, output_paths: [stdout], sampling: {enabled: false}, initial_fields: {a: b}}
+    resource: {service.name: gateway, host.name: }
+",
+    );
+    assert_eq!(said, Vec::<String>::new());
+    let Telemetry { metrics, logs, resource } = document.telemetry;
+    assert_eq!(metrics.level, MetricsLevel::Detailed);
+    let reader = PrometheusReader {
+        host: "0.0.0.0".to_owned(),
+        port: 8889,
+        without_type_suffix: false,
+        without_units: true,
+        without_scope_info: false,
+    };
+    assert_eq!(metrics.readers, [reader]);
+    let expected_logs = OwnLogs {
+        level: LogLevel::Debug,
+        encoding: LogEncoding::Json,
+        output_paths: vec!["stdout".to_owned()],
+        sampling: None,
+        initial_fields: vec![("a".to_owned(), "b".to_owned())],
+    };
+    assert_eq!(logs, expected_logs);
+    assert_eq!(resource, [("service.name".to_owned(), Some("gateway".to_owned())), ("host.name".to_owned(), None)]);
+}
+
+#[test]
+fn turns_own_metrics_off() {
+    for metrics in ["{level: none}", "{readers: []}"] {
+        let (document, said) = read_rest(&format!("  telemetry: {{metrics: {metrics}}}"));
+        assert_eq!((document.telemetry.metrics.readers, said), (Vec::new(), Vec::new()), "{metrics}");
+    }
+}
+
+#[test]
+fn reads_the_buffer() {
+    let (document, said) = read_rest(
+        "buffer: {ack: delivered, linger: 10ms, memory: {limit_mib: 256}, policy: drop_oldest, dead_letters: {limit_mib: 1}}",
+    );
+    assert_eq!(said, Vec::<String>::new());
+    let expected = Buffer {
+        ack: Acknowledge::Delivered,
+        linger: std::time::Duration::from_millis(10),
+        memory_limit_mib: Some(256),
+        policy: Some(OverflowPolicy::DropOldest),
+        dead_letters: DeadLetters { limit_mib: 1, limit_requests: 10_000 },
+    };
+    assert_eq!(document.buffer, expected);
+    let (document, said) = read(
+        "receivers: {otlp: }\nexporters: {debug: }\nservice: {pipelines: {logs: {receivers: [otlp], exporters: [debug], buffer: {policy: backpressure, memory: {limit_mib: 5}}}}}",
+    );
+    assert_eq!(said, Vec::<String>::new());
+    let expected =
+        PipelineBuffer { memory_limit_mib: Some(5), policy: Some(OverflowPolicy::Backpressure), dead_letters: None };
+    assert_eq!(document.pipelines[0].buffer, expected);
+}
+
+#[test]
+fn says_what_is_wrong_beside_pipelines() {
+    for (rest, expected) in [
+        (
+            "buffer: {directory: /var/lib/sluice}",
+            "c.yaml:5:21: error: `buffer.directory` is not in this build of Sluice: holding telemetry on disk comes with the next release",
+        ),
+        (
+            "buffer: {ack: durable}",
+            "c.yaml:5:15: error: `buffer.ack` is a value that is not in this build of Sluice: holding telemetry on disk comes with the next release (`delivered` loses nothing either, as long as senders try again)",
+        ),
+        (
+            "buffer: {flush_after: 20ms}",
+            "c.yaml:5:23: warning: `buffer.flush_after` has no effect: this build holds telemetry in memory only, so there is nothing to flush to",
+        ),
+        (
+            "buffer: {policy: drop_newest}",
+            "c.yaml:5:18: error: `buffer.policy` must be one of `backpressure`, `drop_oldest`, not `drop_newest` (did you mean `drop_oldest`?)",
+        ),
+        (
+            "buffer: {memory: {limit_mib: 0}}",
+            "c.yaml:5:30: error: `buffer.memory.limit_mib` must be between 1 and 16777216, not `0`",
+        ),
+        (
+            "  telemetry: {traces: {level: basic}}",
+            "c.yaml:5:23: warning: `service.telemetry.traces` has no effect: Sluice does not trace itself",
+        ),
+        (
+            "  telemetry: {metrics: {address: localhost}}",
+            "c.yaml:5:34: error: `service.telemetry.metrics.address`: `localhost` is not an address `host:port`: the port is missing",
+        ),
+        (
+            "  telemetry: {metrics: {readers: [{periodic: {exporter: {otlp: }}}]}}",
+            "c.yaml:5:46: error: `service.telemetry.metrics.readers[0].periodic` is not in this build of Sluice: own metrics can be fetched by Prometheus, not yet pushed",
+        ),
+        (
+            "  telemetry: {logs: {level: inf}}",
+            "c.yaml:5:29: error: `service.telemetry.logs.level` must be one of `debug`, `info`, `warn`, `error`, not `inf` (did you mean `info`?)",
+        ),
+        (
+            "  extension: [health_check]",
+            "c.yaml:5:3: error: `service` has no option `extension` (did you mean `extensions`?)",
+        ),
+        (
+            "  extensions: [health_check]",
+            "c.yaml:5:16: error: `service.extensions` names the extension `health_check`, which is not defined (define it under `extensions`)",
+        ),
+    ] {
+        assert_eq!(read_rest(rest).1, [expected], "{rest}");
+    }
+}
+
+#[test]
+fn describes_its_options() {
+    let options = Document::describe();
+    for path in [
+        "buffer.ack",
+        "service.pipelines.<name>.buffer.policy",
+        "service.telemetry.metrics.readers[].pull.exporter.prometheus.port",
+    ] {
+        assert!(options.iter().any(|option| option.path == path), "{path}");
+    }
+}
+
+/// Guarantee: the whole report, as a person sees it in a file and in a terminal without colours.
+#[test]
+fn renders_errors_with_the_lines_they_are_about() {
+    let text = "receivers:\n  otlp:\nexporters:\n  oltp:\nservice:\n  pipelines:\n    logs:\n      receivers: [otlp]\n      exporters: [oltp, oltp]\n";
+    let environment = Fake::default().file("c.yaml", text);
+    let (_, diagnostics) = load(&["c.yaml".to_owned()], &environment, &Build);
+    let expected = "\
+error: `service.pipelines.logs.exporters` names `oltp` twice
+ --> c.yaml:9:25
+  |
+9 |       exporters: [oltp, oltp]
+  |                         ^^^^
+  |
+ ::: c.yaml:9:19
+  |
+9 |       exporters: [oltp, oltp]
+  |                   ---- first here
+
+error: there is no exporter of type `oltp`
+ --> c.yaml:4:3
+  |
+4 |   oltp:
+  |   ^^^^
+  |
+  = help: did you mean `otlp`?";
+    assert_eq!(diagnostics.render(false), expected);
+}

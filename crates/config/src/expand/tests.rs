@@ -1,0 +1,231 @@
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::*;
+use crate::load::read_tree;
+
+/// An environment that is what the test says.
+#[derive(Default)]
+pub(crate) struct Fake {
+    variables: HashMap<String, String>,
+    files: HashMap<PathBuf, String>,
+}
+
+impl Fake {
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    pub(crate) fn file(mut self, path: &str, text: &str) -> Self {
+        self.files.insert(PathBuf::from(path), text.to_owned());
+        self
+    }
+}
+
+impl Environment for Fake {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.variables.get(name).cloned()
+    }
+
+    fn read_file(&self, path: &Path, _limit_bytes: u64) -> std::io::Result<String> {
+        self.files.get(path).cloned().ok_or_else(|| Error::other("no such file"))
+    }
+}
+
+/// The tree in a compact form: strings in quotes, other scalars as their value, with their text where that differs.
+pub(crate) fn shape(node: &Node) -> String {
+    match &node.value {
+        Value::Scalar(scalar) => {
+            let value = match scalar.value {
+                ScalarValue::Null => "null".to_owned(),
+                ScalarValue::Boolean(value) => value.to_string(),
+                ScalarValue::Integer(value) => value.to_string(),
+                ScalarValue::Unsigned(value) => value.to_string(),
+                ScalarValue::Float(value) => format!("{value:?}"),
+                ScalarValue::String => return format!("{:?}", scalar.text),
+            };
+            if scalar.expanded { format!("{value}/{:?}", scalar.text) } else { value }
+        }
+        Value::List(items) => format!("[{}]", items.iter().map(shape).collect::<Vec<_>>().join(",")),
+        Value::Mapping(entries) => {
+            let entries = entries.iter().map(|entry| format!("{}:{}", entry.key, shape(&entry.value)));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
+        }
+    }
+}
+
+pub(crate) fn said(diagnostics: &Diagnostics) -> Vec<String> {
+    diagnostics.items().iter().map(|item| diagnostics.one_line(item)).collect()
+}
+
+fn expanded(text: &str, environment: Fake) -> (String, Vec<String>) {
+    let environment = environment.file("c.yaml", text);
+    let mut diagnostics = Diagnostics::default();
+    let tree = read_tree(&["c.yaml".to_owned()], &environment, &mut diagnostics).unwrap();
+    (shape(tree.get("a").unwrap()), said(&diagnostics))
+}
+
+fn environment() -> Fake {
+    Fake::default()
+        .variable("HOST", "example.com")
+        .variable("PORT", "4317")
+        .variable("CODE", "0123")
+        .variable("LIST", "[1, x, '${HOST}']")
+        .variable("MAP", "{b: 1}")
+        .variable("NAME", "HOST")
+        .variable("EMPTY", "")
+        .variable("QUOTED", "\"0123\"")
+        .variable("COLON", "a: b: c")
+        .variable("DOLLARS", "a$$b")
+        .variable("INDIRECT", "x-${env:HOST}")
+        .file("token", "s3cret\n")
+        .file("part.yaml", "b: 1\nc: ${env:HOST}\n")
+        .file("cert", "-----BEGIN-----\nabc=\n-----END-----\n")
+}
+
+/// Guarantee: what the Collector makes of the same values.
+#[test]
+fn expands_like_the_collector() {
+    for (value, expected) in [
+        ("${HOST}", r#""example.com""#),
+        ("${env:HOST}", r#""example.com""#),
+        ("'${env:HOST}'", r#""example.com""#),
+        ("${env:HOST}:${env:PORT}", r#""example.com:4317""#),
+        ("${env:HOST}-${env:HOST}", r#""example.com-example.com""#),
+        ("${env:PORT}", r#"4317/"4317""#),
+        ("${env:CODE}", r#"83/"0123""#),
+        ("x${env:CODE}", r#""x0123""#),
+        ("${env:QUOTED}", r#""\"0123\"""#),
+        ("${env:COLON}", r#""a: b: c""#),
+        ("${env:LIST}", r#"[1,"x","example.com"]"#),
+        ("${env:MAP}", "{b:1}"),
+        ("${env:EMPTY}", r#"null/"""#),
+        ("x${env:EMPTY}y", r#""xy""#),
+        ("${env:NOT:-4318}", r#"4318/"4318""#),
+        ("${env:NOT:-}", r#"null/"""#),
+        ("${env:NOT:-a:-b}", r#""a:-b""#),
+        ("${env:EMPTY:-default}", r#"null/"""#),
+        ("${env:HOST:-default}", r#""example.com""#),
+        ("${env:NOT:-${env:HOST}}", r#""example.com""#),
+        ("${env:${env:NAME}}", r#""example.com""#),
+        ("${env:INDIRECT}", r#""x-example.com""#),
+        ("${file:token}", r#""s3cret""#),
+        ("Bearer ${file:token}", r#""Bearer s3cret""#),
+        ("${file:part.yaml}", r#"{b:1,c:"example.com"}"#),
+        ("${file:cert}", r#""-----BEGIN-----\nabc=\n-----END-----""#),
+        ("'${yaml:{b: 2}}'", r#""{b: 2}""#),
+        ("'${yaml:[1, 2]}'", "[1,2]"),
+        ("$${HOST}", r#""${HOST}""#),
+        ("$$${HOST}", r#""$example.com""#),
+        ("$$$${HOST}", r#""$${HOST}""#),
+        ("a$$b", r#""a$b""#),
+        ("${env:DOLLARS}", r#""a$b""#),
+        ("$HOST", r#""$HOST""#),
+        ("${HOST", r#""${HOST""#),
+        ("'}${HOST}'", r#""}example.com""#),
+        ("$1", r#""$1""#),
+    ] {
+        let (shape, said) = expanded(&format!("a: {value}"), environment());
+        assert_eq!((shape.as_str(), said), (expected, Vec::new()), "{value}");
+    }
+}
+
+/// Scenario: an option wants a string and the variable looks like a number. Guarantee: it gets the text.
+#[test]
+fn strings_keep_their_text() {
+    let environment = environment().file("c.yaml", "a: ${env:CODE}\nb: ${env:PORT}\nc: ${env:NOT}\nd: ${env:NOT}");
+    let mut diagnostics = Diagnostics::default();
+    let tree = read_tree(&["c.yaml".to_owned()], &environment, &mut diagnostics).unwrap();
+    let span = tree.span;
+    crate::Fields::read("x", &tree, span, &mut diagnostics, |fields| {
+        assert_eq!(fields.string("a", "", ""), "0123");
+        assert_eq!(fields.integer("b", 1u16, 1..=u16::MAX, ""), 4317);
+        assert_eq!(fields.optional_string("c", ""), Some(String::new()));
+        assert_eq!(fields.integer("d", 7, 1..=9, ""), 7);
+    });
+    assert!(!diagnostics.has_errors());
+    assert_eq!(diagnostics.warnings().count(), 2);
+}
+
+#[test]
+fn says_what_cannot_be_expanded() {
+    for (value, expected) in [
+        (
+            "${env:NOT}",
+            "c.yaml:1:4: warning: the environment variable `NOT` is not set and is taken as empty (a default can be given: `${env:NOT:-…}`)",
+        ),
+        (
+            "${vault:x}",
+            "c.yaml:1:4: error: `${vault:x}` is of no kind that is known here (known are `${NAME}`, `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}` and `${yaml:TEXT}`)",
+        ),
+        (
+            "${HOST:-x}",
+            "c.yaml:1:4: error: `${HOST:-x}` is of no kind that is known here (did you mean `${env:HOST:-x}`?)",
+        ),
+        (
+            "${1}",
+            "c.yaml:1:4: error: `${1}` has no valid name of an environment variable (names have letters, digits and `_`, and do not start with a digit; write `$$` for a `$` that is meant as such)",
+        ),
+        ("${file:nowhere}", "c.yaml:1:4: error: `${file:nowhere}` cannot be read: no such file"),
+    ] {
+        let (_, said) = expanded(&format!("a: {value}"), environment());
+        assert_eq!(said, [expected], "{value}");
+    }
+}
+
+/// Scenario: references to themselves, in a circle, doubling, and files that include themselves.
+/// Guarantee: an error after bounded work.
+#[test]
+fn bounds_expansion() {
+    let endless = "the references `${…}` of this configuration expand without end";
+    let long = "this value becomes longer than 1048576 bytes";
+    let mut doubling = Fake::default().variable("V0", "xx");
+    for level in 1..=40 {
+        doubling = doubling.variable(&format!("V{level}"), &format!("${{V{0}}}-${{V{0}}}", level - 1));
+    }
+    for (value, environment, message) in [
+        ("${A}", Fake::default().variable("A", "${A}"), endless),
+        ("${A}", Fake::default().variable("A", "x${B}").variable("B", "${A}x"), endless),
+        ("${A}", Fake::default().variable("A", "[${A}, ${A}]"), long),
+        ("${A}", Fake::default().variable("A", "['${A}', '${A}']"), endless),
+        ("${file:f}", Fake::default().file("f", "- ${file:f}\n- ${file:f}\n"), endless),
+        ("${V40}", doubling, long),
+    ] {
+        let (_, said) = expanded(&format!("a: {value}"), environment);
+        assert!(said.iter().any(|line| line.contains(message)), "{value}: {said:?}");
+        assert!(said.len() < 10, "said once: {said:?}");
+    }
+}
+
+/// Scenario: a secret that was put in makes the next reference wrong. Guarantee: the message does not show it.
+#[test]
+fn does_not_show_what_was_put_in() {
+    let environment = Fake::default().variable("SECRET", "hunter2:x");
+    let (_, said) = expanded("a: ${${SECRET}}", environment);
+    assert_eq!(said.len(), 1);
+    assert!(said[0].contains("a nested `${…}` is of no kind that is known here"), "{said:?}");
+    assert!(!said[0].contains("hunter2"), "{said:?}");
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Guarantee: any text with every `$` doubled comes out as it was.
+        #[test]
+        fn escaped_text_round_trips(text in "[a${}:x-]{0,30}") {
+            let escaped = text.replace('$', "$$");
+            let (shape, said) = expanded(&format!("a: {:?}", escaped), environment());
+            prop_assert_eq!(shape, format!("{:?}", text));
+            prop_assert_eq!(said, Vec::<String>::new());
+        }
+
+        #[test]
+        fn never_panics(text in "[A${}:envfil-]{0,40}") {
+            expanded(&format!("a: {text:?}"), Fake::default().variable("A", "${A}"));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+use super::*;
+use crate::expand::tests::{Fake, said, shape};
+
+fn tree(locations: &[&str], environment: &Fake) -> (Option<String>, Vec<String>) {
+    let locations: Vec<String> = locations.iter().map(|location| (*location).to_owned()).collect();
+    let mut diagnostics = Diagnostics::default();
+    let tree = read_tree(&locations, environment, &mut diagnostics);
+    (tree.as_ref().map(shape), said(&diagnostics))
+}
+
+#[test]
+fn reads_every_kind_of_location() {
+    let environment = Fake::default().file("/etc/c.yaml", "a: 1").variable("CONFIG", "b: 2");
+    let locations = ["/etc/c.yaml", "file:/etc/c.yaml", "env:CONFIG", "yaml:c::d: 3", "yaml:c::e: 4\nc::f::g: 5"];
+    let (tree, said) = tree(&locations, &environment);
+    assert_eq!(tree.as_deref(), Some("{a:1,b:2,c:{d:3,e:4,f:{g:5}}}"));
+    assert_eq!(said, Vec::<String>::new());
+}
+
+#[test]
+fn says_what_cannot_be_read() {
+    let environment = Fake::default().file("list.yaml", "- a").file("bad.yaml", "a: [");
+    for (location, expected) in [
+        ("none.yaml", "error: the configuration file `none.yaml` cannot be read: no such file"),
+        ("env:CONFIG", "error: the environment variable `CONFIG` with the configuration is not set"),
+        (
+            "https://example.com/c.yaml",
+            "error: configuration cannot be read from `https:` (give a path, `file:PATH`, `env:NAME` or `yaml:TEXT`)",
+        ),
+        ("list.yaml", "list.yaml:1:1: error: a configuration must be a mapping, not a list"),
+        ("bad.yaml", "bad.yaml:1:4: error: not valid YAML: unclosed bracket '['"),
+    ] {
+        assert_eq!(tree(&[location], &environment), (None, vec![expected.to_owned()]), "{location}");
+    }
+    assert_eq!(tree(&[], &environment).1, ["error: no configuration was given"]);
+}
+
+/// Scenario: two files, one broken. Guarantee: only the broken one is reported, nothing that follows from its absence.
+#[test]
+fn a_broken_file_hides_what_would_follow_from_it() {
+    let environment = Fake::default().file("a.yaml", "a: 1").file("b.yaml", "b: {");
+    let (tree, said) = tree(&["a.yaml", "b.yaml"], &environment);
+    assert_eq!((tree, said.len()), (None, 1));
+}
