@@ -20,6 +20,7 @@ pub mod generate;
 pub mod identity;
 mod latency;
 pub mod status;
+pub mod subject;
 mod wire;
 
 pub use backend::{Backend, BackendOptions, Counting, Counts, FaultSwitch, Faults};

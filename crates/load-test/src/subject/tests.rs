@@ -1,0 +1,89 @@
+use super::*;
+
+fn shell(script: &str) -> SubjectSpec {
+    SubjectSpec {
+        name: "shell".to_owned(),
+        binary: "/bin/sh".into(),
+        args: vec!["-c".to_owned(), script.to_owned()],
+        ..SubjectSpec::default()
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    usage_of_process(pid).is_some_and(|usage| usage.rss_bytes > 0)
+}
+
+#[tokio::test]
+async fn dropping_a_subject_ends_what_it_started_and_removes_its_folder() {
+    let subject = Subject::start(shell("sleep 600 & echo $!; wait")).await.unwrap();
+    let folder = subject.folder().to_owned();
+    let grandchild: u32 = loop {
+        if let Ok(pid) = subject.output_tail().trim().parse() {
+            break pid;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert!(is_alive(subject.pid()) && is_alive(grandchild) && folder.exists());
+    let pid = subject.pid();
+    drop(subject);
+    let began = Instant::now();
+    while is_alive(pid) || is_alive(grandchild) {
+        assert!(began.elapsed() < Duration::from_secs(10), "still alive");
+    }
+    assert!(!folder.exists());
+}
+
+#[tokio::test]
+async fn a_subject_that_ends_at_once_says_why() {
+    let mut spec = shell("echo no such option >&2; exit 3");
+    spec.ready = Some(free_addr().unwrap());
+    let error = Subject::start(spec).await.unwrap_err().to_string();
+    assert!(error.contains("no such option") && error.contains('3'), "{error}");
+}
+
+#[tokio::test]
+async fn a_taken_port_and_a_missing_binary_are_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut spec = shell("sleep 600");
+    spec.ready = Some(listener.local_addr().unwrap());
+    assert!(matches!(Subject::start(spec).await, Err(SubjectError::PortInUse { .. })));
+    let missing = SubjectSpec { binary: "/nonexistent/otelcol".into(), ..shell("") };
+    let error = Subject::start(missing).await.unwrap_err().to_string();
+    assert!(error.contains("/nonexistent/otelcol"), "{error}");
+}
+
+#[tokio::test]
+async fn a_pinned_subject_runs_where_it_was_put() {
+    let mut spec = shell("grep Cpus_allowed_list /proc/self/status; cat {config}; sleep 600");
+    (spec.cpus, spec.config) = (vec![0], "in {dir}".to_owned());
+    let subject = Subject::start(spec).await.unwrap();
+    let expected = format!("Cpus_allowed_list:\t0\nin {}", subject.folder().display());
+    let began = Instant::now();
+    while subject.output_tail() != expected {
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", subject.output_tail());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn sigterm_is_enough_for_those_who_listen_and_kill_for_the_others() {
+    let obedient = Subject::start(shell("sleep 600")).await.unwrap();
+    let status = obedient.stop(Duration::from_secs(10)).await.unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+    let deaf = Subject::start(shell("trap '' TERM; echo deaf; while :; do sleep 1; done")).await.unwrap();
+    while !deaf.output_tail().contains("deaf") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let status = deaf.stop(Duration::from_millis(100)).await.unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+}
+
+#[tokio::test]
+async fn a_quota_holds_or_there_is_a_warning() {
+    let mut spec = shell("while :; do :; done");
+    spec.limits = Limits { cpu_cores: Some(0.2), memory_bytes: Some(64 << 20) };
+    let subject = Subject::start(spec).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let cpu = subject.usage().unwrap().cpu;
+    assert!(!subject.warnings().is_empty() || cpu < Duration::from_millis(900), "{cpu:?}");
+}

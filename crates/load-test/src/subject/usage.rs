@@ -1,0 +1,91 @@
+//! What a process takes, read from /proc.
+
+use std::fs;
+use std::time::Duration;
+
+/// CPU time and memory of a process group at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// User and system time since the start, of all threads.
+    pub cpu: Duration,
+    /// Resident memory.
+    pub rss_bytes: u64,
+    /// Highest resident memory since the start.
+    pub peak_rss_bytes: u64,
+}
+
+/// Usage of one process; `None` when it is gone.
+pub fn usage_of_process(pid: u32) -> Option<Usage> {
+    let stat = Stat::read(pid)?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(Usage {
+        cpu: stat.cpu,
+        rss_bytes: status_bytes(&status, "VmRSS:").unwrap_or(0),
+        peak_rss_bytes: status_bytes(&status, "VmHWM:").unwrap_or(0),
+    })
+}
+
+/// Usage of all processes of a group together; `None` when none is left.
+pub fn usage_of_group(group: u32) -> Option<Usage> {
+    let pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|&pid| Stat::read(pid).is_some_and(|stat| stat.group == group && !stat.is_zombie))
+        .filter_map(usage_of_process)
+        .reduce(|sum, one| Usage {
+            cpu: sum.cpu + one.cpu,
+            rss_bytes: sum.rss_bytes + one.rss_bytes,
+            peak_rss_bytes: sum.peak_rss_bytes + one.peak_rss_bytes,
+        })
+}
+
+struct Stat {
+    group: u32,
+    is_zombie: bool,
+    cpu: Duration,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Stat> {
+        Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The line of proc_pid_stat(5). The command's name stands in brackets and may contain anything.
+    fn parse(line: &str) -> Option<Stat> {
+        let fields: Vec<&str> = line[line.rfind(')')? + 1..].split_ascii_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        let ticks = number(11)? + number(12)?;
+        Some(Stat {
+            group: u32::try_from(number(2)?).ok()?,
+            is_zombie: *fields.first()? == "Z",
+            cpu: Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64),
+        })
+    }
+}
+
+fn status_bytes(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
+        let line = "42 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 5 1000 1 18446744073709551615";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!((stat.group, stat.is_zombie), (7, false));
+        assert_eq!(stat.cpu.as_secs_f64() * rustix::param::clock_ticks_per_second() as f64, 300.0);
+    }
+
+    #[test]
+    fn this_process_has_memory_and_spends_time() {
+        let before = usage_of_process(std::process::id()).unwrap();
+        assert!(before.rss_bytes > 0 && before.peak_rss_bytes >= before.rss_bytes);
+        let began = std::time::Instant::now();
+        while usage_of_process(std::process::id()).unwrap().cpu == before.cpu {
+            assert!(began.elapsed() < Duration::from_secs(30), "CPU time must show");
+        }
+        assert_eq!(usage_of_process(u32::MAX), None);
+    }
+}
