@@ -15,6 +15,7 @@ const PROCESSORS: &[Kind] = &[
     Kind::new("batch", ""),
     Kind::new("memory_limiter", ""),
     Kind::new("resource", ""),
+    Kind::new("attributes", ""),
     Kind::new("k8s_attributes", "")
         .aliases(&["k8sattributes"])
         .missing("`k8sattributes` is a Collector component that Sluice does not have yet"),
@@ -477,4 +478,15 @@ error: there is no exporter of type `oltp`
   |
   = help: did you mean `otlp`?";
     assert_eq!(diagnostics.render(false), expected);
+}
+
+/// Guarantee: the examples are right in everything that is no component's own business, and say nothing doubtful.
+#[test]
+fn reads_the_examples() {
+    for name in ["gateway", "kyma-metric-gateway", "tls", "fan-out", "forward-connector"] {
+        let path = format!("{}/../../examples/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let (document, said) = read(&std::fs::read_to_string(&path).unwrap());
+        assert_eq!(said, Vec::<String>::new(), "{name}");
+        assert!(!document.pipelines.is_empty(), "{name}");
+    }
 }

@@ -90,14 +90,12 @@ impl<'a> Fields<'a> {
 
     /// A finite number within a range.
     pub fn float(&mut self, key: &str, default: f64, range: RangeInclusive<f64>, doc: &str) -> f64 {
-        let kind = format!("number ({} to {})", range.start(), range.end());
-        let value =
-            self.scalar(key, Declaration::new(kind, format!("`{default}`"), doc), |scalar| match scalar.as_float() {
-                Some(value) if range.contains(&value) => Ok(value),
-                Some(_) => Err(Refused::Value(format!("between {} and {}", range.start(), range.end()))),
-                None => Err(Refused::Kind("a number".to_owned())),
-            });
-        value.unwrap_or(default)
+        let declaration = Declaration::new(float_kind(&range), format!("`{default}`"), doc);
+        self.scalar(key, declaration, |scalar| float_of(scalar, &range)).unwrap_or(default)
+    }
+
+    pub fn optional_float(&mut self, key: &str, range: RangeInclusive<f64>, doc: &str) -> Option<f64> {
+        self.scalar(key, Declaration::new(float_kind(&range), "", doc), |scalar| float_of(scalar, &range))
     }
 
     /// A duration as Go writes it. A bare number means nanoseconds, as it does there, and earns a warning.
@@ -277,6 +275,14 @@ pub(super) fn integer_of<T: Integer>(scalar: &Scalar, range: &RangeInclusive<T>)
     value.ok_or_else(|| Refused::Value(integer_limits(range)))
 }
 
+fn float_of(scalar: &Scalar, range: &RangeInclusive<f64>) -> Result<f64, Refused> {
+    match scalar.as_float() {
+        Some(value) if range.contains(&value) => Ok(value),
+        Some(_) => Err(Refused::Value(format!("between {} and {}", range.start(), range.end()))),
+        None => Err(Refused::Kind("a number".to_owned())),
+    }
+}
+
 fn size_of(scalar: &Scalar, range: &RangeInclusive<u64>) -> Result<u64, Refused> {
     let bytes = match (scalar.as_integer(), scalar.as_string()) {
         (Some(bytes), _) => u64::try_from(bytes).map_err(|_| Refused::Value("a size of 0 or more".to_owned()))?,
@@ -314,6 +320,10 @@ fn integer_limits<T: Integer>(range: &RangeInclusive<T>) -> String {
         (start, end) if end.is_type_limit() => format!("{start} or more"),
         (start, end) => format!("between {start} and {end}"),
     }
+}
+
+fn float_kind(range: &RangeInclusive<f64>) -> String {
+    format!("number ({} to {})", range.start(), range.end())
 }
 
 fn duration_kind(range: &RangeInclusive<Duration>) -> String {
