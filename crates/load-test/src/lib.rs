@@ -16,6 +16,7 @@
 //! ```
 
 pub mod backend;
+pub mod bench;
 pub mod generate;
 pub mod identity;
 mod latency;

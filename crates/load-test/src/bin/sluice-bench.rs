@@ -1,1 +1,136 @@
-fn main() {}
+//! The speed table of Sluice beside nginx and the OpenTelemetry Collector.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use sluice_load_test::bench::{self, BenchOptions, Contestant};
+use sluice_load_test::subject::pin_this_thread;
+use sluice_otlp::Signal;
+
+/// Measures what Sluice costs, side by side with an nginx relay and the OpenTelemetry Collector.
+///
+/// Subjects run in turn on CPU 0, generator and backends on CPU 1. A subject whose binary is not given is left out.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Example:\n  sluice-bench --quick --row plain --row gzip --signal traces --json out.json"
+)]
+struct Args {
+    /// The sluice binary [default: the one beside this program, if there is one]
+    #[arg(long, value_name = "PATH")]
+    sluice: Option<PathBuf>,
+    /// The nginx binary [default: $SLUICE_TEST_NGINX]
+    #[arg(long, value_name = "PATH")]
+    nginx: Option<PathBuf>,
+    /// The Collector's binary [default: $SLUICE_TEST_OTELCOL]
+    #[arg(long, value_name = "PATH")]
+    otelcol: Option<PathBuf>,
+    /// One turn of 2 seconds each, for a first impression
+    #[arg(long)]
+    quick: bool,
+    /// Only these rows (see --list)
+    #[arg(long, value_name = "ID")]
+    row: Vec<String>,
+    /// Only these signals: traces, metrics, logs
+    #[arg(long, value_name = "SIGNAL", value_parser = parse_signal)]
+    signal: Vec<Signal>,
+    /// Turns of each subject and row
+    #[arg(long, default_value_t = 3, conflicts_with = "quick")]
+    turns: usize,
+    /// Counted seconds of each turn
+    #[arg(long, default_value_t = 5, conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Let nginx keep its connections to the backend, which makes it a harder yardstick
+    #[arg(long)]
+    nginx_keepalive: bool,
+    /// Give Sluice `memory_limiter` and `batch` as well, which the Collector always has
+    #[arg(long)]
+    batch: bool,
+    /// Write every turn's numbers to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// List the rows and end
+    #[arg(long)]
+    list: bool,
+}
+
+fn parse_signal(name: &str) -> Result<Signal, String> {
+    Signal::from_name(name).ok_or_else(|| format!("no signal `{name}`: traces, metrics or logs"))
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    if args.list {
+        let mut rows = bench::all_rows();
+        rows.dedup_by_key(|row| row.id);
+        rows.iter().for_each(|row| println!("{:20} {}", row.id, row.title));
+        return Ok(());
+    }
+    check_rows(&args.row)?;
+    let options = options(&args)?;
+    let names: Vec<_> = options.contestants.iter().map(Contestant::name).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let results = runtime.block_on(async {
+        tokio::select! {
+            results = bench::run(&options, |line| eprintln!("{line}")) => Ok(results),
+            // Dropping the run ends its subjects and removes their folders.
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    })?;
+    println!("{}", bench::to_markdown(&results, &names));
+    if let Some(ratio) = bench::further_pipeline(&results) {
+        println!("\nEach further pipeline costs {ratio:.2} × nginx.");
+    }
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&bench::to_json(&results))?;
+        std::fs::write(path, json).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn check_rows(wanted: &[String]) -> anyhow::Result<()> {
+    let rows = bench::all_rows();
+    match wanted.iter().find(|id| !rows.iter().any(|row| row.id == **id)) {
+        Some(unknown) => bail!("no row `{unknown}`: --list names them"),
+        None => Ok(()),
+    }
+}
+
+fn options(args: &Args) -> anyhow::Result<BenchOptions> {
+    let from_environment = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let nginx = args.nginx.clone().or_else(|| from_environment("SLUICE_TEST_NGINX"));
+    let otelcol = args.otelcol.clone().or_else(|| from_environment("SLUICE_TEST_OTELCOL"));
+    let beside = std::env::current_exe()?.with_file_name("sluice");
+    let sluice = args.sluice.clone().or_else(|| beside.exists().then_some(beside));
+    let mut contestants = Vec::new();
+    contestants.extend(nginx.map(|binary| Contestant::Nginx { binary, keepalive: args.nginx_keepalive }));
+    contestants.extend(sluice.map(|binary| Contestant::Sluice { binary, batch: args.batch }));
+    contestants.extend(otelcol.map(|binary| Contestant::Collector { binary }));
+    if contestants.is_empty() {
+        bail!("nobody to measure: give --sluice, --nginx or --otelcol, or set SLUICE_TEST_NGINX, SLUICE_TEST_OTELCOL");
+    }
+    let (turns, seconds) = if args.quick { (1, 2) } else { (args.turns.max(1), args.seconds) };
+    Ok(BenchOptions {
+        contestants,
+        rows: args.row.clone(),
+        signals: args.signal.clone(),
+        turns,
+        window: Duration::from_secs(seconds),
+        subject_cpus: pin()?,
+    })
+}
+
+/// Puts this process on CPU 1 and says which CPU is left for the subjects.
+fn pin() -> anyhow::Result<Vec<usize>> {
+    let cpus = std::thread::available_parallelism()?.get();
+    if cpus < 2 || !Path::new("/usr/bin/taskset").exists() && !Path::new("/bin/taskset").exists() {
+        eprintln!(
+            "warning: two CPUs and taskset (util-linux) are needed to keep subject and bench apart; nothing is pinned"
+        );
+        return Ok(Vec::new());
+    }
+    pin_this_thread(&[1]).context("pinning the bench to CPU 1")?;
+    Ok(vec![0])
+}

@@ -17,6 +17,12 @@ pub enum Ending {
     TimedOut,
 }
 
+impl Ending {
+    pub fn is_ok(self) -> bool {
+        matches!(self, Ending::Grpc(Code::OK) | Ending::Http(200..=299))
+    }
+}
+
 impl fmt::Display for Ending {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -45,7 +51,7 @@ impl Answer {
     }
 
     pub(crate) fn is_ok(&self) -> bool {
-        matches!(self.ending, Ending::Grpc(Code::OK) | Ending::Http(200..=299))
+        self.ending.is_ok()
     }
 
     /// Whether an OTLP client may send the request again.

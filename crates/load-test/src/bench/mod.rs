@@ -1,0 +1,79 @@
+//! The speed table: CPU seconds a million items of Sluice, beside nginx relaying the same bytes and beside the
+//! OpenTelemetry Collector doing the same work, in interleaved turns on the same cores.
+
+mod measure;
+mod rows;
+mod table;
+
+use std::time::Duration;
+
+use sluice_otlp::Signal;
+
+pub use measure::{Contestant, Measurement, measure};
+pub use rows::{Kind, Row, all_rows};
+pub use table::{RowResult, Spread, further_pipeline, to_json, to_markdown};
+
+/// What to measure, how often and for how long.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    pub contestants: Vec<Contestant>,
+    /// Ids of rows; empty: all.
+    pub rows: Vec<String>,
+    /// Empty: all.
+    pub signals: Vec<Signal>,
+    pub turns: usize,
+    /// Counted time of each turn.
+    pub window: Duration,
+    /// CPUs of the subjects; empty: not pinned.
+    pub subject_cpus: Vec<usize>,
+}
+
+impl BenchOptions {
+    fn wants(&self, row: &Row) -> bool {
+        (self.rows.is_empty() || self.rows.iter().any(|id| id == row.id))
+            && (self.signals.is_empty() || self.signals.contains(&row.signal))
+    }
+}
+
+/// Runs everything. `progress` is told of each turn. A turn that fails is reported there and leaves a gap.
+pub async fn run(options: &BenchOptions, mut progress: impl FnMut(&str)) -> Vec<RowResult> {
+    let mut results = Vec::new();
+    for row in all_rows().into_iter().filter(|row| options.wants(row)) {
+        let mut result = RowResult {
+            turns: options.contestants.iter().map(|contestant| (contestant.name(), Vec::new())).collect(),
+            row,
+        };
+        for turn in 1..=options.turns {
+            for (contestant, (name, turns)) in options.contestants.iter().zip(&mut result.turns) {
+                if !contestant.takes(&result.row) {
+                    continue;
+                }
+                let label = format!("{} {} {name} turn {turn}", result.row.id, result.row.signal);
+                match measure(contestant, &result.row, options.window, &options.subject_cpus).await {
+                    Ok(one) => {
+                        progress(&format!("{label}: {}", describe(&result.row, &one)));
+                        turns.push(one);
+                    }
+                    Err(error) => progress(&format!("{label} FAILED: {error:#}")),
+                }
+            }
+        }
+        results.push(result);
+    }
+    results
+}
+
+fn describe(row: &Row, one: &Measurement) -> String {
+    let memory = format!("{:.1} MiB", one.rss_bytes as f64 / (1 << 20) as f64);
+    if row.kind == Kind::MemoryAtRest {
+        return memory;
+    }
+    let late = if one.turned_away > 0 { format!(", {} attempts turned away", one.turned_away) } else { String::new() };
+    format!(
+        "{:.2} CPU-s/M, {:.0} items/s, {memory}, subject {:.0} % and bench {:.0} % of a core{late}",
+        one.cpu_s_per_million,
+        one.items_per_s,
+        100.0 * one.subject_core,
+        100.0 * one.bench_core,
+    )
+}

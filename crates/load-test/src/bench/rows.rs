@@ -1,0 +1,96 @@
+//! The rows of the speed table: what is sent, and what the gateway does with it.
+
+use sluice_otlp::{Encoding, Signal};
+
+use crate::generate::Shape;
+
+/// What a row measures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// CPU seconds a million items, as fast as it goes.
+    Cost,
+    /// Resident memory some seconds after the start, with nothing sent.
+    MemoryAtRest,
+    /// Highest resident memory while so many items a second are sent in open loop.
+    MemoryAtRate { items_per_s: f64 },
+}
+
+/// One kind of work, the same for every subject.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// For `--row`.
+    pub id: &'static str,
+    pub title: &'static str,
+    pub kind: Kind,
+    pub signal: Signal,
+    pub items_per_request: u32,
+    /// Of the requests that are sent.
+    pub encoding: Encoding,
+    pub gzip_out: bool,
+    pub resource_insert: bool,
+    pub attributes_upsert: bool,
+    /// Each with a backend of its own.
+    pub pipelines: usize,
+    /// Whether nginx, which relays bytes, can stand beside it.
+    pub relay: bool,
+}
+
+impl Row {
+    fn new(id: &'static str, title: &'static str, signal: Signal) -> Self {
+        Row {
+            id,
+            title,
+            kind: Kind::Cost,
+            signal,
+            items_per_request: 100,
+            encoding: Encoding::Identity,
+            gzip_out: false,
+            resource_insert: false,
+            attributes_upsert: false,
+            pipelines: 1,
+            relay: true,
+        }
+    }
+
+    pub fn shape(&self) -> Shape {
+        Shape { items_per_request: self.items_per_request, ..Shape::of(self.signal) }
+    }
+
+    /// The row of each signal with this change to it.
+    fn each_signal(id: &'static str, title: &'static str, change: impl Fn(&mut Row)) -> impl Iterator<Item = Row> {
+        Signal::ALL.into_iter().map(move |signal| {
+            let mut row = Row::new(id, title, signal);
+            change(&mut row);
+            row
+        })
+    }
+}
+
+/// All rows, in the order of the table.
+pub fn all_rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    rows.extend(Row::each_signal("plain", "uncompressed in and out", |_| {}));
+    rows.extend(Row::each_signal("gzip", "gzip in and out, unchanged", |row| {
+        (row.encoding, row.gzip_out) = (Encoding::Gzip, true);
+    }));
+    rows.extend(Row::each_signal("resource-from-gzip", "gzip in, resource insert, gzip out", |row| {
+        (row.encoding, row.gzip_out, row.resource_insert) = (Encoding::Gzip, true, true);
+    }));
+    rows.extend(Row::each_signal("resource-to-gzip", "uncompressed in, resource insert, gzip out", |row| {
+        (row.gzip_out, row.resource_insert, row.relay) = (true, true, false);
+    }));
+    rows.extend(Row::each_signal("attributes", "resource insert and attributes upsert, uncompressed", |row| {
+        (row.resource_insert, row.attributes_upsert) = (true, true);
+    }));
+    for (id, title, items) in [("one", "1 item a request", 1), ("ten", "10 items a request", 10)] {
+        rows.push(Row { items_per_request: items, ..Row::new(id, title, Signal::Traces) });
+    }
+    for (id, title, pipelines) in [("two", "two pipelines", 2), ("three", "three pipelines", 3)] {
+        rows.push(Row { pipelines, relay: false, ..Row::new(id, title, Signal::Traces) });
+    }
+    let rest = Row::new("rest", "memory at rest", Signal::Traces);
+    rows.push(Row { kind: Kind::MemoryAtRest, ..rest });
+    let rate = Row::new("rate", "memory at 50,000 spans/s", Signal::Traces);
+    rows.push(Row { kind: Kind::MemoryAtRate { items_per_s: 50_000.0 }, ..rate });
+    rows
+}

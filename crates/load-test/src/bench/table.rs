@@ -1,0 +1,191 @@
+//! Turns of several contestants, as a table and as JSON.
+
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table};
+use serde_json::{Value, json};
+
+use super::measure::Measurement;
+use super::rows::{Kind, Row};
+
+const MEBIBYTE: f64 = (1 << 20) as f64;
+
+/// All turns of one row.
+#[derive(Clone, Debug)]
+pub struct RowResult {
+    pub row: Row,
+    /// One entry a contestant, in the order of the columns; one measurement a turn.
+    pub turns: Vec<(&'static str, Vec<Measurement>)>,
+}
+
+/// Median and range of the turns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    /// `None` where there is nothing.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+        Some(Spread { median, min, max })
+    }
+}
+
+impl RowResult {
+    fn measurements(&self, name: &str) -> &[Measurement] {
+        self.turns.iter().find(|(found, _)| *found == name).map_or(&[], |(_, turns)| turns)
+    }
+
+    /// What the row is about: CPU seconds a million items, or MiB.
+    fn value(&self, measurement: &Measurement) -> f64 {
+        match self.row.kind {
+            Kind::Cost => measurement.cpu_s_per_million,
+            Kind::MemoryAtRest | Kind::MemoryAtRate { .. } => measurement.rss_bytes as f64 / MEBIBYTE,
+        }
+    }
+
+    pub fn spread(&self, name: &str) -> Option<Spread> {
+        Spread::of(self.measurements(name).iter().map(|measurement| self.value(measurement)))
+    }
+
+    /// How many times as much as another: turn by turn, since both ran within the same minute.
+    pub fn ratio(&self, name: &str, to: &str) -> Option<Spread> {
+        let pairs = self.measurements(name).iter().zip(self.measurements(to));
+        Spread::of(pairs.map(|(own, other)| self.value(own) / self.value(other)).filter(|ratio| ratio.is_finite()))
+    }
+
+    fn unit(&self) -> &'static str {
+        if self.row.kind == Kind::Cost { "CPU-s/M" } else { "MiB" }
+    }
+}
+
+/// The table, in Markdown. Missing cells are dashes.
+pub fn to_markdown(results: &[RowResult], names: &[&'static str]) -> String {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
+    let mut header = vec!["Work".to_owned(), "Signal".to_owned(), "Unit".to_owned()];
+    header.extend(names.iter().map(|&name| name.to_owned()));
+    header.extend(names.iter().map(|name| format!("{name} items/s")));
+    header.extend(["sluice : nginx", "sluice : otelcol", "sluice MiB"].map(str::to_owned));
+    let columns = header.len();
+    table.set_header(header);
+    for result in results {
+        let mut cells = vec![
+            result.row.title.to_owned(),
+            result.row.signal.items_name().replace('_', " "),
+            result.unit().to_owned(),
+        ];
+        cells.extend(names.iter().map(|name| spread_cell(result.spread(name))));
+        cells.extend(names.iter().map(|name| {
+            let rate =
+                Spread::of(result.measurements(name).iter().map(|one| one.items_per_s).filter(|rate| *rate > 0.0));
+            rate.map_or_else(dash, |rate| format!("{:.0}", rate.median))
+        }));
+        for other in ["nginx", "otelcol"] {
+            cells.push(result.ratio("sluice", other).map_or_else(dash, |ratio| format!("{:.2}", ratio.median)));
+        }
+        let memory = Spread::of(result.measurements("sluice").iter().map(|one| one.rss_bytes as f64 / MEBIBYTE));
+        cells.push(memory.map_or_else(dash, |memory| format!("{:.1}", memory.max)));
+        table.add_row(cells);
+    }
+    for index in 3..columns {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+fn spread_cell(spread: Option<Spread>) -> String {
+    spread.map_or_else(dash, |spread| format!("{:.2} ({:.2}–{:.2})", spread.median, spread.min, spread.max))
+}
+
+/// What each pipeline after the first adds, as a multiple of nginx's cost of relaying the same: `None` unless the rows
+/// `plain` and `three` (or `two`) of traces were run.
+pub fn further_pipeline(results: &[RowResult]) -> Option<f64> {
+    let traces = |id: &str| {
+        results.iter().find(|result| result.row.id == id && result.row.signal == sluice_otlp::Signal::Traces)
+    };
+    let plain = traces("plain")?;
+    let several = traces("three").or_else(|| traces("two"))?;
+    let added = several.spread("sluice")?.median - plain.spread("sluice")?.median;
+    Some(added / (several.row.pipelines - 1) as f64 / plain.spread("nginx")?.median)
+}
+
+/// Everything that was measured.
+pub fn to_json(results: &[RowResult]) -> Value {
+    let rows: Vec<Value> = results.iter().map(row_json).collect();
+    json!({ "rows": rows, "further_pipeline_to_nginx": further_pipeline(results) })
+}
+
+fn row_json(result: &RowResult) -> Value {
+    let contestants: serde_json::Map<String, Value> = result
+        .turns
+        .iter()
+        .map(|(name, turns)| ((*name).to_owned(), turns.iter().map(measurement_json).collect()))
+        .collect();
+    json!({
+        "row": result.row.id,
+        "signal": result.row.signal.as_str(),
+        "unit": result.unit(),
+        "turns": contestants,
+    })
+}
+
+fn measurement_json(one: &Measurement) -> Value {
+    let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
+    json!({
+        "cpu_s_per_million": one.cpu_s_per_million,
+        "items_per_s": one.items_per_s,
+        "rss_bytes": one.rss_bytes,
+        "subject_core": one.subject_core,
+        "bench_core": one.bench_core,
+        "acknowledged_p50_ms": milliseconds(one.latency.p50),
+        "acknowledged_p99_ms": milliseconds(one.latency.p99),
+        "turned_away": one.turned_away,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::all_rows;
+    use super::*;
+
+    fn cost(cpu_s_per_million: f64) -> Measurement {
+        Measurement { cpu_s_per_million, items_per_s: 1000.0, rss_bytes: 10 << 20, ..Measurement::default() }
+    }
+
+    fn result(id: &str, sluice: &[f64], nginx: &[f64]) -> RowResult {
+        let row = all_rows().into_iter().find(|row| row.id == id).unwrap();
+        let turns = |values: &[f64]| values.iter().copied().map(cost).collect();
+        RowResult { row, turns: vec![("nginx", turns(nginx)), ("sluice", turns(sluice))] }
+    }
+
+    #[test]
+    fn medians_and_ratios_are_taken_turn_by_turn() {
+        let result = result("plain", &[3.0, 2.0, 40.0], &[2.0, 2.0, 20.0]);
+        assert_eq!(result.spread("sluice"), Some(Spread { median: 3.0, min: 2.0, max: 40.0 }));
+        assert_eq!(result.ratio("sluice", "nginx"), Some(Spread { median: 1.5, min: 1.0, max: 2.0 }));
+        assert_eq!(result.ratio("sluice", "otelcol"), None);
+    }
+
+    #[test]
+    fn a_missing_contestant_is_a_dash_and_no_lost_row() {
+        let results = [result("plain", &[3.0], &[2.0]), result("three", &[5.0], &[])];
+        let table = to_markdown(&results, &["nginx", "sluice", "otelcol"]);
+        assert_eq!(table.lines().count(), 4, "{table}");
+        assert!(table.contains("1.50") && table.contains("5.00 (5.00–5.00)") && table.contains("–"), "{table}");
+        assert_eq!(further_pipeline(&results), Some(0.5));
+    }
+}
