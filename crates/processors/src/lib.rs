@@ -1,1 +1,65 @@
+//! Processors: what is done to encoded requests between receivers and exporters.
+//!
+//! `resource` and `attributes` edit requests; `batch` and `memory_limiter` are settings that the engine obeys.
 
+pub mod actions;
+pub mod attributes;
+pub mod batch;
+pub mod matching;
+pub mod memory_limiter;
+pub mod resource;
+
+mod fingerprint;
+mod go_regexp;
+mod kinds;
+mod text;
+
+use bytes::Bytes;
+use sluice_flow::Metadata;
+use sluice_otlp::{Malformed, Signal};
+
+pub use kinds::{Settings, kinds, read};
+
+/// What a processor made of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// The request stays as it is, and so do the bytes in which it came.
+    Unchanged,
+    /// The request is now this one (not compressed), with so many spans, metric points or log records left in it.
+    Changed { payload: Bytes, items: u32 },
+}
+
+/// Why a request could not be processed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProcessError {
+    /// Cannot happen to a request that was validated on its way in.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
+
+/// Why a processor cannot be used in a pipeline although its options are valid by themselves.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// The message continues "in a pipeline for {signal}, ".
+    #[error("in a pipeline for {signal}, {message}")]
+    Unfit { signal: Signal, message: String },
+}
+
+/// A processor made for one signal, and what is doubtful about it there.
+pub struct Built {
+    pub processor: Box<dyn Processor>,
+    /// Whole sentences for the log and for `validate`.
+    pub warnings: Vec<String>,
+}
+
+/// Edits one request after another. Keeps nothing between them.
+pub trait Processor: Send + Sync {
+    /// `request` is not compressed and went through [`sluice_otlp::scan`].
+    ///
+    /// # Errors
+    /// [`ProcessError`] where the request is not what it should be.
+    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit, ProcessError>;
+
+    /// Stable hash of what the processor does: equal for equal configurations, over restarts and releases.
+    fn fingerprint(&self) -> u64;
+}

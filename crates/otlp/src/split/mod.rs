@@ -53,6 +53,15 @@ pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec
     Ok(packer.finish())
 }
 
+/// Counts the spans, metric points or log records of a request without looking into them. For requests that are known to
+/// be valid; [`crate::scan`] validates and counts.
+///
+/// # Errors
+/// [`Malformed`] where the structure down to the items cannot be read.
+pub fn count(signal: Signal, request: &[u8]) -> Result<u32, Malformed> {
+    Node::request(request, signal).items()
+}
+
 /// Adds the children of `parent`, which is open in the packer, one after another.
 fn cut(packer: &mut Packer<'_>, parent: &Node<'_>) -> Result<(), Malformed> {
     parent.children(&mut |child| {

@@ -1,0 +1,197 @@
+//! Reads a list of actions.
+
+use sluice_config::{Fields, Node, ScalarValue, Value};
+use sluice_otlp::AnyValue;
+
+use super::{Action, Actions, ContextKey, ConvertedType, Put, Source};
+use crate::go_regexp::Pattern;
+
+/// One action as it is written down.
+struct Written {
+    key: String,
+    name: Option<Name>,
+    source: Source,
+    pattern: Option<Pattern>,
+    converted_type: Option<ConvertedType>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Put(Put),
+    Delete,
+    Hash,
+    Extract,
+    Convert,
+}
+
+const NAMES: [(&str, Name); 7] = [
+    ("insert", Name::Put(Put::Insert)),
+    ("update", Name::Put(Put::Update)),
+    ("upsert", Name::Put(Put::Upsert)),
+    ("delete", Name::Delete),
+    ("hash", Name::Hash),
+    ("extract", Name::Extract),
+    ("convert", Name::Convert),
+];
+
+/// Options that only some actions have.
+const VALUE_SOURCES: [&str; 4] = ["value", "from_attribute", "from_context", "default_value"];
+
+/// Reads the actions that are listed under `key`; at least one is required.
+pub fn read(fields: &mut Fields<'_>, key: &str, doc: &str) -> Actions {
+    let actions = fields.sections(key, doc, read_action);
+    if actions.is_empty() {
+        fields.error_missing(key);
+    }
+    Actions(actions.into_iter().flatten().collect())
+}
+
+fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
+    let written = Written {
+        key: fields.string(
+            "key",
+            "",
+            "The attribute. Required for all actions but `delete` and `hash` with a `pattern`.",
+        ),
+        name: read_name(fields),
+        source: read_source(fields),
+        pattern: fields.parsed(
+            "pattern",
+            "regular expression",
+            None,
+            "For `extract`: applied to the value; each group must have a name, which is the attribute that it sets. \
+             For `delete` and `hash`: which keys, besides `key`.",
+            Pattern::new,
+        ),
+        converted_type: fields.optional_choice("converted_type", &ConvertedType::ALL, "For `convert`: the new type."),
+    };
+    checked(written, fields)
+}
+
+fn read_name(fields: &mut Fields<'_>) -> Option<Name> {
+    let parse = |text: &str| {
+        let found = NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, name)| *name);
+        found.ok_or_else(|| "there is no such action".to_owned())
+    };
+    let kind = "one of `insert`, `update`, `upsert`, `delete`, `hash`, `extract`, `convert`";
+    let doc = "`insert` sets the attribute if it is not there, `update` if it is there, `upsert` in any case; `delete` \
+               removes it; `hash` replaces its value by the SHA-256 of it; `extract` sets other attributes from its \
+               string; `convert` changes the type of its value.";
+    let name = fields.parsed("action", kind, None, doc, parse);
+    if name.is_none() && !fields.is_present("action") {
+        fields.error_missing("action");
+    }
+    name
+}
+
+fn read_source(fields: &mut Fields<'_>) -> Source {
+    Source {
+        value: read_value(fields, "value", "For `insert`, `update` and `upsert`: the value, with its type."),
+        from_attribute: fields
+            .optional_string("from_attribute", "The value of this attribute, if it is there.")
+            .filter(|key| !key.is_empty()),
+        from_context: fields.parsed(
+            "from_context",
+            "`client.address` or `metadata.NAME`",
+            None,
+            "A fact about the sender: its address, or request metadata (headers), for which the receiver needs \
+                 `include_metadata`. Several values are joined by `;`. Nothing is done if it is not there.",
+            ContextKey::parse,
+        ),
+        default_value: read_value(fields, "default_value", "The value if `from_attribute` or `from_context` has none."),
+    }
+}
+
+/// A value of any type, encoded.
+fn read_value(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<Vec<u8>> {
+    let node = fields.node(key, "string, number, boolean, list or map", doc)?;
+    let value = value_of(node);
+    if value.is_none() {
+        fields.error_at(key, "holds a number that does not fit into 64 bits with a sign");
+    }
+    value.filter(|value| *value != AnyValue::Empty).map(|value| value.encoded())
+}
+
+/// The value that a piece of YAML stands for.
+pub(crate) fn value_of(node: &Node) -> Option<AnyValue> {
+    match &node.value {
+        Value::Scalar(scalar) => Some(match scalar.value {
+            ScalarValue::Null => AnyValue::Empty,
+            ScalarValue::Boolean(value) => AnyValue::Bool(value),
+            ScalarValue::Integer(value) => AnyValue::Int(value),
+            ScalarValue::Unsigned(_) => return None,
+            ScalarValue::Float(value) => AnyValue::Double(value),
+            ScalarValue::String => AnyValue::String(scalar.text.clone()),
+        }),
+        Value::List(items) => items.iter().map(value_of).collect::<Option<_>>().map(AnyValue::Array),
+        Value::Mapping(entries) => {
+            let entries = entries.iter().map(|entry| Some((entry.key.clone(), value_of(&entry.value)?)));
+            entries.collect::<Option<_>>().map(AnyValue::Map)
+        }
+    }
+}
+
+/// Checks the options against the action, as the Collector does.
+fn checked(written: Written, fields: &mut Fields<'_>) -> Option<Action> {
+    let Written { key, name, source, pattern, converted_type } = written;
+    let name = name?;
+    let takes_pattern_instead = matches!(name, Name::Delete | Name::Hash);
+    if key.is_empty() && !(takes_pattern_instead && fields.is_present("pattern")) {
+        match takes_pattern_instead {
+            true => fields.error("needs a `key` or a `pattern`"),
+            false => fields.error_missing("key"),
+        }
+        return None;
+    }
+    refuse_foreign_options(name, fields);
+    match name {
+        Name::Put(on) => {
+            check_source(&source, fields);
+            Some(Action::Put { key, on, source })
+        }
+        Name::Delete => Some(Action::Delete { key, pattern }),
+        Name::Hash => Some(Action::Hash { key, pattern }),
+        Name::Extract => {
+            if !fields.is_present("pattern") {
+                fields.error_missing("pattern");
+            }
+            let pattern = pattern?;
+            if pattern.group_names().next().is_none() {
+                fields.error_at("pattern", "has no named group, as in `(?P<name>…)`");
+            } else if pattern.group_names().any(|name| name.is_none()) {
+                fields.error_at("pattern", "has a group without a name: write `(?:…)` or `(?P<name>…)`");
+            }
+            Some(Action::Extract { key, pattern })
+        }
+        Name::Convert => {
+            if !fields.is_present("converted_type") {
+                fields.error_missing("converted_type");
+            }
+            converted_type.map(|to| Action::Convert { key, to })
+        }
+    }
+}
+
+fn refuse_foreign_options(name: Name, fields: &mut Fields<'_>) {
+    let is_put = matches!(name, Name::Put(_));
+    let foreign = VALUE_SOURCES.iter().filter(|_| !is_put);
+    let foreign = foreign.chain((is_put || name == Name::Convert).then_some(&"pattern"));
+    let foreign = foreign.chain((name != Name::Convert).then_some(&"converted_type"));
+    let shown = NAMES.iter().find(|(_, other)| *other == name).map_or("", |(text, _)| text);
+    for option in foreign {
+        if fields.is_present(option) {
+            fields.error_at(option, &format!("is not an option of the action `{shown}`"));
+        }
+    }
+}
+
+fn check_source(source: &Source, fields: &mut Fields<'_>) {
+    let given: Vec<&str> = VALUE_SOURCES[..3].iter().copied().filter(|option| fields.is_present(option)).collect();
+    match given.as_slice() {
+        [_, second, ..] => fields.error_at(second, &format!("and `{}` cannot be given both", given[0])),
+        [] if source.default_value.is_none() => {
+            fields.error("needs one of `value`, `from_attribute`, `from_context` and `default_value`");
+        }
+        _ => {}
+    }
+}

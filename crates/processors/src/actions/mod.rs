@@ -1,0 +1,201 @@
+//! Actions on attributes: what `resource` and `attributes` have in common. They mean what they mean in the Collector 0.160.
+
+mod config;
+mod convert;
+mod source;
+
+use sha2::{Digest, Sha256};
+use sluice_flow::Metadata;
+use sluice_otlp::{AnyValue, Attributes, NewValue, Value};
+
+pub use config::read;
+pub(crate) use config::value_of;
+pub use convert::ConvertedType;
+pub use source::{ContextKey, Source};
+
+use crate::fingerprint::Fingerprint;
+use crate::go_regexp::Pattern;
+use source::Found;
+
+/// Actions in the order in which they are carried out; each sees what the one before has done.
+#[derive(Clone, Debug, Default)]
+pub struct Actions(pub Vec<Action>);
+
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Sets an attribute, depending on whether it is there.
+    Put { key: String, on: Put, source: Source },
+    /// Removes the first attribute named `key`, then all whose key matches.
+    Delete { key: String, pattern: Option<Pattern> },
+    /// Replaces the value of the first attribute named `key`, then of all whose key matches, by its SHA-256.
+    Hash { key: String, pattern: Option<Pattern> },
+    /// Sets one attribute for each named group of `pattern`, if the string in `key` matches.
+    Extract { key: String, pattern: Pattern },
+    /// Changes the type of a value, where that can be done.
+    Convert { key: String, to: ConvertedType },
+}
+
+/// When an attribute is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// Only if it is not there.
+    Insert,
+    /// Only if it is there.
+    Update,
+    Upsert,
+}
+
+/// The actions for one request: what they take from its sender is looked up once.
+pub struct Prepared<'c> {
+    actions: &'c Actions,
+    /// For each action the encoded value that `from_context` stands for.
+    from_context: Vec<Option<Vec<u8>>>,
+}
+
+impl Actions {
+    pub fn prepare(&self, metadata: &Metadata) -> Prepared<'_> {
+        let from_context = self.0.iter().map(|action| match action {
+            Action::Put { source, .. } => source.from_context.as_ref().and_then(|key| key.find(metadata)),
+            _ => None,
+        });
+        let from_context = from_context.map(|text| text.map(|text| AnyValue::String(text).encoded())).collect();
+        Prepared { actions: self, from_context }
+    }
+
+    pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
+        fingerprint.list(&self.0, |fingerprint, action| action.fingerprint(fingerprint));
+    }
+}
+
+impl Prepared<'_> {
+    pub fn apply(&self, attributes: &mut Attributes<'_>) {
+        for (action, from_context) in self.actions.0.iter().zip(&self.from_context) {
+            action.apply(from_context.as_deref(), attributes);
+        }
+    }
+}
+
+impl Action {
+    fn apply(&self, from_context: Option<&[u8]>, attributes: &mut Attributes<'_>) {
+        match self {
+            Action::Put { key, on, source } => {
+                put(key.as_bytes(), *on, source.find(from_context, attributes), attributes)
+            }
+            Action::Delete { key, pattern } => {
+                for index in targets(key, pattern.as_ref(), attributes) {
+                    attributes.remove(index);
+                }
+            }
+            Action::Hash { key, pattern } => hash(key, pattern.as_ref(), attributes),
+            Action::Extract { key, pattern } => extract(key.as_bytes(), pattern, attributes),
+            Action::Convert { key, to } => {
+                if let Some(index) = attributes.find(key.as_bytes())
+                    && let Some(converted) = to.convert(attributes.value(index))
+                {
+                    attributes.set(index, NewValue::Encoded(&converted.encoded()));
+                }
+            }
+        }
+    }
+
+    fn fingerprint(&self, fingerprint: &mut Fingerprint) {
+        let pattern_text =
+            |pattern: &Option<Pattern>| pattern.as_ref().map(|pattern| pattern.text().as_bytes().to_vec());
+        match self {
+            Action::Put { key, on, source } => {
+                fingerprint.text(match on {
+                    Put::Insert => "insert",
+                    Put::Update => "update",
+                    Put::Upsert => "upsert",
+                });
+                fingerprint.text(key);
+                source.fingerprint(fingerprint);
+            }
+            Action::Delete { key, pattern } | Action::Hash { key, pattern } => {
+                fingerprint.text(if matches!(self, Action::Hash { .. }) { "hash" } else { "delete" });
+                fingerprint.text(key);
+                fingerprint.optional(pattern_text(pattern).as_deref());
+            }
+            Action::Extract { key, pattern } => {
+                fingerprint.text("extract");
+                fingerprint.text(key);
+                fingerprint.text(pattern.text());
+            }
+            Action::Convert { key, to } => {
+                fingerprint.text("convert");
+                fingerprint.text(key);
+                fingerprint.text(to.name());
+            }
+        }
+    }
+}
+
+fn put(key: &[u8], on: Put, value: Found<'_>, attributes: &mut Attributes<'_>) {
+    let value = match value {
+        Found::Nothing => return,
+        Found::Encoded(bytes) => NewValue::Encoded(bytes),
+        Found::Attribute(index) => NewValue::CopyOf(index),
+    };
+    match attributes.find(key) {
+        Some(index) if on != Put::Insert => attributes.set(index, value),
+        None if on != Put::Update => attributes.add(key, value),
+        _ => {}
+    }
+}
+
+/// The first attribute named `key`, and all whose key matches. An empty key stands for none.
+fn targets(key: &str, pattern: Option<&Pattern>, attributes: &Attributes<'_>) -> Vec<usize> {
+    let named = if key.is_empty() { None } else { attributes.find(key.as_bytes()) };
+    let mut targets: Vec<usize> = named.into_iter().collect();
+    if let Some(pattern) = pattern {
+        let matching = attributes.keys().filter(|(_, key)| pattern.matches(key)).map(|(index, _)| index);
+        targets.extend(matching.filter(|index| Some(*index) != named));
+    }
+    targets
+}
+
+/// An attribute that is both named and matched is hashed twice, as in the Collector.
+fn hash(key: &str, pattern: Option<&Pattern>, attributes: &mut Attributes<'_>) {
+    let once = |index: usize, attributes: &mut Attributes<'_>| {
+        let hashed = AnyValue::String(hash_of(attributes.value(index)));
+        attributes.set(index, NewValue::Encoded(&hashed.encoded()));
+    };
+    for index in targets(key, None, attributes) {
+        once(index, attributes);
+    }
+    if let Some(pattern) = pattern {
+        for index in targets("", Some(pattern), attributes) {
+            once(index, attributes);
+        }
+    }
+}
+
+/// SHA-256 in hexadecimal of a string's bytes, of the little-endian bytes of a number, of 1 or 0 for a boolean. Anything else has
+/// the empty string for a hash.
+fn hash_of(value: Value<'_>) -> String {
+    let digest = match value {
+        Value::String(text) => Sha256::digest(text),
+        Value::Bool(value) => Sha256::digest([u8::from(value)]),
+        Value::Int(value) => Sha256::digest(value.to_le_bytes()),
+        Value::Double(value) => Sha256::digest(value.to_bits().to_le_bytes()),
+        Value::Empty | Value::Bytes(_) | Value::Nested(_) => return String::new(),
+    };
+    digest.iter().fold(String::with_capacity(64), |mut text, byte| {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+        }
+        text
+    })
+}
+
+fn extract(key: &[u8], pattern: &Pattern, attributes: &mut Attributes<'_>) {
+    let Some(Value::String(text)) = attributes.get(key) else { return };
+    let Some(groups) = pattern.named_groups(text) else { return };
+    for (name, text) in groups {
+        let value = AnyValue::String(text).encoded();
+        put(name.as_bytes(), Put::Upsert, Found::Encoded(&value), attributes);
+    }
+}
+
+#[cfg(test)]
+mod tests;

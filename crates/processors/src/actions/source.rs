@@ -1,0 +1,125 @@
+//! Where an action takes its value from.
+
+use std::net::SocketAddr;
+
+use sluice_flow::Metadata;
+use sluice_otlp::Attributes;
+
+use crate::fingerprint::Fingerprint;
+
+/// The first that yields something counts: the value, the sender's context, another attribute, the default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Source {
+    /// An encoded `AnyValue`, as is `default_value`.
+    pub value: Option<Vec<u8>>,
+    pub from_context: Option<ContextKey>,
+    pub from_attribute: Option<String>,
+    pub default_value: Option<Vec<u8>>,
+}
+
+/// What a source yields for one set of attributes.
+pub(super) enum Found<'s> {
+    Nothing,
+    Encoded(&'s [u8]),
+    /// The value of the attribute at this index.
+    Attribute(usize),
+}
+
+impl Source {
+    /// `from_context` is what the context has for this source, encoded.
+    pub(super) fn find<'s>(&'s self, from_context: Option<&'s [u8]>, attributes: &Attributes<'_>) -> Found<'s> {
+        if let Some(value) = self.value.as_deref().or(from_context) {
+            return Found::Encoded(value);
+        }
+        let attribute = self.from_attribute.as_ref().and_then(|key| attributes.find(key.as_bytes()));
+        match (attribute, &self.default_value) {
+            (Some(index), _) => Found::Attribute(index),
+            (None, Some(value)) => Found::Encoded(value),
+            (None, None) => Found::Nothing,
+        }
+    }
+
+    pub(super) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
+        fingerprint.optional(self.value.as_deref());
+        fingerprint.optional(self.from_context.as_ref().map(|key| key.name().as_bytes()));
+        fingerprint.optional(self.from_attribute.as_deref().map(str::as_bytes));
+        fingerprint.optional(self.default_value.as_deref());
+    }
+}
+
+/// A fact about the sender of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContextKey {
+    ClientAddress,
+    /// Name of a request header (gRPC metadata), in lower case.
+    Metadata(String),
+}
+
+impl ContextKey {
+    /// Reads `client.address`, `metadata.NAME`, or a bare NAME, which older configurations write.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub fn parse(text: &str) -> Result<ContextKey, String> {
+        if text.starts_with("auth.") {
+            return Err("attributes of an authenticated client (`auth.`) are not available; possible are \
+                        `client.address` and `metadata.NAME`"
+                .to_owned());
+        }
+        if text == "client.address" {
+            return Ok(ContextKey::ClientAddress);
+        }
+        match text.strip_prefix("metadata.").unwrap_or(text) {
+            "" => Err("the name of the metadata is missing".to_owned()),
+            name => Ok(ContextKey::Metadata(name.to_lowercase())),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            ContextKey::ClientAddress => "",
+            ContextKey::Metadata(name) => name,
+        }
+    }
+
+    /// The address without its port (empty if it is not known); all values of a header, joined by `;`.
+    pub fn find(&self, metadata: &Metadata) -> Option<String> {
+        match self {
+            ContextKey::ClientAddress => Some(metadata.peer.as_deref().map(address_of).unwrap_or_default()),
+            ContextKey::Metadata(name) => {
+                let values = metadata.headers.iter().filter(|(header, _)| header == name);
+                let texts: Vec<_> = values.map(|(_, value)| String::from_utf8_lossy(value)).collect();
+                (!texts.is_empty()).then(|| texts.join(";"))
+            }
+        }
+    }
+}
+
+fn address_of(peer: &str) -> String {
+    peer.parse::<SocketAddr>().map_or_else(|_| peer.to_owned(), |address| address.ip().to_canonical().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata() -> Metadata {
+        let header = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
+        Metadata {
+            peer: Some("[::ffff:10.0.0.7]:4711".to_owned()),
+            headers: vec![header("x-tenant", "a"), header("other", "x"), header("x-tenant", "b")],
+        }
+    }
+
+    /// The address comes without port, headers are found in any case and joined, what is missing yields nothing.
+    #[test]
+    fn context_is_looked_up() {
+        let find = |text: &str| ContextKey::parse(text).unwrap().find(&metadata());
+        assert_eq!(find("client.address").as_deref(), Some("10.0.0.7"));
+        assert_eq!(find("metadata.X-Tenant").as_deref(), Some("a;b"));
+        assert_eq!(find("x-tenant").as_deref(), Some("a;b"));
+        assert_eq!(find("metadata.absent"), None);
+        assert_eq!(ContextKey::ClientAddress.find(&Metadata::default()).as_deref(), Some(""));
+        assert!(ContextKey::parse("auth.subject").unwrap_err().contains("not available"));
+    }
+}

@@ -1,0 +1,219 @@
+//! Regular expressions as Go writes them (RE2), which is what Collector configurations hold.
+//!
+//! Both engines come from RE2 and mean the same by almost everything. Where they differ, the pattern is rewritten: in Go `\d`,
+//! `\w`, `\s` and `\b` know ASCII only, `\Q…\E` quotes, a brace that is no repetition is a brace, any punctuation may
+//! be escaped, and brackets hold no set operations.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use regex::Regex;
+
+/// A compiled pattern, and the text that it was written as.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: String,
+    regex: Regex,
+}
+
+impl Pattern {
+    /// # Errors
+    /// What is wrong with the pattern, in a line.
+    pub fn new(text: &str) -> Result<Pattern, String> {
+        match Regex::new(&translate(text)) {
+            Ok(regex) => Ok(Pattern { text: text.to_owned(), regex }),
+            Err(regex::Error::Syntax(message)) => {
+                let reason =
+                    message.lines().rev().find_map(|line| line.trim().strip_prefix("error: ").map(str::to_owned));
+                Err(reason.unwrap_or_else(|| message.replace('\n', " ")))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the pattern matches anywhere in the text. What is not UTF-8 matches nothing.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        str::from_utf8(text).is_ok_and(|text| self.regex.is_match(text))
+    }
+
+    /// Names of the groups, without the whole; nothing for one that has no name.
+    pub fn group_names(&self) -> impl Iterator<Item = Option<&str>> {
+        self.regex.capture_names().skip(1)
+    }
+
+    /// What the named groups of the first match hold, in order; empty for those that take no part in it.
+    pub fn named_groups(&self, text: &[u8]) -> Option<Vec<(&str, String)>> {
+        let captures = self.regex.captures(str::from_utf8(text).ok()?)?;
+        let names = self.regex.capture_names().enumerate().skip(1);
+        let named = names.filter_map(|(index, name)| Some((name?, captures.get(index))));
+        Some(named.map(|(name, group)| (name, group.map_or("", |group| group.as_str()).to_owned())).collect())
+    }
+}
+
+fn translate(go: &str) -> String {
+    let mut translation = Translation { rest: go.chars().peekable(), out: String::with_capacity(go.len() + 16) };
+    translation.run();
+    translation.out
+}
+
+struct Translation<'t> {
+    rest: Peekable<Chars<'t>>,
+    out: String,
+}
+
+impl Translation<'_> {
+    fn run(&mut self) {
+        while let Some(character) = self.rest.next() {
+            match character {
+                '\\' => self.escape(false),
+                '[' => self.class(),
+                '{' if !self.is_repetition() => self.out.push_str("\\{"),
+                _ => self.out.push(character),
+            }
+        }
+    }
+
+    /// Whether what follows an opening brace makes it a repetition: `n}`, `n,}` or `n,m}`.
+    fn is_repetition(&self) -> bool {
+        let inside: String = self.rest.clone().take_while(|character| *character != '}').collect();
+        if self.rest.clone().count() == inside.chars().count() {
+            return false;
+        }
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match inside.split_once(',') {
+            None => is_number(&inside),
+            Some((low, high)) => is_number(low) && (high.is_empty() || is_number(high)),
+        }
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self, in_class: bool) {
+        let Some(character) = self.rest.next() else {
+            self.out.push('\\');
+            return;
+        };
+        match character {
+            'd' => self.out.push_str("[0-9]"),
+            'D' => self.out.push_str("[^0-9]"),
+            'w' => self.out.push_str("[0-9A-Za-z_]"),
+            'W' => self.out.push_str("[^0-9A-Za-z_]"),
+            's' => self.out.push_str("[\\t\\n\\f\\r ]"),
+            'S' => self.out.push_str("[^\\t\\n\\f\\r ]"),
+            'b' if !in_class => self.out.push_str("(?-u:\\b)"),
+            'Q' if !in_class => self.quoted(),
+            '0'..='7' => self.octal(character),
+            _ if character.is_ascii_punctuation() => self.literal(character),
+            _ => self.out.extend(['\\', character]),
+        }
+    }
+
+    /// `\Q…\E`, or to the end of the pattern.
+    fn quoted(&mut self) {
+        while let Some(character) = self.rest.next() {
+            if character == '\\' && self.rest.next_if_eq(&'E').is_some() {
+                return;
+            }
+            self.out.push_str(&regex::escape(character.encode_utf8(&mut [0; 4])));
+        }
+    }
+
+    /// An octal code: `\0` and up to two more digits, or two to three digits. A single one would be a back-reference.
+    fn octal(&mut self, first: char) {
+        let mut code = first.to_digit(8).unwrap_or(0);
+        let mut digits = 1;
+        while digits < 3
+            && let Some(digit) = self.rest.peek().and_then(|next| next.to_digit(8))
+        {
+            self.rest.next();
+            code = code * 8 + digit;
+            digits += 1;
+        }
+        if first != '0' && digits == 1 {
+            self.out.extend(['\\', first]);
+        } else {
+            self.literal(char::from_u32(code).unwrap_or('\0'));
+        }
+    }
+
+    fn literal(&mut self, character: char) {
+        self.out.push_str(&format!("\\x{{{:x}}}", character as u32));
+    }
+
+    /// A bracketed class, whose opening bracket was read.
+    fn class(&mut self) {
+        self.out.push('[');
+        if self.rest.next_if_eq(&'^').is_some() {
+            self.out.push('^');
+        }
+        let mut is_first = true;
+        while let Some(character) = self.rest.next() {
+            match character {
+                ']' if !is_first => {
+                    self.out.push(']');
+                    return;
+                }
+                ']' => self.literal(']'),
+                '\\' => self.escape(true),
+                '[' if self.rest.peek() == Some(&':') => {
+                    self.out.push('[');
+                    while let Some(character) = self.rest.next() {
+                        self.out.push(character);
+                        if character == ']' {
+                            break;
+                        }
+                    }
+                }
+                '[' | '&' | '~' => self.literal(character),
+                _ => self.out.push(character),
+            }
+            is_first = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        Pattern::new(pattern).unwrap().matches(text.as_bytes())
+    }
+
+    /// Patterns that Go accepts are accepted and mean the same.
+    #[test]
+    fn gos_dialect_is_understood() {
+        assert!(matches(r"^\d+$", "12") && !matches(r"^\d+$", "١٢"), "digits are ASCII");
+        assert!(matches(r"^\w+$", "a_1") && !matches(r"^\w+$", "é"), "word characters are ASCII");
+        assert!(matches(r"^[\d.]+$", "1.2") && matches(r"^[^\s]+$", "ab"), "classes within brackets");
+        assert!(matches(r"\bfoo\b", "éfoo!"), "word boundaries are ASCII");
+        assert!(matches(r"^\Qa.b*\E+$", "a.b**") && !matches(r"^\Qa.b\E$", "axb"), "quoting");
+        assert!(matches("^{foo}$", "{foo}") && matches("^a{2}$", "aa") && matches("^a{,3}$", "a{,3}"), "braces");
+        assert!(matches(r"^\<\/\_\-$", "</_-"), "escaped punctuation");
+        assert!(matches("^[[&~]+$", "[&~") && matches("^[]a]+$", "]a") && matches("^[[:alpha:]]$", "x"), "brackets");
+        assert!(matches(r"^\101$", "A"), "octal");
+        assert!(matches("(?i)^k$", "K") && matches(r"^\pL$", "é") && matches(r"^\x{e9}$", "é"), "left as they are");
+    }
+
+    /// What Go refuses or cannot be had is refused with a reason in one line.
+    #[test]
+    fn errors_fit_a_line() {
+        for pattern in ["(", "a**b(", r"\C", "(?P<n", "[a"] {
+            let error = Pattern::new(pattern).unwrap_err();
+            assert!(!error.contains('\n') && !error.is_empty(), "{error}");
+        }
+    }
+
+    /// Groups that take no part in a match are empty strings.
+    #[test]
+    fn groups_are_named() {
+        let pattern = Pattern::new("^(?P<method>[A-Z]+) (?:(?P<path>/.*)|(?<other>.*))$").unwrap();
+        let groups = pattern.named_groups(b"GET /x").unwrap();
+        let expected = [("method", "GET"), ("path", "/x"), ("other", "")].map(|(name, text)| (name, text.to_owned()));
+        assert_eq!(groups, expected);
+        assert_eq!(pattern.named_groups(b"nothing"), None);
+    }
+}

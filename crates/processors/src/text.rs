@@ -1,0 +1,162 @@
+//! Values as text, in the form in which the Collector writes them (`pcommon.Value.AsString`).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use sluice_otlp::{AnyValue, Value};
+
+/// The text of a value: strings as they are, arrays and maps as JSON, bytes as Base64.
+pub(crate) fn text_of(value: Value<'_>) -> Cow<'_, str> {
+    match value {
+        Value::Empty => Cow::Borrowed(""),
+        Value::String(text) => String::from_utf8_lossy(text),
+        Value::Bool(value) => Cow::Borrowed(if value { "true" } else { "false" }),
+        Value::Int(value) => Cow::Owned(value.to_string()),
+        Value::Double(value) => Cow::Owned(double_text(value)),
+        Value::Bytes(bytes) => Cow::Owned(base64(bytes)),
+        Value::Nested(_) => Cow::Owned(json(&value.to_owned()).unwrap_or_default()),
+    }
+}
+
+/// ECMAScript's notation, with `NaN` and `Infinity`.
+pub(crate) fn double_text(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
+    }
+    let magnitude = value.abs();
+    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
+        let text = format!("{value:e}");
+        return if text.contains("e-") { text } else { text.replace('e', "e+") };
+    }
+    value.to_string()
+}
+
+/// Without an exponent, as Go's `strconv.FormatFloat(value, 'f', -1, 64)`.
+pub(crate) fn plain_double_text(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    value.to_string()
+}
+
+/// JSON as Go writes it: keys sorted, of equal ones the last, no HTML escapes. Nothing where a number is not finite.
+fn json(value: &AnyValue) -> Option<String> {
+    let mut out = String::new();
+    write_json(value, &mut out)?;
+    Some(out)
+}
+
+fn write_json(value: &AnyValue, out: &mut String) -> Option<()> {
+    match value {
+        AnyValue::Empty => out.push_str("null"),
+        AnyValue::String(text) => write_json_string(text, out),
+        AnyValue::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        AnyValue::Int(value) => write!(out, "{value}").ok()?,
+        AnyValue::Double(value) if !value.is_finite() => return None,
+        AnyValue::Double(value) => out.push_str(&double_text(*value)),
+        // Go's copy of an empty byte slice is nil.
+        AnyValue::Bytes(bytes) if bytes.is_empty() => out.push_str("null"),
+        AnyValue::Bytes(bytes) => write!(out, "\"{}\"", base64(bytes)).ok()?,
+        AnyValue::Array(values) => {
+            out.push('[');
+            for (index, value) in values.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write_json(value, out)?;
+            }
+            out.push(']');
+        }
+        AnyValue::Map(entries) => {
+            let sorted: BTreeMap<&str, &AnyValue> = entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
+            out.push('{');
+            for (index, (key, value)) in sorted.into_iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write_json_string(key, out);
+                out.push(':');
+                write_json(value, out)?;
+            }
+            out.push('}');
+        }
+    }
+    Some(())
+}
+
+fn write_json_string(text: &str, out: &mut String) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\0'..='\u{1f}' | '\u{2028}' | '\u{2029}' => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "\\u{:04x}", character as u32);
+            }
+            _ => out.push(character),
+        }
+    }
+    out.push('"');
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Doubles look as Go's `float64AsString` makes them look.
+    #[test]
+    fn doubles_have_ecmascript_notation() {
+        let cases = [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.5, "1.5"),
+            (100.0, "100"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (-1.5e300, "-1.5e+300"),
+            (1e-6, "0.000001"),
+            (1e-7, "1e-7"),
+            (1.25e-10, "1.25e-10"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "Infinity"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(double_text(value), text);
+        }
+        assert_eq!(plain_double_text(1e21), "1000000000000000000000");
+        assert_eq!(plain_double_text(f64::NEG_INFINITY), "-Inf");
+    }
+
+    /// Nested values are JSON with sorted keys; what JSON cannot say makes the whole text empty, as in the Collector.
+    #[test]
+    fn nested_values_are_json() {
+        let value = AnyValue::Map(vec![
+            ("b".to_owned(), AnyValue::Array(vec![AnyValue::Int(-1), AnyValue::Empty, AnyValue::Bytes(vec![1, 2])])),
+            ("a".to_owned(), AnyValue::String("<\"\u{1}\u{2028}é>".to_owned())),
+            ("b2".to_owned(), AnyValue::Bool(true)),
+            ("a".to_owned(), AnyValue::String("last".to_owned())),
+        ]);
+        let encoded = value.encoded();
+        assert_eq!(text_of(Value::read(&encoded)), r#"{"a":"last","b":[-1,null,"AQI="],"b2":true}"#);
+        let quoted = AnyValue::Array(vec![AnyValue::String("<\"\u{1}\u{2028}é>".to_owned())]).encoded();
+        assert_eq!(text_of(Value::read(&quoted)), "[\"<\\\"\\u0001\\u2028é>\"]");
+        let infinite = AnyValue::Array(vec![AnyValue::Double(f64::INFINITY)]).encoded();
+        assert_eq!(text_of(Value::read(&infinite)), "");
+    }
+}
