@@ -40,7 +40,6 @@ pub struct Buffer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadLetters {
     pub limit_mib: u64,
-    pub limit_requests: u64,
 }
 
 /// `service.pipelines.<id>.buffer`: what differs for one pipeline.
@@ -49,12 +48,11 @@ pub struct PipelineBuffer {
     /// For each delivery of the pipeline.
     pub memory_limit_mib: Option<u64>,
     pub policy: Option<OverflowPolicy>,
-    pub dead_letters: Option<DeadLetters>,
 }
 
 impl Default for DeadLetters {
     fn default() -> Self {
-        DeadLetters { limit_mib: 16, limit_requests: 10_000 }
+        DeadLetters { limit_mib: 16 }
     }
 }
 
@@ -90,7 +88,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
             "Memory in MiB for all telemetry that is held. Unset: what `memory_limiter` says.",
         ),
         policy: read_policy(fields),
-        dead_letters: read_dead_letters(fields).unwrap_or_default(),
+        dead_letters: read_dead_letters(fields),
     }
 }
 
@@ -99,7 +97,6 @@ pub(super) fn read_for_pipeline(fields: &mut Fields<'_>) -> PipelineBuffer {
     PipelineBuffer {
         memory_limit_mib: read_memory(fields, "Memory in MiB that each delivery of this pipeline may hold."),
         policy: read_policy(fields),
-        dead_letters: read_dead_letters(fields),
     }
 }
 
@@ -121,7 +118,9 @@ fn read_ack(fields: &mut Fields<'_>) -> Acknowledge {
 }
 
 fn read_memory(fields: &mut Fields<'_>, doc: &str) -> Option<u64> {
-    fields.section_or_default("memory", "", |fields| fields.optional_integer("limit_mib", 1..=MEMORY_LIMIT_MIB, doc))
+    fields.section_or_default("memory", "How much may be held.", |fields| {
+        fields.optional_integer("limit_mib", 1..=MEMORY_LIMIT_MIB, doc)
+    })
 }
 
 fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
@@ -131,20 +130,15 @@ fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
     fields.optional_choice("policy", &choices, doc)
 }
 
-fn read_dead_letters(fields: &mut Fields<'_>) -> Option<DeadLetters> {
+fn read_dead_letters(fields: &mut Fields<'_>) -> DeadLetters {
     let default = DeadLetters::default();
-    fields.section("dead_letters", "What was finally refused, kept for each delivery.", |fields| DeadLetters {
+    let doc = "What was finally refused, with the reason, kept for each delivery.";
+    fields.section_or_default("dead_letters", doc, |fields| DeadLetters {
         limit_mib: fields.integer(
             "limit_mib",
             default.limit_mib,
             0..=MEMORY_LIMIT_MIB,
-            "Memory in MiB; the oldest goes first.",
-        ),
-        limit_requests: fields.integer(
-            "limit_requests",
-            default.limit_requests,
-            0..=10_000_000,
-            "Requests; the oldest goes first.",
+            "Memory in MiB, at most half of the delivery's share; beyond it the oldest goes first.",
         ),
     })
 }

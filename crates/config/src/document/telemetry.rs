@@ -37,8 +37,6 @@ pub struct PrometheusReader {
     pub without_type_suffix: bool,
     /// Names do not end in a unit.
     pub without_units: bool,
-    /// No `otel_scope_*` labels.
-    pub without_scope_info: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -77,13 +75,7 @@ pub struct LogSampling {
 impl Default for PrometheusReader {
     /// Where the Collector listens if nothing is said.
     fn default() -> Self {
-        PrometheusReader {
-            host: "localhost".to_owned(),
-            port: 8888,
-            without_type_suffix: true,
-            without_units: true,
-            without_scope_info: true,
-        }
+        PrometheusReader { host: "localhost".to_owned(), port: 8888, without_type_suffix: true, without_units: true }
     }
 }
 
@@ -129,6 +121,9 @@ fn read_metrics(fields: &mut Fields<'_>) -> OwnMetrics {
     ];
     let level =
         fields.choice("level", MetricsLevel::Normal, &levels, "How much is measured; `none` turns the metrics off.");
+    if matches!(level, MetricsLevel::Basic | MetricsLevel::Detailed) {
+        fields.warn_at("level", "makes no difference: the metrics are the same at every level but `none`");
+    }
     let address = fields.parsed(
         "address",
         "an address `host:port`",
@@ -176,12 +171,16 @@ fn read_reader(fields: &mut Fields<'_>) -> Option<PrometheusReader> {
 fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
     fields.no_effect("with_resource_constant_labels", "resource attributes stand in `target_info` only");
     fields.no_effect("translation_strategy", "names follow `without_type_suffix` and `without_units`");
+    let without_scope_info =
+        fields.boolean("without_scope_info", true, "Leave out the labels `otel_scope_*`, which there are none of.");
+    if !without_scope_info {
+        fields.warn_at("without_scope_info", "has no effect: there are no labels `otel_scope_*`");
+    }
     PrometheusReader {
         host: fields.string("host", "localhost", "Address to listen on."),
         port: fields.integer("port", 8888, 0..=u16::MAX, "Port to listen on."),
         without_type_suffix: fields.boolean("without_type_suffix", false, "Leave out `_total`."),
         without_units: fields.boolean("without_units", false, "Leave out units, such as `_seconds`."),
-        without_scope_info: fields.boolean("without_scope_info", false, "Leave out the labels `otel_scope_*`."),
     }
 }
 

@@ -328,23 +328,18 @@ fn reads_telemetry() {
     let (document, said) = read_rest(
         "  telemetry:
     metrics:
-      level: detailed
+      level: normal
       readers:
-        - pull: {exporter: {prometheus: {host: 0.0.0.0, port: 8889, without_units: true}}}
+        - pull: {exporter: {prometheus: {host: 0.0.0.0, port: 8889, without_units: true, without_scope_info: true}}}
     logs: {level: DEBUG, encoding: json, output_paths: [stdout], sampling: {enabled: false}, initial_fields: {a: b}}
     resource: {service.name: gateway, host.name: }
 ",
     );
     assert_eq!(said, Vec::<String>::new());
     let Telemetry { metrics, logs, resource } = document.telemetry;
-    assert_eq!(metrics.level, MetricsLevel::Detailed);
-    let reader = PrometheusReader {
-        host: "0.0.0.0".to_owned(),
-        port: 8889,
-        without_type_suffix: false,
-        without_units: true,
-        without_scope_info: false,
-    };
+    assert_eq!(metrics.level, MetricsLevel::Normal);
+    let reader =
+        PrometheusReader { host: "0.0.0.0".to_owned(), port: 8889, without_type_suffix: false, without_units: true };
     assert_eq!(metrics.readers, [reader]);
     let expected_logs = OwnLogs {
         level: LogLevel::Debug,
@@ -376,15 +371,14 @@ fn reads_the_buffer() {
         linger: std::time::Duration::from_millis(10),
         memory_limit_mib: Some(256),
         policy: Some(OverflowPolicy::DropOldest),
-        dead_letters: DeadLetters { limit_mib: 1, limit_requests: 10_000 },
+        dead_letters: DeadLetters { limit_mib: 1 },
     };
     assert_eq!(document.buffer, expected);
     let (document, said) = read(
         "receivers: {otlp: }\nexporters: {debug: }\nservice: {pipelines: {logs: {receivers: [otlp], exporters: [debug], buffer: {policy: backpressure, memory: {limit_mib: 5}}}}}",
     );
     assert_eq!(said, Vec::<String>::new());
-    let expected =
-        PipelineBuffer { memory_limit_mib: Some(5), policy: Some(OverflowPolicy::Backpressure), dead_letters: None };
+    let expected = PipelineBuffer { memory_limit_mib: Some(5), policy: Some(OverflowPolicy::Backpressure) };
     assert_eq!(document.pipelines[0].buffer, expected);
 }
 
@@ -422,6 +416,14 @@ fn says_what_is_wrong_beside_pipelines() {
         (
             "  telemetry: {metrics: {readers: [{periodic: {exporter: {otlp: }}}]}}",
             "c.yaml:5:46: error: `service.telemetry.metrics.readers[0].periodic` is not in this build of Sluice: own metrics can be fetched by Prometheus, not yet pushed",
+        ),
+        (
+            "  telemetry: {metrics: {level: detailed}}",
+            "c.yaml:5:32: warning: `service.telemetry.metrics.level` makes no difference: the metrics are the same at every level but `none`",
+        ),
+        (
+            "  telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {without_scope_info: false}}}}]}}",
+            "c.yaml:5:87: warning: `service.telemetry.metrics.readers[0].pull.exporter.prometheus.without_scope_info` has no effect: there are no labels `otel_scope_*`",
         ),
         (
             "  telemetry: {logs: {level: inf}}",
