@@ -1,0 +1,95 @@
+//! The list of receivers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sluice_config::{Fields, Kind};
+use sluice_flow::Intake;
+use sluice_net::auth::server::Authenticator;
+use tokio_util::sync::CancellationToken;
+
+use crate::otlp::{self, OtlpConfig, OtlpCounters, StartError};
+
+/// The kinds of receivers in this build.
+pub fn kinds() -> &'static [Kind] {
+    const KINDS: &[Kind] = &[Kind::new("otlp", "Receives OTLP over gRPC and HTTP, in protobuf and JSON")];
+    KINDS
+}
+
+/// What a receiver's section of the configuration says.
+#[derive(Clone, Debug)]
+pub enum ReceiverConfig {
+    Otlp(Box<OtlpConfig>),
+}
+
+impl ReceiverConfig {
+    /// Reads the options of a receiver of the kind with this canonical name; nothing if there is no such kind.
+    pub fn read(kind: &str, fields: &mut Fields<'_>) -> Option<ReceiverConfig> {
+        match kind {
+            otlp::KIND => Some(ReceiverConfig::Otlp(Box::new(OtlpConfig::read(fields)))),
+            _ => None,
+        }
+    }
+
+    /// Names of the extensions that decide who may send.
+    pub fn authenticators(&self) -> Vec<&str> {
+        let ReceiverConfig::Otlp(config) = self;
+        let grpc = config.grpc.as_ref().and_then(|grpc| grpc.shared.authenticator.as_deref());
+        let http = config.http.as_ref().and_then(|http| http.shared.authenticator.as_deref());
+        grpc.into_iter().chain(http).collect()
+    }
+
+    /// Starts the receiver inside the calling runtime. `authenticators` holds at least those that it names.
+    pub async fn start(
+        &self,
+        intake: Arc<dyn Intake>,
+        authenticators: &HashMap<String, Arc<Authenticator>>,
+    ) -> Result<Running, StartError> {
+        let ReceiverConfig::Otlp(config) = self;
+        let find = |name: Option<&String>| name.and_then(|name| authenticators.get(name)).cloned();
+        let chosen = otlp::Authenticators {
+            grpc: find(config.grpc.as_ref().and_then(|grpc| grpc.shared.authenticator.as_ref())),
+            http: find(config.http.as_ref().and_then(|http| http.shared.authenticator.as_ref())),
+        };
+        let stop = CancellationToken::new();
+        let running = otlp::start((**config).clone(), intake, chosen, stop.clone()).await?;
+        Ok(Running { running, stop })
+    }
+}
+
+/// A receiver that runs until [`Running::shutdown`].
+pub struct Running {
+    running: otlp::Running,
+    stop: CancellationToken,
+}
+
+impl Running {
+    /// Protocol and address, as bound.
+    pub fn addresses(&self) -> Vec<(&'static str, String)> {
+        let grpc = self.running.grpc_address.map(|address| ("grpc", address.to_string()));
+        let http = self.running.http_address.map(|address| ("http", address.to_string()));
+        grpc.into_iter().chain(http).collect()
+    }
+
+    pub fn counters(&self) -> Counters {
+        Counters {
+            requests: self.running.counters.clone(),
+            grpc_connections: self.running.grpc_connections.clone(),
+            http_connections: self.running.http_connections.clone(),
+        }
+    }
+
+    /// Stops listening, lets requests in flight end, bounded in time by the receiver's grace period.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        self.running.closed().await;
+    }
+}
+
+/// The counters of a receiver. Cloning shares them.
+#[derive(Clone)]
+pub struct Counters {
+    pub requests: Arc<OtlpCounters>,
+    pub grpc_connections: Arc<sluice_net::server::ServerCounters>,
+    pub http_connections: Arc<sluice_net::server::ServerCounters>,
+}

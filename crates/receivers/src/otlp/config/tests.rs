@@ -1,0 +1,123 @@
+use std::time::Duration;
+
+use sluice_config::load::read_text;
+use sluice_net::server::Address;
+
+use super::*;
+
+fn read(text: &str) -> (OtlpConfig, Vec<String>) {
+    let (config, diagnostics) = read_text("receivers.otlp", text, OtlpConfig::read);
+    (config, diagnostics.items().iter().map(|diagnostic| diagnostic.message.clone()).collect())
+}
+
+#[test]
+fn an_empty_protocol_has_the_collectors_ports_on_localhost() {
+    let (config, messages) = read("protocols: {grpc: , http: }");
+    assert_eq!(messages, [""; 0]);
+    let (grpc, http) = (config.grpc.expect("is on"), config.http.expect("is on"));
+    assert_eq!(grpc.shared.address, Address::Tcp("localhost:4317".to_owned()));
+    assert_eq!(http.shared.address, Address::Tcp("localhost:4318".to_owned()));
+    assert_eq!((grpc.shared.limit_bytes, http.shared.limit_bytes), (64 << 20, 64 << 20));
+    assert_eq!(http.logs_url_path, "/v1/logs");
+    assert!(grpc.shared.tls.is_none() && !grpc.shared.include_metadata);
+}
+
+#[test]
+fn a_protocol_that_is_not_named_is_off_and_none_at_all_is_an_error() {
+    let (config, messages) = read("protocols: {http: {}}");
+    assert!(config.grpc.is_none() && config.http.is_some() && messages.is_empty());
+    for text in ["{}", "protocols:", "protocols: {}"] {
+        assert_eq!(read(text).1.len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn everything_that_the_collector_knows_is_known_and_takes_effect_or_is_warned_of() {
+    let (config, messages) = read(
+        "
+protocols:
+  grpc:
+    endpoint: 0.0.0.0:14317
+    transport: tcp
+    tls: {cert_file: a, key_file: b, client_ca_file: c, client_ca_file_reload: true, min_version: '1.3', reload_interval: 1m}
+    max_recv_msg_size_mib: 8
+    max_concurrent_streams: 16
+    read_buffer_size: 524288
+    write_buffer_size: 32768
+    keepalive:
+      server_parameters: {max_connection_idle: 11s, max_connection_age: 12s, max_connection_age_grace: 13s, time: 30s, timeout: 5s}
+      enforcement_policy: {min_time: 10s, permit_without_stream: true}
+    auth: {authenticator: basicauth/server}
+    include_metadata: true
+    middlewares:
+  http:
+    endpoint: ':4318'
+    traces_url_path: v1/t
+    metrics_url_path: /m
+    logs_url_path: /l
+    cors: {allowed_origins: ['https://*.example.com'], allowed_headers: [X-Tenant], exposed_headers: [X-Id], max_age: 7200}
+    auth: {authenticator: bearertokenauth}
+    max_request_body_size: 1048576
+    include_metadata: true
+    response_headers: {x-frame-options: deny}
+    compression_algorithms: ['', gzip, zstd]
+    read_timeout: 20s
+    read_header_timeout: 21s
+    write_timeout: 22s
+    idle_timeout: 23s
+    keep_alives_enabled: false
+",
+    );
+    let no_effect: Vec<_> = messages.iter().filter(|message| message.contains("has no effect")).collect();
+    assert_eq!((messages.len(), no_effect.len()), (6, 6), "{messages:?}");
+    let grpc = config.grpc.expect("is on").shared;
+    assert_eq!(grpc.limit_bytes, 8 << 20);
+    assert_eq!(grpc.server.max_concurrent_streams, 16);
+    assert_eq!(grpc.server.max_connection_idle, Some(Duration::from_secs(11)));
+    assert_eq!(grpc.server.max_connection_age, Some(Duration::from_secs(12)));
+    assert_eq!(grpc.server.max_connection_age_grace, Some(Duration::from_secs(13)));
+    assert_eq!(grpc.server.keepalive_time, Duration::from_secs(30));
+    assert_eq!(grpc.server.keepalive_timeout, Duration::from_secs(5));
+    assert_eq!(grpc.authenticator.as_deref(), Some("basicauth/server"));
+    let tls = grpc.tls.expect("is on");
+    assert!(tls.client_authorities.is_some() && tls.common.reload_interval == Some(Duration::from_secs(60)));
+    let http = config.http.expect("is on");
+    assert_eq!(http.traces_url_path, "/v1/t");
+    assert_eq!(http.compression_algorithms, ["gzip", "zstd"]);
+    assert!(http.cors.is_some() && !http.keep_alive);
+    assert_eq!(http.response_headers.len(), 1);
+    assert_eq!(http.shared.body_timeouts.total, Duration::from_secs(20));
+    assert_eq!(http.shared.server.read_header_timeout, Duration::from_secs(21));
+    assert_eq!(http.shared.server.max_connection_idle, Some(Duration::from_secs(23)));
+}
+
+#[test]
+fn mistakes_are_errors() {
+    for text in [
+        "protocols: {grpc: {endpoint: localhost}}",
+        "protocols: {grpc: {endpoint: 'http://localhost:4317'}}",
+        "protocols: {grpc: {endpoint: '::1:4317'}}",
+        "protocols: {grpc: {endpoint: 'localhost:99999'}}",
+        "protocols: {grpc: {endpont: 'localhost:4317'}}",
+        "protocols: {grpc: {tls: {cert_file: a}}}",
+        "protocols: {grpc: {tls: {cert_file: a, key_file: b, min_version: '1.3', max_version: '1.2'}}}",
+        "protocols: {http: {compression_algorithms: [brotli]}}",
+        "protocols: {http: {auth: {}}}",
+        "protocols: {thrift: {}}",
+    ] {
+        assert_eq!(read(text).1.len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn unix_sockets_are_named_either_way() {
+    let expected = Address::Unix("/run/sluice.sock".into());
+    for text in [
+        "protocols: {grpc: {endpoint: /run/sluice.sock, transport: unix}}",
+        "protocols: {grpc: {endpoint: 'unix:///run/sluice.sock'}}",
+        "protocols: {grpc: {endpoint: 'unix:/run/sluice.sock'}}",
+    ] {
+        let (config, messages) = read(text);
+        assert_eq!((config.grpc.expect("is on").shared.address, messages.len()), (expected.clone(), 0), "{text}");
+    }
+}

@@ -1,0 +1,146 @@
+//! OTLP over gRPC.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use sluice_net::grpc::frame::EMPTY_MESSAGE;
+use sluice_net::grpc::status::GRPC_STATUS;
+use sluice_net::grpc::{Code, Status};
+use sluice_net::server::{Handler, Peer, ReplyBody};
+use sluice_otlp::{Encoding, Signal};
+use std::sync::atomic::Ordering;
+
+use super::counters::Transport;
+use super::ingest::{Format, Ingest, Packing};
+use super::refusal::{Refused, RefusedReason};
+use super::senders::Sender;
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const OK: HeaderValue = HeaderValue::from_static("0");
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+const ACCEPTED_ENCODINGS: HeaderValue = HeaderValue::from_static("identity,gzip,zstd,snappy");
+
+pub(super) struct GrpcHandler {
+    ingest: Ingest,
+}
+
+impl GrpcHandler {
+    pub(super) fn new(ingest: Ingest) -> Self {
+        GrpcHandler { ingest }
+    }
+
+    async fn export(&self, signal: Signal, sender: &Sender, request: Request<Incoming>) -> Result<(), Refused> {
+        let counters = self.ingest.counters.of(signal, Transport::Grpc);
+        let (head, body) = request.into_parts();
+        let received = async {
+            self.ingest.let_in(signal, &head.headers).await?;
+            let encoding = message_encoding(&head.headers)?;
+            let (message, permit) = self.ingest.read_message(signal, body).await?;
+            // The header names what compressed messages are compressed with; a message may still be sent as it is.
+            let encoding = if message.compressed { encoding } else { Encoding::Identity };
+            if message.compressed && encoding == Encoding::Identity {
+                return Err(Refused::invalid("the message is marked as compressed, but grpc-encoding is identity"));
+            }
+            Ok((message.bytes, encoding, permit))
+        };
+        let (bytes, encoding, permit) = received.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
+        let len_bytes = bytes.len();
+        let metadata = sender.metadata(&head.headers, self.ingest.include_metadata);
+        let packing = Packing::Known(encoding);
+        match self.ingest.hand_in(signal, Format::Protobuf, packing, bytes, metadata, permit).await {
+            Ok(items) => {
+                counters.count_accepted(items, len_bytes);
+                Ok(())
+            }
+            Err((refused, items)) => {
+                counters.count_refused(&refused, items);
+                Err(refused)
+            }
+        }
+    }
+
+    fn count_unknown(&self) {
+        self.ingest.counters.unknown_requests.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Handler for GrpcHandler {
+    type Connection = Sender;
+
+    fn connected(&self, peer: &Peer) -> Sender {
+        Sender::new(peer)
+    }
+
+    async fn handle(&self, sender: &Sender, request: Request<Incoming>) -> Response<ReplyBody> {
+        if request.method() != Method::POST {
+            self.count_unknown();
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            return response;
+        }
+        if !is_grpc(request.headers()) {
+            self.count_unknown();
+            return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        }
+        let Some(signal) = Signal::from_grpc_path(request.uri().path()) else {
+            self.count_unknown();
+            let path: String = request.uri().path().chars().take(200).collect();
+            return trailers_only(&Status::new(Code::Unimplemented, format!("there is no method {path}")));
+        };
+        match self.export(signal, sender, request).await {
+            Ok(()) => success(),
+            Err(refused) => {
+                let mut response = trailers_only(&refused.to_status());
+                if refused.reason == RefusedReason::UnsupportedEncoding {
+                    response.headers_mut().insert(GRPC_ACCEPT_ENCODING, ACCEPTED_ENCODINGS);
+                }
+                response
+            }
+        }
+    }
+}
+
+/// `application/grpc` and its subtype for protobuf, which is the only one here.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes) else { return false };
+    let essence = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    essence.eq_ignore_ascii_case(b"application/grpc") || essence.eq_ignore_ascii_case(b"application/grpc+proto")
+}
+
+fn message_encoding(headers: &HeaderMap) -> Result<Encoding, Refused> {
+    let mut values = headers.get_all(GRPC_ENCODING).iter();
+    let Some(value) = values.next() else { return Ok(Encoding::Identity) };
+    if values.any(|other| other != value) {
+        return Err(Refused::invalid("there are several grpc-encoding headers that differ"));
+    }
+    let name = String::from_utf8_lossy(value.as_bytes());
+    Encoding::from_name(name.trim()).ok_or_else(|| {
+        let name: String = name.chars().take(40).collect();
+        let message = format!("grpc-encoding `{name}` is not supported; there are identity, gzip, zstd, snappy");
+        Refused::new(RefusedReason::UnsupportedEncoding, message)
+    })
+}
+
+/// The answer to every accepted request: an empty message, which says that nothing was rejected.
+fn success() -> Response<ReplyBody> {
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(GRPC_STATUS, OK);
+    let mut response = Response::new(ReplyBody::with_trailers(EMPTY_MESSAGE, trailers));
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}
+
+fn trailers_only(status: &Status) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::empty());
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    status.write_to(response.headers_mut());
+    response
+}
+
+fn plain(status: StatusCode) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::full(Bytes::new()));
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,211 @@
+//! OTLP over HTTP.
+
+use std::sync::atomic::Ordering;
+
+use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use sluice_net::server::{Cors, Handler, Peer, ReplyBody};
+use sluice_otlp::{Encoding, Signal};
+
+use super::config::HttpConfig;
+use super::counters::Transport;
+use super::ingest::{Format, Ingest, Packing};
+use super::refusal::{Refused, RefusedReason};
+use super::senders::Sender;
+
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+pub(super) struct HttpHandler {
+    ingest: Ingest,
+    paths: [(Signal, String); 3],
+    encodings: Vec<(String, Packing)>,
+    accepted_encodings: HeaderValue,
+    cors: Option<Cors>,
+    response_headers: Vec<(HeaderName, HeaderValue)>,
+    keep_alive: bool,
+}
+
+impl HttpHandler {
+    pub(super) fn new(ingest: Ingest, config: HttpConfig) -> Self {
+        let encodings = config.encodings();
+        let names: Vec<&str> = encodings.iter().map(|(name, _)| name.as_str()).collect();
+        HttpHandler {
+            ingest,
+            paths: [
+                (Signal::Traces, config.traces_url_path),
+                (Signal::Metrics, config.metrics_url_path),
+                (Signal::Logs, config.logs_url_path),
+            ],
+            accepted_encodings: HeaderValue::from_str(&names.join(", "))
+                .unwrap_or(HeaderValue::from_static("identity")),
+            encodings,
+            cors: config.cors,
+            response_headers: config.response_headers,
+            keep_alive: config.keep_alive,
+        }
+    }
+
+    async fn answer(&self, sender: &Sender, request: Request<Incoming>) -> Response<ReplyBody> {
+        if let Some(response) = self.cors.as_ref().and_then(|cors| cors.preflight(request.method(), request.headers()))
+        {
+            return response;
+        }
+        let path = request.uri().path();
+        let Some(signal) = self.paths.iter().find(|(_, own)| own == path).map(|(signal, _)| *signal) else {
+            self.count_unknown();
+            return text(StatusCode::NOT_FOUND, "404 page not found\n");
+        };
+        if request.method() != Method::POST {
+            self.count_unknown();
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed, supported: [POST]\n");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            return response;
+        }
+        let counters = self.ingest.counters.of(signal, Transport::Http);
+        let Some(format) = format_of(request.headers()) else {
+            let message = "415 unsupported media type, supported: [application/json, application/x-protobuf]\n";
+            counters.count_refused(&Refused::new(RefusedReason::UnsupportedMediaType, message), 0);
+            return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+        };
+        match self.export(signal, format, sender, request).await {
+            Ok(()) => success(format),
+            Err(refused) => self.refuse(format, &refused),
+        }
+    }
+
+    async fn export(
+        &self,
+        signal: Signal,
+        format: Format,
+        sender: &Sender,
+        request: Request<Incoming>,
+    ) -> Result<(), Refused> {
+        let counters = self.ingest.counters.of(signal, Transport::Http);
+        let (head, body) = request.into_parts();
+        let received = async {
+            self.ingest.let_in(signal, &head.headers).await?;
+            let packing = self.packing_of(&head.headers)?;
+            let (bytes, permit) = self.ingest.read_body(signal, body).await?;
+            Ok((bytes, packing, permit))
+        };
+        let (bytes, packing, permit) = received.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
+        let len_bytes = bytes.len();
+        let metadata = sender.metadata(&head.headers, self.ingest.include_metadata);
+        match self.ingest.hand_in(signal, format, packing, bytes, metadata, permit).await {
+            Ok(items) => {
+                counters.count_accepted(items, len_bytes);
+                Ok(())
+            }
+            Err((refused, items)) => {
+                counters.count_refused(&refused, items);
+                Err(refused)
+            }
+        }
+    }
+
+    fn packing_of(&self, headers: &HeaderMap) -> Result<Packing, Refused> {
+        let mut values = headers.get_all(CONTENT_ENCODING).iter();
+        let Some(value) = values.next() else { return Ok(Packing::Known(Encoding::Identity)) };
+        let name = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();
+        let found = self.encodings.iter().find(|(own, _)| *own == name).map(|(_, packing)| *packing);
+        match found {
+            // Several codings on top of each other are nothing that any OTLP client sends.
+            Some(packing) if values.next().is_none() => Ok(packing),
+            _ if name.is_empty() => Ok(Packing::Known(Encoding::Identity)),
+            _ => {
+                let name: String = name.chars().take(40).collect();
+                let message = format!("content-encoding `{name}` is not supported");
+                Err(Refused::new(RefusedReason::UnsupportedEncoding, message))
+            }
+        }
+    }
+
+    fn refuse(&self, format: Format, refused: &Refused) -> Response<ReplyBody> {
+        let status = refused.to_status();
+        let (content_type, body) = match format {
+            Format::Protobuf => (PROTOBUF, status.encode_details()),
+            Format::Json => {
+                let body = serde_json::json!({ "code": status.code.number(), "message": status.message });
+                (JSON, body.to_string().into_bytes())
+            }
+        };
+        let mut response = Response::new(ReplyBody::full(body));
+        *response.status_mut() = refused.http_status();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, content_type);
+        if let Some(delay) = refused.retry_delay {
+            // Whole seconds are all that the header can say: rounded up, so that nobody comes too early.
+            headers.insert(RETRY_AFTER, HeaderValue::from(delay.as_millis().div_ceil(1000).max(1) as u64));
+        }
+        match refused.reason {
+            RefusedReason::Unauthenticated => {
+                headers.extend(self.ingest.challenge().map(|challenge| (WWW_AUTHENTICATE, challenge.clone())));
+            }
+            RefusedReason::UnsupportedEncoding => {
+                headers.insert(ACCEPT_ENCODING, self.accepted_encodings.clone());
+            }
+            _ => {}
+        }
+        response
+    }
+
+    fn count_unknown(&self) {
+        self.ingest.counters.unknown_requests.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Handler for HttpHandler {
+    type Connection = Sender;
+
+    fn connected(&self, peer: &Peer) -> Sender {
+        Sender::new(peer)
+    }
+
+    async fn handle(&self, sender: &Sender, request: Request<Incoming>) -> Response<ReplyBody> {
+        let origin = self.cors.as_ref().and_then(|_| request.headers().get(ORIGIN).cloned());
+        let is_http1 = request.version() < http::Version::HTTP_2;
+        let is_preflight = request.method() == Method::OPTIONS;
+        let mut response = self.answer(sender, request).await;
+        let headers = response.headers_mut();
+        if let Some(cors) = self.cors.as_ref().filter(|_| !is_preflight) {
+            cors.apply(origin.as_ref(), headers);
+        }
+        headers.extend(self.response_headers.iter().cloned());
+        if is_http1 && !self.keep_alive {
+            headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+fn format_of(headers: &HeaderMap) -> Option<Format> {
+    let value = headers.get(CONTENT_TYPE)?.as_bytes();
+    let essence = value.split(|byte| *byte == b';').next()?.trim_ascii();
+    if essence.eq_ignore_ascii_case(b"application/x-protobuf") {
+        Some(Format::Protobuf)
+    } else if essence.eq_ignore_ascii_case(b"application/json") {
+        Some(Format::Json)
+    } else {
+        None
+    }
+}
+
+/// The empty response message in either format: nothing was rejected.
+fn success(format: Format) -> Response<ReplyBody> {
+    let (content_type, body) = match format {
+        Format::Protobuf => (PROTOBUF, &b""[..]),
+        Format::Json => (JSON, &b"{}"[..]),
+    };
+    let mut response = Response::new(ReplyBody::full(body));
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+fn text(status: StatusCode, message: &'static str) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::full(message));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}

@@ -1,0 +1,70 @@
+//! Step 4: reading a body that has been admitted.
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use sluice_flow::intake::Permit;
+use sluice_net::grpc::MessageReader;
+use sluice_net::grpc::frame::Message;
+use sluice_net::server::BodyReader;
+use sluice_otlp::Signal;
+
+use super::ingest::Ingest;
+use super::refusal::Refused;
+
+/// What is admitted at first of a body that does not tell its length, and the least that it grows by.
+const STEP_BYTES: usize = 64 << 10;
+
+/// Buffers are reserved at once up to this size, beyond it as bytes arrive.
+const RESERVED_AT_ONCE_BYTES: usize = 256 << 10;
+
+impl Ingest {
+    /// Reads the one message of a unary call. Its memory is asked for as soon as its prefix is there.
+    pub(super) async fn read_message(
+        &self,
+        signal: Signal,
+        body: Incoming,
+    ) -> Result<(Message, Box<dyn Permit>), Refused> {
+        let mut body = BodyReader::new(body, self.body_timeouts);
+        let mut reader = MessageReader::new(self.limit_bytes);
+        let mut permit = None;
+        while let Some(mut chunk) = body.next().await? {
+            if permit.is_none() {
+                let Some(prefix) = reader.feed_prefix(&mut chunk)? else { continue };
+                permit = Some(self.intake.admit(signal, prefix.len_bytes).await?);
+            }
+            reader.feed(chunk)?;
+        }
+        let message = reader.finish()?;
+        let permit = match permit {
+            Some(permit) => permit,
+            None => self.intake.admit(signal, 0).await?,
+        };
+        Ok((message, permit))
+    }
+
+    /// Reads a whole HTTP body, whose length may or may not be known.
+    pub(super) async fn read_body(&self, signal: Signal, body: Incoming) -> Result<(Bytes, Box<dyn Permit>), Refused> {
+        let mut body = BodyReader::new(body, self.body_timeouts);
+        let announced = body.announced_len_bytes().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        if announced.is_some_and(|length| length > self.limit_bytes) {
+            return Err(Refused::too_large(self.limit_bytes));
+        }
+        let mut admitted = announced.unwrap_or(STEP_BYTES);
+        let mut permit = self.intake.admit(signal, admitted).await?;
+        let mut bytes = Vec::with_capacity(announced.unwrap_or(0).min(RESERVED_AT_ONCE_BYTES));
+        while let Some(chunk) = body.next().await? {
+            let length = bytes.len() + chunk.len();
+            if length > self.limit_bytes {
+                return Err(Refused::too_large(self.limit_bytes));
+            }
+            if length > admitted {
+                let more = (length - admitted).max(admitted).max(STEP_BYTES);
+                permit.grow(more)?;
+                admitted += more;
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        bytes.shrink_to_fit();
+        Ok((Bytes::from(bytes), permit))
+    }
+}
