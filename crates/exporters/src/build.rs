@@ -1,0 +1,50 @@
+//! What exporters are made with, and why that can fail.
+
+use std::collections::HashMap;
+
+use http::HeaderValue;
+use sluice_net::client::EndpointError;
+use sluice_net::tls::TlsError;
+
+use crate::auth::RequestAuth;
+
+/// What an exporter gets beside its own options.
+pub struct BuildContext<'a> {
+    /// The component's name: `otlp/backend`.
+    pub name: &'a str,
+    /// The authentication extensions by their names: `oauth2client/backend`.
+    pub authenticators: &'a HashMap<String, RequestAuth>,
+    /// `user-agent` of requests: `sluice/0.1.0`.
+    pub user_agent: &'a str,
+}
+
+impl BuildContext<'_> {
+    pub(crate) fn user_agent(&self) -> HeaderValue {
+        HeaderValue::from_str(self.user_agent).unwrap_or_else(|_| HeaderValue::from_static("sluice"))
+    }
+
+    pub(crate) fn authenticator(&self, name: Option<&str>) -> Result<Option<RequestAuth>, BuildError> {
+        let Some(name) = name else { return Ok(None) };
+        match self.authenticators.get(name) {
+            Some(auth) => Ok(Some(auth.clone())),
+            None => Err(BuildError::Authenticator { name: name.to_owned() }),
+        }
+    }
+}
+
+/// Why an exporter could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
+    #[error("the URL {url:?} cannot be used: {reason}")]
+    Url { url: String, reason: String },
+    #[error("the proxy cannot be used: {reason}")]
+    Proxy { reason: String },
+    #[error("there is no authentication extension {name:?} among the extensions of the service")]
+    Authenticator { name: String },
+    #[error("cannot open {path}: {reason}")]
+    File { path: String, reason: String },
+}

@@ -1,0 +1,100 @@
+use std::path::PathBuf;
+
+use sluice_config::Fields;
+
+use crate::sending::Sending;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A JSON object a line; before compression.
+    Json,
+    /// Messages with their lengths before them.
+    Proto,
+}
+
+/// `rotation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    pub max_megabytes: u64,
+    /// Zero: keep them whatever their age.
+    pub max_days: u64,
+    /// Zero: keep all.
+    pub max_backups: usize,
+}
+
+/// Options of `file`.
+#[derive(Clone, Debug)]
+pub struct FileConfig {
+    pub path: PathBuf,
+    pub format: Format,
+    /// zstd, a frame a request.
+    pub compress: bool,
+    pub append: bool,
+    pub create_directory: bool,
+    /// Mode of a directory that is created.
+    pub directory_mode: u32,
+    pub rotation: Option<Rotation>,
+    pub sending: Sending,
+}
+
+impl FileConfig {
+    pub fn read(fields: &mut Fields<'_>) -> FileConfig {
+        let path = fields.required_string("path", "The file to write.");
+        let rotation = fields.section("rotation", "When the file is renamed and a new one begun.", |fields| {
+            fields.no_effect("localtime", "the names of old files always have UTC, so that they sort");
+            Rotation {
+                max_megabytes: fields.integer("max_megabytes", 100, 1..=1 << 40, "Largest size of a file, in MiB."),
+                max_days: fields.integer(
+                    "max_days",
+                    0,
+                    0..=1_000_000,
+                    "Older files are removed. 0: whatever their age.",
+                ),
+                max_backups: fields.integer("max_backups", 100, 0..=1_000_000, "So many old files are kept. 0: all."),
+            }
+        });
+        let config = FileConfig {
+            path: PathBuf::from(path),
+            format: fields.choice(
+                "format",
+                Format::Json,
+                &[("json", Format::Json), ("proto", Format::Proto)],
+                "`json`: a line a request; `proto`: messages, each after its length in 4 bytes, big endian.",
+            ),
+            compress: fields.choice(
+                "compression",
+                false,
+                &[("zstd", true), ("", false)],
+                "`zstd`: each request is a frame after its length in 4 bytes, big endian, in both formats.",
+            ),
+            append: fields.boolean("append", false, "Go on with a file that is there, instead of beginning it anew."),
+            create_directory: fields.boolean("create_directory", false, "Create the directory if it is missing."),
+            directory_mode: directory_mode(fields),
+            rotation,
+            sending: Sending { queue: Sending::read_queue(fields), ..Sending::default() },
+        };
+        fields.no_effect("flush_interval", "a request counts as delivered only once it is written");
+        fields.not_yet("encoding", "encoding extensions");
+        let groups = fields.section("group_by", "", |fields| {
+            let enabled =
+                fields.boolean("enabled", false, "A file for each value of a resource attribute. Not in this build.");
+            fields.no_effect("resource_attribute", "`group_by` is not in this build");
+            fields.no_effect("max_open_files", "`group_by` is not in this build");
+            enabled
+        });
+        if groups == Some(true) {
+            fields.error_at("group_by", "is not in this build of Sluice");
+        }
+        if config.rotation.is_some() && config.append {
+            fields.error_at("append", "cannot be used with `rotation`");
+        }
+        config
+    }
+}
+
+fn directory_mode(fields: &mut Fields<'_>) -> u32 {
+    let parse = |text: &str| u32::from_str_radix(text, 8).map_err(|_| "it must be octal".to_owned());
+    fields
+        .parsed("directory_permissions", "octal mode", Some("0755"), "Mode of a directory that is created.", parse)
+        .unwrap_or(0o755)
+}

@@ -1,0 +1,175 @@
+//! Appends requests to a file: OTLP JSON lines, or protobuf messages after their lengths.
+
+mod config;
+mod rotate;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
+use sluice_net::compress;
+use sluice_otlp::{Encoding, Signal};
+
+pub use config::FileConfig;
+use config::{Format, Rotation};
+
+use crate::build::BuildError;
+use crate::otlp::packed;
+
+const REQUEST_LIMIT_BYTES: usize = 64 * 1024 * 1024;
+
+pub(crate) struct FileExporter {
+    format: Format,
+    compress: bool,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: FileConfig,
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    file: File,
+    /// Of whole requests: what lies behind it is the rest of a write that failed.
+    len_bytes: u64,
+}
+
+impl FileExporter {
+    pub(crate) fn new(config: &FileConfig) -> Result<FileExporter, BuildError> {
+        let failed =
+            |error: io::Error| BuildError::File { path: config.path.display().to_string(), reason: error.to_string() };
+        if config.create_directory {
+            create_directory(config).map_err(failed)?;
+        }
+        let open = open(config, config.append).map_err(failed)?;
+        let shared = Shared { config: config.clone(), open: Mutex::new(Some(open)) };
+        Ok(FileExporter { format: config.format, compress: config.compress, shared: Arc::new(shared) })
+    }
+}
+
+fn create_directory(config: &FileConfig) -> io::Result<()> {
+    let Some(directory) = config.path.parent().filter(|directory| !directory.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, config.directory_mode);
+    builder.create(directory)
+}
+
+fn open(config: &FileConfig, append: bool) -> io::Result<Open> {
+    let mut options = OpenOptions::new();
+    options.create(true).write(true);
+    // With O_APPEND, what is written after a failed write was cut off lands behind the last whole request.
+    options.append(true);
+    let file = options.open(&config.path)?;
+    if !append {
+        file.set_len(0)?;
+    }
+    let len_bytes = file.metadata()?.len();
+    Ok(Open { file, len_bytes })
+}
+
+impl Shared {
+    /// Writes a whole request or nothing of it. Blocks.
+    fn write(&self, chunks: &[Bytes], len_bytes: usize) -> io::Result<()> {
+        let mut open_file = self.open.lock();
+        if open_file.is_none() {
+            *open_file = Some(open(&self.config, true)?);
+        }
+        if let Some(rotation) = &self.config.rotation
+            && let Some(current) = open_file.as_ref()
+            && current.len_bytes > 0
+            && current.len_bytes + len_bytes as u64 > rotation.max_megabytes.saturating_mul(1024 * 1024)
+        {
+            rotate::rotate(&self.config.path, rotation)?;
+            *open_file = None;
+            *open_file = Some(open(&self.config, true)?);
+        }
+        let Some(current) = open_file.as_mut() else { return Err(io::Error::other("the file is not open")) };
+        let result = chunks.iter().try_for_each(|chunk| current.file.write_all(chunk));
+        match result {
+            Ok(()) => {
+                current.len_bytes += len_bytes as u64;
+                Ok(())
+            }
+            Err(error) => {
+                // No half request stays. If even that fails the file is opened anew, at its true length.
+                if current.file.set_len(current.len_bytes).is_err() {
+                    *open_file = None;
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Exporter for FileExporter {
+    fn passes_through(&self) -> Option<Encoding> {
+        None
+    }
+
+    fn request_limit_bytes(&self) -> usize {
+        REQUEST_LIMIT_BYTES
+    }
+
+    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String> {
+        let mut chunks = match self.format {
+            Format::Json => vec![crate::json::to_json(signal, &chunks)?],
+            Format::Proto => chunks,
+        };
+        if self.compress {
+            chunks = vec![compress::compress(Encoding::Zstd, &chunks, None).map_err(|error| error.to_string())?];
+        }
+        if self.format == Format::Json && !self.compress {
+            chunks.push(Bytes::from_static(b"\n"));
+        } else {
+            let len_bytes: usize = chunks.iter().map(Bytes::len).sum();
+            let prefix = u32::try_from(len_bytes).map_err(|_| "a message does not fit into 4 GiB".to_owned())?;
+            chunks.insert(0, Bytes::copy_from_slice(&prefix.to_be_bytes()));
+        }
+        // What is written is one piece, so that no other writer of the file comes in between.
+        let whole = Bytes::from(chunks.concat());
+        Ok(packed(signal, items, vec![whole], Encoding::Identity, metadata))
+    }
+
+    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
+        let (shared, request) = (self.shared.clone(), request.clone());
+        Box::pin(async move {
+            let written = tokio::task::spawn_blocking(move || shared.write(&request.chunks, request.len_bytes)).await;
+            match written.unwrap_or_else(|error| Err(io::Error::other(error))) {
+                Ok(()) => Outcome::Delivered,
+                Err(error) => outcome(&error),
+            }
+        })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+
+    fn shutdown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            *self.shared.open.lock() = None;
+        })
+    }
+}
+
+/// A full or failing disk may recover; a directory that is missing or closed to us needs somebody.
+fn outcome(error: &io::Error) -> Outcome {
+    let reason = error.to_string();
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Outcome::Misconfigured { reason }
+        }
+        _ => Outcome::RetryAfter { delay: None, reason },
+    }
+}

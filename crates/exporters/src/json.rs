@@ -1,0 +1,23 @@
+//! OTLP JSON of a batch.
+
+use bytes::Bytes;
+use sluice_otlp::Signal;
+
+/// No batch becomes larger than this in JSON: its protobuf form is bounded by the exporter's request limit, and JSON
+/// is a few times larger.
+const JSON_LIMIT_BYTES: usize = 256 * 1024 * 1024;
+
+/// The chunks of one protobuf request as one JSON object, without a line break.
+pub(crate) fn to_json(signal: Signal, chunks: &[Bytes]) -> Result<Bytes, String> {
+    let joined;
+    let request: &[u8] = match chunks {
+        [single] => single,
+        several => {
+            joined = several.concat();
+            &joined
+        }
+    };
+    let mut out = Vec::with_capacity(request.len() * 2);
+    sluice_otlp::json::to_json(signal, request, JSON_LIMIT_BYTES, &mut out).map_err(|error| error.to_string())?;
+    Ok(Bytes::from(out))
+}

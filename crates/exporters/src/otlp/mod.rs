@@ -1,0 +1,188 @@
+//! OTLP over gRPC.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Uri};
+use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
+use sluice_net::client::{Channel, ChannelOptions, ConnectOptions, Endpoint, Proxy, Security};
+use sluice_net::compress;
+use sluice_net::grpc::Code;
+use sluice_net::grpc::client::{Call, call, call_headers};
+use sluice_otlp::{Encoding, Signal};
+
+pub use config::OtlpConfig;
+pub(crate) use config::{compression_level, request_limit};
+
+use crate::auth::RequestAuth;
+use crate::build::{BuildContext, BuildError};
+use crate::outcome;
+
+/// An answer's message is a few bytes.
+const ANSWER_LIMIT_BYTES: usize = 4 * 1024 * 1024;
+/// An address that does not answer leaves time to try another within the deadline of a request.
+const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) struct OtlpExporter {
+    channel: Channel,
+    uris: [Uri; 3],
+    /// For requests without and with compression of our own choice; passed-through ones have the latter.
+    headers: HashMap<Encoding, HeaderMap>,
+    auth: Option<RequestAuth>,
+    compression: Encoding,
+    compression_level: Option<i32>,
+    timeout: Duration,
+    request_limit_bytes: usize,
+}
+
+impl OtlpExporter {
+    pub(crate) fn new(config: &OtlpConfig, context: &BuildContext<'_>) -> Result<OtlpExporter, BuildError> {
+        OtlpExporter::with_connect(config, context, ConnectOptions::default())
+    }
+
+    /// With other ways to connect, for tests.
+    pub(crate) fn with_connect(
+        config: &OtlpConfig,
+        context: &BuildContext<'_>,
+        connect: ConnectOptions,
+    ) -> Result<OtlpExporter, BuildError> {
+        let endpoint = Endpoint::parse(&config.endpoint)?;
+        let tls = match endpoint.security {
+            Security::Plain => false,
+            Security::Tls => true,
+            Security::Unsaid => !config.tls.insecure,
+        };
+        let mut connect = ConnectOptions {
+            connect_timeout: config.timeout.min(CONNECT_TIMEOUT_LIMIT),
+            proxy: Proxy::from_environment(&endpoint.target, tls).map_err(|reason| BuildError::Proxy { reason })?,
+            ..connect
+        };
+        if tls {
+            connect.tls = Some(config.tls.build()?);
+            connect.server_name = config.tls.options.server_name_override.clone();
+        }
+        let options = ChannelOptions {
+            connect,
+            authority: config.authority.clone(),
+            connections: config.connections,
+            balancer: config.balancer,
+            keepalive: config.keepalive,
+            wait_for_ready: config.wait_for_ready,
+            ..ChannelOptions::default()
+        };
+        let channel = Channel::new(endpoint.target, options);
+        let uri = |signal: Signal| {
+            channel.uri(signal.grpc_path()).map_err(|error| BuildError::Url {
+                url: config.authority.clone().unwrap_or_else(|| config.endpoint.clone()),
+                reason: error.to_string(),
+            })
+        };
+        Ok(OtlpExporter {
+            uris: [uri(Signal::Traces)?, uri(Signal::Metrics)?, uri(Signal::Logs)?],
+            headers: all_headers(config, context),
+            auth: context.authenticator(config.authenticator.as_deref())?,
+            compression: config.compression,
+            compression_level: config.compression_level,
+            timeout: config.timeout,
+            request_limit_bytes: config.max_request_bytes,
+            channel,
+        })
+    }
+
+    async fn deliver(&self, request: &Packed) -> Outcome {
+        let fixed = &self.headers[&request.encoding];
+        let own;
+        let headers = match &self.auth {
+            None => fixed,
+            Some(auth) => {
+                let mut headers = fixed.clone();
+                if let Err(error) = auth.apply(&mut headers, &request.metadata).await {
+                    return outcome::of_auth_error(error);
+                }
+                own = headers;
+                &own
+            }
+        };
+        let uri = &self.uris[request.signal as usize];
+        let request = Call { uri, headers, encoding: request.encoding, chunks: &request.chunks };
+        match call(&self.channel, request, ANSWER_LIMIT_BYTES).await {
+            Err(error) => outcome::of_transport_error(&error),
+            Ok(reply) => {
+                if let (Code::Unauthenticated, Some(auth)) = (reply.status.code, &self.auth) {
+                    auth.refused().await;
+                }
+                outcome::of_grpc(&reply)
+            }
+        }
+    }
+}
+
+fn all_headers(config: &OtlpConfig, context: &BuildContext<'_>) -> HashMap<Encoding, HeaderMap> {
+    let own_agent = config.user_agent.as_deref().and_then(|agent| agent.parse().ok());
+    let user_agent = own_agent.unwrap_or_else(|| context.user_agent());
+    let of = |encoding: Encoding| {
+        let mut headers = call_headers(encoding, &user_agent, Some(config.timeout));
+        for (name, value) in &config.headers {
+            headers.insert(name.clone(), value.clone());
+        }
+        (encoding, headers)
+    };
+    Encoding::ALL.into_iter().map(of).collect()
+}
+
+impl Exporter for OtlpExporter {
+    fn passes_through(&self) -> Option<Encoding> {
+        // Two formats are called snappy: what came in may not be what goes out.
+        (self.compression != Encoding::Snappy).then_some(self.compression)
+    }
+
+    fn request_limit_bytes(&self) -> usize {
+        self.request_limit_bytes
+    }
+
+    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String> {
+        let chunks = match self.compression {
+            Encoding::Identity => chunks,
+            encoding => {
+                let bytes = compress::compress(encoding, &chunks, self.compression_level);
+                vec![bytes.map_err(|error| error.to_string())?]
+            }
+        };
+        Ok(packed(signal, items, chunks, self.compression, metadata))
+    }
+
+    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.deliver(request))
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn metadata_keys(&self) -> &[String] {
+        self.auth.as_ref().map_or(&[], RequestAuth::metadata_keys)
+    }
+
+    fn shutdown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.channel.shut_down();
+        })
+    }
+}
+
+pub(crate) fn packed(
+    signal: Signal,
+    items: u32,
+    chunks: Vec<Bytes>,
+    encoding: Encoding,
+    metadata: Arc<Metadata>,
+) -> Packed {
+    let len_bytes = chunks.iter().map(Bytes::len).sum();
+    Packed { signal, items, chunks: Arc::from(chunks), len_bytes, encoding, metadata }
+}

@@ -1,0 +1,357 @@
+//! Against real listeners: healthy, refusing, broken and hostile backends.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response};
+use parking_lot::Mutex;
+use sluice_flow::{Exporter, Outcome};
+use sluice_net::client::{ConnectOptions, Resolve, ResolveFuture, TransportError};
+use sluice_net::grpc::{Code, Status};
+use tokio::net::TcpStream;
+
+use super::OtlpExporter;
+use crate::ExporterConfig;
+use crate::testing::{Backend, config, context, kind, send};
+
+/// What an h2 backend does with a request.
+#[derive(Clone)]
+enum Act {
+    /// Trailers-only with this status.
+    Status(Status),
+    /// OK with this message.
+    Message(Vec<u8>),
+    /// Headers, then RST_STREAM.
+    ResetMidAnswer,
+    /// RST_STREAM REFUSED_STREAM for the first request, OK for later ones.
+    RefuseFirst,
+    /// OK with this many bytes of message.
+    Enormous(usize),
+    /// An HTTP status without gRPC.
+    Http(u16),
+    Silence,
+}
+
+async fn serve(stream: TcpStream, act: Act) {
+    serve_then(stream, act, usize::MAX).await;
+}
+
+/// Says GOAWAY after so many requests.
+async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
+    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+    if goaway_after == 0 {
+        connection.graceful_shutdown();
+    }
+    let mut seen = 0;
+    let mut held = Vec::new();
+    while let Some(Ok((request, mut respond))) = connection.accept().await {
+        seen += 1;
+        let mut body = request.into_body();
+        tokio::spawn(async move {
+            while let Some(Ok(chunk)) = body.data().await {
+                let _ = body.flow_control().release_capacity(chunk.len());
+            }
+        });
+        let head = |code: u16| {
+            let builder = Response::builder().status(code);
+            if code == 200 { builder.header("content-type", "application/grpc") } else { builder }
+                .body(())
+                .expect("a head")
+        };
+        let finish = |respond: &mut h2::server::SendResponse<Bytes>, message: &[u8]| {
+            let mut stream = respond.send_response(head(200), false).expect("sends");
+            let mut framed = vec![0];
+            framed.extend_from_slice(&u32::try_from(message.len()).expect("fits").to_be_bytes());
+            framed.extend_from_slice(message);
+            let _ = stream.send_data(framed.into(), false);
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", HeaderValue::from_static("0"));
+            let _ = stream.send_trailers(trailers);
+        };
+        match &act {
+            Act::Status(status) => {
+                let mut head = head(200);
+                status.write_to(head.headers_mut());
+                let _ = respond.send_response(head, true);
+            }
+            Act::Message(message) => finish(&mut respond, message),
+            Act::Enormous(len_bytes) => finish(&mut respond, &vec![7; *len_bytes]),
+            Act::ResetMidAnswer => {
+                let mut stream = respond.send_response(head(200), false).expect("sends");
+                stream.send_reset(h2::Reason::INTERNAL_ERROR);
+            }
+            Act::RefuseFirst if seen == 1 => respond.send_reset(h2::Reason::REFUSED_STREAM),
+            Act::RefuseFirst => finish(&mut respond, b""),
+            Act::Http(code) => {
+                let _ = respond.send_response(head(*code), true);
+            }
+            Act::Silence => held.push(respond),
+        }
+        if seen >= goaway_after {
+            connection.graceful_shutdown();
+        }
+    }
+}
+
+fn built(text: &str, connect: ConnectOptions) -> OtlpExporter {
+    let ExporterConfig::Otlp(config) = config("otlp", text) else { panic!("not otlp") };
+    OtlpExporter::with_connect(&config, &context(&HashMap::new()), connect).expect("builds")
+}
+
+fn plain(address: SocketAddr, more: &str) -> OtlpExporter {
+    built(&format!("endpoint: http://{address}\n{more}"), ConnectOptions::default())
+}
+
+/// No connection and no task outlives the exporter.
+async fn leaves_nothing(exporter: OtlpExporter, backend: &Backend) {
+    exporter.shutdown().await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while exporter.channel.tasks() > 0 {
+        assert!(Instant::now() < deadline, "{} tasks stay", exporter.channel.tasks());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    backend.all_closed().await;
+}
+
+/// Scenario: a backend gives each kind of answer. Guarantee: the outcome that the specification asks for, over one connection.
+#[tokio::test]
+async fn every_answer_has_its_outcome() {
+    let too_large = "grpc: received message larger than max (5242895 vs. 4194304)";
+    let delayed = Status::new(Code::Unavailable, "busy").with_retry_delay(Duration::from_millis(1500));
+    let quota = Status::new(Code::ResourceExhausted, "busy").with_retry_delay(Duration::from_secs(2));
+    for (act, expected) in [
+        (Act::Message(Vec::new()), "delivered"),
+        (Act::Message(vec![0x0a, 0x00]), "delivered"),
+        (Act::Message(b"\x0a\x07\x08\x02\x12\x03bad".to_vec()), "partly"),
+        (Act::Status(delayed), "retry"),
+        (Act::Status(quota), "retry"),
+        (Act::Status(Status::new(Code::ResourceExhausted, too_large)), "large"),
+        (Act::Status(Status::new(Code::Unauthenticated, "who")), "misconfigured"),
+        (Act::Status(Status::new(Code::PermissionDenied, "no")), "misconfigured"),
+        (Act::Status(Status::new(Code::Unimplemented, "no")), "misconfigured"),
+        (Act::Status(Status::new(Code::InvalidArgument, "bad")), "rejected"),
+        (Act::Http(401), "misconfigured"),
+        (Act::Http(403), "misconfigured"),
+        (Act::Http(413), "large"),
+        (Act::Http(503), "retry"),
+        (Act::ResetMidAnswer, "retry"),
+        (Act::Enormous(8 << 20), "retry"),
+        (Act::RefuseFirst, "delivered"),
+    ] {
+        let backend = Backend::start(move |stream, _| serve(stream, act.clone())).await;
+        let exporter = plain(backend.address, "");
+        for _ in 0..3 {
+            let outcome = send(&exporter).await;
+            assert_eq!(kind(&outcome), expected, "{outcome:?}");
+            if let Outcome::RetryAfter { delay: Some(delay), .. } = outcome {
+                assert!([Duration::from_millis(1500), Duration::from_secs(2)].contains(&delay));
+            }
+        }
+        assert_eq!(backend.accepted(), 1, "{expected}");
+        leaves_nothing(exporter, &backend).await;
+    }
+}
+
+/// Scenario: tonic's own server, with the official types, in each compression. Guarantee: it reads what was sent; a
+/// message above its limit is known as too large.
+#[tokio::test]
+async fn a_tonic_server_understands_us() {
+    use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
+    use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+    use tonic::codec::CompressionEncoding;
+
+    #[derive(Clone, Default)]
+    struct Collected(Arc<Mutex<Vec<String>>>);
+    #[tonic::async_trait]
+    impl TraceService for Collected {
+        async fn export(
+            &self,
+            request: tonic::Request<ExportTraceServiceRequest>,
+        ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
+            let agent = request.metadata().get("user-agent").expect("a user agent").to_str().expect("ASCII").to_owned();
+            let spans = request.into_inner().resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
+            let names = spans.flat_map(|scope| scope.spans).map(|span| format!("{agent}: {}", span.name));
+            self.0.lock().extend(names);
+            Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
+        }
+    }
+
+    let collected = Collected::default();
+    let service = TraceServiceServer::new(collected.clone())
+        .accept_compressed(CompressionEncoding::Gzip)
+        .accept_compressed(CompressionEncoding::Zstd)
+        .send_compressed(CompressionEncoding::Gzip)
+        .max_decoding_message_size(60);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
+    let address = listener.local_addr().expect("has an address");
+    drop(listener);
+    let server = tokio::spawn(tonic::transport::Server::builder().add_service(service).serve(address));
+    for compression in ["none", "gzip", "zstd"] {
+        let exporter = plain(address, &format!("compression: {compression}\nwait_for_ready: true"));
+        assert_eq!(send(&exporter).await, Outcome::Delivered, "{compression}");
+        let chunks = vec![crate::testing::one_span(); 2];
+        let large = exporter.pack(sluice_otlp::Signal::Traces, 2, chunks, Arc::default()).expect("packs");
+        assert_eq!(kind(&exporter.send(&large).await), "large", "{compression}");
+    }
+    assert_eq!(*collected.0.lock(), vec!["sluice/test: work"; 3]);
+    server.abort();
+}
+
+/// Scenario: the backend accepts and never answers; requests run into their deadlines.
+/// Guarantee: each is told to come again; nothing stays in flight; the connections stay few.
+#[tokio::test]
+async fn a_silent_backend_holds_nothing() {
+    let backend = Backend::start(|stream, _| serve(stream, Act::Silence)).await;
+    let exporter = plain(backend.address, "timeout: 100ms");
+    for _ in 0..5 {
+        assert_eq!(kind(&send(&exporter).await), "retry");
+    }
+    assert_eq!(exporter.channel.in_flight(), 0);
+    assert!(backend.accepted() <= 2, "{}", backend.accepted());
+    leaves_nothing(exporter, &backend).await;
+}
+
+/// Scenario: nobody reads what we send: the peer is gone without a word. Requests time out one after the other.
+/// Guarantee: the connection is probed and given up, and a new one is made.
+#[tokio::test]
+async fn a_dead_connection_is_given_up() {
+    let backend = Backend::start(|stream, number| async move {
+        match number {
+            0 => std::future::pending::<()>().await,
+            _ => serve(stream, Act::Message(Vec::new())).await,
+        }
+    })
+    .await;
+    let exporter = plain(backend.address, "timeout: 200ms");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while send(&exporter).await != Outcome::Delivered {
+        assert!(Instant::now() < deadline, "the dead connection was never given up");
+    }
+    assert!(backend.accepted() >= 2);
+}
+
+/// Scenario: the backend accepts and closes, says GOAWAY at once, or sends garbage, to whoever comes, while a delivery tries
+/// as fast as it can. Guarantee: every try is told to come again, and the backend sees few connections.
+#[tokio::test]
+async fn broken_backends_are_not_hammered() {
+    use tokio::io::AsyncWriteExt;
+    for way in ["close", "goaway", "garbage", "web"] {
+        let backend = Backend::start(move |mut stream, _| async move {
+            match way {
+                "close" => drop(stream),
+                "goaway" => serve_then(stream, Act::Silence, 0).await,
+                "garbage" => drop(stream.write_all(&[0xff; 4096]).await),
+                _ => drop(stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await),
+            }
+        })
+        .await;
+        let exporter = plain(backend.address, "timeout: 1s");
+        let (start, mut tries) = (Instant::now(), 0);
+        while start.elapsed() < Duration::from_secs(2) {
+            let outcome = send(&exporter).await;
+            assert_eq!(kind(&outcome), "retry", "{way}: {outcome:?}");
+            tries += 1;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(tries > 10, "{way}: {tries}");
+        assert!((2..=10).contains(&backend.accepted()), "{way}: {} connections in 2 s", backend.accepted());
+        leaves_nothing(exporter, &backend).await;
+    }
+}
+
+/// Scenario: the backend ends each connection after five requests with GOAWAY, as servers with a connection age do.
+/// Guarantee: every request is delivered.
+#[tokio::test]
+async fn goaway_loses_nothing() {
+    let backend = Backend::start(|stream, _| serve_then(stream, Act::Message(Vec::new()), 5)).await;
+    let exporter = Arc::new(plain(backend.address, ""));
+    for _ in 0..30 {
+        assert_eq!(send(&*exporter).await, Outcome::Delivered);
+    }
+    assert!((2..=31).contains(&backend.accepted()), "{}", backend.accepted());
+}
+
+/// A name that stands for what the test says.
+struct Moving(Mutex<Vec<SocketAddr>>);
+
+impl Resolve for Moving {
+    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> ResolveFuture<'a> {
+        Box::pin(async {
+            let addresses = self.0.lock().clone();
+            if addresses.is_empty() {
+                return Err(TransportError::Resolve { host: "backend".into(), reason: "gone".into() });
+            }
+            Ok(addresses)
+        })
+    }
+}
+
+/// Scenario: the backend moves: its name stands for another address, and the old one says goodbye.
+/// Guarantee: both balancers follow; a name that is gone is an error that names it.
+#[tokio::test]
+async fn a_moved_name_is_followed() {
+    for balancer in ["pick_first", "round_robin"] {
+        let first = Backend::start(|stream, _| serve_then(stream, Act::Message(Vec::new()), 2)).await;
+        let second = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
+        let name = Arc::new(Moving(Mutex::new(vec![first.address])));
+        let connect = ConnectOptions { resolver: name.clone(), ..ConnectOptions::default() };
+        let text = format!("endpoint: http://backend:4317\nbalancer_name: {balancer}\nwait_for_ready: true");
+        let exporter = built(&text, connect);
+        assert_eq!(send(&exporter).await, Outcome::Delivered, "{balancer}");
+        assert_eq!((first.accepted(), second.accepted()), (1, 0));
+        *name.0.lock() = vec![second.address];
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while second.accepted() == 0 {
+            assert!(Instant::now() < deadline, "{balancer}: the new address was never used");
+            assert_eq!(send(&exporter).await, Outcome::Delivered, "{balancer}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        leaves_nothing(exporter, &second).await;
+    }
+    let connect = ConnectOptions { resolver: Arc::new(Moving(Mutex::default())), ..ConnectOptions::default() };
+    let outcome = send(&built("endpoint: http://backend:4317", connect)).await;
+    assert!(matches!(&outcome, Outcome::RetryAfter { reason, .. } if reason.contains("backend")), "{outcome:?}");
+}
+
+/// Scenario: a name with three addresses, one of them dead. Guarantee: `round_robin` uses both others, and nothing fails.
+#[tokio::test]
+async fn round_robin_uses_all_that_work() {
+    let first = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
+    let second = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").expect("binds").local_addr().expect("has an address");
+    let name = Arc::new(Moving(Mutex::new(vec![dead, first.address, second.address])));
+    let connect = ConnectOptions { resolver: name, ..ConnectOptions::default() };
+    let exporter = built("endpoint: http://backend:4317\nbalancer_name: round_robin", connect);
+    for _ in 0..50 {
+        assert_eq!(send(&exporter).await, Outcome::Delivered);
+    }
+    assert_eq!((first.accepted(), second.accepted()), (1, 1));
+    leaves_nothing(exporter, &first).await;
+}
+
+/// Scenario: nobody listens. Guarantee: told at once, and told to come again; with `wait_for_ready` the request waits and
+/// is delivered when the backend comes.
+#[tokio::test]
+async fn an_absent_backend() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
+    let address = listener.local_addr().expect("has an address");
+    drop(listener);
+    let exporter = plain(address, "timeout: 10s");
+    let outcome = tokio::time::timeout(Duration::from_secs(5), send(&exporter)).await.expect("at once");
+    assert_eq!(kind(&outcome), "retry");
+
+    let waiting = plain(address, "timeout: 20s\nwait_for_ready: true");
+    let sending = tokio::spawn(async move { send(&waiting).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let listener = tokio::net::TcpListener::bind(address).await.expect("binds again");
+    let server = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, Act::Message(Vec::new())));
+        }
+    });
+    assert_eq!(sending.await.expect("ends"), Outcome::Delivered);
+    server.abort();
+}

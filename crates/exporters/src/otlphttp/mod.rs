@@ -1,0 +1,218 @@
+//! OTLP over HTTP.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
+use sluice_net::client::{ConnectOptions, HttpClient, HttpOptions, Keepalive, Proxy, Target};
+use sluice_net::compress;
+use sluice_otlp::{Encoding, Signal};
+
+pub use config::{Compression, Format, OtlpHttpConfig};
+
+use crate::auth::{RequestAuth, origin};
+use crate::build::{BuildContext, BuildError};
+use crate::otlp::packed;
+use crate::outcome;
+
+const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) struct OtlpHttpExporter {
+    /// Of `Signal::ALL`; none where the configuration names no URL.
+    destinations: [Option<Destination>; 3],
+    plain: HeaderMap,
+    compressed: HeaderMap,
+    auth: Option<RequestAuth>,
+    format: Format,
+    compression: Compression,
+    compression_level: Option<i32>,
+    timeout: Duration,
+    request_limit_bytes: usize,
+}
+
+struct Destination {
+    uri: Uri,
+    /// Shared by the signals that go to the same origin.
+    client: HttpClient,
+}
+
+impl OtlpHttpExporter {
+    pub(crate) fn new(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> Result<OtlpHttpExporter, BuildError> {
+        let (plain, compressed) = all_headers(config, context);
+        Ok(OtlpHttpExporter {
+            destinations: destinations(config)?,
+            plain,
+            compressed,
+            auth: context.authenticator(config.authenticator.as_deref())?,
+            format: config.format,
+            compression: config.compression,
+            compression_level: config.compression_level,
+            timeout: config.timeout,
+            request_limit_bytes: config.max_request_bytes,
+        })
+    }
+
+    async fn deliver(&self, request: &Packed) -> Outcome {
+        let Some(destination) = &self.destinations[request.signal as usize] else {
+            let signal = request.signal;
+            return Outcome::Misconfigured { reason: format!("neither endpoint nor {signal}_endpoint is configured") };
+        };
+        let fixed = if request.encoding == Encoding::Identity { &self.plain } else { &self.compressed };
+        let own;
+        let headers = match &self.auth {
+            None => fixed,
+            Some(auth) => {
+                let mut headers = fixed.clone();
+                if let Err(error) = auth.apply(&mut headers, &request.metadata).await {
+                    return outcome::of_auth_error(error);
+                }
+                own = headers;
+                &own
+            }
+        };
+        match destination.client.post(&destination.uri, headers, &request.chunks).await {
+            Err(error) => outcome::of_transport_error(&error),
+            Ok(answer) => {
+                if let (StatusCode::UNAUTHORIZED, Some(auth)) = (answer.status, &self.auth) {
+                    auth.refused().await;
+                }
+                outcome::of_http(&answer)
+            }
+        }
+    }
+}
+
+fn all_headers(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> (HeaderMap, HeaderMap) {
+    let content_type = HeaderValue::from_static(match config.format {
+        Format::Proto => "application/x-protobuf",
+        Format::Json => "application/json",
+    });
+    let mut plain = HeaderMap::new();
+    plain.insert(USER_AGENT, context.user_agent());
+    plain.insert(ACCEPT, content_type.clone());
+    for (name, value) in &config.headers {
+        plain.insert(name.clone(), value.clone());
+    }
+    plain.insert(CONTENT_TYPE, content_type);
+    let mut compressed = plain.clone();
+    let token = match config.compression {
+        Compression::None => return (plain, compressed),
+        Compression::Gzip => "gzip",
+        Compression::Zstd => "zstd",
+        Compression::SnappyBlock => "snappy",
+        Compression::SnappyFramed => "x-snappy-framed",
+    };
+    compressed.insert(CONTENT_ENCODING, HeaderValue::from_static(token));
+    (plain, compressed)
+}
+
+fn destinations(config: &OtlpHttpConfig) -> Result<[Option<Destination>; 3], BuildError> {
+    let mut clients: Vec<(Target, bool, HttpClient)> = Vec::new();
+    let mut destinations = [None, None, None];
+    for (destination, url) in destinations.iter_mut().zip(&config.urls).filter(|(_, url)| !url.is_empty()) {
+        let (uri, target, tls) = origin(url)?;
+        let known = clients.iter().find(|(known, known_tls, _)| *known == target && *known_tls == tls);
+        let client = match known {
+            Some((_, _, client)) => client.clone(),
+            None => {
+                let client = client(config, target.clone(), tls)?;
+                clients.push((target, tls, client.clone()));
+                client
+            }
+        };
+        *destination = Some(Destination { uri, client });
+    }
+    Ok(destinations)
+}
+
+fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClient, BuildError> {
+    let proxy = match &config.proxy_url {
+        Some(url) => Proxy::parse(url).map(Some),
+        None => Proxy::from_environment(&target, tls),
+    };
+    let mut connect = ConnectOptions {
+        connect_timeout: config.timeout.min(CONNECT_TIMEOUT_LIMIT),
+        proxy: proxy.map_err(|reason| BuildError::Proxy { reason })?,
+        ..ConnectOptions::default()
+    };
+    if tls {
+        connect.tls = Some(config.tls.build()?);
+        connect.server_name = config.tls.options.server_name_override.clone();
+    }
+    let pings = Keepalive {
+        time: config.http2_read_idle_timeout,
+        timeout: config.http2_ping_timeout,
+        permit_without_stream: true,
+    };
+    let options = HttpOptions {
+        connect,
+        connections: config.max_conns_per_host,
+        idle_connections: config.max_idle_conns,
+        idle_timeout: config.idle_conn_timeout,
+        keep_alive: config.keep_alive,
+        http2: config.http2,
+        http2_keepalive: (!config.http2_read_idle_timeout.is_zero()).then_some(pings),
+        ..HttpOptions::default()
+    };
+    Ok(HttpClient::new(target, options))
+}
+
+impl Exporter for OtlpHttpExporter {
+    fn passes_through(&self) -> Option<Encoding> {
+        match (self.format, self.compression) {
+            (Format::Json, _) | (_, Compression::SnappyBlock | Compression::SnappyFramed) => None,
+            (Format::Proto, Compression::None) => Some(Encoding::Identity),
+            (Format::Proto, Compression::Gzip) => Some(Encoding::Gzip),
+            (Format::Proto, Compression::Zstd) => Some(Encoding::Zstd),
+        }
+    }
+
+    fn request_limit_bytes(&self) -> usize {
+        self.request_limit_bytes
+    }
+
+    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String> {
+        let chunks = match self.format {
+            Format::Proto => chunks,
+            Format::Json => vec![crate::json::to_json(signal, &chunks)?],
+        };
+        let pack =
+            |encoding| compress::compress(encoding, &chunks, self.compression_level).map_err(|error| error.to_string());
+        let (bytes, encoding) = match self.compression {
+            Compression::None => return Ok(packed(signal, items, chunks, Encoding::Identity, metadata)),
+            Compression::Gzip => (pack(Encoding::Gzip)?, Encoding::Gzip),
+            Compression::Zstd => (pack(Encoding::Zstd)?, Encoding::Zstd),
+            Compression::SnappyFramed => (pack(Encoding::Snappy)?, Encoding::Snappy),
+            Compression::SnappyBlock => {
+                let bytes = compress::compress_snappy_block(&chunks).map_err(|error| error.to_string())?;
+                (bytes, Encoding::Snappy)
+            }
+        };
+        Ok(packed(signal, items, vec![bytes], encoding, metadata))
+    }
+
+    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.deliver(request))
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn metadata_keys(&self) -> &[String] {
+        self.auth.as_ref().map_or(&[], RequestAuth::metadata_keys)
+    }
+
+    fn shutdown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.destinations.iter().flatten().for_each(|destination| destination.client.shut_down());
+        })
+    }
+}

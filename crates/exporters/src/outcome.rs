@@ -1,0 +1,255 @@
+//! What an answer means for the data, by the OTLP specification; where it leaves room, by what loses least.
+
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use sluice_flow::Outcome;
+use sluice_net::auth::client::AuthError;
+use sluice_net::client::{Answer, TransportError, peer_text, retry_after};
+use sluice_net::grpc::client::Reply;
+use sluice_net::grpc::{Code, Status};
+
+use crate::partial;
+
+pub(crate) fn of_transport_error(error: &TransportError) -> Outcome {
+    let reason = error.to_string();
+    match error {
+        TransportError::RequestTooLarge { .. } => Outcome::TooLarge { reason },
+        error if error.is_configuration() => Outcome::Misconfigured { reason },
+        _ => Outcome::RetryAfter { delay: None, reason },
+    }
+}
+
+pub(crate) fn of_auth_error(error: AuthError) -> Outcome {
+    match error {
+        AuthError::Misconfigured { reason } => Outcome::Misconfigured { reason },
+        AuthError::Unavailable { reason } => Outcome::RetryAfter { delay: None, reason },
+    }
+}
+
+/// gRPC.
+///
+/// RESOURCE_EXHAUSTED without RetryInfo must not simply be sent again. Servers say it of messages above their size limit
+/// (then splitting helps) and of spent quotas (then somebody has to act, or a period to end): the delivery is held and
+/// probed, and nothing is thrown away. Some servers say OUT_OF_RANGE of an oversized message.
+pub(crate) fn of_grpc(reply: &Reply) -> Outcome {
+    let status = &reply.status;
+    if status.is_ok() {
+        return partial::from_proto(&reply.message);
+    }
+    let reason = peer_text(&status.to_string());
+    if let Some(http) = reply.http_status {
+        return of_http_in_place_of_grpc(http, status, reason);
+    }
+    match status.code {
+        Code::ResourceExhausted if status.retry_delay.is_some() => retry(status, reason),
+        Code::ResourceExhausted | Code::OutOfRange if speaks_of_size(&status.message) => Outcome::TooLarge { reason },
+        Code::Cancelled
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unavailable
+        | Code::DataLoss => retry(status, reason),
+        Code::ResourceExhausted
+        | Code::Unimplemented
+        | Code::Unauthenticated
+        | Code::PermissionDenied
+        | Code::NotFound => Outcome::Misconfigured { reason },
+        _ => Outcome::Rejected { reason },
+    }
+}
+
+fn retry(status: &Status, reason: String) -> Outcome {
+    Outcome::RetryAfter { delay: status.retry_delay, reason }
+}
+
+/// A proxy, or something else that is no gRPC server, answered: the request may never have reached the backend, so that
+/// nothing can be said against the data.
+fn of_http_in_place_of_grpc(http: StatusCode, status: &Status, reason: String) -> Outcome {
+    match http.as_u16() {
+        413 => Outcome::TooLarge { reason },
+        429 | 500..=599 => retry(status, reason),
+        _ => Outcome::Misconfigured { reason },
+    }
+}
+
+/// Whether the text of a refusal is about the size of a message: grpc-go ("received message larger than max"), grpc-java
+/// ("gRPC message exceeds maximum size"), tonic ("decoded message length too large"), and their like.
+fn speaks_of_size(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    let size = ["size", "bytes", "length", "message larger", "limit"].iter().any(|word| message.contains(word));
+    let excess = ["larger than", "too large", "too big", "exceed", "maximum", "greater than", "> max"]
+        .iter()
+        .any(|word| message.contains(word));
+    let quota = ["quota", "rate", "per second", "per minute"].iter().any(|word| message.contains(word));
+    size && excess && !quota
+}
+
+/// HTTP. Beyond the four statuses of the specification that are retried, what accuses credentials, paths or settings is
+/// not held against the data.
+pub(crate) fn of_http(answer: &Answer) -> Outcome {
+    let code = answer.status.as_u16();
+    if answer.status.is_success() {
+        return if is_json(answer) { partial::from_json(&answer.body) } else { partial::from_proto(&answer.body) };
+    }
+    let reason = http_reason(answer);
+    match code {
+        429 | 502 | 503 | 504 => Outcome::RetryAfter { delay: retry_after(&answer.headers), reason },
+        413 => Outcome::TooLarge { reason },
+        300..=399 | 401 | 403 | 404 | 405 | 406 | 407 | 415 | 426 => Outcome::Misconfigured { reason },
+        _ => Outcome::Rejected { reason },
+    }
+}
+
+fn is_json(answer: &Answer) -> bool {
+    content_type(answer).is_some_and(|content_type| content_type.contains("json"))
+}
+
+fn content_type(answer: &Answer) -> Option<&str> {
+    answer.headers.get(CONTENT_TYPE)?.to_str().ok()
+}
+
+/// The status, and what the body says: a `google.rpc.Status` in protobuf or JSON, or plain text.
+fn http_reason(answer: &Answer) -> String {
+    let body = &answer.body[..answer.body.len().min(64 * 1024)];
+    let text = match content_type(answer) {
+        Some(content_type) if content_type.contains("protobuf") => {
+            Status::decode_details(body).map(|status| status.message).unwrap_or_default()
+        }
+        Some(content_type) if content_type.contains("json") => {
+            let parsed: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+            let message = parsed.as_ref().and_then(|parsed| parsed.get("message")?.as_str().map(str::to_owned));
+            message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())
+        }
+        Some(content_type) if content_type.contains("html") => String::new(),
+        _ => String::from_utf8_lossy(body).into_owned(),
+    };
+    let location = answer.headers.get(http::header::LOCATION).and_then(|value| value.to_str().ok());
+    let location = location.map(|location| format!(" to {location}: redirects are not followed")).unwrap_or_default();
+    let separator = if text.trim().is_empty() { "" } else { ": " };
+    peer_text(&format!("HTTP status {}{location}{separator}{}", answer.status, text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http::{HeaderMap, HeaderValue};
+
+    use super::*;
+
+    fn grpc(code: Code, message: &str) -> Outcome {
+        of_grpc(&Reply { status: Status::new(code, message), message: Bytes::new(), http_status: None })
+    }
+
+    fn kind(outcome: &Outcome) -> &'static str {
+        match outcome {
+            Outcome::Delivered => "delivered",
+            Outcome::PartlyRejected { .. } => "partly",
+            Outcome::RetryAfter { .. } => "retry",
+            Outcome::TooLarge { .. } => "large",
+            Outcome::Misconfigured { .. } => "misconfigured",
+            Outcome::Rejected { .. } => "rejected",
+        }
+    }
+
+    /// Scenario: every gRPC code. Guarantee: the specification's table of what is retried, and no data blamed for settings.
+    #[test]
+    fn grpc_codes() {
+        for (number, expected) in [
+            (0, "delivered"),
+            (1, "retry"),
+            (2, "rejected"),
+            (3, "rejected"),
+            (4, "retry"),
+            (5, "misconfigured"),
+            (6, "rejected"),
+            (7, "misconfigured"),
+            (8, "misconfigured"),
+            (9, "rejected"),
+            (10, "retry"),
+            (11, "retry"),
+            (12, "misconfigured"),
+            (13, "rejected"),
+            (14, "retry"),
+            (15, "retry"),
+            (16, "misconfigured"),
+        ] {
+            let code = Code::from_number(number);
+            assert_eq!(kind(&grpc(code, "no")), expected, "{code}");
+        }
+    }
+
+    /// Scenario: the size refusals of the gRPC libraries, and a spent quota. Guarantee: only the former are split.
+    #[test]
+    fn size_refusals_are_known_by_their_words() {
+        for message in [
+            "grpc: received message larger than max (5242895 vs. 4194304)",
+            "grpc: received message after decompression larger than max (5242895 vs. 4194304)",
+            "gRPC message exceeds maximum size 4194304: 5242895",
+            "Received message larger than max (5242895 vs. 4194304)",
+            "Error, decoded message length too large: found 5242895 bytes, the limit is: 4194304 bytes",
+            "the message is larger than 4194304 bytes after decompression",
+        ] {
+            assert_eq!(kind(&grpc(Code::ResourceExhausted, message)), "large", "{message}");
+            assert_eq!(kind(&grpc(Code::OutOfRange, message)), "large", "{message}");
+        }
+        for message in ["quota exceeded", "ingestion rate limit of 5000 spans per second exceeded", ""] {
+            assert_eq!(kind(&grpc(Code::ResourceExhausted, message)), "misconfigured", "{message}");
+        }
+        let status =
+            Status::new(Code::ResourceExhausted, "message larger than max").with_retry_delay(Duration::from_secs(2));
+        let outcome = of_grpc(&Reply { status, message: Bytes::new(), http_status: None });
+        assert!(matches!(outcome, Outcome::RetryAfter { delay: Some(delay), .. } if delay == Duration::from_secs(2)));
+    }
+
+    fn http(code: u16, headers: &[(&'static str, &'static str)], body: &[u8]) -> Outcome {
+        let headers: HeaderMap = headers
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect();
+        let status = StatusCode::from_u16(code).expect("a status");
+        of_http(&Answer { status, headers, body: Bytes::copy_from_slice(body), trailers: None })
+    }
+
+    /// Scenario: every HTTP status from 200 to 599. Guarantee: only the specification's four are retried, and what accuses
+    /// settings holds the data.
+    #[test]
+    fn http_statuses() {
+        for code in 200..600 {
+            let expected = match code {
+                200..=299 => "delivered",
+                300..=399 | 401 | 403 | 404 | 405 | 406 | 407 | 415 | 426 => "misconfigured",
+                413 => "large",
+                429 | 502 | 503 | 504 => "retry",
+                _ => "rejected",
+            };
+            assert_eq!(kind(&http(code, &[], b"")), expected, "{code}");
+        }
+    }
+
+    /// Scenario: what backends say beside the status. Guarantee: the delay and the text arrive, bounded.
+    #[test]
+    fn http_details() {
+        let outcome = http(503, &[("retry-after", "3"), ("content-type", "text/plain")], &b"busy ".repeat(10_000));
+        let Outcome::RetryAfter { delay: Some(delay), reason } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(delay, Duration::from_secs(3));
+        assert!(reason.contains("busy") && reason.len() <= 1024);
+        let status = Status::new(Code::InvalidArgument, "no such tenant").encode_details();
+        let outcome = http(400, &[("content-type", "application/x-protobuf")], &status);
+        assert!(
+            matches!(&outcome, Outcome::Rejected { reason } if reason.ends_with(": no such tenant")),
+            "{outcome:?}"
+        );
+        let outcome = http(400, &[("content-type", "application/json")], br#"{"code":3,"message":"no such tenant"}"#);
+        assert!(
+            matches!(&outcome, Outcome::Rejected { reason } if reason.ends_with(": no such tenant")),
+            "{outcome:?}"
+        );
+        let outcome = http(302, &[("location", "https://login.example/")], b"");
+        assert!(
+            matches!(&outcome, Outcome::Misconfigured { reason } if reason.contains("login.example")),
+            "{outcome:?}"
+        );
+    }
+}

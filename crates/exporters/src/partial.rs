@@ -1,0 +1,150 @@
+//! `partial_success`: what a backend refused of a request that it took.
+//!
+//! All three signals answer with the same wire form: `partial_success = 1 { rejected_… = 1 (int64), error_message = 2 }`.
+
+use sluice_flow::Outcome;
+use sluice_net::client::peer_text;
+
+/// Turns the body of a successful answer into an outcome. A body that cannot be read changes nothing: the backend has
+/// said that it took the request.
+pub(crate) fn from_proto(body: &[u8]) -> Outcome {
+    outcome(read_proto(body).unwrap_or_default())
+}
+
+/// The same for JSON, in which 64-bit integers are strings or numbers.
+pub(crate) fn from_json(body: &[u8]) -> Outcome {
+    let Ok(body) = serde_json::from_slice::<serde_json::Value>(body) else { return Outcome::Delivered };
+    let Some(partial) = body.get("partialSuccess").or_else(|| body.get("partial_success")) else {
+        return Outcome::Delivered;
+    };
+    let mut found = Partial::default();
+    for (key, value) in partial.as_object().into_iter().flatten() {
+        match key.as_str() {
+            "rejectedSpans"
+            | "rejectedDataPoints"
+            | "rejectedLogRecords"
+            | "rejected_spans"
+            | "rejected_data_points"
+            | "rejected_log_records" => {
+                let number = value.as_i64().or_else(|| value.as_str()?.parse().ok());
+                found.rejected = number.unwrap_or(0);
+            }
+            "errorMessage" | "error_message" => found.message = value.as_str().map(peer_text).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    outcome(found)
+}
+
+#[derive(Default)]
+struct Partial {
+    rejected: i64,
+    message: String,
+}
+
+fn outcome(partial: Partial) -> Outcome {
+    match u64::try_from(partial.rejected) {
+        Ok(items) if items > 0 => Outcome::PartlyRejected { items, reason: partial.message },
+        _ => {
+            if !partial.message.is_empty() {
+                tracing::warn!(message = %partial.message, "the backend took a request with a warning");
+            }
+            Outcome::Delivered
+        }
+    }
+}
+
+fn read_proto(body: &[u8]) -> Option<Partial> {
+    let mut partial = Partial::default();
+    let mut answer = Fields(body);
+    while let Some((number, value)) = answer.next()? {
+        let (1, Value::Bytes(bytes)) = (number, value) else { continue };
+        let mut fields = Fields(bytes);
+        while let Some(field) = fields.next()? {
+            match field {
+                (1, Value::Number(rejected)) => partial.rejected = rejected as i64,
+                (2, Value::Bytes(message)) => partial.message = peer_text(&String::from_utf8_lossy(message)),
+                _ => {}
+            }
+        }
+    }
+    Some(partial)
+}
+
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    Fixed,
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// The next field; `Some(None)` at the end; `None` if malformed.
+    fn next(&mut self) -> Option<Option<(u64, Value<'a>)>> {
+        if self.0.is_empty() {
+            return Some(None);
+        }
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            0 => Value::Number(self.varint()?),
+            1 => self.take(8).map(|_| Value::Fixed)?,
+            2 => {
+                let length = usize::try_from(self.varint()?).ok()?;
+                Value::Bytes(self.take(length)?)
+            }
+            5 => self.take(4).map(|_| Value::Fixed)?,
+            _ => return None,
+        };
+        Some(Some((tag >> 3, value)))
+    }
+
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: the answers that backends give to a request they took.
+    /// Guarantee: only a number of refused items above zero counts as a refusal.
+    #[test]
+    fn protobuf_answers() {
+        assert_eq!(from_proto(b""), Outcome::Delivered);
+        assert_eq!(from_proto(&[0x0a, 0x00]), Outcome::Delivered);
+        assert_eq!(from_proto(b"\x0a\x06\x12\x04slow"), Outcome::Delivered);
+        let refused = Outcome::PartlyRejected { items: 300, reason: "bad".to_owned() };
+        assert_eq!(from_proto(b"\x0a\x08\x08\xac\x02\x12\x03bad"), refused);
+        for garbage in [&b"\xff"[..], b"\x0a\xff", b"\x0a\x02\x08", b"<html>"] {
+            assert_eq!(from_proto(garbage), Outcome::Delivered, "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn json_answers() {
+        assert_eq!(from_json(b"{}"), Outcome::Delivered);
+        assert_eq!(from_json(br#"{"partialSuccess":{}}"#), Outcome::Delivered);
+        assert_eq!(from_json(br#"{"partialSuccess":{"errorMessage":"slow"}}"#), Outcome::Delivered);
+        let refused = Outcome::PartlyRejected { items: 3, reason: "bad".to_owned() };
+        assert_eq!(from_json(br#"{"partialSuccess":{"rejectedSpans":"3","errorMessage":"bad"}}"#), refused);
+        assert_eq!(from_json(br#"{"partialSuccess":{"rejectedLogRecords":3,"errorMessage":"bad"}}"#), refused);
+        assert_eq!(from_json(b"nonsense"), Outcome::Delivered);
+    }
+}

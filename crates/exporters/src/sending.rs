@@ -1,0 +1,311 @@
+//! `retry_on_failure`, `sending_queue` and what belongs to them: options of an exporter that its delivery interprets.
+
+use std::time::Duration;
+
+use sluice_config::Fields;
+
+/// What an exporter's configuration says about sending. `None` everywhere means "not said": then the defaults of
+/// deliveries hold, which differ from the Collector's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sending {
+    pub retry: RetryConfig,
+    pub queue: QueueConfig,
+}
+
+/// `retry_on_failure`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryConfig {
+    pub enabled: bool,
+    pub initial_interval: Option<Duration>,
+    /// From 0 to 1: each pause is drawn from `interval × (1 ± factor)`.
+    pub randomization_factor: Option<f64>,
+    pub multiplier: Option<f64>,
+    pub max_interval: Option<Duration>,
+    /// Zero: retry for ever.
+    pub max_elapsed_time: Option<Duration>,
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        RetryConfig {
+            enabled: true,
+            initial_interval: None,
+            randomization_factor: None,
+            multiplier: None,
+            max_interval: None,
+            max_elapsed_time: None,
+        }
+    }
+}
+
+/// What a queue or a batch is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizer {
+    Requests,
+    Items,
+    Bytes,
+}
+
+/// `sending_queue`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueConfig {
+    pub enabled: bool,
+    /// A ceiling on the requests in flight.
+    pub num_consumers: Option<usize>,
+    /// In units of `sizer`.
+    pub queue_size: Option<u64>,
+    pub sizer: Sizer,
+    /// A full queue holds its senders up instead of refusing them.
+    pub block_on_overflow: bool,
+    /// The extension whose directory the log lives in.
+    pub storage: Option<String>,
+    /// A sender is answered when its request was delivered.
+    pub wait_for_result: bool,
+    pub batch: Option<BatchConfig>,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        QueueConfig {
+            enabled: true,
+            num_consumers: None,
+            queue_size: None,
+            sizer: Sizer::Requests,
+            block_on_overflow: false,
+            storage: None,
+            wait_for_result: false,
+            batch: None,
+        }
+    }
+}
+
+/// `sending_queue.batch`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchConfig {
+    pub flush_timeout: Duration,
+    /// In units of `sizer`: a batch of this size goes out.
+    pub min_size: u64,
+    /// In units of `sizer`; zero: no limit.
+    pub max_size: u64,
+    /// `Items` or `Bytes`.
+    pub sizer: Sizer,
+    /// Requests whose metadata differ in these never share a batch. Lower case.
+    pub metadata_keys: Vec<String>,
+}
+
+const SIZERS: [(&str, Sizer); 3] = [("requests", Sizer::Requests), ("items", Sizer::Items), ("bytes", Sizer::Bytes)];
+const BATCH_SIZERS: [(&str, Sizer); 2] = [("items", Sizer::Items), ("bytes", Sizer::Bytes)];
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+impl Sending {
+    /// Reads both sections.
+    pub fn read(fields: &mut Fields<'_>) -> Sending {
+        let retry = fields.section_or_default(
+            "retry_on_failure",
+            "When requests that failed are sent again. What is not set here is chosen for quick recovery: 100 ms growing to 5 s, without end.",
+            read_retry,
+        );
+        fields
+            .no_effect("batcher", "it was experimental in the Collector and is gone there; use `sending_queue.batch`");
+        Sending { retry, queue: Sending::read_queue(fields) }
+    }
+
+    /// Reads `sending_queue` only, for exporters that never retry.
+    pub fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
+        fields.section_or_default("sending_queue", "How much may wait to be sent, and how it is batched.", read_queue)
+    }
+}
+
+fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
+    let any = Duration::ZERO..=LONGEST;
+    let retry = RetryConfig {
+        enabled: fields.boolean("enabled", true, "If false, what fails once becomes a dead letter."),
+        initial_interval: fields.optional_duration(
+            "initial_interval",
+            any.clone(),
+            "Pause before the first retry. Unset: 100 ms.",
+        ),
+        randomization_factor: optional_float(
+            fields,
+            "randomization_factor",
+            0.5,
+            0.0..=1.0,
+            "How far each pause is varied at random, as a share of it.",
+        ),
+        multiplier: optional_float(
+            fields,
+            "multiplier",
+            1.5,
+            1.0..=100.0,
+            "Each pause is so many times the one before.",
+        ),
+        max_interval: fields.optional_duration("max_interval", any.clone(), "Longest pause. Unset: 5 s."),
+        max_elapsed_time: fields.optional_duration(
+            "max_elapsed_time",
+            any,
+            "What could not be delivered for so long becomes a dead letter. Zero or unset: never.",
+        ),
+    };
+    let limit = retry.max_elapsed_time.filter(|limit| !limit.is_zero());
+    if let (Some(limit), Some(initial)) = (limit, retry.initial_interval)
+        && limit < initial
+    {
+        fields.error_at("max_elapsed_time", "must not be less than `initial_interval`");
+    }
+    if let (Some(limit), Some(max)) = (limit, retry.max_interval)
+        && limit < max
+    {
+        fields.error_at("max_elapsed_time", "must not be less than `max_interval`");
+    }
+    retry
+}
+
+fn optional_float(
+    fields: &mut Fields<'_>,
+    key: &str,
+    default: f64,
+    range: std::ops::RangeInclusive<f64>,
+    doc: &str,
+) -> Option<f64> {
+    let given = fields.is_present(key);
+    let value = fields.float(key, default, range, doc);
+    given.then_some(value)
+}
+
+fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
+    let enabled = fields.boolean(
+        "enabled",
+        true,
+        "If false, senders wait until their request was delivered, as with `buffer.ack: delivered`.",
+    );
+    let sizer_given = fields.is_present("sizer");
+    let sizer = fields.choice("sizer", Sizer::Requests, &SIZERS, "What `queue_size` counts.");
+    let storage = fields.optional_string(
+        "storage",
+        "Extension `file_storage` whose directory holds what waits, so that it survives a restart.",
+    );
+    let wait_for_result = fields.boolean("wait_for_result", false, "Senders wait until their request was delivered.");
+    let batch = fields.section(
+        "batch",
+        "How requests are put together. Bounded by the backend's message size in any case.",
+        |fields| read_batch(fields, sizer_given.then_some(sizer)),
+    );
+    let queue = QueueConfig {
+        enabled,
+        num_consumers: fields.optional_integer(
+            "num_consumers",
+            1..=10_000,
+            "At most so many requests are in flight. Unset: found by measuring.",
+        ),
+        queue_size: fields.optional_integer(
+            "queue_size",
+            1..=u64::MAX,
+            "At most so much waits, in units of `sizer`. Unset: what the memory budget allows.",
+        ),
+        sizer,
+        block_on_overflow: fields.boolean(
+            "block_on_overflow",
+            false,
+            "A full queue holds its senders up instead of refusing them.",
+        ),
+        storage: storage.filter(|name| !name.is_empty()),
+        wait_for_result,
+        batch: batch.flatten(),
+    };
+    if queue.storage.is_some() && queue.wait_for_result {
+        fields.error_at("wait_for_result", "cannot be used with `storage`");
+    }
+    queue
+}
+
+fn read_batch(fields: &mut Fields<'_>, queue_sizer: Option<Sizer>) -> Option<BatchConfig> {
+    let enabled = fields.boolean("enabled", true, "If false, the section counts as absent.");
+    let default = queue_sizer.filter(|sizer| *sizer != Sizer::Requests).unwrap_or(Sizer::Items);
+    let given = fields.optional_choice("sizer", &BATCH_SIZERS, "What the sizes count. Unset: the queue's `sizer`.");
+    let batch = BatchConfig {
+        flush_timeout: fields.duration_in(
+            "flush_timeout",
+            Duration::from_millis(200),
+            Duration::from_nanos(1)..=LONGEST,
+            "A batch goes out after this time at the latest.",
+        ),
+        min_size: fields.integer("min_size", 8192, 0..=u64::MAX, "A batch of this size goes out at once."),
+        max_size: fields.integer(
+            "max_size",
+            0,
+            0..=u64::MAX,
+            "Larger batches are split. Zero: only the backend's limit.",
+        ),
+        sizer: given.unwrap_or(default),
+        metadata_keys: fields.section_or_default("partition", "Which requests may share a batch.", |fields| {
+            let keys = fields.string_list(
+                "metadata_keys",
+                &[],
+                "Requests whose metadata differ in these never share a batch.",
+            );
+            keys.into_iter().map(|key| key.to_ascii_lowercase()).collect()
+        }),
+    };
+    if batch.max_size > 0 && batch.max_size < batch.min_size {
+        fields.error_at("max_size", "must not be less than `min_size`");
+    }
+    if queue_sizer == Some(Sizer::Requests) && given.is_none() {
+        fields.error("needs a `sizer` of its own, `items` or `bytes`: the queue's is `requests`");
+    }
+    enabled.then_some(batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::read_text;
+
+    use super::*;
+
+    fn read(text: &str) -> (Sending, bool) {
+        let (sending, diagnostics) = read_text("exporters.otlp", text, Sending::read);
+        (sending, diagnostics.errors().next().is_none())
+    }
+
+    /// Scenario: nothing is configured. Guarantee: nothing counts as said.
+    #[test]
+    fn unset_is_told_from_set() {
+        let (sending, valid) = read("{}");
+        assert!(valid);
+        assert_eq!(sending, Sending::default());
+        let (sending, valid) = read(
+            "retry_on_failure: {initial_interval: 5s, max_interval: 30s, max_elapsed_time: 300s}\nsending_queue: {queue_size: 512}\n",
+        );
+        assert!(valid);
+        assert_eq!(sending.retry.max_elapsed_time, Some(Duration::from_secs(300)));
+        assert_eq!(sending.retry.multiplier, None);
+        assert_eq!(sending.queue.queue_size, Some(512));
+        assert_eq!(sending.queue.num_consumers, None);
+    }
+
+    /// Scenario: a batch in bytes. Guarantee: the queue's sizer holds for the batch unless it says otherwise.
+    #[test]
+    fn the_batch_takes_the_queues_sizer() {
+        let (sending, valid) = read("sending_queue: {sizer: bytes, batch: {max_size: 10000}}\n");
+        assert!(valid);
+        assert_eq!(sending.queue.batch.map(|batch| (batch.sizer, batch.max_size)), Some((Sizer::Bytes, 10_000)));
+        let (sending, valid) = read("sending_queue: {sizer: bytes, batch: {sizer: items}}\n");
+        assert!(valid);
+        assert_eq!(sending.queue.batch.map(|batch| batch.sizer), Some(Sizer::Items));
+    }
+
+    /// Scenario: combinations that the Collector refuses. Guarantee: they are errors here as well.
+    #[test]
+    fn contradictions_are_refused() {
+        for text in [
+            "retry_on_failure: {max_elapsed_time: 1s, initial_interval: 5s}",
+            "retry_on_failure: {max_elapsed_time: 1s, max_interval: 5s}",
+            "sending_queue: {storage: file_storage, wait_for_result: true}",
+            "sending_queue: {batch: {min_size: 10, max_size: 5}}",
+            "sending_queue: {num_consumers: 0}",
+            "sending_queue: {queue_size: 0}",
+            "sending_queue: {sizer: bits}",
+        ] {
+            assert!(!read(text).1, "{text}");
+        }
+    }
+}

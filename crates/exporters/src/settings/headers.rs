@@ -1,0 +1,54 @@
+//! `headers` and `auth`.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sluice_config::Fields;
+
+/// Headers that gRPC and HTTP set themselves: given in the configuration they would break the request.
+const RESERVED: [&str; 8] = [
+    "content-type",
+    "content-encoding",
+    "content-length",
+    "transfer-encoding",
+    "te",
+    "connection",
+    "grpc-encoding",
+    "grpc-timeout",
+];
+
+/// Reads `headers`: fixed headers of every request. Their values are never shown.
+pub(crate) fn headers(fields: &mut Fields<'_>) -> HeaderMap {
+    let given = fields.secret_map("headers", "Headers added to every request. Their values are treated as secrets.");
+    let mut headers = HeaderMap::with_capacity(given.len());
+    for (name, value) in given {
+        let lower = name.to_ascii_lowercase();
+        if RESERVED.contains(&lower.as_str()) || lower.starts_with(':') {
+            fields.error_at("headers", &format!("cannot set `{name}`: the protocol does"));
+            continue;
+        }
+        let header = HeaderName::try_from(lower.as_str()).ok();
+        let value = HeaderValue::from_str(value.expose()).ok();
+        match (header, value) {
+            (Some(header), Some(mut value)) => {
+                value.set_sensitive(true);
+                headers.insert(header, value);
+            }
+            (None, _) => fields.error_at("headers", &format!("has `{name}`, which is no header name")),
+            (_, None) => {
+                fields
+                    .error_at("headers", &format!("has a value for `{name}` with characters that no header may have"));
+            }
+        }
+    }
+    headers
+}
+
+/// Reads `auth.authenticator`: the extension that authenticates requests.
+pub(crate) fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
+    let authenticator = fields.section("auth", "How requests are authenticated.", |fields| {
+        fields.required_string(
+            "authenticator",
+            "Name of the extension that authenticates requests: `basicauth`, `bearertokenauth`, `oauth2client` or `headers_setter`.",
+        )
+    });
+    authenticator.filter(|name| !name.is_empty())
+}
