@@ -17,9 +17,11 @@
 
 pub mod backend;
 pub mod bench;
+pub mod demo;
 pub mod generate;
 pub mod identity;
 mod latency;
+pub mod scrape;
 pub mod status;
 pub mod subject;
 mod wire;

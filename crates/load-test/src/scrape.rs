@@ -1,0 +1,146 @@
+//! Reads a subject's own metrics: Prometheus' text format, as far as counters and gauges go.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use thiserror::Error;
+use tokio::net::TcpStream;
+
+/// A page of metrics longer than this is not read.
+const PAGE_LIMIT_BYTES: usize = 16 << 20;
+const SCRAPE_WITHIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Error)]
+pub enum ScrapeError {
+    #[error("{addr}/metrics: {reason}")]
+    Unreachable { addr: SocketAddr, reason: String },
+    #[error("{addr}/metrics answers {status}")]
+    Status { addr: SocketAddr, status: StatusCode },
+}
+
+/// One line of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    pub name: String,
+    pub labels: Vec<(String, String)>,
+    pub value: f64,
+}
+
+/// All samples of one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scrape {
+    pub samples: Vec<Sample>,
+}
+
+impl Scrape {
+    /// Reads `http://ADDR/metrics`.
+    pub async fn fetch(addr: SocketAddr) -> Result<Scrape, ScrapeError> {
+        let unreachable = |reason: String| ScrapeError::Unreachable { addr, reason };
+        match tokio::time::timeout(SCRAPE_WITHIN, get(addr)).await {
+            Err(_) => Err(unreachable(format!("no answer within {SCRAPE_WITHIN:?}"))),
+            Ok(Err(error)) => Err(unreachable(error.to_string())),
+            Ok(Ok((StatusCode::OK, body))) => Ok(Scrape::parse(&String::from_utf8_lossy(&body))),
+            Ok(Ok((status, _))) => Err(ScrapeError::Status { addr, status }),
+        }
+    }
+
+    /// Reads a page; lines that are no samples are passed over.
+    pub fn parse(page: &str) -> Scrape {
+        Scrape { samples: page.lines().filter_map(parse_line).collect() }
+    }
+
+    /// The sum of the samples that have this name, with or without `_total`, and these labels. `None`: there are none.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let base = name.strip_suffix("_total").unwrap_or(name);
+        let matching = self.samples.iter().filter(|sample| {
+            let has = |(name, value): &(&str, &str)| sample.labels.iter().any(|(n, v)| n == name && v == value);
+            sample.name.strip_suffix("_total").unwrap_or(&sample.name) == base && labels.iter().all(has)
+        });
+        matching.map(|sample| sample.value).reduce(|sum, value| sum + value)
+    }
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+async fn get(addr: SocketAddr) -> Result<(StatusCode, Bytes), BoxError> {
+    let stream = TcpStream::connect(addr).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request = Request::get("/metrics").header("host", addr.to_string()).body(Empty::<Bytes>::new())?;
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    Ok((status, Limited::new(response.into_body(), PAGE_LIMIT_BYTES).collect().await?.to_bytes()))
+}
+
+fn parse_line(line: &str) -> Option<Sample> {
+    let line = line.trim();
+    if line.starts_with('#') {
+        return None;
+    }
+    let name_len = line.find(['{', ' ', '\t'])?;
+    let (name, mut rest) = line.split_at(name_len);
+    let mut labels = Vec::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = parse_labels(inside, &mut labels)?;
+    }
+    let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(Sample { name: name.to_owned(), labels, value })
+}
+
+/// Reads `a="b",c="d"}` and returns what follows.
+fn parse_labels<'a>(mut rest: &'a str, labels: &mut Vec<(String, String)>) -> Option<&'a str> {
+    loop {
+        rest = rest.trim_start_matches([',', ' ']);
+        if let Some(after) = rest.strip_prefix('}') {
+            return Some(after);
+        }
+        let (name, quoted) = rest.split_once("=\"")?;
+        let mut value = String::new();
+        let mut characters = quoted.char_indices();
+        rest = loop {
+            match characters.next()? {
+                (at, '"') => break &quoted[at + 1..],
+                (_, '\\') => value.push(match characters.next()?.1 {
+                    'n' => '\n',
+                    escaped => escaped,
+                }),
+                (_, other) => value.push(other),
+            }
+        };
+        labels.push((name.trim().to_owned(), value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = r#"
+# HELP otelcol_exporter_queue_size Current size of the retry queue (in batches)
+# TYPE otelcol_exporter_queue_size gauge
+otelcol_exporter_queue_size{data_type="traces",exporter="otlp/dead",service_name="a \"b\" \\ c,}d"} 512
+otelcol_exporter_queue_size{data_type="traces",exporter="otlp/healthy"} 3 1700000000000
+otelcol_receiver_accepted_spans_total{receiver="otlp",transport="grpc"} 1e+06
+otelcol_receiver_accepted_spans_total{receiver="otlp",transport="http"} 5
+otelcol_process_uptime 12.5
+broken{a="b
+"#;
+
+    #[test]
+    fn samples_are_found_by_name_and_label_with_or_without_the_suffix() {
+        let scrape = Scrape::parse(PAGE);
+        assert_eq!(scrape.samples.len(), 5);
+        assert_eq!(scrape.samples[0].labels[2].1, "a \"b\" \\ c,}d");
+        assert_eq!(scrape.sum("otelcol_exporter_queue_size", &[("exporter", "otlp/dead")]), Some(512.0));
+        assert_eq!(scrape.sum("otelcol_exporter_queue_size", &[]), Some(515.0));
+        for name in ["otelcol_receiver_accepted_spans", "otelcol_receiver_accepted_spans_total"] {
+            assert_eq!(scrape.sum(name, &[("receiver", "otlp")]), Some(1_000_005.0));
+        }
+        assert_eq!(scrape.sum("otelcol_process_uptime", &[]), Some(12.5));
+        assert_eq!(scrape.sum("otelcol_exporter_queue_size", &[("exporter", "otlp/other")]), None);
+    }
+}
