@@ -1,0 +1,6 @@
+//! What is asserted of every decoder, whatever bytes it is given. Each function takes one input and panics if the
+//! assertion does not hold; the fuzz targets do nothing but call them.
+
+pub mod config;
+pub mod net;
+pub mod otlp;

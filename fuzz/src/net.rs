@@ -1,0 +1,74 @@
+//! What comes from a peer before it is OTLP: packed bodies, gRPC frames and statuses.
+
+use bytes::Bytes;
+use sluice_net::compress::{DecompressError, decompress, passable, with_decompressed};
+use sluice_net::grpc::frame::MessageReader;
+use sluice_net::grpc::status::Status;
+use sluice_otlp::Encoding;
+
+const LIMIT_BYTES: usize = 1 << 20;
+
+pub fn check_gunzip(data: &[u8]) {
+    check_unpack(Encoding::Gzip, data);
+}
+
+pub fn check_unzstd(data: &[u8]) {
+    check_unpack(Encoding::Zstd, data);
+}
+
+pub fn check_unsnappy(data: &[u8]) {
+    check_unpack(Encoding::Snappy, data);
+}
+
+/// Unpacking ends at the limit, does the same in a buffer of its own and in a shared one, and at a limit that just
+/// suffices.
+fn check_unpack(encoding: Encoding, data: &[u8]) {
+    let shared = with_decompressed(encoding, data, LIMIT_BYTES, <[u8]>::to_vec);
+    match decompress(encoding, data, LIMIT_BYTES) {
+        Ok(unpacked) => {
+            assert!(unpacked.len() <= LIMIT_BYTES);
+            assert_eq!(shared.as_deref(), Ok(&unpacked[..]));
+            assert_eq!(decompress(encoding, data, unpacked.len()).as_ref(), Ok(&unpacked), "the limit is inclusive");
+            if let Some(less) = unpacked.len().checked_sub(1) {
+                let error = decompress(encoding, data, less).expect_err("the limit does not suffice");
+                assert_eq!(error, DecompressError::TooLarge { limit_bytes: less });
+            }
+            // What is passed on has to be what was validated; here only that deciding so never fails.
+            let _ = passable(encoding, data, unpacked.len());
+        }
+        Err(error) => assert_eq!(shared, Err(error)),
+    }
+}
+
+/// A body gives the same message however it is cut into chunks: whole, and at a place that its first byte tells.
+pub fn check_grpc_frame(data: &[u8]) {
+    let Some((&cut, body)) = data.split_first() else { return };
+    let whole = read_frame(&[body]);
+    let (head, tail) = body.split_at(usize::from(cut).min(body.len()));
+    let cut = read_frame(&[head, tail]);
+    match (&whole, &cut) {
+        (Ok(whole), Ok(cut)) => assert_eq!(whole, cut),
+        (Err(_), Err(_)) => {}
+        _ => panic!("the cut decides: {whole:?} or {cut:?}"),
+    }
+    if let Ok(message) = whole {
+        assert_eq!(&message[..], &body[5..], "the message is what follows the prefix");
+    }
+}
+
+fn read_frame(chunks: &[&[u8]]) -> Result<Bytes, String> {
+    let mut reader = MessageReader::new(LIMIT_BYTES);
+    for chunk in chunks {
+        reader.feed(*chunk).map_err(|error| error.to_string())?;
+    }
+    assert!(reader.received_bytes() <= LIMIT_BYTES);
+    reader.finish().map(|message| message.bytes).map_err(|error| error.to_string())
+}
+
+/// `grpc-status-details-bin` as a backend may send it: what was understood survives being written and read again.
+pub fn check_grpc_status(data: &[u8]) {
+    if let Some(status) = Status::decode_details(data) {
+        let again = Status::decode_details(&status.encode_details());
+        assert_eq!(again.as_ref(), Some(&status));
+    }
+}

@@ -1,0 +1,128 @@
+//! Writes the corpus that is committed: a few inputs of every shape for each target, always the same.
+
+#[path = "../../crates/otlp/tests/support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use bytes::Bytes;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use sluice_net::compress::compress;
+use sluice_net::grpc::status::{Code, Status};
+use sluice_otlp::json::to_json;
+use sluice_otlp::{Encoding, Signal};
+
+use support::generate::{Shape, wire_request};
+use support::rewrite::Freedoms;
+
+/// Inputs of more bytes than this make fuzzing slow and the repository large.
+const INPUT_LIMIT_BYTES: usize = 900;
+
+fn main() {
+    let requests = requests();
+    for (signal, name, request) in &requests {
+        let first = Signal::ALL.iter().position(|known| known == signal).expect("a known signal") as u8;
+        for (target, variant) in [("scan", 0), ("edit", 0), ("json_out", 0), ("split", 14), ("split", 3)] {
+            write(target, &format!("{name}-{variant}"), &prefixed(first + 3 * variant, request));
+        }
+        let mut json = Vec::new();
+        to_json(*signal, request, 1 << 20, &mut json).expect("a generated request can be written");
+        write("json_in", name, &prefixed(first, &json));
+    }
+    let (_, _, sample) = &requests[0];
+    write_packed(sample);
+    write_frames(sample);
+    write_texts();
+}
+
+/// Requests in all wire forms, small and large, of each signal.
+fn requests() -> Vec<(Signal, String, Vec<u8>)> {
+    let mut runner = TestRunner::deterministic();
+    let mut requests = Vec::new();
+    let shape = Shape { odd_ids: false, ..Shape::ANY };
+    for signal in Signal::ALL {
+        for (form, freedoms) in [("plain", Freedoms::NONE), ("free", Freedoms::ALL)] {
+            let strategy = wire_request(signal, shape, freedoms);
+            for number in 1..=4 {
+                let least = 120 * number;
+                let request = std::iter::repeat_with(|| strategy.new_tree(&mut runner).expect("a request").current())
+                    .find(|request| (least..INPUT_LIMIT_BYTES).contains(&request.len()))
+                    .expect("some request has the size");
+                requests.push((signal, format!("{signal}-{form}-{number}"), request));
+            }
+        }
+    }
+    requests
+}
+
+fn write_packed(sample: &[u8]) {
+    let repeated = Bytes::from(b"resource.attribute".repeat(200));
+    let sample = Bytes::copy_from_slice(sample);
+    for (target, encoding) in [("gunzip", Encoding::Gzip), ("unzstd", Encoding::Zstd), ("unsnappy", Encoding::Snappy)] {
+        for (name, content) in [("empty", Bytes::new()), ("request", sample.clone()), ("repeated", repeated.clone())] {
+            let packed = compress(encoding, &[content], None).expect("it can be packed");
+            write(target, name, &packed);
+            write(target, &format!("{name}-twice"), &[&packed[..], &packed[..]].concat());
+            write(target, &format!("{name}-cut"), &packed[..packed.len() / 2]);
+        }
+    }
+}
+
+fn write_frames(sample: &[u8]) {
+    let frame = |flag: u8, len: usize, message: &[u8]| {
+        let mut input = vec![3, flag];
+        input.extend_from_slice(&(len as u32).to_be_bytes());
+        input.extend_from_slice(message);
+        input
+    };
+    write("grpc_frame", "empty", &frame(0, 0, b""));
+    write("grpc_frame", "message", &frame(0, sample.len(), sample));
+    write("grpc_frame", "compressed", &frame(1, sample.len(), sample));
+    write("grpc_frame", "truncated", &frame(0, sample.len() + 1, sample));
+    write("grpc_frame", "trailing", &frame(0, sample.len() - 1, sample));
+    write("grpc_frame", "claims-too-much", &frame(0, usize::MAX, sample));
+
+    let delay = std::time::Duration::from_millis(1500);
+    let status = Status::new(Code::Unavailable, "the queue is full").with_retry_delay(delay);
+    write("grpc_status", "retry-info", &status.encode_details());
+    write("grpc_status", "plain", &Status::new(Code::InvalidArgument, "malformed").encode_details());
+}
+
+fn write_texts() {
+    const JSON: [&str; 6] = [
+        r#"{"resourceLogs":null,"a":[1,-2.5e3,{"b":"\ud83d\ude00"}]}"#,
+        r#"{"resource_logs":[{"scope_logs":[{"log_records":[{"severity_number":"SEVERITY_NUMBER_INFO"}]}]}]}"#,
+        r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"timeUnixNano":1e3,"body":{"bytesValue":"-_8"}}]}]}]}"#,
+        r#"{"resourceLogs":[{"schemaUrl":"a","schemaUrl":""}],"resourceLogs":[{}]}"#,
+        r#"{"resourceLogs":[{"resource":{"attributes":[{"key":"a","value":{"doubleValue":"NaN"}}]}}]}"#,
+        r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"traceId":"5B8EFFF798038103D269B633813FC60C"}]}]}]}"#,
+    ];
+    for (number, json) in JSON.iter().enumerate() {
+        write("json_in", &format!("dialect-{}", number + 1), &prefixed(2, json.as_bytes()));
+    }
+
+    const CONFIGURATIONS: [&str; 5] = [
+        "receivers:\n  otlp:\n    protocols: { grpc: { endpoint: localhost:${env:PORT} } }\nexporters:\n  otlp/a:\n    \
+         endpoint: a:4317\n  otlp/b: { endpoint: ${env:B:-b:4317} }\nservice:\n  pipelines:\n    traces/x: { receivers: \
+         [otlp], exporters: [otlp/a, otlp/b] }\n",
+        "a: &anchor { b: [1, 2.5, true, ~, \"x\\n\"] }\nc: *anchor\nd:\n  <<: *anchor\n  e: |\n    text\n    more\n",
+        "receivers: ${file:other.yaml}\nexporters: ${env:LIST}\nservice: ${env:NESTED}\nx: $$literal\n",
+        "receivers:\n  otlp:\n  otlp:\nservice:\n  pipelines:\n    traces: { receivers: [oltp], exporters: [] }\n",
+        "{a: [",
+    ];
+    for (number, text) in CONFIGURATIONS.iter().enumerate() {
+        write("config", &format!("file-{}", number + 1), text.as_bytes());
+    }
+}
+
+fn prefixed(first: u8, content: &[u8]) -> Vec<u8> {
+    [&[first], content].concat()
+}
+
+fn write(target: &str, name: &str, input: &[u8]) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    fs::create_dir_all(&directory).expect("the corpus can be written");
+    fs::write(directory.join(name), input).expect("the corpus can be written");
+}
