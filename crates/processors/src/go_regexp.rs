@@ -107,7 +107,12 @@ impl Translation<'_> {
             'Q' if !in_class => self.quoted(),
             '0'..='7' => self.octal(character),
             _ if character.is_ascii_punctuation() => self.literal(character),
-            _ => self.out.extend(['\\', character]),
+            _ => {
+                self.out.extend(['\\', character]);
+                if matches!(character, 'x' | 'p' | 'P') && self.rest.peek() == Some(&'{') {
+                    self.copy_through('}');
+                }
+            }
         }
     }
 
@@ -139,6 +144,16 @@ impl Translation<'_> {
         }
     }
 
+    /// Takes over what follows, up to the first `last`.
+    fn copy_through(&mut self, last: char) {
+        for character in self.rest.by_ref() {
+            self.out.push(character);
+            if character == last {
+                return;
+            }
+        }
+    }
+
     fn literal(&mut self, character: char) {
         self.out.push_str(&format!("\\x{{{:x}}}", character as u32));
     }
@@ -160,12 +175,7 @@ impl Translation<'_> {
                 '\\' => self.escape(true),
                 '[' if self.rest.peek() == Some(&':') => {
                     self.out.push('[');
-                    while let Some(character) = self.rest.next() {
-                        self.out.push(character);
-                        if character == ']' {
-                            break;
-                        }
-                    }
+                    self.copy_through(']');
                 }
                 '[' | '&' | '~' => self.literal(character),
                 _ => self.out.push(character),

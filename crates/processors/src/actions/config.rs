@@ -186,9 +186,14 @@ fn refuse_foreign_options(name: Name, fields: &mut Fields<'_>) {
 }
 
 fn check_source(source: &Source, fields: &mut Fields<'_>) {
-    let given: Vec<&str> = VALUE_SOURCES[..3].iter().copied().filter(|option| fields.is_present(option)).collect();
+    let given = [
+        ("value", source.value.is_some()),
+        ("from_attribute", source.from_attribute.is_some()),
+        ("from_context", fields.is_present("from_context")),
+    ];
+    let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect();
     match given.as_slice() {
-        [_, second, ..] => fields.error_at(second, &format!("and `{}` cannot be given both", given[0])),
+        [first, second, ..] => fields.error_at(second, &format!("and `{first}` cannot be given both")),
         [] if source.default_value.is_none() => {
             fields.error("needs one of `value`, `from_attribute`, `from_context` and `default_value`");
         }

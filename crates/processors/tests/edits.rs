@@ -1,0 +1,101 @@
+//! `resource` and `attributes` against decoding, editing and encoding with the official generated types.
+
+#[path = "../../otlp/tests/support/mod.rs"]
+mod support;
+
+mod model;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use sluice_config::read_text;
+use sluice_flow::Metadata;
+use sluice_otlp::{Signal, scan};
+use sluice_processors::{Edit, Settings, read};
+use support::decoded::{Decoded, unknown_fields};
+use support::generate::{Shape, any_request};
+
+const PROPER: Shape = Shape { odd_ids: false, ..Shape::ANY };
+
+fn metadata() -> Metadata {
+    Metadata { peer: Some("10.1.2.3:99".to_owned()), headers: vec![("tenant".to_owned(), b"blue".to_vec())] }
+}
+
+fn settings(kind: &str, yaml: &str) -> Settings {
+    let (settings, diagnostics) = read_text("processors.test", yaml, |fields| read(kind, fields));
+    assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
+    settings.unwrap()
+}
+
+/// Runs a processor; answers the request after it, and whether it was changed.
+fn process(kind: &str, yaml: &str, signal: Signal, request: &Bytes) -> (Bytes, bool) {
+    let built = settings(kind, yaml).build(signal).unwrap().unwrap();
+    match built.processor.process(signal, request, &metadata()).unwrap() {
+        Edit::Unchanged => (request.clone(), false),
+        Edit::Changed { payload, items } => {
+            assert_eq!(scan(signal, &payload).map(|summary| summary.items), Ok(items), "a valid request comes out");
+            (payload, true)
+        }
+    }
+}
+
+fn check(kind: &str, actions: &[model::Action], signal: Signal, request: Vec<u8>) {
+    let request = Bytes::from(request);
+    let option = if kind == "resource" { "attributes" } else { "actions" };
+    let yaml = format!("{option}: [{}]", actions.iter().map(model::Action::yaml).collect::<Vec<_>>().join(", "));
+    let (edited, changed) = process(kind, &yaml, signal, &request);
+
+    let before = Decoded::decode(signal, &request).unwrap();
+    let mut expected = before.clone();
+    let mut edit = |attributes: &mut Vec<_>| actions.iter().for_each(|action| action.apply(attributes));
+    match kind {
+        "resource" => model::resources(&mut expected, &mut edit),
+        _ => model::items(&mut expected, &mut edit),
+    }
+    let actual = Decoded::decode(signal, &edited).unwrap();
+    assert_eq!(model::normalised(&actual), model::normalised(&expected), "{yaml}");
+    if !changed {
+        assert_eq!(model::normalised(&expected), model::normalised(&before), "a change was missed: {yaml}");
+    }
+    let removes = actions.iter().any(model::Action::removes);
+    for (field, count) in unknown_fields(signal, &request) {
+        // What is replaced or removed takes along what is unknown in it.
+        if !removes && !field.0.contains("attributes") {
+            assert_eq!(unknown_fields(signal, &edited).get(&field), Some(&count), "{field:?} was lost: {yaml}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Any actions on any items, in any wire form.
+    #[test]
+    fn attributes_equals_decode_edit_encode(
+        (signal, request) in any_request(PROPER),
+        actions in prop::collection::vec(model::action(), 1..4),
+    ) {
+        check("attributes", &actions, signal, request);
+    }
+
+    /// Any actions on any resources, in any wire form.
+    #[test]
+    fn resource_equals_decode_edit_encode(
+        (signal, request) in any_request(PROPER),
+        actions in prop::collection::vec(model::action(), 1..4),
+    ) {
+        check("resource", &actions, signal, request);
+    }
+
+    /// A request that is cut short anywhere is refused or edited, never a panic.
+    #[test]
+    fn truncated_requests_do_not_panic((signal, request) in any_request(Shape::ANY)) {
+        let request = Bytes::from(request);
+        let actions = "[{key: a, action: upsert, value: x}, {key: b, action: hash}]";
+        for (kind, option) in [("resource", "attributes"), ("attributes", "actions")] {
+            let built = settings(kind, &format!("{option}: {actions}")).build(signal).unwrap().unwrap();
+            for len in 0..request.len() {
+                let _ = built.processor.process(signal, &request.slice(..len), &metadata());
+            }
+        }
+    }
+}
