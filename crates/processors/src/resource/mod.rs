@@ -37,6 +37,3 @@ impl Processor for Resource {
         fingerprint.finish()
     }
 }
-
-#[cfg(test)]
-mod tests;
