@@ -103,7 +103,7 @@ fn mistakes_are_errors() {
         "protocols: {grpc: {tls: {cert_file: a, key_file: b, min_version: '1.3', max_version: '1.2'}}}",
         "protocols: {http: {compression_algorithms: [brotli]}}",
         "protocols: {http: {auth: {}}}",
-        "protocols: {thrift: {}}",
+        "protocols: {grpc: {}, thrift: {}}",
     ] {
         assert_eq!(read(text).1.len(), 1, "{text}");
     }

@@ -1,0 +1,177 @@
+//! How connections begin, live and end.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use sluice_otlp::Signal;
+use sluice_receivers::otlp::Authenticators;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
+
+use crate::support::*;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// True once the other side has closed.
+async fn is_closed(socket: &mut TcpStream) -> bool {
+    let mut bytes = Vec::new();
+    timeout(SOON, socket.read_to_end(&mut bytes)).await.is_ok()
+}
+
+/// Scenario: peers that say nothing, half a preface, half a request line. Guarantee: they are closed in time.
+#[tokio::test]
+async fn slow_beginnings_are_cut_off() {
+    let mut config = config(BOTH);
+    for server in [
+        &mut config.grpc.as_mut().expect("is on").shared.server,
+        &mut config.http.as_mut().expect("is on").shared.server,
+    ] {
+        server.handshake_timeout = Duration::from_millis(200);
+        server.read_header_timeout = Duration::from_millis(200);
+    }
+    let receiver = Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    for (address, beginning) in [
+        (receiver.grpc, &b""[..]),
+        (receiver.grpc, b"PRI * HTTP/2.0\r\n"),
+        (receiver.http, b""),
+        (receiver.http, b"POST /v1/traces HTTP/1.1\r\nhost: localhost\r\nx-slow: "),
+    ] {
+        let mut socket = TcpStream::connect(address).await.expect("connects");
+        socket.write_all(beginning).await.expect("is sent");
+        assert!(is_closed(&mut socket).await, "{}", String::from_utf8_lossy(beginning));
+    }
+    let open = &receiver.running.grpc_connections.open;
+    until("no connection is left", || open.load(Ordering::Relaxed) == 0).await;
+    receiver.assert_serves_others().await;
+}
+
+#[tokio::test]
+async fn connections_above_the_limit_are_closed_and_counted_and_make_room_again() {
+    let text = "protocols: {grpc: {endpoint: 'localhost:0', max_connections: 2}, http: {endpoint: 'localhost:0'}}";
+    let receiver = Receiver::start(text, MockIntake::default()).await;
+    let counters = &receiver.running.grpc_connections;
+    let first = TcpStream::connect(receiver.grpc).await.expect("connects");
+    let _second = TcpStream::connect(receiver.grpc).await.expect("connects");
+    let mut third = TcpStream::connect(receiver.grpc).await.expect("connects");
+    assert!(is_closed(&mut third).await);
+    assert_eq!((counters.refused.load(Ordering::Relaxed), counters.open.load(Ordering::Relaxed)), (1, 2));
+    drop(first);
+    until("there is room", || counters.open.load(Ordering::Relaxed) == 1).await;
+    receiver.assert_serves_others().await;
+}
+
+/// Guarantee: an aged connection is asked to go and its client loses nothing.
+#[tokio::test]
+async fn aged_and_idle_connections_are_asked_to_go() {
+    for parameters in ["max_connection_age: 300ms", "max_connection_idle: 300ms"] {
+        let text = format!(
+            "protocols: {{grpc: {{endpoint: 'localhost:0', keepalive: {{server_parameters: {{{parameters}, max_connection_age_grace: 5s}}}}}}}}"
+        );
+        let receiver = Receiver::start(&text, MockIntake::default()).await;
+        let socket = TcpStream::connect(receiver.grpc).await.expect("connects");
+        let (client, connection) = h2::client::handshake(socket).await.expect("shakes hands");
+        let connection = tokio::spawn(connection);
+        let mut client: h2::client::SendRequest<bytes::Bytes> = client;
+        assert!(unary(&mut client, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
+        let ended = timeout(SOON, connection).await.expect("ends").expect("did not panic");
+        assert!(ended.is_ok(), "{parameters}: {ended:?}");
+        drop(client);
+        let counters = &receiver.running.grpc_connections;
+        let asked = counters.aged.load(Ordering::Relaxed) + counters.idled.load(Ordering::Relaxed);
+        assert_eq!((asked, counters.cut_off.load(Ordering::Relaxed)), (1, 0), "{parameters}");
+    }
+}
+
+/// Scenario: shutdown while a request waits for its answer that never comes. Guarantee: the port closes at once, the drain
+/// has an end, the permit comes back.
+#[tokio::test]
+async fn shutdown_drains_for_a_bounded_time() {
+    let mut config = config(BOTH);
+    config.grpc.as_mut().expect("is on").shared.server.drain_timeout = Duration::from_millis(300);
+    let intake = MockIntake { stalls: true, ..MockIntake::default() };
+    let receiver = Receiver::start_with(config, intake, Authenticators::default()).await;
+    let address = receiver.grpc;
+    let call = tokio::spawn(async move {
+        let client = connect_h2(address).await;
+        let mut ready = client.ready().await.expect("is open");
+        let request = grpc_request(Signal::Traces.grpc_path(), &[]);
+        let (response, mut stream) = ready.send_request(request, false).expect("is sent");
+        stream.send_data(framed(0, &traces(1)).into(), true).expect("is sent");
+        response.await.map(drop)
+    });
+    until("the request is admitted", || receiver.intake.outstanding() > 0).await;
+    receiver.shutdown.cancel();
+    timeout(SOON, receiver.running.closed()).await.expect("closes");
+    assert!(TcpStream::connect(address).await.is_err());
+    assert!(timeout(SOON, call).await.expect("ends").expect("did not panic").is_err());
+    let intake = receiver.intake;
+    until("the permit comes back", || intake.outstanding() == 0).await;
+}
+
+#[tokio::test]
+async fn unix_sockets_work_and_are_removed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("otlp.sock");
+    let text = format!("protocols: {{grpc: {{endpoint: '{}', transport: unix}}}}", path.display());
+    // Left over from a crash.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("is bound"));
+    let receiver = Receiver::start(&text, MockIntake::default()).await;
+    let socket = UnixStream::connect(&path).await.expect("connects");
+    let (mut client, connection) = h2::client::handshake(socket).await.expect("shakes hands");
+    tokio::spawn(connection);
+    assert!(unary(&mut client, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
+    assert_eq!(receiver.intake.taken()[0].metadata.peer, None);
+    receiver.shutdown.cancel();
+    timeout(SOON, receiver.running.closed()).await.expect("closes");
+    assert!(!path.exists());
+}
+
+/// Scenario: tonic over mTLS; once with a certificate of the right authority, once without.
+#[tokio::test]
+async fn mutual_tls_lets_in_only_whom_it_should() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
+    let issue = || {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        (params.signed_by(&key, &authority).expect("a certificate").pem(), key.serialize_pem())
+    };
+    let (certificate, key) = issue();
+    for (name, text) in [("cert", &certificate), ("key", &key), ("ca", &authority.pem())] {
+        std::fs::write(directory.path().join(name), text).expect("is written");
+    }
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let tls = format!(
+        "tls: {{cert_file: '{}', key_file: '{}', client_ca_file: '{}'}}",
+        file("cert"),
+        file("key"),
+        file("ca")
+    );
+    let receiver =
+        Receiver::start(&BOTH.replace("'localhost:0'", &format!("'localhost:0', {tls}")), MockIntake::default()).await;
+    let trusting =
+        ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority.pem())).domain_name("localhost");
+    let (certificate, key) = issue();
+    for (address, transport) in [(receiver.grpc, "grpc"), (receiver.http, "http")] {
+        for (config, is_let_in) in
+            [(trusting.clone().identity(Identity::from_pem(&certificate, &key)), true), (trusting.clone(), false)]
+        {
+            let endpoint = Channel::from_shared(format!("https://{address}")).expect("a URI");
+            let channel = endpoint.tls_config(config).expect("good settings").connect_lazy();
+            let result = TraceServiceClient::new(channel).export(trace_request(1)).await;
+            // The HTTP port speaks HTTP/2 over TLS as well; it has no such path.
+            let unknown = receiver.running.counters.unknown_requests.swap(0, Ordering::Relaxed);
+            let reached = if transport == "grpc" { result.is_ok() } else { unknown == 1 };
+            assert_eq!(reached, is_let_in, "{transport}");
+        }
+    }
+    assert_eq!(receiver.intake.taken().len(), 1);
+    let failures = &receiver.running.grpc_connections.tls_failures;
+    until("the failure is counted", || failures.load(Ordering::Relaxed) >= 1).await;
+}

@@ -1,0 +1,323 @@
+//! A mock of the engine, requests to send, and raw clients to send them with.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use opentelemetry_proto::tonic::metrics::v1::{
+    Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, metric, number_data_point,
+};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use sluice_config::load::read_text;
+use sluice_flow::intake::Permit;
+use sluice_flow::{BoxFuture, Intake, Metadata, Payload, Refusal};
+use sluice_net::grpc::Status;
+use sluice_otlp::{Encoding, Signal};
+use sluice_receivers::otlp::{self, Authenticators, OtlpConfig, Running};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+/// What the mock was handed.
+#[derive(Clone, Debug)]
+pub(crate) struct Accepted {
+    pub(crate) signal: Signal,
+    pub(crate) items: u32,
+    pub(crate) payload: Payload,
+    pub(crate) metadata: Arc<Metadata>,
+}
+
+/// A mock of the engine: remembers what it accepts and counts what it admits.
+#[derive(Default)]
+pub(crate) struct MockIntake {
+    pub(crate) accepted: std::sync::Mutex<Vec<Accepted>>,
+    /// Bytes admitted and not given back, the most there ever were, and how often admission was asked for.
+    pub(crate) outstanding: AtomicUsize,
+    pub(crate) peak: AtomicUsize,
+    pub(crate) admissions: AtomicUsize,
+    pub(crate) keeps: Option<Encoding>,
+    pub(crate) unrouted: Option<Signal>,
+    /// Answered by `admit` and by `accept` instead of success.
+    pub(crate) admit_refusal: Option<Refusal>,
+    pub(crate) accept_refusal: Option<Refusal>,
+    /// `accept` never resolves.
+    pub(crate) stalls: bool,
+}
+
+struct MockPermit(Arc<MockIntake>, usize);
+
+impl Permit for MockPermit {
+    fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.1 += bytes;
+        self.0.take(bytes);
+        Ok(())
+    }
+}
+
+impl Drop for MockPermit {
+    fn drop(&mut self) {
+        self.0.outstanding.fetch_sub(self.1, Ordering::SeqCst);
+    }
+}
+
+impl MockIntake {
+    fn take(&self, bytes: usize) {
+        let now = self.outstanding.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        self.peak.fetch_max(now, Ordering::SeqCst);
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn taken(&self) -> Vec<Accepted> {
+        self.accepted.lock().expect("is not poisoned").clone()
+    }
+}
+
+/// The intake that the receiver sees: permits hold on to the mock.
+pub(crate) struct Shared(pub(crate) Arc<MockIntake>);
+
+impl Intake for Shared {
+    fn takes(&self, signal: Signal) -> bool {
+        self.0.unrouted != Some(signal)
+    }
+
+    fn admit(&self, _: Signal, bytes: usize) -> BoxFuture<'_, Result<Box<dyn Permit>, Refusal>> {
+        Box::pin(async move {
+            self.0.admissions.fetch_add(1, Ordering::SeqCst);
+            if let Some(refusal) = &self.0.admit_refusal {
+                return Err(refusal.clone());
+            }
+            self.0.take(bytes);
+            Ok(Box::new(MockPermit(Arc::clone(&self.0), bytes)) as Box<dyn Permit>)
+        })
+    }
+
+    fn keeps_compressed(&self, _: Signal, encoding: Encoding, _: usize) -> bool {
+        self.0.keeps == Some(encoding)
+    }
+
+    fn accept(
+        &self,
+        signal: Signal,
+        items: u32,
+        payload: Payload,
+        metadata: Arc<Metadata>,
+        permit: Box<dyn Permit>,
+    ) -> BoxFuture<'_, Result<(), Refusal>> {
+        Box::pin(async move {
+            if self.0.stalls {
+                std::future::pending::<()>().await;
+            }
+            if let Some(refusal) = &self.0.accept_refusal {
+                return Err(refusal.clone());
+            }
+            let accepted = Accepted { signal, items, payload, metadata };
+            self.0.accepted.lock().expect("is not poisoned").push(accepted);
+            drop(permit);
+            Ok(())
+        })
+    }
+}
+
+/// A receiver on free ports.
+pub(crate) struct Receiver {
+    pub(crate) intake: Arc<MockIntake>,
+    pub(crate) running: Running,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+}
+
+pub(crate) const BOTH: &str = "protocols: {grpc: {endpoint: 'localhost:0'}, http: {endpoint: 'localhost:0'}}";
+
+pub(crate) fn config(text: &str) -> OtlpConfig {
+    let (config, diagnostics) = read_text("receivers.otlp", text, OtlpConfig::read);
+    assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
+    config
+}
+
+impl Receiver {
+    pub(crate) async fn start(text: &str, intake: MockIntake) -> Receiver {
+        Receiver::start_with(config(text), intake, Authenticators::default()).await
+    }
+
+    pub(crate) async fn start_with(config: OtlpConfig, intake: MockIntake, authenticators: Authenticators) -> Receiver {
+        let intake = Arc::new(intake);
+        let shutdown = CancellationToken::new();
+        let shared = Arc::new(Shared(Arc::clone(&intake)));
+        let running = otlp::start(config, shared, authenticators, shutdown.clone()).await.expect("starts");
+        let none = SocketAddr::from(([127, 0, 0, 1], 1));
+        let (grpc, http) = (running.grpc_address.unwrap_or(none), running.http_address.unwrap_or(none));
+        Receiver { intake, running, shutdown, grpc, http }
+    }
+
+    /// Another client's requests succeed over both transports.
+    pub(crate) async fn assert_serves_others(&self) {
+        let before = self.intake.taken().len();
+        let mut client = connect_h2(self.grpc).await;
+        let status = unary(&mut client, Signal::Traces, &[], &framed(0, &traces(3))).await;
+        assert!(status.is_ok(), "{status:?}");
+        let (code, ..) = post(self.http, "/v1/traces", &[("content-type", "application/x-protobuf")], &traces(3)).await;
+        assert_eq!(code, 200);
+        assert_eq!(self.intake.taken().len(), before + 2);
+    }
+
+    /// All memory that was admitted comes back.
+    pub(crate) async fn assert_gives_all_memory_back(&self) {
+        until("all permits are given back", || self.intake.outstanding() == 0).await;
+    }
+}
+
+/// Waits for a condition, at most ten seconds.
+pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never happened that {what}");
+}
+
+fn attribute(index: u32) -> KeyValue {
+    let value = any_value::Value::StringValue(format!("value of attribute {index}"));
+    KeyValue { key: format!("key.{index}"), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
+}
+
+pub(crate) fn trace_request(spans: u32) -> ExportTraceServiceRequest {
+    let span = |index: u32| Span {
+        trace_id: vec![1; 16],
+        span_id: vec![2; 8],
+        name: format!("span {index}"),
+        attributes: (0..10).map(attribute).collect(),
+        ..Span::default()
+    };
+    let scope_spans = vec![ScopeSpans { spans: (0..spans).map(span).collect(), ..ScopeSpans::default() }];
+    ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }
+}
+
+pub(crate) fn metrics_request(points: u32) -> ExportMetricsServiceRequest {
+    let point = |index: u32| NumberDataPoint {
+        attributes: vec![attribute(index)],
+        value: Some(number_data_point::Value::AsInt(i64::from(index))),
+        ..NumberDataPoint::default()
+    };
+    let data = metric::Data::Gauge(Gauge { data_points: (0..points).map(point).collect() });
+    let metrics = vec![Metric { name: "metric".to_owned(), data: Some(data), ..Metric::default() }];
+    let scope_metrics = vec![ScopeMetrics { metrics, ..ScopeMetrics::default() }];
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics { scope_metrics, ..ResourceMetrics::default() }],
+    }
+}
+
+pub(crate) fn logs_request(records: u32) -> ExportLogsServiceRequest {
+    let record = |index: u32| LogRecord { attributes: vec![attribute(index)], ..LogRecord::default() };
+    let scope_logs = vec![ScopeLogs { log_records: (0..records).map(record).collect(), ..ScopeLogs::default() }];
+    ExportLogsServiceRequest { resource_logs: vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }] }
+}
+
+/// An encoded request of so many spans.
+pub(crate) fn traces(spans: u32) -> Vec<u8> {
+    prost::Message::encode_to_vec(&trace_request(spans))
+}
+
+pub(crate) fn packed(encoding: Encoding, bytes: &[u8]) -> Vec<u8> {
+    sluice_net::compress::compress(encoding, &[Bytes::copy_from_slice(bytes)], None).expect("packs").to_vec()
+}
+
+/// A gRPC message with its prefix.
+pub(crate) fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).expect("is short").to_be_bytes();
+    [&[flag], &length[..], message].concat()
+}
+
+pub(crate) async fn connect_h2(address: SocketAddr) -> h2::client::SendRequest<Bytes> {
+    let socket = TcpStream::connect(address).await.expect("connects");
+    let (client, connection) = h2::client::handshake(socket).await.expect("shakes hands");
+    tokio::spawn(connection);
+    client
+}
+
+pub(crate) fn grpc_request(path: &str, headers: &[(&str, &str)]) -> http::Request<()> {
+    let mut request = http::Request::post(format!("http://localhost{path}")).header("te", "trailers");
+    if headers.iter().all(|(name, _)| *name != "content-type") {
+        request = request.header("content-type", "application/grpc");
+    }
+    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(()).expect("is valid")
+}
+
+/// A unary call whose body is exactly `body`.
+pub(crate) async fn unary(
+    client: &mut h2::client::SendRequest<Bytes>,
+    signal: Signal,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Status {
+    call(client, grpc_request(signal.grpc_path(), headers), body).await.0
+}
+
+/// As `unary`, with the answer's headers.
+pub(crate) async fn call(
+    client: &mut h2::client::SendRequest<Bytes>,
+    request: http::Request<()>,
+    body: &[u8],
+) -> (Status, http::response::Parts) {
+    let mut ready = client.clone().ready().await.expect("is open");
+    let (response, mut stream) = ready.send_request(request, false).expect("is sent");
+    // The server may have answered already; then nobody takes the body.
+    let _ = stream.send_data(Bytes::copy_from_slice(body), true);
+    let (head, mut body) = response.await.expect("is answered").into_parts();
+    if let Some(status) = Status::read_from(&head.headers) {
+        return (status, head);
+    }
+    while let Some(data) = body.data().await {
+        let length = data.expect("arrives").len();
+        let _ = body.flow_control().release_capacity(length);
+    }
+    let trailers = body.trailers().await.expect("arrive").unwrap_or_default();
+    let none = Status::new(sluice_net::grpc::Code::Unknown, format!("no status, HTTP {}", head.status));
+    (Status::read_from(&trailers).unwrap_or(none), head)
+}
+
+/// A POST over HTTP/1.1: status, head in lower case, body.
+pub(crate) async fn post(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> (u16, String, Vec<u8>) {
+    let mut head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+    if headers.iter().all(|(name, _)| *name != "content-length" && *name != "transfer-encoding") {
+        head += &format!("content-length: {}\r\n", body.len());
+    }
+    headers.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
+    exchange(address, &[format!("{head}\r\n").as_bytes(), body].concat()).await
+}
+
+/// Sends bytes over a connection of its own and reads the answer to its end.
+pub(crate) async fn exchange(address: SocketAddr, bytes: &[u8]) -> (u16, String, Vec<u8>) {
+    let mut socket = TcpStream::connect(address).await.expect("connects");
+    // The server may close before it has read everything.
+    let _ = socket.write_all(bytes).await;
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(20), socket.read_to_end(&mut answer)).await.expect("ends");
+    parse(&answer)
+}
+
+pub(crate) fn parse(answer: &[u8]) -> (u16, String, Vec<u8>) {
+    let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return (0, String::new(), answer.to_vec());
+    };
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    (code, head, answer[end + 4..].to_vec())
+}
