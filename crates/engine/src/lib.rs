@@ -1,1 +1,24 @@
+//! Wiring: from a configuration to running receivers, logs, deliveries and exporters, and through reloads to the end.
 
+mod admin;
+mod catalog;
+mod delivery;
+mod engine;
+mod entry;
+mod extensions;
+mod intake;
+pub mod memory;
+mod metrics;
+pub mod plan;
+mod receiving;
+pub mod reference;
+mod refusals;
+mod status;
+mod steps;
+
+pub use admin::AdminError;
+pub use catalog::Components;
+pub use delivery::{DeliveryId, Policy};
+pub use engine::{Engine, StartError, Undelivered};
+pub use plan::Plan;
+pub use status::{Health, SickDelivery};

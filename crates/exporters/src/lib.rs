@@ -15,6 +15,8 @@ mod otlp;
 mod otlphttp;
 mod outcome;
 mod partial;
+#[cfg(test)]
+mod readme_tests;
 mod settings;
 #[cfg(test)]
 mod testing;

@@ -1,1 +1,37 @@
-fn main() {}
+//! The command line of Sluice.
+
+mod arguments;
+mod components;
+mod configuration;
+mod demo;
+mod docs;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::arguments::{Arguments, Command};
+
+/// Byte buffers of all sizes are allocated on one thread and freed on another all the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Validate(arguments) => configuration::validate(&arguments.locations()),
+        Command::Plan(arguments) => configuration::plan(&arguments.locations()),
+        Command::Demo(arguments) => demo::demo(&arguments),
+        Command::Components => components::list(),
+        Command::Docs => docs::print(),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "sluice", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("sluice: {error:#}");
+        ExitCode::FAILURE
+    })
+}

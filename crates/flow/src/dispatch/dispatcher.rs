@@ -109,6 +109,10 @@ impl<L> Dispatcher<L> {
         &self.state
     }
 
+    pub fn returns_rejections(&self) -> bool {
+        self.policy.return_rejections
+    }
+
     pub fn in_flight(&self) -> usize {
         self.concurrency.in_flight()
     }
@@ -232,26 +236,9 @@ impl<L> Dispatcher<L> {
         }
     }
 
-    /// Takes back the oldest units that wait for a retry, until `bytes` are freed (a budget that is spent).
-    pub fn shed_oldest(&mut self, bytes: u64) -> Vec<Unit<L>> {
-        let mut shed = Vec::new();
-        let mut freed = 0;
-        while freed < bytes {
-            let Some((_, batch)) = self.waiting.pop_first() else { break };
-            freed += batch.bytes as u64;
-            shed.extend(batch.units);
-        }
-        shed
-    }
-
-    /// Takes everything that is not in flight, to be handed back (a delivery that ends).
-    pub fn take_all(&mut self) -> Vec<Unit<L>> {
-        self.batcher.close_all();
-        let mut units: Vec<Unit<L>> = Vec::new();
-        units.extend(std::mem::take(&mut self.suspects).into_iter().flat_map(|batch| batch.units));
-        units.extend(std::mem::take(&mut self.waiting).into_values().flat_map(|batch| batch.units));
-        units.extend(std::iter::from_fn(|| self.batcher.pop()).flat_map(|batch| batch.units));
-        units
+    /// Takes back the oldest batch that waits for a retry (a budget that is spent).
+    pub fn shed_oldest(&mut self) -> Option<Batch<L>> {
+        self.waiting.pop_first().map(|(_, batch)| batch)
     }
 
     fn recovered(&mut self, now: Instant) {

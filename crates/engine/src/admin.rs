@@ -1,0 +1,80 @@
+//! What can be asked over HTTP: metrics, and whether the process is well.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::status::Status;
+
+/// A small HTTP server that runs until it is dropped.
+pub(crate) struct AdminServer {
+    pub addr: SocketAddr,
+    stop: CancellationToken,
+}
+
+impl Drop for AdminServer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{what} cannot listen on {endpoint}: {source}; choose another address with `{option}`")]
+pub struct AdminError {
+    what: &'static str,
+    endpoint: String,
+    option: &'static str,
+    source: std::io::Error,
+}
+
+async fn serve(
+    what: &'static str,
+    option: &'static str,
+    endpoint: &str,
+    router: Router,
+) -> Result<AdminServer, AdminError> {
+    let failed = |source| AdminError { what, endpoint: endpoint.to_owned(), option, source };
+    let listener = TcpListener::bind(endpoint).await.map_err(failed)?;
+    let addr = listener.local_addr().map_err(failed)?;
+    let stop = CancellationToken::new();
+    let stopped = stop.clone().cancelled_owned();
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
+            tracing::error!(what, %error, "an administrative server ended");
+        }
+    });
+    Ok(AdminServer { addr, stop })
+}
+
+/// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`.
+pub(crate) async fn serve_metrics(endpoint: &str, status: Arc<dyn Status>) -> Result<AdminServer, AdminError> {
+    let letters = status.clone();
+    let router = Router::new()
+        .route(
+            "/metrics",
+            get(async move || ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], status.metrics())),
+        )
+        .route("/dead-letters", get(async move || letters.dead_letters()));
+    serve("the metrics endpoint", "service.telemetry.metrics.address", endpoint, router).await
+}
+
+/// 200 while data can be accepted, 503 otherwise; the body names the deliveries that are sick.
+pub(crate) async fn serve_health(
+    endpoint: &str,
+    path: &str,
+    status: Arc<dyn Status>,
+) -> Result<AdminServer, AdminError> {
+    let answer = async move || {
+        let health = status.health();
+        let code = if health.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        (code, [(header::CONTENT_TYPE, "application/json")], health.to_json()).into_response()
+    };
+    let router = Router::new().route(path, get(answer));
+    serve("the health check", "extensions.health_check.endpoint", endpoint, router).await
+}

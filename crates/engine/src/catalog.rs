@@ -1,0 +1,24 @@
+//! Which components this build has.
+
+use sluice_config::{Catalog, Class, Kind};
+
+use crate::extensions;
+
+/// All kinds of all classes: an explicit list, no registration at link time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Components;
+
+const CONNECTORS: &[Kind] =
+    &[Kind::new("forward", "Passes what comes out of one pipeline on into others of the same signal.")];
+
+impl Catalog for Components {
+    fn kinds(&self, class: Class) -> &[Kind] {
+        match class {
+            Class::Receiver => sluice_receivers::kinds(),
+            Class::Processor => sluice_processors::kinds(),
+            Class::Exporter => sluice_exporters::KINDS,
+            Class::Extension => extensions::kinds(),
+            Class::Connector => CONNECTORS,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! From an entry of the log to units that can be sent: the steps that are left, and cuts at the limits.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use sluice_flow::dispatch::{Division, Unit};
+use sluice_flow::{Exporter, Metadata, Payload};
+use sluice_log::Offset;
+use sluice_net::compress::decompress;
+use sluice_otlp::{Encoding, Signal, SplitLimits, split};
+
+use crate::entry::{Entry, Processed};
+use crate::steps::{self, Chain};
+
+/// A frame that a delivery has taken from the log, until all that was made of it is settled.
+pub(crate) struct Leased {
+    pub offset: Offset,
+    pub entry: Arc<Entry>,
+    parts: AtomicU32,
+}
+
+impl Leased {
+    /// Takes note that a part is settled. True if it was the last.
+    pub(crate) fn part_done(&self) -> bool {
+        self.parts.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+/// What a unit carries: its frame, and the bytes to send.
+#[derive(Clone)]
+pub(crate) struct Lease {
+    pub leased: Arc<Leased>,
+    pub payload: Payload,
+}
+
+/// Inflating what was validated on receipt can only fail by a fault of ours; the frame then becomes a dead letter.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrepareError {
+    #[error(transparent)]
+    Step(#[from] steps::StepError),
+    #[error("cannot inflate a frame that was valid on receipt: {0}")]
+    Inflate(String),
+    #[error("cannot cut a frame that was valid on receipt: {0}")]
+    Split(String),
+}
+
+pub(crate) struct Preparer {
+    pub exporter: Arc<dyn Exporter>,
+    /// Request metadata by which units are told apart: what the exporter reads, and `batch.metadata_keys`.
+    pub metadata_keys: Vec<String>,
+    /// By receiver: the ways from it to this delivery (several where a connector joins pipelines).
+    pub chains: HashMap<u16, Vec<Chain>>,
+}
+
+impl Preparer {
+    /// The units of an entry. None at all if its items were filtered out.
+    pub(crate) fn units(
+        &self,
+        offset: Offset,
+        entry: Arc<Entry>,
+        limits: Division,
+    ) -> Result<Vec<Unit<Lease>>, PrepareError> {
+        let leased = Arc::new(Leased { offset, entry, parts: AtomicU32::new(0) });
+        let mut units = Vec::new();
+        let frame = &leased.entry.frame;
+        for chain in self.chains.get(&frame.receiver).into_iter().flatten() {
+            let processed = self.process(&leased.entry, chain)?;
+            if processed.items == 0 && frame.items > 0 {
+                continue;
+            }
+            self.cut(&leased, processed, limits, &mut units)?;
+        }
+        leased.parts.store(units.len() as u32, Ordering::Release);
+        Ok(units)
+    }
+
+    fn process(&self, entry: &Arc<Entry>, chain: &Chain) -> Result<Processed, PrepareError> {
+        let frame = &entry.frame;
+        let remaining = chain.remaining(&entry.prepared);
+        if remaining.is_empty() {
+            return Ok(Processed { payload: frame.payload.clone(), items: frame.items });
+        }
+        entry.shared().get_or_compute(steps::identity(&remaining), chain.sharers, || {
+            let bytes = inflated(&frame.payload)?;
+            Ok(steps::run(&remaining, frame.signal, bytes, frame.items, &frame.metadata)?)
+        })
+    }
+
+    fn cut(
+        &self,
+        leased: &Arc<Leased>,
+        processed: Processed,
+        limits: Division,
+        units: &mut Vec<Unit<Lease>>,
+    ) -> Result<(), PrepareError> {
+        let Processed { payload, items } = processed;
+        let fits = payload.uncompressed_len_bytes <= limits.max_bytes && items as usize <= limits.max_items;
+        let verbatim = payload.encoding != Encoding::Identity
+            && self.exporter.passes_through() == Some(payload.encoding)
+            && payload.bytes.len() <= self.exporter.request_limit_bytes();
+        if fits && verbatim {
+            units.push(self.unit(leased, payload, items, true));
+            return Ok(());
+        }
+        let bytes = inflated(&payload)?;
+        if fits {
+            units.push(self.unit(leased, Payload::identity(bytes), items, false));
+            return Ok(());
+        }
+        for (bytes, items) in cut_bytes(leased.entry.frame.signal, &bytes, limits)? {
+            units.push(self.unit(leased, Payload::identity(bytes), items, false));
+        }
+        Ok(())
+    }
+
+    fn unit(&self, leased: &Arc<Leased>, payload: Payload, items: u32, alone: bool) -> Unit<Lease> {
+        Unit {
+            items,
+            bytes: payload.uncompressed_len_bytes,
+            alone,
+            group: group(&self.metadata_keys, &leased.entry.frame.metadata),
+            lease: Lease { leased: leased.clone(), payload },
+        }
+    }
+
+    /// Cuts a unit that the backend found too large or refused.
+    pub(crate) fn divide(&self, unit: Unit<Lease>, division: Division) -> Result<Vec<Unit<Lease>>, PrepareError> {
+        let Lease { leased, payload } = unit.lease;
+        let bytes = inflated(&payload)?;
+        let parts = cut_bytes(leased.entry.frame.signal, &bytes, division)?;
+        leased.parts.fetch_add(parts.len() as u32 - 1, Ordering::AcqRel);
+        Ok(parts.into_iter().map(|(bytes, items)| self.unit(&leased, Payload::identity(bytes), items, false)).collect())
+    }
+}
+
+fn cut_bytes(signal: Signal, bytes: &Bytes, limits: Division) -> Result<Vec<(Bytes, u32)>, PrepareError> {
+    let limits = SplitLimits { max_bytes: limits.max_bytes, max_items: limits.max_items };
+    let parts = split(signal, bytes, limits).map_err(|error| PrepareError::Split(error.to_string()))?;
+    Ok(parts.into_iter().map(|part| (part.bytes, part.items)).collect())
+}
+
+/// The protobuf bytes of a payload.
+pub(crate) fn inflated(payload: &Payload) -> Result<Bytes, PrepareError> {
+    if payload.encoding == Encoding::Identity {
+        return Ok(payload.bytes.clone());
+    }
+    decompress(payload.encoding, &payload.bytes, payload.uncompressed_len_bytes)
+        .map(Bytes::from)
+        .map_err(|error| PrepareError::Inflate(error.to_string()))
+}
+
+/// Units that differ in the metadata that their exporter reads are of different groups.
+fn group(keys: &[String], metadata: &Metadata) -> u64 {
+    if keys.is_empty() {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    for key in keys {
+        for (_, value) in metadata.headers.iter().filter(|(name, _)| name == key) {
+            (key, value).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}

@@ -1,0 +1,54 @@
+//! Counters of one delivery.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use sluice_flow::Outcome;
+
+/// Reasons by which outcomes are counted, in the order of [`outcome_index`].
+pub(crate) const OUTCOMES: [&str; 6] =
+    ["delivered", "partly_rejected", "retry", "too_large", "misconfigured", "rejected"];
+
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub sent_items: AtomicU64,
+    /// Refused for good or given up, and now among the dead letters.
+    pub failed_items: AtomicU64,
+    /// Refused by the backend within a request that it took (partial success).
+    pub partly_rejected_items: AtomicU64,
+    /// Dropped because the delivery's budget was spent.
+    pub dropped_items: AtomicU64,
+    /// Handed back to the senders that waited.
+    pub returned_items: AtomicU64,
+    pub requests: [AtomicU64; OUTCOMES.len()],
+    pub sent_bytes: AtomicU64,
+    pub in_flight: AtomicUsize,
+    pub concurrency_limit: AtomicUsize,
+    pub waiting: AtomicUsize,
+    /// What is wrong, if the delivery is in an outage or held.
+    pub trouble: Mutex<Option<Trouble>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// Held until the configuration of either side is mended, rather than out of order.
+    pub held: bool,
+    pub reason: String,
+}
+
+impl Stats {
+    pub(crate) fn count_outcome(&self, outcome: &Outcome) {
+        self.requests[outcome_index(outcome)].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn outcome_index(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Delivered => 0,
+        Outcome::PartlyRejected { .. } => 1,
+        Outcome::RetryAfter { .. } => 2,
+        Outcome::TooLarge { .. } => 3,
+        Outcome::Misconfigured { .. } => 4,
+        Outcome::Rejected { .. } => 5,
+    }
+}

@@ -1,0 +1,352 @@
+//! The task of a delivery: reads the log, sends what the dispatcher says, and settles what comes back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use sluice_flow::dispatch::{Batch, DispatchPolicy, Dispatcher, Settled, State, Unit};
+use sluice_flow::{Exporter, Outcome, Packed, Payload, Refusal};
+use sluice_otlp::Encoding;
+use tokio::sync::watch;
+use tokio::task::{Id, JoinError, JoinSet};
+
+use super::prepare::{Lease, Preparer, inflated};
+use super::{Delivery, Trouble};
+use crate::entry::Entry;
+
+/// Everything that a reload may change.
+pub(crate) struct Settings {
+    pub dispatch: DispatchPolicy,
+    pub preparer: Preparer,
+    /// Packed copies that batches may keep while they wait for a retry; beyond it they are packed again.
+    pub packed_limit_bytes: usize,
+}
+
+/// What the task is told from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    No,
+    /// Send what is there without waiting for company, then end.
+    Drain,
+    /// Wait for what is in flight, give back the rest to the log, end.
+    HandOver,
+}
+
+struct Task {
+    delivery: Arc<Delivery>,
+    preparer: Preparer,
+    dispatcher: Dispatcher<Lease>,
+    sending: JoinSet<(Option<Packed>, Outcome)>,
+    in_flight: HashMap<Id, Batch<Lease>>,
+    packed_limit_bytes: usize,
+    packed_waiting_bytes: usize,
+}
+
+/// Runs a delivery until it is told to stop. Frames that are not resolved by then stay in the log.
+pub(crate) async fn run(delivery: Arc<Delivery>, settings: Settings, mut stop: watch::Receiver<Stop>) {
+    let mut task = Task {
+        delivery,
+        preparer: settings.preparer,
+        dispatcher: Dispatcher::new(settings.dispatch),
+        sending: JoinSet::new(),
+        in_flight: HashMap::new(),
+        packed_limit_bytes: settings.packed_limit_bytes,
+        packed_waiting_bytes: 0,
+    };
+    loop {
+        let stopping = *stop.borrow_and_update();
+        if stopping == Stop::HandOver && task.sending.is_empty() {
+            break;
+        }
+        if stopping != Stop::HandOver {
+            task.advance(stopping == Stop::Drain);
+        }
+        if stopping == Stop::Drain && task.dispatcher.is_idle() {
+            break;
+        }
+        let wake_at = if stopping == Stop::HandOver { None } else { task.dispatcher.next_wake() };
+        tokio::select! {
+            () = task.delivery.wake.notified() => {}
+            Some(done) = task.sending.join_next_with_id(), if !task.sending.is_empty() => task.finish(done),
+            () = sleep_until(wake_at), if wake_at.is_some() => {}
+            // A closed channel means that the engine is gone: hand over.
+            changed = stop.changed() => if changed.is_err() { break },
+        }
+        while let Some(done) = task.sending.try_join_next_with_id() {
+            task.finish(done);
+        }
+    }
+    task.delivery.log.rewind(task.delivery.cursor);
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Task {
+    /// Does all that can be done now without waiting.
+    fn advance(&mut self, draining: bool) {
+        self.shed_if_over_budget();
+        let now = Instant::now();
+        loop {
+            let mut progressed = false;
+            while self.dispatcher.wants_more()
+                && let Some((offset, entry)) = self.delivery.log.read(self.delivery.cursor)
+            {
+                self.take(offset, entry, now);
+                progressed = true;
+            }
+            if draining {
+                self.dispatcher.drain();
+            }
+            while let Some(batch) = self.dispatcher.next(now) {
+                self.send(batch);
+                progressed = true;
+            }
+            if !progressed {
+                break;
+            }
+        }
+        let stats = &self.delivery.stats;
+        stats.in_flight.store(self.dispatcher.in_flight(), Ordering::Relaxed);
+        stats.concurrency_limit.store(self.dispatcher.concurrency_limit(), Ordering::Relaxed);
+        stats.waiting.store(self.dispatcher.waiting_len(), Ordering::Relaxed);
+    }
+
+    fn take(&mut self, offset: u64, entry: Arc<Entry>, now: Instant) {
+        match self.preparer.units(offset, entry.clone(), self.dispatcher.unit_limits()) {
+            Ok(units) if units.is_empty() => self.resolve(offset, &entry, Ok(())),
+            Ok(units) => units.into_iter().for_each(|unit| self.dispatcher.offer(unit, now)),
+            Err(error) => {
+                let frame = &entry.frame;
+                self.bury(frame.payload.clone(), frame.items, error.to_string());
+                self.resolve(offset, &entry, Ok(()));
+            }
+        }
+    }
+
+    fn send(&mut self, mut batch: Batch<Lease>) {
+        let exporter = self.preparer.exporter.clone();
+        let packed = batch.packed.take();
+        if let Some(packed) = &packed {
+            self.packed_waiting_bytes = self.packed_waiting_bytes.saturating_sub(copied_bytes(packed));
+        }
+        let sources = if packed.is_some() { Vec::new() } else { payloads(&batch) };
+        let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
+        let (signal, items) = (self.delivery.signal, batch.items as u32);
+        let handle = self.sending.spawn(async move {
+            let packed = match packed {
+                Some(packed) => packed,
+                None => match pack(exporter.as_ref(), signal, items, sources, metadata) {
+                    Ok(packed) => packed,
+                    Err(reason) => return (None, Outcome::Rejected { reason }),
+                },
+            };
+            let timeout = exporter.timeout();
+            let outcome = match tokio::time::timeout(timeout, exporter.send(&packed)).await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    let reason = format!("no answer within {timeout:?} (timeout)");
+                    Outcome::RetryAfter { delay: None, reason }
+                }
+            };
+            (Some(packed), outcome)
+        });
+        self.in_flight.insert(handle.id(), batch);
+    }
+
+    fn finish(&mut self, done: Result<(Id, (Option<Packed>, Outcome)), JoinError>) {
+        let (id, packed, outcome) = match done {
+            Ok((id, (packed, outcome))) => (id, packed, outcome),
+            Err(error) => {
+                tracing::error!(exporter = %self.delivery.id.exporter, %error, "an exporter failed unexpectedly");
+                let reason = "the exporter failed unexpectedly".to_owned();
+                (error.id(), None, Outcome::RetryAfter { delay: None, reason })
+            }
+        };
+        let Some(mut batch) = self.in_flight.remove(&id) else { return };
+        self.delivery.stats.count_outcome(&outcome);
+        match &outcome {
+            Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. } => self.keep_packed(&mut batch, packed),
+            Outcome::Delivered | Outcome::PartlyRejected { .. } => {
+                let bytes = packed.map_or(0, |packed| packed.len_bytes as u64);
+                self.delivery.stats.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        self.log_outcome(&outcome, batch.items);
+        let settled = self.dispatcher.settle(batch, outcome, Instant::now(), fastrand::f64());
+        self.note_state();
+        self.settle(settled);
+    }
+
+    /// Keeps what was packed for the next attempt, if it costs nothing or memory allows it.
+    fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) {
+        let Some(packed) = packed else { return };
+        let copied = copied_bytes(&packed);
+        if self.packed_waiting_bytes + copied <= self.packed_limit_bytes {
+            self.packed_waiting_bytes += copied;
+            batch.packed = Some(packed);
+        }
+    }
+
+    fn settle(&mut self, settled: Settled<Lease>) {
+        match settled {
+            Settled::Kept => {}
+            Settled::Delivered { units, rejected_items, reason } => {
+                let items: u64 = units.iter().map(|unit| u64::from(unit.items)).sum();
+                let stats = &self.delivery.stats;
+                stats.sent_items.fetch_add(items.saturating_sub(rejected_items), Ordering::Relaxed);
+                if rejected_items > 0 {
+                    stats.partly_rejected_items.fetch_add(rejected_items, Ordering::Relaxed);
+                    tracing::warn!(
+                        pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter,
+                        items = rejected_items, reason = reason.unwrap_or_default(),
+                        "the backend took a request but refused some of its items for good"
+                    );
+                }
+                self.units_done(units);
+            }
+            Settled::Divide { unit, division } => {
+                let (leased, payload, items) = (unit.lease.leased.clone(), unit.lease.payload.clone(), unit.items);
+                match self.preparer.divide(unit, division) {
+                    Ok(parts) => self.dispatcher.divided(parts),
+                    Err(error) => {
+                        self.bury(payload, items, error.to_string());
+                        self.part_done(&leased, Ok(()));
+                    }
+                }
+            }
+            Settled::Dead { units, reason } => self.dead(units, &reason),
+        }
+        self.delivery.receiving.note_freed(self.delivery.signal);
+    }
+
+    fn units_done(&mut self, units: Vec<Unit<Lease>>) {
+        for unit in units {
+            self.part_done(&unit.lease.leased, Ok(()));
+        }
+    }
+
+    fn dead(&mut self, units: Vec<Unit<Lease>>, reason: &str) {
+        for unit in units {
+            let leased = &unit.lease.leased;
+            if self.dispatcher.returns_rejections() {
+                self.delivery.stats.returned_items.fetch_add(u64::from(unit.items), Ordering::Relaxed);
+                self.part_done(leased, Err(Refusal::Rejected { reason: reason.to_owned() }));
+            } else {
+                self.bury(unit.lease.payload.clone(), unit.items, reason.to_owned());
+                self.part_done(leased, Ok(()));
+            }
+        }
+    }
+
+    fn part_done(&self, leased: &super::prepare::Leased, result: Result<(), Refusal>) {
+        if result.is_err() {
+            // The sender is told at once, whatever becomes of the other parts.
+            leased.entry.resolved(self.delivery.cursor, result.clone());
+        }
+        if leased.part_done() {
+            self.resolve(leased.offset, &leased.entry, result);
+        }
+    }
+
+    fn resolve(&self, offset: u64, entry: &Entry, result: Result<(), Refusal>) {
+        if self.delivery.log.resolve(self.delivery.cursor, offset).is_some() && result.is_ok() {
+            entry.resolved(self.delivery.cursor, Ok(()));
+        }
+    }
+
+    fn bury(&self, payload: Payload, items: u32, reason: String) {
+        self.delivery.stats.failed_items.fetch_add(u64::from(items), Ordering::Relaxed);
+        tracing::error!(
+            pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter, items, reason,
+            "items could not be delivered for good and were put among the dead letters"
+        );
+        self.delivery.dead_letters.push(payload, items, reason);
+    }
+
+    fn shed_if_over_budget(&mut self) {
+        if !self.delivery.over_budget.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        while self.delivery.log.would_exceed(self.delivery.cursor, 0) {
+            let Some(batch) = self.dispatcher.shed_oldest() else { break };
+            let copied = batch.packed.as_ref().map_or(0, copied_bytes);
+            self.packed_waiting_bytes = self.packed_waiting_bytes.saturating_sub(copied);
+            self.delivery.count_dropped(batch.items);
+            self.units_done(batch.units);
+        }
+    }
+
+    fn log_outcome(&self, outcome: &Outcome, items: u64) {
+        let (reason, what) = match outcome {
+            Outcome::RetryAfter { reason, .. } => (reason, "the backend did not take a request; it is sent again"),
+            Outcome::TooLarge { reason } => {
+                (reason, "a request was too large for the backend; it is cut and sent again")
+            }
+            Outcome::Rejected { reason } => (reason, "the backend refused a request; it is cut to find the culprit"),
+            Outcome::Misconfigured { reason } => {
+                (reason, "the backend cannot be used as configured; nothing is thrown away, mend the configuration")
+            }
+            Outcome::Delivered | Outcome::PartlyRejected { .. } => return,
+        };
+        let id = &self.delivery.id;
+        tracing::warn!(pipeline = %id.pipeline, exporter = %id.exporter, items, reason, "{what}");
+    }
+
+    fn note_state(&self) {
+        let trouble = match self.dispatcher.state() {
+            State::Open => None,
+            State::Outage { reason } => Some(Trouble { held: false, reason: reason.clone() }),
+            State::Held { reason } => Some(Trouble { held: true, reason: reason.clone() }),
+        };
+        let mut known = self.delivery.stats.trouble.lock();
+        if *known == trouble {
+            return;
+        }
+        let id = &self.delivery.id;
+        match (&*known, &trouble) {
+            (Some(_), None) => {
+                tracing::info!(pipeline = %id.pipeline, exporter = %id.exporter, "the backend takes data again")
+            }
+            (None, Some(trouble)) => tracing::error!(
+                pipeline = %id.pipeline, exporter = %id.exporter, reason = trouble.reason,
+                "{}", if trouble.held { "delivery held until the configuration is mended" } else { "backend out of order" }
+            ),
+            _ => {}
+        }
+        *known = trouble;
+    }
+}
+
+fn payloads(batch: &Batch<Lease>) -> Vec<Payload> {
+    batch.units.iter().map(|unit| unit.lease.payload.clone()).collect()
+}
+
+/// Bytes that a packed request holds beside the frames it was made from: none where it only refers to them.
+fn copied_bytes(packed: &Packed) -> usize {
+    if packed.encoding == Encoding::Identity { 0 } else { packed.len_bytes }
+}
+
+fn pack(
+    exporter: &dyn Exporter,
+    signal: sluice_otlp::Signal,
+    items: u32,
+    sources: Vec<Payload>,
+    metadata: Arc<sluice_flow::Metadata>,
+) -> Result<Packed, String> {
+    if let [only] = sources.as_slice()
+        && only.encoding != Encoding::Identity
+        && exporter.passes_through() == Some(only.encoding)
+    {
+        let chunks = Arc::from([only.bytes.clone()]);
+        return Ok(Packed { signal, items, chunks, len_bytes: only.bytes.len(), encoding: only.encoding, metadata });
+    }
+    let chunks = sources.iter().map(inflated).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    exporter.pack(signal, items, chunks, metadata)
+}

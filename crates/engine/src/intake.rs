@@ -1,0 +1,208 @@
+//! The engine as a receiver sees it: admission, the steps that all share, one append, and the answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use sluice_flow::intake::Permit;
+use sluice_flow::{BoxFuture, Frame, Intake, Metadata, Payload, Refusal};
+use sluice_log::{CursorId, Log};
+use sluice_otlp::{Encoding, Signal};
+
+use crate::delivery::{Delivery, inflated};
+use crate::entry::{Ack, Entry, SharedWorkMemory};
+use crate::receiving::ReceivingBudget;
+use crate::refusals::overloaded;
+use crate::steps::{self, Step};
+
+/// How long a request may wait for memory before it is refused. HTTP/2 flow control holds its sender meanwhile.
+const ADMISSION_WAIT: Duration = Duration::from_millis(250);
+/// Compressed frames from this inflated size on go out as they came; smaller ones are worth merging.
+const ALONE_FROM_BYTES: usize = 16 * 1024;
+
+/// Where the frames of one receiver and signal go.
+pub(crate) struct Route {
+    /// Steps that all deliveries share: run once, before the log.
+    pub prefix: Vec<Arc<Step>>,
+    pub prefix_fingerprints: Arc<[u64]>,
+    pub log: Arc<Log<Entry>>,
+    pub deliveries: Vec<Arc<Delivery>>,
+    pub readers: Arc<[CursorId]>,
+    /// The deliveries that can refuse: admission looks at their budgets.
+    pub backpressure: Vec<CursorId>,
+    /// The deliveries whose end the sender waits for. Empty where it is answered from memory.
+    pub waits_for: Arc<[CursorId]>,
+    /// Encodings that some delivery passes on unchanged.
+    pub passes_through: Vec<Encoding>,
+}
+
+/// The routes of one receiver, by signal.
+#[derive(Default)]
+pub(crate) struct Routes {
+    by_signal: [Option<Route>; 3],
+}
+
+impl Routes {
+    pub(crate) fn new(routes: impl IntoIterator<Item = (Signal, Route)>) -> Self {
+        let mut all = Routes::default();
+        for (signal, route) in routes {
+            all.by_signal[signal as usize] = Some(route);
+        }
+        all
+    }
+
+    fn get(&self, signal: Signal) -> Option<&Route> {
+        self.by_signal[signal as usize].as_ref()
+    }
+}
+
+/// One receiver's door to the engine. Outlives reloads: the routes behind it are exchanged.
+pub(crate) struct ReceiverIntake {
+    pub receiver: u16,
+    pub routes: ArcSwap<Routes>,
+    pub receiving: Arc<ReceivingBudget>,
+    pub shared_work: Arc<SharedWorkMemory>,
+}
+
+impl Intake for ReceiverIntake {
+    fn takes(&self, signal: Signal) -> bool {
+        self.routes.load().get(signal).is_some()
+    }
+
+    fn admit(&self, signal: Signal, bytes: usize) -> BoxFuture<'_, Result<Box<dyn Permit>, Refusal>> {
+        Box::pin(async move {
+            let deadline = Instant::now() + ADMISSION_WAIT;
+            let mut waited = false;
+            loop {
+                let refusal = match self.try_admit(signal, bytes) {
+                    Ok(permit) => {
+                        if waited {
+                            self.receiving.note_freed(signal);
+                        }
+                        return Ok(permit);
+                    }
+                    Err(refusal) => refusal,
+                };
+                if !matches!(refusal, Refusal::Retry { .. }) || Instant::now() >= deadline {
+                    return Err(refusal);
+                }
+                waited = true;
+                let _ = tokio::time::timeout_at(deadline.into(), self.receiving.freed(signal).notified()).await;
+            }
+        })
+    }
+
+    fn keeps_compressed(&self, signal: Signal, encoding: Encoding, uncompressed_len_bytes: usize) -> bool {
+        uncompressed_len_bytes >= ALONE_FROM_BYTES
+            && self.routes.load().get(signal).is_some_and(|route| route.passes_through.contains(&encoding))
+    }
+
+    fn accept(
+        &self,
+        signal: Signal,
+        items: u32,
+        payload: Payload,
+        metadata: Arc<Metadata>,
+        permit: Box<dyn Permit>,
+    ) -> BoxFuture<'_, Result<(), Refusal>> {
+        Box::pin(async move {
+            let answer = self.append(signal, items, payload, metadata)?;
+            // From here on the frame is charged to its deliveries.
+            drop(permit);
+            if let Some(answer) = answer {
+                match answer.await {
+                    Ok(result) => result?,
+                    // The log let go of the entry: the process is shutting down before the backend took the frame.
+                    Err(_) => return Err(overloaded("shutting down")),
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+type Answer = tokio::sync::oneshot::Receiver<Result<(), Refusal>>;
+
+impl ReceiverIntake {
+    fn try_admit(&self, signal: Signal, bytes: usize) -> Result<Box<dyn Permit>, Refusal> {
+        let routes = self.routes.load();
+        let route = routes.get(signal).ok_or(Refusal::Unrouted)?;
+        if bytes > self.receiving.limit_bytes() {
+            let limit = self.receiving.limit_bytes();
+            let reason = format!("a request of {bytes} bytes exceeds the memory for receiving ({limit} bytes)");
+            return Err(Refusal::Invalid { reason });
+        }
+        // What others were admitted for and has not arrived yet counts too.
+        let arriving = self.receiving.used_bytes() + bytes;
+        for delivery in &route.deliveries {
+            if route.backpressure.contains(&delivery.cursor)
+                && delivery.log.would_exceed(delivery.cursor, arriving as u64)
+            {
+                return Err(overloaded(format!("the budget of delivery {} is spent", delivery.id)));
+            }
+        }
+        let permit = self.receiving.try_acquire(bytes);
+        permit
+            .map(|permit| Box::new(permit) as Box<dyn Permit>)
+            .ok_or_else(|| overloaded("the memory for receiving is spent"))
+    }
+
+    /// Puts a frame into the log. Returns what the sender has to wait for.
+    fn append(
+        &self,
+        signal: Signal,
+        items: u32,
+        payload: Payload,
+        metadata: Arc<Metadata>,
+    ) -> Result<Option<Answer>, Refusal> {
+        let routes = self.routes.load();
+        let route = routes.get(signal).ok_or(Refusal::Unrouted)?;
+        let (payload, items) = prepare(route, signal, payload, items, &metadata)?;
+        let frame = Frame {
+            signal,
+            items,
+            payload,
+            receiver: self.receiver,
+            received: Instant::now(),
+            received_wall: SystemTime::now(),
+            metadata,
+        };
+        if frame.items == 0 {
+            return Ok(None);
+        }
+        let (ack, answer) = if route.waits_for.is_empty() {
+            (None, None)
+        } else {
+            let (ack, answer) = Ack::new(route.waits_for.clone());
+            (Some(ack), Some(answer))
+        };
+        let entry = Arc::new(Entry::new(frame, route.prefix_fingerprints.clone(), ack, self.shared_work.clone()));
+        let charge = entry.charge();
+        let appended = route.log.append(entry, charge, &route.readers);
+        for delivery in &route.deliveries {
+            if appended.over_budget {
+                delivery.enforce_budget();
+            }
+            delivery.appended();
+        }
+        Ok(answer)
+    }
+}
+
+/// Runs the steps that all deliveries share.
+fn prepare(
+    route: &Route,
+    signal: Signal,
+    payload: Payload,
+    items: u32,
+    metadata: &Metadata,
+) -> Result<(Payload, u32), Refusal> {
+    if route.prefix.is_empty() {
+        return Ok((payload, items));
+    }
+    // Compressed only if a reload brought steps while the request was read.
+    let bytes = inflated(&payload).map_err(|error| Refusal::Invalid { reason: error.to_string() })?;
+    steps::run(&route.prefix, signal, bytes, items, metadata)
+        .map(|processed| (processed.payload, processed.items))
+        .map_err(|error| Refusal::Invalid { reason: error.to_string() })
+}

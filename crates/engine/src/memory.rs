@@ -1,0 +1,61 @@
+//! What memory the process may use, and what it uses: cgroup limits and /proc.
+
+use std::fs;
+
+/// The memory available to the process in bytes: the tightest cgroup limit (version 1 or 2), else what the machine has.
+pub fn available_bytes() -> u64 {
+    let machine = field_kib("/proc/meminfo", "MemTotal:").map_or(1 << 30, |kib| kib * 1024);
+    cgroup_limit_bytes().map_or(machine, |limit| limit.min(machine))
+}
+
+/// The process's resident memory in bytes.
+pub fn resident_bytes() -> u64 {
+    field_kib("/proc/self/status", "VmRSS:").map_or(0, |kib| kib * 1024)
+}
+
+/// CPU seconds (user and system) that the process has used.
+pub fn cpu_seconds() -> f64 {
+    let usage = rustix::process::getpid();
+    let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", usage.as_raw_nonzero())) else { return 0.0 };
+    // The command name may hold spaces and parentheses: fields are counted behind its last closing one.
+    let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
+    let ticks: u64 = rest.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+fn field_kib(path: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
+}
+
+fn cgroup_limit_bytes() -> Option<u64> {
+    let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mut candidates =
+        vec!["/sys/fs/cgroup/memory.max".to_owned(), "/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned()];
+    for line in membership.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        if controllers.is_empty() {
+            candidates.push(format!("/sys/fs/cgroup{path}/memory.max"));
+        } else if controllers.split(',').any(|controller| controller == "memory") {
+            candidates.push(format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"));
+        }
+    }
+    candidates.iter().filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_are_plausible() {
+        let resident = resident_bytes();
+        assert!(resident > 1 << 20 && resident < available_bytes(), "{resident}");
+        let before = cpu_seconds();
+        let mut sum = 0u64;
+        while cpu_seconds() - before < 0.03 {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The metrics of a running engine, under the Collector's names where it has them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime};
+
+use sluice_log::Log;
+use sluice_otlp::Signal;
+use sluice_receivers::Counters;
+use sluice_receivers::otlp::{RefusedReason, Transport};
+use sluice_telemetry::exposition::{Exposition, Naming};
+
+use crate::delivery::{Delivery, OUTCOMES};
+use crate::entry::Entry;
+use crate::memory;
+use crate::plan::DeliveryPlan;
+use crate::receiving::ReceivingBudget;
+
+/// The signal's name as the label `data_type` of queue metrics has it.
+fn data_type(signal: Signal) -> &'static str {
+    signal.as_str()
+}
+
+/// Everything, as text.
+pub(crate) fn render(
+    naming: &Naming,
+    started: Instant,
+    deliveries: &[(DeliveryPlan, Arc<Delivery>)],
+    receivers: &[(String, Counters)],
+    receiving: &ReceivingBudget,
+    logs: &[Arc<Log<Entry>>; 3],
+) -> String {
+    let mut exposition = Exposition::new(naming);
+    process(&mut exposition, started);
+    for (id, counters) in receivers {
+        receiver(&mut exposition, id, counters);
+    }
+    for (planned, delivery) in deliveries {
+        self::delivery(&mut exposition, delivery, planned.budget_bytes, planned.dispatch.concurrency.max);
+    }
+    memory_shares(&mut exposition, receiving, logs);
+    exposition.render()
+}
+
+fn memory_shares(exposition: &mut Exposition<'_>, receiving: &ReceivingBudget, logs: &[Arc<Log<Entry>>; 3]) {
+    for (name, help, value) in [
+        ("sluice_receiving_memory", "Memory of requests that are being read.", receiving.used_bytes()),
+        (
+            "sluice_receiving_memory_limit",
+            "Memory that requests may take while they are read.",
+            receiving.limit_bytes(),
+        ),
+    ] {
+        exposition.gauge(name, "bytes", help, &[], value as f64);
+    }
+    for signal in Signal::ALL {
+        let labels = [("signal", signal.as_str())];
+        let stored = logs[signal as usize].stored_bytes() as f64;
+        exposition.gauge(
+            "sluice_log_stored",
+            "bytes",
+            "Bytes of frames that are not resolved everywhere.",
+            &labels,
+            stored,
+        );
+    }
+}
+
+fn process(exposition: &mut Exposition<'_>, started: Instant) {
+    let uptime = started.elapsed().as_secs_f64();
+    exposition.counter_seconds("otelcol_process_uptime", "Time since the process started.", &[], uptime);
+    exposition.counter_seconds(
+        "otelcol_process_cpu",
+        "CPU time that the process has used, user and system.",
+        &[],
+        memory::cpu_seconds(),
+    );
+    let resident = memory::resident_bytes() as f64;
+    exposition.gauge("otelcol_process_memory_rss", "", "Resident memory in bytes.", &[], resident);
+    exposition.gauge("otelcol_process_memory_rss", "bytes", "Resident memory in bytes.", &[], resident);
+}
+
+/// What receivers took and refused, by transport and reason.
+fn receiver(exposition: &mut Exposition<'_>, id: &str, counters: &Counters) {
+    for signal in Signal::ALL {
+        for transport in Transport::ALL {
+            let cell = counters.requests.of(signal, transport);
+            let labels = [("receiver", id), ("transport", transport.as_str())];
+            let accepted = cell.accepted_items.load(Ordering::Relaxed);
+            let help = "Items that were accepted.";
+            exposition.counter(&by_signal("otelcol_receiver_accepted", signal), "", help, &labels, accepted);
+            let refused = cell.refused_items.load(Ordering::Relaxed);
+            let help = "Items of requests that were refused after they had been read.";
+            exposition.counter(&by_signal("otelcol_receiver_refused", signal), "", help, &labels, refused);
+            let labels = [labels[0], labels[1], ("signal", signal.as_str())];
+            let requests = cell.accepted_requests.load(Ordering::Relaxed);
+            exposition.counter(
+                "sluice_receiver_accepted_requests",
+                "",
+                "Requests that were accepted.",
+                &labels,
+                requests,
+            );
+            let bytes = cell.accepted_bytes.load(Ordering::Relaxed);
+            exposition.counter(
+                "sluice_receiver_accepted",
+                "bytes",
+                "Bytes of accepted requests, as sent.",
+                &labels,
+                bytes,
+            );
+            for reason in RefusedReason::ALL {
+                let labels = [labels[0], labels[1], labels[2], ("reason", reason.as_str())];
+                let help = "Requests that were refused.";
+                let refused = cell.refused_requests(reason);
+                exposition.counter("sluice_receiver_refused_requests", "", help, &labels, refused);
+            }
+        }
+    }
+}
+
+/// Names that depend on the signal: the exposition wants them whole.
+fn by_signal(prefix: &str, signal: Signal) -> String {
+    format!("{prefix}_{}", signal.items_name())
+}
+
+fn delivery(exposition: &mut Exposition<'_>, delivery: &Delivery, budget_bytes: u64, concurrency_max: usize) {
+    let stats = &delivery.stats;
+    let labels = [("exporter", delivery.id.exporter.as_str()), ("pipeline", delivery.id.pipeline.as_str())];
+    let signal = delivery.signal;
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let counters = [
+        ("otelcol_exporter_sent", "Items that the backend has taken.", load(&stats.sent_items)),
+        (
+            "otelcol_exporter_send_failed",
+            "Items that could not be delivered for good.",
+            load(&stats.failed_items) + load(&stats.partly_rejected_items) + load(&stats.returned_items),
+        ),
+        (
+            "otelcol_exporter_enqueue_failed",
+            "Items dropped because the delivery's budget was spent.",
+            load(&stats.dropped_items),
+        ),
+    ];
+    for (name, help, value) in counters {
+        exposition.counter(&by_signal(name, signal), "", help, &labels, value);
+    }
+    queue(exposition, delivery, &labels, budget_bytes);
+    own(exposition, delivery, &labels, concurrency_max);
+}
+
+fn queue(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, &str); 2], budget_bytes: u64) {
+    let held = delivery.log.held(delivery.cursor);
+    let queue_labels = [labels[0], labels[1], ("data_type", data_type(delivery.signal))];
+    let help = "Requests that wait for the delivery.";
+    exposition.gauge("otelcol_exporter_queue_size", "", help, &queue_labels, held.frames as f64);
+    // The bound is in bytes: in requests it is an estimate from those that wait now.
+    let request_bytes = held.bytes.checked_div(held.frames).unwrap_or(0).max(1024);
+    let help = "Requests that the delivery's budget holds, estimated from the mean size of those that wait.";
+    let capacity = (budget_bytes / request_bytes) as f64;
+    exposition.gauge("otelcol_exporter_queue_capacity", "", help, &queue_labels, capacity);
+    for (name, unit, help, value) in [
+        ("sluice_delivery_backlog_items", "", "Items that wait for the delivery.", held.items as f64),
+        ("sluice_delivery_backlog", "bytes", "Bytes that wait for the delivery.", held.bytes as f64),
+        ("sluice_delivery_budget", "bytes", "Bytes that may wait for the delivery.", budget_bytes as f64),
+    ] {
+        exposition.gauge(name, unit, help, labels, value);
+    }
+    let oldest = delivery.log.oldest(delivery.cursor);
+    let age = oldest.map_or(0.0, |entry| entry.frame.received.elapsed().as_secs_f64());
+    let help = "Age of the oldest frame that is not resolved.";
+    exposition.gauge("sluice_delivery_oldest_age", "seconds", help, labels, age);
+}
+
+fn own(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, &str); 2], concurrency_max: usize) {
+    let stats = &delivery.stats;
+    for (index, outcome) in OUTCOMES.iter().enumerate() {
+        let labels = [labels[0], labels[1], ("outcome", outcome)];
+        let help = "Requests to the backend by what became of them.";
+        let value = stats.requests[index].load(Ordering::Relaxed);
+        exposition.counter("sluice_delivery_requests", "", help, &labels, value);
+    }
+    let letters = delivery.dead_letters.totals();
+    let failed = stats.failed_items.load(Ordering::Relaxed);
+    let partly = stats.partly_rejected_items.load(Ordering::Relaxed);
+    let counters = [
+        ("sluice_delivery_dead_letter_items", "", "Items that became dead letters.", failed),
+        (
+            "sluice_delivery_dead_letter_evicted_items",
+            "",
+            "Dead letters that gave way to newer ones, in items.",
+            letters.evicted_items,
+        ),
+        (
+            "sluice_delivery_partly_rejected_items",
+            "",
+            "Items that the backend refused within requests that it took.",
+            partly,
+        ),
+        (
+            "sluice_delivery_returned_items",
+            "",
+            "Items whose refusal was handed to the waiting sender.",
+            stats.returned_items.load(Ordering::Relaxed),
+        ),
+        (
+            "sluice_delivery_dropped_items",
+            "",
+            "Items dropped because the budget was spent.",
+            stats.dropped_items.load(Ordering::Relaxed),
+        ),
+        (
+            "sluice_delivery_sent",
+            "bytes",
+            "Bytes of requests that the backend has taken, as sent.",
+            stats.sent_bytes.load(Ordering::Relaxed),
+        ),
+    ];
+    for (name, unit, help, value) in counters {
+        exposition.counter(name, unit, help, labels, value);
+    }
+    let trouble = stats.trouble.lock().clone();
+    let gauges = [
+        ("sluice_delivery_in_flight_requests", "Requests in flight.", stats.in_flight.load(Ordering::Relaxed) as f64),
+        (
+            "sluice_delivery_concurrency_limit",
+            "Requests that may be in flight now.",
+            stats.concurrency_limit.load(Ordering::Relaxed) as f64,
+        ),
+        (
+            "sluice_delivery_concurrency_max",
+            "Requests that may ever be in flight (num_consumers).",
+            concurrency_max as f64,
+        ),
+        (
+            "sluice_delivery_waiting_requests",
+            "Requests that wait for their retry.",
+            stats.waiting.load(Ordering::Relaxed) as f64,
+        ),
+        (
+            "sluice_delivery_held",
+            "1 while the delivery waits for a configuration to be mended.",
+            f64::from(u8::from(trouble.as_ref().is_some_and(|trouble| trouble.held))),
+        ),
+        (
+            "sluice_delivery_out_of_order",
+            "1 while the backend takes nothing.",
+            f64::from(u8::from(trouble.is_some_and(|trouble| !trouble.held))),
+        ),
+        ("sluice_delivery_dead_letters", "Dead letters that are kept.", letters.letters as f64),
+    ];
+    for (name, help, value) in gauges {
+        exposition.gauge(name, "", help, labels, value);
+    }
+}
+
+/// The newest dead letters of all deliveries, one line each.
+pub(crate) fn dead_letters_text<'a>(deliveries: impl Iterator<Item = &'a Delivery>) -> String {
+    let mut text = String::new();
+    for delivery in deliveries {
+        let totals = delivery.dead_letters.totals();
+        if totals.letters == 0 && totals.evicted_items == 0 {
+            continue;
+        }
+        text.push_str(&format!(
+            "{}: {} items in {} letters ({} bytes), {} items gave way to newer ones\n",
+            delivery.id, totals.items, totals.letters, totals.bytes, totals.evicted_items
+        ));
+        for (at, items, reason) in delivery.dead_letters.newest(20) {
+            let age = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
+            text.push_str(&format!("  {age} s ago, {items} items: {reason}\n"));
+        }
+    }
+    text
+}

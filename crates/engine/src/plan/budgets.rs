@@ -1,0 +1,74 @@
+//! How the process's memory is shared out.
+
+/// What the limit is divided into, all in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    pub limit_bytes: u64,
+    /// For requests that are being read. No backlog can take it.
+    pub receiving_bytes: u64,
+    /// For results that the deliveries of a pipeline share.
+    pub shared_work_bytes: u64,
+    /// What may wait for one delivery.
+    pub delivery_bytes: u64,
+    /// What may wait for one best-effort delivery (`debug`).
+    pub best_effort_bytes: u64,
+    /// Packed copies of requests that wait for a retry, a delivery.
+    pub packed_bytes: u64,
+    /// Dead letters, a delivery.
+    pub dead_letters_bytes: u64,
+}
+
+const MIB: u64 = 1 << 20;
+/// The process itself: code, runtime, connections.
+const PROCESS_BYTES: u64 = 16 * MIB;
+/// The smallest limit with which the rest can work.
+pub(super) const LIMIT_MIN_BYTES: u64 = 48 * MIB;
+/// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
+const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
+
+impl MemoryPlan {
+    pub fn new(limit_bytes: u64, deliveries: usize, dead_letters_bytes: Option<u64>) -> Self {
+        let limit_bytes = limit_bytes.max(LIMIT_MIN_BYTES);
+        let payloads = (limit_bytes - PROCESS_BYTES) * 100 / (100 + ALLOCATOR_OVERHEAD_PERCENT);
+        let receiving_bytes = (payloads / 4).min(256 * MIB);
+        let shared_work_bytes = payloads / 16;
+        let share = (payloads - receiving_bytes - shared_work_bytes) / (deliveries.max(1) as u64);
+        let packed_bytes = share / 8;
+        let dead_letters_bytes = dead_letters_bytes.unwrap_or((share / 8).min(32 * MIB)).min(share / 2);
+        let best_effort_bytes = (share / 8).min(16 * MIB);
+        MemoryPlan {
+            limit_bytes,
+            receiving_bytes,
+            shared_work_bytes,
+            delivery_bytes: share - packed_bytes - dead_letters_bytes,
+            best_effort_bytes,
+            packed_bytes,
+            dead_letters_bytes,
+        }
+    }
+
+    /// The limit where the configuration names none: half of what there is, at most 1 GiB.
+    pub fn default_limit_bytes(available_bytes: u64) -> u64 {
+        (available_bytes / 2).clamp(LIMIT_MIN_BYTES, 1024 * MIB)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_never_add_up_to_more_than_the_limit() {
+        for limit in [1, 48 * MIB, 64 * MIB, 500 * MIB, 2048 * MIB, 64 << 30] {
+            for deliveries in [0, 1, 3, 15] {
+                for dead_letters in [None, Some(0), Some(u64::MAX)] {
+                    let plan = MemoryPlan::new(limit, deliveries, dead_letters);
+                    let a_delivery = plan.delivery_bytes + plan.packed_bytes + plan.dead_letters_bytes;
+                    let parts = plan.receiving_bytes + plan.shared_work_bytes + a_delivery * deliveries.max(1) as u64;
+                    assert!(parts + PROCESS_BYTES <= plan.limit_bytes, "{plan:?}");
+                    assert!(plan.delivery_bytes > 0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Deliveries, policies and budgets from the components.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sluice_config::Diagnostics;
+use sluice_config::document::{Acknowledge, Document, OverflowPolicy};
+use sluice_processors::Settings;
+use sluice_telemetry::logging::LoggingOptions;
+
+use super::dispatch::{self, Setting};
+use super::load::Read;
+use super::routes::{self, Way};
+use super::{AckMode, DeliveryPlan, MemoryPlan, MetricsPlan, Plan};
+use crate::delivery::{DeliveryId, Policy};
+use crate::memory;
+
+const MIB: u64 = 1 << 20;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(super) fn build(
+    document: &Document,
+    read: Read,
+    metrics: Option<MetricsPlan>,
+    logging: LoggingOptions,
+    diagnostics: &mut Diagnostics,
+) -> Plan {
+    let connectors: BTreeSet<String> = document.connectors.iter().map(|connector| connector.id.to_string()).collect();
+    let ways = routes::ways(&read.pipelines, |id| connectors.contains(id));
+    let ids = delivery_ids(&ways);
+    let holding = ids.iter().filter(|id| !read.exporters[&id.exporter].config.is_best_effort()).count();
+    let dead_letters_bytes = document.buffer.dead_letters.limit_mib * MIB;
+    let limit_bytes = memory_limit_bytes(document, &read);
+    let memory = MemoryPlan::new(limit_bytes, holding, Some(dead_letters_bytes));
+    if memory.limit_bytes > limit_bytes {
+        diagnostics.warning(
+            None,
+            format!(
+                "a memory limit of {} MiB is too small: {} MiB are used",
+                limit_bytes / MIB,
+                memory.limit_bytes / MIB
+            ),
+        );
+    }
+    let ack = match document.buffer.ack {
+        Acknowledge::Memory => AckMode::Memory,
+        Acknowledge::Delivered => AckMode::Delivered,
+    };
+    let planner = Planner { document, read: &read, ways: &ways, memory, ack };
+    let deliveries = ids.iter().map(|id| planner.delivery(id)).collect();
+    warn_of_queue_sizes(&read, diagnostics);
+    Plan {
+        ack,
+        memory,
+        deliveries,
+        receivers: read.receivers,
+        exporters: read.exporters,
+        extensions: read.extensions,
+        pipelines: read.pipelines,
+        ways,
+        steps: read.steps,
+        metrics,
+        logging,
+        drain_timeout: DRAIN_TIMEOUT,
+    }
+}
+
+/// In the order of the ways.
+fn delivery_ids(ways: &[Way]) -> Vec<DeliveryId> {
+    let mut ids: Vec<DeliveryId> = Vec::new();
+    for way in ways {
+        if !ids.contains(&way.delivery) {
+            ids.push(way.delivery.clone());
+        }
+    }
+    ids
+}
+
+/// `buffer.memory.limit_mib`, or the smallest `memory_limiter` in use, or the default.
+fn memory_limit_bytes(document: &Document, read: &Read) -> u64 {
+    let available = memory::available_bytes();
+    let used: BTreeSet<&String> = read.pipelines.iter().flat_map(|pipeline| &pipeline.processors).collect();
+    let limiter = used.iter().filter_map(|id| match read.processors.get(*id) {
+        Some(Settings::MemoryLimiter(limiter)) => Some(limiter.limit.resolve(available).0),
+        _ => None,
+    });
+    let own = document.buffer.memory_limit_mib.map(|mib| mib * MIB);
+    own.or_else(|| limiter.min()).unwrap_or_else(|| MemoryPlan::default_limit_bytes(available))
+}
+
+/// The backlog is bounded in bytes: a number of requests says nothing about memory.
+fn warn_of_queue_sizes(read: &Read, diagnostics: &mut Diagnostics) {
+    for (id, exporter) in &read.exporters {
+        if exporter.config.sending().queue.queue_size.is_some() {
+            diagnostics.warning(
+                None,
+                format!(
+                    "exporters.{id}.sending_queue.queue_size has no effect: a backlog is bounded in bytes, by memory_limiter or \
+                     buffer.memory.limit_mib (`sluice plan` shows by how many)"
+                ),
+            );
+        }
+    }
+}
+
+struct Planner<'a> {
+    document: &'a Document,
+    read: &'a Read,
+    ways: &'a [Way],
+    memory: MemoryPlan,
+    ack: AckMode,
+}
+
+impl Planner<'_> {
+    fn delivery(&self, id: &DeliveryId) -> DeliveryPlan {
+        let exporter = &self.read.exporters[&id.exporter].config;
+        let best_effort = exporter.is_best_effort();
+        let fan_out = self.fan_out(id);
+        let pipeline = self.document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline);
+        let said = pipeline.and_then(|pipeline| pipeline.buffer.policy).or(self.document.buffer.policy);
+        let policy = match said {
+            _ if best_effort => Policy::DropOldest,
+            Some(OverflowPolicy::Backpressure) => Policy::Backpressure,
+            Some(OverflowPolicy::DropOldest) => Policy::DropOldest,
+            None if fan_out > 1 => Policy::DropOldest,
+            None => Policy::Backpressure,
+        };
+        let own_limit = pipeline.and_then(|pipeline| pipeline.buffer.memory_limit_mib).map(|mib| mib * MIB);
+        let share = if best_effort { self.memory.best_effort_bytes } else { self.memory.delivery_bytes };
+        let setting = Setting {
+            senders_wait: self.ack == AckMode::Delivered && policy == Policy::Backpressure,
+            is_sole: fan_out == 1,
+            linger: self.document.buffer.linger,
+            request_limit_bytes: exporter.request_limit_bytes(),
+        };
+        DeliveryPlan {
+            id: id.clone(),
+            signal: self.signal(id),
+            policy,
+            best_effort,
+            budget_bytes: own_limit.map_or(share, |limit| limit.min(share)),
+            metadata_keys: self.batch_processor(id).map(|batch| batch.metadata_keys.clone()).unwrap_or_default(),
+            dispatch: dispatch::policy(exporter.sending(), self.batch_processor(id), setting),
+        }
+    }
+
+    /// The largest number of deliveries, best-effort ones left out, that a receiver of this delivery feeds.
+    fn fan_out(&self, id: &DeliveryId) -> usize {
+        let ways = self.ways.iter().filter(|way| way.delivery == *id);
+        let fed = ways.map(|way| {
+            let together =
+                self.ways.iter().filter(|other| other.receiver == way.receiver && other.signal == way.signal);
+            let deliveries: BTreeSet<&DeliveryId> = together
+                .map(|other| &other.delivery)
+                .filter(|other| !self.read.exporters[&other.exporter].config.is_best_effort())
+                .collect();
+            deliveries.len()
+        });
+        fed.max().unwrap_or(1)
+    }
+
+    fn signal(&self, id: &DeliveryId) -> sluice_otlp::Signal {
+        let way = self.ways.iter().find(|way| way.delivery == *id);
+        way.expect("deliveries are made from ways").signal
+    }
+
+    /// The last `batch` on the way.
+    fn batch_processor(&self, id: &DeliveryId) -> Option<&sluice_processors::batch::Config> {
+        let way = self.ways.iter().find(|way| way.delivery == *id)?;
+        way.processors.iter().rev().find_map(|processor| match self.read.processors.get(processor) {
+            Some(Settings::Batch(batch)) => Some(batch),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! A plan in words: the topology, every budget, and what each delivery promises.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use sluice_flow::dispatch::{RetryPolicy, Trigger};
+
+use super::{AckMode, DeliveryPlan, Plan};
+use crate::delivery::Policy;
+
+/// A rate to give a feeling for the size of a budget, in bytes a second.
+const EXAMPLE_RATE: u64 = 4_000_000;
+
+impl Plan {
+    /// The text of `sluice plan`.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        self.describe_memory(&mut text);
+        self.describe_topology(&mut text);
+        for delivery in &self.deliveries {
+            self.describe_delivery(&mut text, delivery);
+        }
+        text
+    }
+
+    fn describe_memory(&self, text: &mut String) {
+        let memory = &self.memory;
+        let _ = writeln!(text, "Memory: {} in all", bytes(memory.limit_bytes));
+        let _ = writeln!(text, "  {} for requests while they are read", bytes(memory.receiving_bytes));
+        let _ = writeln!(
+            text,
+            "  {} for each delivery's backlog, {} for its dead letters, {} for its retries",
+            bytes(memory.delivery_bytes),
+            bytes(memory.dead_letters_bytes),
+            bytes(memory.packed_bytes)
+        );
+        let answered = match self.ack {
+            AckMode::Memory => "when its data is in memory (buffer.ack: memory)",
+            AckMode::Delivered => "when the deliveries that can refuse have delivered its data (buffer.ack: delivered)",
+        };
+        let _ = writeln!(text, "A sender is answered {answered}.\n");
+    }
+
+    fn describe_topology(&self, text: &mut String) {
+        for (receiver, signal) in super::routes::by_receiver(&self.ways).keys() {
+            let ways: Vec<_> =
+                self.ways.iter().filter(|way| way.receiver == *receiver && way.signal == *signal).collect();
+            let _ = writeln!(text, "{receiver} ({signal})");
+            for (index, way) in ways.iter().enumerate() {
+                let branch = if index + 1 == ways.len() { "└─" } else { "├─" };
+                let mut steps = String::new();
+                for processor in &way.processors {
+                    let _ = write!(steps, "{processor} → ");
+                }
+                let _ = writeln!(text, "  {branch} {}: {steps}{}", way.delivery.pipeline, way.delivery.exporter);
+            }
+        }
+        text.push('\n');
+    }
+
+    fn describe_delivery(&self, text: &mut String, delivery: &DeliveryPlan) {
+        let _ = writeln!(text, "{}", delivery.id);
+        let _ = writeln!(text, "  {}", self.promise(delivery));
+        let _ = writeln!(text, "  {}", batching(delivery));
+        let _ = writeln!(text, "  {}\n", retrying(delivery));
+    }
+
+    /// What a delivery promises, in one plain sentence.
+    fn promise(&self, delivery: &DeliveryPlan) -> String {
+        if delivery.best_effort {
+            return "Best effort: may lose data rather than hold anybody up.".to_owned();
+        }
+        let waits = self.ack == AckMode::Delivered && delivery.policy == Policy::Backpressure;
+        let crash = if waits {
+            "Survives a crash, as senders are answered only after delivery"
+        } else {
+            "Is lost in a crash (memory only)"
+        };
+        let minutes = duration(Duration::from_secs(delivery.budget_bytes / EXAMPLE_RATE));
+        let held = format!("holds {}, about {minutes} at 4 MB/s", bytes(delivery.budget_bytes));
+        let then = match delivery.policy {
+            Policy::Backpressure => "then its senders are told to come back",
+            Policy::DropOldest => "then drops its oldest, without slowing the others",
+        };
+        format!("{crash}; {held}; {then}.")
+    }
+}
+
+fn batching(delivery: &DeliveryPlan) -> String {
+    let batch = &delivery.dispatch.batch;
+    let when = match batch.trigger {
+        Trigger::Linger(wait) => format!("after at most {} when a request may go out", duration(wait)),
+        Trigger::Timeout(wait) => format!("after at most {}", duration(wait)),
+    };
+    let items = if batch.full_items > 0 { format!("{} items or ", batch.full_items) } else { String::new() };
+    let max_items = if batch.max_items > 0 { format!(" and {} items", batch.max_items) } else { String::new() };
+    format!(
+        "Batches go out at {items}{}, or {when}; none is larger than {}{max_items}; at most {} requests in flight.",
+        bytes(batch.full_bytes as u64),
+        bytes(batch.max_bytes as u64),
+        delivery.dispatch.concurrency.max
+    )
+}
+
+fn retrying(delivery: &DeliveryPlan) -> String {
+    match delivery.dispatch.retry {
+        RetryPolicy::Disabled => "What fails once becomes a dead letter (retry_on_failure is disabled).".to_owned(),
+        RetryPolicy::Adaptive { backoff, .. } => format!(
+            "Retries after {} while the backend takes anything, up to every {} in an outage, without end.",
+            duration(backoff.initial),
+            duration(backoff.max)
+        ),
+        RetryPolicy::Explicit { backoff, max_elapsed } => {
+            let end = match max_elapsed {
+                Some(elapsed) => format!("gives up after {}: then it is a dead letter", duration(elapsed)),
+                None => "without end".to_owned(),
+            };
+            format!("Retries after {}, growing to {}, {end}.", duration(backoff.initial), duration(backoff.max))
+        }
+    }
+}
+
+fn bytes(count: u64) -> String {
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+    match count {
+        GIB.. => format!("{:.1} GiB", count as f64 / GIB as f64),
+        MIB.. => format!("{} MiB", count / MIB),
+        KIB.. => format!("{} KiB", count / KIB),
+        _ => format!("{count} bytes"),
+    }
+}
+
+fn duration(duration: Duration) -> String {
+    let milliseconds = duration.as_millis();
+    match milliseconds {
+        0..1_000 => format!("{milliseconds} ms"),
+        1_000..120_000 => format!("{} s", milliseconds / 1000),
+        _ => format!("{} minutes", milliseconds / 60_000),
+    }
+}

@@ -1,0 +1,147 @@
+//! From the Collector's options for sending and batching to the policy of a delivery.
+
+use std::time::Duration;
+
+use sluice_exporters::sending::{BatchConfig, RetryConfig, Sending, Sizer};
+use sluice_flow::dispatch::{Backoff, BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, Trigger};
+use sluice_processors::batch::Config as BatchProcessor;
+
+/// A batch of so many bytes is worth a request of its own: beyond it a larger one saves next to nothing.
+const FULL_BYTES: usize = 128 * 1024;
+/// A configured batch may grow to this size, if its item counts say so.
+const FULL_BYTES_CONFIGURED: usize = 1024 * 1024;
+
+/// What the shape of the pipelines says of a delivery.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// Senders wait until this delivery has delivered.
+    pub senders_wait: bool,
+    /// And no other delivery is involved: a refusal can be handed back.
+    pub is_sole: bool,
+    pub linger: Duration,
+    /// The largest request that the backend takes, in bytes.
+    pub request_limit_bytes: usize,
+}
+
+pub(super) fn policy(sending: &Sending, batch: Option<&BatchProcessor>, setting: Setting) -> DispatchPolicy {
+    let max = sending.queue.num_consumers;
+    let default = ConcurrencyLimits::default();
+    DispatchPolicy {
+        batch: batching(sending.queue.batch.as_ref(), batch, setting),
+        retry: retry(&sending.retry),
+        concurrency: ConcurrencyLimits {
+            initial: default.initial.min(max.unwrap_or(default.initial)),
+            max: max.unwrap_or(default.max),
+        },
+        return_rejections: setting.senders_wait && setting.is_sole,
+    }
+}
+
+fn batching(queue: Option<&BatchConfig>, processor: Option<&BatchProcessor>, setting: Setting) -> BatchPolicy {
+    let limit_bytes = setting.request_limit_bytes;
+    let mut policy = BatchPolicy {
+        trigger: Trigger::Linger(setting.linger),
+        full_items: 0,
+        full_bytes: FULL_BYTES.min(limit_bytes),
+        max_items: 0,
+        max_bytes: limit_bytes,
+    };
+    let mut timeout = None;
+    if let Some(batch) = queue {
+        policy.full_bytes = FULL_BYTES_CONFIGURED.min(limit_bytes);
+        match batch.sizer {
+            Sizer::Bytes => {
+                policy.full_bytes = (batch.min_size as usize).clamp(1, limit_bytes);
+                if batch.max_size > 0 {
+                    policy.max_bytes = (batch.max_size as usize).min(limit_bytes);
+                }
+            }
+            Sizer::Items | Sizer::Requests => {
+                policy.full_items = batch.min_size as usize;
+                policy.max_items = batch.max_size as usize;
+            }
+        }
+        timeout = Some(batch.flush_timeout);
+    } else if let Some(batch) = processor {
+        policy.full_bytes = FULL_BYTES_CONFIGURED.min(limit_bytes);
+        policy.full_items = batch.send_batch_size as usize;
+        policy.max_items = batch.send_batch_max_size as usize;
+        timeout = Some(batch.timeout);
+    }
+    if let Some(timeout) = timeout
+        && !setting.senders_wait
+    {
+        policy.trigger = Trigger::Timeout(timeout);
+    }
+    policy
+}
+
+fn retry(config: &RetryConfig) -> RetryPolicy {
+    if !config.enabled {
+        return RetryPolicy::Disabled;
+    }
+    let max_elapsed = config.max_elapsed_time.filter(|elapsed| !elapsed.is_zero());
+    let nothing_said = config.initial_interval.is_none()
+        && config.max_interval.is_none()
+        && config.multiplier.is_none()
+        && config.randomization_factor.is_none()
+        && max_elapsed.is_none();
+    if nothing_said {
+        return RetryPolicy::default();
+    }
+    // What is not said beside something that is: the Collector's defaults, which whoever wrote it had in mind.
+    let backoff = Backoff {
+        initial: config.initial_interval.unwrap_or(Duration::from_secs(5)),
+        max: config.max_interval.unwrap_or(Duration::from_secs(30)),
+        multiplier: config.multiplier.unwrap_or(1.5),
+        jitter: config.randomization_factor.unwrap_or(0.5),
+    };
+    RetryPolicy::Explicit { backoff, max_elapsed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTING: Setting =
+        Setting { senders_wait: false, is_sole: true, linger: Duration::from_millis(5), request_limit_bytes: 4 << 20 };
+
+    #[test]
+    fn nothing_said_about_retries_means_quick_and_endless() {
+        let policy = policy(&Sending::default(), None, SETTING);
+        assert!(matches!(policy.retry, RetryPolicy::Adaptive { .. }));
+        assert_eq!(policy.batch.trigger, Trigger::Linger(Duration::from_millis(5)));
+    }
+
+    #[test]
+    fn what_is_said_holds() {
+        let mut sending = Sending::default();
+        sending.retry.initial_interval = Some(Duration::from_secs(5));
+        sending.retry.max_elapsed_time = Some(Duration::from_secs(300));
+        sending.queue.num_consumers = Some(3);
+        let policy = policy(&sending, None, SETTING);
+        let RetryPolicy::Explicit { backoff, max_elapsed } = policy.retry else { panic!("explicit") };
+        assert_eq!((backoff.initial, backoff.max), (Duration::from_secs(5), Duration::from_secs(30)));
+        assert_eq!(max_elapsed, Some(Duration::from_secs(300)));
+        assert_eq!(policy.concurrency, ConcurrencyLimits { initial: 3, max: 3 });
+    }
+
+    #[test]
+    fn the_timeout_of_the_batch_processor_holds_only_where_no_sender_waits() {
+        let batch = BatchProcessor { send_batch_size: 512, timeout: Duration::from_secs(10), ..Default::default() };
+        let memory = policy(&Sending::default(), Some(&batch), SETTING).batch;
+        assert_eq!((memory.trigger, memory.full_items), (Trigger::Timeout(Duration::from_secs(10)), 512));
+        let waiting = Setting { senders_wait: true, ..SETTING };
+        let delivered = policy(&Sending::default(), Some(&batch), waiting);
+        assert_eq!(delivered.batch.trigger, Trigger::Linger(SETTING.linger));
+        assert!(delivered.return_rejections);
+    }
+
+    #[test]
+    fn batches_never_exceed_what_the_backend_takes() {
+        let small = Setting { request_limit_bytes: 10_000, ..SETTING };
+        let batch = BatchProcessor { send_batch_size: 100_000, ..Default::default() };
+        let policy = policy(&Sending::default(), Some(&batch), small).batch;
+        assert_eq!((policy.full_bytes, policy.max_bytes), (10_000, 10_000));
+    }
+}

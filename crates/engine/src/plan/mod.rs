@@ -1,0 +1,109 @@
+//! What a configuration comes to: components with typed options, ways, budgets. Nothing here runs yet.
+
+mod budgets;
+mod build;
+mod describe;
+mod dispatch;
+mod load;
+mod routes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use budgets::MemoryPlan;
+pub use load::load;
+pub(crate) use routes::by_receiver;
+pub use routes::{PipelineSpec, Way};
+use sluice_exporters::ExporterConfig;
+use sluice_flow::dispatch::DispatchPolicy;
+use sluice_otlp::Signal;
+use sluice_receivers::ReceiverConfig;
+use sluice_telemetry::exposition::Naming;
+use sluice_telemetry::logging::LoggingOptions;
+
+use crate::delivery::{DeliveryId, Policy};
+use crate::extensions::ExtensionPlan;
+use crate::steps::Step;
+
+/// When a sender is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AckMode {
+    /// When its frame is in memory.
+    Memory,
+    /// When the deliveries that can refuse have delivered it.
+    Delivered,
+}
+
+/// A validated configuration, ready to be run.
+pub struct Plan {
+    pub ack: AckMode,
+    pub memory: MemoryPlan,
+    pub receivers: Vec<ReceiverPlan>,
+    pub exporters: BTreeMap<String, ExporterPlan>,
+    pub extensions: BTreeMap<String, ExtensionPlan>,
+    pub deliveries: Vec<DeliveryPlan>,
+    pub pipelines: Vec<PipelineSpec>,
+    pub ways: Vec<Way>,
+    pub(crate) steps: BTreeMap<(String, Signal), Arc<Step>>,
+    pub metrics: Option<MetricsPlan>,
+    pub logging: LoggingOptions,
+    /// How long deliveries may go on sending after receivers have stopped.
+    pub drain_timeout: Duration,
+}
+
+impl Plan {
+    /// The processors of a way that do something to frames.
+    pub(crate) fn steps_of(&self, way: &Way) -> Vec<Arc<Step>> {
+        way.processors.iter().filter_map(|id| self.steps.get(&(id.clone(), way.signal)).cloned()).collect()
+    }
+
+    /// A plan of nothing, which an engine has before its first and while it changes.
+    pub(crate) fn empty() -> Plan {
+        Plan {
+            ack: AckMode::Memory,
+            memory: MemoryPlan::new(0, 0, None),
+            receivers: Vec::new(),
+            exporters: BTreeMap::new(),
+            extensions: BTreeMap::new(),
+            deliveries: Vec::new(),
+            pipelines: Vec::new(),
+            ways: Vec::new(),
+            steps: BTreeMap::new(),
+            metrics: None,
+            logging: LoggingOptions::default(),
+            drain_timeout: Duration::ZERO,
+        }
+    }
+}
+
+pub struct ReceiverPlan {
+    pub id: String,
+    pub config: ReceiverConfig,
+    /// Changes when anything that the receiver was built from changes.
+    pub fingerprint: u64,
+}
+
+pub struct ExporterPlan {
+    pub config: ExporterConfig,
+    pub fingerprint: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct DeliveryPlan {
+    pub id: DeliveryId,
+    pub signal: Signal,
+    pub policy: Policy,
+    /// May lose data rather than hold anybody up.
+    pub best_effort: bool,
+    pub budget_bytes: u64,
+    /// Request metadata by which the pipeline batches (`batch.metadata_keys`), beside what the exporter reads.
+    pub metadata_keys: Vec<String>,
+    pub dispatch: DispatchPolicy,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsPlan {
+    pub endpoint: String,
+    pub naming: Naming,
+}

@@ -1,0 +1,106 @@
+//! The share of memory that belongs to receiving. No backlog can take it, and no request is read before it has its part.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sluice_flow::Refusal;
+use sluice_flow::intake::Permit;
+use sluice_otlp::Signal;
+use tokio::sync::Notify;
+
+use crate::refusals::overloaded;
+
+#[derive(Debug)]
+pub(crate) struct ReceivingBudget {
+    used_bytes: AtomicUsize,
+    limit_bytes: AtomicUsize,
+    /// Wakes those who wait for memory, receiving's own or a delivery's, by signal.
+    freed: [Notify; 3],
+}
+
+impl ReceivingBudget {
+    pub(crate) fn new(limit_bytes: usize) -> Arc<Self> {
+        Arc::new(ReceivingBudget {
+            used_bytes: AtomicUsize::new(0),
+            limit_bytes: AtomicUsize::new(limit_bytes),
+            freed: Default::default(),
+        })
+    }
+
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limit_bytes(&self) -> usize {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit (reload). Permits that are out stay valid.
+    pub(crate) fn set_limit(&self, limit_bytes: usize) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// What a request of the signal waits on when there is no memory for it.
+    pub(crate) fn freed(&self, signal: Signal) -> &Notify {
+        &self.freed[signal as usize]
+    }
+
+    /// Lets one waiting request of the signal try again. It passes the word on if it gets in: waking all at once would cost
+    /// more than the memory that came free is worth.
+    pub(crate) fn note_freed(&self, signal: Signal) {
+        self.freed[signal as usize].notify_one();
+    }
+
+    pub(crate) fn try_acquire(self: &Arc<Self>, bytes: usize) -> Option<ReceivingPermit> {
+        self.take(bytes).then(|| ReceivingPermit { budget: self.clone(), bytes })
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let limit = self.limit_bytes();
+        self.used_bytes
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|&sum| sum <= limit)
+            })
+            .is_ok()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ReceivingPermit {
+    budget: Arc<ReceivingBudget>,
+    bytes: usize,
+}
+
+impl Permit for ReceivingPermit {
+    fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if !self.budget.take(bytes) {
+            return Err(overloaded("the memory for receiving is spent"));
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for ReceivingPermit {
+    fn drop(&mut self) {
+        self.budget.used_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        Signal::ALL.into_iter().for_each(|signal| self.budget.note_freed(signal));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permits_never_add_up_to_more_than_the_budget_and_come_back() {
+        let budget = ReceivingBudget::new(100);
+        let mut first = budget.try_acquire(60).unwrap();
+        assert!(budget.try_acquire(41).is_none());
+        assert!(first.grow(40).is_ok());
+        assert!(first.grow(1).is_err());
+        drop(first);
+        assert_eq!(budget.used_bytes(), 0);
+        assert!(budget.try_acquire(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,47 @@
+//! The state of a running engine as the administrative servers show it.
+
+/// Asked by the administrative servers, answered by the engine.
+pub(crate) trait Status: Send + Sync + 'static {
+    fn metrics(&self) -> String;
+    fn health(&self) -> Health;
+    fn dead_letters(&self) -> String;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Data can be accepted.
+    pub ready: bool,
+    pub uptime_seconds: u64,
+    /// Deliveries that do not deliver, with the reason.
+    pub sick: Vec<SickDelivery>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SickDelivery {
+    pub pipeline: String,
+    pub exporter: String,
+    pub state: &'static str,
+    pub reason: String,
+}
+
+impl Health {
+    pub fn to_json(&self) -> String {
+        let sick: Vec<_> = self
+            .sick
+            .iter()
+            .map(|delivery| {
+                serde_json::json!({
+                    "pipeline": delivery.pipeline,
+                    "exporter": delivery.exporter,
+                    "state": delivery.state,
+                    "reason": delivery.reason,
+                })
+            })
+            .collect();
+        // The Collector's wording of the status, for probes that look at the body.
+        let status = if self.ready { "Server available" } else { "Server not available" };
+        let body =
+            serde_json::json!({ "status": status, "uptime_seconds": self.uptime_seconds, "sick_deliveries": sick });
+        format!("{body}\n")
+    }
+}

@@ -1,0 +1,88 @@
+//! Chains of processors and what is left of them for a frame.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluice_flow::{Metadata, Payload};
+use sluice_otlp::Signal;
+use sluice_processors::{Edit, ProcessError, Processor};
+
+use crate::entry::Processed;
+
+/// One processor of a pipeline.
+pub(crate) struct Step {
+    pub id: String,
+    /// Hash of kind and configuration: two steps with the same fingerprint do the same.
+    pub fingerprint: u64,
+    pub processor: Box<dyn Processor>,
+}
+
+/// The processors between a receiver and a delivery, in order.
+#[derive(Clone)]
+pub(crate) struct Chain {
+    pub steps: Arc<[Arc<Step>]>,
+    /// Number of deliveries that need the very same result.
+    pub sharers: usize,
+}
+
+impl Chain {
+    /// The steps that were not run before the log. A frame that was prepared under an older configuration keeps what was
+    /// done to it: its steps are left out wherever they stand.
+    pub(crate) fn remaining(&self, prepared: &[u64]) -> Vec<Arc<Step>> {
+        let is_prefix = prepared.len() <= self.steps.len()
+            && prepared.iter().zip(self.steps.iter()).all(|(done, step)| *done == step.fingerprint);
+        if is_prefix {
+            return self.steps[prepared.len()..].to_vec();
+        }
+        self.steps.iter().filter(|step| !prepared.contains(&step.fingerprint)).cloned().collect()
+    }
+}
+
+/// Identity of a list of steps, by what they do.
+pub(crate) fn identity(steps: &[Arc<Step>]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for step in steps {
+        step.fingerprint.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The steps with which all chains begin.
+pub(crate) fn common_prefix(chains: &[&[Arc<Step>]]) -> Vec<Arc<Step>> {
+    let Some((first, others)) = chains.split_first() else { return Vec::new() };
+    let length = (0..first.len())
+        .take_while(|&index| {
+            others.iter().all(|chain| chain.get(index).is_some_and(|step| step.fingerprint == first[index].fingerprint))
+        })
+        .count();
+    first[..length].to_vec()
+}
+
+/// Runs steps over an uncompressed request. Zero items are the sign that nothing is left to send.
+pub(crate) fn run(
+    steps: &[Arc<Step>],
+    signal: Signal,
+    mut bytes: Bytes,
+    mut items: u32,
+    metadata: &Metadata,
+) -> Result<Processed, StepError> {
+    for step in steps {
+        match step.processor.process(signal, &bytes, metadata) {
+            Ok(Edit::Unchanged) => {}
+            Ok(Edit::Changed { payload, items: left }) => {
+                bytes = payload;
+                items = left;
+            }
+            Err(source) => return Err(StepError { step: step.id.clone(), source }),
+        }
+    }
+    Ok(Processed { payload: Payload::identity(bytes), items })
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("processor {step}: {source}")]
+pub(crate) struct StepError {
+    step: String,
+    source: ProcessError,
+}

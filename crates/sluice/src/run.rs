@@ -1,0 +1,107 @@
+//! `sluice run`: start, wait for signals, reload, end.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use sluice_engine::{Engine, Plan};
+use sluice_telemetry::logging::{self, LevelHandle};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::arguments::RunArguments;
+use crate::configuration;
+
+/// How often watched files are looked at. Contents are compared, so that a symlink that is exchanged (as Kubernetes does)
+/// is seen and a touched file is not.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
+    let locations = arguments.configuration.locations();
+    let plan = configuration::load(&locations)?;
+    let level = logging::install(&plan.logging).context("cannot open the log output")?;
+    runtime(arguments.threads)?.block_on(serve(arguments, &locations, plan, &level))
+}
+
+/// One thread needs no scheduler that coordinates several.
+pub(crate) fn runtime(threads: Option<u16>) -> Result<Runtime> {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.map_or(available, usize::from);
+    let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    if threads > 1 {
+        builder.worker_threads(threads);
+    }
+    builder.enable_all().build().context("cannot start the runtime")
+}
+
+async fn serve(arguments: &RunArguments, locations: &[String], plan: Plan, level: &LevelHandle) -> Result<ExitCode> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut engine = Engine::start(plan).await?;
+    announce(&engine);
+    let mut watched = content_hash(locations);
+    let mut watch = tokio::time::interval(WATCH_INTERVAL);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => reload(&mut engine, locations, level).await,
+            _ = watch.tick(), if arguments.watch => {
+                let now = content_hash(locations);
+                if now != watched {
+                    watched = now;
+                    reload(&mut engine, locations, level).await;
+                }
+            }
+        }
+    }
+    tracing::info!("shutting down: no new data is accepted, what is in flight is finished");
+    let undelivered = engine.shutdown(arguments.drain_timeout).await;
+    for lost in &undelivered {
+        tracing::error!(
+            pipeline = %lost.delivery.pipeline, exporter = %lost.delivery.exporter, items = lost.items, bytes = lost.bytes,
+            "lost: not delivered before the end, and memory does not survive it"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn announce(engine: &Engine) {
+    for (receiver, protocol, address) in engine.listen_addresses() {
+        tracing::info!(receiver, protocol, address, "receiving");
+    }
+    if let Some(address) = engine.metrics_address() {
+        tracing::info!(%address, "metrics at /metrics");
+    }
+}
+
+/// A configuration that cannot be used leaves the old one running, and says so.
+async fn reload(engine: &mut Engine, locations: &[String], level: &LevelHandle) {
+    let plan = match configuration::load(locations) {
+        Ok(plan) => plan,
+        Err(error) => {
+            tracing::error!("not reloaded, the old configuration goes on: {error:#}");
+            return;
+        }
+    };
+    let logging = plan.logging.clone();
+    match engine.reload(plan).await {
+        Ok(()) => {
+            level.set(&logging.level);
+            tracing::info!("reloaded");
+            announce(engine);
+        }
+        Err(error) => tracing::error!("not reloaded, the old configuration goes on: {error}"),
+    }
+}
+
+fn content_hash(locations: &[String]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for location in locations {
+        let path = location.strip_prefix("file:").unwrap_or(location);
+        std::fs::read(path).ok().hash(&mut hasher);
+    }
+    hasher.finish()
+}
