@@ -54,7 +54,7 @@ async fn a_black_hole_is_total_loss() {
 #[tokio::test]
 async fn a_relay_that_drops_every_seventh_request_loses_exactly_those_items() {
     let backend = Backend::healthy().await.unwrap();
-    let drops = Arc::new(|n: u64| Action::Forward { times: u32::from(n % 7 != 0), after: NOW });
+    let drops = Arc::new(|n: u64| Action::Forward { times: u32::from(!n.is_multiple_of(7)), after: NOW });
     let relay = start_relay(backend.addr(), drops).await;
     let report = Load::new(Signal::Logs, relay).items(2_100).items_per_request(10).run().await.unwrap();
     assert_eq!((report.accepted, report.missing_at(&backend)), (2_100, 300));
@@ -65,7 +65,7 @@ async fn a_relay_that_drops_every_seventh_request_loses_exactly_those_items() {
 async fn a_relay_that_duplicates_every_tenth_request_doubles_exactly_those_items() {
     for encoding in [Encoding::Identity, Encoding::Gzip] {
         let backend = Backend::healthy().await.unwrap();
-        let doubles = Arc::new(|n: u64| Action::Forward { times: 1 + u32::from(n % 10 == 0), after: NOW });
+        let doubles = Arc::new(|n: u64| Action::Forward { times: 1 + u32::from(n.is_multiple_of(10)), after: NOW });
         let relay = start_relay(backend.addr(), doubles).await;
         let load = Load::new(Signal::Metrics, relay).items(1_000).items_per_request(5).encoding(encoding);
         let report = load.run().await.unwrap();
