@@ -76,11 +76,11 @@ fn of_http_in_place_of_grpc(http: StatusCode, status: &Status, reason: String) -
 /// ("gRPC message exceeds maximum size"), tonic ("decoded message length too large"), and their like.
 fn speaks_of_size(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
-    let size = ["size", "bytes", "length", "message larger", "limit"].iter().any(|word| message.contains(word));
+    let size = ["size", "bytes", "length", "message", "limit"].iter().any(|word| message.contains(word));
     let excess = ["larger than", "too large", "too big", "exceed", "maximum", "greater than", "> max"]
         .iter()
         .any(|word| message.contains(word));
-    let quota = ["quota", "rate", "per second", "per minute"].iter().any(|word| message.contains(word));
+    let quota = ["quota", "rate limit", "per second", "per minute"].iter().any(|word| message.contains(word));
     size && excess && !quota
 }
 

@@ -184,7 +184,7 @@ async fn a_tonic_server_understands_us() {
         .accept_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Zstd)
         .send_compressed(CompressionEncoding::Gzip)
-        .max_decoding_message_size(60);
+        .max_decoding_message_size(70);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
     let address = listener.local_addr().expect("has an address");
     drop(listener);
@@ -192,8 +192,8 @@ async fn a_tonic_server_understands_us() {
     for compression in ["none", "gzip", "zstd"] {
         let exporter = plain(address, &format!("compression: {compression}\nwait_for_ready: true"));
         assert_eq!(send(&exporter).await, Outcome::Delivered, "{compression}");
-        let chunks = vec![crate::testing::one_span(); 2];
-        let large = exporter.pack(sluice_otlp::Signal::Traces, 2, chunks, Arc::default()).expect("packs");
+        let chunks = vec![crate::testing::one_span(); 4];
+        let large = exporter.pack(sluice_otlp::Signal::Traces, 4, chunks, Arc::default()).expect("packs");
         assert_eq!(kind(&exporter.send(&large).await), "large", "{compression}");
     }
     assert_eq!(*collected.0.lock(), vec!["sluice/test: work"; 3]);

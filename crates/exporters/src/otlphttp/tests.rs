@@ -1,1 +1,339 @@
+//! Against real listeners over HTTP/1.1, TLS with HTTP/2, a token endpoint and a proxy.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sluice_flow::{Metadata, Outcome};
+use sluice_otlp::Signal;
+
+use crate::auth::{self, RequestAuth};
+use crate::testing::{
+    Backend, HttpRequest, config, context, exporter, http_backend, kind, one_span, read_http, send, write_http,
+};
+
+fn ok() -> (String, String, Vec<u8>) {
+    ("200 OK".to_owned(), "content-type: application/x-protobuf\r\n".to_owned(), Vec::new())
+}
+
+/// Scenario: each format and compression. Guarantee: path, headers and body are what the backend can read, on one kept
+/// connection.
+#[tokio::test]
+async fn requests_are_written_as_configured() {
+    let seen: Arc<Mutex<Vec<(String, Vec<u8>)>>> = Arc::default();
+    let taken = seen.clone();
+    let backend = http_backend(move |request: &HttpRequest| {
+        taken.lock().push((request.head.clone(), request.body.clone()));
+        ok()
+    })
+    .await;
+    for (format, compression) in [
+        ("proto", "none"),
+        ("proto", "gzip"),
+        ("proto", "zstd"),
+        ("proto", "snappy"),
+        ("proto", "x-snappy-framed"),
+        ("json", "none"),
+        ("json", "gzip"),
+    ] {
+        let text = format!(
+            "endpoint: http://{}/base/\nencoding: {format}\ncompression: {compression}\nheaders: {{X-Tenant: blue}}",
+            backend.address
+        );
+        let before = backend.accepted();
+        let exporter = exporter("otlphttp", &text);
+        for _ in 0..3 {
+            assert_eq!(send(&*exporter).await, Outcome::Delivered, "{format} {compression}");
+        }
+        assert_eq!(backend.accepted() - before, 1, "{format} {compression}");
+        let (head, body) = seen.lock().pop().expect("a request");
+        assert!(head.starts_with("post /base/v1/traces http/1.1\r\n"), "{head}");
+        assert!(head.contains("x-tenant: blue") && head.contains("user-agent: sluice/test"), "{head}");
+        let content_type = if format == "json" { "application/json" } else { "application/x-protobuf" };
+        assert!(head.contains(&format!("content-type: {content_type}")), "{head}");
+        let encoding = sluice_otlp::Encoding::from_name(compression);
+        let body = match encoding {
+            Some(sluice_otlp::Encoding::Snappy) => {
+                assert!(head.contains("content-encoding: snappy"), "{head}");
+                continue;
+            }
+            Some(encoding) => {
+                assert!(head.contains(&format!("content-encoding: {compression}")), "{head}");
+                sluice_net::compress::decompress(encoding, &body, 1 << 20).expect("unpacks").to_vec()
+            }
+            None => {
+                assert_eq!(head.contains("content-encoding"), compression != "none", "{head}");
+                body
+            }
+        };
+        match format {
+            "json" => {
+                let json: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+                assert_eq!(json["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"], "work");
+            }
+            _ if compression == "x-snappy-framed" => assert!(body.starts_with(b"\xff\x06\0\0sNaPpY")),
+            _ => assert_eq!(body, one_span()),
+        }
+        exporter.shutdown().await;
+    }
+    backend.all_closed().await;
+}
+
+/// Scenario: a signal's own URL, and a signal without any. Guarantee: the first is used as it stands; the second holds the
+/// data and says why.
+#[tokio::test]
+async fn signals_have_their_own_urls() {
+    let backend = http_backend(|request: &HttpRequest| {
+        assert!(request.head.starts_with("post /own?x=1 http/1.1\r\n"), "{}", request.head);
+        ok()
+    })
+    .await;
+    let exporter = exporter("otlphttp", &format!("traces_endpoint: http://{}/own?x=1", backend.address));
+    assert_eq!(send(&*exporter).await, Outcome::Delivered);
+    let logs = exporter.pack(Signal::Logs, 0, Vec::new(), Arc::default()).expect("packs");
+    assert_eq!(kind(&exporter.send(&logs).await), "misconfigured");
+}
+
+/// Scenario: the answers of a backend. Guarantee: the specification's outcomes, with delays and texts.
+#[tokio::test]
+async fn every_answer_has_its_outcome() {
+    for (status, headers, body, expected) in [
+        ("202 Accepted", "content-type: application/x-protobuf\r\n", &b"\x0a\x00"[..], "delivered"),
+        ("200 OK", "content-type: application/x-protobuf\r\n", b"\x0a\x07\x08\x02\x12\x03bad", "partly"),
+        ("200 OK", "content-type: application/json\r\n", br#"{"partialSuccess":{"rejectedSpans":"2"}}"#, "partly"),
+        ("429 Slow", "retry-after: 7\r\n", b"", "retry"),
+        ("503 Busy", "", b"", "retry"),
+        ("413 Large", "", b"", "large"),
+        ("401 Who", "", b"", "misconfigured"),
+        ("403 No", "", b"", "misconfigured"),
+        ("404 Where", "", b"", "misconfigured"),
+        ("302 There", "location: http://127.0.0.1:1/\r\n", b"", "misconfigured"),
+        ("400 Bad", "content-type: text/plain\r\n", b"bad", "rejected"),
+        ("500 Broken", "", b"", "rejected"),
+    ] {
+        let backend = http_backend(move |_: &HttpRequest| (status.to_owned(), headers.to_owned(), body.to_vec())).await;
+        let exporter = exporter("otlphttp", &format!("endpoint: http://{}", backend.address));
+        let outcome = send(&*exporter).await;
+        assert_eq!(kind(&outcome), expected, "{status}: {outcome:?}");
+        if status.starts_with("429") {
+            assert!(
+                matches!(outcome, Outcome::RetryAfter { delay: Some(delay), .. } if delay == Duration::from_secs(7))
+            );
+        }
+        exporter.shutdown().await;
+        backend.all_closed().await;
+    }
+}
+
+/// Scenario: backends that close, never answer, send garbage, endless headers or endless bodies.
+/// Guarantee: each request is told to come again within its deadline, and no connection stays.
+#[tokio::test]
+async fn broken_backends_hold_nothing() {
+    use tokio::io::AsyncWriteExt;
+    for way in ["close", "silence", "garbage", "half", "headers", "body"] {
+        let backend = Backend::start(move |mut stream, _| async move {
+            if way != "close" {
+                read_http(&mut stream).await;
+            }
+            let endless = vec![b'x'; 1 << 16];
+            match way {
+                "silence" => drop(stream.readable().await),
+                "garbage" => drop(stream.write_all(&endless).await),
+                "half" => drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc").await),
+                "headers" => {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await;
+                    while stream.write_all(&endless).await.is_ok() {}
+                }
+                "body" => {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n").await;
+                    while stream.write_all(&endless).await.is_ok() {}
+                }
+                _ => {}
+            }
+        })
+        .await;
+        let exporter = exporter("otlphttp", &format!("endpoint: http://{}\ntimeout: 500ms", backend.address));
+        for _ in 0..3 {
+            let outcome = send(&*exporter).await;
+            assert_eq!(kind(&outcome), "retry", "{way}: {outcome:?}");
+        }
+        assert!(backend.accepted() <= 6, "{way}: {}", backend.accepted());
+        exporter.shutdown().await;
+        backend.all_closed().await;
+    }
+}
+
+/// Scenario: the backend closes each kept connection after its first answer. Guarantee: every request is delivered all the same.
+#[tokio::test]
+async fn connections_closed_meanwhile_do_not_fail_requests() {
+    let backend = Backend::start(|mut stream, _| async move {
+        if read_http(&mut stream).await.is_some() {
+            write_http(&mut stream, "200 OK", "", b"").await;
+        }
+    })
+    .await;
+    let exporter = exporter("otlphttp", &format!("endpoint: http://{}", backend.address));
+    for _ in 0..20 {
+        assert_eq!(send(&*exporter).await, Outcome::Delivered);
+    }
+    assert!((20..=40).contains(&backend.accepted()), "{}", backend.accepted());
+}
+
+async fn with_oauth2(token_url: &str, backend: &Backend) -> Arc<dyn sluice_flow::Exporter> {
+    let text = format!("{{token_url: '{token_url}', client_id: me, client_secret: hush, scopes: [a, b]}}");
+    let (read, diagnostics) =
+        sluice_config::read_text("extensions.oauth2client", &text, |fields| auth::read("oauth2client", fields));
+    assert!(diagnostics.errors().next().is_none());
+    let built = read.expect("a known kind").build(&HashMap::new()).expect("builds");
+    let authenticators: HashMap<String, RequestAuth> = [("oauth2client".to_owned(), built)].into();
+    let text = format!("endpoint: http://{}\nauth: {{authenticator: oauth2client}}", backend.address);
+    config("otlphttp", &text).build(&context(&authenticators)).expect("builds")
+}
+
+/// Scenario: many requests at once need a token; later the backend refuses it.
+/// Guarantee: one fetch for all of them; after the refusal another token is fetched.
+#[tokio::test]
+async fn tokens_are_fetched_once_and_replaced_when_refused() {
+    let fetched = Arc::new(AtomicUsize::new(0));
+    let count = fetched.clone();
+    let endpoint = http_backend(move |request: &HttpRequest| {
+        assert!(request.head.contains("authorization: basic "), "{}", request.head);
+        assert_eq!(request.body, b"grant_type=client_credentials&scope=a+b");
+        let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+        let body = format!(r#"{{"access_token":"t{number}","token_type":"bearer","expires_in":3600}}"#);
+        ("200 OK".to_owned(), "content-type: application/json\r\n".to_owned(), body.into_bytes())
+    })
+    .await;
+    let backend = http_backend(|request: &HttpRequest| match request.head.contains("authorization: bearer t1\r\n") {
+        true if request.head.contains("content-length: 0\r\n") => ("401 Who".to_owned(), String::new(), Vec::new()),
+        _ => ok(),
+    })
+    .await;
+    let exporter = with_oauth2(&format!("http://{}/token", endpoint.address), &backend).await;
+    let all = futures_util::future::join_all((0..20).map(|_| send(&*exporter))).await;
+    assert!(all.iter().all(|outcome| *outcome == Outcome::Delivered), "{all:?}");
+    assert_eq!(fetched.load(Ordering::SeqCst), 1);
+    let mut empty = exporter.pack(Signal::Traces, 0, Vec::new(), Arc::new(Metadata::default())).expect("packs");
+    empty.chunks = Arc::from([]);
+    assert_eq!(kind(&exporter.send(&empty).await), "misconfigured");
+    assert_eq!(send(&*exporter).await, Outcome::Delivered);
+    assert_eq!(fetched.load(Ordering::SeqCst), 2);
+}
+
+/// Scenario: the token endpoint refuses the client, is overloaded, or is gone.
+/// Guarantee: the first is for somebody to fix, the others for later; the backend sees no request without a token.
+#[tokio::test]
+async fn token_endpoints_that_fail() {
+    for (status, expected) in [("401 Who", "misconfigured"), ("400 Bad", "misconfigured"), ("503 Busy", "retry")] {
+        let endpoint = http_backend(move |_: &HttpRequest| (status.to_owned(), String::new(), b"{}".to_vec())).await;
+        let backend = http_backend(|_: &HttpRequest| ok()).await;
+        let exporter = with_oauth2(&format!("http://{}/token", endpoint.address), &backend).await;
+        let all = futures_util::future::join_all((0..10).map(|_| send(&*exporter))).await;
+        assert!(all.iter().all(|outcome| kind(outcome) == expected), "{status}: {all:?}");
+        assert_eq!((endpoint.accepted(), backend.accepted()), (1, 0), "{status}");
+    }
+    let backend = http_backend(|_: &HttpRequest| ok()).await;
+    let exporter = with_oauth2("http://127.0.0.1:1/token", &backend).await;
+    assert_eq!(kind(&send(&*exporter).await), "retry");
+    assert_eq!(backend.accepted(), 0);
+}
+
+/// Scenario: an HTTP proxy on the way to a plain backend. Guarantee: it gets the whole URL and its credentials.
+#[tokio::test]
+async fn a_proxy_is_used() {
+    let proxy = http_backend(|request: &HttpRequest| {
+        assert!(
+            request.head.starts_with("post http://backend.invalid:4318/v1/traces http/1.1\r\n"),
+            "{}",
+            request.head
+        );
+        assert!(request.head.contains("proxy-authorization: basic "), "{}", request.head);
+        assert!(request.head.contains("host: backend.invalid:4318"), "{}", request.head);
+        ok()
+    })
+    .await;
+    let text = format!("endpoint: http://backend.invalid:4318\nproxy_url: http://me:secret@{}", proxy.address);
+    assert_eq!(send(&*exporter("otlphttp", &text)).await, Outcome::Delivered);
+    assert_eq!(proxy.accepted(), 1);
+}
+
+/// A certificate for 127.0.0.1 from an authority of its own, both as PEM, and the server's settings.
+fn authority(alpn: &[&[u8]]) -> (String, Arc<rustls::ServerConfig>) {
+    let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("generates");
+    let pem = key.cert.pem();
+    let der = rustls::pki_types::PrivateKeyDer::try_from(key.signing_key.serialize_der()).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], der)
+        .expect("a certificate");
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    (pem, Arc::new(config))
+}
+
+async fn tls_backend(config: Arc<Mutex<Arc<rustls::ServerConfig>>>) -> Backend {
+    Backend::start(move |stream, _| {
+        let acceptor = tokio_rustls::TlsAcceptor::from(config.lock().clone());
+        async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                let answer = http::Response::builder().status(200).header("grpc-status", "0").body(()).expect("a head");
+                let _ = respond.send_response(answer, true);
+                // One request a connection: each begins with a handshake.
+                connection.graceful_shutdown();
+            }
+        }
+    })
+    .await
+}
+
+/// Scenario: the backend's certificate is replaced by one of another authority, and later our `ca_file` follows.
+/// Guarantee: until then the data is held, not blamed; afterwards it is delivered without a restart. Over gRPC and HTTP/2.
+#[tokio::test]
+async fn rotated_certificates() {
+    for kind_name in ["otlp", "otlphttp"] {
+        let (first_pem, first) = authority(&[b"h2"]);
+        let (second_pem, second) = authority(&[b"h2"]);
+        let server = Arc::new(Mutex::new(first));
+        let backend = tls_backend(server.clone()).await;
+        let directory = tempfile::tempdir().expect("a directory");
+        let ca = directory.path().join("ca.pem");
+        std::fs::write(&ca, first_pem).expect("writes");
+        let text = format!(
+            "endpoint: https://{}\ntls: {{ca_file: '{}', reload_interval: 50ms}}",
+            backend.address,
+            ca.display()
+        );
+        let exporter = exporter(kind_name, &text);
+        for _ in 0..3 {
+            assert_eq!(send(&*exporter).await, Outcome::Delivered, "{kind_name}");
+        }
+        *server.lock() = second;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let outcome = send(&*exporter).await;
+            if kind(&outcome) == "misconfigured" {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{kind_name}: {outcome:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        std::fs::write(&ca, second_pem).expect("writes");
+        loop {
+            let outcome = send(&*exporter).await;
+            if outcome == Outcome::Delivered {
+                break;
+            }
+            assert_eq!(kind(&outcome), "misconfigured", "{kind_name}: {outcome:?}");
+            assert!(Instant::now() < deadline, "{kind_name}: the new authority was never used");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        exporter.shutdown().await;
+        backend.all_closed().await;
+    }
+}

@@ -279,6 +279,8 @@ impl Inner {
         let mut request = Request::new(ChunkedBody::new(body.clone()));
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers.clone();
+        let length: usize = body.iter().map(Bytes::len).sum();
+        request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         if !request.headers().contains_key(HOST)
             && let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
         {

@@ -24,7 +24,12 @@ enum State {
     Idle,
     Connecting,
     Ready(Connection),
-    Waiting { until: Instant, error: TransportError },
+    /// `after`: the connection whose end is the reason.
+    Waiting {
+        until: Instant,
+        error: TransportError,
+        after: Option<ConnectionId>,
+    },
     Removed,
 }
 
@@ -51,11 +56,15 @@ impl Slot {
         match &inner.state {
             State::Ready(connection) if !connection.is_closed() => return Look::Ready(connection.clone()),
             State::Ready(connection) => {
-                let useful = connection.id().was_useful();
+                let id = connection.id();
                 let reason = format!("{} closed the connection", connection.address);
-                inner.lost(useful, TransportError::Lost { reason }, now);
+                inner.lost(id, TransportError::Lost { reason }, now);
             }
             State::Waiting { until, .. } if *until <= now => inner.state = State::Idle,
+            // Its last answer was read only after its end was noticed.
+            State::Waiting { after: Some(id), .. } if id.was_useful() => {
+                *inner = Inner { state: State::Idle, failures: 0 };
+            }
             _ => {}
         }
         match &inner.state {
@@ -78,7 +87,7 @@ impl Slot {
         }
         match result {
             Ok(connection) => inner.state = State::Ready(connection),
-            Err(error) => inner.failed(error, now),
+            Err(error) => inner.failed(error, None, now),
         }
         true
     }
@@ -88,7 +97,7 @@ impl Slot {
     pub(crate) fn retire(&self, connection: &ConnectionId, error: TransportError, now: Instant) {
         let mut inner = self.inner.lock();
         if matches!(&inner.state, State::Ready(current) if current.id() == *connection) {
-            inner.lost(connection.was_useful(), error, now);
+            inner.lost(connection.clone(), error, now);
         }
     }
 
@@ -121,17 +130,17 @@ impl Slot {
 impl Inner {
     /// A connection that brought answers may be replaced at once. One that brought none counts as a failed attempt, so
     /// that a peer that accepts and closes, or says GOAWAY at once, is not hammered.
-    fn lost(&mut self, useful: bool, error: TransportError, now: Instant) {
-        if useful {
+    fn lost(&mut self, id: ConnectionId, error: TransportError, now: Instant) {
+        if id.was_useful() {
             self.failures = 0;
             self.state = State::Idle;
         } else {
-            self.failed(error, now);
+            self.failed(error, Some(id), now);
         }
     }
 
-    fn failed(&mut self, error: TransportError, now: Instant) {
+    fn failed(&mut self, error: TransportError, after: Option<ConnectionId>, now: Instant) {
         self.failures = self.failures.saturating_add(1);
-        self.state = State::Waiting { until: now + backoff::pause(self.failures), error };
+        self.state = State::Waiting { until: now + backoff::pause(self.failures), error, after };
     }
 }
