@@ -86,6 +86,21 @@ async fn aged_and_idle_connections_are_asked_to_go() {
     }
 }
 
+/// Scenario: a peer shakes hands and then answers nothing, nor pings. Guarantee: its connection is closed; one that answers
+/// pings stays.
+#[tokio::test]
+async fn peers_that_answer_no_ping_are_given_up() {
+    let text = "protocols: {grpc: {endpoint: 'localhost:0', keepalive: {server_parameters: {time: 200ms, timeout: 300ms}}}, http: {endpoint: 'localhost:0'}}";
+    let receiver = Receiver::start(text, MockIntake::default()).await;
+    let mut alive = connect_h2(receiver.grpc).await;
+    assert!(unary(&mut alive, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
+    let mut silent = TcpStream::connect(receiver.grpc).await.expect("connects");
+    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.expect("is sent");
+    assert!(is_closed(&mut silent).await);
+    assert!(unary(&mut alive, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
+    receiver.assert_serves_others().await;
+}
+
 /// Scenario: shutdown while a request waits for its answer that never comes. Guarantee: the port closes at once, the drain
 /// has an end, the permit comes back.
 #[tokio::test]

@@ -1,0 +1,82 @@
+//! What packing and unpacking cost, by library and level: the reason for the choices in `compress`.
+//!
+//! `cargo run --release -p sluice-net --example compression_speed`
+
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::time::Instant;
+
+use bytes::Bytes;
+use sluice_net::compress;
+use sluice_otlp::Encoding;
+
+/// About one export request: 100 spans of 40 attributes.
+const LENGTH: usize = 190_000;
+
+fn main() {
+    let plain = Bytes::from(telemetry_like());
+    println!("{} bytes of attributes with repeated keys and varying values", plain.len());
+    for level in [1, 6] {
+        let packed = compress::compress(Encoding::Gzip, std::slice::from_ref(&plain), Some(level)).expect("packs");
+        measure(&format!("gzip {level} libdeflate ({} bytes)", packed.len()), plain.len(), || {
+            black_box(compress::compress(Encoding::Gzip, std::slice::from_ref(&plain), Some(level)).expect("packs"));
+        });
+        let zlib_rs = || {
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::with_capacity(LENGTH), flate2::Compression::new(level as u32));
+            encoder.write_all(&plain).expect("packs");
+            encoder.finish().expect("packs")
+        };
+        measure(&format!("gzip {level} zlib-rs ({} bytes)", zlib_rs().len()), plain.len(), || {
+            black_box(zlib_rs());
+        });
+    }
+    let packed = compress::compress(Encoding::Gzip, std::slice::from_ref(&plain), Some(6)).expect("packs");
+    measure("gunzip libdeflate, scratch buffer", plain.len(), || {
+        compress::with_decompressed(Encoding::Gzip, &packed, usize::MAX, |bytes| black_box(bytes.len()))
+            .expect("unpacks");
+    });
+    measure("gunzip libdeflate, own buffer", plain.len(), || {
+        black_box(compress::decompress(Encoding::Gzip, &packed, usize::MAX).expect("unpacks"));
+    });
+    measure("gunzip zlib-rs", plain.len(), || {
+        let mut bytes = Vec::with_capacity(LENGTH + 1);
+        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("unpacks");
+        black_box(bytes);
+    });
+    let packed = compress::compress(Encoding::Zstd, std::slice::from_ref(&plain), None).expect("packs");
+    measure(&format!("zstd 1 ({} bytes)", packed.len()), plain.len(), || {
+        black_box(compress::compress(Encoding::Zstd, std::slice::from_ref(&plain), None).expect("packs"));
+    });
+    measure("unzstd, scratch buffer", plain.len(), || {
+        compress::with_decompressed(Encoding::Zstd, &packed, usize::MAX, |bytes| black_box(bytes.len()))
+            .expect("unpacks");
+    });
+}
+
+/// The median of several rounds.
+fn measure(name: &str, length: usize, mut work: impl FnMut()) {
+    let mut rounds: Vec<f64> = (0..15)
+        .map(|_| {
+            let start = Instant::now();
+            (0..20).for_each(|_| work());
+            start.elapsed().as_secs_f64() / 20.0
+        })
+        .collect();
+    rounds.sort_by(f64::total_cmp);
+    let median = rounds[rounds.len() / 2];
+    println!("{name:44} {:7.0} µs {:7.0} MB/s", median * 1e6, length as f64 / median / 1e6);
+}
+
+fn telemetry_like() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut state = 1_u64;
+    while bytes.len() < LENGTH {
+        for key in 0..40 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            write!(bytes, "\x0a\x1ck8s.attribute.number.{key:02}\x12\x12some text {:08x}", state >> 32)
+                .expect("a vector");
+        }
+    }
+    bytes
+}
