@@ -160,7 +160,7 @@ fn blob(bytes: &[u8], kind: Kind, start: usize, content: Range<usize>) -> Result
         Kind::TraceId => Err(malformed(start, "a trace id is neither empty nor 16 bytes long")),
         Kind::SpanId if matches!(blob.len(), 0 | 8) => Ok(()),
         Kind::SpanId => Err(malformed(start, "a span id is neither empty nor 8 bytes long")),
-        Kind::RepeatedFixed64 if blob.len() % 8 == 0 => Ok(()),
+        Kind::RepeatedFixed64 if blob.len().is_multiple_of(8) => Ok(()),
         Kind::RepeatedFixed64 => Err(malformed(start, "packed values end within a value")),
         Kind::RepeatedVarint => packed_varints(bytes, content.start),
         _ => Err(malformed(start, "a field has another wire type than its definition")),

@@ -6,6 +6,10 @@ use std::ops::Range;
 /// prost, Java and C++ stop.
 const GROUP_NESTING_LIMIT: usize = 16;
 
+/// A singular message may occur this often within its parent. More than one occurrence is legal, as protobuf merges them, but
+/// nobody writes them; without a bound two bytes of a hostile request would cost fifty bytes of memory.
+pub(crate) const OCCURRENCES_LIMIT: usize = 1024;
+
 /// Why a request is not a protobuf message of its kind, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed OTLP request at byte {offset}: {reason}")]

@@ -8,7 +8,7 @@ use crate::{BuildError, Built, attributes, batch, memory_limiter, resource};
 /// What a processor's section of the configuration says.
 #[derive(Clone, Debug)]
 pub enum Settings {
-    Attributes(attributes::Config),
+    Attributes(Box<attributes::Config>),
     Batch(batch::Config),
     MemoryLimiter(memory_limiter::Config),
     Resource(resource::Config),
@@ -31,7 +31,7 @@ pub fn kinds() -> &'static [Kind] {
 /// Reads the options of a processor of the kind with this canonical name; nothing if there is no such kind.
 pub fn read(kind: &str, fields: &mut Fields<'_>) -> Option<Settings> {
     match kind {
-        "attributes" => Some(Settings::Attributes(attributes::read(fields))),
+        "attributes" => Some(Settings::Attributes(Box::new(attributes::read(fields)))),
         "batch" => Some(Settings::Batch(batch::read(fields))),
         "memory_limiter" => Some(Settings::MemoryLimiter(memory_limiter::read(fields))),
         "resource" => Some(Settings::Resource(resource::read(fields))),
@@ -47,7 +47,7 @@ impl Settings {
     pub fn build(&self, signal: Signal) -> Result<Option<Built>, BuildError> {
         match self {
             Settings::Attributes(config) => {
-                let (processor, warnings) = attributes::Attributes::new(config.clone(), signal)?;
+                let (processor, warnings) = attributes::Attributes::new((**config).clone(), signal)?;
                 Ok(Some(Built { processor: Box::new(processor), warnings }))
             }
             Settings::Resource(config) => {

@@ -4,7 +4,11 @@ use std::ops::Range;
 
 use super::splices::Splices;
 use crate::value::Value;
-use crate::wire::{Fields, Malformed, len_tag, varint_len, write_len_field, write_varint};
+use crate::wire::{Fields, Malformed, len_tag, malformed, varint_len, write_len_field, write_varint};
+
+/// A message may have this many attributes and still be edited. Each costs some hundred bytes of memory while its message
+/// is edited, but only two in the request.
+pub(super) const ATTRIBUTES_LIMIT: usize = 1 << 18;
 
 /// Bytes of the request, or of the table's own buffer.
 #[derive(Clone)]
@@ -147,6 +151,9 @@ impl<'a> Attributes<'a> {
         let mut fields = Fields::new(request, content);
         while let Some(field) = fields.next_field()? {
             if field.is_message(number) {
+                if self.entries.len() == ATTRIBUTES_LIMIT {
+                    return Err(malformed(field.start, "a message has too many attributes to be edited"));
+                }
                 let entry = self.entry(&request[field.content()], field.whole())?;
                 self.entries.push(entry);
             }

@@ -16,7 +16,7 @@ use crate::schema::{
     DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_RESOURCE, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES, SCOPE_X_SCOPE,
     is_metric_data,
 };
-use crate::wire::{Field, Fields, Malformed, len_tag, write_varint};
+use crate::wire::{Field, Fields, Malformed, OCCURRENCES_LIMIT, len_tag, malformed, write_varint};
 use splices::Splices;
 use views::Message;
 
@@ -78,6 +78,9 @@ fn occurrences(request: &[u8], parent: &Field, number: u32, found: &mut Vec<Fiel
     let mut fields = Fields::new(request, parent.content());
     while let Some(field) = fields.next_field()? {
         if field.is_message(number) {
+            if found.len() == OCCURRENCES_LIMIT {
+                return Err(malformed(field.start, "a singular message occurs too often"));
+            }
             found.push(field);
         }
     }
@@ -222,3 +225,6 @@ impl ItemWalk<'_, '_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::Signal;
 use crate::schema::{DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES, is_metric_data};
-use crate::wire::{Field, Fields, Malformed, len_tag};
+use crate::wire::{Field, Fields, Malformed, OCCURRENCES_LIMIT, len_tag, malformed};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
@@ -101,6 +101,9 @@ impl<'a> Node<'a> {
         while let Some(field) = fields.next_field()? {
             let Some(level) = self.child_level(&field) else { continue };
             match &mut data {
+                Some(node) if node.number == field.number && node.contents.len() == OCCURRENCES_LIMIT => {
+                    return Err(malformed(field.start, "a singular message occurs too often"));
+                }
                 Some(node) if node.number == field.number => node.contents.push(field.content()),
                 _ => data = Some(self.child(level, &field)),
             }
