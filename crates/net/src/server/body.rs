@@ -39,6 +39,19 @@ impl BodyReader {
         self.body.size_hint().exact()
     }
 
+    /// Reads and forgets what is left, within bounds. For HTTP/1, where closing a connection on bytes that nobody has read
+    /// resets it, and the client may lose the answer.
+    pub async fn discard(mut self, limit_bytes: usize, time: std::time::Duration) {
+        self.deadline = self.deadline.min(Instant::now() + time);
+        let mut discarded = 0;
+        while let Ok(Some(piece)) = self.next().await {
+            discarded += piece.len();
+            if discarded > limit_bytes {
+                return;
+            }
+        }
+    }
+
     /// The next piece; `None` at the end. Trailers are passed over.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {

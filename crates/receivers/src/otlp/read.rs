@@ -1,5 +1,7 @@
 //! Step 4: reading a body that has been admitted.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hyper::body::Incoming;
 use sluice_flow::intake::Permit;
@@ -13,6 +15,10 @@ use super::refusal::Refused;
 
 /// What is admitted at first of a body that does not tell its length, and the least that it grows by.
 const STEP_BYTES: usize = 64 << 10;
+
+/// How much of a refused body is read for the sake of the answer, and for how long.
+const DISCARDED_BYTES: usize = 16 << 20;
+const DISCARD_TIME: Duration = Duration::from_secs(1);
 
 /// Buffers are reserved at once up to this size, beyond it as bytes arrive.
 const RESERVED_AT_ONCE_BYTES: usize = 256 << 10;
@@ -42,9 +48,23 @@ impl Ingest {
         Ok((message, permit))
     }
 
-    /// Reads a whole HTTP body, whose length may or may not be known.
-    pub(super) async fn read_body(&self, signal: Signal, body: Incoming) -> Result<(Bytes, Box<dyn Permit>), Refused> {
+    /// Reads a whole HTTP body, whose length may or may not be known. `discards`: what is refused is read to its end
+    /// nevertheless, within bounds and without keeping any of it.
+    pub(super) async fn read_body(
+        &self,
+        signal: Signal,
+        body: Incoming,
+        discards: bool,
+    ) -> Result<(Bytes, Box<dyn Permit>), Refused> {
         let mut body = BodyReader::new(body, self.body_timeouts);
+        let result = self.read_admitted(signal, &mut body).await;
+        if discards && result.is_err() {
+            body.discard(DISCARDED_BYTES, DISCARD_TIME).await;
+        }
+        result
+    }
+
+    async fn read_admitted(&self, signal: Signal, body: &mut BodyReader) -> Result<(Bytes, Box<dyn Permit>), Refused> {
         let announced = body.announced_len_bytes().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if announced.is_some_and(|length| length > self.limit_bytes) {
             return Err(Refused::too_large(self.limit_bytes));

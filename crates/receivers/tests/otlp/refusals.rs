@@ -102,6 +102,8 @@ async fn too_large_is_final_and_says_so_before_the_body_is_read() {
     }
     let gzip = packed(Encoding::Gzip, &large);
     assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF, ("content-encoding", "gzip")], &gzip).await.0, 413);
+    // All of it sent before the answer is read: it must not be lost in a reset.
+    assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF], &large.repeat(4)).await.0, 413);
     // Announced, and not a byte of it sent.
     let head =
         "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1048577\r\n\r\n";
