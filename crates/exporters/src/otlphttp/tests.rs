@@ -14,6 +14,9 @@ use crate::testing::{
     Backend, HttpRequest, config, context, exporter, http_backend, kind, one_span, read_http, send, write_http,
 };
 
+/// Heads and bodies.
+type Seen = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
 fn ok() -> (String, String, Vec<u8>) {
     ("200 OK".to_owned(), "content-type: application/x-protobuf\r\n".to_owned(), Vec::new())
 }
@@ -22,7 +25,7 @@ fn ok() -> (String, String, Vec<u8>) {
 /// connection.
 #[tokio::test]
 async fn requests_are_written_as_configured() {
-    let seen: Arc<Mutex<Vec<(String, Vec<u8>)>>> = Arc::default();
+    let seen = Seen::default();
     let taken = seen.clone();
     let backend = http_backend(move |request: &HttpRequest| {
         taken.lock().push((request.head.clone(), request.body.clone()));
