@@ -49,6 +49,7 @@ pub(crate) struct Collected {
     pub(crate) acknowledged: SequenceSet,
     pub(crate) endings: BTreeMap<Ending, u64>,
     pub(crate) messages: BTreeMap<Ending, String>,
+    pub(crate) refusals_without_delay: u64,
     pub(crate) acknowledged_after_us: Histogram<u64>,
 }
 
@@ -58,6 +59,7 @@ impl Collected {
             acknowledged: SequenceSet::default(),
             endings: BTreeMap::new(),
             messages: BTreeMap::new(),
+            refusals_without_delay: 0,
             acknowledged_after_us: new_histogram(),
         })
     }
@@ -65,6 +67,8 @@ impl Collected {
     /// Counts one attempt and keeps the first message of each kind of failure.
     pub(crate) fn count(&mut self, answer: &Answer) {
         *self.endings.entry(answer.ending).or_default() += 1;
+        let is_refusal = !answer.is_ok() && answer.is_retryable() && !answer.fate_is_unknown();
+        self.refusals_without_delay += u64::from(is_refusal && answer.retry_delay.is_none());
         if !answer.is_ok() && !answer.message.is_empty() {
             self.messages.entry(answer.ending).or_insert_with(|| answer.message.clone());
         }
@@ -102,6 +106,8 @@ pub struct LoadReport {
     pub endings: BTreeMap<Ending, u64>,
     /// The first message of each kind of failure.
     pub messages: BTreeMap<Ending, String>,
+    /// Attempts that were answered "come back" without RetryInfo or Retry-After, which would say when.
+    pub refusals_without_delay: u64,
     /// From first sending to acknowledgement, retries included.
     pub acknowledged_after: Latency,
     pub elapsed: Duration,

@@ -140,6 +140,7 @@ impl Shared {
             bytes_sent: count(&progress.bytes_sent),
             endings: collected.endings.clone(),
             messages: collected.messages.clone(),
+            refusals_without_delay: collected.refusals_without_delay,
             acknowledged_after: Latency::of(&collected.acknowledged_after_us),
             elapsed: self.started.elapsed(),
             acknowledged: collected.acknowledged.clone(),

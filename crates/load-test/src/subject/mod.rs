@@ -142,18 +142,42 @@ impl Subject {
         String::from_utf8_lossy(&output[output.len().saturating_sub(2000)..]).into_owned()
     }
 
+    /// All that it wrote.
+    pub fn output(&self) -> String {
+        let output = fs::read(self.folder.path().join("output.log")).unwrap_or_default();
+        String::from_utf8_lossy(&output).into_owned()
+    }
+
     /// Asks it to end (SIGTERM), waits that long, then kills it. The status says which it was.
     pub async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
-        self.signal(Signal::TERM);
+        self.terminate();
+        if let Some(status) = self.wait(patience).await? {
+            return Ok(status);
+        }
+        self.signal(Signal::KILL);
+        self.child.wait()
+    }
+
+    /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read afterwards.
+    pub async fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         let began = Instant::now();
-        while began.elapsed() < patience {
-            if let Some(status) = self.child.try_wait()? {
+        loop {
+            let status = self.child.try_wait()?;
+            if status.is_some() || began.elapsed() >= patience {
                 return Ok(status);
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        self.signal(Signal::KILL);
-        self.child.wait()
+    }
+
+    /// SIGTERM: asks it to end.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// SIGHUP: asks it to read its configuration again.
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
     }
 
     /// Sends a signal to the whole group.
