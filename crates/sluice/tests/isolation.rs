@@ -1,0 +1,154 @@
+//! Three pipelines share a receiver, and one of their backends is sick: nobody else notices.
+
+mod gateway;
+
+use std::time::Duration;
+
+use gateway::{Gateway, MIB, alone, assert_all_accepted, assert_arrives_once, fan_out};
+use sluice_load_test::{Backend, BackendOptions, Code, Ending, Faults, LoadReport};
+use sluice_otlp::Signal;
+
+const LIMIT_MIB: u64 = 192;
+const SPANS_PER_S: f64 = 4_000.0;
+const DRAIN_WITHIN: Duration = Duration::from_secs(10);
+
+struct Bench {
+    sick: Backend,
+    healthy: [Backend; 2],
+    gateway: Gateway,
+}
+
+/// Two healthy backends, a sick one, and a gateway with a pipeline to each. `sick_pipeline` are further lines of the
+/// sick one's pipeline.
+async fn start(faults: Faults, sick_pipeline: &str) -> Bench {
+    let sick = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let healthy = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
+    let backends = [("a", &healthy[0]), ("b", &healthy[1]), ("sick", &sick)];
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &backends) + sick_pipeline;
+    let gateway = Gateway::start(&config).await;
+    Bench { sick, healthy, gateway }
+}
+
+async fn load(bench: &Bench, duration: Duration) -> LoadReport {
+    let load = bench.gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(duration).concurrency(2, 32);
+    load.run().await.expect("a load")
+}
+
+/// Scenario: the load goes on until the sick delivery's budget is spent several times over.
+/// Guarantee: everything offered is accepted and reaches the two healthy backends once; the sick delivery drops its
+/// oldest, counted, and nobody else does; memory stays within the limit; what the sick one still holds is delivered
+/// once its backend is well, and with what it dropped makes up everything.
+async fn a_sick_backend_hurts_nobody_else(faults: Faults, duration: Duration) {
+    let _alone = alone().await;
+    let bench = start(faults, "").await;
+    let gateway = &bench.gateway;
+    let report = load(&bench, duration).await;
+    assert_all_accepted(&report);
+    for backend in &bench.healthy {
+        assert_arrives_once(&report, backend, DRAIN_WITHIN).await;
+    }
+    assert_eq!(bench.sick.unique_items(), 0, "the fault is one");
+
+    let scrape = gateway.scrape().await;
+    let of_sick = |name| scrape.sum(name, &[("exporter", "otlp/sick")]).expect(name);
+    let (dropped, held) = (of_sick("sluice_delivery_dropped_items"), of_sick("sluice_delivery_backlog_items"));
+    assert!(dropped > 0.0, "the budget was to be spent; held {held} items");
+    assert!(of_sick("sluice_delivery_backlog_bytes") <= of_sick("sluice_delivery_budget_bytes"));
+    assert_eq!(dropped + held, report.accepted as f64, "every item of the sick delivery is accounted for");
+    assert_eq!(scrape.sum("sluice_delivery_dropped_items", &[]), Some(dropped), "nobody else drops");
+    let (_, health) = gateway.health().await.expect("a health check");
+    assert!(health.contains("otlp/sick") && !health.contains("otlp/a"), "{health}");
+    gateway.assert_memory_within(LIMIT_MIB);
+
+    bench.sick.faults().clear();
+    assert!(bench.sick.wait_for_items(held as u64, Duration::from_secs(20)).await, "{:?}", bench.sick.counts());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(report.missing_at(&bench.sick), dropped as u64, "what was dropped is missing, and nothing else");
+    gateway.assert_memory_within(LIMIT_MIB);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_backend_hurts_nobody_else() {
+    a_sick_backend_hurts_nobody_else(Faults::dead(), Duration::from_secs(8)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backend_that_refuses_everything_hurts_nobody_else() {
+    a_sick_backend_hurts_nobody_else(Faults::unavailable(1.0), Duration::from_secs(8)).await;
+}
+
+/// Scenario: a backend accepts requests and never answers.
+/// Guarantee: as for other faults. What was in flight may come twice, as nobody knows what became of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_backend_hurts_nobody_else() {
+    let _alone = alone().await;
+    let bench = start(Faults::stalled(), "").await;
+    let report = load(&bench, Duration::from_secs(8)).await;
+    assert_all_accepted(&report);
+    for backend in &bench.healthy {
+        assert_arrives_once(&report, backend, DRAIN_WITHIN).await;
+    }
+    let scrape = bench.gateway.scrape().await;
+    let dropped = scrape.sum("sluice_delivery_dropped_items", &[("exporter", "otlp/sick")]).expect("a counter");
+    assert!(dropped > 0.0, "the budget was to be spent");
+    assert_eq!(scrape.sum("sluice_delivery_dropped_items", &[]), Some(dropped), "nobody else drops");
+    bench.gateway.assert_memory_within(LIMIT_MIB);
+
+    bench.sick.faults().clear();
+    let all_but_dropped = report.accepted - dropped as u64;
+    assert!(bench.sick.wait_for_items(all_but_dropped, Duration::from_secs(30)).await, "{:?}", bench.sick.counts());
+    bench.gateway.assert_memory_within(LIMIT_MIB);
+}
+
+/// Scenario: the sick pipeline's policy is `backpressure`, and its budget gets spent.
+/// Guarantee: senders are told to come back and when; what was accepted reaches the healthy backends at once and the
+/// sick one when it is well; nothing is dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backpressure_of_a_sick_pipeline_reaches_the_senders() {
+    let _alone = alone().await;
+    let bench = start(Faults::dead(), "      buffer:\n        policy: backpressure\n").await;
+    let report = load(&bench, Duration::from_secs(8)).await;
+    assert!(report.refused > 0, "the budget was to be spent: {report:?}");
+    assert_eq!((report.failed, report.unanswered, report.refusals_without_delay), (0, 0, 0), "{:?}", report.messages);
+    let message = &report.messages[&Ending::Grpc(Code::UNAVAILABLE)];
+    assert!(message.contains("traces/sick") && message.contains("budget"), "{message}");
+    for backend in &bench.healthy {
+        assert_arrives_once(&report, backend, DRAIN_WITHIN).await;
+    }
+    let backlog = bench.gateway.metric("sluice_delivery_backlog_bytes", &[("exporter", "otlp/sick")]).await;
+    assert!(backlog > 4.0 * MIB as f64, "{backlog} bytes held");
+    bench.gateway.assert_memory_within(LIMIT_MIB);
+
+    bench.sick.faults().clear();
+    assert_arrives_once(&report, &bench.sick, Duration::from_secs(20)).await;
+    assert_eq!(bench.gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
+    let again = load(&bench, Duration::from_secs(1)).await;
+    assert_all_accepted(&again);
+}
+
+/// Ten times as long, one fault after the other at the same backend.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "minutes long"]
+async fn torture_faults_that_come_and_go_hurt_nobody_else() {
+    let _alone = alone().await;
+    let bench = start(Faults::none(), "").await;
+    let running = bench.gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(Duration::from_secs(120));
+    let running = running.concurrency(2, 32).start().expect("a load");
+    for round in 0..12 {
+        let faults = [Faults::dead(), Faults::unavailable(1.0), Faults::stalled(), Faults::unavailable(0.7)];
+        bench.sick.faults().set(faults[round % faults.len()].clone());
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        bench.sick.faults().clear();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    let report = running.finish().await.expect("a load");
+    assert_all_accepted(&report);
+    for backend in &bench.healthy {
+        assert_arrives_once(&report, backend, DRAIN_WITHIN).await;
+    }
+    let dropped = bench.gateway.metric("sluice_delivery_dropped_items", &[("exporter", "otlp/sick")]).await;
+    assert_eq!(bench.gateway.metric("sluice_delivery_dropped_items", &[]).await, dropped, "nobody else drops");
+    let all_but_dropped = report.accepted - dropped as u64;
+    assert!(bench.sick.wait_for_items(all_but_dropped, Duration::from_secs(60)).await, "{:?}", bench.sick.counts());
+    bench.gateway.assert_memory_within(LIMIT_MIB);
+}
