@@ -25,6 +25,8 @@ use crate::receiving::ReceivingBudget;
 use crate::status::{Health, SickDelivery, Status};
 use crate::steps::{self, Chain};
 
+/// At the end of the drain, what answers to senders that still wait may take.
+const FAREWELL: Duration = Duration::from_secs(1);
 const USER_AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
 
 /// Why a plan could not be brought to life.
@@ -187,9 +189,13 @@ impl Engine {
         self.receiving.set_limit(plan.memory.receiving_bytes as usize);
         self.extensions = extensions;
         self.open_intakes(plan);
-        self.apply_deliveries(plan, &exporters).await;
+        let gone = self.apply_deliveries(plan, &exporters).await;
         self.exporters = exporters;
         self.apply_routes(plan);
+        // Only now does nobody hand them anything any more.
+        for (id, running) in gone {
+            self.leave(id, running, plan.drain_timeout);
+        }
         self.apply_receivers(plan).await?;
         self.apply_admin(plan).await?;
         self.show(plan);
@@ -221,25 +227,21 @@ impl Engine {
         for receiver in &plan.receivers {
             let index = self.intakes.len() as u16;
             self.intakes.entry(receiver.id.clone()).or_insert_with(|| {
-                Arc::new(ReceiverIntake {
-                    receiver: index,
-                    routes: ArcSwap::default(),
-                    receiving: self.receiving.clone(),
-                    shared_work: self.shared_work.clone(),
-                })
+                Arc::new(ReceiverIntake::new(index, self.receiving.clone(), self.shared_work.clone()))
             });
         }
     }
 
-    async fn apply_deliveries(&mut self, plan: &Plan, exporters: &HashMap<String, RunningExporter>) {
+    /// Returns the deliveries that the plan no longer has.
+    async fn apply_deliveries(
+        &mut self,
+        plan: &Plan,
+        exporters: &HashMap<String, RunningExporter>,
+    ) -> Vec<(DeliveryId, RunningDelivery)> {
         let planned: BTreeMap<&DeliveryId, &DeliveryPlan> =
             plan.deliveries.iter().map(|delivery| (&delivery.id, delivery)).collect();
         let gone: Vec<DeliveryId> = self.deliveries.keys().filter(|id| !planned.contains_key(id)).cloned().collect();
-        for id in gone {
-            if let Some(running) = self.deliveries.remove(&id) {
-                self.leave(id, running, plan.drain_timeout);
-            }
-        }
+        let gone = gone.into_iter().filter_map(|id| self.deliveries.remove_entry(&id)).collect();
         for planned in plan.deliveries.iter() {
             let fingerprint = self.delivery_fingerprint(plan, planned, exporters);
             let kept = self.deliveries.remove(&planned.id);
@@ -279,6 +281,7 @@ impl Engine {
             let running = RunningDelivery { plan: planned.clone(), fingerprint, delivery, stop, task };
             self.deliveries.insert(planned.id.clone(), running);
         }
+        gone
     }
 
     /// A delivery that the new configuration does not have: it sends what it was given, for a bounded time.
@@ -435,14 +438,32 @@ impl Engine {
         self.status.shown.store(Arc::new(Shown { deliveries, receivers, metrics: plan.metrics.clone() }));
     }
 
-    /// Ends in order: unready, receivers finish what is in flight, deliveries send what is left for at most
+    /// Ends in order: unready, receivers finish what is in flight, deliveries send what is left, all that for at most
     /// `drain_timeout`. Returns what was not delivered.
     pub async fn shutdown(mut self, drain_timeout: Duration) -> Vec<Undelivered> {
         self.status.ready.store(false, Ordering::Release);
         let deadline = Instant::now() + drain_timeout;
-        // Deliveries go on meanwhile: requests in flight may wait for them.
         let receivers = std::mem::take(&mut self.receivers);
-        futures_util::future::join_all(receivers.into_iter().map(|running| running.handle.shutdown())).await;
+        let receivers = futures_util::future::join_all(receivers.into_iter().map(|running| running.handle.shutdown()));
+        let mut receivers = std::pin::pin!(receivers);
+        // Deliveries go on meanwhile: requests in flight may wait for them.
+        let all_answered = tokio::time::timeout_at(deadline.into(), receivers.as_mut()).await.is_ok();
+        if !all_answered {
+            self.intakes.values().for_each(|intake| intake.close());
+        }
+        let undelivered = self.end_deliveries(deadline).await;
+        self.status.shown.store(Arc::default());
+        if !all_answered {
+            // The log has let go of what senders still waited for, so that they are told to come back.
+            let _ = tokio::time::timeout(FAREWELL, receivers).await;
+        }
+        for running in self.exporters.into_values() {
+            running.exporter.shutdown().await;
+        }
+        undelivered
+    }
+
+    async fn end_deliveries(&mut self, deadline: Instant) -> Vec<Undelivered> {
         for running in self.deliveries.values() {
             let _ = running.stop.send(Stop::Drain);
         }
@@ -453,13 +474,10 @@ impl Engine {
                 task.abort();
                 let _ = task.await;
             }
-            let held = running.delivery.log.held(running.delivery.cursor);
-            if held.items > 0 {
-                undelivered.push(Undelivered { delivery: id, items: held.items, bytes: held.bytes });
+            let lost = running.delivery.log.unsubscribe(running.delivery.cursor);
+            if lost.items > 0 {
+                undelivered.push(Undelivered { delivery: id, items: lost.items, bytes: lost.bytes });
             }
-        }
-        for running in self.exporters.into_values() {
-            running.exporter.shutdown().await;
         }
         undelivered
     }

@@ -1,6 +1,7 @@
 //! The engine as a receiver sees it: admission, the steps that all share, one append, and the answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -62,6 +63,8 @@ pub(crate) struct ReceiverIntake {
     pub routes: ArcSwap<Routes>,
     pub receiving: Arc<ReceivingBudget>,
     pub shared_work: Arc<SharedWorkMemory>,
+    /// Set before the deliveries end: from then on nothing may be answered OK.
+    closed: AtomicBool,
 }
 
 impl Intake for ReceiverIntake {
@@ -124,7 +127,22 @@ impl Intake for ReceiverIntake {
 type Answer = tokio::sync::oneshot::Receiver<Result<(), Refusal>>;
 
 impl ReceiverIntake {
+    pub(crate) fn new(receiver: u16, receiving: Arc<ReceivingBudget>, shared_work: Arc<SharedWorkMemory>) -> Self {
+        let closed = AtomicBool::new(false);
+        ReceiverIntake { receiver, routes: ArcSwap::default(), receiving, shared_work, closed }
+    }
+
+    /// Refuses everything from now on: the process ends.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    fn check_open(&self) -> Result<(), Refusal> {
+        if self.closed.load(Ordering::SeqCst) { Err(overloaded("shutting down")) } else { Ok(()) }
+    }
+
     fn try_admit(&self, signal: Signal, bytes: usize) -> Result<Box<dyn Permit>, Refusal> {
+        self.check_open()?;
         let routes = self.routes.load();
         let route = routes.get(signal).ok_or(Refusal::Unrouted)?;
         if bytes > self.receiving.limit_bytes() {
@@ -185,6 +203,8 @@ impl ReceiverIntake {
             }
             delivery.appended();
         }
+        // Looked at after the append: a frame that no delivery was there to take is not answered OK.
+        self.check_open()?;
         Ok(answer)
     }
 }

@@ -82,9 +82,8 @@ impl<T> Log<T> {
 
     /// True if `bytes` more would exceed the reader's budget.
     pub fn would_exceed(&self, id: CursorId, bytes: u64) -> bool {
-        let inner = self.inner.lock();
-        let cursor = inner.cursor(id);
-        cursor.held_bytes + bytes > cursor.limit_bytes
+        // A reload may have removed the reader after the caller looked up its name.
+        self.inner.lock().cursors[id.0].as_ref().is_some_and(|cursor| cursor.held_bytes + bytes > cursor.limit_bytes)
     }
 
     /// Removes a reader; what only it had not resolved is let go. Returns what it still held.
