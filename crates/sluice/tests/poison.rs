@@ -1,0 +1,125 @@
+//! A backend refuses some items, or everything for now: only what is refused for good is set aside.
+
+mod gateway;
+
+use std::time::Duration;
+
+use gateway::{Gateway, assert_all_accepted, assert_arrives_once, eventually, fan_out};
+use sluice_load_test::{Backend, BackendOptions, Code, Ending, Faults, LoadReport};
+use sluice_otlp::Signal;
+
+const LIMIT_MIB: u64 = 256;
+
+async fn start(faults: Faults, ack: &str) -> (Backend, Gateway) {
+    let backend = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
+    let gateway = Gateway::start(&config.replace("buffer:\n", &format!("buffer:\n  ack: {ack}\n"))).await;
+    (backend, gateway)
+}
+
+async fn poisoned_load(gateway: &Gateway, items: u64, every: u64) -> LoadReport {
+    gateway.load(Signal::Traces).items(items).poison_every(every).concurrency(2, 8).run().await.expect("a load")
+}
+
+/// Guarantee: exactly the poisonous items become dead letters, with the backend's reason; all others arrive once.
+async fn exactly_the_poison_is_set_aside(items: u64, every: u64) {
+    let (backend, gateway) = start(Faults::rejecting_poison(), "memory").await;
+    let report = poisoned_load(&gateway, items, every).await;
+    assert_all_accepted(&report);
+    let poisonous = items.div_ceil(every);
+    let settled = eventually(Duration::from_secs(25), async || {
+        report.missing_at(&backend) == poisonous
+            && gateway.metric("sluice_delivery_dead_letter_items", &[]).await == poisonous as f64
+    });
+    let settled = settled.await;
+    let dead = gateway.metric("sluice_delivery_dead_letter_items", &[]).await;
+    let state = gateway.health().await;
+    assert!(settled, "{} missing, {dead} dead letters of {poisonous} to be; {state:?}", report.missing_at(&backend));
+    let seen = backend.seen(report.generator);
+    for sequence in 0..items {
+        assert_eq!(seen.contains(sequence), !sequence.is_multiple_of(every), "item {sequence}");
+    }
+    assert_eq!(backend.counts().doubled, 0);
+    let letters = gateway.dead_letters().await;
+    assert!(letters.contains(&format!("{poisonous} items in {poisonous} letters")), "{letters}");
+    assert!(letters.contains("an item that this backend refuses"), "{letters}");
+    let (_, health) = gateway.health().await.expect("a health check");
+    assert!(!health.contains("held"), "{health}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_few_poisonous_items_become_dead_letters_alone() {
+    exactly_the_poison_is_set_aside(8_000, 997).await;
+}
+
+/// Scenario: every request has a poisonous item, so that every first attempt is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_poisonous_item_in_every_request_is_found_in_each() {
+    exactly_the_poison_is_set_aside(6_000, 97).await;
+}
+
+/// Scenario: senders wait for the delivery, and the backend refuses some requests for good.
+/// Guarantee: their senders are told so; everybody else's data is delivered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiting_sender_is_told_of_its_poisonous_item() {
+    let (backend, gateway) = start(Faults::rejecting_poison(), "delivered").await;
+    let report = poisoned_load(&gateway, 4_000, 1_000).await;
+    assert_eq!((report.accepted, report.failed), (3_600, 400), "{:?}", report.messages);
+    let message = &report.messages[&Ending::Grpc(Code::INVALID_ARGUMENT)];
+    assert!(message.contains("an item that this backend refuses"), "{message}");
+    assert_arrives_once(&report, &backend, gateway::SOON).await;
+    assert_eq!(backend.unique_items(), 3_600);
+    assert_eq!(gateway.metric("sluice_delivery_returned_items", &[]).await, 400.0);
+    assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 0.0);
+}
+
+/// Scenario: the backend says that we may not send at all, until somebody mends that.
+/// Guarantee: the delivery is held and reported, nothing is thrown away, and all of it arrives afterwards.
+async fn a_misconfiguration_holds_the_delivery(code: Code) {
+    let (backend, gateway) = start(Faults::refusing(1.0, code), "memory").await;
+    let load = gateway.load(Signal::Traces).rate(2_000.0).duration(Duration::from_secs(2));
+    let report = load.run().await.expect("a load");
+    assert_all_accepted(&report);
+    let held = eventually(gateway::SOON, async || {
+        gateway.health().await.is_some_and(|(status, body)| status == 200 && body.contains("held"))
+    });
+    assert!(held.await, "{:?}", gateway.health().await);
+    let (_, health) = gateway.health().await.expect("a health check");
+    assert!(health.contains("otlp/backend") && health.contains(&code.to_string()), "{health}");
+    assert_eq!(gateway.metric("sluice_delivery_held", &[]).await, 1.0);
+    let requests = backend.counts().requests;
+    assert!(requests < 40, "a held delivery probes now and then: {requests} requests");
+    assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 0.0);
+
+    backend.faults().clear();
+    assert_arrives_once(&report, &backend, Duration::from_secs(20)).await;
+    let (_, health) = gateway.health().await.expect("a health check");
+    assert!(!health.contains("held"), "{health}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permission_denied_holds_the_delivery_until_it_is_granted() {
+    a_misconfiguration_holds_the_delivery(Code::PERMISSION_DENIED).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unimplemented_service_holds_the_delivery_until_it_is_there() {
+    a_misconfiguration_holds_the_delivery(Code::UNIMPLEMENTED).await;
+}
+
+/// Scenario: the backend refuses all data alike, as after a change of its schema.
+/// Guarantee: nothing is taken for poison but a few items at most; the rest waits and arrives when the schema is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backend_that_rejects_everything_alike_gets_it_when_it_is_mended() {
+    let (backend, gateway) = start(Faults::refusing(1.0, Code::INVALID_ARGUMENT), "memory").await;
+    let load = gateway.load(Signal::Traces).rate(2_000.0).duration(Duration::from_secs(2));
+    let report = load.run().await.expect("a load");
+    assert_all_accepted(&report);
+    let held = async || gateway.metric("sluice_delivery_held", &[]).await == 1.0;
+    assert!(eventually(gateway::SOON, held).await, "{:?}", gateway.health().await);
+    backend.faults().clear();
+    let dead = gateway.metric("sluice_delivery_dead_letter_items", &[]).await as u64;
+    assert!(dead <= 12, "{dead} items were thrown away");
+    assert!(backend.wait_for_items(report.accepted - dead, Duration::from_secs(40)).await, "{:?}", backend.counts());
+    assert_eq!((report.missing_at(&backend), backend.counts().doubled), (dead, 0));
+}

@@ -1,0 +1,108 @@
+//! SIGTERM: what was acknowledged is delivered, or the process says what it could not deliver.
+
+mod gateway;
+
+use std::time::{Duration, Instant};
+
+use gateway::{Gateway, Options, assert_arrives_once, eventually, fan_out};
+use sluice_load_test::{Backend, BackendOptions, Faults};
+use sluice_otlp::Signal;
+
+/// What a process may take beyond its drain timeout on a busy machine.
+const SLACK: Duration = Duration::from_secs(3);
+
+fn config(backend: &Backend, ack: &str) -> String {
+    let config = fan_out(Signal::Traces, 256, &[("backend", backend)]);
+    config.replace("buffer:\n", &format!("buffer:\n  ack: {ack}\n"))
+}
+
+async fn start(backend: &Backend, ack: &str, drain_timeout: Duration) -> Gateway {
+    let args = vec!["--drain-timeout".to_owned(), drain_timeout.as_secs().to_string()];
+    Gateway::start_with(&config(backend, ack), Options { args, ..Options::default() }).await
+}
+
+/// Scenario: SIGTERM in the middle of a load whose backend is slow, so that there is a backlog.
+/// Guarantee: the process ends by itself and well, and everything that it acknowledged arrives once.
+async fn what_was_acknowledged_is_delivered(ack: &str) {
+    let faults = Faults::delaying(Duration::from_millis(300));
+    let backend = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let mut gateway = start(&backend, ack, Duration::from_secs(20)).await;
+    let mut load = gateway.load(Signal::Traces).rate(3_000.0).duration(Duration::from_secs(3)).concurrency(2, 32);
+    load.grace = Duration::from_secs(5);
+    let running = load.start().expect("a load");
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    gateway.terminate();
+    let status = gateway.ended_within(Duration::from_secs(20) + SLACK).await;
+    let report = running.finish().await.expect("a load");
+    assert!(report.accepted >= 1_000 && report.accepted < report.offered, "{report:?}");
+    assert_arrives_once(&report, &backend, Duration::ZERO).await;
+    assert_eq!(status.code(), Some(0), "{}", gateway.output());
+    assert!(!gateway.output().contains("lost"), "{}", gateway.output());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_from_memory_is_delivered() {
+    what_was_acknowledged_is_delivered("memory").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_on_delivery_is_delivered() {
+    what_was_acknowledged_is_delivered("delivered").await;
+}
+
+/// Scenario: a request waits for a slow backend when SIGTERM comes.
+/// Guarantee: the connection is asked to go (GOAWAY), and the request still gets its OK.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_in_flight_is_answered() {
+    let faults = Faults::delaying(Duration::from_secs(2));
+    let backend = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let mut gateway = start(&backend, "delivered", Duration::from_secs(10)).await;
+    let running = gateway.load(Signal::Traces).items(800).concurrency(1, 8).start().expect("a load");
+    assert!(eventually(gateway::SOON, async || backend.counts().requests > 0).await);
+    gateway.terminate();
+    let report = running.finish().await.expect("a load");
+    assert_eq!((report.accepted, report.unanswered), (800, 0), "{:?}", report.messages);
+    assert_arrives_once(&report, &backend, Duration::ZERO).await;
+    assert!(gateway.ended_within(Duration::from_secs(10)).await.success());
+}
+
+/// Guarantee: with a dead backend the end comes at the drain timeout, and the number of lost items is said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_dead_backend_did_not_take_is_counted() {
+    let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let drain_timeout = Duration::from_secs(2);
+    let mut gateway = start(&backend, "memory", drain_timeout).await;
+    let report = gateway.load(Signal::Traces).items(3_000).run().await.expect("a load");
+    assert_eq!(report.accepted, 3_000);
+    let began = Instant::now();
+    gateway.terminate();
+    let health =
+        eventually(Duration::from_secs(1), async || gateway.health().await.is_none_or(|(status, _)| status == 503));
+    assert!(health.await, "an ending gateway is not ready");
+    gateway.ended_within(drain_timeout + SLACK).await;
+    assert!(began.elapsed() >= drain_timeout, "it tries as long as it may: {:?}", began.elapsed());
+    let output = gateway.output();
+    let said = output.lines().find(|line| line.contains("lost: not delivered")).unwrap_or_else(|| panic!("{output}"));
+    assert!(said.contains("3000") && said.contains("otlp/backend"), "{said}");
+    assert!(gateway::get(gateway.metrics, "/metrics").await.is_none(), "nobody listens any more");
+}
+
+/// Scenario: senders wait for a delivery that will not come.
+/// Guarantee: the end comes at the drain timeout all the same, nobody is told that its data was delivered, and
+/// senders can send it elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn senders_that_wait_for_a_dead_backend_do_not_hold_up_the_end() {
+    let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let drain_timeout = Duration::from_secs(2);
+    let mut gateway = start(&backend, "delivered", drain_timeout).await;
+    let mut load = gateway.load(Signal::Traces).items(800).concurrency(1, 8);
+    load.timeout = Duration::from_secs(30);
+    let running = load.start().expect("a load");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    gateway.terminate();
+    let status = gateway.ended_within(drain_timeout + SLACK).await;
+    assert_eq!(status.code(), Some(0), "{}", gateway.output());
+    let report = running.finish().await.expect("a load");
+    assert_eq!((report.accepted, report.failed), (0, 0), "{:?}", report.messages);
+    assert_eq!(report.refused + report.unanswered, 800, "retryable, or no answer: {report:?}");
+}
