@@ -54,7 +54,8 @@ impl Gateway {
             match Gateway::try_start(config, options.clone()).await {
                 Ok(gateway) => return gateway,
                 // A port that was free a moment ago: somebody else has it now.
-                Err(SubjectError::Ended { output, .. }) if output.contains("in use") => {}
+                Err(SubjectError::Ended { output, .. })
+                    if output.contains("listens there already") || output.contains("in use") => {}
                 Err(SubjectError::PortInUse { .. }) => {}
                 Err(error) => panic!("{error}"),
             }

@@ -1,0 +1,183 @@
+//! Processors, connectors and mistakes, as whoever writes a configuration meets them.
+
+mod gateway;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use gateway::{Gateway, SOON, assert_all_accepted, assert_arrives_once, exporter};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
+use prost::Message;
+use sluice_load_test::{Backend, BackendOptions};
+use sluice_otlp::Signal;
+
+async fn keeping() -> Backend {
+    Backend::start(BackendOptions::default().keep_requests(256)).await.expect("a backend")
+}
+
+fn value<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
+    let attribute = attributes.iter().find(|attribute| attribute.key == key)?;
+    match attribute.value.as_ref()?.value.as_ref()? {
+        any_value::Value::StringValue(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn requests(backend: &Backend) -> Vec<ExportTraceServiceRequest> {
+    let decode = |body: &[u8]| ExportTraceServiceRequest::decode(body).expect("valid OTLP");
+    backend.kept().iter().map(|request| decode(&request.body)).collect()
+}
+
+/// Guarantee: attributes of resources and spans are inserted, changed and removed, in every span, and nothing else is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processors_change_what_they_say() {
+    let backend = keeping().await;
+    let config = format!(
+        "processors:\n  resource:\n    attributes:\n      - {{action: insert, key: k8s.cluster.name, value: test-cluster}}\n  \
+         attributes:\n    actions:\n      - {{action: insert, key: test.inserted, value: new}}\n      \
+         - {{action: update, key: load_test.mark, value: updated}}\n      \
+         - {{action: delete, key: test.absent}}\n\
+         exporters:\n{}service:\n  pipelines:\n    traces:\n      receivers: [otlp]\n      \
+         processors: [resource, attributes]\n      exporters: [otlp/backend]\n",
+        exporter("backend", &backend)
+    );
+    let gateway = Gateway::start(&config).await;
+    let report = gateway.load(Signal::Traces).items(1_000).run().await.expect("a load");
+    assert_all_accepted(&report);
+    assert_arrives_once(&report, &backend, SOON).await;
+    let mut spans = 0;
+    for resource_spans in requests(&backend).into_iter().flat_map(|request| request.resource_spans) {
+        let resource = resource_spans.resource.expect("a resource");
+        assert_eq!(value(&resource.attributes, "k8s.cluster.name"), Some("test-cluster"));
+        for span in resource_spans.scope_spans.into_iter().flat_map(|scope_spans| scope_spans.spans) {
+            assert_eq!(value(&span.attributes, "test.inserted"), Some("new"));
+            assert_eq!(value(&span.attributes, "load_test.mark"), Some("updated"));
+            assert_eq!(span.attributes.len(), 41, "40 came, one was inserted");
+            spans += 1;
+        }
+    }
+    assert_eq!(spans, 1_000);
+}
+
+/// Guarantee: a `forward` connector joins pipelines: the steps before it and after it are all done, once each, and a
+/// pipeline without steps of its own sends what the shared one made of the data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forward_connector_joins_pipelines() {
+    let [all, edited] = [keeping().await, keeping().await];
+    let config = format!(
+        "processors:\n  resource:\n    attributes:\n      - {{action: insert, key: test.before, value: shared}}\n  \
+         attributes:\n    actions:\n      - {{action: insert, key: test.after, value: own}}\n\
+         connectors:\n  forward:\nexporters:\n{}{}\
+         service:\n  pipelines:\n    traces/in:\n      receivers: [otlp]\n      processors: [resource]\n      \
+         exporters: [forward]\n    traces/all:\n      receivers: [forward]\n      exporters: [otlp/all]\n    \
+         traces/edited:\n      receivers: [forward]\n      processors: [attributes]\n      exporters: [otlp/edited]\n",
+        exporter("all", &all),
+        exporter("edited", &edited)
+    );
+    let gateway = Gateway::start(&config).await;
+    let report = gateway.load(Signal::Traces).items(1_000).run().await.expect("a load");
+    assert_all_accepted(&report);
+    for (backend, after) in [(&all, None), (&edited, Some("own"))] {
+        assert_arrives_once(&report, backend, SOON).await;
+        for resource_spans in requests(backend).into_iter().flat_map(|request| request.resource_spans) {
+            let resource = resource_spans.resource.expect("a resource");
+            let before = resource.attributes.iter().filter(|attribute| attribute.key == "test.before").count();
+            assert_eq!(before, 1);
+            let mut spans = resource_spans.scope_spans.iter().flat_map(|scope_spans| &scope_spans.spans);
+            assert!(spans.all(|span| value(&span.attributes, "test.after") == after));
+        }
+    }
+}
+
+fn sluice(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sluice")).args(arguments).output().expect("sluice runs")
+}
+
+const GOOD: &str = "receivers:
+  otlp:
+    protocols:
+      grpc:
+        endpoint: 127.0.0.1:4317
+exporters:
+  otlp:
+    endpoint: 127.0.0.1:14317
+    tls:
+      insecure: true
+service:
+  pipelines:
+    traces:
+      receivers: [otlp]
+      exporters: [otlp]
+";
+
+fn write(folder: &Path, config: &str) -> String {
+    let path = folder.join("gateway.yaml");
+    std::fs::write(&path, config).expect("a file");
+    path.display().to_string()
+}
+
+/// Guarantee: for every mistake the commands name the file, line and column and the nearest valid name, and exit with a
+/// failure; `run` does not start.
+#[test]
+fn mistakes_are_named_where_they_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // What is written instead of what; the place of the mistake; words that have to be in the message.
+    let mistakes: [(&str, &str, &str, &[&str]); 7] = [
+        ("insecure: true", "insecur: true", "10:7", &["insecur", "insecure"]),
+        ("  otlp:\n    endpoint", "  otpl:\n    endpoint", "7:3", &["otpl", "otlp"]),
+        ("exporters: [otlp]", "exporters: [otlp/a]", "15:19", &["otlp/a"]),
+        ("    traces:", "    trace:", "13:5", &["trace", "traces"]),
+        ("insecure: true", "insecure: maybe", "10:17", &["maybe", "true"]),
+        ("service:", "processors:\n  k8sattributes:\nservice:", "12:3", &["k8sattributes"]),
+        ("endpoint: 127.0.0.1:14317", "endpoint: ${env:SLUICE_TEST_UNSET}", "8:", &["SLUICE_TEST_UNSET"]),
+    ];
+    for (from, to, place, words) in mistakes {
+        let path = write(folder.path(), &GOOD.replacen(from, to, 1));
+        for command in ["validate", "plan", "run"] {
+            let output = sluice(&[command, &path]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{command} with {to}: {said}");
+            assert!(said.contains(&format!("{path}:{place}")), "{command} with {to}, at {place}:\n{said}");
+            assert!(words.iter().all(|word| said.contains(word)), "{command} with {to}, {words:?}:\n{said}");
+        }
+    }
+    assert!(sluice(&["validate", &write(folder.path(), GOOD)]).status.success());
+}
+
+/// Guarantee: all mistakes of a file are said at once, and a file that is not there is named.
+#[test]
+fn all_mistakes_are_said_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = GOOD.replace("insecure", "insecur").replace("protocols", "protcols");
+    let output = sluice(&["validate", &write(folder.path(), &config)]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("insecur") && said.contains("protcols"), "{said}");
+    let missing = folder.path().join("nowhere.yaml").display().to_string();
+    let output = sluice(&["run", &missing]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&missing), "{output:?}");
+}
+
+/// Guarantee: options of the Collector that have no effect here are named in a warning, and do not stop anything.
+#[test]
+fn options_without_effect_are_warned_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = GOOD.replace("    tls:", "    sending_queue:\n      queue_size: 512\n    tls:");
+    let output = sluice(&["validate", &write(folder.path(), &config)]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("warning") && said.contains("queue_size"), "{said}");
+}
+
+/// Guarantee: an address that is taken is named, with what to do, and the exit is a failure.
+#[test]
+fn a_taken_address_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = taken.local_addr().expect("an address").to_string();
+    let config = GOOD.replace("127.0.0.1:4317", &addr) + "  telemetry:\n    metrics:\n      level: none\n";
+    let output = sluice(&["run", &write(folder.path(), &config)]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&addr) && said.contains("otlp"), "{said}");
+}

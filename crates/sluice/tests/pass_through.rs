@@ -1,0 +1,161 @@
+//! What nothing changes goes out as it came; what a step or a tenant sets apart stays apart.
+
+mod gateway;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use gateway::{Gateway, SOON, assert_all_accepted, assert_arrives_once, eventually};
+use http::{HeaderName, HeaderValue};
+use sluice_load_test::{Backend, BackendOptions};
+use sluice_otlp::{Encoding, Signal};
+
+async fn keeping(count: usize) -> Backend {
+    Backend::start(BackendOptions::default().keep_requests(count)).await.expect("a backend")
+}
+
+/// A pipeline of traces to a gzip exporter, with these processors.
+fn config(backend: &Backend, processors: &str, names: &str) -> String {
+    format!(
+        "{processors}exporters:\n  otlp:\n    endpoint: {}\n    compression: gzip\n    tls:\n      insecure: true\n\
+         service:\n  pipelines:\n    traces:\n      receivers: [otlp]\n      processors: [{names}]\n      exporters: [otlp]\n",
+        backend.addr()
+    )
+}
+
+const RESOURCE: &str =
+    "processors:\n  resource:\n    attributes:\n      - {action: insert, key: test.gateway, value: inserted-here}\n";
+
+fn contains(body: &[u8], text: &str) -> bool {
+    body.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// Guarantee: gzip requests of 16 KiB and more, of which nothing is changed, reach the backend one by one with the very
+/// bytes that were sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_compressed_requests_go_out_as_they_came() {
+    let backend = keeping(64).await;
+    let gateway = Gateway::start(&config(&backend, "", "")).await;
+    let load = gateway.load(Signal::Traces).encoding(Encoding::Gzip).items(2_000).concurrency(2, 4);
+    let report = load.run().await.expect("a load");
+    assert_all_accepted(&report);
+    assert_arrives_once(&report, &backend, SOON).await;
+    let counts = backend.counts();
+    assert_eq!(counts.taken_requests, report.requests, "one by one");
+    // The generator's members hold constant blocks of its own making: whoever packed them again would not get the same
+    // number of bytes. Each frame that was sent has 5 bytes of gRPC before its message.
+    assert_eq!(counts.bytes, report.bytes_sent - 5 * report.requests, "byte for byte");
+    assert!(backend.kept().iter().all(|request| request.encoding == Encoding::Gzip));
+}
+
+/// Guarantee: a step that changes the resource is to be seen in every request, which is compressed again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changed_requests_are_compressed_again() {
+    let backend = keeping(64).await;
+    let gateway = Gateway::start(&config(&backend, RESOURCE, "resource")).await;
+    let load = gateway.load(Signal::Traces).encoding(Encoding::Gzip).items(2_000).concurrency(2, 4);
+    let report = load.run().await.expect("a load");
+    assert_all_accepted(&report);
+    assert_arrives_once(&report, &backend, SOON).await;
+    assert_ne!(backend.counts().bytes, report.bytes_sent - 5 * report.requests);
+    for request in backend.kept() {
+        assert_eq!(request.encoding, Encoding::Gzip);
+        let resources = request.body.windows(17).filter(|window| window == b"load_test.request").count();
+        let inserted = request.body.windows(13).filter(|window| window == b"inserted-here").count();
+        assert_eq!(inserted, resources, "once in every resource");
+    }
+}
+
+/// Guarantee: small requests, compressed or not, share requests to the backend.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_requests_are_merged() {
+    for encoding in [Encoding::Gzip, Encoding::Identity] {
+        let backend = keeping(64).await;
+        let batch = "processors:\n  batch:\n    timeout: 300ms\n";
+        let gateway = Gateway::start(&config(&backend, batch, "batch")).await;
+        let load = gateway.load(Signal::Traces).encoding(encoding).items(600).items_per_request(2);
+        let report = load.run().await.expect("a load");
+        assert_all_accepted(&report);
+        assert_arrives_once(&report, &backend, SOON).await;
+        let requests = backend.counts().taken_requests;
+        assert!(requests <= report.requests / 10, "{requests} requests of {} ({encoding:?})", report.requests);
+    }
+}
+
+/// Scenario: two tenants and one sender without a tenant, all small requests, and a batch processor that would merge.
+/// Guarantee: no request to the backend mixes tenants, and each carries the header of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tenants_never_share_a_request() {
+    let backend = keeping(4_096).await;
+    let config = format!(
+        "receivers:\n  otlp:\n    protocols:\n      grpc:\n        include_metadata: true\n\
+         extensions:\n  headers_setter:\n    headers:\n      - {{action: upsert, key: x-scope-orgid, \
+         from_context: x-tenant, default_value: nobody}}\n\
+         processors:\n  batch:\n    timeout: 200ms\n    metadata_keys: [x-tenant]\n\
+         exporters:\n  otlp:\n    endpoint: {}\n    compression: none\n    tls:\n      insecure: true\n    auth:\n      \
+         authenticator: headers_setter\n\
+         service:\n  extensions: [health_check, headers_setter]\n  pipelines:\n    traces:\n      receivers: [otlp]\n      \
+         processors: [batch]\n      exporters: [otlp]\n",
+        backend.addr()
+    );
+    let gateway = Gateway::start(&config).await;
+    let tenants = [Some("alpha"), Some("beta"), None];
+    let mut running = Vec::new();
+    for tenant in tenants {
+        let mut load = gateway.load(Signal::Traces).items(600).items_per_request(3).concurrency(1, 4);
+        if let Some(tenant) = tenant {
+            load = load.header(HeaderName::from_static("x-tenant"), HeaderValue::from_static(tenant));
+        }
+        running.push(load.start().expect("a load"));
+    }
+    let mut header_of = Vec::new();
+    for (running, tenant) in running.into_iter().zip(tenants) {
+        let report = running.finish().await.expect("a load");
+        assert_all_accepted(&report);
+        assert_arrives_once(&report, &backend, SOON).await;
+        // The first half of a request's stamp is the identity of its first item, whose upper 16 bits are the generator.
+        header_of.push((format!("{:04x}", report.generator), tenant.unwrap_or("nobody")));
+    }
+    let kept = backend.kept();
+    let mut seen = BTreeSet::new();
+    for request in &kept {
+        let header = request.headers.get("x-scope-orgid").expect("a tenant").to_str().expect("text");
+        for generator in generators(&request.body) {
+            let (_, expected) = header_of.iter().find(|(known, _)| *known == generator).expect("a known generator");
+            assert_eq!(header, *expected, "tenants are mixed");
+        }
+        seen.insert(header.to_owned());
+    }
+    assert_eq!(seen, BTreeSet::from(["alpha", "beta", "nobody"].map(str::to_owned)));
+    assert!(kept.len() < 300, "requests of one tenant are merged all the same: {} requests", kept.len());
+}
+
+/// The generators' numbers in hexadecimal that a body's resources name.
+fn generators(body: &[u8]) -> BTreeSet<String> {
+    let key = b"load_test.request";
+    let starts = (0..body.len().saturating_sub(key.len())).filter(|&at| body[at..].starts_with(key));
+    // After the key: the tag and length of the value, and the tag and length of the string in it.
+    let stamps = starts.filter_map(|at| body.get(at + key.len() + 4..at + key.len() + 8));
+    stamps.map(|stamp| String::from_utf8_lossy(stamp).into_owned()).collect()
+}
+
+/// Guarantee: of one request, a pipeline with a step sends the changed form and one without the original.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_of_one_pipeline_does_not_touch_the_others() {
+    let [plain, edited] = [keeping(64).await, keeping(64).await];
+    let config = format!(
+        "{RESOURCE}exporters:\n{}{}service:\n  pipelines:\n    traces/plain:\n      receivers: [otlp]\n      \
+         exporters: [otlp/plain]\n    traces/edited:\n      receivers: [otlp]\n      processors: [resource]\n      \
+         exporters: [otlp/edited]\n",
+        gateway::exporter("plain", &plain),
+        gateway::exporter("edited", &edited)
+    );
+    let gateway = Gateway::start(&config).await;
+    let report = gateway.load(Signal::Traces).items(1_000).run().await.expect("a load");
+    for backend in [&plain, &edited] {
+        assert_arrives_once(&report, backend, Duration::from_secs(10)).await;
+    }
+    assert!(eventually(SOON, async || !plain.kept().is_empty() && !edited.kept().is_empty()).await);
+    assert!(plain.kept().iter().all(|request| !contains(&request.body, "inserted-here")));
+    assert!(edited.kept().iter().all(|request| contains(&request.body, "inserted-here")));
+}

@@ -1,0 +1,181 @@
+//! SIGHUP and changed files: another configuration comes into force under load, and not a frame is lost.
+
+mod gateway;
+
+use std::path::Path;
+use std::time::Duration;
+
+use gateway::{Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out};
+use sluice_load_test::subject::free_addr;
+use sluice_load_test::{Backend, BackendOptions, Faults, RunningLoad};
+use sluice_otlp::{Encoding, Signal};
+
+const LIMIT_MIB: u64 = 256;
+
+fn start_load(gateway: &Gateway, duration: Duration) -> RunningLoad {
+    let load = gateway.load(Signal::Traces).rate(2_000.0).duration(duration).concurrency(2, 16);
+    load.start().expect("a load")
+}
+
+async fn pause(milliseconds: u64) {
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+}
+
+fn with_resource_attribute(config: &str, value: &str) -> String {
+    let processors = format!(
+        "processors:\n  resource:\n    attributes:\n      - {{action: upsert, key: test.reload, value: {value}}}\n"
+    );
+    processors + &config.replace("receivers: [otlp]\n", "receivers: [otlp]\n      processors: [resource]\n")
+}
+
+/// Scenario: under load a pipeline is added, an exporter's compression changes, a processor is put in and changed.
+/// Guarantee: every span is accepted and arrives once; the changes are to be seen at the backends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_under_load_lose_nothing() {
+    let first = Backend::start(BackendOptions::default().keep_requests(1)).await.expect("a backend");
+    let second = Backend::healthy().await.expect("a backend");
+    let alone = fan_out(Signal::Traces, LIMIT_MIB, &[("first", &first)]);
+    let both = fan_out(Signal::Traces, LIMIT_MIB, &[("first", &first), ("second", &second)]);
+    let compressed = both.replace("compression: none", "compression: zstd");
+    let gateway = Gateway::start(&alone).await;
+    let running = start_load(&gateway, Duration::from_secs(6));
+    pause(700).await;
+    gateway.reload(&both).await;
+    let before_second = running.progress().offered();
+    pause(700).await;
+    gateway.reload(&compressed).await;
+    pause(700).await;
+    gateway.reload(&with_resource_attribute(&compressed, "one")).await;
+    pause(700).await;
+    gateway.reload(&with_resource_attribute(&compressed, "two")).await;
+    let report = running.finish().await.expect("a load");
+    assert_all_accepted(&report);
+    assert_arrives_once(&report, &first, SOON).await;
+    // The new pipeline starts with what comes after it.
+    assert!(second.wait_for_items(report.accepted - before_second, SOON).await, "{:?}", second.counts());
+    assert_eq!(second.counts().doubled, 0);
+    let last = first.kept().pop().expect("a request");
+    assert_eq!(last.encoding, Encoding::Zstd);
+    let has = |text: &[u8]| last.body.windows(text.len()).any(|window| window == text);
+    assert!(has(b"test.reload") && has(b"two") && !has(b"one"), "the last processor runs, and it alone");
+}
+
+/// Guarantee: a configuration that cannot be used is refused with the reason, and the old one goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_file_leaves_the_old_configuration_running() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let good = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
+    let gateway = Gateway::start(&good).await;
+    let running = start_load(&gateway, Duration::from_secs(4));
+    // A slip, a reference to nothing, not YAML at all, an address that somebody else has.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let elsewhere = taken.local_addr().expect("an address");
+    let receiver = format!("receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {elsewhere}\n");
+    let bad = [
+        (good.replace("compression: none", "compresion: none"), "compression"),
+        (good.replace("exporters: [otlp/backend]", "exporters: [otlp/backed]"), "otlp/backend"),
+        ("exporters: [".to_owned(), "gateway.yaml"),
+        (receiver + &good, "listens there already"),
+    ];
+    for (index, (config, hint)) in bad.iter().enumerate() {
+        pause(300).await;
+        gateway.reconfigure(config);
+        gateway.wait_for_output("not reloaded, the old configuration goes on", index + 1).await;
+        assert!(gateway.output().contains(hint), "no `{hint}` in {}", gateway.output());
+        assert_eq!(gateway.health().await.map(|(status, _)| status), Some(200));
+    }
+    running.stop();
+    let report = running.finish().await.expect("a load");
+    assert_arrives_once(&report, &backend, SOON).await;
+    assert_eq!((report.failed, report.refused), (0, 0), "{:?}", report.messages);
+    // The receiver's port was closed for a moment in the last case: a sender may have to try again, nothing else.
+    let again = start_load(&gateway, Duration::from_secs(1)).finish().await.expect("a load");
+    assert_all_accepted(&again);
+    assert_arrives_once(&again, &backend, SOON).await;
+    assert_eq!(gateway.count_in_output("reloaded"), bad.len(), "none was taken: {}", gateway.output());
+}
+
+/// Scenario: Kubernetes mounts a configuration through a symlink to a folder, and exchanges that symlink.
+/// Guarantee: with `--watch` the new content comes into force; the same content again changes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watching_sees_an_exchanged_symlink() {
+    let [old, new] = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
+    let folder = tempfile::tempdir().expect("a folder");
+    let volume = |version: &str, backend: &Backend| {
+        let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", backend)]);
+        std::fs::create_dir(folder.path().join(version)).expect("a folder");
+        std::fs::write(folder.path().join(version).join("gateway.yaml"), config).expect("a file");
+    };
+    volume("..v1", &old);
+    volume("..v2", &new);
+    volume("..v3", &new);
+    exchange_symlink(folder.path(), "..v1");
+    std::os::unix::fs::symlink("..data/gateway.yaml", folder.path().join("gateway.yaml")).expect("a symlink");
+    let path = folder.path().join("gateway.yaml").display().to_string();
+    let options = Options { args: vec!["--watch".into(), "--config".into(), path], ..Options::default() };
+    let gateway = Gateway::start_with("buffer: {ack: memory}\n", options).await;
+    let first = start_load(&gateway, Duration::from_millis(500)).finish().await.expect("a load");
+    assert_arrives_once(&first, &old, SOON).await;
+
+    exchange_symlink(folder.path(), "..v2");
+    gateway.wait_for_output("reloaded", 1).await;
+    let second = start_load(&gateway, Duration::from_millis(500)).finish().await.expect("a load");
+    assert_all_accepted(&second);
+    assert_arrives_once(&second, &new, SOON).await;
+    assert_eq!(old.unique_items(), first.accepted, "nothing goes to the old backend any more");
+
+    exchange_symlink(folder.path(), "..v3");
+    pause(2_500).await;
+    assert_eq!(gateway.count_in_output("reloaded"), 1, "the content is the same: {}", gateway.output());
+}
+
+/// As the kubelet does it: a new link beside the old one, renamed over it.
+fn exchange_symlink(folder: &Path, target: &str) {
+    std::os::unix::fs::symlink(target, folder.join("..data_tmp")).expect("a symlink");
+    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).expect("a rename");
+}
+
+/// Scenario: a pipeline whose slow backend has a backlog is taken out of the configuration.
+/// Guarantee: what was accepted before that still arrives at its backend, the other pipeline sees nothing of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_pipeline_delivers_what_it_has() {
+    let faults = Faults::delaying(Duration::from_millis(700));
+    let slow = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let kept = Backend::healthy().await.expect("a backend");
+    let gateway = Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &[("kept", &kept), ("slow", &slow)])).await;
+    let before = start_load(&gateway, Duration::from_secs(2)).finish().await.expect("a load");
+    assert!(before.missing_at(&slow) > 0, "a backlog was wanted");
+    gateway.reload(&fan_out(Signal::Traces, LIMIT_MIB, &[("kept", &kept)])).await;
+    let after = start_load(&gateway, Duration::from_secs(1)).finish().await.expect("a load");
+    assert_all_accepted(&after);
+    assert_arrives_once(&after, &kept, SOON).await;
+    assert_arrives_once(&before, &kept, SOON).await;
+    assert_arrives_once(&before, &slow, Duration::from_secs(10)).await;
+    assert_eq!(slow.unique_items(), before.accepted, "nothing new goes to the removed pipeline");
+    assert!(!gateway.output().contains("lost"), "{}", gateway.output());
+}
+
+/// Guarantee: a receiver moves to another port; connections to the old one end in order, what they got is delivered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_moves_to_another_port() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
+    let gateway = Gateway::start(&config).await;
+    let running = start_load(&gateway, Duration::from_secs(3));
+    pause(800).await;
+    let moved = free_addr().expect("a port");
+    gateway
+        .reload(&format!("receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {moved}\n{config}"))
+        .await;
+    let mut load = gateway.load(Signal::Traces).items(2_000);
+    load.target = moved;
+    let at_new = load.run().await.expect("a load");
+    assert_all_accepted(&at_new);
+    assert_arrives_once(&at_new, &backend, SOON).await;
+    running.stop();
+    let at_old = running.finish().await.expect("a load");
+    assert!(at_old.accepted > 0);
+    assert_arrives_once(&at_old, &backend, SOON).await;
+    let closed = async || tokio::net::TcpStream::connect(gateway.grpc).await.is_err();
+    assert!(eventually(SOON, closed).await, "the old port is closed");
+}
