@@ -21,9 +21,16 @@ async fn poisoned_load(gateway: &Gateway, items: u64, every: u64) -> LoadReport 
     gateway.load(Signal::Traces).items(items).poison_every(every).concurrency(2, 8).run().await.expect("a load")
 }
 
+/// Scenario: a slow backend, so that many requests are in flight, and a poisonous item in each of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn poison_in_many_requests_at_once_is_found_in_each() {
+    let delay = Faults::delaying(Duration::from_millis(20)).delay;
+    exactly_the_poison_is_set_aside(Faults { delay, ..Faults::rejecting_poison() }, 12_000, 97).await;
+}
+
 /// Guarantee: exactly the poisonous items become dead letters, with the backend's reason; all others arrive once.
-async fn exactly_the_poison_is_set_aside(items: u64, every: u64) {
-    let (backend, gateway) = start(Faults::rejecting_poison(), "memory").await;
+async fn exactly_the_poison_is_set_aside(faults: Faults, items: u64, every: u64) {
+    let (backend, gateway) = start(faults, "memory").await;
     let report = poisoned_load(&gateway, items, every).await;
     assert_all_accepted(&report);
     let poisonous = items.div_ceil(every);
@@ -49,13 +56,13 @@ async fn exactly_the_poison_is_set_aside(items: u64, every: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_few_poisonous_items_become_dead_letters_alone() {
-    exactly_the_poison_is_set_aside(8_000, 997).await;
+    exactly_the_poison_is_set_aside(Faults::rejecting_poison(), 8_000, 997).await;
 }
 
 /// Scenario: every request has a poisonous item, so that every first attempt is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_poisonous_item_in_every_request_is_found_in_each() {
-    exactly_the_poison_is_set_aside(6_000, 97).await;
+    exactly_the_poison_is_set_aside(Faults::rejecting_poison(), 6_000, 97).await;
 }
 
 /// Scenario: senders wait for the delivery, and the backend refuses some requests for good.

@@ -1,0 +1,183 @@
+//! The gateway's own metrics: under the Collector's names, with its labels, and true.
+
+mod gateway;
+
+use gateway::{Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out, get};
+use sluice_load_test::scrape::Scrape;
+use sluice_load_test::{Backend, BackendOptions, Faults};
+use sluice_otlp::Signal;
+
+fn of(scrape: &Scrape, name: &str, labels: &[(&str, &str)]) -> u64 {
+    scrape.sum(name, labels).unwrap_or_else(|| panic!("no {name} {labels:?}")) as u64
+}
+
+/// Pipelines of all three signals to one backend.
+fn three_signals(backend: &Backend) -> String {
+    let pipelines: String = Signal::ALL
+        .iter()
+        .map(|signal| format!("    {signal}:\n      receivers: [otlp]\n      exporters: [otlp/backend]\n"))
+        .collect();
+    format!("exporters:\n{}service:\n  pipelines:\n{pipelines}", gateway::exporter("backend", backend))
+}
+
+/// Guarantee: what was accepted, by receiver, signal and transport, and what was sent, by exporter, are the numbers that
+/// the generators and the backend counted, under the names that the Collector has for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counts_agree_with_both_ends() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let gateway = Gateway::start(&three_signals(&backend)).await;
+    for (signal, items) in [(Signal::Traces, 3_000), (Signal::Metrics, 2_000), (Signal::Logs, 1_000)] {
+        let over_grpc = gateway.load(signal).items(items).run().await.expect("a load");
+        let mut load = gateway.load(signal).http().items(items / 2);
+        load.target = gateway.http;
+        let over_http = load.run().await.expect("a load");
+        for report in [&over_grpc, &over_http] {
+            assert_all_accepted(report);
+            assert_arrives_once(report, &backend, SOON).await;
+        }
+        let name = signal.items_name();
+        let settled = async || gateway.metric("sluice_delivery_backlog_items", &[]).await == 0.0;
+        assert!(eventually(SOON, settled).await);
+        let scrape = gateway.scrape().await;
+        let accepted = |transport| {
+            of(&scrape, &format!("otelcol_receiver_accepted_{name}"), &[("receiver", "otlp"), ("transport", transport)])
+        };
+        assert_eq!((accepted("grpc"), accepted("http")), (items, items / 2), "{signal}");
+        let exporter = [("exporter", "otlp/backend")];
+        assert_eq!(of(&scrape, &format!("otelcol_exporter_sent_{name}"), &exporter), items + items / 2);
+        for zero in [
+            format!("otelcol_receiver_refused_{name}"),
+            format!("otelcol_exporter_send_failed_{name}"),
+            format!("otelcol_exporter_enqueue_failed_{name}"),
+        ] {
+            assert_eq!(of(&scrape, &zero, &[]), 0, "{zero}");
+        }
+        let queue = [exporter[0], ("data_type", signal.as_str())];
+        assert_eq!(of(&scrape, "otelcol_exporter_queue_size", &queue), 0);
+        assert!(of(&scrape, "otelcol_exporter_queue_capacity", &queue) > 0);
+    }
+    let scrape = gateway.scrape().await;
+    let counts = backend.counts();
+    assert_eq!((counts.traces_items, counts.metrics_items, counts.logs_items), (4_500, 3_000, 1_500));
+    assert_eq!(of(&scrape, "sluice_delivery_requests", &[("outcome", "delivered")]), counts.taken_requests);
+    assert!(of(&scrape, "otelcol_process_memory_rss", &[]) > 1 << 20);
+    assert!(scrape.sum("otelcol_process_uptime_seconds", &[]).is_some_and(|uptime| uptime > 0.0));
+}
+
+/// Guarantee: what waits, what was refused and what failed for good is counted where the Collector counts it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_refusals_and_failures_show() {
+    let [dead, poison] =
+        [Faults::dead(), Faults::rejecting_poison()].map(|faults| BackendOptions::default().faults(faults));
+    let dead = Backend::start(dead).await.expect("a backend");
+    let poison = Backend::start(poison).await.expect("a backend");
+    let config = fan_out(Signal::Traces, 128, &[("dead", &dead), ("poison", &poison)]);
+    let gateway = Gateway::start(&(config + "      buffer: {policy: backpressure}\n")).await;
+    let load = gateway.load(Signal::Traces).items(1_000).poison_every(100);
+    let report = load.run().await.expect("a load");
+    assert_all_accepted(&report);
+    let failed =
+        async || gateway.metric("otelcol_exporter_send_failed_spans", &[("exporter", "otlp/poison")]).await == 10.0;
+    assert!(eventually(SOON, failed).await, "{}", gateway.dead_letters().await);
+    let scrape = gateway.scrape().await;
+    let waiting = [("exporter", "otlp/dead"), ("data_type", "traces")];
+    assert_eq!(of(&scrape, "otelcol_exporter_queue_size", &waiting), report.requests);
+    assert_eq!(of(&scrape, "sluice_delivery_backlog_items", &[("pipeline", "traces/dead")]), 1_000);
+    assert_eq!(of(&scrape, "otelcol_exporter_sent_spans", &[("exporter", "otlp/poison")]), 990);
+    assert_eq!(of(&scrape, "otelcol_exporter_sent_spans", &[("exporter", "otlp/dead")]), 0);
+
+    // Not OTLP: refused after it was read.
+    let body = "\u{7}\u{7}\u{7}\u{7}";
+    let head = "POST /v1/traces HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\ncontent-type: application/x-protobuf";
+    let bad = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let (status, _) = gateway::request(gateway.http, &bad).await.expect("an answer");
+    assert_eq!(status, 400);
+    let refused = gateway.scrape().await;
+    let labels = [("receiver", "otlp"), ("transport", "http"), ("signal", "traces")];
+    assert_eq!(of(&refused, "sluice_receiver_refused_requests", &labels), 1);
+}
+
+/// Guarantee: names end in `_total` or not, as `without_type_suffix` says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn suffixes_are_as_configured() {
+    let backend = Backend::healthy().await.expect("a backend");
+    for without in [false, true] {
+        let gateway = Gateway::start(&three_signals(&backend)).await;
+        let reader = format!(
+            "service:\n  telemetry:\n    metrics:\n      readers:\n        - pull:\n            exporter:\n              \
+             prometheus:\n                host: 127.0.0.1\n                port: {}\n                \
+             without_type_suffix: {without}\n",
+            gateway.metrics.port()
+        );
+        let config = three_signals(&backend).replace("service:\n", &reader);
+        gateway.reload(&config).await;
+        gateway.load(Signal::Traces).items(100).run().await.expect("a load");
+        let (status, page) = get(gateway.metrics, "/metrics").await.expect("a page");
+        assert_eq!(status, 200);
+        let names: Vec<_> = page.lines().filter(|line| line.starts_with("otelcol_receiver_accepted_spans")).collect();
+        assert!(!names.is_empty(), "{page}");
+        for name in names {
+            assert_eq!(name.starts_with("otelcol_receiver_accepted_spans_total{"), !without, "{name}");
+        }
+        assert!(page.contains("# TYPE otelcol_exporter_queue_size gauge"), "{page}");
+    }
+}
+
+/// Guarantee: what the configuration keeps secret is nowhere to be read: not in the log at level debug, not in metrics,
+/// health check or dead letters, not in what `plan` and `validate` print, not in an error about it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn secrets_are_never_shown() {
+    const SECRETS: [&str; 4] = ["s3cr3t-header-value", "s3cr3t-password", "s3cr3t-token", "s3cr3t-from-env"];
+    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(0.5))).await.expect("a backend");
+    let config = format!(
+        "exporters:\n  otlp/basic:\n    endpoint: {addr}\n    compression: none\n    tls: {{insecure: true}}\n    \
+         headers: {{x-api-key: s3cr3t-header-value}}\n    auth: {{authenticator: basicauth}}\n  \
+         otlp/bearer:\n    endpoint: {addr}\n    compression: none\n    tls: {{insecure: true}}\n    \
+         headers: {{x-other: \"${{env:TEST_SECRET}}\"}}\n    auth: {{authenticator: bearertokenauth}}\n\
+         extensions:\n  basicauth:\n    client_auth: {{username: somebody, password: s3cr3t-password}}\n  \
+         bearertokenauth:\n    token: s3cr3t-token\n\
+         service:\n  extensions: [health_check, basicauth, bearertokenauth]\n  telemetry:\n    logs: {{level: debug}}\n  \
+         pipelines:\n    traces/basic: {{receivers: [otlp], exporters: [otlp/basic]}}\n    \
+         traces/bearer: {{receivers: [otlp], exporters: [otlp/bearer]}}\n",
+        addr = backend.addr()
+    );
+    let env = vec![("TEST_SECRET".to_owned(), "s3cr3t-from-env".to_owned())];
+    let gateway = Gateway::start_with(&config, Options { env: env.clone(), ..Options::default() }).await;
+    let report = gateway.load(Signal::Traces).items(1_000).run().await.expect("a load");
+    assert_all_accepted(&report);
+    // What goes wrong with connections is said at this level.
+    backend.faults().set(Faults::dead());
+    gateway.wait_for_output("DEBUG", 1).await;
+    // A mistake beside each secret: the error shows lines of the file.
+    gateway.reconfigure(
+        &config
+            .replace("client_auth: {username", "client_auth: {usrname")
+            .replace("headers: {x-api", "haeders: {x-api"),
+    );
+    gateway.wait_for_output("not reloaded", 1).await;
+    let mut shown = vec![("log", gateway.output())];
+    for (what, addr, path) in [
+        ("metrics", gateway.metrics, "/metrics"),
+        ("dead letters", gateway.metrics, "/dead-letters"),
+        ("health", gateway.health, "/"),
+    ] {
+        shown.push((what, get(addr, path).await.expect("an answer").1));
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("gateway.yaml");
+    let whole = format!("receivers:\n  otlp:\n    protocols: {{grpc: }}\n{config}").replace("health_check, ", "");
+    std::fs::write(&file, &whole).expect("a file");
+    for command in ["plan", "validate"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"));
+        let output = { output }.arg(command).arg(&file).envs(env.clone()).output().expect("sluice runs");
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{text}");
+        shown.push((command, text));
+    }
+    for (what, text) in &shown {
+        assert!(!text.is_empty());
+        for secret in SECRETS.iter().chain(&["c29tZWJvZHk6czNjcjN0LXBhc3N3b3Jk"]) {
+            assert!(!text.contains(secret), "{what} shows {secret}:\n{text}");
+        }
+    }
+}
