@@ -11,6 +11,9 @@ const FULL_BYTES: usize = 128 * 1024;
 /// A configured batch may grow to this size, if its item counts say so.
 const FULL_BYTES_CONFIGURED: usize = 1024 * 1024;
 
+/// Groups of request metadata that are gathered at a time, as in the Collector.
+const MAX_GROUPS: usize = 1000;
+
 /// What the shape of the pipelines says of a delivery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
@@ -45,6 +48,7 @@ fn batching(queue: Option<&BatchConfig>, processor: Option<&BatchProcessor>, set
         full_bytes: FULL_BYTES.min(limit_bytes),
         max_items: 0,
         max_bytes: limit_bytes,
+        max_groups: MAX_GROUPS,
     };
     let mut timeout = None;
     if let Some(batch) = queue {
@@ -66,6 +70,9 @@ fn batching(queue: Option<&BatchConfig>, processor: Option<&BatchProcessor>, set
         policy.full_bytes = FULL_BYTES_CONFIGURED.min(limit_bytes);
         policy.full_items = batch.send_batch_size as usize;
         policy.max_items = batch.send_batch_max_size as usize;
+        if batch.metadata_cardinality_limit > 0 {
+            policy.max_groups = batch.metadata_cardinality_limit as usize;
+        }
         timeout = Some(batch.timeout);
     }
     if let Some(timeout) = timeout

@@ -8,7 +8,8 @@ use super::{Batch, Unit};
 /// When a batch that is not full goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// Senders wait for the delivery: as soon as a slot is free and the oldest unit has waited this long.
+    /// Senders wait for the delivery: at once when nothing is in flight, else as soon as a slot is free and the oldest
+    /// unit has waited this long.
     Linger(Duration),
     /// Nobody waits: when the oldest unit is this old (the Collector's `timeout`).
     Timeout(Duration),
@@ -33,6 +34,9 @@ pub struct BatchPolicy {
     pub max_items: usize,
     /// No batch of several units is larger than this.
     pub max_bytes: usize,
+    /// So many groups are gathered at a time; one more, and the oldest batch goes out as it is
+    /// (`metadata_cardinality_limit`, which in the Collector refuses the data).
+    pub max_groups: usize,
 }
 
 struct Open<L> {
@@ -60,6 +64,10 @@ impl<L> Batcher<L> {
         }
         if self.open.get(&group).is_some_and(|open| self.would_exceed(&open.batch, &unit)) {
             self.close(group);
+        }
+        if self.open.len() >= self.policy.max_groups && !self.open.contains_key(&group) {
+            let oldest = self.open.iter().min_by_key(|(_, open)| open.since).map(|(&group, _)| group);
+            oldest.into_iter().for_each(|oldest| self.close(oldest));
         }
         let open = self.open.entry(group).or_insert_with(|| Open { batch: Batch::new(Vec::new()), since: now });
         open.batch.items += u64::from(unit.items);
@@ -130,6 +138,7 @@ mod tests {
             full_bytes: 1000,
             max_items: 150,
             max_bytes: 2000,
+            max_groups: 100,
         }
     }
 
@@ -159,6 +168,17 @@ mod tests {
         batcher.push(unit(5, 1995), now);
         assert_eq!(batcher.pop().map(|batch| batch.items), Some(90));
         assert_eq!(batcher.pop().map(|batch| batch.bytes), Some(1995));
+    }
+
+    #[test]
+    fn the_number_of_groups_is_bounded_and_nothing_is_refused() {
+        let now = Instant::now();
+        let mut batcher = Batcher::new(BatchPolicy { max_groups: 2, ..policy() });
+        for group in 0..5 {
+            batcher.push(Unit { group, ..unit(1, 1) }, now + Duration::from_millis(group));
+        }
+        assert_eq!((batcher.open.len(), batcher.ready_len()), (2, 3));
+        assert_eq!(batcher.pop().map(|batch| batch.units[0].group), Some(0), "the oldest first");
     }
 
     #[test]

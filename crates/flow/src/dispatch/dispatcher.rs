@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::batcher::{BatchPolicy, Batcher};
+use super::batcher::{BatchPolicy, Batcher, Trigger};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{HOLD_BACKOFF, OUTAGE_BACKOFF, RetryPolicy};
 use super::{Batch, Unit};
@@ -182,7 +182,9 @@ impl<L> Dispatcher<L> {
         if self.waiting.first_key_value().is_some_and(|(&(due, _), _)| probing || due <= now) {
             return self.waiting.pop_first().map(|(_, batch)| batch);
         }
-        if self.draining {
+        let lingers = matches!(self.policy.batch.trigger, Trigger::Linger(_));
+        if self.draining || (lingers && self.in_flight() == 0) {
+            // With nothing in flight, waiting for company would only add latency: company gathers while this one is under way.
             self.batcher.close_all();
         } else {
             self.batcher.close_due(now);

@@ -15,6 +15,7 @@ fn policy() -> DispatchPolicy {
             full_bytes: 1 << 20,
             max_items: 512,
             max_bytes: 4 << 20,
+            max_groups: 100,
         },
         retry: RetryPolicy::default(),
         concurrency: ConcurrencyLimits::default(),

@@ -53,7 +53,8 @@ impl GatewayConfig {
             writeln!(yaml, "    tls:\n      insecure: true")?;
         }
         if self.dialect == Dialect::SluiceDelivered {
-            writeln!(yaml, "buffer:\n  ack: delivered")?;
+            // Where several pipelines are fed, the default policy would let a slow backend lose data instead of slowing its senders.
+            writeln!(yaml, "buffer:\n  ack: delivered\n  policy: backpressure")?;
         }
         writeln!(yaml, "service:\n  telemetry:\n    logs:\n      level: error\n    metrics:\n      readers:")?;
         writeln!(yaml, "        - pull:\n            exporter:\n              prometheus:")?;

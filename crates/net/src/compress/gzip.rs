@@ -26,6 +26,7 @@ const DEFAULT_LEVEL: i32 = 1;
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
     static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
+    static ROOM: RefCell<Room> = RefCell::new(Room::default());
     static GZIP_STREAM: RefCell<Decompress> = RefCell::new(Decompress::new_gzip(15));
 }
 
@@ -140,39 +141,60 @@ fn inflate_one(
 }
 
 pub(super) fn compress(input: &[u8], level: Option<i32>) -> Result<Bytes, CompressError> {
-    with_compressor(level, |compressor| {
-        let mut packed = vec![0; compressor.gzip_compress_bound(input.len())];
-        let length = compressor.gzip_compress(input, &mut packed)?;
-        Ok((packed, length))
+    with_compressor(level, |compressor, room| {
+        let bound = compressor.gzip_compress_bound(input.len());
+        compressor.gzip_compress(input, room.at_least(bound))
     })
 }
 
 pub(super) fn compress_zlib(input: &[u8], level: Option<i32>) -> Result<Bytes, CompressError> {
-    with_compressor(level, |compressor| {
-        let mut packed = vec![0; compressor.zlib_compress_bound(input.len())];
-        let length = compressor.zlib_compress(input, &mut packed)?;
-        Ok((packed, length))
+    with_compressor(level, |compressor, room| {
+        let bound = compressor.zlib_compress_bound(input.len());
+        compressor.zlib_compress(input, room.at_least(bound))
     })
+}
+
+/// Where a thread packs. Used again, so that its pages are there already and need no zeroing: the packed bytes, which are few,
+/// are then copied to their own place.
+#[derive(Default)]
+struct Room(Vec<u8>);
+
+/// A larger room is given back after use.
+const ROOM_KEPT_BYTES: usize = 4 << 20;
+
+impl Room {
+    fn at_least(&mut self, length: usize) -> &mut [u8] {
+        if self.0.len() < length {
+            self.0.resize(length, 0);
+        }
+        &mut self.0[..length]
+    }
+
+    fn take(&mut self, length: usize) -> Bytes {
+        let packed = Bytes::copy_from_slice(&self.0[..length]);
+        if self.0.len() > ROOM_KEPT_BYTES {
+            self.0 = Vec::new();
+        }
+        packed
+    }
 }
 
 fn with_compressor(
     level: Option<i32>,
-    pack: impl FnOnce(&mut Compressor) -> Result<(Vec<u8>, usize), libdeflater::CompressionError>,
+    pack: impl FnOnce(&mut Compressor, &mut Room) -> Result<usize, libdeflater::CompressionError>,
 ) -> Result<Bytes, CompressError> {
     // -1 is zlib's way of saying "default"; 0 stores.
     let level = level.filter(|level| *level >= 0).unwrap_or(DEFAULT_LEVEL);
     let refused = |reason: String| CompressError { encoding: Encoding::Gzip, reason };
     let valid = CompressionLvl::new(level).map_err(|_| refused(format!("there is no level {level}; use 1 to 9")))?;
-    let (mut packed, length) = COMPRESSOR
-        .with_borrow_mut(|kept| {
-            if kept.as_ref().is_none_or(|(kept_level, _)| *kept_level != level) {
-                *kept = Some((level, Compressor::new(valid)));
-            }
-            let (_, compressor) = kept.as_mut().expect("was just put there");
-            pack(compressor)
+    COMPRESSOR.with_borrow_mut(|kept| {
+        if kept.as_ref().is_none_or(|(kept_level, _)| *kept_level != level) {
+            *kept = Some((level, Compressor::new(valid)));
+        }
+        let (_, compressor) = kept.as_mut().expect("was just put there");
+        ROOM.with_borrow_mut(|room| {
+            let length = pack(compressor, room).map_err(|error| refused(error.to_string()))?;
+            Ok(room.take(length))
         })
-        .map_err(|error| refused(error.to_string()))?;
-    packed.truncate(length);
-    packed.shrink_to_fit();
-    Ok(Bytes::from(packed))
+    })
 }
