@@ -20,7 +20,7 @@ use crate::entry::{Entry, SharedWorkMemory};
 use crate::extensions::Extensions;
 use crate::intake::{ReceiverIntake, Route, Routes};
 use crate::metrics;
-use crate::plan::{AckMode, DeliveryPlan, MetricsPlan, Plan};
+use crate::plan::{DeliveryPlan, MetricsPlan, Plan};
 use crate::receiving::ReceivingBudget;
 use crate::status::{Health, SickDelivery, Status};
 use crate::steps::{self, Chain};
@@ -364,7 +364,8 @@ impl Engine {
         }
         let refusing = |running: &&&RunningDelivery| running.plan.policy == crate::delivery::Policy::Backpressure;
         let backpressure: Vec<_> = running.iter().filter(refusing).map(|running| running.delivery.cursor).collect();
-        let waits_for = if plan.ack == AckMode::Delivered { backpressure.clone() } else { Vec::new() };
+        let waits_for: Vec<_> =
+            running.iter().filter(|running| running.plan.senders_wait).map(|running| running.delivery.cursor).collect();
         let passes_through = ways
             .iter()
             .zip(&chains)

@@ -18,6 +18,8 @@ use crate::steps::{self, Step};
 
 /// How long a request may wait for memory before it is refused. HTTP/2 flow control holds its sender meanwhile.
 const ADMISSION_WAIT: Duration = Duration::from_millis(250);
+/// What a request that waits has sent already, at most: one frame of HTTP/2.
+const HELD_MAX_BYTES: usize = 256 * 1024;
 /// Compressed frames from this inflated size on go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
 
@@ -75,11 +77,11 @@ impl Intake for ReceiverIntake {
     fn admit(&self, signal: Signal, bytes: usize) -> BoxFuture<'_, Result<Box<dyn Permit>, Refusal>> {
         Box::pin(async move {
             let deadline = Instant::now() + ADMISSION_WAIT;
-            let mut waited = false;
+            let mut waiting = None;
             loop {
                 let refusal = match self.try_admit(signal, bytes) {
                     Ok(permit) => {
-                        if waited {
+                        if waiting.is_some() {
                             self.receiving.note_freed(signal);
                         }
                         return Ok(permit);
@@ -89,7 +91,12 @@ impl Intake for ReceiverIntake {
                 if !matches!(refusal, Refusal::Retry { .. }) || Instant::now() >= deadline {
                     return Err(refusal);
                 }
-                waited = true;
+                if waiting.is_none() {
+                    waiting = self.receiving.try_wait(bytes.min(HELD_MAX_BYTES));
+                    if waiting.is_none() {
+                        return Err(refusal);
+                    }
+                }
                 let _ = tokio::time::timeout_at(deadline.into(), self.receiving.freed(signal).notified()).await;
             }
         })

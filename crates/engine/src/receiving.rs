@@ -10,10 +10,15 @@ use tokio::sync::Notify;
 
 use crate::refusals::overloaded;
 
+/// Of the limit, what requests may hold while they wait: as little as still bridges a moment without memory.
+const WAITING_SHARE: usize = 4;
+
 #[derive(Debug)]
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
+    /// What requests that wait for memory hold already: their first bytes, by which their length is known.
+    waiting_bytes: AtomicUsize,
     /// Wakes those who wait for memory, receiving's own or a delivery's, by signal.
     freed: [Notify; 3],
 }
@@ -23,6 +28,7 @@ impl ReceivingBudget {
         Arc::new(ReceivingBudget {
             used_bytes: AtomicUsize::new(0),
             limit_bytes: AtomicUsize::new(limit_bytes),
+            waiting_bytes: AtomicUsize::new(0),
             freed: Default::default(),
         })
     }
@@ -51,6 +57,19 @@ impl ReceivingBudget {
         self.freed[signal as usize].notify_one();
     }
 
+    /// Leave to wait for memory while holding this many bytes. `None`: too many wait already.
+    pub(crate) fn try_wait(&self, held_bytes: usize) -> Option<Waiting<'_>> {
+        let limit = self.limit_bytes() / WAITING_SHARE;
+        let mut waiting = self.waiting_bytes.load(Ordering::Relaxed);
+        loop {
+            let sum = waiting.checked_add(held_bytes).filter(|&sum| sum <= limit)?;
+            match self.waiting_bytes.compare_exchange_weak(waiting, sum, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Some(Waiting { budget: self, held_bytes }),
+                Err(now) => waiting = now,
+            }
+        }
+    }
+
     pub(crate) fn try_acquire(self: &Arc<Self>, bytes: usize) -> Option<ReceivingPermit> {
         self.take(bytes).then(|| ReceivingPermit { budget: self.clone(), bytes })
     }
@@ -62,6 +81,18 @@ impl ReceivingBudget {
                 used.checked_add(bytes).filter(|&sum| sum <= limit)
             })
             .is_ok()
+    }
+}
+
+/// A request that waits for memory.
+pub(crate) struct Waiting<'a> {
+    budget: &'a ReceivingBudget,
+    held_bytes: usize,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.budget.waiting_bytes.fetch_sub(self.held_bytes, Ordering::AcqRel);
     }
 }
 
@@ -102,5 +133,15 @@ mod tests {
         drop(first);
         assert_eq!(budget.used_bytes(), 0);
         assert!(budget.try_acquire(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn what_waits_for_memory_is_bounded_too() {
+        let budget = ReceivingBudget::new(100);
+        let first = budget.try_wait(20).unwrap();
+        assert!(budget.try_wait(6).is_none() && budget.try_wait(usize::MAX).is_none());
+        let second = budget.try_wait(5).unwrap();
+        drop((first, second));
+        assert!(budget.try_wait(25).is_some());
     }
 }

@@ -1,5 +1,6 @@
 //! What the repository says of the program is what the program does.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -46,7 +47,9 @@ fn every_example_is_valid_and_can_be_planned() {
 #[test]
 fn components_and_completions_are_printed() {
     let components = String::from_utf8(sluice(&["components"]).stdout).expect("text");
-    for name in ["otlp", "otlphttp", "debug", "file", "nop", "resource", "attributes", "batch", "memory_limiter", "forward"] {
+    for name in
+        ["otlp", "otlphttp", "debug", "file", "nop", "resource", "attributes", "batch", "memory_limiter", "forward"]
+    {
         assert!(components.contains(&format!("  {name}")), "{name} in\n{components}");
     }
     for shell in ["bash", "zsh", "fish"] {
@@ -55,4 +58,66 @@ fn components_and_completions_are_printed() {
     }
     let version = String::from_utf8(sluice(&["--version"]).stdout).expect("text");
     assert_eq!(version.trim(), format!("sluice {}", env!("CARGO_PKG_VERSION")));
+}
+
+/// The examples with their ports freed and their certificates at hand.
+fn startable(text: &str) -> String {
+    let mut text = text.to_owned();
+    for port in [":4317", ":4318", ":8888", ":13133"] {
+        // Only addresses to listen on: those of backends have five digits.
+        text = text.replace(&format!("}}{port}\n"), "}:0\n");
+    }
+    text
+}
+
+/// A certificate authority and two certificates, under the names that examples/tls.yaml uses.
+fn write_certificates(directory: &Path) {
+    let names = vec!["localhost".to_owned()];
+    let authority_key = rcgen::KeyPair::generate().expect("a key");
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let certificate = authority.self_signed(&authority_key).expect("a certificate");
+    for name in ["clients-ca.crt", "backend-ca.crt"] {
+        std::fs::write(directory.join(name), certificate.pem()).expect("a file");
+    }
+    let issuer = rcgen::Issuer::new(authority, authority_key);
+    for name in ["server", "client"] {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let parameters = rcgen::CertificateParams::new(names.clone()).expect("parameters");
+        let signed = parameters.signed_by(&key, &issuer).expect("a certificate");
+        std::fs::write(directory.join(format!("{name}.crt")), signed.pem()).expect("a file");
+        std::fs::write(directory.join(format!("{name}.key")), key.serialize_pem()).expect("a file");
+    }
+}
+
+/// Guarantee: every example starts, says where it receives, and ends in order.
+#[test]
+fn every_example_starts_and_ends() {
+    let directory = tempfile::tempdir().expect("a directory");
+    write_certificates(directory.path());
+    for entry in std::fs::read_dir(root().join("examples")).expect("examples/") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("an example");
+        let copy = directory.path().join(path.file_name().expect("a name"));
+        std::fs::write(&copy, startable(&text)).expect("a copy");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sluice"))
+            .args(["run", "--drain-timeout", "0"])
+            .arg(&copy)
+            .args(["--config", "yaml:service::telemetry::metrics::address: 127.0.0.1:0"])
+            .env("TLS_DIRECTORY", directory.path())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("sluice starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("its log")).lines().map_while(Result::ok);
+        let mut before = Vec::new();
+        let receiving = lines.by_ref().inspect(|line| before.push(line.clone())).any(|line| line.contains("receiving"));
+        assert!(receiving, "{} did not start:\n{}", path.display(), before.join("\n"));
+        let terminated = Command::new("kill").arg(child.id().to_string()).status().expect("kill runs");
+        assert!(terminated.success());
+        lines.for_each(drop);
+        assert!(child.wait().expect("it ends").success(), "{}", path.display());
+    }
 }

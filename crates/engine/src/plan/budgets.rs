@@ -27,10 +27,12 @@ pub(super) const LIMIT_MIN_BYTES: u64 = 48 * MIB;
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
 impl MemoryPlan {
-    pub fn new(limit_bytes: u64, deliveries: usize, dead_letters_bytes: Option<u64>) -> Self {
+    /// `spike_bytes` is what `memory_limiter` keeps free below its limit: here the share of receiving.
+    pub fn new(limit_bytes: u64, deliveries: usize, dead_letters_bytes: Option<u64>, spike_bytes: Option<u64>) -> Self {
         let limit_bytes = limit_bytes.max(LIMIT_MIN_BYTES);
         let payloads = (limit_bytes - PROCESS_BYTES) * 100 / (100 + ALLOCATOR_OVERHEAD_PERCENT);
-        let receiving_bytes = (payloads / 4).min(256 * MIB);
+        let receiving_bytes =
+            spike_bytes.map_or((payloads / 4).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 2));
         let shared_work_bytes = payloads / 16;
         let share = (payloads - receiving_bytes - shared_work_bytes) / (deliveries.max(1) as u64);
         let packed_bytes = share / 8;
@@ -61,8 +63,8 @@ mod tests {
     fn the_parts_never_add_up_to_more_than_the_limit() {
         for limit in [1, 48 * MIB, 64 * MIB, 500 * MIB, 2048 * MIB, 64 << 30] {
             for deliveries in [0, 1, 3, 15] {
-                for dead_letters in [None, Some(0), Some(u64::MAX)] {
-                    let plan = MemoryPlan::new(limit, deliveries, dead_letters);
+                for (dead_letters, spike) in [(None, None), (Some(0), Some(0)), (Some(u64::MAX), Some(u64::MAX))] {
+                    let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike);
                     let a_delivery = plan.delivery_bytes + plan.packed_bytes + plan.dead_letters_bytes;
                     let parts = plan.receiving_bytes + plan.shared_work_bytes + a_delivery * deliveries.max(1) as u64;
                     assert!(parts + PROCESS_BYTES <= plan.limit_bytes, "{plan:?}");

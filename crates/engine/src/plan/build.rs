@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sluice_config::Diagnostics;
 use sluice_config::document::{Acknowledge, Document, OverflowPolicy};
+use sluice_config::{Diagnostic, Diagnostics};
 use sluice_processors::Settings;
 use sluice_telemetry::logging::LoggingOptions;
 
@@ -30,8 +30,8 @@ pub(super) fn build(
     let ids = delivery_ids(&ways);
     let holding = ids.iter().filter(|id| !read.exporters[&id.exporter].config.is_best_effort()).count();
     let dead_letters_bytes = document.buffer.dead_letters.limit_mib * MIB;
-    let limit_bytes = memory_limit_bytes(document, &read);
-    let memory = MemoryPlan::new(limit_bytes, holding, Some(dead_letters_bytes));
+    let (limit_bytes, spike_bytes) = memory_limit_bytes(document, &read);
+    let memory = MemoryPlan::new(limit_bytes, holding, Some(dead_letters_bytes), spike_bytes);
     if memory.limit_bytes > limit_bytes {
         diagnostics.warning(
             None,
@@ -48,7 +48,7 @@ pub(super) fn build(
     };
     let planner = Planner { document, read: &read, ways: &ways, memory, ack };
     let deliveries = ids.iter().map(|id| planner.delivery(id)).collect();
-    warn_of_queue_sizes(&read, diagnostics);
+    warn_of_queue_options(&read, diagnostics);
     Plan {
         ack,
         memory,
@@ -76,29 +76,44 @@ fn delivery_ids(ways: &[Way]) -> Vec<DeliveryId> {
     ids
 }
 
-/// `buffer.memory.limit_mib`, or the smallest `memory_limiter` in use, or the default.
-fn memory_limit_bytes(document: &Document, read: &Read) -> u64 {
+/// `buffer.memory.limit_mib`, or the smallest `memory_limiter` in use, or the default; and what the limiter keeps free.
+fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
     let available = memory::available_bytes();
     let used: BTreeSet<&String> = read.pipelines.iter().flat_map(|pipeline| &pipeline.processors).collect();
     let limiter = used.iter().filter_map(|id| match read.processors.get(*id) {
-        Some(Settings::MemoryLimiter(limiter)) => Some(limiter.limit.resolve(available).0),
+        Some(Settings::MemoryLimiter(limiter)) => Some(limiter.limit.resolve(available)),
         _ => None,
     });
     let own = document.buffer.memory_limit_mib.map(|mib| mib * MIB);
-    own.or_else(|| limiter.min()).unwrap_or_else(|| MemoryPlan::default_limit_bytes(available))
+    match (own, limiter.min()) {
+        (Some(own), _) => (own, None),
+        (None, Some((limit, soft))) => (limit, Some(limit - soft)),
+        (None, None) => (MemoryPlan::default_limit_bytes(available), None),
+    }
 }
 
-/// The backlog is bounded in bytes: a number of requests says nothing about memory.
-fn warn_of_queue_sizes(read: &Read, diagnostics: &mut Diagnostics) {
+/// Options of `sending_queue` that mean something else here, or nothing.
+fn warn_of_queue_options(read: &Read, diagnostics: &mut Diagnostics) {
     for (id, exporter) in &read.exporters {
-        if exporter.config.sending().queue.queue_size.is_some() {
-            diagnostics.warning(
-                None,
-                format!(
-                    "exporters.{id}.sending_queue.queue_size has no effect: a backlog is bounded in bytes, by memory_limiter or \
-                     buffer.memory.limit_mib (`sluice plan` shows by how many)"
-                ),
+        let queue = &exporter.config.sending().queue;
+        let path = format!("exporters.{id}.sending_queue");
+        if queue.queue_size.is_some() {
+            // A number of requests says nothing about memory.
+            let message = format!(
+                "{path}.queue_size has no effect: a backlog is bounded in bytes, by memory_limiter or buffer.memory.limit_mib"
             );
+            diagnostics.push(Diagnostic::warning(exporter.span, message).with_hint("`sluice plan` shows by how many"));
+        }
+        if queue.block_on_overflow {
+            let message = format!(
+                "{path}.block_on_overflow has no effect: senders are held up for a quarter of a second, then refused"
+            );
+            diagnostics.push(Diagnostic::warning(exporter.span, message));
+        }
+        if let Some(storage) = &queue.storage {
+            let message =
+                format!("{path}.storage names `{storage}`: holding telemetry on disk comes with the next release");
+            diagnostics.push(Diagnostic::error(exporter.span, message));
         }
     }
 }
@@ -127,8 +142,12 @@ impl Planner<'_> {
         };
         let own_limit = pipeline.and_then(|pipeline| pipeline.buffer.memory_limit_mib).map(|mib| mib * MIB);
         let share = if best_effort { self.memory.best_effort_bytes } else { self.memory.delivery_bytes };
+        // `sending_queue` without a queue, or one that waits for the result, is the Collector's way to say `delivered`.
+        let queue = &exporter.sending().queue;
+        let waits = self.ack == AckMode::Delivered || !queue.enabled || queue.wait_for_result;
+        let senders_wait = waits && policy == Policy::Backpressure;
         let setting = Setting {
-            senders_wait: self.ack == AckMode::Delivered && policy == Policy::Backpressure,
+            senders_wait,
             is_sole: fan_out == 1,
             linger: self.document.buffer.linger,
             request_limit_bytes: exporter.request_limit_bytes(),
@@ -138,6 +157,7 @@ impl Planner<'_> {
             signal: self.signal(id),
             policy,
             best_effort,
+            senders_wait,
             budget_bytes: own_limit.map_or(share, |limit| limit.min(share)),
             metadata_keys: self.batch_processor(id).map(|batch| batch.metadata_keys.clone()).unwrap_or_default(),
             dispatch: dispatch::policy(exporter.sending(), self.batch_processor(id), setting),

@@ -70,8 +70,7 @@ impl Plan {
         if delivery.best_effort {
             return "Best effort: may lose data rather than hold anybody up.".to_owned();
         }
-        let waits = self.ack == AckMode::Delivered && delivery.policy == Policy::Backpressure;
-        let crash = if waits {
+        let crash = if delivery.senders_wait {
             "Survives a crash, as senders are answered only after delivery"
         } else {
             "Is lost in a crash (memory only)"

@@ -83,7 +83,7 @@ impl Read {
             }
             if used_exporters.contains(id.as_str()) {
                 let fingerprint = fingerprint(component, document, config.authenticator().into_iter().collect());
-                read.exporters.insert(id, ExporterPlan { config, fingerprint });
+                read.exporters.insert(id, ExporterPlan { config, span: component.span, fingerprint });
             }
         }
         read

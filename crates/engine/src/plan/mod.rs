@@ -62,7 +62,7 @@ impl Plan {
     pub(crate) fn empty() -> Plan {
         Plan {
             ack: AckMode::Memory,
-            memory: MemoryPlan::new(0, 0, None),
+            memory: MemoryPlan::new(0, 0, None, None),
             receivers: Vec::new(),
             exporters: BTreeMap::new(),
             extensions: BTreeMap::new(),
@@ -86,6 +86,8 @@ pub struct ReceiverPlan {
 
 pub struct ExporterPlan {
     pub config: ExporterConfig,
+    /// Where its id stands in the configuration.
+    pub(crate) span: sluice_config::Span,
     pub fingerprint: u64,
 }
 
@@ -96,6 +98,8 @@ pub struct DeliveryPlan {
     pub policy: Policy,
     /// May lose data rather than hold anybody up.
     pub best_effort: bool,
+    /// Senders are answered only when this delivery has delivered.
+    pub senders_wait: bool,
     pub budget_bytes: u64,
     /// Request metadata by which the pipeline batches (`batch.metadata_keys`), beside what the exporter reads.
     pub metadata_keys: Vec<String>,

@@ -140,6 +140,7 @@ pub async fn run(options: &DemoOptions, backends: &DemoBackends) -> anyhow::Resu
             missing,
             queue_size: at_end_of_load.scrape.sum("otelcol_exporter_queue_size", &[("exporter", exporter)]),
             backlog: sampler.last().scrape.sum("sluice_delivery_backlog_items", &[("exporter", exporter)]),
+            dropped: sampler.last().scrape.sum("sluice_delivery_dropped_items", &[("exporter", exporter)]),
             latency: backend.latency(),
         }
     });

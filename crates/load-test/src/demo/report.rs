@@ -24,17 +24,20 @@ pub struct PipelineReport {
     pub queue_size: Option<f64>,
     /// Spans that the gateway still holds for this backend at the end, by its own count.
     pub backlog: Option<f64>,
+    /// Spans that the gateway dropped, by its own count, because the pipeline's budget was spent.
+    pub dropped: Option<f64>,
     /// From sending to arrival.
     pub latency: Latency,
 }
 
 impl PipelineReport {
-    /// Accepted spans that neither the backend nor the gateway has. `None` where spans are missing and the gateway does
+    /// Accepted spans that neither the backend nor the gateway has, and that the gateway did not drop as its configuration
+    /// says. `None` where spans are missing and the gateway does
     /// not say what it holds.
     pub fn lost(&self) -> Option<u64> {
         match self.backlog {
             _ if self.missing == 0 => Some(0),
-            Some(backlog) => Some(self.missing.saturating_sub(backlog as u64)),
+            Some(backlog) => Some(self.missing.saturating_sub(backlog as u64 + self.dropped.unwrap_or(0.0) as u64)),
             None => None,
         }
     }
@@ -70,6 +73,7 @@ impl DemoReport {
             "Received",
             "Exported",
             "Lost",
+            "Dropped",
             "Waiting",
             "p50 / p99 ms",
         ]);
@@ -91,11 +95,12 @@ impl DemoReport {
                 self.accepted.to_string(),
                 pipeline.exported.to_string(),
                 known(pipeline.lost().map(|lost| lost as f64)),
+                known(pipeline.dropped),
                 known(pipeline.backlog),
                 latency,
             ]);
         }
-        for index in 2..12 {
+        for index in 2..13 {
             if let Some(column) = table.column_mut(index) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
@@ -122,6 +127,7 @@ mod tests {
             missing,
             queue_size: None,
             backlog,
+            dropped: None,
             latency: Latency::default(),
         }
     }

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use sluice_config::Fields;
 
 const MIB: u64 = 1024 * 1024;
@@ -9,8 +7,6 @@ const WHY_NO_COLLECTION: &str = "memory is given back as soon as it is free, the
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How often the memory of the process is looked at. What telemetry takes is accounted for at any time besides.
-    pub check_interval: Duration,
     pub limit: Limit,
 }
 
@@ -44,10 +40,9 @@ impl Limit {
 }
 
 pub fn read(fields: &mut Fields<'_>) -> Config {
-    let check_interval = fields.duration(
+    fields.no_effect(
         "check_interval",
-        Duration::from_secs(1),
-        "How often the memory of the process is looked at. What telemetry takes is accounted for with every request besides.",
+        "what telemetry takes is accounted for with every request, not looked at now and then",
     );
     let limit_mib = fields.integer(
         "limit_mib",
@@ -75,9 +70,6 @@ pub fn read(fields: &mut Fields<'_>) -> Config {
     );
     fields.no_effect("min_gc_interval_when_soft_limited", WHY_NO_COLLECTION);
     fields.no_effect("min_gc_interval_when_hard_limited", WHY_NO_COLLECTION);
-    if fields.is_present("check_interval") && check_interval.is_zero() {
-        fields.error_at("check_interval", "must be greater than 0");
-    }
     let limit = if limit_mib > 0 || limit_percentage == 0 {
         if limit_mib == 0 {
             fields.error("needs a `limit_mib` or a `limit_percentage` greater than 0");
@@ -91,7 +83,7 @@ pub fn read(fields: &mut Fields<'_>) -> Config {
         }
         Limit::Percent { limit_percent: limit_percentage, spike_percent: spike_limit_percentage }
     };
-    Config { check_interval, limit }
+    Config { limit }
 }
 
 #[cfg(test)]
@@ -103,10 +95,10 @@ mod tests {
     /// Absolute limits go before percentages; the spike is a fifth where nothing is said.
     #[test]
     fn limits_are_resolved() {
-        let (config, diagnostics) = read_text("m", "check_interval: 1s\nlimit_mib: 500\nlimit_percentage: 80", read);
+        let (config, diagnostics) = read_text("m", "limit_mib: 500\nlimit_percentage: 80", read);
         assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
         assert_eq!(config.limit.resolve(1), (500 * MIB, 500 * MIB - 500 * MIB / 100 * 20));
-        let (config, _) = read_text("m", "check_interval: 1s\nlimit_percentage: 75\nspike_limit_percentage: 15", read);
+        let (config, _) = read_text("m", "limit_percentage: 75\nspike_limit_percentage: 15", read);
         assert_eq!(config.limit.resolve(1000), (750, 600));
     }
 
@@ -114,16 +106,15 @@ mod tests {
     #[test]
     fn wrong_limits_are_refused() {
         for text in [
-            "check_interval: 1s",
-            "check_interval: 0s\nlimit_mib: 1",
-            "check_interval: 1s\nlimit_mib: 100\nspike_limit_mib: 100",
-            "check_interval: 1s\nlimit_percentage: 101",
-            "check_interval: 1s\nlimit_percentage: 10\nspike_limit_percentage: 10",
+            "{}",
+            "limit_mib: 100\nspike_limit_mib: 100",
+            "limit_percentage: 101",
+            "limit_percentage: 10\nspike_limit_percentage: 10",
         ] {
             assert!(read_text("m", text, read).1.has_errors(), "{text}");
         }
         let text = "check_interval: 1s\nlimit_mib: 9\nmin_gc_interval_when_soft_limited: 5s";
         let (_, diagnostics) = read_text("m", text, read);
-        assert_eq!((diagnostics.errors().count(), diagnostics.warnings().count()), (0, 1));
+        assert_eq!((diagnostics.errors().count(), diagnostics.warnings().count()), (0, 2));
     }
 }
