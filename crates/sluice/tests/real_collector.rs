@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gateway::{Gateway, Options, assert_arrives_once};
+use gateway::{Gateway, Options, SOON, assert_arrives_once, eventually};
 use peers::{component, start_collector};
 use sluice_load_test::subject::{Subject, SubjectSpec, free_addr, nginx_relay};
 use sluice_load_test::{Backend, BackendOptions, Load, LoadReport, Retry};
@@ -81,8 +81,10 @@ async fn a_collector_before_it_hands_over_every_item_once() {
             let report = send(Load::new(signal, listen).items(5_000).encoding(Encoding::Gzip).concurrency(2, 4)).await;
             assert_arrives_once(&report, &backend, ARRIVES_WITHIN).await;
             let name = format!("otelcol_receiver_accepted_{}", signal.items_name());
-            let accepted = gateway.metric(&name, &[("transport", way)]).await;
-            assert_eq!(accepted, 5_000.0, "{signal} over {way}");
+            // Counted when the sender is answered, which is after the backend has it.
+            let labels = [("transport", way)];
+            let counted = eventually(SOON, async || gateway.metric(&name, &labels).await == 5_000.0).await;
+            assert!(counted, "{signal} over {way}: {}", gateway.metric(&name, &labels).await);
         }
     }
     assert_eq!((backend.unique_items(), backend.items()), (30_000, 30_000));
@@ -262,9 +264,7 @@ async fn the_debug_exporter_takes_the_collectors_options() {
         }
     }
     let wrote_all = |output: &str| ["Span #", "LogRecord #", "Metric #"].iter().all(|text| output.contains(text));
-    let wrote =
-        gateway::eventually(gateway::SOON, async || wrote_all(&collector.output()) && wrote_all(&gateway.output()))
-            .await;
+    let wrote = eventually(SOON, async || wrote_all(&collector.output()) && wrote_all(&gateway.output())).await;
     assert!(wrote, "collector:\n{}\nsluice:\n{}", collector.output_tail(), gateway.output());
     for output in [collector.output(), gateway.output()] {
         assert!(!output.contains("ERROR") && !output.contains("\terror\t"), "{output}");

@@ -10,8 +10,15 @@ use prost::Message;
 use sluice_load_test::backend::Received;
 use sluice_otlp::Signal;
 
-/// What a request says, as text with a line for each field, for comparing and for showing where two differ.
-pub(crate) fn meaning(request: &Received) -> String {
+/// What a request says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Meaning {
+    Traces(ExportTraceServiceRequest),
+    Metrics(ExportMetricsServiceRequest),
+    Logs(ExportLogsServiceRequest),
+}
+
+pub(crate) fn meaning(request: &Received) -> Meaning {
     let body = request.body.clone();
     match request.signal {
         Signal::Traces => traces(ExportTraceServiceRequest::decode(body).expect("traces")),
@@ -20,7 +27,7 @@ pub(crate) fn meaning(request: &Received) -> String {
     }
 }
 
-pub(crate) fn traces(mut request: ExportTraceServiceRequest) -> String {
+pub(crate) fn traces(mut request: ExportTraceServiceRequest) -> Meaning {
     for group in &mut request.resource_spans {
         level_resource(&mut group.resource);
         for scope in &mut group.scope_spans {
@@ -33,10 +40,10 @@ pub(crate) fn traces(mut request: ExportTraceServiceRequest) -> String {
             }
         }
     }
-    format!("{request:#?}")
+    Meaning::Traces(request)
 }
 
-pub(crate) fn logs(mut request: ExportLogsServiceRequest) -> String {
+pub(crate) fn logs(mut request: ExportLogsServiceRequest) -> Meaning {
     for group in &mut request.resource_logs {
         level_resource(&mut group.resource);
         for scope in &mut group.scope_logs {
@@ -47,10 +54,10 @@ pub(crate) fn logs(mut request: ExportLogsServiceRequest) -> String {
             }
         }
     }
-    format!("{request:#?}")
+    Meaning::Logs(request)
 }
 
-pub(crate) fn metrics(mut request: ExportMetricsServiceRequest) -> String {
+pub(crate) fn metrics(mut request: ExportMetricsServiceRequest) -> Meaning {
     for group in &mut request.resource_metrics {
         level_resource(&mut group.resource);
         for scope in &mut group.scope_metrics {
@@ -61,7 +68,7 @@ pub(crate) fn metrics(mut request: ExportMetricsServiceRequest) -> String {
             }
         }
     }
-    format!("{request:#?}")
+    Meaning::Metrics(request)
 }
 
 fn level_points(data: &mut Data) {
@@ -107,5 +114,7 @@ fn level(attributes: &mut [KeyValue]) {
     attributes.iter_mut().for_each(|attribute| {
         attribute.value.get_or_insert_default();
     });
-    attributes.sort_by(|one, other| one.key.cmp(&other.key));
+    // The Collector moves the last attribute to where it deletes one, and so the second of two that share a key before the first.
+    let value = |attribute: &KeyValue| format!("{:?}", attribute.value);
+    attributes.sort_by(|one, other| one.key.cmp(&other.key).then_with(|| value(one).cmp(&value(other))));
 }

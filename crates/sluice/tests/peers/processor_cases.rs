@@ -56,7 +56,7 @@ pub(crate) const CASES: &[Case] = &[
       - { key: yes, value: yes, action: insert }
       - { key: exponent, value: 1e3, action: insert }
       - { key: tilde, value: \"~\", action: insert }
-      - { key: date, value: 2024-01-02, action: insert }
+      - { key: date, value: \"2024-01-02\", action: insert }
       - { key: under, value: 1_000, action: insert }
       - { key: http.method, value: \"\", action: update }
 ",
@@ -331,6 +331,28 @@ pub(crate) const CASES: &[Case] = &[
         signals: TRACES_AND_LOGS,
         processors: "  attributes/NAME:
     include: { match_type: strict, attributes: [{ key: http.status_code, value: \"200\" }] }
+    actions: [{ key: selected, value: true, action: upsert }]
+",
+        chain: "attributes/NAME",
+        changes: false,
+    },
+    Case {
+        // The documentation has one of them match; the Collector has all.
+        name: "two-libraries",
+        signals: TRACES_AND_LOGS,
+        processors: "  attributes/NAME:
+    include: { match_type: strict, libraries: [{ name: io.http }, { name: io.db }] }
+    actions: [{ key: selected, value: true, action: upsert }]
+",
+        chain: "attributes/NAME",
+        changes: false,
+    },
+    Case {
+        // The same.
+        name: "two-resources",
+        signals: TRACES_AND_LOGS,
+        processors: "  attributes/NAME:
+    include: { match_type: strict, resources: [{ key: service.name, value: checkout }, { key: process.pid, value: 1 }] }
     actions: [{ key: selected, value: true, action: upsert }]
 ",
         chain: "attributes/NAME",

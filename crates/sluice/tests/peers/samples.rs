@@ -71,6 +71,11 @@ fn attributes(index: usize) -> Vec<KeyValue> {
     if index == 4 {
         attributes.clear();
     }
+    if index == 8 {
+        // Senders must not, but some do.
+        attributes.push(entry("http.method", text("a second time")));
+        attributes.push(entry("secret.token", text("a second time")));
+    }
     attributes
 }
 
