@@ -50,6 +50,18 @@ impl Cursor {
         true
     }
 
+    /// Marks `start..end` as resolved.
+    pub(crate) fn resolve_run(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        if start <= self.floor {
+            self.lift_to(end);
+        } else {
+            self.resolved.insert_run(start, end);
+        }
+    }
+
     /// Takes note that everything below `offset` is resolved, whoever it was for.
     pub(crate) fn lift_to(&mut self, offset: u64) {
         if self.floor < offset {

@@ -6,6 +6,7 @@
 mod cursor;
 mod log;
 mod ranges;
+mod slots;
 
 pub use cursor::{Cursor, Dropped};
 pub use log::{Appended, Charge, CursorId, Log, Offset};

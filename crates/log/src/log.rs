@@ -3,12 +3,12 @@
 //! Invariants: a frame is stored once, whatever the number of readers; it is let go as soon as every reader that it was
 //! appended for has resolved it; a reader that lags pins only the frames that it has not resolved.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::cursor::{Cursor, Dropped};
+use crate::slots::Slots;
 
 /// Position in a log: the number of frames ever appended before.
 pub type Offset = u64;
@@ -32,8 +32,7 @@ pub struct Appended {
 }
 
 struct Slot<T> {
-    /// None once resolved everywhere.
-    entry: Option<Arc<T>>,
+    entry: Arc<T>,
     /// The readers that this entry was appended for, sorted.
     readers: Arc<[CursorId]>,
     unresolved: usize,
@@ -41,8 +40,7 @@ struct Slot<T> {
 }
 
 struct Inner<T> {
-    base: Offset,
-    slots: VecDeque<Slot<T>>,
+    slots: Slots<Slot<T>>,
     cursors: Vec<Option<Cursor>>,
     /// Bytes of entries that are not resolved everywhere: what the log holds in memory.
     stored_bytes: u64,
@@ -55,7 +53,7 @@ pub struct Log<T> {
 
 impl<T> Default for Log<T> {
     fn default() -> Self {
-        Log { inner: Mutex::new(Inner { base: 0, slots: VecDeque::new(), cursors: Vec::new(), stored_bytes: 0 }) }
+        Log { inner: Mutex::new(Inner { slots: Slots::default(), cursors: Vec::new(), stored_bytes: 0 }) }
     }
 }
 
@@ -63,7 +61,7 @@ impl<T> Log<T> {
     /// Adds a reader that starts at the head: it sees what is appended from now on. `limit_bytes` is its budget.
     pub fn subscribe(&self, limit_bytes: u64) -> CursorId {
         let mut inner = self.inner.lock();
-        let head = inner.head();
+        let head = inner.slots.head();
         inner.cursors.push(Some(Cursor::at(head, limit_bytes)));
         CursorId(inner.cursors.len() - 1)
     }
@@ -90,10 +88,12 @@ impl<T> Log<T> {
     pub fn unsubscribe(&self, id: CursorId) -> Dropped {
         let mut inner = self.inner.lock();
         let mut dropped = Dropped::default();
-        for offset in inner.cursor(id).floor..inner.head() {
+        let mut offset = inner.cursor(id).floor;
+        while offset < inner.slots.head() {
             if let Some((_, charge)) = inner.resolve(id, offset) {
                 dropped.add(charge);
             }
+            offset = inner.slots.next_live(offset + 1);
         }
         inner.cursors[id.0] = None;
         dropped
@@ -103,7 +103,6 @@ impl<T> Log<T> {
     /// Says whether some reader now holds more than its budget.
     pub fn append(&self, entry: Arc<T>, charge: Charge, readers: &Arc<[CursorId]>) -> Appended {
         let mut inner = self.inner.lock();
-        let offset = inner.head();
         let mut unresolved = 0;
         let mut over_budget = false;
         for &reader in readers.iter() {
@@ -115,34 +114,40 @@ impl<T> Log<T> {
                 over_budget |= cursor.held_bytes > cursor.limit_bytes;
             }
         }
-        let entry = (unresolved > 0).then_some(entry);
-        if entry.is_some() {
+        let slot = (unresolved > 0).then(|| Slot { entry, readers: readers.clone(), unresolved, charge });
+        if slot.is_some() {
             inner.stored_bytes += charge.bytes;
         }
-        inner.slots.push_back(Slot { entry, readers: readers.clone(), unresolved, charge });
-        inner.truncate();
+        let offset = inner.slots.push(slot);
         Appended { offset, over_budget }
     }
 
     /// Leases the next entry for a reader; it stays leased until it is resolved.
     pub fn read(&self, id: CursorId) -> Option<(Offset, Arc<T>)> {
         let mut inner = self.inner.lock();
-        let (base, head) = (inner.base, inner.head());
+        let base = inner.slots.base();
         inner.cursor_mut(id).lift_to(base);
-        let mut next = inner.cursor(id).next;
+        let mut offset = inner.cursor(id).next;
         let mut found = None;
-        while next < head && found.is_none() {
-            let offset = next;
-            next += 1;
-            let slot = &inner.slots[(offset - inner.base) as usize];
-            if slot.is_for(id) && !inner.cursor(id).is_resolved(offset) {
-                found = slot.entry.clone().map(|entry| (offset, entry));
-            } else {
-                // Not for this reader (or dropped from its budget): nothing to wait for.
-                inner.cursor_mut(id).resolve(offset);
+        while found.is_none() {
+            let live = inner.slots.next_live(offset);
+            inner.cursor_mut(id).resolve_run(offset, live);
+            offset = live;
+            if offset >= inner.slots.head() {
+                break;
             }
+            match inner.slots.get(offset) {
+                Some(slot) if slot.is_for(id) && !inner.cursor(id).is_resolved(offset) => {
+                    found = Some((offset, slot.entry.clone()));
+                }
+                // Not for this reader, or resolved already: nothing to wait for.
+                _ => {
+                    inner.cursor_mut(id).resolve(offset);
+                }
+            }
+            offset += 1;
         }
-        inner.cursor_mut(id).next = next;
+        inner.cursor_mut(id).next = offset;
         found
     }
 
@@ -159,10 +164,12 @@ impl<T> Log<T> {
         let mut dropped = Dropped::default();
         let mut entries = Vec::new();
         while inner.cursor(id).held_bytes > limit_bytes {
-            let (base, head) = (inner.base, inner.head());
+            let base = inner.slots.base();
             inner.cursor_mut(id).lift_to(base);
-            let offset = inner.cursor(id).next;
-            if offset >= head {
+            let next = inner.cursor(id).next;
+            let offset = inner.slots.next_live(next);
+            inner.cursor_mut(id).resolve_run(next, offset);
+            if offset >= inner.slots.head() {
                 break;
             }
             inner.cursor_mut(id).next = offset + 1;
@@ -190,11 +197,14 @@ impl<T> Log<T> {
     pub fn oldest(&self, id: CursorId) -> Option<Arc<T>> {
         let inner = self.inner.lock();
         let cursor = inner.cursor(id);
-        let start = cursor.floor.max(inner.base);
-        (start..inner.head()).find_map(|offset| {
-            let slot = &inner.slots[(offset - inner.base) as usize];
-            if slot.is_for(id) && !cursor.is_resolved(offset) { slot.entry.clone() } else { None }
-        })
+        let mut offset = inner.slots.next_live(cursor.floor);
+        while offset < inner.slots.head() {
+            match inner.slots.get(offset) {
+                Some(slot) if slot.is_for(id) && !cursor.is_resolved(offset) => return Some(slot.entry.clone()),
+                _ => offset = inner.slots.next_live(offset + 1),
+            }
+        }
+        None
     }
 
     /// Bytes of all entries that are not resolved everywhere.
@@ -202,9 +212,9 @@ impl<T> Log<T> {
         self.inner.lock().stored_bytes
     }
 
-    /// Number of slots kept, resolved ones within the kept range included.
+    /// Number of slots that are held, resolved ones beside live ones included.
     pub fn slots(&self) -> usize {
-        self.inner.lock().slots.len()
+        self.inner.lock().slots.held()
     }
 }
 
@@ -215,10 +225,6 @@ impl<T> Slot<T> {
 }
 
 impl<T> Inner<T> {
-    fn head(&self) -> Offset {
-        self.base + self.slots.len() as u64
-    }
-
     fn cursor(&self, id: CursorId) -> &Cursor {
         self.cursors[id.0].as_ref().expect("a reader is not used after it unsubscribed")
     }
@@ -228,37 +234,22 @@ impl<T> Inner<T> {
     }
 
     fn resolve(&mut self, id: CursorId, offset: Offset) -> Option<(Arc<T>, Charge)> {
-        if !self.cursor_mut(id).resolve(offset) || offset < self.base {
+        if !self.cursor_mut(id).resolve(offset) {
             return None;
         }
-        let index = (offset - self.base) as usize;
-        let slot = self.slots.get_mut(index)?;
-        if !slot.is_for(id) {
-            return None;
-        }
+        let slot = self.slots.get_mut(offset).filter(|slot| slot.is_for(id))?;
         let charge = slot.charge;
         slot.unresolved -= 1;
-        let entry = if slot.unresolved == 0 { slot.entry.take() } else { slot.entry.clone() };
+        let entry = slot.entry.clone();
         if slot.unresolved == 0 {
+            self.slots.remove(offset);
             self.stored_bytes -= charge.bytes;
-            self.truncate();
         }
         let cursor = self.cursor_mut(id);
         cursor.held_bytes -= charge.bytes;
         cursor.held_items -= charge.items;
         cursor.held_frames -= 1;
-        entry.map(|entry| (entry, charge))
-    }
-
-    /// Lets go of resolved slots at the tail.
-    fn truncate(&mut self) {
-        while self.slots.front().is_some_and(|slot| slot.entry.is_none()) {
-            self.slots.pop_front();
-            self.base += 1;
-        }
-        if self.slots.is_empty() && self.slots.capacity() > 4096 {
-            self.slots.shrink_to(1024);
-        }
+        Some((entry, charge))
     }
 }
 
@@ -272,6 +263,8 @@ impl Dropped {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -294,7 +287,7 @@ mod tests {
         assert_eq!((log.stored_bytes(), log.held_bytes(a), log.held_bytes(b)), (10, 0, 10));
         let (offset, _) = log.read(b).unwrap();
         log.resolve(b, offset);
-        assert_eq!((log.stored_bytes(), log.slots(), Arc::strong_count(&entry)), (0, 0, 1));
+        assert_eq!((log.stored_bytes(), Arc::strong_count(&entry)), (0, 1));
     }
 
     #[test]
@@ -311,8 +304,9 @@ mod tests {
             assert!(log.resolve(a, offset).is_none(), "resolved only once");
         }
         assert_eq!((log.stored_bytes(), log.held(a).frames), (10, 1));
+        assert!(log.slots() < 300, "{} slots held for one frame", log.slots());
         log.resolve(a, offsets[0]);
-        assert_eq!(log.slots(), 0);
+        assert_eq!(log.stored_bytes(), 0);
     }
 
     #[test]

@@ -27,6 +27,24 @@ impl RangeSet {
         true
     }
 
+    /// Adds every offset of `start..end`.
+    pub fn insert_run(&mut self, start: u64, end: u64) {
+        let (mut start, mut end) = (start, end);
+        // From the last range that begins within or at the end of the run backwards: those that touch it become part of it.
+        while let Some((first, last)) = self
+            .end_by_start
+            .range(..=end)
+            .next_back()
+            .map(|(&first, &last)| (first, last))
+            .filter(|(_, last)| *last >= start)
+        {
+            self.end_by_start.remove(&first);
+            start = start.min(first);
+            end = end.max(last);
+        }
+        self.end_by_start.insert(start, end);
+    }
+
     pub fn contains(&self, offset: u64) -> bool {
         self.end_by_start.range(..=offset).next_back().is_some_and(|(_, &end)| offset < end)
     }
@@ -94,6 +112,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn runs_and_single_offsets_join(runs in proptest::collection::vec((0u64..64, 0u64..10), 0..40)) {
+            let mut ranges = RangeSet::default();
+            let mut one_by_one = RangeSet::default();
+            for (start, length) in runs {
+                if length > 0 {
+                    ranges.insert_run(start, start + length);
+                }
+                for offset in start..start + length {
+                    one_by_one.insert(offset);
+                }
+                prop_assert_eq!(&ranges, &one_by_one);
+            }
+        }
+
         #[test]
         fn behaves_as_a_plain_set(offsets in proptest::collection::vec(0u64..64, 0..200)) {
             let mut ranges = RangeSet::default();

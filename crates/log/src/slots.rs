@@ -1,0 +1,127 @@
+//! The kept part of a log, by offset, in chunks: a chunk of which everything is resolved is let go wherever it lies, so that one
+//! frame that waits for minutes pins its chunk and not all that came after it.
+
+use std::collections::VecDeque;
+
+const CHUNK: u64 = 128;
+
+struct Chunk<S> {
+    slots: Vec<Option<S>>,
+    live: usize,
+}
+
+/// Slots from the oldest live one to the head. A freed chunk costs a pointer.
+pub(crate) struct Slots<S> {
+    /// Offset of the first slot of the first chunk; a multiple of `CHUNK`.
+    base: u64,
+    head: u64,
+    chunks: VecDeque<Option<Box<Chunk<S>>>>,
+}
+
+impl<S> Default for Slots<S> {
+    fn default() -> Self {
+        Slots { base: 0, head: 0, chunks: VecDeque::new() }
+    }
+}
+
+impl<S> Slots<S> {
+    /// The offset that the next slot gets.
+    pub(crate) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Everything below is gone.
+    pub(crate) fn base(&self) -> u64 {
+        self.base.min(self.head)
+    }
+
+    /// Adds a slot at the head; None for one that is resolved from the start.
+    pub(crate) fn push(&mut self, slot: Option<S>) -> u64 {
+        if self.head.is_multiple_of(CHUNK) {
+            self.chunks.push_back(Some(Box::new(Chunk { slots: Vec::with_capacity(CHUNK as usize), live: 0 })));
+        }
+        let offset = self.head;
+        self.head += 1;
+        if let Some(Some(chunk)) = self.chunks.back_mut() {
+            chunk.live += usize::from(slot.is_some());
+            chunk.slots.push(slot);
+        }
+        self.let_go(offset);
+        offset
+    }
+
+    pub(crate) fn get(&self, offset: u64) -> Option<&S> {
+        let chunk = self.chunks.get(self.index(offset)?)?.as_ref()?;
+        chunk.slots.get((offset % CHUNK) as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, offset: u64) -> Option<&mut S> {
+        let index = self.index(offset)?;
+        let chunk = self.chunks.get_mut(index)?.as_mut()?;
+        chunk.slots.get_mut((offset % CHUNK) as usize)?.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, offset: u64) -> Option<S> {
+        let index = self.index(offset)?;
+        let chunk = self.chunks.get_mut(index)?.as_mut()?;
+        let slot = chunk.slots.get_mut((offset % CHUNK) as usize)?.take()?;
+        chunk.live -= 1;
+        self.let_go(offset);
+        Some(slot)
+    }
+
+    /// The first offset from `offset` on that may hold something: skips chunks that were let go.
+    pub(crate) fn next_live(&self, offset: u64) -> u64 {
+        let mut offset = offset.max(self.base);
+        while offset < self.head && self.index(offset).is_some_and(|index| self.chunks[index].is_none()) {
+            offset = (offset / CHUNK + 1) * CHUNK;
+        }
+        offset.min(self.head)
+    }
+
+    /// Slots that are held in memory, resolved ones in live chunks included.
+    pub(crate) fn held(&self) -> usize {
+        self.chunks.iter().flatten().map(|chunk| chunk.slots.len()).sum()
+    }
+
+    fn index(&self, offset: u64) -> Option<usize> {
+        let distance = offset.checked_sub(self.base)?;
+        usize::try_from(distance / CHUNK).ok()
+    }
+
+    /// Frees the chunk of an offset if nothing in it lives and nothing more will be put there, and what is free at the tail.
+    fn let_go(&mut self, offset: u64) {
+        let Some(index) = self.index(offset) else { return };
+        let is_done = |chunk: &Option<Box<Chunk<S>>>| {
+            chunk.as_ref().is_none_or(|chunk| chunk.live == 0 && chunk.slots.len() as u64 == CHUNK)
+        };
+        if self.chunks.get(index).is_some_and(is_done) {
+            self.chunks[index] = None;
+        }
+        while self.chunks.front().is_some_and(Option::is_none) {
+            self.chunks.pop_front();
+            self.base += CHUNK;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_lives_long_pins_its_chunk_and_nothing_after_it() {
+        let mut slots = Slots::default();
+        slots.push(Some("waits"));
+        for _ in 0..100_000 {
+            let offset = slots.push(Some("passes"));
+            assert_eq!(slots.remove(offset), Some("passes"));
+        }
+        assert!(slots.held() <= 2 * CHUNK as usize, "{} slots held", slots.held());
+        assert_eq!((slots.get(0), slots.base()), (Some(&"waits"), 0));
+        assert_eq!(slots.next_live(CHUNK + 1), slots.head() / CHUNK * CHUNK, "what was let go is skipped");
+        assert_eq!(slots.remove(0), Some("waits"));
+        assert!(slots.held() <= CHUNK as usize);
+        assert_eq!(slots.base(), slots.head() / CHUNK * CHUNK);
+    }
+}
