@@ -107,7 +107,7 @@ async fn start_collector_as_backend(binary: &std::path::Path, backend: &Backend)
     let [grpc, http] = [free_addr().unwrap(), free_addr().unwrap()];
     let config = format!(
         "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {grpc}\n      http:\n        endpoint: {http}\n\
-         exporters:\n  otlp_grpc:\n    endpoint: {}\n    tls:\n      insecure: true\n    sending_queue:\n      enabled: false\n\
+         exporters:\n  otlp_grpc:\n    endpoint: {}\n    compression: none\n    tls:\n      insecure: true\n    sending_queue:\n      enabled: false\n\
          service:\n{QUIET}  pipelines:\n{}",
         backend.addr(),
         pipelines("all", "otlp", "", "otlp_grpc"),
