@@ -4,3 +4,4 @@
 pub mod config;
 pub mod net;
 pub mod otlp;
+pub mod replay;

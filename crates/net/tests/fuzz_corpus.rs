@@ -1,0 +1,22 @@
+//! The fuzzers' corpus and its neighbourhood, through every check of what comes from a peer before it is OTLP.
+
+// Public for the fuzz targets.
+#[allow(unreachable_pub)]
+#[path = "../../../fuzz/src/net.rs"]
+mod checks;
+#[allow(unreachable_pub)]
+#[path = "../../../fuzz/src/replay.rs"]
+mod replay;
+
+/// Guarantee: nothing that the fuzzers assert of unpacking and gRPC framing fails for the corpus or changes of it.
+#[test]
+fn the_corpus_and_its_neighbourhood_hold_what_the_fuzzers_assert() {
+    let targets: [(&str, replay::Check); 5] = [
+        ("gunzip", checks::check_gunzip),
+        ("unzstd", checks::check_unzstd),
+        ("unsnappy", checks::check_unsnappy),
+        ("grpc_frame", checks::check_grpc_frame),
+        ("grpc_status", checks::check_grpc_status),
+    ];
+    replay::replay(env!("CARGO_MANIFEST_DIR"), &targets, 1000);
+}
