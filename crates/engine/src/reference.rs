@@ -36,11 +36,8 @@ fn component(text: &mut String, class: Class, kind: &Kind) {
     let _ = write!(text, "\n### `{}`\n\n{}", kind.name, kind.summary.trim_end_matches('.'));
     text.push_str(".\n");
     if !kind.aliases.is_empty() {
-        let _ = write!(
-            text,
-            "Also called {}.\n",
-            kind.aliases.iter().map(|alias| format!("`{alias}`")).collect::<Vec<_>>().join(", ")
-        );
+        let aliases: Vec<String> = kind.aliases.iter().map(|alias| format!("`{alias}`")).collect();
+        let _ = writeln!(text, "Also called {}.", aliases.join(", "));
     }
     text.push('\n');
     let options = Fields::describe(|fields| read(class, kind.name, fields));

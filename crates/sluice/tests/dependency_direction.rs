@@ -5,7 +5,22 @@ use std::path::Path;
 
 /// Each crate and the crates of ours that it may use.
 const MAY_USE: [(&str, &[&str]); 12] = [
-    ("sluice", &["engine", "receivers", "processors", "exporters", "flow", "log", "net", "telemetry", "config", "otlp", "load-test"]),
+    (
+        "sluice",
+        &[
+            "engine",
+            "receivers",
+            "processors",
+            "exporters",
+            "flow",
+            "log",
+            "net",
+            "telemetry",
+            "config",
+            "otlp",
+            "load-test",
+        ],
+    ),
     ("engine", &["receivers", "processors", "exporters", "flow", "log", "net", "telemetry", "config", "otlp"]),
     ("receivers", &["config", "net", "otlp", "flow", "telemetry"]),
     ("processors", &["config", "net", "otlp", "flow", "telemetry"]),
@@ -38,8 +53,10 @@ fn crates_use_only_what_stands_below_them() {
         let path = entry.expect("an entry").path();
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
         let Ok(manifest) = std::fs::read_to_string(path.join("Cargo.toml")) else { continue };
-        let (_, allowed) =
-            MAY_USE.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("{name} is not in ARCHITECTURE.md's list"));
+        let (_, allowed) = MAY_USE
+            .iter()
+            .find(|(known, _)| *known == name)
+            .unwrap_or_else(|| panic!("{name} is not in ARCHITECTURE.md's list"));
         for used in own_dependencies(&manifest) {
             assert!(allowed.contains(&used.as_str()), "crate {name} may not use {used}");
         }

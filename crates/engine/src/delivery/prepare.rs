@@ -148,7 +148,6 @@ pub(crate) fn inflated(payload: &Payload) -> Result<Bytes, PrepareError> {
         return Ok(payload.bytes.clone());
     }
     decompress(payload.encoding, &payload.bytes, payload.uncompressed_len_bytes)
-        .map(Bytes::from)
         .map_err(|error| PrepareError::Inflate(error.to_string()))
 }
 
