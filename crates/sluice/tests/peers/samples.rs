@@ -147,7 +147,7 @@ fn span(index: usize) -> Span {
             attributes: attributes(index + 2),
             ..span::Link::default()
         }],
-        status: (index % 3 != 0).then(|| Status { message: "why".to_owned(), code: index as i32 % 3 }),
+        status: (!index.is_multiple_of(3)).then(|| Status { message: "why".to_owned(), code: index as i32 % 3 }),
         ..Span::default()
     }
 }
