@@ -20,6 +20,8 @@ use crate::steps::{self, Step};
 const ADMISSION_WAIT: Duration = Duration::from_millis(250);
 /// What a request that waits has sent already, at most: one frame of HTTP/2.
 const HELD_MAX_BYTES: usize = 256 * 1024;
+/// Of the memory for receiving, what the flow-control windows of one port may come to.
+const WINDOWS_SHARE: usize = 4;
 /// Compressed frames from this inflated size on go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
 
@@ -100,6 +102,10 @@ impl Intake for ReceiverIntake {
                 let _ = tokio::time::timeout_at(deadline.into(), self.receiving.freed(signal).notified()).await;
             }
         })
+    }
+
+    fn windows_bytes(&self) -> usize {
+        self.receiving.limit_bytes() / WINDOWS_SHARE
     }
 
     fn keeps_compressed(&self, signal: Signal, encoding: Encoding, uncompressed_len_bytes: usize) -> bool {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::counters::ServerCounters;
 use super::transport::{Socket, Stream, Transport};
+use super::windows::Windows;
 use super::{Handler, Peer, Protocols, ServerOptions};
 use crate::tls::ServerTls;
 
@@ -28,6 +29,7 @@ pub(super) struct Context<H> {
     pub tls: Option<ServerTls>,
     pub handler: Arc<H>,
     pub counters: Arc<ServerCounters>,
+    pub windows: Windows,
     /// Ask connections to go.
     pub shutdown: CancellationToken,
     /// Close them whatever they do.
@@ -124,7 +126,8 @@ async fn drive<H: Handler>(transport: Transport, read_bytes: &AtomicU64, peer: &
             Ok::<_, Infallible>(response)
         }
     });
-    let builder = protocol(&context.options);
+    let window = context.windows.take(context.options.initial_connection_window_bytes as usize);
+    let builder = protocol(&context.options, window.len_bytes());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
     let mut schedule = Schedule::new(&context.options);
     let mut timer = pin!(sleep_until(schedule.next()));
@@ -160,7 +163,7 @@ async fn drive<H: Handler>(transport: Transport, read_bytes: &AtomicU64, peer: &
 }
 
 /// hyper's settings for a port.
-fn protocol(options: &ServerOptions) -> auto::Builder<TokioExecutor> {
+fn protocol(options: &ServerOptions, connection_window_bytes: u32) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     if options.protocols == Protocols::Http2 {
         builder = builder.http2_only();
@@ -178,7 +181,7 @@ fn protocol(options: &ServerOptions) -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(options.max_concurrent_streams)
         .max_header_list_size(options.max_header_bytes)
         .initial_stream_window_size(options.initial_stream_window_bytes)
-        .initial_connection_window_size(options.initial_connection_window_bytes)
+        .initial_connection_window_size(connection_window_bytes)
         .max_frame_size(options.max_frame_bytes)
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout)

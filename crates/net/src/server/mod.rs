@@ -13,7 +13,7 @@
 //! | slow bodies | [`BodyReader`]: a bound on each gap and on the whole |
 //! | many streams | `max_concurrent_streams` |
 //! | rapid reset | h2: `max_pending_reset_streams`, then GOAWAY ENHANCE_YOUR_CALM |
-//! | unread data | stream and connection windows: no more than a window is held of a body nobody has admitted |
+//! | unread data | stream and connection windows: no more than a window is held of a body nobody has admitted; many connections share `windows_bytes` |
 //! | peers that vanished | keepalive pings |
 
 mod body;
@@ -24,6 +24,7 @@ mod listener;
 mod options;
 mod serve;
 mod transport;
+mod windows;
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -37,6 +37,9 @@ pub struct ServerOptions {
     pub initial_stream_window_bytes: u32,
     /// What a peer may send of all its bodies together before anybody reads them.
     pub initial_connection_window_bytes: u32,
+    /// What the connection windows of the whole port may come to; beyond it new connections get smaller ones, down to the
+    /// 64 KiB that the protocol grants everybody.
+    pub windows_bytes: usize,
     /// 16 KiB to 16 MiB.
     pub max_frame_bytes: u32,
     /// A ping after this long without a frame from the peer.
@@ -66,6 +69,7 @@ impl ServerOptions {
             read_header_timeout: Duration::from_secs(60),
             initial_stream_window_bytes: 512 << 10,
             initial_connection_window_bytes: 2 << 20,
+            windows_bytes: 64 << 20,
             max_frame_bytes: 256 << 10,
             keepalive_time: Duration::from_secs(60),
             keepalive_timeout: Duration::from_secs(20),

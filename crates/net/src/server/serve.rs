@@ -12,6 +12,7 @@ use super::connection::{Context, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
 use super::transport::Socket;
+use super::windows::Windows;
 use super::{Handler, ServerOptions};
 use crate::tls::ServerTls;
 
@@ -32,7 +33,8 @@ pub async fn serve<H: Handler>(
     let places = Arc::new(Semaphore::new(options.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let connections = TaskTracker::new();
     let cut_off = CancellationToken::new();
-    let context = Arc::new(Context { options, tls, handler, counters, shutdown, cut_off });
+    let windows = Windows::new(options.windows_bytes);
+    let context = Arc::new(Context { options, tls, handler, counters, windows, shutdown, cut_off });
     loop {
         let accepted = tokio::select! {
             biased;

@@ -96,14 +96,17 @@ pub async fn start(
         None => None,
         Some(http) => Some((bind("http", &http.shared).await?, http)),
     };
-    if let Some(((listener, tls), config)) = grpc {
+    let windows_bytes = intake.windows_bytes();
+    if let Some(((listener, tls), mut config)) = grpc {
+        config.shared.server.windows_bytes = windows_bytes;
         running.grpc_address = listener.local_address();
         let ingest = ingest::Ingest::new(Arc::clone(&intake), authenticators.grpc, &running.counters, &config.shared);
         let handler = Arc::new(grpc::GrpcHandler::new(ingest));
         let counters = Arc::clone(&running.grpc_connections);
         running.ports.spawn(serve(listener, config.shared.server, tls, handler, counters, shutdown.clone()));
     }
-    if let Some(((listener, tls), config)) = http {
+    if let Some(((listener, tls), mut config)) = http {
+        config.shared.server.windows_bytes = windows_bytes;
         running.http_address = listener.local_address();
         let ingest = ingest::Ingest::new(intake, authenticators.http, &running.counters, &config.shared);
         let server = config.shared.server.clone();
