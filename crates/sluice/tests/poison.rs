@@ -24,8 +24,8 @@ async fn poisoned_load(gateway: &Gateway, items: u64, every: u64) -> LoadReport 
 /// Scenario: a slow backend, so that many requests are in flight, and a poisonous item in each of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn poison_in_many_requests_at_once_is_found_in_each() {
-    let delay = Faults::delaying(Duration::from_millis(20)).delay;
-    exactly_the_poison_is_set_aside(Faults { delay, ..Faults::rejecting_poison() }, 12_000, 97).await;
+    let delay = Faults::delaying(Duration::from_millis(10)).delay;
+    exactly_the_poison_is_set_aside(Faults { delay, ..Faults::rejecting_poison() }, 30_000, 97).await;
 }
 
 /// Guarantee: exactly the poisonous items become dead letters, with the backend's reason; all others arrive once.

@@ -1,0 +1,89 @@
+//! Far more is offered than the gateway can take: it says so, keeps its memory, and loses nothing that it acknowledged.
+
+mod gateway;
+
+use std::time::Duration;
+
+use gateway::{Gateway, Options, alone, assert_arrives_once, eventually, fan_out};
+use sluice_load_test::subject::Limits;
+use sluice_load_test::{Backend, Load, LoadReport, Pace};
+use sluice_otlp::Signal;
+
+const LIMIT_MIB: u64 = 80;
+
+/// A gateway with a quarter of a core, so that the generators are never the limit.
+async fn slow_gateway(backend: &Backend, ack: &str) -> Gateway {
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", backend)]);
+    let config = config.replace("buffer:\n", &format!("buffer:\n  ack: {ack}\n"));
+    let limits = Limits { cpu_cores: Some(0.25), memory_bytes: None };
+    Gateway::start_with(&config, Options { limits, ..Options::default() }).await
+}
+
+/// 16 connections with 16 requests in flight each: 50 MB at a time.
+fn flood(gateway: &Gateway, duration: Duration) -> Load {
+    let mut load = gateway.load(Signal::Traces).duration(duration).concurrency(16, 16);
+    load.pace = Pace::Closed;
+    load.timeout = Duration::from_secs(30);
+    load.grace = Duration::from_secs(30);
+    load
+}
+
+fn assert_refusals_are_retryable(report: &LoadReport) {
+    assert!(report.accepted > 0, "{report:?}");
+    assert_eq!((report.failed, report.unanswered), (0, 0), "{:?}", report.messages);
+    assert_eq!(report.refusals_without_delay, 0, "every refusal says when to come back");
+}
+
+async fn is_drained(gateway: &Gateway) -> bool {
+    gateway.metric("sluice_delivery_backlog_items", &[]).await == 0.0
+}
+
+/// Guarantee: memory within the limit, refusals retryable and with a delay, everything acknowledged delivered once.
+async fn the_flood_is_turned_away_in_order(load: Load, gateway: Gateway, backend: Backend) {
+    let report = load.run().await.expect("a load");
+    assert_refusals_are_retryable(&report);
+    assert!(report.refused > 0, "the load was to be too much: {:?}", report.endings);
+    assert_arrives_once(&report, &backend, Duration::from_secs(30)).await;
+    assert!(eventually(gateway::SOON, async || is_drained(&gateway).await).await, "the backlog ends");
+    assert_eq!(backend.unique_items(), report.accepted, "what was refused did not get through as well");
+    assert_eq!(gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
+    gateway.assert_memory_within(LIMIT_MIB);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_acknowledged_from_memory() {
+    let _alone = alone().await;
+    let backend = Backend::healthy().await.expect("a backend");
+    let gateway = slow_gateway(&backend, "memory").await;
+    the_flood_is_turned_away_in_order(flood(&gateway, Duration::from_secs(8)), gateway, backend).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_acknowledged_on_delivery() {
+    let _alone = alone().await;
+    let backend = Backend::healthy().await.expect("a backend");
+    let gateway = slow_gateway(&backend, "delivered").await;
+    the_flood_is_turned_away_in_order(flood(&gateway, Duration::from_secs(8)), gateway, backend).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_over_http() {
+    let _alone = alone().await;
+    let backend = Backend::healthy().await.expect("a backend");
+    let gateway = slow_gateway(&backend, "memory").await;
+    let mut load = flood(&gateway, Duration::from_secs(8)).http();
+    load.target = gateway.http;
+    the_flood_is_turned_away_in_order(load, gateway, backend).await;
+}
+
+/// Ten times as long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "minutes long"]
+async fn torture_a_flood_for_minutes() {
+    for ack in ["memory", "delivered"] {
+        let _alone = alone().await;
+        let backend = Backend::healthy().await.expect("a backend");
+        let gateway = slow_gateway(&backend, ack).await;
+        the_flood_is_turned_away_in_order(flood(&gateway, Duration::from_secs(80)), gateway, backend).await;
+    }
+}
