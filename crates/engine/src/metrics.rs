@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use sluice_log::Log;
+use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
 use sluice_receivers::Counters;
 use sluice_receivers::otlp::{RefusedReason, Transport};
@@ -76,12 +77,36 @@ fn process(exposition: &mut Exposition<'_>, started: Instant) {
         memory::cpu_seconds(),
     );
     let resident = memory::resident_bytes() as f64;
-    exposition.gauge("otelcol_process_memory_rss", "", "Resident memory in bytes.", &[], resident);
     exposition.gauge("otelcol_process_memory_rss", "bytes", "Resident memory in bytes.", &[], resident);
+}
+
+/// Connections of one port.
+fn connections(exposition: &mut Exposition<'_>, id: &str, transport: Transport, counters: &ServerCounters) {
+    let labels = [("receiver", id), ("transport", transport.as_str())];
+    let open = counters.open.load(Ordering::Relaxed) as f64;
+    exposition.gauge("sluice_receiver_open_connections", "", "Connections that are open.", &labels, open);
+    let ended = [
+        ("accepted", &counters.accepted),
+        ("refused", &counters.refused),
+        ("accept_error", &counters.accept_errors),
+        ("tls_failure", &counters.tls_failures),
+        ("handshake_timeout", &counters.handshake_timeouts),
+        ("aged", &counters.aged),
+        ("idled", &counters.idled),
+        ("failed", &counters.failed),
+        ("cut_off", &counters.cut_off),
+    ];
+    for (event, counter) in ended {
+        let labels = [labels[0], labels[1], ("event", event)];
+        let help = "What happened to connections.";
+        exposition.counter("sluice_receiver_connections", "", help, &labels, counter.load(Ordering::Relaxed));
+    }
 }
 
 /// What receivers took and refused, by transport and reason.
 fn receiver(exposition: &mut Exposition<'_>, id: &str, counters: &Counters) {
+    connections(exposition, id, Transport::Grpc, &counters.grpc_connections);
+    connections(exposition, id, Transport::Http, &counters.http_connections);
     for signal in Signal::ALL {
         for transport in Transport::ALL {
             let cell = counters.requests.of(signal, transport);

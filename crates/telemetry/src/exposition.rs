@@ -21,6 +21,9 @@ impl Default for Naming {
     }
 }
 
+/// Of metrics that the Collector does not have: their unit is always part of the name.
+const OWN_PREFIX: &str = "sluice_";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Counter,
@@ -61,7 +64,9 @@ impl<'a> Exposition<'a> {
 
     fn full_name(&self, name: &str, unit: &str, suffix: &str) -> String {
         let mut full = name.to_owned();
-        if !unit.is_empty() && !self.naming.without_units {
+        // Only the Collector's names exist in both spellings.
+        let spelled_out = !self.naming.without_units || name.starts_with(OWN_PREFIX);
+        if !unit.is_empty() && spelled_out {
             full.push('_');
             full.push_str(unit);
         }
@@ -82,8 +87,13 @@ impl<'a> Exposition<'a> {
         if separator == ',' {
             line.push('}');
         }
+        let series = line.clone() + " ";
         let _ = writeln!(line, " {value}");
         let family = self.families.entry(name).or_insert_with(|| Family { kind, help, samples: String::new() });
+        debug_assert!(
+            !family.samples.lines().any(|other| other.starts_with(&series)),
+            "{series}is written twice, which Prometheus refuses"
+        );
         family.samples.push_str(&line);
     }
 

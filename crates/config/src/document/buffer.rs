@@ -81,7 +81,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
             "linger",
             default.linger,
             Duration::ZERO..=Duration::from_secs(1),
-            "With `ack: delivered`, how long the oldest data of a batch waits for company while an exporter is free.",
+            "Where no `timeout` of a batch holds: how long the oldest data of a batch waits for company while others are in flight. With nothing in flight it goes at once.",
         ),
         memory_limit_mib: read_memory(
             fields,
