@@ -104,7 +104,7 @@ impl Delivery {
     /// An append found that some delivery's budget is spent. If it is this one's and its policy says so, the oldest
     /// frames go: first those that nobody has touched yet, then, in the task, those that wait for a retry.
     pub(crate) fn enforce_budget(&self) {
-        if !self.drops_oldest.load(Ordering::Relaxed) || !self.log.would_exceed(self.cursor, 0) {
+        if !self.drops_oldest.load(Ordering::Relaxed) || !self.log.is_over_budget(self.cursor) {
             return;
         }
         let (dropped, entries) = self.log.drop_oldest_unread(self.cursor);
@@ -112,7 +112,7 @@ impl Delivery {
         for entry in entries {
             entry.resolved(self.cursor, Ok(()));
         }
-        if self.log.would_exceed(self.cursor, 0) {
+        if self.log.is_over_budget(self.cursor) {
             self.over_budget.store(true, Ordering::Relaxed);
             self.wake.notify_one();
         }

@@ -274,7 +274,7 @@ impl Task {
         if !self.delivery.over_budget.swap(false, Ordering::Relaxed) {
             return;
         }
-        while self.delivery.log.would_exceed(self.delivery.cursor, 0) {
+        while self.delivery.log.is_over_budget(self.delivery.cursor) {
             let Some(batch) = self.dispatcher.shed_oldest() else { break };
             let copied = batch.packed.as_ref().map_or(0, copied_bytes);
             self.packed_waiting_bytes = self.packed_waiting_bytes.saturating_sub(copied);
