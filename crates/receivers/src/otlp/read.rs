@@ -24,13 +24,28 @@ const DISCARD_TIME: Duration = Duration::from_secs(1);
 const RESERVED_AT_ONCE_BYTES: usize = 256 << 10;
 
 impl Ingest {
-    /// Reads the one message of a unary call. Its memory is asked for as soon as its prefix is there.
+    /// Reads the one message of a unary call. The rest of one that is refused is read beside the answer, within bounds and
+    /// without keeping any of it: what still comes for a stream that is closed already would be taken for an attack, and
+    /// cost the connection.
     pub(super) async fn read_message(
         &self,
         signal: Signal,
         body: Incoming,
     ) -> Result<(Message, Box<dyn Permit>), Refused> {
         let mut body = BodyReader::new(body, self.body_timeouts);
+        let result = self.read_admitted_message(signal, &mut body).await;
+        if result.is_err() {
+            tokio::spawn(async move { body.discard(DISCARDED_BYTES, DISCARD_TIME).await });
+        }
+        result
+    }
+
+    /// Memory is asked for as soon as the message's prefix is there.
+    async fn read_admitted_message(
+        &self,
+        signal: Signal,
+        body: &mut BodyReader,
+    ) -> Result<(Message, Box<dyn Permit>), Refused> {
         let mut reader = MessageReader::new(self.limit_bytes);
         let mut permit = None;
         while let Some(mut chunk) = body.next().await? {
