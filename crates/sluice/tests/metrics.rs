@@ -60,7 +60,7 @@ async fn counts_agree_with_both_ends() {
     let counts = backend.counts();
     assert_eq!((counts.traces_items, counts.metrics_items, counts.logs_items), (4_500, 3_000, 1_500));
     assert_eq!(of(&scrape, "sluice_delivery_requests", &[("outcome", "delivered")]), counts.taken_requests);
-    assert!(of(&scrape, "otelcol_process_memory_rss", &[]) > 1 << 20);
+    assert!(of(&scrape, "otelcol_process_memory_rss_bytes", &[]) > 1 << 20);
     assert!(scrape.sum("otelcol_process_uptime_seconds", &[]).is_some_and(|uptime| uptime > 0.0));
 }
 
