@@ -4,6 +4,7 @@
 
 use sluice_flow::Outcome;
 use sluice_net::client::peer_text;
+use sluice_net::grpc::answer::{Fields, Value};
 
 /// Turns the body of a successful answer into an outcome. A body that cannot be read changes nothing: the backend has
 /// said that it took the request.
@@ -56,10 +57,10 @@ fn outcome(partial: Partial) -> Outcome {
 
 fn read_proto(body: &[u8]) -> Option<Partial> {
     let mut partial = Partial::default();
-    let mut answer = Fields(body);
+    let mut answer = Fields::new(body);
     while let Some((number, value)) = answer.next()? {
         let (1, Value::Bytes(bytes)) = (number, value) else { continue };
-        let mut fields = Fields(bytes);
+        let mut fields = Fields::new(bytes);
         while let Some(field) = fields.next()? {
             match field {
                 (1, Value::Number(rejected)) => partial.rejected = rejected as i64,
@@ -69,54 +70,6 @@ fn read_proto(body: &[u8]) -> Option<Partial> {
         }
     }
     Some(partial)
-}
-
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    Fixed,
-}
-
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    /// The next field; `Some(None)` at the end; `None` if malformed.
-    fn next(&mut self) -> Option<Option<(u64, Value<'a>)>> {
-        if self.0.is_empty() {
-            return Some(None);
-        }
-        let tag = self.varint()?;
-        let value = match tag & 7 {
-            0 => Value::Number(self.varint()?),
-            1 => self.take(8).map(|_| Value::Fixed)?,
-            2 => {
-                let length = usize::try_from(self.varint()?).ok()?;
-                Value::Bytes(self.take(length)?)
-            }
-            5 => self.take(4).map(|_| Value::Fixed)?,
-            _ => return None,
-        };
-        Some(Some((tag >> 3, value)))
-    }
-
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.0.split_first()?;
-            self.0 = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
-        }
-        None
-    }
 }
 
 #[cfg(test)]

@@ -96,10 +96,10 @@ fn retry(config: &RetryConfig) -> RetryPolicy {
     if nothing_said {
         return RetryPolicy::default();
     }
-    // What is not said beside something that is: the Collector's defaults, which whoever wrote it had in mind.
+    let initial = config.initial_interval.unwrap_or(Duration::from_millis(100));
     let backoff = Backoff {
-        initial: config.initial_interval.unwrap_or(Duration::from_secs(5)),
-        max: config.max_interval.unwrap_or(Duration::from_secs(30)),
+        initial,
+        max: config.max_interval.unwrap_or(Duration::from_secs(5)).max(initial),
         multiplier: config.multiplier.unwrap_or(1.5),
         jitter: config.randomization_factor.unwrap_or(0.5),
     };
@@ -124,6 +124,7 @@ mod tests {
     fn what_is_said_holds() {
         let mut sending = Sending::default();
         sending.retry.initial_interval = Some(Duration::from_secs(5));
+        sending.retry.max_interval = Some(Duration::from_secs(30));
         sending.retry.max_elapsed_time = Some(Duration::from_secs(300));
         sending.queue.num_consumers = Some(3);
         let policy = policy(&sending, None, SETTING);

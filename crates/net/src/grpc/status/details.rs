@@ -1,5 +1,6 @@
 //! `google.rpc.Status`, `google.protobuf.Any`, `google.rpc.RetryInfo` and `google.protobuf.Duration` on the wire.
 
+use crate::grpc::answer::{Fields, Value};
 use std::time::Duration;
 
 use super::{Code, RETRY_INFO_TYPE, Status, cut, cut_str};
@@ -55,7 +56,7 @@ fn put_varint(into: &mut Vec<u8>, mut value: u64) {
 
 pub(super) fn decode(bytes: &[u8]) -> Option<Status> {
     let mut status = Status::ok();
-    let mut fields = Fields(bytes);
+    let mut fields = Fields::new(bytes);
     while let Some(field) = fields.next()? {
         match field {
             (1, Value::Number(code)) => status.code = Code::from_number(code),
@@ -74,7 +75,7 @@ pub(super) fn decode_retry_delay(bytes: &[u8]) -> Option<Duration> {
 /// The delay, if this detail is a RetryInfo. The outer `None` means malformed.
 fn decode_any(bytes: &[u8]) -> Option<Option<Duration>> {
     let (mut type_url, mut value) = (&b""[..], &b""[..]);
-    let mut fields = Fields(bytes);
+    let mut fields = Fields::new(bytes);
     while let Some(field) = fields.next()? {
         match field {
             (1, Value::Bytes(bytes)) => type_url = bytes,
@@ -87,7 +88,7 @@ fn decode_any(bytes: &[u8]) -> Option<Option<Duration>> {
         return Some(None);
     }
     let mut delay = Duration::ZERO;
-    let mut fields = Fields(value);
+    let mut fields = Fields::new(value);
     while let Some(field) = fields.next()? {
         if let (1, Value::Bytes(duration)) = field {
             delay = decode_duration(duration)?;
@@ -99,7 +100,7 @@ fn decode_any(bytes: &[u8]) -> Option<Option<Duration>> {
 /// Negative durations count as zero.
 fn decode_duration(bytes: &[u8]) -> Option<Duration> {
     let (mut seconds, mut nanos) = (0_i64, 0_i64);
-    let mut fields = Fields(bytes);
+    let mut fields = Fields::new(bytes);
     while let Some(field) = fields.next()? {
         match field {
             (1, Value::Number(number)) => seconds = number as i64,
@@ -109,53 +110,4 @@ fn decode_duration(bytes: &[u8]) -> Option<Duration> {
     }
     let nanos = u32::try_from(nanos.clamp(0, 999_999_999)).ok()?;
     Some(u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos)))
-}
-
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    Fixed,
-}
-
-/// The fields of one message, in order. Groups are malformed here.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    /// The next field; `Some(None)` at the end; `None` if malformed.
-    fn next(&mut self) -> Option<Option<(u64, Value<'a>)>> {
-        if self.0.is_empty() {
-            return Some(None);
-        }
-        let tag = self.varint()?;
-        let value = match tag & 7 {
-            0 => Value::Number(self.varint()?),
-            1 => self.take(8).map(|_| Value::Fixed)?,
-            2 => {
-                let length = usize::try_from(self.varint()?).ok()?;
-                Value::Bytes(self.take(length)?)
-            }
-            5 => self.take(4).map(|_| Value::Fixed)?,
-            _ => return None,
-        };
-        Some(Some((tag >> 3, value)))
-    }
-
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.0.split_first()?;
-            self.0 = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
-        }
-        None
-    }
 }
