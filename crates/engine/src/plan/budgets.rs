@@ -26,15 +26,21 @@ pub(super) const LIMIT_MIN_BYTES: u64 = 48 * MIB;
 /// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
+/// What comes before admission, in percent of the share for receiving: requests that wait to be admitted, and the flow-control
+/// windows of two ports, a quarter each (see `intake.rs`).
+const BEFORE_ADMISSION_PERCENT: u64 = 75;
+
 impl MemoryPlan {
     /// `spike_bytes` is what `memory_limiter` keeps free below its limit: here the share of receiving.
     pub fn new(limit_bytes: u64, deliveries: usize, dead_letters_bytes: Option<u64>, spike_bytes: Option<u64>) -> Self {
         let limit_bytes = limit_bytes.max(LIMIT_MIN_BYTES);
         let payloads = (limit_bytes - PROCESS_BYTES) * 100 / (100 + ALLOCATOR_OVERHEAD_PERCENT);
         let receiving_bytes =
-            spike_bytes.map_or((payloads / 4).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 2));
+            spike_bytes.map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
         let shared_work_bytes = payloads / 16;
-        let share = (payloads - receiving_bytes - shared_work_bytes) / (deliveries.max(1) as u64);
+        let before_admission_bytes = receiving_bytes / 100 * BEFORE_ADMISSION_PERCENT;
+        let share =
+            (payloads - receiving_bytes - before_admission_bytes - shared_work_bytes) / (deliveries.max(1) as u64);
         let packed_bytes = share / 8;
         let dead_letters_bytes = dead_letters_bytes.unwrap_or((share / 8).min(32 * MIB)).min(share / 2);
         let best_effort_bytes = (share / 8).min(16 * MIB);
@@ -66,7 +72,8 @@ mod tests {
                 for (dead_letters, spike) in [(None, None), (Some(0), Some(0)), (Some(u64::MAX), Some(u64::MAX))] {
                     let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike);
                     let a_delivery = plan.delivery_bytes + plan.packed_bytes + plan.dead_letters_bytes;
-                    let parts = plan.receiving_bytes + plan.shared_work_bytes + a_delivery * deliveries.max(1) as u64;
+                    let receiving = plan.receiving_bytes / 100 * (100 + BEFORE_ADMISSION_PERCENT);
+                    let parts = receiving + plan.shared_work_bytes + a_delivery * deliveries.max(1) as u64;
                     assert!(parts + PROCESS_BYTES <= plan.limit_bytes, "{plan:?}");
                     assert!(plan.delivery_bytes > 0);
                 }
