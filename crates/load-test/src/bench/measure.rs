@@ -57,22 +57,37 @@ impl Contestant {
             };
             Ok(config.to_yaml())
         };
-        let (binary, args, config, env): (_, &[&str], _, Vec<_>) = match self {
-            Contestant::Nginx { binary, keepalive } => (
-                binary,
+        let (args, config): (&[&str], _) = match self {
+            Contestant::Nginx { keepalive, .. } => (
                 &["-e", "{dir}/error.log", "-p", "{dir}", "-c", "{config}"],
                 nginx_relay(listen, backends[0], *keepalive),
-                vec![],
             ),
-            Contestant::Sluice { binary, batch } => {
-                (binary, &["run", "--config", "{config}"], gateway(Dialect::SluiceDelivered, *batch)?, vec![])
-            }
-            Contestant::Collector { binary } => {
-                let one_core = ("GOMAXPROCS".to_owned(), "1".to_owned());
-                (binary, &["--config", "{config}"], gateway(Dialect::Collector, true)?, vec![one_core])
-            }
+            Contestant::Sluice { batch, .. } => (Self::SLUICE_ARGS, gateway(Dialect::SluiceDelivered, *batch)?),
+            Contestant::Collector { .. } => (Self::COLLECTOR_ARGS, gateway(Dialect::Collector, true)?),
         };
-        Ok(SubjectSpec {
+        Ok(self.start_with(args, config, listen))
+    }
+
+    /// As a gateway with this configuration in the Collector's YAML; `None` for a mere relay.
+    pub(super) fn gateway(&self, config: String, listen: SocketAddr) -> Option<SubjectSpec> {
+        let args = match self {
+            Contestant::Nginx { .. } => return None,
+            Contestant::Sluice { .. } => Self::SLUICE_ARGS,
+            Contestant::Collector { .. } => Self::COLLECTOR_ARGS,
+        };
+        Some(self.start_with(args, config, listen))
+    }
+
+    const SLUICE_ARGS: &[&str] = &["run", "--config", "{config}"];
+    const COLLECTOR_ARGS: &[&str] = &["--config", "{config}"];
+
+    fn start_with(&self, args: &[&str], config: String, listen: SocketAddr) -> SubjectSpec {
+        let (binary, env) = match self {
+            Contestant::Nginx { binary, .. } | Contestant::Sluice { binary, .. } => (binary, vec![]),
+            // It has one core, and by itself would count the machine's.
+            Contestant::Collector { binary } => (binary, vec![("GOMAXPROCS".to_owned(), "1".to_owned())]),
+        };
+        SubjectSpec {
             name: self.name().to_owned(),
             binary: binary.clone(),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
@@ -81,7 +96,7 @@ impl Contestant {
             env,
             ready: Some(listen),
             ..SubjectSpec::default()
-        })
+        }
     }
 }
 

@@ -1,8 +1,14 @@
 //! The speed table: CPU seconds a million items of Sluice, beside nginx relaying the same bytes and beside the
 //! OpenTelemetry Collector doing the same work, in interleaved turns on the same cores.
 
+mod backlog;
+mod backpressure;
+mod gateway;
+mod isolation;
 mod measure;
+mod overload;
 mod rows;
+mod scenario;
 mod table;
 
 use std::time::Duration;
@@ -11,6 +17,7 @@ use sluice_otlp::Signal;
 
 pub use measure::{Contestant, Measurement, measure};
 pub use rows::{Kind, Row, all_rows};
+pub use scenario::{Scenario, ScenarioOptions, Section, run_scenario};
 pub use table::{RowResult, Spread, further_pipeline, to_json, to_markdown};
 
 /// What to measure, how often and for how long.

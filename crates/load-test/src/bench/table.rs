@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::measure::Measurement;
 use super::rows::{Kind, Row};
+use super::scenario::Section;
 
 const MEBIBYTE: f64 = (1 << 20) as f64;
 
@@ -124,9 +125,11 @@ pub fn further_pipeline(results: &[RowResult]) -> Option<f64> {
 }
 
 /// Everything that was measured.
-pub fn to_json(results: &[RowResult]) -> Value {
+pub fn to_json(results: &[RowResult], sections: &[Section]) -> Value {
     let rows: Vec<Value> = results.iter().map(row_json).collect();
-    json!({ "rows": rows, "further_pipeline_to_nginx": further_pipeline(results) })
+    let scenarios: serde_json::Map<String, Value> =
+        sections.iter().map(|section| (section.scenario.id().to_owned(), section.json.clone())).collect();
+    json!({ "rows": rows, "further_pipeline_to_nginx": further_pipeline(results), "scenarios": scenarios })
 }
 
 fn row_json(result: &RowResult) -> Value {

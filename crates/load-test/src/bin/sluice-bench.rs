@@ -1,11 +1,12 @@
-//! The speed table of Sluice beside nginx and the OpenTelemetry Collector.
+//! The speed table of Sluice beside nginx and the OpenTelemetry Collector, and what becomes of delivery when something is
+//! wrong.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use sluice_load_test::bench::{self, BenchOptions, Contestant};
+use sluice_load_test::bench::{self, BenchOptions, Contestant, RowResult, Scenario, ScenarioOptions, Section};
 use sluice_load_test::subject::pin_this_thread;
 use sluice_otlp::Signal;
 
@@ -33,7 +34,7 @@ struct Args {
     /// Only these rows (see --list)
     #[arg(long, value_name = "ID")]
     row: Vec<String>,
-    /// Only these signals: traces, metrics, logs
+    /// Only these signals: traces, metrics, logs. The scenarios are of traces
     #[arg(long, value_name = "SIGNAL", value_parser = parse_signal)]
     signal: Vec<Signal>,
     /// Turns of each subject and row
@@ -42,6 +43,9 @@ struct Args {
     /// Counted seconds of each turn
     #[arg(long, default_value_t = 5, conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
+    /// Spans a second of the scenarios isolation, backpressure and backlog
+    #[arg(long, value_name = "N", default_value_t = 20_000.0, value_parser = parse_rate)]
+    rate: f64,
     /// Let nginx keep its connections to the backend, which makes it a harder yardstick
     #[arg(long)]
     nginx_keepalive: bool,
@@ -60,39 +64,75 @@ fn parse_signal(name: &str) -> Result<Signal, String> {
     Signal::from_name(name).ok_or_else(|| format!("no signal `{name}`: traces, metrics or logs"))
 }
 
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "a number above zero is needed".to_owned())
+}
+
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if args.list {
         let mut rows = bench::all_rows();
         rows.dedup_by_key(|row| row.id);
         rows.iter().for_each(|row| println!("{:20} {}", row.id, row.title));
+        Scenario::ALL.iter().for_each(|scenario| println!("{:20} {}", scenario.id(), scenario.title()));
         return Ok(());
     }
     check_rows(&args.row)?;
     let options = options(&args)?;
-    let names: Vec<_> = options.contestants.iter().map(Contestant::name).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let results = runtime.block_on(async {
+    let (results, sections) = runtime.block_on(async {
         tokio::select! {
-            results = bench::run(&options, |line| eprintln!("{line}")) => Ok(results),
+            everything = run(&args, &options) => Ok(everything),
             // Dropping the run ends its subjects and removes their folders.
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
     })?;
-    println!("{}", bench::to_markdown(&results, &names));
-    if let Some(ratio) = bench::further_pipeline(&results) {
-        println!("\nEach further pipeline costs {ratio:.2} × nginx.");
-    }
+    print(&options, &results, &sections);
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&bench::to_json(&results))?;
+        let json = serde_json::to_string_pretty(&bench::to_json(&results, &sections))?;
         std::fs::write(path, json).with_context(|| path.display().to_string())?;
     }
     Ok(())
 }
 
+/// The rows of the table, then the scenarios.
+async fn run(args: &Args, options: &BenchOptions) -> (Vec<RowResult>, Vec<Section>) {
+    let mut progress = |line: &str| eprintln!("{line}");
+    let results = bench::run(options, &mut progress).await;
+    let scenario_options = ScenarioOptions {
+        contestants: options.contestants.clone(),
+        turns: options.turns,
+        window: options.window,
+        spans_per_s: args.rate,
+        subject_cpus: options.subject_cpus.clone(),
+    };
+    let has_traces = args.signal.is_empty() || args.signal.contains(&Signal::Traces);
+    let wanted =
+        |scenario: &Scenario| has_traces && (args.row.is_empty() || args.row.iter().any(|id| id == scenario.id()));
+    let mut sections = Vec::new();
+    for scenario in Scenario::ALL.into_iter().filter(wanted) {
+        sections.push(bench::run_scenario(scenario, &scenario_options, &mut progress).await);
+    }
+    (results, sections)
+}
+
+fn print(options: &BenchOptions, results: &[RowResult], sections: &[Section]) {
+    if !results.is_empty() {
+        let names: Vec<_> = options.contestants.iter().map(Contestant::name).collect();
+        println!("{}", bench::to_markdown(results, &names));
+    }
+    if let Some(ratio) = bench::further_pipeline(results) {
+        println!("\nEach further pipeline costs {ratio:.2} × nginx.");
+    }
+    sections.iter().for_each(|section| println!("\n{}", section.to_markdown()));
+}
+
 fn check_rows(wanted: &[String]) -> anyhow::Result<()> {
     let rows = bench::all_rows();
-    match wanted.iter().find(|id| !rows.iter().any(|row| row.id == **id)) {
+    let is_known =
+        |id: &str| rows.iter().any(|row| row.id == id) || Scenario::ALL.iter().any(|scenario| scenario.id() == id);
+    match wanted.iter().find(|id| !is_known(id)) {
         Some(unknown) => bail!("no row `{unknown}`: --list names them"),
         None => Ok(()),
     }

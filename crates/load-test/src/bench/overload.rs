@@ -1,0 +1,339 @@
+//! Overload: a subject with a fraction of a core is offered three times what it can take. How much of its peak it still
+//! delivers, what it says to those it turns away, and whether its memory stays within its limit.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::gateway::{Gateway, Memory, Setting, Taken, drained};
+use super::measure::Contestant;
+use super::scenario::{
+    MEMORY_BAR, Scenario, ScenarioOptions, Section, markdown, mebibytes, median, milliseconds, percent, worst,
+    yes_or_no,
+};
+use super::table::Spread;
+use crate::backend::Backend;
+use crate::generate::{Load, LoadReport, Pace, Retry};
+use crate::latency::Latency;
+use crate::subject::Limits;
+
+const MEMORY_LIMIT_MIB: u64 = 128;
+/// So little that generator and backend could take several times as much.
+const CPU_CORES: f64 = 0.1;
+const TIMES_THE_PEAK: f64 = 3.0;
+/// Connections and streams in the search for the peak: from so few that nothing is wasted on refusals to as many as
+/// there are in the flood.
+const PEAK_CONCURRENCY: [(usize, usize); 3] = [(4, 2), (4, 8), FLOOD_CONCURRENCY];
+/// While three times the peak is offered: as many as it takes for the schedule to be kept.
+const FLOOD_CONCURRENCY: (usize, usize) = (16, 16);
+/// Windows before counting, and counted.
+const WARM_UP_WINDOWS: u32 = 1;
+const COUNTED_WINDOWS: u32 = 2;
+const DRAIN_WITHIN: Duration = Duration::from_secs(30);
+
+const GOODPUT_BAR: f64 = 0.95;
+
+/// How the sender is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ack {
+    /// The default.
+    Memory,
+    /// `buffer.ack: delivered`, which the Collector does not have.
+    Delivered,
+}
+
+impl Ack {
+    fn name(self) -> &'static str {
+        match self {
+            Ack::Memory => "memory",
+            Ack::Delivered => "delivered",
+        }
+    }
+
+    fn yaml(self) -> &'static str {
+        match self {
+            Ack::Memory => "",
+            Ack::Delivered => "buffer:\n  ack: delivered\n",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Turn {
+    /// Delivered by closed loops, in the order of [`PEAK_CONCURRENCY`].
+    closed_per_s: [f64; PEAK_CONCURRENCY.len()],
+    /// The highest of these.
+    peak_per_s: f64,
+    /// What the generator sent, first attempts only.
+    offered_per_s: f64,
+    /// Delivered meanwhile.
+    goodput_per_s: f64,
+    /// Spans turned away with a status that lets the sender come back, and for good.
+    refused: u64,
+    failed: u64,
+    /// No answer: connection lost or timed out.
+    unanswered: u64,
+    /// Refusals that did not say when to come back.
+    without_delay: u64,
+    /// Spans that the generator could not send, since all its streams waited.
+    never_sent: u64,
+    /// Acknowledged and never delivered.
+    lost: u64,
+    doubled: u64,
+    acknowledged_after: Latency,
+    memory: Memory,
+    taken: Taken,
+}
+
+struct Series {
+    name: &'static str,
+    ack: Ack,
+    turns: Vec<Turn>,
+}
+
+pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str)) -> Section {
+    let mut all: Vec<(&Contestant, Series)> = Vec::new();
+    for contestant in options.gateways() {
+        let acks: &[Ack] = match contestant {
+            Contestant::Sluice { .. } => &[Ack::Memory, Ack::Delivered],
+            _ => &[Ack::Memory],
+        };
+        let series = |&ack| (contestant, Series { name: contestant.name(), ack, turns: Vec::new() });
+        all.extend(acks.iter().map(series));
+    }
+    for number in 1..=options.turns {
+        for (contestant, series) in &mut all {
+            let label = format!("overload, {} ack {} turn {number}", series.name, series.ack.name());
+            match measure(contestant, series.ack, options).await {
+                Ok(turn) => {
+                    progress(&format!("{label}: {}", describe(&turn)));
+                    series.turns.push(turn);
+                }
+                Err(error) => progress(&format!("{label} FAILED: {error:#}")),
+            }
+        }
+    }
+    let all: Vec<Series> = all.into_iter().map(|(_, series)| series).collect();
+    let json = all.iter().map(Series::json).collect();
+    Section { scenario: Scenario::Overload, notes: notes(), table: table(&all), json }
+}
+
+/// A new subject with a new backend.
+async fn start(contestant: &Contestant, ack: Ack, options: &ScenarioOptions) -> anyhow::Result<(Gateway, Backend)> {
+    let backend = Backend::healthy().await?;
+    let setting = Setting {
+        contestant,
+        memory_limit_mib: MEMORY_LIMIT_MIB,
+        backends: vec![backend.addr()],
+        sluice_only: ack.yaml(),
+        limits: Limits { cpu_cores: Some(CPU_CORES), memory_bytes: None },
+        cpus: &options.subject_cpus,
+    };
+    Ok((setting.start().await?, backend))
+}
+
+struct UnderLoad {
+    delivered_per_s: f64,
+    taken: Taken,
+    report: LoadReport,
+}
+
+async fn under_load(
+    gateway: &Gateway,
+    backend: &Backend,
+    load: Load,
+    options: &ScenarioOptions,
+) -> anyhow::Result<UnderLoad> {
+    let (warm_up, counted) = (options.window * WARM_UP_WINDOWS, options.window * COUNTED_WINDOWS);
+    let grace = Duration::from_secs(30);
+    let load = Load { duration: Some(warm_up + counted), timeout: grace, grace, ..load };
+    let running = load.start()?;
+    sleep(warm_up).await;
+    let before = (gateway.reading()?, backend.unique_items());
+    sleep(counted).await;
+    let after = (gateway.reading()?, backend.unique_items());
+    let report = running.finish().await?;
+    let taken = before.0.until(&after.0);
+    Ok(UnderLoad { delivered_per_s: (after.1 - before.1) as f64 / taken.elapsed_s, taken, report })
+}
+
+async fn measure(contestant: &Contestant, ack: Ack, options: &ScenarioOptions) -> anyhow::Result<Turn> {
+    let mut closed_per_s = [0.0; PEAK_CONCURRENCY.len()];
+    for ((connections, streams), delivered_per_s) in PEAK_CONCURRENCY.into_iter().zip(&mut closed_per_s) {
+        let (gateway, backend) = start(contestant, ack, options).await?;
+        // Who is turned away comes back a little later and does not spin.
+        let retry = Retry::Backoff {
+            initial: Duration::from_millis(50),
+            max: Duration::from_millis(500),
+            give_up_after: Duration::from_secs(10),
+        };
+        let load = gateway.load().concurrency(connections, streams).retry(retry);
+        *delivered_per_s = under_load(&gateway, &backend, load, options).await?.delivered_per_s;
+    }
+    let peak_per_s = closed_per_s.into_iter().fold(0.0, f64::max);
+    ensure!(peak_per_s > 0.0, "nothing was delivered");
+    let (gateway, backend) = start(contestant, ack, options).await?;
+    let mut load = gateway.load().concurrency(FLOOD_CONCURRENCY.0, FLOOD_CONCURRENCY.1);
+    load.pace = Pace::Open { items_per_s: TIMES_THE_PEAK * peak_per_s };
+    let flood = under_load(&gateway, &backend, load, options).await?;
+    let report = &flood.report;
+    drained(report, &[&backend], DRAIN_WITHIN).await;
+    let load_s = (options.window * (WARM_UP_WINDOWS + COUNTED_WINDOWS)).as_secs_f64();
+    Ok(Turn {
+        closed_per_s,
+        peak_per_s,
+        offered_per_s: (report.offered - report.never_sent) as f64 / load_s,
+        goodput_per_s: flood.delivered_per_s,
+        refused: report.refused,
+        failed: report.failed,
+        unanswered: report.unanswered,
+        without_delay: report.refusals_without_delay,
+        never_sent: report.never_sent,
+        lost: report.missing_at(&backend),
+        doubled: backend.counts().doubled,
+        acknowledged_after: report.acknowledged_after,
+        memory: gateway.memory()?,
+        taken: flood.taken,
+    })
+}
+
+impl Turn {
+    fn goodput_share(&self) -> f64 {
+        self.goodput_per_s / self.peak_per_s
+    }
+
+    /// Of those who were turned away: how many may come back. `NaN` where nobody was.
+    fn retryable_share(&self) -> f64 {
+        let turned_away = self.refused + self.failed + self.unanswered;
+        self.refused as f64 / turned_away as f64
+    }
+}
+
+fn describe(turn: &Turn) -> String {
+    format!(
+        "closed loops {:.0?} spans/s, offered {:.0}, delivered {:.0} ({:.1} %), refused {} failed {} unanswered {}, lost {}, {:.0} MiB, subject {:.0} % and bench {:.0} % of a core",
+        turn.closed_per_s,
+        turn.offered_per_s,
+        turn.goodput_per_s,
+        100.0 * turn.goodput_share(),
+        turn.refused,
+        turn.failed,
+        turn.unanswered,
+        turn.lost,
+        mebibytes(turn.memory.peak_bytes),
+        100.0 * turn.taken.subject_core,
+        100.0 * turn.taken.bench_core,
+    )
+}
+
+impl Series {
+    fn holds(&self) -> bool {
+        let goodput = Spread::of(self.turns.iter().map(Turn::goodput_share)).map_or(f64::NAN, |share| share.median);
+        let is_each = |turn: &Turn| turn.failed + turn.unanswered + turn.lost == 0 && turn.memory.share() <= MEMORY_BAR;
+        goodput >= GOODPUT_BAR && self.turns.iter().all(is_each)
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "subject": self.name,
+            "ack": self.ack.name(),
+            "holds": self.holds(),
+            "turns": self.turns.iter().map(turn_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn notes() -> String {
+    format!(
+        "{CPU_CORES} cores by quota, memory limit {MEMORY_LIMIT_MIB} MiB, spans of 40 attributes. The peak: the best of closed \
+         loops of 8, 32 and 256 requests in flight; then {TIMES_THE_PEAK} × that rate in open loop, whose senders do not come \
+         back.\nBar: goodput at least 95 % of the peak, every refusal retryable, nothing acknowledged lost, memory at most \
+         110 % of the limit."
+    )
+}
+
+fn table(all: &[Series]) -> String {
+    const HEADER: [&str; 11] = [
+        "Subject",
+        "ack",
+        "peak spans/s",
+        "offered of peak",
+        "goodput of peak",
+        "retryable",
+        "without delay",
+        "lost",
+        "doubled",
+        "peak MiB (of limit)",
+        "holds",
+    ];
+    let row = |series: &Series| {
+        let turns = || series.turns.iter();
+        let peak = median(turns().map(|turn| mebibytes(turn.memory.peak_bytes)), 0);
+        vec![
+            series.name.to_owned(),
+            series.ack.name().to_owned(),
+            median(turns().map(|turn| turn.peak_per_s), 0),
+            percent(turns().map(|turn| turn.offered_per_s / turn.peak_per_s)),
+            percent(turns().map(Turn::goodput_share)),
+            percent(turns().map(Turn::retryable_share)),
+            worst(turns().map(|turn| turn.without_delay)),
+            worst(turns().map(|turn| turn.lost)),
+            worst(turns().map(|turn| turn.doubled)),
+            format!("{peak} ({})", percent(turns().map(|turn| turn.memory.share()))),
+            yes_or_no(series.holds()),
+        ]
+    };
+    markdown(&HEADER, 2, all.iter().map(row).collect())
+}
+
+fn turn_json(turn: &Turn) -> Value {
+    json!({
+        "closed_per_s": turn.closed_per_s,
+        "peak_per_s": turn.peak_per_s,
+        "offered_per_s": turn.offered_per_s,
+        "goodput_per_s": turn.goodput_per_s,
+        "goodput_share": turn.goodput_share(),
+        "refused": turn.refused,
+        "failed": turn.failed,
+        "unanswered": turn.unanswered,
+        "refusals_without_delay": turn.without_delay,
+        "never_sent": turn.never_sent,
+        "lost": turn.lost,
+        "doubled": turn.doubled,
+        "acknowledged_p99_ms": milliseconds(turn.acknowledged_after.p99),
+        "peak_rss_bytes": turn.memory.peak_bytes,
+        "memory_limit_bytes": turn.memory.limit_bytes,
+        "subject_core": turn.taken.subject_core,
+        "bench_core": turn.taken.bench_core,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(change: impl Fn(&mut Turn)) -> bool {
+        let mut turn = Turn {
+            peak_per_s: 1000.0,
+            goodput_per_s: 950.0,
+            refused: 5000,
+            memory: Memory { peak_bytes: 110, limit_bytes: 100 },
+            ..Turn::default()
+        };
+        change(&mut turn);
+        Series { name: "sluice", ack: Ack::Memory, turns: vec![turn] }.holds()
+    }
+
+    #[test]
+    fn each_bar_is_one() {
+        assert!(holds(|_| {}));
+        assert!(!holds(|turn| turn.goodput_per_s = 949.0));
+        assert!(!holds(|turn| turn.failed = 1));
+        assert!(!holds(|turn| turn.unanswered = 1));
+        assert!(!holds(|turn| turn.lost = 1));
+        assert!(!holds(|turn| turn.memory.peak_bytes = 111));
+        assert!(!Series { name: "sluice", ack: Ack::Memory, turns: vec![] }.holds(), "not measured");
+    }
+}
