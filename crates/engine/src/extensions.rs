@@ -7,7 +7,7 @@ use sluice_config::{Fields, Kind};
 use sluice_exporters::auth::{self, AuthConfig, RequestAuth};
 use sluice_net::auth::server::{Authenticator, BasicOptions, BearerOptions};
 
-use crate::engine::StartError;
+use crate::error::StartError;
 
 /// The kinds of extensions in this build.
 pub(crate) fn kinds() -> &'static [Kind] {

@@ -9,7 +9,7 @@ use sluice_processors::Settings;
 use sluice_telemetry::logging::LoggingOptions;
 
 use super::dispatch::{self, Setting};
-use super::load::Read;
+use super::read::Read;
 use super::routes::{self, Way};
 use super::{AckMode, DeliveryPlan, MemoryPlan, MetricsPlan, Plan};
 use crate::delivery::{DeliveryId, Policy};

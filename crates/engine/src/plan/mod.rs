@@ -5,6 +5,7 @@ mod build;
 mod describe;
 mod dispatch;
 mod load;
+mod read;
 mod routes;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,134 @@
+//! Deliveries at the start and at a reload: those that are unchanged go on, changed ones hand over to a new task, those that
+//! are gone send what they still have.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_flow::Exporter;
+use tokio::sync::watch;
+
+use super::{Engine, RunningDelivery, RunningExporter};
+use crate::delivery::{self, Delivery, DeliveryId, Preparer, Settings, Stop};
+use crate::plan::{DeliveryPlan, Plan};
+use crate::steps::{self, Chain};
+
+impl Engine {
+    /// Returns the deliveries that the plan no longer has.
+    pub(super) async fn apply_deliveries(
+        &mut self,
+        plan: &Plan,
+        exporters: &HashMap<String, RunningExporter>,
+    ) -> Vec<(DeliveryId, RunningDelivery)> {
+        let planned: BTreeMap<&DeliveryId, &DeliveryPlan> =
+            plan.deliveries.iter().map(|delivery| (&delivery.id, delivery)).collect();
+        let gone: Vec<DeliveryId> = self.deliveries.keys().filter(|id| !planned.contains_key(id)).cloned().collect();
+        let gone = gone.into_iter().filter_map(|id| self.deliveries.remove_entry(&id)).collect();
+        for planned in plan.deliveries.iter() {
+            let fingerprint = self.delivery_fingerprint(plan, planned, exporters);
+            let kept = self.deliveries.remove(&planned.id);
+            let delivery = match kept {
+                Some(mut running) if running.fingerprint == fingerprint => {
+                    running.delivery.set_policy(planned.policy, planned.budget_bytes);
+                    running.plan = planned.clone();
+                    self.deliveries.insert(planned.id.clone(), running);
+                    continue;
+                }
+                Some(running) => {
+                    let _ = running.stop.send(Stop::HandOver);
+                    let _ = running.task.await;
+                    running.delivery
+                }
+                None => Arc::new(Delivery::new(
+                    planned.id.clone(),
+                    planned.signal,
+                    self.logs[planned.signal as usize].clone(),
+                    planned.budget_bytes,
+                    plan.memory.dead_letters_bytes as usize,
+                    self.receiving.clone(),
+                )),
+            };
+            delivery.set_policy(planned.policy, planned.budget_bytes);
+            let settings = Settings {
+                dispatch: planned.dispatch,
+                preparer: Preparer {
+                    metadata_keys: metadata_keys(planned, exporters[&planned.id.exporter].exporter.as_ref()),
+                    exporter: exporters[&planned.id.exporter].exporter.clone(),
+                    chains: self.chains(plan, &planned.id),
+                },
+                packed_limit_bytes: plan.memory.packed_bytes as usize,
+            };
+            let (stop, stopped) = watch::channel(Stop::No);
+            let task = tokio::spawn(delivery::run(delivery.clone(), settings, stopped));
+            let running = RunningDelivery { plan: planned.clone(), fingerprint, delivery, stop, task };
+            self.deliveries.insert(planned.id.clone(), running);
+        }
+        gone
+    }
+
+    /// A delivery that the new configuration does not have: it sends what it was given, for a bounded time.
+    pub(super) fn leave(&self, id: DeliveryId, running: RunningDelivery, drain_timeout: Duration) {
+        self.status.leaving.lock().push(id.clone());
+        let status = self.status.clone();
+        tokio::spawn(async move {
+            let _ = running.stop.send(Stop::Drain);
+            let mut task = running.task;
+            if tokio::time::timeout(drain_timeout, &mut task).await.is_err() {
+                let _ = running.stop.send(Stop::HandOver);
+                let _ = task.await;
+            }
+            let lost = running.delivery.log.unsubscribe(running.delivery.cursor);
+            if lost.items > 0 {
+                tracing::error!(
+                    pipeline = %id.pipeline, exporter = %id.exporter, items = lost.items, bytes = lost.bytes,
+                    "the configuration no longer has this delivery and its backend did not take the rest in time: lost"
+                );
+            }
+            status.leaving.lock().retain(|other| *other != id);
+        });
+    }
+
+    /// The ways from each receiver to a delivery.
+    fn chains(&self, plan: &Plan, id: &DeliveryId) -> HashMap<u16, Vec<Chain>> {
+        let mut chains: HashMap<u16, Vec<Chain>> = HashMap::new();
+        for way in plan.ways.iter().filter(|way| way.delivery == *id) {
+            let steps = plan.steps_of(way);
+            let sharers = plan
+                .ways
+                .iter()
+                .filter(|other| {
+                    other.receiver == way.receiver && other.signal == way.signal && other.processors == way.processors
+                })
+                .count();
+            let receiver = self.intakes[&way.receiver].receiver;
+            chains.entry(receiver).or_default().push(Chain { steps: steps.into(), sharers });
+        }
+        chains
+    }
+
+    fn delivery_fingerprint(
+        &self,
+        plan: &Plan,
+        planned: &DeliveryPlan,
+        exporters: &HashMap<String, RunningExporter>,
+    ) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        exporters[&planned.id.exporter].fingerprint.hash(&mut hasher);
+        format!("{:?}", planned.dispatch).hash(&mut hasher);
+        for way in plan.ways.iter().filter(|way| way.delivery == planned.id) {
+            way.receiver.hash(&mut hasher);
+            steps::identity(&plan.steps_of(way)).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+/// What the exporter reads of request metadata, and what the pipeline batches by.
+fn metadata_keys(planned: &DeliveryPlan, exporter: &dyn Exporter) -> Vec<String> {
+    let mut keys = exporter.metadata_keys().to_vec();
+    keys.extend(planned.metadata_keys.iter().cloned());
+    keys.sort();
+    keys.dedup();
+    keys
+}

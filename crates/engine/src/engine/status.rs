@@ -1,0 +1,71 @@
+//! What the administrative servers read of a running engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use sluice_log::Log;
+
+use crate::delivery::{Delivery, DeliveryId};
+use crate::entry::Entry;
+use crate::metrics;
+use crate::plan::{DeliveryPlan, MetricsPlan};
+use crate::receiving::ReceivingBudget;
+use crate::status::{Health, SickDelivery, Status};
+
+/// What the administrative servers read. Replaced as a whole when a plan is applied.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) deliveries: Vec<(DeliveryPlan, Arc<Delivery>)>,
+    pub(super) receivers: Vec<(String, sluice_receivers::Counters)>,
+    pub(super) metrics: Option<MetricsPlan>,
+}
+
+pub(super) struct EngineStatus {
+    pub(super) started: Instant,
+    pub(super) ready: AtomicBool,
+    pub(super) shown: ArcSwap<Shown>,
+    pub(super) receiving: Arc<ReceivingBudget>,
+    /// Deliveries that a reload removed, while they send what they still have.
+    pub(super) leaving: Mutex<Vec<DeliveryId>>,
+    pub(super) logs: [Arc<Log<Entry>>; 3],
+}
+
+impl Status for EngineStatus {
+    fn metrics(&self) -> String {
+        let shown = self.shown.load();
+        let naming = shown.metrics.as_ref().map(|metrics| metrics.naming.clone()).unwrap_or_default();
+        metrics::render(&naming, self.started, &shown.deliveries, &shown.receivers, &self.receiving, &self.logs)
+    }
+
+    fn health(&self) -> Health {
+        let shown = self.shown.load();
+        let sick = shown.deliveries.iter().filter_map(|(_, delivery)| {
+            let trouble = delivery.stats.trouble.lock().clone()?;
+            Some(SickDelivery {
+                pipeline: delivery.id.pipeline.clone(),
+                exporter: delivery.id.exporter.clone(),
+                state: if trouble.held { "held" } else { "out of order" },
+                reason: trouble.reason,
+            })
+        });
+        let leaving = self.leaving.lock().clone().into_iter().map(|id| SickDelivery {
+            pipeline: id.pipeline,
+            exporter: id.exporter,
+            state: "leaving",
+            reason: "a reload removed it; it sends what it still has".to_owned(),
+        });
+        Health {
+            ready: self.ready.load(Ordering::Acquire),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            sick: sick.chain(leaving).collect(),
+        }
+    }
+
+    fn dead_letters(&self) -> String {
+        let shown = self.shown.load();
+        metrics::dead_letters_text(shown.deliveries.iter().map(|(_, delivery)| delivery.as_ref()))
+    }
+}

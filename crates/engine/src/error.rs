@@ -1,0 +1,16 @@
+//! Why an engine could not start.
+
+use crate::admin::AdminError;
+
+/// Why a plan could not be brought to life.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("exporter {id}: {reason}")]
+    Exporter { id: String, reason: String },
+    #[error("extension {id}: {reason}")]
+    Extension { id: String, reason: String },
+    #[error("receiver {id}: {reason}")]
+    Receiver { id: String, reason: String },
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+}
