@@ -18,8 +18,14 @@ use crate::steps::{self, Step};
 
 /// How long a request may wait for memory before it is refused. HTTP/2 flow control holds its sender meanwhile.
 const ADMISSION_WAIT: Duration = Duration::from_millis(250);
+/// A delivery that is so far behind the head of the log is not idle for want of data: what comes now had better wait with its
+/// sender, unread, than in memory. Under more load than the CPU can bear, this is what keeps it from being spent on receiving
+/// and refusing what cannot be delivered, and what is in flight within the CPU's caches.
+const PACE_BYTES: u64 = 4 << 20;
+/// How long a request is paced, if the delivery does not catch up. Then it is admitted as far as budgets allow.
+const PACE_WAIT: Duration = Duration::from_millis(750);
 /// What a request that waits has sent already, at most: one frame of HTTP/2.
-const HELD_MAX_BYTES: usize = 256 * 1024;
+const HELD_MAX_BYTES: usize = 64 * 1024;
 /// Of the memory for receiving, what the flow-control windows of one port may come to.
 const WINDOWS_SHARE: usize = 4;
 /// Compressed frames from this inflated size on go out as they came; smaller ones are worth merging.
@@ -78,10 +84,14 @@ impl Intake for ReceiverIntake {
 
     fn admit(&self, signal: Signal, bytes: usize) -> BoxFuture<'_, Result<Box<dyn Permit>, Refusal>> {
         Box::pin(async move {
-            let deadline = Instant::now() + ADMISSION_WAIT;
+            let paced_until = Instant::now() + PACE_WAIT;
+            let deadline = paced_until + ADMISSION_WAIT;
             let mut waiting = None;
             loop {
-                let refusal = match self.try_admit(signal, bytes) {
+                let is_paced = Instant::now() < paced_until && self.is_behind(signal);
+                let admitted =
+                    if is_paced { Err(overloaded("deliveries are behind")) } else { self.try_admit(signal, bytes) };
+                let refusal = match admitted {
                     Ok(permit) => {
                         if waiting.is_some() {
                             self.receiving.note_freed(signal);
@@ -96,10 +106,11 @@ impl Intake for ReceiverIntake {
                 if waiting.is_none() {
                     waiting = self.receiving.try_wait(bytes.min(HELD_MAX_BYTES));
                     if waiting.is_none() {
-                        return Err(refusal);
+                        return if is_paced { self.try_admit(signal, bytes) } else { Err(refusal) };
                     }
                 }
-                let _ = tokio::time::timeout_at(deadline.into(), self.receiving.freed(signal).notified()).await;
+                let until = if is_paced { paced_until } else { deadline };
+                let _ = tokio::time::timeout_at(until.into(), self.receiving.freed(signal).notified()).await;
             }
         })
     }
@@ -152,6 +163,17 @@ impl ReceiverIntake {
 
     fn check_open(&self) -> Result<(), Refusal> {
         if self.closed.load(Ordering::SeqCst) { Err(overloaded("shutting down")) } else { Ok(()) }
+    }
+
+    /// Whether a delivery that can refuse is behind, although its backend takes what it is sent.
+    fn is_behind(&self, signal: Signal) -> bool {
+        self.routes.load().get(signal).is_some_and(|route| {
+            route.deliveries.iter().any(|delivery| {
+                route.backpressure.contains(&delivery.cursor)
+                    && delivery.log.is_behind(delivery.cursor, PACE_BYTES)
+                    && delivery.stats.trouble.lock().is_none()
+            })
+        })
     }
 
     fn try_admit(&self, signal: Signal, bytes: usize) -> Result<Box<dyn Permit>, Refusal> {

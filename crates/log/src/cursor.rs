@@ -22,6 +22,8 @@ pub struct Cursor {
     pub(crate) limit_bytes: u64,
     /// Bytes, items and frames that wait for this reader (leased or not yet read).
     pub(crate) held_bytes: u64,
+    /// Those of them that were not read yet.
+    pub(crate) unread_bytes: u64,
     pub(crate) held_items: u64,
     pub(crate) held_frames: u64,
 }
@@ -34,6 +36,7 @@ impl Cursor {
             resolved: RangeSet::default(),
             limit_bytes,
             held_bytes: 0,
+            unread_bytes: 0,
             held_items: 0,
             held_frames: 0,
         }

@@ -76,6 +76,7 @@ impl<T> Log<T> {
         let mut inner = self.inner.lock();
         let cursor = inner.cursor_mut(id);
         cursor.next = cursor.floor;
+        cursor.unread_bytes = cursor.held_bytes;
     }
 
     /// True if `bytes` more would exceed the reader's budget. Never while nothing waits for the reader: a frame larger than
@@ -87,6 +88,11 @@ impl<T> Log<T> {
     /// True if more waits for the reader than its budget allows, a single frame excepted.
     pub fn is_over_budget(&self, id: CursorId) -> bool {
         self.look(id, |cursor| cursor.held_frames > 1 && cursor.held_bytes > cursor.limit_bytes)
+    }
+
+    /// True if more than `bytes` wait for the reader to come to them.
+    pub fn is_behind(&self, id: CursorId, bytes: u64) -> bool {
+        self.look(id, |cursor| cursor.unread_bytes > bytes)
     }
 
     /// Asks about a reader. False if a reload has removed it since the caller looked up its name.
@@ -118,6 +124,7 @@ impl<T> Log<T> {
         for &reader in readers.iter() {
             if let Some(cursor) = inner.cursors[reader.0].as_mut() {
                 cursor.held_bytes += charge.bytes;
+                cursor.unread_bytes += charge.bytes;
                 cursor.held_items += charge.items;
                 cursor.held_frames += 1;
                 unresolved += 1;
@@ -148,7 +155,9 @@ impl<T> Log<T> {
             }
             match inner.slots.get(offset) {
                 Some(slot) if slot.is_for(id) && !inner.cursor(id).is_resolved(offset) => {
+                    let bytes = slot.charge.bytes;
                     found = Some((offset, slot.entry.clone()));
+                    inner.cursor_mut(id).unread_bytes -= bytes;
                 }
                 // Not for this reader, or resolved already: nothing to wait for.
                 _ => {
@@ -186,6 +195,7 @@ impl<T> Log<T> {
             }
             inner.cursor_mut(id).next = offset + 1;
             if let Some((entry, charge)) = inner.resolve(id, offset) {
+                inner.cursor_mut(id).unread_bytes -= charge.bytes;
                 dropped.add(charge);
                 entries.push(entry);
             }
@@ -453,8 +463,9 @@ mod tests {
                     }
                 }
                 for index in 0..3 {
-                    let expected = 10 * (queues[index].len() + leased[index].len()) as u64;
-                    prop_assert_eq!(log.held_bytes(ids[index]), expected);
+                    let unread = 10 * queues[index].len() as u64;
+                    prop_assert_eq!(log.held_bytes(ids[index]), unread + 10 * leased[index].len() as u64);
+                    prop_assert_eq!(log.inner.lock().cursor(ids[index]).unread_bytes, unread);
                 }
             }
         }

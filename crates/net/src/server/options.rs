@@ -70,7 +70,7 @@ impl ServerOptions {
             initial_stream_window_bytes: 512 << 10,
             initial_connection_window_bytes: 2 << 20,
             windows_bytes: 64 << 20,
-            max_frame_bytes: 256 << 10,
+            max_frame_bytes: 64 << 10,
             keepalive_time: Duration::from_secs(60),
             keepalive_timeout: Duration::from_secs(20),
             max_connection_age: None,
