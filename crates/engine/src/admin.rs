@@ -18,6 +18,14 @@ pub(crate) struct AdminServer {
     stop: CancellationToken,
 }
 
+impl AdminServer {
+    /// True if another endpoint asks for the port that this server has.
+    pub(crate) fn is_in_the_way_of(&self, endpoint: &str) -> bool {
+        let port = endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        port == Some(self.addr.port())
+    }
+}
+
 impl Drop for AdminServer {
     fn drop(&mut self) {
         self.stop.cancel();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_config::{Fields, Kind};
 use sluice_flow::Intake;
 use sluice_net::auth::server::Authenticator;
+use sluice_net::server::Listener;
 use tokio_util::sync::CancellationToken;
 
 use crate::otlp::{self, OtlpConfig, OtlpCounters, StartError};
@@ -39,21 +40,31 @@ impl ReceiverConfig {
         grpc.into_iter().chain(http).collect()
     }
 
-    /// Starts the receiver inside the calling runtime. `authenticators` holds at least those that it names.
-    pub async fn start(
-        &self,
-        intake: Arc<dyn Intake>,
-        authenticators: &HashMap<String, Arc<Authenticator>>,
-    ) -> Result<Running, StartError> {
+    /// Binds its ports, or takes over those of `held` that have the same addresses; nothing is served yet.
+    pub async fn bind(&self, held: &[Listener]) -> Result<Bound, StartError> {
         let ReceiverConfig::Otlp(config) = self;
-        let find = |name: Option<&String>| name.and_then(|name| authenticators.get(name)).cloned();
-        let chosen = otlp::Authenticators {
-            grpc: find(config.grpc.as_ref().and_then(|grpc| grpc.shared.authenticator.as_ref())),
-            http: find(config.http.as_ref().and_then(|http| http.shared.authenticator.as_ref())),
-        };
+        Ok(Bound {
+            grpc_authenticator: config.grpc.as_ref().and_then(|grpc| grpc.shared.authenticator.clone()),
+            http_authenticator: config.http.as_ref().and_then(|http| http.shared.authenticator.clone()),
+            ports: otlp::bind((**config).clone(), held).await?,
+        })
+    }
+}
+
+/// A receiver that has its ports.
+pub struct Bound {
+    grpc_authenticator: Option<String>,
+    http_authenticator: Option<String>,
+    ports: otlp::Bound,
+}
+
+impl Bound {
+    /// Serves inside the calling runtime. `authenticators` holds at least those that the configuration names.
+    pub fn serve(self, intake: Arc<dyn Intake>, authenticators: &HashMap<String, Arc<Authenticator>>) -> Running {
+        let find = |name: Option<String>| name.and_then(|name| authenticators.get(&name)).cloned();
+        let chosen = otlp::Authenticators { grpc: find(self.grpc_authenticator), http: find(self.http_authenticator) };
         let stop = CancellationToken::new();
-        let running = otlp::start((**config).clone(), intake, chosen, stop.clone()).await?;
-        Ok(Running { running, stop })
+        Running { running: self.ports.serve(intake, chosen, stop.clone()), stop }
     }
 }
 
@@ -69,6 +80,11 @@ impl Running {
         let grpc = self.running.grpc_address.map(|address| ("grpc", address.to_string()));
         let http = self.running.http_address.map(|address| ("http", address.to_string()));
         grpc.into_iter().chain(http).collect()
+    }
+
+    /// What it listens on. Whoever keeps them keeps the ports open.
+    pub fn listeners(&self) -> Vec<Listener> {
+        self.running.listeners()
     }
 
     pub fn counters(&self) -> Counters {

@@ -3,4 +3,4 @@
 mod kinds;
 pub mod otlp;
 
-pub use kinds::{Counters, ReceiverConfig, Running, kinds};
+pub use kinds::{Bound, Counters, ReceiverConfig, Running, kinds};

@@ -2,13 +2,17 @@
 
 mod gateway;
 
+use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gateway::{Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out};
 use sluice_load_test::subject::free_addr;
 use sluice_load_test::{Backend, BackendOptions, Faults, RunningLoad};
 use sluice_otlp::{Encoding, Signal};
+use tokio::io::AsyncReadExt;
 
 const LIMIT_MIB: u64 = 256;
 
@@ -88,7 +92,6 @@ async fn a_bad_file_leaves_the_old_configuration_running() {
     let report = running.finish().await.expect("a load");
     assert_arrives_once(&report, &backend, SOON).await;
     assert_eq!((report.failed, report.refused), (0, 0), "{:?}", report.messages);
-    // The receiver's port was closed for a moment in the last case: a sender may have to try again, nothing else.
     let again = start_load(&gateway, Duration::from_secs(1)).finish().await.expect("a load");
     assert_all_accepted(&again);
     assert_arrives_once(&again, &backend, SOON).await;
@@ -178,4 +181,115 @@ async fn a_receiver_moves_to_another_port() {
     assert_arrives_once(&at_old, &backend, SOON).await;
     let closed = async || tokio::net::TcpStream::connect(gateway.grpc).await.is_err();
     assert!(eventually(SOON, closed).await, "the old port is closed");
+}
+
+/// Connects again and again until it is told to stop. Returns how often it came through, and how often it was refused.
+async fn knock(address: SocketAddr, stop: Arc<AtomicBool>) -> (u32, u32) {
+    let mut counts = (0, 0);
+    while !stop.load(Ordering::Relaxed) {
+        match tokio::net::TcpStream::connect(address).await {
+            Ok(_) => counts.0 += 1,
+            Err(_) => counts.1 += 1,
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    counts
+}
+
+fn grpc_receiver(endpoint: impl std::fmt::Display, more: &str) -> String {
+    format!("receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {endpoint}\n{more}")
+}
+
+/// Scenario: a reload moves the receiver, and then the metrics endpoint, to a port that somebody else has.
+/// Guarantee: no connection to the old port is refused, and those that are open stay open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_that_is_taken_costs_the_old_one_nothing() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let good = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
+    let gateway = Gateway::start(&good).await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let elsewhere = taken.local_addr().expect("an address");
+    let mut open = tokio::net::TcpStream::connect(gateway.grpc).await.expect("is open");
+    let stop = Arc::new(AtomicBool::new(false));
+    let knocking = [gateway.grpc, gateway.http, gateway.metrics].map(|port| tokio::spawn(knock(port, stop.clone())));
+    let metrics = format!(
+        "    metrics: {{readers: [{{pull: {{exporter: {{prometheus: {{host: 127.0.0.1, port: {}}}}}}}}}]}}\n",
+        elsewhere.port()
+    );
+    let bad = [
+        grpc_receiver(elsewhere, "") + &good,
+        good.replace("service:\n", &format!("service:\n  telemetry:\n{metrics}")),
+    ];
+    for (index, config) in bad.iter().enumerate() {
+        pause(200).await;
+        gateway.reconfigure(config);
+        gateway.wait_for_output("not reloaded, the old configuration goes on", index + 1).await;
+        pause(200).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for knocking in knocking {
+        let (came_through, refused) = knocking.await.expect("ends");
+        assert!(came_through > 10 && refused == 0, "{came_through} came through, {refused} were refused");
+    }
+    let end = tokio::time::timeout(Duration::from_millis(300), open.read(&mut [0; 64])).await;
+    assert!(!matches!(end, Ok(Ok(0) | Err(_))), "the open connection was closed");
+}
+
+/// Guarantee: a receiver whose options change while its address stays is replaced without refusing one connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_with_other_options_keeps_its_port_open() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
+    let gateway = Gateway::start(&config).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let knocking = tokio::spawn(knock(gateway.grpc, stop.clone()));
+    let running = start_load(&gateway, Duration::from_secs(2));
+    for connections in [100, 200, 300] {
+        pause(300).await;
+        gateway
+            .reload(&(grpc_receiver(gateway.grpc, &format!("        max_connections: {connections}\n")) + &config))
+            .await;
+    }
+    let report = running.finish().await.expect("a load");
+    assert_all_accepted(&report);
+    assert_arrives_once(&report, &backend, SOON).await;
+    stop.store(true, Ordering::Relaxed);
+    let (came_through, refused) = knocking.await.expect("ends");
+    assert!(came_through > 10 && refused == 0, "{came_through} came through, {refused} were refused");
+}
+
+/// Guarantee: two receivers exchange their ports; a listener that is widened to all interfaces takes its own port over; so
+/// does a health check that answers at another path.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ports_are_handed_over_between_own_listeners() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let second = free_addr().expect("a port");
+    let all = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)])
+        .replace("receivers: [otlp]", "receivers: [otlp, otlp/second]");
+    let two = |first: &str, other: &str| {
+        let other = format!("  otlp/second:\n    protocols:\n      grpc:\n        endpoint: {other}\n");
+        grpc_receiver(first, &other) + &all
+    };
+    let gateway = Gateway::start(&two("127.0.0.1:0", &second.to_string())).await;
+    let first = gateway.grpc;
+    let serves = async |port: SocketAddr, expected: &str| {
+        let mut load = gateway.load(Signal::Traces).items(500);
+        load.target = port;
+        let before = gateway.metric("otelcol_receiver_accepted_spans", &[("receiver", expected)]).await;
+        assert_all_accepted(&load.run().await.expect("a load"));
+        let after = gateway.metric("otelcol_receiver_accepted_spans", &[("receiver", expected)]).await;
+        assert_eq!(after - before, 500.0, "{port} belongs to {expected}");
+    };
+    gateway.reload(&two(&first.to_string(), &second.to_string())).await;
+    serves(first, "otlp").await;
+    gateway.reload(&two(&second.to_string(), &first.to_string())).await;
+    serves(first, "otlp/second").await;
+    serves(second, "otlp").await;
+    gateway.reload(&two(&format!("0.0.0.0:{}", second.port()), &first.to_string())).await;
+    serves(second, "otlp").await;
+    serves(first, "otlp/second").await;
+    let path = format!("extensions:\n  health_check:\n    endpoint: {}\n    path: /healthy\n", gateway.health);
+    gateway.reload(&(path + &two(&second.to_string(), &first.to_string()))).await;
+    assert_eq!(gateway::get(gateway.health, "/healthy").await.map(|(status, _)| status), Some(200));
+    serves(second, "otlp").await;
 }

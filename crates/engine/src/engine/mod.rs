@@ -2,6 +2,7 @@
 
 mod apply;
 mod deliveries;
+mod listening;
 mod routing;
 mod status;
 
@@ -24,7 +25,7 @@ use crate::entry::{Entry, SharedWorkMemory};
 use crate::error::StartError;
 use crate::extensions::Extensions;
 use crate::intake::ReceiverIntake;
-use crate::plan::{DeliveryPlan, MetricsPlan, Plan};
+use crate::plan::{DeliveryPlan, MetricsPlan, Plan, ReceiverPlan};
 use crate::receiving::ReceivingBudget;
 use crate::status::{Health, Status};
 
@@ -43,6 +44,16 @@ struct RunningReceiver {
     id: String,
     fingerprint: u64,
     handle: sluice_receivers::Running,
+}
+
+impl RunningReceiver {
+    fn is(&self, planned: &ReceiverPlan) -> bool {
+        self.id == planned.id && self.fingerprint == planned.fingerprint
+    }
+
+    fn is_in(&self, plan: &Plan) -> bool {
+        plan.receivers.iter().any(|planned| self.is(planned))
+    }
 }
 
 struct RunningDelivery {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
@@ -40,6 +41,9 @@ pub enum BindError {
         "cannot listen on {address}: another process listens there already (is a second instance or a Collector running?)"
     )]
     InUse { address: String },
+    /// As `InUse`, and one of the listeners that are held has that port on another interface: when it is closed there may be room.
+    #[error("cannot listen on {address}: the listener that it replaces has the port still")]
+    Held { address: String },
     #[error("cannot listen on {address}: no interface of this machine has that address")]
     NotLocal { address: String },
     #[error("cannot listen on {address}: permission denied")]
@@ -66,30 +70,62 @@ enum Inner {
     Unix(UnixListener, PathBuf),
 }
 
-/// A bound address.
-pub struct Listener(Inner);
+/// A bound address. It is open until the last clone is dropped, so that one server can take it over from another without
+/// a moment in which nobody listens.
+#[derive(Clone)]
+pub struct Listener(Arc<Inner>);
+
+/// Finds a listener for as long as somebody else keeps it open.
+#[derive(Clone)]
+pub struct WeakListener(Weak<Inner>);
+
+impl WeakListener {
+    pub fn upgrade(&self) -> Option<Listener> {
+        self.0.upgrade().map(Listener)
+    }
+}
 
 impl Listener {
     pub async fn bind(address: &Address) -> Result<Self, BindError> {
+        Listener::bind_or_take_over(address, &[]).await
+    }
+
+    /// Binds the address, or shares the one of `held` that has it already.
+    pub async fn bind_or_take_over(address: &Address, held: &[Listener]) -> Result<Self, BindError> {
         match address {
-            Address::Tcp(text) => bind_tcp(address, text).await.map(|listener| Listener(Inner::Tcp(listener))),
+            Address::Tcp(text) => bind_tcp(address, text, held).await,
             Address::Unix(path) => {
+                if let Some(own) = held.iter().find(|own| own.has_path(path)) {
+                    return Ok(own.clone());
+                }
                 let listener = bind_unix(path).await.map_err(|error| BindError::new(address, &error))?;
-                Ok(Listener(Inner::Unix(listener, path.clone())))
+                Ok(Listener::new(Inner::Unix(listener, path.clone())))
             }
         }
     }
 
+    fn new(inner: Inner) -> Self {
+        Listener(Arc::new(inner))
+    }
+
+    pub fn downgrade(&self) -> WeakListener {
+        WeakListener(Arc::downgrade(&self.0))
+    }
+
+    fn has_path(&self, path: &Path) -> bool {
+        matches!(&*self.0, Inner::Unix(_, own) if own == path)
+    }
+
     /// The address as it is now, with its real port. `None` for a Unix socket.
     pub fn local_address(&self) -> Option<SocketAddr> {
-        match &self.0 {
+        match &*self.0 {
             Inner::Tcp(listener) => listener.local_addr().ok(),
             Inner::Unix(..) => None,
         }
     }
 
     pub(super) async fn accept(&self) -> io::Result<(Socket, Peer)> {
-        match &self.0 {
+        match &*self.0 {
             Inner::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 // A small answer must not wait for the acknowledgement of the one before.
@@ -105,15 +141,15 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for Inner {
     fn drop(&mut self) {
-        if let Inner::Unix(_, path) = &self.0 {
+        if let Inner::Unix(_, path) = self {
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-async fn bind_tcp(address: &Address, text: &str) -> Result<TcpListener, BindError> {
+async fn bind_tcp(address: &Address, text: &str, held: &[Listener]) -> Result<Listener, BindError> {
     let malformed = || BindError::Malformed { address: text.to_owned() };
     let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
     let port: u16 = port.parse().map_err(|_| malformed())?;
@@ -131,10 +167,20 @@ async fn bind_tcp(address: &Address, text: &str) -> Result<TcpListener, BindErro
     }
     let mut refused = None;
     for candidate in candidates {
+        if let Some(own) = held.iter().find(|own| own.local_address() == Some(candidate)) {
+            return Ok(own.clone());
+        }
         match listen(candidate) {
-            Ok(listener) => return Ok(listener),
+            Ok(listener) => return Ok(Listener::new(Inner::Tcp(listener))),
             // The next candidate would be another socket than the one that was meant.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(BindError::new(address, &error)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                let mut ports = held.iter().filter_map(|own| Some(own.local_address()?.port()));
+                return Err(if ports.any(|own| own == port) {
+                    BindError::Held { address: address.to_string() }
+                } else {
+                    BindError::new(address, &error)
+                });
+            }
             Err(error) => refused = Some(error),
         }
     }
@@ -167,5 +213,53 @@ async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
             UnixListener::bind(path)
         }
         result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(address: &str) -> Address {
+        Address::Tcp(address.to_owned())
+    }
+
+    /// Guarantee: an address that is held is taken over, also under another of its names; it stays open until both let go.
+    #[tokio::test]
+    async fn an_address_that_is_held_is_taken_over() {
+        let first = Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound");
+        let port = first.local_address().expect("is TCP").port();
+        let held = [first];
+        let second = Listener::bind_or_take_over(&tcp(&format!("localhost:{port}")), &held).await.expect("is shared");
+        assert_eq!(second.local_address(), held[0].local_address());
+        let weak = second.downgrade();
+        drop(held);
+        let address = tcp(&format!("127.0.0.1:{port}"));
+        assert!(matches!(Listener::bind(&address).await, Err(BindError::InUse { .. })));
+        drop(second);
+        assert!(weak.upgrade().is_none());
+        Listener::bind(&address).await.expect("is free");
+    }
+
+    /// Guarantee: somebody else's port is in use; one that is held on another interface is told apart from that.
+    #[tokio::test]
+    async fn a_port_that_is_held_on_another_interface_is_told_apart() {
+        let held = [Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound")];
+        let all = tcp(&format!("0.0.0.0:{}", held[0].local_address().expect("is TCP").port()));
+        assert!(matches!(Listener::bind(&all).await, Err(BindError::InUse { .. })));
+        assert!(matches!(Listener::bind_or_take_over(&all, &held).await, Err(BindError::Held { .. })));
+    }
+
+    #[tokio::test]
+    async fn the_file_of_a_unix_socket_goes_with_its_last_owner() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let address = Address::Unix(path.clone());
+        let held = [Listener::bind(&address).await.expect("is bound")];
+        let second = Listener::bind_or_take_over(&address, &held).await.expect("is shared");
+        drop(held);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
     }
 }

@@ -35,7 +35,7 @@ pub use hyper::body::Incoming;
 pub use body::{BodyError, BodyReader, ReplyBody};
 pub use cors::{Cors, CorsError};
 pub use counters::ServerCounters;
-pub use listener::{Address, BindError, Listener};
+pub use listener::{Address, BindError, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use serve::serve;
 

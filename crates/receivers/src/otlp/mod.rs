@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use sluice_flow::Intake;
 use sluice_net::auth::server::Authenticator;
-use sluice_net::server::{BindError, Listener, ServerCounters, serve};
+use sluice_net::server::{BindError, Listener, ServerCounters, WeakListener, serve};
 use sluice_net::tls::{ServerTls, TlsError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +54,26 @@ pub struct Authenticators {
     pub http: Option<Arc<Authenticator>>,
 }
 
+impl StartError {
+    /// True if it may succeed once the listeners that were held meanwhile are closed.
+    pub fn waits_for_held(&self) -> bool {
+        matches!(self, StartError::Bind { error: BindError::Held { .. }, .. })
+    }
+}
+
+/// A port that is bound, and served by nobody yet.
+struct Port<C> {
+    listener: Listener,
+    tls: Option<ServerTls>,
+    config: C,
+}
+
+/// A receiver whose ports are bound and whose certificates are loaded: nothing can fail any more.
+pub struct Bound {
+    grpc: Option<Port<GrpcConfig>>,
+    http: Option<Port<HttpConfig>>,
+}
+
 /// A receiver that listens.
 pub struct Running {
     /// Where gRPC is taken, with the real port. `None` if it is off or on a Unix socket.
@@ -62,13 +82,79 @@ pub struct Running {
     pub counters: Arc<OtlpCounters>,
     pub grpc_connections: Arc<ServerCounters>,
     pub http_connections: Arc<ServerCounters>,
+    listeners: Vec<WeakListener>,
     ports: JoinSet<()>,
 }
 
 impl Running {
+    /// What it listens on. Whoever keeps them keeps the ports open.
+    pub fn listeners(&self) -> Vec<Listener> {
+        self.listeners.iter().filter_map(WeakListener::upgrade).collect()
+    }
+
     /// Waits until all ports are closed and all their requests answered or cut off. Cancel the token given to [`start`] first.
     pub async fn closed(mut self) {
         while self.ports.join_next().await.is_some() {}
+    }
+}
+
+/// Binds the configured ports, or takes over those of `held` that have the same addresses. All of them or none.
+pub async fn bind(config: OtlpConfig, held: &[Listener]) -> Result<Bound, StartError> {
+    let grpc = match config.grpc {
+        None => None,
+        Some(config) => {
+            let (listener, tls) = bind_port("grpc", &config.shared, held).await?;
+            Some(Port { listener, tls, config })
+        }
+    };
+    let http = match config.http {
+        None => None,
+        Some(config) => {
+            let (listener, tls) = bind_port("http", &config.shared, held).await?;
+            Some(Port { listener, tls, config })
+        }
+    };
+    Ok(Bound { grpc, http })
+}
+
+impl Bound {
+    /// Serves the ports inside the calling runtime until `shutdown`.
+    pub fn serve(
+        self,
+        intake: Arc<dyn Intake>,
+        authenticators: Authenticators,
+        shutdown: CancellationToken,
+    ) -> Running {
+        let mut running = Running {
+            grpc_address: None,
+            http_address: None,
+            counters: Arc::default(),
+            grpc_connections: Arc::default(),
+            http_connections: Arc::default(),
+            listeners: Vec::new(),
+            ports: JoinSet::new(),
+        };
+        let windows_bytes = intake.windows_bytes();
+        if let Some(Port { listener, tls, config: GrpcConfig { mut shared } }) = self.grpc {
+            shared.server.windows_bytes = windows_bytes;
+            running.grpc_address = listener.local_address();
+            running.listeners.push(listener.downgrade());
+            let ingest = ingest::Ingest::new(Arc::clone(&intake), authenticators.grpc, &running.counters, &shared);
+            let handler = Arc::new(grpc::GrpcHandler::new(ingest));
+            let counters = Arc::clone(&running.grpc_connections);
+            running.ports.spawn(serve(listener, shared.server, tls, handler, counters, shutdown.clone()));
+        }
+        if let Some(Port { listener, tls, mut config }) = self.http {
+            config.shared.server.windows_bytes = windows_bytes;
+            running.http_address = listener.local_address();
+            running.listeners.push(listener.downgrade());
+            let ingest = ingest::Ingest::new(intake, authenticators.http, &running.counters, &config.shared);
+            let server = config.shared.server.clone();
+            let handler = Arc::new(http::HttpHandler::new(ingest, config));
+            let counters = Arc::clone(&running.http_connections);
+            running.ports.spawn(serve(listener, server, tls, handler, counters, shutdown));
+        }
+        running
     }
 }
 
@@ -79,45 +165,14 @@ pub async fn start(
     authenticators: Authenticators,
     shutdown: CancellationToken,
 ) -> Result<Running, StartError> {
-    let mut running = Running {
-        grpc_address: None,
-        http_address: None,
-        counters: Arc::default(),
-        grpc_connections: Arc::default(),
-        http_connections: Arc::default(),
-        ports: JoinSet::new(),
-    };
-    // Everything is bound before anything is served: a receiver starts whole or not at all.
-    let grpc = match config.grpc {
-        None => None,
-        Some(grpc) => Some((bind("grpc", &grpc.shared).await?, grpc)),
-    };
-    let http = match config.http {
-        None => None,
-        Some(http) => Some((bind("http", &http.shared).await?, http)),
-    };
-    let windows_bytes = intake.windows_bytes();
-    if let Some(((listener, tls), mut config)) = grpc {
-        config.shared.server.windows_bytes = windows_bytes;
-        running.grpc_address = listener.local_address();
-        let ingest = ingest::Ingest::new(Arc::clone(&intake), authenticators.grpc, &running.counters, &config.shared);
-        let handler = Arc::new(grpc::GrpcHandler::new(ingest));
-        let counters = Arc::clone(&running.grpc_connections);
-        running.ports.spawn(serve(listener, config.shared.server, tls, handler, counters, shutdown.clone()));
-    }
-    if let Some(((listener, tls), mut config)) = http {
-        config.shared.server.windows_bytes = windows_bytes;
-        running.http_address = listener.local_address();
-        let ingest = ingest::Ingest::new(intake, authenticators.http, &running.counters, &config.shared);
-        let server = config.shared.server.clone();
-        let handler = Arc::new(http::HttpHandler::new(ingest, config));
-        let counters = Arc::clone(&running.http_connections);
-        running.ports.spawn(serve(listener, server, tls, handler, counters, shutdown));
-    }
-    Ok(running)
+    Ok(bind(config, &[]).await?.serve(intake, authenticators, shutdown))
 }
 
-async fn bind(protocol: &'static str, config: &SharedConfig) -> Result<(Listener, Option<ServerTls>), StartError> {
+async fn bind_port(
+    protocol: &'static str,
+    config: &SharedConfig,
+    held: &[Listener],
+) -> Result<(Listener, Option<ServerTls>), StartError> {
     let tls = match &config.tls {
         None => None,
         Some(options) => Some(
@@ -125,6 +180,8 @@ async fn bind(protocol: &'static str, config: &SharedConfig) -> Result<(Listener
                 .map_err(|error| StartError::Tls { protocol, error })?,
         ),
     };
-    let listener = Listener::bind(&config.address).await.map_err(|error| StartError::Bind { protocol, error })?;
+    let listener = Listener::bind_or_take_over(&config.address, held)
+        .await
+        .map_err(|error| StartError::Bind { protocol, error })?;
     Ok((listener, tls))
 }
