@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_sender_is_answered_by_the_last_delivery_it_waits_for_or_by_the_first_refusal() {
         let log = sluice_log::Log::<()>::default();
-        let [a, b, other] = [log.subscribe(0), log.subscribe(0), log.subscribe(0)];
+        let [a, b, other] = ["a", "b", "c"].map(|name| log.subscribe(sluice_log::Subscription::new(name)));
         let (ack, mut answer) = Ack::new([a, b].into());
         ack.resolved(other, Ok(()));
         ack.resolved(a, Ok(()));

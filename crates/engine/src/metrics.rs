@@ -191,8 +191,7 @@ fn queue(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, 
     ] {
         exposition.gauge(name, unit, help, labels, value);
     }
-    let oldest = delivery.log.oldest(delivery.cursor);
-    let age = oldest.map_or(0.0, |entry| entry.frame.received.elapsed().as_secs_f64());
+    let age = delivery.log.oldest_age(delivery.cursor).map_or(0.0, |age| age.as_secs_f64());
     let help = "Age of the oldest frame that is not resolved.";
     exposition.gauge("sluice_delivery_oldest_age", "seconds", help, labels, age);
 }

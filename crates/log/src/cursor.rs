@@ -1,79 +1,201 @@
-//! A delivery's place in the log: a floor below which everything is resolved, and resolved ranges above it.
+//! A reader's place in the log: a floor below which everything is resolved, and resolved ranges above it.
+//!
+//! Invariants: below `floor` all is resolved; between `floor` and `next` each frame for this reader is leased or in `resolved`;
+//! from `next` on each is unread unless it is in `resolved`. What is leased and no longer in memory is in `disk_leases`.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::format::{GAPS_LIMIT, Gap, Holding};
 use crate::ranges::RangeSet;
+use crate::types::{Charge, Offset, Wake};
 
-/// What a budget took from a delivery.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
-    pub frames: u64,
-    pub items: u64,
-    pub bytes: u64,
+/// What remains of a frame in memory that is on disk and leased or read ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DiskLease {
+    pub(crate) charge: Charge,
+    pub(crate) received_unix_ns: u64,
 }
 
-/// Position of one reader of a log. Guarded by the log's lock.
-#[derive(Debug)]
-pub struct Cursor {
-    /// Everything below is resolved.
-    pub(crate) floor: u64,
-    /// The next offset to read. Between `floor` and `next` frames are leased or resolved.
-    pub(crate) next: u64,
+/// What the reader thread has read for a cursor.
+pub(crate) struct Ahead<T> {
+    /// In order of offsets; all at or above the cursor's `next` and below `until`.
+    pub(crate) entries: VecDeque<(Offset, Arc<T>, DiskLease)>,
+    /// Charge of `entries`.
+    pub(crate) bytes: u64,
+    /// Everything below was looked at.
+    pub(crate) until: Offset,
+    /// The cursor was told to wait for more.
+    pub(crate) is_awaited: bool,
+    /// Changes when the cursor goes elsewhere: what is being read for the old place is thrown away.
+    pub(crate) generation: u64,
+    /// The budget takes frames that are on disk only: the reader thread drops them.
+    pub(crate) drops: bool,
+}
+
+/// One reader of a log. Guarded by the log's lock.
+pub(crate) struct Cursor<T> {
+    pub(crate) name: String,
+    /// Names the reader in frames on disk.
+    pub(crate) persistent_id: u32,
+    /// Somebody reads: it is no orphan.
+    pub(crate) is_subscribed: bool,
+    pub(crate) wake: Wake,
+    pub(crate) floor: Offset,
+    /// The next offset to read.
+    pub(crate) next: Offset,
     pub(crate) resolved: RangeSet,
     /// The budget: what may wait for this reader, in bytes.
     pub(crate) limit_bytes: u64,
-    /// Bytes, items and frames that wait for this reader (leased or not yet read).
-    pub(crate) held_bytes: u64,
-    /// Those of them that were not read yet.
-    pub(crate) unread_bytes: u64,
-    pub(crate) held_items: u64,
-    pub(crate) held_frames: u64,
+    pub(crate) lease_limit_bytes: u64,
+    /// What the reader was given and has not resolved.
+    pub(crate) leased: Holding,
+    /// What waits for the reader to come to it.
+    pub(crate) unread: Holding,
+    /// Those of both that are not durable.
+    pub(crate) unwritten: Holding,
+    pub(crate) disk_leases: BTreeMap<Offset, DiskLease>,
+    pub(crate) ahead: Ahead<T>,
+    /// Its oldest unread frame has waited too long: what is appended for it is written at once.
+    pub(crate) lags: bool,
+    /// Receive time of the oldest unread frame, if it is on disk only and known.
+    pub(crate) oldest_on_disk_unix_ns: Option<u64>,
+    /// All that policies ever dropped.
+    pub(crate) dropped: Holding,
+    /// What the reader thread dropped and the reader has not asked for yet.
+    pub(crate) dropped_unseen: Holding,
+    pub(crate) gaps: VecDeque<Gap>,
+    /// Something changed that the cursor's file does not say yet.
+    pub(crate) is_changed: bool,
 }
 
-impl Cursor {
-    pub(crate) fn at(offset: u64, limit_bytes: u64) -> Self {
+impl<T> Cursor<T> {
+    pub(crate) fn at(offset: Offset, name: String, persistent_id: u32) -> Self {
         Cursor {
+            name,
+            persistent_id,
+            is_subscribed: false,
+            wake: Arc::new(|| {}),
             floor: offset,
             next: offset,
             resolved: RangeSet::default(),
-            limit_bytes,
-            held_bytes: 0,
-            unread_bytes: 0,
-            held_items: 0,
-            held_frames: 0,
+            limit_bytes: u64::MAX,
+            lease_limit_bytes: u64::MAX,
+            leased: Holding::default(),
+            unread: Holding::default(),
+            unwritten: Holding::default(),
+            disk_leases: BTreeMap::new(),
+            ahead: Ahead {
+                entries: VecDeque::new(),
+                bytes: 0,
+                until: offset,
+                is_awaited: false,
+                generation: 0,
+                drops: false,
+            },
+            lags: false,
+            oldest_on_disk_unix_ns: None,
+            dropped: Holding::default(),
+            dropped_unseen: Holding::default(),
+            gaps: VecDeque::new(),
+            is_changed: true,
         }
     }
 
     /// Marks one offset as resolved and lifts the floor as far as it goes. False if it was resolved before.
-    pub(crate) fn resolve(&mut self, offset: u64) -> bool {
+    pub(crate) fn resolve(&mut self, offset: Offset) -> bool {
         if offset < self.floor || !self.resolved.insert(offset) {
             return false;
         }
         if let Some(end) = self.resolved.take_run_at(self.floor) {
             self.floor = end;
         }
+        self.is_changed = true;
         true
     }
 
     /// Marks `start..end` as resolved.
-    pub(crate) fn resolve_run(&mut self, start: u64, end: u64) {
-        if start >= end {
+    pub(crate) fn resolve_run(&mut self, start: Offset, end: Offset) {
+        if start >= end || end <= self.floor {
             return;
         }
+        self.is_changed = true;
         if start <= self.floor {
-            self.lift_to(end);
+            self.floor = self.resolved.forget_below(end);
         } else {
             self.resolved.insert_run(start, end);
         }
     }
 
-    /// Takes note that everything below `offset` is resolved, whoever it was for.
-    pub(crate) fn lift_to(&mut self, offset: u64) {
-        if self.floor < offset {
-            self.floor = self.resolved.forget_below(offset);
-        }
-        self.next = self.next.max(self.floor);
+    /// Goes on to `offset`; what is passed and was not leased is nothing to wait for.
+    pub(crate) fn pass_to(&mut self, offset: Offset) {
+        self.resolve_run(self.next, offset);
+        self.next = self.next.max(offset);
     }
 
-    pub(crate) fn is_resolved(&self, offset: u64) -> bool {
+    pub(crate) fn is_resolved(&self, offset: Offset) -> bool {
         offset < self.floor || self.resolved.contains(offset)
+    }
+
+    /// What waits for the reader, leased or not.
+    pub(crate) fn held(&self) -> Holding {
+        let mut held = self.leased;
+        held.add(self.unread);
+        held
+    }
+
+    pub(crate) fn may_lease(&self) -> bool {
+        self.leased.frames == 0 || self.leased.bytes < self.lease_limit_bytes
+    }
+
+    /// Takes back what was read ahead: the cursor goes elsewhere.
+    pub(crate) fn forget_ahead(&mut self) {
+        self.ahead.entries.clear();
+        self.ahead.bytes = 0;
+        self.ahead.until = self.next;
+        self.ahead.generation += 1;
+    }
+
+    /// Notes what a policy dropped: frames of `start..end`, where `start` is where the reader stood.
+    pub(crate) fn note_gap(&mut self, start: Offset, end: Offset, dropped: Holding, now_unix_ns: u64) {
+        if dropped.frames == 0 {
+            return;
+        }
+        self.dropped.add(dropped);
+        self.is_changed = true;
+        // A reader that lags for hours loses a frame at each append: that is one gap that grows.
+        if let Some(last) = self.gaps.back_mut().filter(|last| last.end == start) {
+            last.end = end;
+            last.dropped.add(dropped);
+            last.dropped_unix_ns = now_unix_ns;
+            return;
+        }
+        self.gaps.push_back(Gap { start, end, dropped, dropped_unix_ns: now_unix_ns });
+        if self.gaps.len() > GAPS_LIMIT {
+            self.gaps.pop_front();
+        }
+    }
+}
+
+impl Holding {
+    pub(crate) fn add_charge(&mut self, charge: Charge) {
+        self.frames += 1;
+        self.items += charge.items;
+        self.bytes += charge.bytes;
+    }
+
+    /// Saturates: after a crash what waits on disk may be known too low until the reader has caught up.
+    pub(crate) fn remove_charge(&mut self, charge: Charge) {
+        self.frames = self.frames.saturating_sub(1);
+        self.items = self.items.saturating_sub(charge.items);
+        self.bytes = self.bytes.saturating_sub(charge.bytes);
+    }
+
+    pub(crate) fn without(self, other: Holding) -> Holding {
+        Holding {
+            frames: self.frames.saturating_sub(other.frames),
+            items: self.items.saturating_sub(other.items),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
     }
 }

@@ -4,10 +4,21 @@
 //! and resolved ranges, and reads by offset are already what they need.
 
 mod cursor;
+pub mod cursor_file;
+pub mod disk;
+pub mod format;
+pub mod lock;
 mod log;
+mod options;
 mod ranges;
+mod record;
+pub mod segment;
 mod slots;
+mod types;
 
-pub use cursor::{Cursor, Dropped};
-pub use log::{Appended, Charge, CursorId, Log, Offset};
+pub use format::{Gap, Holding};
+pub use log::Log;
+pub use options::{FlushPolicy, OpenError, OpenOptions, Recovered};
 pub use ranges::RangeSet;
+pub use record::{DecodeError, Record, RecordFacts, StoredRecord};
+pub use types::{Appended, Charge, CursorId, DiskTrouble, Keep, LogStats, Next, Offset, Orphan, Subscription, Wake};

@@ -54,6 +54,11 @@ impl RangeSet {
         self.end_by_start.remove(&floor)
     }
 
+    /// The end of the range that `offset` lies in.
+    pub fn end_of_run_at(&self, offset: u64) -> Option<u64> {
+        self.end_by_start.range(..=offset).next_back().map(|(_, &end)| end).filter(|&end| offset < end)
+    }
+
     /// Forgets every offset below `floor`; returns the first offset at or above it that is not in the set.
     pub fn forget_below(&mut self, floor: u64) -> u64 {
         let mut lifted = floor;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use dead_letters::DeadLetters;
 pub(crate) use prepare::{Preparer, inflated};
-use sluice_log::{CursorId, Log};
+use sluice_log::{CursorId, Log, Subscription};
 pub(crate) use stats::{OUTCOMES, Stats, Trouble};
 pub(crate) use task::{Settings, Stop, run};
 use tokio::sync::Notify;
@@ -63,7 +63,7 @@ pub(crate) struct Delivery {
     /// Set by an append that found the budget spent.
     over_budget: AtomicBool,
     drops_oldest: AtomicBool,
-    wake: Notify,
+    wake: Arc<Notify>,
     receiving: Arc<ReceivingBudget>,
 }
 
@@ -76,7 +76,13 @@ impl Delivery {
         dead_letters_bytes: usize,
         receiving: Arc<ReceivingBudget>,
     ) -> Self {
-        let cursor = log.subscribe(budget_bytes);
+        let wake = Arc::new(Notify::new());
+        let woken = wake.clone();
+        let cursor = log.subscribe(Subscription {
+            limit_bytes: budget_bytes,
+            wake: Arc::new(move || woken.notify_one()),
+            ..Subscription::new(id.to_string())
+        });
         Delivery {
             id,
             signal,
@@ -86,14 +92,14 @@ impl Delivery {
             dead_letters: DeadLetters::new(dead_letters_bytes),
             over_budget: AtomicBool::new(false),
             drops_oldest: AtomicBool::new(false),
-            wake: Notify::new(),
+            wake,
             receiving,
         }
     }
 
     pub(crate) fn set_policy(&self, policy: Policy, budget_bytes: u64) {
         self.drops_oldest.store(policy == Policy::DropOldest, Ordering::Relaxed);
-        self.log.set_limit(self.cursor, budget_bytes);
+        self.log.set_limits(self.cursor, budget_bytes, u64::MAX);
     }
 
     /// New frames may have come.

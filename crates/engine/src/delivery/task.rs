@@ -95,7 +95,7 @@ impl Task {
         loop {
             let mut progressed = false;
             while self.dispatcher.wants_more()
-                && let Some((offset, entry)) = self.delivery.log.read(self.delivery.cursor)
+                && let Some((offset, entry)) = self.delivery.log.read(self.delivery.cursor).entry()
             {
                 self.take(offset, entry, now);
                 progressed = true;
@@ -256,7 +256,7 @@ impl Task {
     }
 
     fn resolve(&self, offset: u64, entry: &Entry, result: Result<(), Refusal>) {
-        if self.delivery.log.resolve(self.delivery.cursor, offset).is_some() && result.is_ok() {
+        if self.delivery.log.resolve(self.delivery.cursor, offset) && result.is_ok() {
             entry.resolved(self.delivery.cursor, Ok(()));
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_flow::Exporter;
+use sluice_log::Keep;
 use tokio::sync::watch;
 
 use super::{Engine, RunningDelivery, RunningExporter};
@@ -77,7 +78,7 @@ impl Engine {
                 let _ = running.stop.send(Stop::HandOver);
                 let _ = task.await;
             }
-            let lost = running.delivery.log.unsubscribe(running.delivery.cursor);
+            let lost = running.delivery.log.unsubscribe(running.delivery.cursor, Keep::Nothing);
             if lost.items > 0 {
                 tracing::error!(
                     pipeline = %id.pipeline, exporter = %id.exporter, items = lost.items, bytes = lost.bytes,

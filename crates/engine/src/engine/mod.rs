@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sluice_flow::Exporter;
-use sluice_log::Log;
+use sluice_log::{Keep, Log};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -201,7 +201,7 @@ impl Engine {
                 task.abort();
                 let _ = task.await;
             }
-            let lost = running.delivery.log.unsubscribe(running.delivery.cursor);
+            let lost = running.delivery.log.unsubscribe(running.delivery.cursor, Keep::Nothing);
             if lost.items > 0 {
                 undelivered.push(Undelivered { delivery: id, items: lost.items, bytes: lost.bytes });
             }

@@ -1,0 +1,158 @@
+//! The file of one reader: two slots written in turn, the newer whole one counts.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
+use crate::format::{CursorState, SLOT_LEN_BYTES, SlotError, Version, decode_slot, encode_slot};
+
+/// Extension of cursor files.
+pub const CURSOR_EXTENSION: &str = ".cursor";
+
+/// Extension of files that are being written and count for nothing before they get their name.
+pub const TEMPORARY_EXTENSION: &str = ".tmp";
+
+/// Longest stem of a file name; the longest name on usual file systems is 255 bytes.
+const STEM_LIMIT_BYTES: usize = 200;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CursorError {
+    #[error("{}: {action}: {source}", path.display())]
+    Io { path: PathBuf, action: &'static str, source: io::Error },
+    #[error("{}: format version {found}; this release reads up to {}; the file was left as it is", path.display(), crate::format::VERSION)]
+    NewerVersion { path: PathBuf, found: Version },
+    #[error("{}: neither of the two slots can be read", path.display())]
+    Damaged { path: PathBuf },
+}
+
+impl CursorError {
+    fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| CursorError::Io { path, action, source }
+    }
+}
+
+/// A reader's file, open for writing.
+pub struct CursorFile {
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    /// Sequence number of the newest slot.
+    sequence: u64,
+    /// A write or a sync failed: the file is replaced by a new one at the next write.
+    failed: bool,
+}
+
+impl CursorFile {
+    /// Creates the file of a reader (or puts a new one in its place) in `directory`, which exists. Durable when this returns.
+    pub fn create(disk: &dyn Disk, directory: &Path, state: &CursorState) -> Result<Self, CursorError> {
+        let path = directory.join(file_name(&state.name));
+        let file = write_new(disk, &path, state, 1)?;
+        Ok(CursorFile { path, file, sequence: 2, failed: false })
+    }
+
+    /// Opens a file and reads the newer of its slots that are whole.
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState), CursorError> {
+        let file = disk.open(path, Access::ReadWrite).map_err(CursorError::io(path, "cannot open"))?;
+        let (sequence, state) = read_slots(&*file, path)?;
+        Ok((CursorFile { path: path.to_owned(), file, sequence, failed: false }, state))
+    }
+
+    /// Reads a file without being able to write it.
+    pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState, CursorError> {
+        let file = disk.open(path, Access::Read).map_err(CursorError::io(path, "cannot open"))?;
+        Ok(read_slots(&*file, path)?.1)
+    }
+
+    /// Writes the state into the older slot; durable when this returns. After an error the newer slot still counts, and the next
+    /// call writes a new file: one that failed to sync is never synced again.
+    pub fn store(&mut self, disk: &dyn Disk, state: &CursorState) -> Result<(), CursorError> {
+        if self.failed {
+            self.file = write_new(disk, &self.path, state, self.sequence + 1)?;
+            self.sequence += 2;
+            self.failed = false;
+            return Ok(());
+        }
+        let sequence = self.sequence + 1;
+        let slot = encode_slot(state, sequence);
+        let written = write_all_at(&*self.file, &slot, slot_position(sequence)).and_then(|()| self.file.sync_data());
+        self.failed = written.is_err();
+        self.sequence = sequence;
+        written.map_err(CursorError::io(&self.path, "cannot write"))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Odd and even sequence numbers take turns.
+fn slot_position(sequence: u64) -> u64 {
+    (sequence % 2) * SLOT_LEN_BYTES
+}
+
+/// Writes both slots of a new file, so that one damaged slot never costs the reader, and gives it its name when it is whole.
+fn write_new(
+    disk: &dyn Disk,
+    path: &Path,
+    state: &CursorState,
+    first_sequence: u64,
+) -> Result<Arc<dyn DiskFile>, CursorError> {
+    let temporary = path.with_added_extension(&TEMPORARY_EXTENSION[1..]);
+    match disk.remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(CursorError::io(&temporary, "cannot remove")(error));
+        }
+        _ => {}
+    }
+    let file = disk.create_new(&temporary).map_err(CursorError::io(&temporary, "cannot create"))?;
+    file.allocate(2 * SLOT_LEN_BYTES).map_err(CursorError::io(&temporary, "cannot reserve space"))?;
+    for sequence in [first_sequence, first_sequence + 1] {
+        write_all_at(&*file, &encode_slot(state, sequence), slot_position(sequence))
+            .map_err(CursorError::io(&temporary, "cannot write"))?;
+    }
+    file.sync_all().map_err(CursorError::io(&temporary, "cannot sync"))?;
+    disk.rename(&temporary, path).map_err(CursorError::io(path, "cannot rename"))?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    disk.sync_directory(directory).map_err(CursorError::io(directory, "cannot sync the directory"))?;
+    Ok(file)
+}
+
+fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState), CursorError> {
+    let mut newest: Option<(u64, CursorState)> = None;
+    let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
+    for position in [0, SLOT_LEN_BYTES] {
+        let len = read_full_at(file, &mut buffer, position).map_err(CursorError::io(path, "cannot read"))?;
+        match decode_slot(&buffer[..len]) {
+            Ok(slot) if newest.as_ref().is_none_or(|(sequence, _)| *sequence < slot.0) => newest = Some(slot),
+            Err(SlotError::NewerVersion { found }) => {
+                return Err(CursorError::NewerVersion { path: path.to_owned(), found });
+            }
+            Ok(_) | Err(SlotError::Empty | SlotError::Damaged) => {}
+        }
+    }
+    newest.ok_or_else(|| CursorError::Damaged { path: path.to_owned() })
+}
+
+/// The file name of a reader: letters, digits, `-`, `_` and inner dots stand for themselves, every other byte as `%xx`. Long names are cut and
+/// told apart by a hash of the whole; the file itself has the name in full.
+pub fn file_name(name: &str) -> String {
+    let mut stem = String::new();
+    for (index, byte) in name.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => stem.push(char::from(byte)),
+            b'.' if index > 0 => stem.push('.'),
+            _ => stem.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    if stem.len() > STEM_LIMIT_BYTES || stem.is_empty() {
+        stem.truncate(STEM_LIMIT_BYTES);
+        stem.push_str(&format!("~{:016x}", fowler_noll_vo(name.as_bytes())));
+    }
+    stem + CURSOR_EXTENSION
+}
+
+/// FNV-1a, 64 bits.
+fn fowler_noll_vo(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

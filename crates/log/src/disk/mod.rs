@@ -1,0 +1,120 @@
+//! The disk as the log uses it: few operations, each of which a test can make fail.
+//!
+//! [`RealDisk`] does them with system calls. The twin that loses power, space and pages stands beside the tests.
+
+mod real;
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+pub use real::RealDisk;
+
+use crate::lock::LockError;
+
+/// What an opened file may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    ReadWrite,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirectoryEntry {
+    /// Names that are not UTF-8 are none of ours and are not listed.
+    pub name: String,
+    pub is_directory: bool,
+    /// Length in bytes of a file, 0 of a directory.
+    pub len_bytes: u64,
+}
+
+/// Space of the file system behind a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    pub total_bytes: u64,
+    /// What an unprivileged process may still write.
+    pub available_bytes: u64,
+}
+
+/// A file system. Nothing that it does is on disk for certain until the file or the directory was synced.
+pub trait Disk: Send + Sync + 'static {
+    /// Creates a file that must not exist (mode 0600) and opens it for reading and writing.
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
+    /// Creates a directory and what is missing above it (mode 0700) and syncs what it created into their parents.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+    /// The entries of a directory, sorted by name.
+    fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>>;
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
+    /// Puts a file in the place of another, at once or not at all.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Makes creations, removals and renames in a directory durable.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+    fn space(&self, path: &Path) -> io::Result<Space>;
+    /// Locks a file against other processes until the guard is dropped. See [`crate::lock`].
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError>;
+}
+
+/// Keeps a lock while it lives.
+pub trait LockGuard: Send + Sync {}
+
+/// An open file. Positions are bytes from its start; calls from several threads at once are allowed.
+pub trait DiskFile: Send + Sync {
+    /// One system call: may write less than given, may be interrupted. Use [`write_all_at`].
+    fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<usize>;
+    /// One system call: may read less than asked, 0 at the end of the file, may be interrupted. Use [`read_full_at`].
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+    /// Makes the data and the length durable (fdatasync). After an error the file's unsynced pages are lost, even if a later
+    /// call succeeds: never sync a file again that failed once.
+    fn sync_data(&self) -> io::Result<()>;
+    /// As `sync_data`, with all of the file's attributes (fsync).
+    fn sync_all(&self) -> io::Result<()>;
+    /// Makes the file `len_bytes` long with its space reserved: writing within it cannot run out of space.
+    fn allocate(&self, len_bytes: u64) -> io::Result<()>;
+    fn set_len(&self, len_bytes: u64) -> io::Result<()>;
+    fn len_bytes(&self) -> io::Result<u64>;
+}
+
+/// Writes all of `bytes`: goes on after a short write and after an interruption.
+pub fn write_all_at(file: &dyn DiskFile, bytes: &[u8], position: u64) -> io::Result<()> {
+    write_all_vectored_at(file, &mut [IoSlice::new(bytes)], position)
+}
+
+/// Writes all buffers one after the other: goes on after a short write and after an interruption.
+pub fn write_all_vectored_at(
+    file: &dyn DiskFile,
+    mut buffers: &mut [IoSlice<'_>],
+    mut position: u64,
+) -> io::Result<()> {
+    // Takes empty ones off the front, so that `write_at` is never called without anything to write.
+    IoSlice::advance_slices(&mut buffers, 0);
+    while !buffers.is_empty() {
+        match file.write_at(buffers, position) {
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::WriteZero, "the disk took no byte of a write")),
+            Ok(written) => {
+                position += written as u64;
+                IoSlice::advance_slices(&mut buffers, written);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Reads until the buffer is full or the file ends; returns how many bytes were read.
+pub fn read_full_at(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], position + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,190 @@
+//! The disk of the operating system.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice, Read};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fdatasync, flock, statvfs};
+use rustix::io::Errno;
+
+use super::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space, write_all_at};
+use crate::lock::LockError;
+
+/// Linux takes no more than this many buffers in one call (UIO_MAXIOV).
+const BUFFERS_PER_CALL: usize = 1024;
+/// Zeros are written in pieces of this size where the file system cannot reserve space.
+const ZEROS_LEN_BYTES: usize = 1 << 20;
+
+/// Files and directories of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+struct RealFile {
+    file: File,
+}
+
+struct RealLock {
+    /// The lock ends when this is closed, also when the process is killed.
+    _file: OwnedFd,
+}
+
+impl LockGuard for RealLock {}
+
+impl Disk for RealDisk {
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        Ok(Arc::new(RealFile { file }))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(path)?;
+        Ok(Arc::new(RealFile { file }))
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        self.create_directory(parent)?;
+        match fs::DirBuilder::new().mode(0o700).create(path) {
+            // Another process was quicker; that the path is a directory shows at the first use.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => self.sync_directory(parent),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let attributes = match entry.metadata() {
+                Ok(attributes) => attributes,
+                // Removed meanwhile, which a running process may do while another one looks.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let is_directory = attributes.is_dir();
+            entries.push(DirectoryEntry {
+                name,
+                is_directory,
+                len_bytes: if is_directory { 0 } else { attributes.len() },
+            });
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        let status = statvfs(path)?;
+        Ok(Space {
+            total_bytes: status.f_blocks.saturating_mul(status.f_frsize),
+            available_bytes: status.f_bavail.saturating_mul(status.f_frsize),
+        })
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+        let failed = |source| LockError::Io { path: path.to_owned(), source };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                // Who holds it is only for the message.
+                let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
+                let holder = read.ok().and_then(|_| holder.trim().parse().ok());
+                return Err(LockError::Held { path: path.to_owned(), holder });
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
+        file.set_len(0).map_err(failed)?;
+        file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0).map_err(failed)?;
+        Ok(Box::new(RealLock { _file: file.into() }))
+    }
+}
+
+impl DiskFile for RealFile {
+    fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        let buffers = &buffers[..buffers.len().min(BUFFERS_PER_CALL)];
+        Ok(rustix::io::pwritev(self.file.as_fd(), buffers, position)?)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, position)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        retry_interrupted(|| fdatasync(&self.file))
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        retry_interrupted(|| rustix::fs::fsync(&self.file))
+    }
+
+    fn allocate(&self, len_bytes: u64) -> io::Result<()> {
+        match retry_interrupted(|| fallocate(&self.file, FallocateFlags::empty(), 0, len_bytes)) {
+            Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
+                write_zeros(self, self.len_bytes()?, len_bytes)
+            }
+            result => result,
+        }
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.file.set_len(len_bytes)
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+/// Reserves space where the file system has no call for it.
+fn write_zeros(file: &RealFile, start: u64, end: u64) -> io::Result<()> {
+    let zeros = vec![0; ZEROS_LEN_BYTES];
+    let mut position = start;
+    while position < end {
+        let len = (end - position).min(ZEROS_LEN_BYTES as u64);
+        write_all_at(file, &zeros[..len as usize], position)?;
+        position += len;
+    }
+    Ok(())
+}
+
+fn retry_interrupted(mut call: impl FnMut() -> Result<(), Errno>) -> io::Result<()> {
+    loop {
+        match call() {
+            // An interrupted sync has not failed: the pages are still dirty.
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Little-endian numbers at fixed places of a block.
+
+pub(super) fn put_u16(block: &mut [u8], at: usize, value: u16) {
+    block[at..at + 2].copy_from_slice(&value.to_le_bytes());
+}
+
+pub(super) fn put_u32(block: &mut [u8], at: usize, value: u32) {
+    block[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+pub(super) fn put_u64(block: &mut [u8], at: usize, value: u64) {
+    block[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+pub(super) fn get_u16(block: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array(block, at))
+}
+
+pub(super) fn get_u32(block: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array(block, at))
+}
+
+pub(super) fn get_u64(block: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array(block, at))
+}
+
+fn array<const LEN: usize>(block: &[u8], at: usize) -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    bytes.copy_from_slice(&block[at..at + LEN]);
+    bytes
+}

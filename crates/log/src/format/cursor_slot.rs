@@ -1,0 +1,197 @@
+//! One slot of a cursor file: all that is known of a reader. A file has two, written in turn; each stands for itself.
+
+use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use super::{VERSION, Version};
+
+/// Place of a slot in its file: the second one starts here. A whole number of blocks, so that a torn write of one cannot reach the other.
+pub const SLOT_LEN_BYTES: u64 = 32 << 10;
+/// Resolved ranges in a slot. More are not lost but their frames are read again after a restart.
+pub const RANGES_LIMIT: usize = 1024;
+/// Gaps that a slot remembers.
+pub const GAPS_LIMIT: usize = 16;
+/// Longest name of a reader.
+pub const NAME_LIMIT_BYTES: usize = 1024;
+
+const MAGIC: &[u8; 8] = b"SLUICCUR";
+const FIXED_LEN_BYTES: usize = 128;
+const GAP_LEN_BYTES: usize = 48;
+const RANGE_LEN_BYTES: usize = 16;
+const CHECKSUM_POSITION: usize = 16;
+
+/// A number of frames with what is in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    pub frames: u64,
+    pub items: u64,
+    /// Sum of the frames' charges.
+    pub bytes: u64,
+}
+
+impl Holding {
+    pub fn add(&mut self, other: Holding) {
+        self.frames += other.frames;
+        self.items += other.items;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Frames that a policy dropped before the reader came to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gap {
+    /// First offset.
+    pub start: u64,
+    /// Offset behind the last one.
+    pub end: u64,
+    /// How many of the frames in between were for this reader, and what was in them.
+    pub dropped: Holding,
+    /// Wall clock, for people.
+    pub dropped_unix_ns: u64,
+}
+
+/// A reader as it is kept on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CursorState {
+    /// Names the reader in frames' headers. Never 0, never given to another reader of the log.
+    pub id: u32,
+    /// Name of the delivery, at most [`NAME_LIMIT_BYTES`].
+    pub name: String,
+    /// The log whose offsets these are.
+    pub log_id: u128,
+    /// Everything below is resolved.
+    pub floor: u64,
+    /// What is resolved above the floor: `start..end`, ascending, disjoint. All but the lowest [`RANGES_LIMIT`] are not kept.
+    pub resolved: Vec<(u64, u64)>,
+    /// Head of the log when this was written.
+    pub head: u64,
+    /// What waited for the reader below `head`.
+    pub held: Holding,
+    /// All that policies ever dropped.
+    pub dropped: Holding,
+    /// The latest gaps, oldest first. All but the last [`GAPS_LIMIT`] are not kept.
+    pub gaps: Vec<Gap>,
+    pub written_unix_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SlotError {
+    #[error("the slot is empty")]
+    Empty,
+    #[error("the slot is damaged")]
+    Damaged,
+    #[error("the cursor has format version {found}, this release reads up to {VERSION}")]
+    NewerVersion { found: Version },
+}
+
+/// The bytes of a slot, as many as are used. A name that is too long is cut.
+pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
+    let name = &state.name.as_bytes()[..state.name.floor_char_boundary(NAME_LIMIT_BYTES)];
+    let gaps = &state.gaps[state.gaps.len().saturating_sub(GAPS_LIMIT)..];
+    let ranges = &state.resolved[..state.resolved.len().min(RANGES_LIMIT)];
+    let len = FIXED_LEN_BYTES + name.len() + gaps.len() * GAP_LEN_BYTES + ranges.len() * RANGE_LEN_BYTES;
+    let mut slot = vec![0; FIXED_LEN_BYTES];
+    slot.reserve_exact(len - FIXED_LEN_BYTES);
+    slot[..8].copy_from_slice(MAGIC);
+    put_u16(&mut slot, 8, VERSION.major);
+    put_u16(&mut slot, 10, VERSION.minor);
+    put_u32(&mut slot, 12, len as u32);
+    put_u32(&mut slot, 20, state.id);
+    put_u64(&mut slot, 24, sequence);
+    put_u64(&mut slot, 32, state.floor);
+    put_u64(&mut slot, 40, state.head);
+    put_holding(&mut slot, 48, state.held);
+    put_holding(&mut slot, 72, state.dropped);
+    put_u64(&mut slot, 96, state.written_unix_ns);
+    put_u16(&mut slot, 104, name.len() as u16);
+    put_u16(&mut slot, 106, gaps.len() as u16);
+    put_u32(&mut slot, 108, ranges.len() as u32);
+    slot[112..128].copy_from_slice(&state.log_id.to_le_bytes());
+    slot.extend_from_slice(name);
+    for gap in gaps {
+        let mut block = [0; GAP_LEN_BYTES];
+        put_u64(&mut block, 0, gap.start);
+        put_u64(&mut block, 8, gap.end);
+        put_holding(&mut block, 16, gap.dropped);
+        put_u64(&mut block, 40, gap.dropped_unix_ns);
+        slot.extend_from_slice(&block);
+    }
+    for (start, end) in ranges {
+        slot.extend_from_slice(&start.to_le_bytes());
+        slot.extend_from_slice(&end.to_le_bytes());
+    }
+    let checksum = checksum(&slot);
+    put_u32(&mut slot, CHECKSUM_POSITION, checksum);
+    slot
+}
+
+/// Sequence number and content of a slot. `bytes` starts with it and may go on behind it.
+pub fn decode_slot(bytes: &[u8]) -> Result<(u64, CursorState), SlotError> {
+    if bytes.iter().all(|&byte| byte == 0) {
+        return Err(SlotError::Empty);
+    }
+    if bytes.len() < FIXED_LEN_BYTES || &bytes[..8] != MAGIC {
+        return Err(SlotError::Damaged);
+    }
+    let len = get_u32(bytes, 12) as usize;
+    let slot = bytes.get(..len).filter(|slot| slot.len() >= FIXED_LEN_BYTES).ok_or(SlotError::Damaged)?;
+    if get_u32(slot, CHECKSUM_POSITION) != checksum(slot) {
+        return Err(SlotError::Damaged);
+    }
+    // Magic, length, version and checksum stand in the same place in every version.
+    let version = Version { major: get_u16(slot, 8), minor: get_u16(slot, 10) };
+    if version.major > VERSION.major {
+        return Err(SlotError::NewerVersion { found: version });
+    }
+    decode_whole_slot(slot).ok_or(SlotError::Damaged)
+}
+
+/// None if the parts do not fit into the slot or contradict each other.
+fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
+    let mut log_id = [0; 16];
+    log_id.copy_from_slice(&slot[112..128]);
+    let (name, rest) = slot[FIXED_LEN_BYTES..].split_at_checked(usize::from(get_u16(slot, 104)))?;
+    let (gaps, rest) = rest.split_at_checked(usize::from(get_u16(slot, 106)) * GAP_LEN_BYTES)?;
+    let ranges = rest.get(..(get_u32(slot, 108) as usize).checked_mul(RANGE_LEN_BYTES)?)?;
+    let state = CursorState {
+        id: get_u32(slot, 20),
+        name: String::from_utf8(name.to_vec()).ok()?,
+        log_id: u128::from_le_bytes(log_id),
+        floor: get_u64(slot, 32),
+        resolved: ranges.chunks_exact(RANGE_LEN_BYTES).map(|range| (get_u64(range, 0), get_u64(range, 8))).collect(),
+        head: get_u64(slot, 40),
+        held: get_holding(slot, 48),
+        dropped: get_holding(slot, 72),
+        gaps: gaps.chunks_exact(GAP_LEN_BYTES).map(decode_gap).collect(),
+        written_unix_ns: get_u64(slot, 96),
+    };
+    let mut end_before = state.floor;
+    for &(start, end) in &state.resolved {
+        if start < end_before || end <= start {
+            return None;
+        }
+        end_before = end;
+    }
+    Some((get_u64(slot, 24), state))
+}
+
+fn decode_gap(block: &[u8]) -> Gap {
+    Gap {
+        start: get_u64(block, 0),
+        end: get_u64(block, 8),
+        dropped: get_holding(block, 16),
+        dropped_unix_ns: get_u64(block, 40),
+    }
+}
+
+fn put_holding(block: &mut [u8], at: usize, holding: Holding) {
+    put_u64(block, at, holding.frames);
+    put_u64(block, at + 8, holding.items);
+    put_u64(block, at + 16, holding.bytes);
+}
+
+fn get_holding(block: &[u8], at: usize) -> Holding {
+    Holding { frames: get_u64(block, at), items: get_u64(block, at + 8), bytes: get_u64(block, at + 16) }
+}
+
+fn checksum(slot: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&slot[..CHECKSUM_POSITION]), &slot[CHECKSUM_POSITION + 4..])
+}

@@ -1,0 +1,58 @@
+//! The footer of a sealed segment: what is in it, without a scan.
+
+use super::bytes::{get_u32, get_u64, put_u32, put_u64};
+
+/// Stands at the very end of a sealed file.
+pub const FOOTER_LEN_BYTES: u64 = 64;
+
+const MARKER: &[u8; 8] = b"SLUSEAL1";
+const CHECKSUM_POSITION: usize = 60;
+
+/// Totals of a segment's frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footer {
+    pub frames: u64,
+    /// Lowest offset; meaningless without frames.
+    pub first_offset: u64,
+    /// Highest offset; meaningless without frames.
+    pub last_offset: u64,
+    pub items: u64,
+    /// Sum of the frames' charges.
+    pub charged_bytes: u64,
+}
+
+impl Footer {
+    /// `position` is where the footer stands in its file: what was copied elsewhere does not count.
+    pub fn encode(&self, epoch: u64, position: u64) -> [u8; FOOTER_LEN_BYTES as usize] {
+        let mut block = [0; FOOTER_LEN_BYTES as usize];
+        block[..8].copy_from_slice(MARKER);
+        put_u64(&mut block, 8, epoch);
+        put_u64(&mut block, 16, self.frames);
+        put_u64(&mut block, 24, self.first_offset);
+        put_u64(&mut block, 32, self.last_offset);
+        put_u64(&mut block, 40, self.items);
+        put_u64(&mut block, 48, self.charged_bytes);
+        let checksum = checksum(&block, position);
+        put_u32(&mut block, CHECKSUM_POSITION, checksum);
+        block
+    }
+
+    /// None if the bytes are no footer of the file at this place, or a damaged one: the file is scanned then.
+    pub fn decode(block: &[u8], epoch: u64, position: u64) -> Option<Self> {
+        let block = block.get(..FOOTER_LEN_BYTES as usize)?;
+        let whole = &block[..8] == MARKER
+            && get_u64(block, 8) == epoch
+            && get_u32(block, CHECKSUM_POSITION) == checksum(block, position);
+        whole.then(|| Footer {
+            frames: get_u64(block, 16),
+            first_offset: get_u64(block, 24),
+            last_offset: get_u64(block, 32),
+            items: get_u64(block, 40),
+            charged_bytes: get_u64(block, 48),
+        })
+    }
+}
+
+fn checksum(block: &[u8], position: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&block[..CHECKSUM_POSITION]), &position.to_le_bytes())
+}

@@ -1,0 +1,191 @@
+//! A frame: header, the readers that it is for, metadata, payload.
+
+use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use super::{FRAME_ALIGNMENT_BYTES, align_up};
+
+/// The fixed part of a frame's header; the reader ids follow it.
+pub const FRAME_PREFIX_LEN_BYTES: usize = 64;
+/// A frame is for at most so many readers.
+pub const READERS_LIMIT: usize = 4096;
+/// Longest metadata of a frame.
+pub const METADATA_LIMIT_BYTES: usize = 16 << 20;
+/// Longest metadata and payload together.
+pub const BODY_LIMIT_BYTES: usize = 1 << 30;
+
+/// The last character is the major version of the layout.
+const MARKER: &[u8; 8] = b"SLUFRAM1";
+const CHECKSUM_POSITION: usize = 60;
+
+/// What a frame's header says. The reader ids stand apart because most walks over headers need no copy of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    pub offset: u64,
+    pub received_unix_ns: u64,
+    pub items: u32,
+    /// What the frame counts against the budget of each of its readers.
+    pub charge_bytes: u32,
+    /// How the payload is compressed, in codes of the log's user.
+    pub encoding: u8,
+    /// Free for the log's user.
+    pub flags: u8,
+    /// Length of the payload when inflated.
+    pub uncompressed_len_bytes: u32,
+    pub metadata_len_bytes: u32,
+    pub payload_len_bytes: u32,
+    pub readers: u16,
+    pub body_checksum: u32,
+}
+
+/// A frame to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameRef<'a> {
+    pub offset: u64,
+    pub received_unix_ns: u64,
+    pub items: u32,
+    pub charge_bytes: u32,
+    pub encoding: u8,
+    pub flags: u8,
+    pub uncompressed_len_bytes: u32,
+    /// Persistent ids of the cursors that the frame is for, at most [`READERS_LIMIT`].
+    pub readers: &'a [u32],
+    /// At most [`METADATA_LIMIT_BYTES`].
+    pub metadata: &'a [u8],
+    /// At most [`BODY_LIMIT_BYTES`] together with the metadata.
+    pub payload: &'a [u8],
+}
+
+/// What stands at a place where a frame may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderParse {
+    Frame(FrameHeader),
+    /// More bytes are needed to tell: this many from the start of the frame.
+    Needs(usize),
+    /// No frame of this file begins here, or a damaged one.
+    NoFrame,
+}
+
+impl FrameHeader {
+    /// Fixed part and reader ids.
+    pub fn header_len_bytes(&self) -> u64 {
+        FRAME_PREFIX_LEN_BYTES as u64 + 4 * u64::from(self.readers)
+    }
+
+    /// Metadata and payload.
+    pub fn body_len_bytes(&self) -> u64 {
+        u64::from(self.metadata_len_bytes) + u64::from(self.payload_len_bytes)
+    }
+
+    /// Header, body and the zeros up to the next frame.
+    pub fn frame_len_bytes(&self) -> u64 {
+        align_up(self.header_len_bytes() + self.body_len_bytes(), FRAME_ALIGNMENT_BYTES)
+    }
+}
+
+impl FrameRef<'_> {
+    /// Bytes that the frame takes in a segment.
+    pub fn frame_len_bytes(&self) -> u64 {
+        let unaligned = FRAME_PREFIX_LEN_BYTES + 4 * self.readers.len() + self.metadata.len() + self.payload.len();
+        align_up(unaligned as u64, FRAME_ALIGNMENT_BYTES)
+    }
+
+    /// True if the frame can be written at all.
+    pub fn is_within_limits(&self) -> bool {
+        self.readers.len() <= READERS_LIMIT
+            && self.metadata.len() <= METADATA_LIMIT_BYTES
+            && self.metadata.len() + self.payload.len() <= BODY_LIMIT_BYTES
+    }
+}
+
+/// The checksum of a frame's metadata followed by its payload.
+pub fn body_checksum(metadata: &[u8], payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(metadata), payload)
+}
+
+/// Appends the header of a frame that will stand at `position` of the file with this epoch. The frame must be within its limits.
+pub fn encode_frame_header(frame: &FrameRef<'_>, epoch: u64, position: u64, output: &mut Vec<u8>) {
+    debug_assert!(frame.is_within_limits(), "the segment writer refuses larger frames");
+    let mut prefix = [0; FRAME_PREFIX_LEN_BYTES];
+    prefix[..8].copy_from_slice(MARKER);
+    put_u64(&mut prefix, 8, epoch);
+    put_u64(&mut prefix, 16, frame.offset);
+    put_u64(&mut prefix, 24, frame.received_unix_ns);
+    put_u32(&mut prefix, 32, frame.payload.len() as u32);
+    put_u32(&mut prefix, 36, frame.metadata.len() as u32);
+    put_u32(&mut prefix, 40, frame.items);
+    prefix[44] = frame.encoding;
+    prefix[45] = frame.flags;
+    put_u16(&mut prefix, 46, frame.readers.len() as u16);
+    put_u32(&mut prefix, 48, frame.uncompressed_len_bytes);
+    put_u32(&mut prefix, 52, body_checksum(frame.metadata, frame.payload));
+    put_u32(&mut prefix, 56, frame.charge_bytes);
+    let start = output.len();
+    output.extend_from_slice(&prefix);
+    for reader in frame.readers {
+        output.extend_from_slice(&reader.to_le_bytes());
+    }
+    let checksum = header_checksum(&output[start..], position);
+    put_u32(&mut output[start..], CHECKSUM_POSITION, checksum);
+}
+
+/// Reads the header of a frame at `position`. `bytes` starts there. A header counts only where it was written: its checksum covers
+/// its position, so that neither a misplaced write nor a copy of a segment within a payload passes.
+pub fn parse_frame_header(bytes: &[u8], epoch: u64, position: u64) -> HeaderParse {
+    if bytes.len() < FRAME_PREFIX_LEN_BYTES {
+        return HeaderParse::Needs(FRAME_PREFIX_LEN_BYTES);
+    }
+    if &bytes[..8] != MARKER || get_u64(bytes, 8) != epoch {
+        return HeaderParse::NoFrame;
+    }
+    let readers = get_u16(bytes, 46);
+    let header_len = FRAME_PREFIX_LEN_BYTES + 4 * usize::from(readers);
+    if usize::from(readers) > READERS_LIMIT {
+        return HeaderParse::NoFrame;
+    }
+    if bytes.len() < header_len {
+        return HeaderParse::Needs(header_len);
+    }
+    if header_checksum(&bytes[..header_len], position) != get_u32(bytes, CHECKSUM_POSITION) {
+        return HeaderParse::NoFrame;
+    }
+    let header = FrameHeader {
+        offset: get_u64(bytes, 16),
+        received_unix_ns: get_u64(bytes, 24),
+        payload_len_bytes: get_u32(bytes, 32),
+        metadata_len_bytes: get_u32(bytes, 36),
+        items: get_u32(bytes, 40),
+        encoding: bytes[44],
+        flags: bytes[45],
+        readers,
+        uncompressed_len_bytes: get_u32(bytes, 48),
+        body_checksum: get_u32(bytes, 52),
+        charge_bytes: get_u32(bytes, 56),
+    };
+    let within_limits = header.metadata_len_bytes as usize <= METADATA_LIMIT_BYTES
+        && header.body_len_bytes() <= BODY_LIMIT_BYTES as u64;
+    if within_limits { HeaderParse::Frame(header) } else { HeaderParse::NoFrame }
+}
+
+/// The reader ids that follow the fixed part of a header which was parsed from the same bytes.
+pub(crate) fn reader_ids<'a>(bytes: &'a [u8], header: &FrameHeader) -> impl Iterator<Item = u32> + 'a {
+    let end = header.header_len_bytes() as usize;
+    bytes[FRAME_PREFIX_LEN_BYTES..end].chunks_exact(4).map(|id| get_u32(id, 0))
+}
+
+/// The epoch that a frame's header claims, if one seems to begin here. Not checked: see [`parse_frame_header`].
+pub(crate) fn frame_epoch(bytes: &[u8]) -> Option<u64> {
+    (bytes.len() >= FRAME_PREFIX_LEN_BYTES && &bytes[..8] == MARKER).then(|| get_u64(bytes, 8))
+}
+
+/// First multiple of the alignment in `bytes` where marker and epoch of a frame stand.
+pub(crate) fn find_marker(bytes: &[u8], epoch: u64) -> Option<usize> {
+    let epoch = epoch.to_le_bytes();
+    let step = FRAME_ALIGNMENT_BYTES as usize;
+    let last = bytes.len().checked_sub(16)?;
+    (0..=last).step_by(step).find(|&at| &bytes[at..at + 8] == MARKER && bytes[at + 8..at + 16] == epoch)
+}
+
+fn header_checksum(header: &[u8], position: u64) -> u32 {
+    let fixed = crc32c::crc32c(&header[..CHECKSUM_POSITION]);
+    let readers = crc32c::crc32c_append(fixed, &header[FRAME_PREFIX_LEN_BYTES..]);
+    crc32c::crc32c_append(readers, &position.to_le_bytes())
+}

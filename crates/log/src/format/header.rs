@@ -1,0 +1,128 @@
+//! The header of a segment file: one block with two copies, so that no single damaged sector costs the file.
+
+use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use super::{BLOCK_LEN_BYTES, VERSION, Version};
+
+/// The header takes the whole first block, which is never written again.
+pub const SEGMENT_HEADER_LEN_BYTES: u64 = BLOCK_LEN_BYTES;
+
+const MAGIC: &[u8; 8] = b"SLUICSEG";
+const COPY_LEN_BYTES: usize = 128;
+const COPY_POSITIONS: [usize; 2] = [0, 2048];
+const NAME_POSITION: usize = 64;
+const NAME_LIMIT_BYTES: usize = 32;
+const CHECKSUM_POSITION: usize = 124;
+
+/// What the frames of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    Log,
+    DeadLetters,
+}
+
+impl FileKind {
+    fn code(self) -> u8 {
+        match self {
+            FileKind::Log => 1,
+            FileKind::DeadLetters => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        [FileKind::Log, FileKind::DeadLetters].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// What the first block of a segment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    pub version: Version,
+    pub kind: FileKind,
+    /// Random, the same in all segments of one log.
+    pub log_id: u128,
+    /// Random for each file and kept from senders: what a payload contains can never pass for one of this file's frames.
+    pub epoch: u64,
+    /// No frame in the file has a lower offset.
+    pub first_offset: u64,
+    /// Wall clock at creation, for people.
+    pub created_unix_ns: u64,
+    /// Name of the log (its signal), at most 32 bytes.
+    pub name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// The file was being created when the process or the power went: no frame can be in it.
+    #[error("the header is empty")]
+    Empty,
+    #[error("the header is damaged")]
+    Damaged,
+    #[error("the file has format version {found}, this release reads up to {VERSION}")]
+    NewerVersion { found: Version },
+}
+
+impl SegmentHeader {
+    /// The whole first block. A name that is too long is cut: it is information, the directory says which log it is.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut copy = [0; COPY_LEN_BYTES];
+        copy[..8].copy_from_slice(MAGIC);
+        put_u16(&mut copy, 8, self.version.major);
+        put_u16(&mut copy, 10, self.version.minor);
+        put_u32(&mut copy, 12, COPY_LEN_BYTES as u32);
+        copy[16..32].copy_from_slice(&self.log_id.to_le_bytes());
+        put_u64(&mut copy, 32, self.epoch);
+        put_u64(&mut copy, 40, self.first_offset);
+        put_u64(&mut copy, 48, self.created_unix_ns);
+        copy[56] = self.kind.code();
+        let name = &self.name.as_bytes()[..self.name.floor_char_boundary(NAME_LIMIT_BYTES)];
+        copy[57] = name.len() as u8;
+        copy[NAME_POSITION..NAME_POSITION + name.len()].copy_from_slice(name);
+        let checksum = crc32c::crc32c(&copy[..CHECKSUM_POSITION]);
+        put_u32(&mut copy, CHECKSUM_POSITION, checksum);
+        let mut block = vec![0; SEGMENT_HEADER_LEN_BYTES as usize];
+        for position in COPY_POSITIONS {
+            block[position..position + COPY_LEN_BYTES].copy_from_slice(&copy);
+        }
+        block
+    }
+
+    /// Reads the first copy that is whole. `block` may be shorter than a block if the file is.
+    pub fn decode(block: &[u8]) -> Result<Self, HeaderError> {
+        let mut result =
+            Err(if block.iter().all(|&byte| byte == 0) { HeaderError::Empty } else { HeaderError::Damaged });
+        for position in COPY_POSITIONS {
+            let Some(copy) = block.get(position..position + COPY_LEN_BYTES) else { break };
+            match decode_copy(copy) {
+                Err(HeaderError::Damaged) => {}
+                decoded => {
+                    result = decoded;
+                    break;
+                }
+            }
+        }
+        result
+    }
+}
+
+/// Magic, version and the place of the checksum are the same in every version, so that a newer one is told from a damaged one.
+fn decode_copy(copy: &[u8]) -> Result<SegmentHeader, HeaderError> {
+    if &copy[..8] != MAGIC || get_u32(copy, CHECKSUM_POSITION) != crc32c::crc32c(&copy[..CHECKSUM_POSITION]) {
+        return Err(HeaderError::Damaged);
+    }
+    let version = Version { major: get_u16(copy, 8), minor: get_u16(copy, 10) };
+    if version.major > VERSION.major {
+        return Err(HeaderError::NewerVersion { found: version });
+    }
+    let mut log_id = [0; 16];
+    log_id.copy_from_slice(&copy[16..32]);
+    let name_len = usize::from(copy[57]).min(NAME_LIMIT_BYTES);
+    Ok(SegmentHeader {
+        version,
+        kind: FileKind::from_code(copy[56]).ok_or(HeaderError::Damaged)?,
+        log_id: u128::from_le_bytes(log_id),
+        epoch: get_u64(copy, 32),
+        first_offset: get_u64(copy, 40),
+        created_unix_ns: get_u64(copy, 48),
+        name: String::from_utf8_lossy(&copy[NAME_POSITION..NAME_POSITION + name_len]).into_owned(),
+    })
+}

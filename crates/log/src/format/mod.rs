@@ -1,0 +1,49 @@
+//! The bytes on disk: encoding and decoding without any I/O. `docs/formats/segment-log.md` describes every byte.
+//!
+//! Invariants: numbers are little endian; everything that is read is covered by a CRC32C; no length from the disk is
+//! believed before its checksum and its bounds were checked.
+
+mod bytes;
+mod cursor_slot;
+mod footer;
+mod frame;
+mod header;
+
+pub use cursor_slot::{
+    CursorState, GAPS_LIMIT, Gap, Holding, NAME_LIMIT_BYTES, RANGES_LIMIT, SLOT_LEN_BYTES, SlotError, decode_slot,
+    encode_slot,
+};
+pub use footer::{FOOTER_LEN_BYTES, Footer};
+pub use frame::{
+    BODY_LIMIT_BYTES, FRAME_PREFIX_LEN_BYTES, FrameHeader, FrameRef, HeaderParse, METADATA_LIMIT_BYTES, READERS_LIMIT,
+    body_checksum, encode_frame_header, parse_frame_header,
+};
+pub(crate) use frame::{find_marker, frame_epoch, reader_ids};
+pub use header::{FileKind, HeaderError, SEGMENT_HEADER_LEN_BYTES, SegmentHeader};
+
+/// The version that this code writes. It reads every minor version of the same major one.
+pub const VERSION: Version = Version { major: 1, minor: 0 };
+
+/// Frames and footers start at multiples of this.
+pub const FRAME_ALIGNMENT_BYTES: u64 = 8;
+
+/// What is synced together starts at a multiple of this, so that a block with acknowledged frames is never written again.
+pub const BLOCK_LEN_BYTES: u64 = 4096;
+
+/// Version of a file's format. A higher minor version only adds what older code may pass over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    pub major: u16,
+    pub minor: u16,
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// `position` rounded up to a multiple of `alignment`, which is a power of two.
+pub(crate) const fn align_up(position: u64, alignment: u64) -> u64 {
+    (position + alignment - 1) & !(alignment - 1)
+}

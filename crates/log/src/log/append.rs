@@ -1,0 +1,59 @@
+//! Appending.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::store::WriterWaits;
+use super::{Log, Slot};
+use crate::types::{Appended, Charge, CursorId};
+
+impl<T> Log<T> {
+    /// Appends an entry for the given readers. Without readers the entry is resolved at once and not kept.
+    /// Says whether some reader now holds more than its budget.
+    pub fn append(&self, entry: Arc<T>, charge: Charge, readers: &Arc<[CursorId]>) -> Appended {
+        let appended = Instant::now();
+        let mut inner = self.shared.inner.lock();
+        let inner = &mut *inner;
+        let mut unresolved = 0;
+        let mut over_budget = false;
+        let mut lags = false;
+        for &reader in readers.iter() {
+            if let Some(cursor) = inner.cursors[reader.0].as_mut() {
+                cursor.unread.add_charge(charge);
+                cursor.unwritten.add_charge(charge);
+                unresolved += 1;
+                lags |= cursor.lags;
+                over_budget |= cursor.held().bytes > cursor.limit_bytes;
+            }
+        }
+        let slot = (unresolved > 0).then(|| Slot {
+            entry,
+            readers: readers.clone(),
+            unresolved,
+            is_durable: false,
+            charge,
+            appended,
+        });
+        let is_kept = slot.is_some();
+        let offset = inner.slots.push(slot);
+        if is_kept {
+            inner.stored_bytes += charge.bytes;
+            if let Some(store) = &mut inner.store {
+                store.unwritten_bytes += charge.bytes;
+                if lags || store.flushes_at_once() || inner.stored_bytes > store.memory_limit_bytes {
+                    store.due_below = offset + 1;
+                }
+                let wakes = match store.writer_waits {
+                    WriterWaits::ForAppend => true,
+                    WriterWaits::ForDue => store.due_below > offset,
+                    WriterWaits::No | WriterWaits::ToTryAgain => false,
+                };
+                if wakes {
+                    store.writer_waits = WriterWaits::No;
+                    self.shared.writer_wake.notify_one();
+                }
+            }
+        }
+        Appended { offset, over_budget }
+    }
+}

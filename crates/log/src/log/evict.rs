@@ -1,0 +1,47 @@
+//! Letting go from memory what is on disk.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Inner;
+use super::budget::unix_now_ns;
+use crate::cursor::DiskLease;
+
+/// At most so many entries go while the lock is held once.
+const EVICTED_AT_ONCE: usize = 256;
+
+impl<T> Inner<T> {
+    /// Lets go of the oldest durable entries while memory is over its limit. Returns them, to be freed without the lock; none when
+    /// there is nothing (more) to do.
+    pub(crate) fn evict(&mut self) -> Vec<Arc<T>> {
+        let (now, now_unix_ns) = (Instant::now(), unix_now_ns());
+        let mut evicted = Vec::new();
+        let Some(store) = &mut self.store else { return evicted };
+        while self.stored_bytes > store.memory_limit_bytes && evicted.len() < EVICTED_AT_ONCE {
+            let offset = self.slots.next_live(store.evicted_below).min(store.durable_below);
+            store.evicted_below = store.evicted_below.max(offset);
+            if offset >= store.durable_below {
+                break;
+            }
+            store.evicted_below = offset + 1;
+            let Some(slot) = self.slots.remove(offset) else { continue };
+            self.stored_bytes -= slot.charge.bytes;
+            store.stats.frames_evicted += 1;
+            let age_ns = now.saturating_duration_since(slot.appended).as_nanos() as u64;
+            let received_unix_ns = now_unix_ns.saturating_sub(age_ns);
+            for reader in slot.readers.iter() {
+                let Some(cursor) = &mut self.cursors[reader.0] else { continue };
+                if cursor.is_resolved(offset) {
+                    continue;
+                }
+                if offset < cursor.next {
+                    cursor.disk_leases.insert(offset, DiskLease { charge: slot.charge, received_unix_ns });
+                } else if cursor.oldest_on_disk_unix_ns.is_none() {
+                    cursor.oldest_on_disk_unix_ns = Some(received_unix_ns);
+                }
+            }
+            evicted.push(slot.entry);
+        }
+        evicted
+    }
+}

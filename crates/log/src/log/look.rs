@@ -1,0 +1,117 @@
+//! What a log says about itself.
+
+use std::time::Duration;
+
+use super::budget::unix_now_ns;
+use super::{Inner, Log, Slot};
+use crate::format::{Gap, Holding};
+use crate::types::{CursorId, DiskTrouble, LogStats, Orphan};
+
+impl<T> Log<T> {
+    /// Bytes that wait for the reader.
+    pub fn held_bytes(&self, id: CursorId) -> u64 {
+        self.held(id).bytes
+    }
+
+    /// What waits for the reader, leased or not.
+    pub fn held(&self, id: CursorId) -> Holding {
+        self.shared.inner.lock().cursor(id).held()
+    }
+
+    /// What the reader has leased.
+    pub fn leased(&self, id: CursorId) -> Holding {
+        self.shared.inner.lock().cursor(id).leased
+    }
+
+    /// Age of the oldest entry that the reader has not resolved: of one that is on disk only by the wall clock, and only once the
+    /// reader has begun to read.
+    pub fn oldest_age(&self, id: CursorId) -> Option<Duration> {
+        self.shared.inner.lock().oldest_age(id)
+    }
+
+    /// All that policies ever dropped of the reader's frames, also before a restart.
+    pub fn dropped_total(&self, id: CursorId) -> Holding {
+        self.shared.inner.lock().cursor(id).dropped
+    }
+
+    /// The latest places where policies dropped frames before the reader came to them, oldest first.
+    pub fn gaps(&self, id: CursorId) -> Vec<Gap> {
+        self.shared.inner.lock().cursor(id).gaps.iter().copied().collect()
+    }
+
+    /// Bytes of all entries in memory that are not resolved everywhere.
+    pub fn stored_bytes(&self) -> u64 {
+        self.shared.inner.lock().stored_bytes
+    }
+
+    /// Those of them that are not durable yet.
+    pub fn unwritten_bytes(&self) -> u64 {
+        let inner = self.shared.inner.lock();
+        inner.store.as_ref().map_or(inner.stored_bytes, |store| store.unwritten_bytes)
+    }
+
+    /// Number of slots that are held, resolved ones beside live ones included.
+    pub fn slots(&self) -> usize {
+        self.shared.inner.lock().slots.held()
+    }
+
+    /// True if there are segment files behind the memory tail.
+    pub fn is_on_disk(&self) -> bool {
+        self.shared.inner.lock().store.is_some()
+    }
+
+    /// Readers that nobody subscribed to, with what is kept for them.
+    pub fn orphans(&self) -> Vec<Orphan> {
+        let inner = self.shared.inner.lock();
+        let cursors = inner.cursors.iter().enumerate();
+        cursors
+            .filter_map(|(index, cursor)| {
+                Some((CursorId(index), cursor.as_ref().filter(|cursor| !cursor.is_subscribed)?))
+            })
+            .map(|(id, cursor)| Orphan {
+                name: cursor.name.clone(),
+                held: cursor.held(),
+                oldest_age: inner.oldest_age(id),
+                dropped: cursor.dropped,
+            })
+            .collect()
+    }
+
+    /// Why nothing can be made durable at the moment.
+    pub fn trouble(&self) -> Option<DiskTrouble> {
+        self.shared.inner.lock().store.as_ref().and_then(|store| store.trouble.clone())
+    }
+
+    pub fn stats(&self) -> LogStats {
+        let inner = self.shared.inner.lock();
+        inner.store.as_ref().map_or_else(LogStats::default, |store| {
+            let (segments, disk_bytes) = store.segments.size();
+            LogStats { segments, disk_bytes, ..store.stats }
+        })
+    }
+}
+
+impl<T> Inner<T> {
+    fn oldest_age(&self, id: CursorId) -> Option<Duration> {
+        let cursor = self.cursor(id);
+        let leased = cursor.disk_leases.values().next().map(|lease| lease.received_unix_ns);
+        let on_disk = leased.into_iter().chain(cursor.oldest_on_disk_unix_ns).min();
+        if let Some(received_unix_ns) = on_disk {
+            return Some(Duration::from_nanos(unix_now_ns().saturating_sub(received_unix_ns)));
+        }
+        self.oldest_in_memory(id).map(|slot| slot.appended.elapsed())
+    }
+
+    /// The oldest slot in memory that the reader has not resolved.
+    pub(super) fn oldest_in_memory(&self, id: CursorId) -> Option<&Slot<T>> {
+        let cursor = self.cursor(id);
+        let mut offset = self.slots.next_live(cursor.floor);
+        while offset < self.slots.head() {
+            match self.slots.get(offset) {
+                Some(slot) if slot.is_for(id) && !cursor.is_resolved(offset) => return Some(slot),
+                _ => offset = self.slots.next_live(offset + 1),
+            }
+        }
+        None
+    }
+}

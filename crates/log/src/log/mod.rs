@@ -1,0 +1,105 @@
+//! The log of one signal: a memory tail, and segment files behind it where a directory is given.
+//!
+//! Invariants
+//! - A frame is stored once, whatever the number of readers; it is let go as soon as every reader that it was appended for has
+//!   resolved it; a reader that lags pins only what it has not resolved.
+//! - Offsets from `evicted_below` on are in memory or resolved everywhere; below it they are on disk or resolved everywhere.
+//!   Offsets below `durable_below` are durable or resolved everywhere. `evicted_below <= durable_below <= head`: what is not
+//!   durable stays in memory whatever fails, and is written again.
+//! - Frames become durable in the order of offsets. [`crate::Record::durable`] is called after the sync that covers the frame
+//!   and after every reader that it is for has a durable cursor file, never before.
+//! - A segment is removed only when no reader has an unresolved frame in it (see [`segments`]).
+//! - The log's lock is never held during a system call, and nothing of the readers is called with it held.
+
+mod append;
+mod budget;
+mod closing;
+mod evict;
+mod look;
+mod readers;
+mod reading;
+pub(crate) mod segments;
+pub(crate) mod store;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::cursor::Cursor;
+use crate::slots::Slots;
+use crate::types::{Charge, CursorId};
+use store::Store;
+
+/// An append-only sequence of shared entries with one cursor a reader.
+pub struct Log<T> {
+    pub(crate) shared: Arc<Shared<T>>,
+    /// Writer and reader of a log on disk.
+    pub(crate) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+/// What a log and its threads share.
+pub(crate) struct Shared<T> {
+    pub(crate) inner: Mutex<Inner<T>>,
+    /// The writer thread waits for it.
+    pub(crate) writer_wake: Condvar,
+    /// The reader thread waits for it.
+    pub(crate) reader_wake: Condvar,
+}
+
+pub(crate) struct Slot<T> {
+    pub(crate) entry: Arc<T>,
+    /// The readers that this entry was appended for.
+    pub(crate) readers: Arc<[CursorId]>,
+    pub(crate) unresolved: u32,
+    pub(crate) is_durable: bool,
+    pub(crate) charge: Charge,
+    pub(crate) appended: Instant,
+}
+
+pub(crate) struct Inner<T> {
+    pub(crate) slots: Slots<Slot<T>>,
+    pub(crate) cursors: Vec<Option<Cursor<T>>>,
+    /// Bytes of entries that are in memory and not resolved everywhere.
+    pub(crate) stored_bytes: u64,
+    /// The part on disk, if there is one.
+    pub(crate) store: Option<Store>,
+}
+
+impl<T> Default for Log<T> {
+    /// A log in memory.
+    fn default() -> Self {
+        Log::of(Inner { slots: Slots::default(), cursors: Vec::new(), stored_bytes: 0, store: None })
+    }
+}
+
+impl<T> Log<T> {
+    pub(crate) fn of(inner: Inner<T>) -> Self {
+        let inner = Mutex::new(inner);
+        let shared = Shared { inner, writer_wake: Condvar::new(), reader_wake: Condvar::new() };
+        Log { shared: Arc::new(shared), threads: Mutex::default() }
+    }
+}
+
+impl<T> Slot<T> {
+    pub(crate) fn is_for(&self, id: CursorId) -> bool {
+        self.readers.contains(&id)
+    }
+}
+
+impl<T> Inner<T> {
+    pub(crate) fn cursor(&self, id: CursorId) -> &Cursor<T> {
+        self.cursors[id.0].as_ref().expect("a reader is not used after it unsubscribed")
+    }
+
+    pub(crate) fn cursor_mut(&mut self, id: CursorId) -> &mut Cursor<T> {
+        self.cursors[id.0].as_mut().expect("a reader is not used after it unsubscribed")
+    }
+
+    /// Offsets below are not in memory.
+    pub(crate) fn evicted_below(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.evicted_below)
+    }
+}

@@ -1,0 +1,93 @@
+//! Readers that come and go.
+
+use super::{Inner, Log};
+use crate::cursor::Cursor;
+use crate::format::Holding;
+use crate::types::{CursorId, Keep, Subscription};
+
+impl<T> Log<T> {
+    /// Adds a reader. One of the same name that left its backlog behind, in this process or before, goes on where it was; any other
+    /// starts at the head and sees what is appended from now on.
+    pub fn subscribe(&self, subscription: Subscription) -> CursorId {
+        let mut inner = self.shared.inner.lock();
+        let orphan = inner.find_orphan(&subscription.name);
+        let id = orphan.unwrap_or_else(|| inner.add_cursor(subscription.name));
+        let cursor = inner.cursor_mut(id);
+        cursor.is_subscribed = true;
+        cursor.limit_bytes = subscription.limit_bytes;
+        cursor.lease_limit_bytes = subscription.lease_limit_bytes;
+        cursor.wake = subscription.wake;
+        id
+    }
+
+    /// Removes a reader. Returns what is given up by that: what it had not resolved, unless its backlog is kept.
+    pub fn unsubscribe(&self, id: CursorId, keep: Keep) -> Holding {
+        let mut inner = self.shared.inner.lock();
+        if keep == Keep::Backlog && inner.store.is_some() {
+            inner.rewind(id);
+            let cursor = inner.cursor_mut(id);
+            cursor.is_subscribed = false;
+            cursor.wake = std::sync::Arc::new(|| {});
+            cursor.ahead.is_awaited = false;
+            cursor.limit_bytes = u64::MAX;
+            if inner.waits_for(id) {
+                return Holding::default();
+            }
+        }
+        inner.remove_cursor(id)
+    }
+
+    /// Gives up the backlog of a reader that nobody subscribed to. None if there is no such reader.
+    pub fn forget(&self, name: &str) -> Option<Holding> {
+        let mut inner = self.shared.inner.lock();
+        let id = inner.find_orphan(name)?;
+        Some(inner.remove_cursor(id))
+    }
+}
+
+impl<T> Inner<T> {
+    fn find_orphan(&self, name: &str) -> Option<CursorId> {
+        let is_it = |cursor: &Option<Cursor<T>>| {
+            cursor.as_ref().is_some_and(|cursor| !cursor.is_subscribed && cursor.name == name)
+        };
+        // Readers of a log in memory may do without a name.
+        self.store.as_ref()?;
+        self.cursors.iter().position(is_it).map(CursorId)
+    }
+
+    fn add_cursor(&mut self, name: String) -> CursorId {
+        let persistent_id = self.store.as_mut().map_or(0, |store| store.next_persistent_id());
+        self.cursors.push(Some(Cursor::at(self.slots.head(), name, persistent_id)));
+        CursorId(self.cursors.len() - 1)
+    }
+
+    /// True if anything is, or may be, unresolved by the reader. Not a matter of counting: after a crash less may be known of what it
+    /// holds than it does.
+    fn waits_for(&self, id: CursorId) -> bool {
+        let on_disk =
+            self.store.as_ref().is_some_and(|store| store.segments.iter().any(|segment| segment.is_pinned_by(id)));
+        on_disk || self.oldest_in_memory(id).is_some()
+    }
+
+    /// Everything that the reader had not resolved counts as resolved; its file goes.
+    fn remove_cursor(&mut self, id: CursorId) -> Holding {
+        let held = self.cursor(id).held();
+        self.resolve_memory(id);
+        if let Some(store) = &mut self.store {
+            store.segments.forget_reader(id);
+        }
+        let cursor = self.cursors[id.0].take().expect("a reader is not used after it unsubscribed");
+        if let Some(store) = &mut self.store {
+            store.gone_readers.push((cursor.persistent_id, cursor.name));
+        }
+        held
+    }
+
+    fn resolve_memory(&mut self, id: CursorId) {
+        let mut offset = self.slots.next_live(self.cursor(id).floor.max(self.evicted_below()));
+        while offset < self.slots.head() {
+            self.resolve(id, offset);
+            offset = self.slots.next_live(offset + 1);
+        }
+    }
+}

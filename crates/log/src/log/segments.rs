@@ -1,0 +1,176 @@
+//! Which segment files there are, and who needs them.
+//!
+//! A reader pins a segment as long as it has an unresolved frame in it. Of segments that this process wrote it is known how many
+//! such frames each reader has, so that a reader which is far behind pins nothing that holds nothing for it. Of segments that
+//! were found at the start it is not known until the reader has passed them: then what it has leased is all that is left.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::format::Holding;
+use crate::types::{Charge, CursorId, Offset};
+
+/// What a reader has not resolved in a segment, or, if that is not known, what it has leased in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pin {
+    pub(crate) reader: CursorId,
+    pub(crate) holding: Holding,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) path: PathBuf,
+    /// No frame in it has a lower offset.
+    pub(crate) first: Offset,
+    /// No frame in it that counts has a higher offset.
+    pub(crate) last: Offset,
+    /// Length of the file, reserved space included.
+    pub(crate) len_bytes: u64,
+    /// Where reading ends: behind the last durable frame. None where the file itself says so.
+    pub(crate) end: Option<u64>,
+    /// The writer may still append to it.
+    pub(crate) is_open: bool,
+    /// Changes when another file takes the place of this one.
+    pub(crate) generation: u64,
+    pub(crate) pins: Vec<Pin>,
+    /// Readers of which it is not known whether something unread in here is for them.
+    pub(crate) unknown: Vec<CursorId>,
+    /// Some offsets with the positions of their frames, so that a reader need not begin at the front.
+    pub(crate) marks: Vec<(Offset, u64)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    by_first: BTreeMap<Offset, Segment>,
+    generations: u64,
+}
+
+impl Segment {
+    fn pin_mut(&mut self, reader: CursorId) -> &mut Pin {
+        let index = match self.pins.iter().position(|pin| pin.reader == reader) {
+            Some(index) => index,
+            None => {
+                self.pins.push(Pin { reader, holding: Holding::default() });
+                self.pins.len() - 1
+            }
+        };
+        &mut self.pins[index]
+    }
+
+    /// True if something in here may be unread by or leased to the reader.
+    pub(crate) fn is_pinned_by(&self, reader: CursorId) -> bool {
+        self.unknown.contains(&reader) || self.pins.iter().any(|pin| pin.reader == reader && pin.holding.frames > 0)
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        !self.unknown.is_empty() || self.pins.iter().any(|pin| pin.holding.frames > 0)
+    }
+
+    /// At most so many bytes of charge are unresolved, if that is known.
+    pub(crate) fn pinned_bytes(&self) -> Option<u64> {
+        self.unknown.is_empty().then(|| self.pins.iter().map(|pin| pin.holding.bytes).sum())
+    }
+
+    /// A position at or before the frame of `offset`, if one is known beside the first.
+    pub(crate) fn position_before(&self, offset: Offset) -> Option<u64> {
+        let index = self.marks.partition_point(|&(marked, _)| marked <= offset);
+        index.checked_sub(1).map(|index| self.marks[index].1)
+    }
+}
+
+impl Segments {
+    pub(crate) fn next_generation(&mut self) -> u64 {
+        self.generations += 1;
+        self.generations
+    }
+
+    pub(crate) fn insert(&mut self, segment: Segment) {
+        self.by_first.insert(segment.first, segment);
+    }
+
+    pub(crate) fn remove(&mut self, first: Offset) -> Option<Segment> {
+        self.by_first.remove(&first)
+    }
+
+    pub(crate) fn get_mut(&mut self, first: Offset) -> Option<&mut Segment> {
+        self.by_first.get_mut(&first)
+    }
+
+    pub(crate) fn get(&self, first: Offset) -> Option<&Segment> {
+        self.by_first.get(&first)
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Segment> {
+        self.by_first.values()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Segment> {
+        self.by_first.values_mut()
+    }
+
+    /// The first segment that ends at or behind `offset`.
+    pub(crate) fn at_or_after(&self, offset: Offset) -> Option<&Segment> {
+        let here = self.by_first.range(..=offset).next_back().map(|(_, segment)| segment);
+        here.filter(|segment| segment.last >= offset)
+            .or_else(|| self.by_first.range(offset + 1..).next().map(|(_, segment)| segment))
+    }
+
+    /// Number of files and their length.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        (self.by_first.len() as u64, self.by_first.values().map(|segment| segment.len_bytes).sum())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_first.is_empty()
+    }
+
+    fn holding(&mut self, offset: Offset) -> Option<&mut Segment> {
+        self.by_first
+            .range_mut(..=offset)
+            .next_back()
+            .map(|(_, segment)| segment)
+            .filter(|segment| segment.last >= offset)
+    }
+
+    /// A frame for the reader became durable.
+    pub(crate) fn written(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
+        if let Some(segment) = self.holding(offset) {
+            segment.pin_mut(reader).holding.add_charge(charge);
+        }
+    }
+
+    /// A frame was read back from disk and given to the reader.
+    pub(crate) fn leased(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
+        if let Some(segment) = self.holding(offset).filter(|segment| segment.unknown.contains(&reader)) {
+            segment.pin_mut(reader).holding.add_charge(charge);
+        }
+    }
+
+    /// A lease was given back unresolved.
+    pub(crate) fn given_back(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
+        if let Some(segment) = self.holding(offset).filter(|segment| segment.unknown.contains(&reader)) {
+            segment.pin_mut(reader).holding.remove_charge(charge);
+        }
+    }
+
+    /// A durable frame that the reader had leased was resolved.
+    pub(crate) fn resolved(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
+        if let Some(segment) = self.holding(offset) {
+            segment.pin_mut(reader).holding.remove_charge(charge);
+        }
+    }
+
+    /// A durable frame that the reader had not leased was resolved.
+    pub(crate) fn dropped(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
+        if let Some(segment) = self.holding(offset).filter(|segment| !segment.unknown.contains(&reader)) {
+            segment.pin_mut(reader).holding.remove_charge(charge);
+        }
+    }
+
+    pub(crate) fn forget_reader(&mut self, reader: CursorId) {
+        for segment in self.by_first.values_mut() {
+            segment.unknown.retain(|&other| other != reader);
+            segment.pins.retain(|pin| pin.reader != reader);
+        }
+    }
+}

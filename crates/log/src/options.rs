@@ -1,0 +1,80 @@
+//! How a log on disk is opened, and what is found.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::disk::Disk;
+use crate::format::Version;
+
+/// When a frame that nobody has resolved yet is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushPolicy {
+    /// When it has waited `after` for its readers, and at once while one of them lags by more than that or memory is short.
+    OnDemand { after: Duration },
+    /// At once.
+    AtOnce,
+    /// When memory is short, and at the end.
+    Never,
+}
+
+#[derive(Clone)]
+pub struct OpenOptions {
+    pub disk: Arc<dyn Disk>,
+    /// Of this log alone. Created if it is missing. The caller owns it (see [`crate::lock`]) as long as the log lives.
+    pub directory: PathBuf,
+    /// Name of the log (its signal), for the headers of its files and the names of its threads.
+    pub name: String,
+    /// Length of a segment file. A frame that is larger gets one of its own.
+    pub segment_bytes: u64,
+    /// What the log keeps of its frames in memory once they are on disk too, in bytes of charge.
+    pub memory_limit_bytes: u64,
+    /// What is read from disk ahead of each reader, in bytes of charge.
+    pub read_ahead_bytes: u64,
+    pub flush: FlushPolicy,
+}
+
+impl OpenOptions {
+    pub fn new(disk: Arc<dyn Disk>, directory: impl Into<PathBuf>, name: impl Into<String>) -> Self {
+        OpenOptions {
+            disk,
+            directory: directory.into(),
+            name: name.into(),
+            segment_bytes: 64 << 20,
+            memory_limit_bytes: 64 << 20,
+            read_ahead_bytes: 4 << 20,
+            flush: FlushPolicy::OnDemand { after: Duration::from_millis(20) },
+        }
+    }
+}
+
+/// What was found on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    pub segments: u64,
+    pub disk_bytes: u64,
+    /// Readers that have a cursor there.
+    pub cursors: u64,
+    /// Frames that were looked at, in the newest segments.
+    pub frames_scanned: u64,
+    /// Bytes of segments that were read.
+    pub bytes_scanned: u64,
+    /// Frames of those that were damaged. Others are counted when readers come to them.
+    pub frames_damaged: u64,
+    /// Bytes at the end of segments that hold no frame: reserved space and what was being written when the process ended.
+    pub tail_bytes: u64,
+    /// Files that hold nothing and were left over by a crash.
+    pub leftovers: u64,
+    /// Cursor files of which nothing can be read. They were set aside and every frame that no cursor knows is delivered to nobody.
+    pub cursors_damaged: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{}: {action}: {source}", path.display())]
+    Io { path: PathBuf, action: &'static str, source: std::io::Error },
+    #[error("{}: format version {found}; this release reads up to {}; nothing was changed", path.display(), crate::format::VERSION)]
+    NewerVersion { path: PathBuf, found: Version },
+    #[error("{}: belongs to another log; nothing was changed", path.display())]
+    Foreign { path: PathBuf },
+}

@@ -1,0 +1,51 @@
+//! What a log on disk must know of its entries.
+
+use bytes::Bytes;
+
+use crate::types::{Charge, Offset};
+
+/// The few facts of an entry that stand in its frame's header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordFacts {
+    /// Wall clock on receipt, for people.
+    pub received_unix_ns: u64,
+    /// How the payload is compressed, in codes of the log's user.
+    pub encoding: u8,
+    /// Free for the log's user.
+    pub flags: u8,
+    pub uncompressed_len_bytes: u32,
+}
+
+/// An entry as it was read back.
+#[derive(Clone, Debug)]
+pub struct StoredRecord {
+    pub offset: Offset,
+    pub facts: RecordFacts,
+    pub charge: Charge,
+    pub metadata: Bytes,
+    pub payload: Bytes,
+}
+
+/// The stored bytes are whole but say nothing that this release understands. The entry counts as damaged.
+#[derive(Debug, thiserror::Error)]
+#[error("a stored record cannot be understood: {reason}")]
+pub struct DecodeError {
+    pub reason: String,
+}
+
+/// An entry that can be kept on disk.
+pub trait Record: Send + Sync + Sized + 'static {
+    fn facts(&self) -> RecordFacts;
+
+    /// Appends everything that [`Record::decode`] needs beside facts and payload.
+    fn encode_metadata(&self, output: &mut Vec<u8>);
+
+    fn payload(&self) -> &[u8];
+
+    fn decode(stored: StoredRecord) -> Result<Self, DecodeError>;
+
+    /// The entry is on disk for good: whoever waits for that can be answered. Called once by the writer thread, without any
+    /// lock held, after the sync that covers the entry; not for entries that were read back. An entry that is resolved
+    /// everywhere while it is being written may get the call too.
+    fn durable(&self);
+}

@@ -1,0 +1,103 @@
+//! What was read ahead of a file.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::ReaderOptions;
+use crate::disk::{DiskFile, read_full_at};
+use crate::format::BLOCK_LEN_BYTES;
+
+/// Consecutive bytes of a file.
+pub(super) struct ReadBuffer {
+    file: Arc<dyn DiskFile>,
+    options: ReaderOptions,
+    bytes: Vec<u8>,
+    /// Position of `bytes[0]`.
+    start: u64,
+}
+
+impl ReadBuffer {
+    pub(super) fn new(file: Arc<dyn DiskFile>, options: ReaderOptions) -> Self {
+        let read_ahead_bytes = options.read_ahead_bytes.max(BLOCK_LEN_BYTES as usize);
+        ReadBuffer { file, options: ReaderOptions { read_ahead_bytes, ..options }, bytes: Vec::new(), start: 0 }
+    }
+
+    /// Forgets what was read ahead: the file may have changed there.
+    pub(super) fn forget(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// What is held from `position` on, without reading more.
+    pub(super) fn held_from(&self, position: u64) -> &[u8] {
+        let index = position.checked_sub(self.start).map_or(self.bytes.len(), |index| index as usize);
+        self.bytes.get(index..).unwrap_or_default()
+    }
+
+    /// At least `len` bytes from `position` on and what follows them in memory; fewer only at `end` or the end of the file.
+    pub(super) fn get(&mut self, position: u64, len: usize, end: u64) -> io::Result<&[u8]> {
+        if self.held_from(position).len() < len {
+            self.fill(position, len, end)?;
+        }
+        Ok(self.held_from(position))
+    }
+
+    /// A copy of exactly `len` bytes in memory of their own. None if the file ends before.
+    pub(super) fn copy(&mut self, position: u64, len: usize, end: u64) -> io::Result<Option<Bytes>> {
+        if len <= self.options.read_ahead_bytes {
+            let bytes = self.get(position, len, end)?;
+            return Ok(bytes.get(..len).map(Bytes::copy_from_slice));
+        }
+        let mut bytes = vec![0; len];
+        let held = self.held_from(position);
+        let held_len = held.len().min(len);
+        bytes[..held_len].copy_from_slice(&held[..held_len]);
+        let read = self.read(&mut bytes[held_len..], position + held_len as u64)?;
+        Ok((held_len + read == len).then(|| Bytes::from(bytes)))
+    }
+
+    /// Makes the buffer start at `position`, keeping what it holds of it.
+    fn fill(&mut self, position: u64, len: usize, end: u64) -> io::Result<()> {
+        let kept = self.held_from(position).len();
+        let held = self.bytes.len();
+        self.bytes.copy_within(held - kept.., 0);
+        self.bytes.truncate(kept);
+        self.start = position;
+        let left = usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX);
+        let wanted = len.max(self.options.read_ahead_bytes).min(left);
+        if wanted <= kept {
+            return Ok(());
+        }
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.resize(wanted, 0);
+        let result = self.read(&mut bytes[kept..], position + kept as u64);
+        bytes.truncate(kept + result.as_ref().map_or(0, |&read| read));
+        self.bytes = bytes;
+        result.map(|_| ())
+    }
+
+    fn read(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        match read_full_at(&*self.file, buffer, position) {
+            Err(_) if self.options.pass_unreadable => self.read_by_block(buffer, position),
+            result => result,
+        }
+    }
+
+    /// Reads block by block; those that cannot be read become bytes of ones, which no checksum takes for a frame.
+    fn read_by_block(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let len_bytes = self.file.len_bytes()?;
+        let readable = usize::try_from(len_bytes.saturating_sub(position)).unwrap_or(usize::MAX).min(buffer.len());
+        let mut done = 0;
+        while done < readable {
+            let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;
+            let block_end = readable.min(done + block_left as usize);
+            let block = &mut buffer[done..block_end];
+            if read_full_at(&*self.file, block, position + done as u64).is_err() {
+                block.fill(0xff);
+            }
+            done = block_end;
+        }
+        Ok(readable)
+    }
+}

@@ -1,0 +1,42 @@
+//! Names of segment files: `<first offset in 16 hex digits>.seg`.
+
+use std::fmt;
+
+const EXTENSION: &str = ".seg";
+
+/// Orders as the frames do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentName {
+    /// No frame in the file has a lower offset.
+    pub first_offset: u64,
+    /// Above 0 where a file of the same first offset stands already because a write to it failed: `-1`, `-2`, … before the extension.
+    pub attempt: u32,
+}
+
+impl SegmentName {
+    /// None for the name of another kind of file.
+    pub fn parse(file_name: &str) -> Option<Self> {
+        let stem = file_name.strip_suffix(EXTENSION)?;
+        let (offset, attempt) = match stem.split_once('-') {
+            Some((offset, attempt)) => (offset, attempt.parse().ok()?),
+            None => (stem, 0),
+        };
+        let name = SegmentName { first_offset: u64::from_str_radix(offset, 16).ok()?, attempt };
+        // Exactly one spelling is ours, or two files could be the same segment.
+        (name.to_string() == file_name).then_some(name)
+    }
+
+    pub fn next_attempt(self) -> Self {
+        SegmentName { attempt: self.attempt + 1, ..self }
+    }
+}
+
+impl fmt::Display for SegmentName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}", self.first_offset)?;
+        if self.attempt > 0 {
+            write!(formatter, "-{}", self.attempt)?;
+        }
+        formatter.write_str(EXTENSION)
+    }
+}

@@ -1,0 +1,309 @@
+//! Reads a segment's frames from front to back, over damage if there is any.
+//!
+//! Where no whole header stands, the next one is searched for by the marker and the file's epoch. Zeros that are passed over are
+//! nothing: space that was reserved and not used, or pages that were never acknowledged.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::buffer::ReadBuffer;
+use super::{SegmentError, SegmentInfo};
+use crate::disk::{DiskFile, read_full_at};
+use crate::format::{
+    BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, FileKind, Footer, FrameHeader,
+    HeaderError, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION, align_up, body_checksum, find_marker,
+    frame_epoch, parse_frame_header, reader_ids,
+};
+
+/// How a segment is read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReaderOptions {
+    /// How much is read at a time, at least a block.
+    pub read_ahead_bytes: usize,
+    /// Blocks that the disk cannot read are passed over as damaged bytes; otherwise the error is returned and the call can be repeated.
+    pub pass_unreadable: bool,
+}
+
+impl Default for ReaderOptions {
+    fn default() -> Self {
+        ReaderOptions { read_ahead_bytes: 1 << 20, pass_unreadable: false }
+    }
+}
+
+/// What was not read because it was damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Frames whose header is whole and whose body is not.
+    pub frames: u64,
+    /// Places where no header was readable and the next whole frame was searched for: at least one frame each, except at the end
+    /// of a segment that was not sealed, where it may be what a crash left of an unacknowledged write.
+    pub regions: u64,
+    /// Bytes of both.
+    pub bytes: u64,
+}
+
+impl Damage {
+    pub fn add(&mut self, other: Damage) {
+        self.frames += other.frames;
+        self.regions += other.regions;
+        self.bytes += other.bytes;
+    }
+
+    pub fn is_none(&self) -> bool {
+        *self == Damage::default()
+    }
+}
+
+/// The header of a frame and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Located {
+    pub position: u64,
+    pub header: FrameHeader,
+}
+
+impl Located {
+    /// Where the next frame may begin.
+    pub fn end(&self) -> u64 {
+        self.position + self.header.frame_len_bytes()
+    }
+}
+
+/// A frame's content, in memory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    pub metadata: Bytes,
+    pub payload: Bytes,
+}
+
+/// A position in a segment.
+pub struct SegmentReader {
+    path: PathBuf,
+    info: SegmentInfo,
+    buffer: ReadBuffer,
+    /// No byte at or behind this is looked at.
+    end: u64,
+    position: u64,
+    current: Option<Located>,
+    readers: Vec<u32>,
+    damage: Damage,
+}
+
+impl SegmentReader {
+    /// Opens a segment at its first frame. It ends before its footer if it was sealed, otherwise at the end of the file as it is
+    /// now or where [`SegmentReader::set_end`] says.
+    pub fn open(file: Arc<dyn DiskFile>, path: &Path, options: ReaderOptions) -> Result<Self, SegmentError> {
+        let info = read_info(&*file, path)?;
+        let end = info.len_bytes - if info.footer.is_some() { FOOTER_LEN_BYTES } else { 0 };
+        Ok(SegmentReader {
+            path: path.to_owned(),
+            info,
+            buffer: ReadBuffer::new(file, options),
+            end,
+            position: SEGMENT_HEADER_LEN_BYTES,
+            current: None,
+            readers: Vec::new(),
+            damage: Damage::default(),
+        })
+    }
+
+    pub fn info(&self) -> &SegmentInfo {
+        &self.info
+    }
+
+    /// Where reading stops: the durable end of a segment that is being written. What was read ahead beyond it is read again.
+    pub fn set_end(&mut self, end: u64) {
+        self.end = end;
+        self.buffer.forget();
+    }
+
+    /// Where the next frame is looked for.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Goes on at a position that was got from [`Located`] or [`SegmentReader::position`] of the same segment.
+    pub fn seek(&mut self, position: u64) {
+        self.position = align_up(position.max(SEGMENT_HEADER_LEN_BYTES), FRAME_ALIGNMENT_BYTES);
+        self.current = None;
+    }
+
+    /// The next whole header, None at the end. What lies between the frames and is damaged is passed over and counted. After an
+    /// error of the disk the call can be repeated.
+    pub fn next(&mut self) -> Result<Option<Located>, SegmentError> {
+        self.current = None;
+        self.readers.clear();
+        match self.parse_here()? {
+            Some(header) => Ok(Some(self.accept(header))),
+            None => self.search(),
+        }
+    }
+
+    /// The reader ids of the frame that [`SegmentReader::next`] returned last.
+    pub fn readers(&self) -> &[u32] {
+        &self.readers
+    }
+
+    /// The body of the frame that [`SegmentReader::next`] returned last; to be called at most once for each. None if it is damaged
+    /// (counted) or goes on behind the end.
+    pub fn body(&mut self) -> Result<Option<Body>, SegmentError> {
+        let Some(Located { position, header }) = self.current else { return Ok(None) };
+        let start = position + header.header_len_bytes();
+        let len = header.body_len_bytes();
+        // Nothing is allocated for a length that the file cannot hold.
+        let bytes =
+            if start + len <= self.end { self.io(|buffer, end| buffer.copy(start, len as usize, end))? } else { None };
+        let metadata_len = header.metadata_len_bytes as usize;
+        let whole =
+            bytes.filter(|bytes| body_checksum(&bytes[..metadata_len], &bytes[metadata_len..]) == header.body_checksum);
+        if whole.is_none() {
+            self.damage.frames += 1;
+            self.damage.bytes += header.frame_len_bytes();
+        }
+        Ok(whole.map(|bytes| Body { metadata: bytes.slice(..metadata_len), payload: bytes.slice(metadata_len..) }))
+    }
+
+    /// What was damaged so far.
+    pub fn damage(&self) -> Damage {
+        self.damage
+    }
+
+    fn accept(&mut self, header: FrameHeader) -> Located {
+        let located = Located { position: self.position, header };
+        self.current = Some(located);
+        self.position = located.end();
+        located
+    }
+
+    /// The header at the position, if a whole one stands there. Its reader ids are taken over.
+    fn parse_here(&mut self) -> Result<Option<FrameHeader>, SegmentError> {
+        let (epoch, position) = (self.info.header.epoch, self.position);
+        let mut needs = FRAME_PREFIX_LEN_BYTES;
+        loop {
+            let bytes = self.io(|buffer, end| buffer.get(position, needs, end))?;
+            match parse_frame_header(bytes, epoch, position) {
+                HeaderParse::Frame(header) => {
+                    let readers = reader_ids(self.buffer.held_from(position), &header);
+                    self.readers.extend(readers);
+                    return Ok(Some(header));
+                }
+                HeaderParse::Needs(more) if more > needs => needs = more,
+                HeaderParse::Needs(_) | HeaderParse::NoFrame => return Ok(None),
+            }
+        }
+    }
+
+    /// Goes over what is no frame up to the next whole header or the end.
+    fn search(&mut self) -> Result<Option<Located>, SegmentError> {
+        let epoch = self.info.header.epoch;
+        let start = self.position;
+        let mut last_foreign_byte = None;
+        let mut found = None;
+        while found.is_none() && self.position < self.end {
+            let (position, end) = (self.position, self.end);
+            let bytes = self.io(|buffer, end| buffer.get(position, FRAME_PREFIX_LEN_BYTES, end))?;
+            if bytes.is_empty() {
+                // The file is shorter than it was when it was opened.
+                self.end = position;
+                break;
+            }
+            let is_last = position + bytes.len() as u64 >= end;
+            let passed = match find_marker(bytes, epoch) {
+                Some(0) => {
+                    found = self.parse_here()?;
+                    // What looked like a frame and is none is searched behind its first bytes.
+                    if found.is_some() { 0 } else { FRAME_ALIGNMENT_BYTES as usize }
+                }
+                Some(at) => at,
+                None if is_last => bytes.len(),
+                // Where a marker could begin whose epoch was not read yet.
+                None => (bytes.len() - 8) / 8 * 8,
+            };
+            let passed_bytes = self.buffer.held_from(position);
+            let passed = passed.min(passed_bytes.len());
+            if let Some(index) = last_byte_set(&passed_bytes[..passed]) {
+                last_foreign_byte = Some(position + index as u64);
+            }
+            self.position = position + passed as u64;
+        }
+        if let Some(last) = last_foreign_byte {
+            self.damage.regions += 1;
+            self.damage.bytes += last + 1 - start;
+        }
+        Ok(found.map(|header| self.accept(header)))
+    }
+
+    fn io<'a, T>(&'a mut self, call: impl FnOnce(&'a mut ReadBuffer, u64) -> io::Result<T>) -> Result<T, SegmentError> {
+        call(&mut self.buffer, self.end).map_err(SegmentError::io(&self.path, "cannot read"))
+    }
+}
+
+/// The last byte that is not zero. By the block, because most of what is passed over is reserved space.
+fn last_byte_set(bytes: &[u8]) -> Option<usize> {
+    let mut end = bytes.len();
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK_LEN_BYTES as usize);
+        let block = &bytes[start..end];
+        if block.iter().fold(0, |set, byte| set | byte) != 0 {
+            return block.iter().rposition(|&byte| byte != 0).map(|index| start + index);
+        }
+        end = start;
+    }
+    None
+}
+
+/// Header and footer of a segment.
+pub(super) fn read_info(file: &dyn DiskFile, path: &Path) -> Result<SegmentInfo, SegmentError> {
+    let failed = |error| SegmentError::io(path, "cannot read")(error);
+    let len_bytes = file.len_bytes().map_err(failed)?;
+    // The first block and, should both copies of the header in it be damaged, the first frame.
+    let mut block = vec![0; (SEGMENT_HEADER_LEN_BYTES as usize) * 2];
+    let len = read_full_at(file, &mut block, 0).map_err(failed)?;
+    let (header_block, behind) = block[..len].split_at(len.min(SEGMENT_HEADER_LEN_BYTES as usize));
+    let header = match SegmentHeader::decode(header_block) {
+        Ok(header) => header,
+        Err(HeaderError::NewerVersion { found }) => {
+            return Err(SegmentError::NewerVersion { path: path.to_owned(), found });
+        }
+        Err(error) => header_of_first_frame(behind).ok_or_else(|| match error {
+            // Frames are only written once the header is durable: what is shorter, or all zeros, was never finished.
+            HeaderError::Empty => SegmentError::Unfinished { path: path.to_owned() },
+            _ if behind.iter().all(|&byte| byte == 0) && len_bytes <= SEGMENT_HEADER_LEN_BYTES => {
+                SegmentError::Unfinished { path: path.to_owned() }
+            }
+            _ => SegmentError::NoSegment { path: path.to_owned() },
+        })?,
+    };
+    let footer = read_footer(file, &header, len_bytes).map_err(failed)?;
+    Ok(SegmentInfo { header, footer, len_bytes })
+}
+
+/// The place of a file's first frame is fixed, nobody but the log writes there: its epoch is the file's.
+fn header_of_first_frame(bytes: &[u8]) -> Option<SegmentHeader> {
+    let epoch = frame_epoch(bytes)?;
+    match parse_frame_header(bytes, epoch, SEGMENT_HEADER_LEN_BYTES) {
+        HeaderParse::Frame(first) => Some(SegmentHeader {
+            version: VERSION,
+            kind: FileKind::Log,
+            log_id: 0,
+            epoch,
+            first_offset: first.offset,
+            created_unix_ns: 0,
+            name: String::new(),
+        }),
+        HeaderParse::Needs(_) | HeaderParse::NoFrame => None,
+    }
+}
+
+fn read_footer(file: &dyn DiskFile, header: &SegmentHeader, len_bytes: u64) -> io::Result<Option<Footer>> {
+    let Some(position) =
+        len_bytes.checked_sub(FOOTER_LEN_BYTES).filter(|&position| position >= SEGMENT_HEADER_LEN_BYTES)
+    else {
+        return Ok(None);
+    };
+    let mut block = [0; FOOTER_LEN_BYTES as usize];
+    let len = read_full_at(file, &mut block, position)?;
+    Ok(Footer::decode(&block[..len], header.epoch, position))
+}

@@ -1,0 +1,127 @@
+//! The words that a log and its users share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::format::Holding;
+
+/// Position in a log: the number of frames ever appended before. Never given twice, also after a restart, as soon as
+/// anything on disk names it.
+pub type Offset = u64;
+
+/// Index of a reader, given by [`crate::Log::subscribe`] and never given to another one within the life of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CursorId(pub(crate) usize);
+
+/// What an entry costs its readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    pub bytes: u64,
+    pub items: u64,
+}
+
+/// What [`crate::Log::append`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub offset: Offset,
+    /// Some reader now holds more than its budget.
+    pub over_budget: bool,
+}
+
+/// What [`crate::Log::read`] says.
+#[derive(Debug)]
+pub enum Next<T> {
+    /// The next entry, leased until it is resolved.
+    Entry(Offset, Arc<T>),
+    /// It is being read from disk. The reader is woken when it is there.
+    Loading,
+    /// The reader has leased as much as it may. It reads again after it has resolved some.
+    Full,
+    /// Nothing until something is appended.
+    Empty,
+}
+
+impl<T> Next<T> {
+    /// The entry, if there is one now.
+    pub fn entry(self) -> Option<(Offset, Arc<T>)> {
+        match self {
+            Next::Entry(offset, entry) => Some((offset, entry)),
+            Next::Loading | Next::Full | Next::Empty => None,
+        }
+    }
+}
+
+/// Called, without any lock held, when a reader that was told [`Next::Loading`] should read again, and when the reader thread
+/// has dropped frames for it.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// A reader to be.
+#[derive(Clone)]
+pub struct Subscription {
+    /// By which it is known again after a restart.
+    pub name: String,
+    /// The budget: what may wait for the reader, in bytes of charge.
+    pub limit_bytes: u64,
+    /// What the reader may have leased at a time, in bytes of charge. One entry at least.
+    pub lease_limit_bytes: u64,
+    pub wake: Wake,
+}
+
+impl Subscription {
+    /// A reader without limits that does not need to be woken.
+    pub fn new(name: impl Into<String>) -> Self {
+        Subscription { name: name.into(), limit_bytes: u64::MAX, lease_limit_bytes: u64::MAX, wake: Arc::new(|| {}) }
+    }
+}
+
+/// What becomes of what a reader has not resolved when it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It is given up.
+    Nothing,
+    /// It stays, on disk, for a reader of the same name or until [`crate::Log::forget`]. A log in memory gives it up all the same.
+    Backlog,
+}
+
+/// A reader that nobody has subscribed to since the log was opened, or whose subscriber left its backlog behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    pub name: String,
+    pub held: Holding,
+    /// Age of its oldest frame by the wall clock, where it is known.
+    pub oldest_age: Option<Duration>,
+    /// What policies ever dropped of its frames.
+    pub dropped: Holding,
+}
+
+/// Why the log cannot write to its disk at the moment. It goes on trying; nothing is made durable meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskTrouble {
+    pub reason: String,
+    /// Nothing but space (or a quota, or inodes) is missing.
+    pub out_of_space: bool,
+}
+
+/// Counters of a log since it was opened, and sizes as they are now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Length of all segment files, reserved space included.
+    pub disk_bytes: u64,
+    pub segments: u64,
+    pub frames_written: u64,
+    pub bytes_written: u64,
+    /// Group commits, each with one sync.
+    pub commits: u64,
+    /// Writes of cursor files.
+    pub cursor_writes: u64,
+    /// Frames that were let go from memory because they are on disk.
+    pub frames_evicted: u64,
+    /// Frames read back from disk.
+    pub frames_read: u64,
+    /// Frames that could not be read back because they were damaged.
+    pub frames_damaged: u64,
+    /// Segments written anew with only what is still wanted.
+    pub rewrites: u64,
+    /// Writes that failed.
+    pub failures: u64,
+}
