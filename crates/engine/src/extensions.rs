@@ -2,12 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_config::{Fields, Kind};
 use sluice_exporters::auth::{self, AuthConfig, RequestAuth};
 use sluice_net::auth::server::{Authenticator, BasicOptions, BearerOptions};
 
 use crate::error::StartError;
+
+/// How often files with senders' credentials are looked at. They are small, and whoever takes a token away wants it gone.
+const CREDENTIALS_RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The kinds of extensions in this build.
 pub(crate) fn kinds() -> &'static [Kind] {
@@ -159,7 +163,7 @@ fn basic_server(server: &BasicServer) -> ServerResult {
     Authenticator::basic(BasicOptions {
         inline: server.inline.expose().to_owned(),
         file: server.file.as_ref().map(Into::into),
-        ..BasicOptions::default()
+        reload_interval: Some(CREDENTIALS_RELOAD_INTERVAL),
     })
 }
 
@@ -170,6 +174,6 @@ fn bearer_server(config: &AuthConfig) -> ServerResult {
         scheme: config.scheme.clone(),
         tokens: config.tokens.iter().map(|token| token.expose().to_owned()).collect(),
         file: config.filename.as_ref().map(Into::into),
-        reload_interval: None,
+        reload_interval: Some(CREDENTIALS_RELOAD_INTERVAL),
     })
 }

@@ -9,7 +9,7 @@ use sluice_net::auth::server::Authenticator;
 use sluice_net::server::Listener;
 use tokio_util::sync::CancellationToken;
 
-use crate::otlp::{self, OtlpConfig, OtlpCounters, StartError};
+use crate::otlp::{self, Counters, OtlpConfig, StartError};
 
 /// The kinds of receivers in this build.
 pub fn kinds() -> &'static [Kind] {
@@ -59,12 +59,18 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Serves inside the calling runtime. `authenticators` holds at least those that the configuration names.
-    pub fn serve(self, intake: Arc<dyn Intake>, authenticators: &HashMap<String, Arc<Authenticator>>) -> Running {
+    /// Serves inside the calling runtime. `authenticators` holds at least those that the configuration names; `counters` are
+    /// those of the receiver that this one takes the place of, so that they go on.
+    pub fn serve(
+        self,
+        intake: Arc<dyn Intake>,
+        authenticators: &HashMap<String, Arc<Authenticator>>,
+        counters: Counters,
+    ) -> Running {
         let find = |name: Option<String>| name.and_then(|name| authenticators.get(&name)).cloned();
         let chosen = otlp::Authenticators { grpc: find(self.grpc_authenticator), http: find(self.http_authenticator) };
         let stop = CancellationToken::new();
-        Running { running: self.ports.serve(intake, chosen, stop.clone()), stop }
+        Running { running: self.ports.serve(intake, chosen, counters, stop.clone()), stop }
     }
 }
 
@@ -88,11 +94,7 @@ impl Running {
     }
 
     pub fn counters(&self) -> Counters {
-        Counters {
-            requests: self.running.counters.clone(),
-            grpc_connections: self.running.grpc_connections.clone(),
-            http_connections: self.running.http_connections.clone(),
-        }
+        self.running.counters.clone()
     }
 
     /// Stops listening, lets requests in flight end, bounded in time by the receiver's grace period.
@@ -100,12 +102,4 @@ impl Running {
         self.stop.cancel();
         self.running.closed().await;
     }
-}
-
-/// The counters of a receiver. Cloning shares them.
-#[derive(Clone)]
-pub struct Counters {
-    pub requests: Arc<OtlpCounters>,
-    pub grpc_connections: Arc<sluice_net::server::ServerCounters>,
-    pub http_connections: Arc<sluice_net::server::ServerCounters>,
 }

@@ -3,4 +3,5 @@
 mod kinds;
 pub mod otlp;
 
-pub use kinds::{Bound, Counters, ReceiverConfig, Running, kinds};
+pub use kinds::{Bound, ReceiverConfig, Running, kinds};
+pub use otlp::Counters;

@@ -1,11 +1,11 @@
 //! What listens: receivers, and the servers for metrics and health. A reload opens what is new before it closes what is old,
 //! so that a port that somebody else has costs nothing but the message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_receivers::Bound;
+use sluice_receivers::{Bound, Counters};
 
 use super::{Engine, RunningReceiver};
 use crate::admin::{self, AdminError, AdminServer};
@@ -43,9 +43,11 @@ impl Engine {
         let (kept, ended): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.receivers).into_iter().partition(|running| running.is_in(plan));
         self.receivers = kept;
+        let counters: HashMap<String, Counters> =
+            ended.iter().map(|running| (running.id.clone(), running.handle.counters())).collect();
         for planned in &plan.receivers {
             if let Some(receiver) = bound.get_mut(&planned.id).and_then(Option::take) {
-                self.serve_receiver(planned, receiver);
+                self.serve_receiver(planned, receiver, &counters);
             }
         }
         // All at once: their listeners close first, then what is in flight ends.
@@ -53,7 +55,7 @@ impl Engine {
         for planned in plan.receivers.iter().filter(|planned| bound.contains_key(&planned.id)) {
             if !self.has_receiver(planned) {
                 let receiver = planned.config.bind(&[]).await.map_err(|error| refused(planned, &error))?;
-                self.serve_receiver(planned, receiver);
+                self.serve_receiver(planned, receiver, &counters);
             }
         }
         Ok(())
@@ -63,9 +65,11 @@ impl Engine {
         self.receivers.iter().any(|running| running.is(planned))
     }
 
-    fn serve_receiver(&mut self, planned: &ReceiverPlan, receiver: Bound) {
+    /// Counters go on where a receiver of the same name was.
+    fn serve_receiver(&mut self, planned: &ReceiverPlan, receiver: Bound, before: &HashMap<String, Counters>) {
         let intake = self.intakes[&planned.id].clone();
-        let handle = receiver.serve(intake, &self.extensions.senders);
+        let counters = before.get(&planned.id).cloned().unwrap_or_default();
+        let handle = receiver.serve(intake, &self.extensions.senders, counters);
         self.receivers.push(RunningReceiver { id: planned.id.clone(), fingerprint: planned.fingerprint, handle });
     }
 

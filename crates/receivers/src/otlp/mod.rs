@@ -74,14 +74,20 @@ pub struct Bound {
     http: Option<Port<HttpConfig>>,
 }
 
+/// The counters of a receiver. Cloning shares them.
+#[derive(Clone, Default)]
+pub struct Counters {
+    pub requests: Arc<OtlpCounters>,
+    pub grpc_connections: Arc<ServerCounters>,
+    pub http_connections: Arc<ServerCounters>,
+}
+
 /// A receiver that listens.
 pub struct Running {
     /// Where gRPC is taken, with the real port. `None` if it is off or on a Unix socket.
     pub grpc_address: Option<SocketAddr>,
     pub http_address: Option<SocketAddr>,
-    pub counters: Arc<OtlpCounters>,
-    pub grpc_connections: Arc<ServerCounters>,
-    pub http_connections: Arc<ServerCounters>,
+    pub counters: Counters,
     listeners: Vec<WeakListener>,
     ports: JoinSet<()>,
 }
@@ -123,35 +129,30 @@ impl Bound {
         self,
         intake: Arc<dyn Intake>,
         authenticators: Authenticators,
+        counters: Counters,
         shutdown: CancellationToken,
     ) -> Running {
-        let mut running = Running {
-            grpc_address: None,
-            http_address: None,
-            counters: Arc::default(),
-            grpc_connections: Arc::default(),
-            http_connections: Arc::default(),
-            listeners: Vec::new(),
-            ports: JoinSet::new(),
-        };
+        let mut running =
+            Running { grpc_address: None, http_address: None, counters, listeners: Vec::new(), ports: JoinSet::new() };
         let windows_bytes = intake.windows_bytes();
         if let Some(Port { listener, tls, config: GrpcConfig { mut shared } }) = self.grpc {
             shared.server.windows_bytes = windows_bytes;
             running.grpc_address = listener.local_address();
             running.listeners.push(listener.downgrade());
-            let ingest = ingest::Ingest::new(Arc::clone(&intake), authenticators.grpc, &running.counters, &shared);
+            let ingest =
+                ingest::Ingest::new(Arc::clone(&intake), authenticators.grpc, &running.counters.requests, &shared);
             let handler = Arc::new(grpc::GrpcHandler::new(ingest));
-            let counters = Arc::clone(&running.grpc_connections);
+            let counters = Arc::clone(&running.counters.grpc_connections);
             running.ports.spawn(serve(listener, shared.server, tls, handler, counters, shutdown.clone()));
         }
         if let Some(Port { listener, tls, mut config }) = self.http {
             config.shared.server.windows_bytes = windows_bytes;
             running.http_address = listener.local_address();
             running.listeners.push(listener.downgrade());
-            let ingest = ingest::Ingest::new(intake, authenticators.http, &running.counters, &config.shared);
+            let ingest = ingest::Ingest::new(intake, authenticators.http, &running.counters.requests, &config.shared);
             let server = config.shared.server.clone();
             let handler = Arc::new(http::HttpHandler::new(ingest, config));
-            let counters = Arc::clone(&running.http_connections);
+            let counters = Arc::clone(&running.counters.http_connections);
             running.ports.spawn(serve(listener, server, tls, handler, counters, shutdown));
         }
         running
@@ -165,7 +166,7 @@ pub async fn start(
     authenticators: Authenticators,
     shutdown: CancellationToken,
 ) -> Result<Running, StartError> {
-    Ok(bind(config, &[]).await?.serve(intake, authenticators, shutdown))
+    Ok(bind(config, &[]).await?.serve(intake, authenticators, Counters::default(), shutdown))
 }
 
 async fn bind_port(

@@ -44,7 +44,7 @@ async fn slow_beginnings_are_cut_off() {
         socket.write_all(beginning).await.expect("is sent");
         assert!(is_closed(&mut socket).await, "{}", String::from_utf8_lossy(beginning));
     }
-    let open = &receiver.running.grpc_connections.open;
+    let open = &receiver.running.counters.grpc_connections.open;
     until("no connection is left", || open.load(Ordering::Relaxed) == 0).await;
     receiver.assert_serves_others().await;
 }
@@ -53,7 +53,7 @@ async fn slow_beginnings_are_cut_off() {
 async fn connections_above_the_limit_are_closed_and_counted_and_make_room_again() {
     let text = "protocols: {grpc: {endpoint: 'localhost:0', max_connections: 2}, http: {endpoint: 'localhost:0'}}";
     let receiver = Receiver::start(text, MockIntake::default()).await;
-    let counters = &receiver.running.grpc_connections;
+    let counters = &receiver.running.counters.grpc_connections;
     let first = TcpStream::connect(receiver.grpc).await.expect("connects");
     let _second = TcpStream::connect(receiver.grpc).await.expect("connects");
     let mut third = TcpStream::connect(receiver.grpc).await.expect("connects");
@@ -80,7 +80,7 @@ async fn aged_and_idle_connections_are_asked_to_go() {
         let ended = timeout(SOON, connection).await.expect("ends").expect("did not panic");
         assert!(ended.is_ok(), "{parameters}: {ended:?}");
         drop(client);
-        let counters = &receiver.running.grpc_connections;
+        let counters = &receiver.running.counters.grpc_connections;
         let asked = counters.aged.load(Ordering::Relaxed) + counters.idled.load(Ordering::Relaxed);
         assert_eq!((asked, counters.cut_off.load(Ordering::Relaxed)), (1, 0), "{parameters}");
     }
@@ -181,12 +181,12 @@ async fn mutual_tls_lets_in_only_whom_it_should() {
             let channel = endpoint.tls_config(config).expect("good settings").connect_lazy();
             let result = TraceServiceClient::new(channel).export(trace_request(1)).await;
             // The HTTP port speaks HTTP/2 over TLS as well; it has no such path.
-            let unknown = receiver.running.counters.unknown_requests.swap(0, Ordering::Relaxed);
+            let unknown = receiver.running.counters.requests.unknown_requests.swap(0, Ordering::Relaxed);
             let reached = if transport == "grpc" { result.is_ok() } else { unknown == 1 };
             assert_eq!(reached, is_let_in, "{transport}");
         }
     }
     assert_eq!(receiver.intake.taken().len(), 1);
-    let failures = &receiver.running.grpc_connections.tls_failures;
+    let failures = &receiver.running.counters.grpc_connections.tls_failures;
     until("the failure is counted", || failures.load(Ordering::Relaxed) >= 1).await;
 }
