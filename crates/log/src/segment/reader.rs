@@ -209,7 +209,7 @@ impl SegmentReader {
                 self.end = position;
                 break;
             }
-            let is_last = position + bytes.len() as u64 >= end;
+            let is_last = bytes.len() < FRAME_PREFIX_LEN_BYTES || position + bytes.len() as u64 >= end;
             let passed = match find_marker(bytes, epoch) {
                 Some(0) => {
                     found = self.parse_here()?;
