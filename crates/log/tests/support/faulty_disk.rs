@@ -1,0 +1,617 @@
+//! The faulty twin of the disk: files in memory that lose what was not synced, tear what was being written, run out of space, of
+//! inodes and of descriptors, and fail in the n-th call.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use parking_lot::Mutex;
+use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space};
+use sluice_log::lock::LockError;
+
+use super::memory_file::MemoryFile;
+pub use super::memory_file::Unsynced;
+
+/// One kind of system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    CreateNew,
+    Open,
+    CreateDirectory,
+    List,
+    RemoveFile,
+    RemoveDirectory,
+    Rename,
+    SyncDirectory,
+    Space,
+    Lock,
+    Write,
+    Read,
+    SyncData,
+    SyncAll,
+    Allocate,
+    SetLen,
+    Len,
+}
+
+/// A call that is about to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Number of calls made before, counted from the last [`FaultyDisk::reset_counts`].
+    pub number: u64,
+    pub operation: Operation,
+    pub path: &'a Path,
+}
+
+type Fault = Box<dyn FnMut(&Call<'_>) -> Option<io::Error> + Send>;
+
+/// The error that a full disk gives.
+pub fn no_space() -> io::Error {
+    io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())
+}
+
+/// The error that a broken disk gives.
+pub fn input_output() -> io::Error {
+    io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
+}
+
+/// The error of a process that has too many files open.
+pub fn too_many_open_files() -> io::Error {
+    io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error())
+}
+
+/// What was asked of the disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub calls: BTreeMap<Operation, u64>,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+impl Counts {
+    pub fn of(&self, operation: Operation) -> u64 {
+        self.calls.get(&operation).copied().unwrap_or(0)
+    }
+
+    pub fn total(&self) -> u64 {
+        self.calls.values().sum()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Node {
+    Directory,
+    File(usize),
+}
+
+/// A change of names that is not on disk yet. They get there in order.
+#[derive(Clone, Debug)]
+enum NameChange {
+    Add(PathBuf, Node),
+    Remove(PathBuf),
+    Rename(PathBuf, PathBuf),
+}
+
+impl NameChange {
+    fn directory(&self) -> Option<&Path> {
+        match self {
+            NameChange::Add(path, _) | NameChange::Remove(path) | NameChange::Rename(_, path) => path.parent(),
+        }
+    }
+
+    fn apply(&self, names: &mut BTreeMap<PathBuf, Node>) {
+        match self {
+            NameChange::Add(path, node) => {
+                names.insert(path.clone(), *node);
+            }
+            NameChange::Remove(path) => {
+                names.remove(path);
+            }
+            NameChange::Rename(from, to) => {
+                if let Some(node) = names.remove(from) {
+                    names.insert(to.clone(), node);
+                }
+            }
+        }
+    }
+}
+
+struct State {
+    files: Vec<MemoryFile>,
+    names: BTreeMap<PathBuf, Node>,
+    durable_names: BTreeMap<PathBuf, Node>,
+    name_changes: Vec<NameChange>,
+    locked: Vec<PathBuf>,
+    open_files: usize,
+    /// Handles of an earlier generation are dead: their process or their power is gone.
+    generation: u64,
+    random: Rng,
+    fault: Option<Fault>,
+    counts: Counts,
+    capacity_bytes: Option<u64>,
+    file_limit: Option<usize>,
+    open_files_limit: Option<usize>,
+    short_calls: bool,
+    sync_delay: Duration,
+    ignores_syncs: bool,
+}
+
+/// A handle on the disk; clones are the same disk.
+#[derive(Clone)]
+pub struct FaultyDisk {
+    state: Arc<Mutex<State>>,
+    generation: u64,
+}
+
+impl FaultyDisk {
+    pub fn new(seed: u64) -> Self {
+        let names = BTreeMap::from([(PathBuf::from("/"), Node::Directory)]);
+        let state = State {
+            files: Vec::new(),
+            durable_names: names.clone(),
+            names,
+            name_changes: Vec::new(),
+            locked: Vec::new(),
+            open_files: 0,
+            generation: 0,
+            random: Rng::with_seed(seed),
+            fault: None,
+            counts: Counts::default(),
+            capacity_bytes: None,
+            file_limit: None,
+            open_files_limit: None,
+            short_calls: false,
+            sync_delay: Duration::ZERO,
+            ignores_syncs: false,
+        };
+        FaultyDisk { state: Arc::new(Mutex::new(state)), generation: 0 }
+    }
+
+    /// Kill -9: the files stay as they are, locks end. This handle and every file opened through it are dead; the one that is
+    /// returned goes on.
+    pub fn kill_process(&self) -> FaultyDisk {
+        let mut state = self.state.lock();
+        state.start_generation();
+        FaultyDisk { state: self.state.clone(), generation: state.generation }
+    }
+
+    /// As [`FaultyDisk::kill_process`], and what was not synced is lost or torn.
+    pub fn cut_power(&self, unsynced: Unsynced) -> FaultyDisk {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        // Names get there in the order of the file system's journal: some first ones did, the others did not.
+        let kept = match unsynced {
+            Unsynced::Lost => 0,
+            Unsynced::Mixed | Unsynced::Garbage => state.random.usize(0..=state.name_changes.len()),
+        };
+        for change in state.name_changes.drain(..).take(kept) {
+            change.apply(&mut state.durable_names);
+        }
+        state.names = state.durable_names.clone();
+        for file in &mut state.files {
+            file.cut_power(unsynced, &mut state.random);
+        }
+        state.start_generation();
+        FaultyDisk { state: self.state.clone(), generation: state.generation }
+    }
+
+    /// Asked before every call: an error that it returns is what the call returns, without doing anything else; except a sync,
+    /// which loses pages as a kernel does.
+    pub fn set_fault(&self, fault: impl FnMut(&Call<'_>) -> Option<io::Error> + Send + 'static) {
+        self.state.lock().fault = Some(Box::new(fault));
+    }
+
+    pub fn clear_fault(&self) {
+        self.state.lock().fault = None;
+    }
+
+    /// The call with this number fails (see [`Call::number`]), all others do not.
+    pub fn fail_call(&self, number: u64, error: fn() -> io::Error) {
+        self.set_fault(move |call| (call.number == number).then(error));
+    }
+
+    /// All calls of a kind fail from now on.
+    pub fn fail_operation(&self, operation: Operation, error: fn() -> io::Error) {
+        self.set_fault(move |call| (call.operation == operation).then(error));
+    }
+
+    /// The size of the disk.
+    pub fn set_capacity(&self, capacity_bytes: Option<u64>) {
+        self.state.lock().capacity_bytes = capacity_bytes;
+    }
+
+    /// The number of inodes.
+    pub fn set_file_limit(&self, files: Option<usize>) {
+        self.state.lock().file_limit = files;
+    }
+
+    /// The number of file descriptors.
+    pub fn set_open_files_limit(&self, files: Option<usize>) {
+        self.state.lock().open_files_limit = files;
+    }
+
+    /// Reads and writes do a random part of what they are asked for, and are interrupted now and then.
+    pub fn set_short_calls(&self, short_calls: bool) {
+        self.state.lock().short_calls = short_calls;
+    }
+
+    /// How long a sync takes.
+    pub fn set_sync_delay(&self, delay: Duration) {
+        self.state.lock().sync_delay = delay;
+    }
+
+    /// Syncs do nothing and say that they did: a test on such a disk must see loss.
+    pub fn set_ignores_syncs(&self, ignores_syncs: bool) {
+        self.state.lock().ignores_syncs = ignores_syncs;
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.state.lock().counts.clone()
+    }
+
+    pub fn reset_counts(&self) {
+        self.state.lock().counts = Counts::default();
+    }
+
+    pub fn used_bytes(&self) -> u64 {
+        self.state.lock().used_bytes()
+    }
+
+    pub fn open_files(&self) -> usize {
+        self.state.lock().open_files
+    }
+
+    /// Every file with its path, in order of the paths. Counts for nothing.
+    pub fn contents(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let state = self.state.lock();
+        let files = state.names.iter().filter_map(|(path, node)| match node {
+            Node::File(index) => Some((path.clone(), &state.files[*index])),
+            Node::Directory => None,
+        });
+        files
+            .map(|(path, file)| {
+                let mut bytes = vec![0; usize::try_from(file.len_bytes()).expect("test files fit into memory")];
+                file.read(&mut bytes, 0);
+                (path, bytes)
+            })
+            .collect()
+    }
+
+    /// Puts a file there, durably, or replaces one. Counts for nothing.
+    pub fn put(&self, path: &Path, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        let mut file = MemoryFile::default();
+        file.write(bytes, 0);
+        file.sync();
+        state.files.push(file);
+        let node = Node::File(state.files.len() - 1);
+        state.names.insert(path.to_owned(), node);
+        state.durable_names.insert(path.to_owned(), node);
+    }
+
+    /// Flips one bit of a file, durably. Counts for nothing.
+    pub fn flip_bit(&self, path: &Path, bit: u64) {
+        let mut state = self.state.lock();
+        if let Some(&Node::File(index)) = state.names.get(path) {
+            state.files[index].flip_bit(bit);
+            state.files[index].sync();
+        }
+    }
+
+    /// Begins a call: counts it and lets the fault have its say.
+    fn call(&self, operation: Operation, path: &Path) -> io::Result<parking_lot::MutexGuard<'_, State>> {
+        let mut state = self.state.lock();
+        state.begin(self.generation, operation, path)?;
+        Ok(state)
+    }
+
+    fn handle(
+        &self,
+        mut state: parking_lot::MutexGuard<'_, State>,
+        index: usize,
+        path: &Path,
+        access: Access,
+    ) -> Arc<dyn DiskFile> {
+        state.open_files += 1;
+        Arc::new(FaultyFile { disk: self.clone(), index, path: path.to_owned(), access })
+    }
+}
+
+impl State {
+    fn start_generation(&mut self) {
+        self.generation += 1;
+        self.locked.clear();
+        self.open_files = 0;
+    }
+
+    fn begin(&mut self, generation: u64, operation: Operation, path: &Path) -> io::Result<()> {
+        if generation != self.generation {
+            return Err(input_output());
+        }
+        let call = Call { number: self.counts.total(), operation, path };
+        let error = self.fault.as_mut().and_then(|fault| fault(&call));
+        *self.counts.calls.entry(operation).or_default() += 1;
+        error.map_or(Ok(()), Err)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let live = self.names.values().filter_map(|node| match node {
+            Node::File(index) => Some(self.files[*index].used_bytes()),
+            Node::Directory => None,
+        });
+        live.sum()
+    }
+
+    /// True if a file may grow from what it uses now to `used_bytes`.
+    fn has_room(&self, index: usize, used_bytes: u64) -> bool {
+        let more = used_bytes.saturating_sub(self.files[index].used_bytes());
+        more == 0 || self.capacity_bytes.is_none_or(|capacity| self.used_bytes() + more <= capacity)
+    }
+
+    fn check_descriptors(&self) -> io::Result<()> {
+        if self.open_files_limit.is_some_and(|limit| self.open_files >= limit) {
+            return Err(too_many_open_files());
+        }
+        Ok(())
+    }
+
+    fn change_name(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.name_changes.push(change);
+    }
+
+    fn file_at(&self, path: &Path) -> io::Result<usize> {
+        match self.names.get(path) {
+            Some(Node::File(index)) => Ok(*index),
+            Some(Node::Directory) => Err(io::ErrorKind::IsADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn check_parent(&self, path: &Path) -> io::Result<()> {
+        let parent = path.parent().and_then(|parent| self.names.get(parent));
+        if parent == Some(&Node::Directory) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    /// How much of `len` bytes a call does this time.
+    fn part_of(&mut self, len: usize) -> io::Result<usize> {
+        if !self.short_calls || len == 0 {
+            return Ok(len);
+        }
+        match self.random.u8(0..8) {
+            0 => Err(io::ErrorKind::Interrupted.into()),
+            1..5 => Ok(self.random.usize(1..=len)),
+            _ => Ok(len),
+        }
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.call(Operation::CreateNew, path)?;
+        state.check_parent(path)?;
+        state.check_descriptors()?;
+        if state.names.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let files = state.names.values().filter(|node| matches!(node, Node::File(_))).count();
+        if state.file_limit.is_some_and(|limit| files >= limit) {
+            return Err(no_space());
+        }
+        state.files.push(MemoryFile::default());
+        let index = state.files.len() - 1;
+        state.change_name(NameChange::Add(path.to_owned(), Node::File(index)));
+        Ok(self.handle(state, index, path, Access::ReadWrite))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let state = self.call(Operation::Open, path)?;
+        state.check_descriptors()?;
+        let index = state.file_at(path)?;
+        Ok(self.handle(state, index, path, access))
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.call(Operation::CreateDirectory, path)?;
+        for directory in path.ancestors() {
+            if matches!(state.names.get(directory), Some(Node::File(_))) {
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
+            state.names.insert(directory.to_owned(), Node::Directory);
+            state.durable_names.insert(directory.to_owned(), Node::Directory);
+        }
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>> {
+        let state = self.call(Operation::List, path)?;
+        if state.names.get(path) != Some(&Node::Directory) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let within = state.names.iter().filter(|(entry, _)| entry.parent() == Some(path));
+        Ok(within
+            .map(|(entry, node)| DirectoryEntry {
+                name: entry.file_name().expect("has a parent").to_string_lossy().into_owned(),
+                is_directory: *node == Node::Directory,
+                len_bytes: match node {
+                    Node::File(index) => state.files[*index].len_bytes(),
+                    Node::Directory => 0,
+                },
+            })
+            .collect())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.call(Operation::RemoveFile, path)?;
+        state.file_at(path)?;
+        state.change_name(NameChange::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.call(Operation::RemoveDirectory, path)?;
+        if state.names.get(path) != Some(&Node::Directory) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if state.names.keys().any(|entry| entry.parent() == Some(path)) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        state.change_name(NameChange::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.call(Operation::Rename, to)?;
+        state.file_at(from)?;
+        state.check_parent(to)?;
+        state.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.call(Operation::SyncDirectory, path)?;
+        let state = &mut *state;
+        if state.ignores_syncs {
+            return Ok(());
+        }
+        let (within, others) = std::mem::take(&mut state.name_changes)
+            .into_iter()
+            .partition::<Vec<_>, _>(|change| change.directory() == Some(path));
+        within.iter().for_each(|change| change.apply(&mut state.durable_names));
+        state.name_changes = others;
+        Ok(())
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        let state = self.call(Operation::Space, path)?;
+        let total_bytes = state.capacity_bytes.unwrap_or(1 << 60);
+        Ok(Space { total_bytes, available_bytes: total_bytes.saturating_sub(state.used_bytes()) })
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+        let failed = |source| LockError::Io { path: path.to_owned(), source };
+        let mut state = self.call(Operation::Lock, path).map_err(failed)?;
+        if state.locked.iter().any(|locked| locked == path) {
+            return Err(LockError::Held { path: path.to_owned(), holder: None });
+        }
+        state.locked.push(path.to_owned());
+        Ok(Box::new(FaultyLock { disk: self.clone(), path: path.to_owned() }))
+    }
+}
+
+struct FaultyLock {
+    disk: FaultyDisk,
+    path: PathBuf,
+}
+
+impl LockGuard for FaultyLock {}
+
+impl Drop for FaultyLock {
+    fn drop(&mut self) {
+        let mut state = self.disk.state.lock();
+        if state.generation == self.disk.generation {
+            state.locked.retain(|locked| *locked != self.path);
+        }
+    }
+}
+
+struct FaultyFile {
+    disk: FaultyDisk,
+    index: usize,
+    path: PathBuf,
+    access: Access,
+}
+
+impl Drop for FaultyFile {
+    fn drop(&mut self) {
+        let mut state = self.disk.state.lock();
+        if state.generation == self.disk.generation {
+            state.open_files -= 1;
+        }
+    }
+}
+
+impl FaultyFile {
+    /// Begins a call that changes the file.
+    fn change(&self, operation: Operation) -> io::Result<parking_lot::MutexGuard<'_, State>> {
+        let state = self.disk.call(operation, &self.path)?;
+        if self.access == Access::Read { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(state) }
+    }
+
+    fn sync(&self, operation: Operation) -> io::Result<()> {
+        let delay = self.disk.state.lock().sync_delay;
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
+        }
+        let mut state = self.disk.state.lock();
+        let state = &mut *state;
+        let begun = state.begin(self.disk.generation, operation, &self.path);
+        let is_alive = state.generation == self.disk.generation;
+        let file = &mut state.files[self.index];
+        match &begun {
+            Ok(()) if !state.ignores_syncs => file.sync(),
+            Err(_) if is_alive => file.fail_sync(&mut state.random),
+            _ => {}
+        }
+        begun
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        let mut state = self.change(Operation::Write)?;
+        let bytes = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect::<Vec<_>>();
+        let mut len = state.part_of(bytes.len())?;
+        while len > 0
+            && !state.has_room(self.index, state.files[self.index].used_after_write(position, position + len as u64))
+        {
+            // A disk that is nearly full takes what still fits: whole pages.
+            len = len.saturating_sub(4096);
+        }
+        if len == 0 && !bytes.is_empty() {
+            return Err(no_space());
+        }
+        state.files[self.index].write(&bytes[..len], position);
+        state.counts.written_bytes += len as u64;
+        Ok(len)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut state = self.disk.call(Operation::Read, &self.path)?;
+        let len = state.part_of(buffer.len())?;
+        let read = state.files[self.index].read(&mut buffer[..len], position);
+        state.counts.read_bytes += read as u64;
+        Ok(read)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.sync(Operation::SyncData)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync(Operation::SyncAll)
+    }
+
+    fn allocate(&self, len_bytes: u64) -> io::Result<()> {
+        let mut state = self.change(Operation::Allocate)?;
+        if !state.has_room(self.index, state.files[self.index].used_after_allocation(len_bytes)) {
+            return Err(no_space());
+        }
+        state.files[self.index].allocate(len_bytes);
+        Ok(())
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        let mut state = self.change(Operation::SetLen)?;
+        state.files[self.index].set_len(len_bytes);
+        Ok(())
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        let state = self.disk.call(Operation::Len, &self.path)?;
+        Ok(state.files[self.index].len_bytes())
+    }
+}

@@ -1,0 +1,8 @@
+//! Disks that fail, for tests.
+
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of this")]
+
+pub mod faulty_disk;
+pub mod frames;
+pub mod memory_file;
+pub mod no_sync;

@@ -1,0 +1,84 @@
+//! A disk whose syncs do nothing: a power-cut test on it must see loss, or it cannot see any.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space};
+use sluice_log::lock::LockError;
+
+pub struct NoSync<D>(pub D);
+
+struct NoSyncFile(Arc<dyn DiskFile>);
+
+impl<D: Disk> Disk for NoSync<D> {
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(NoSyncFile(self.0.create_new(path)?)))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(NoSyncFile(self.0.open(path, access)?)))
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.create_directory(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>> {
+        self.0.list(path)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_file(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_directory(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn sync_directory(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        self.0.space(path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+        self.0.lock(path)
+    }
+}
+
+impl DiskFile for NoSyncFile {
+    fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        self.0.write_at(buffers, position)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, position)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn allocate(&self, len_bytes: u64) -> io::Result<()> {
+        self.0.allocate(len_bytes)
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.0.set_len(len_bytes)
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        self.0.len_bytes()
+    }
+}
