@@ -1,7 +1,7 @@
 //! What comes from a peer before it is OTLP: packed bodies, gRPC frames and statuses.
 
 use bytes::Bytes;
-use sluice_net::compress::{DecompressError, decompress, passable, with_decompressed};
+use sluice_net::compress::{DecompressError, decompress, decompress_lz4, decompress_zlib, passable, with_decompressed};
 use sluice_net::grpc::frame::MessageReader;
 use sluice_net::grpc::status::Status;
 use sluice_otlp::Encoding;
@@ -20,24 +20,40 @@ pub fn check_unsnappy(data: &[u8]) {
     check_unpack(Encoding::Snappy, data);
 }
 
-/// Unpacking ends at the limit, does the same in a buffer of its own and in a shared one, and at a limit that just
-/// suffices.
+pub fn check_inflate(data: &[u8]) {
+    let _ = check_limit(data, decompress_zlib);
+}
+
+pub fn check_unlz4(data: &[u8]) {
+    let _ = check_limit(data, decompress_lz4);
+}
+
+/// As [`check_limit`]; it does the same in a buffer of its own and in a shared one.
 fn check_unpack(encoding: Encoding, data: &[u8]) {
     let shared = with_decompressed(encoding, data, LIMIT_BYTES, <[u8]>::to_vec);
-    match decompress(encoding, data, LIMIT_BYTES) {
+    match check_limit(data, |data, limit_bytes| decompress(encoding, data, limit_bytes)) {
         Ok(unpacked) => {
-            assert!(unpacked.len() <= LIMIT_BYTES);
             assert_eq!(shared.as_deref(), Ok(&unpacked[..]));
-            assert_eq!(decompress(encoding, data, unpacked.len()).as_ref(), Ok(&unpacked), "the limit is inclusive");
-            if let Some(less) = unpacked.len().checked_sub(1) {
-                let error = decompress(encoding, data, less).expect_err("the limit does not suffice");
-                assert_eq!(error, DecompressError::TooLarge { limit_bytes: less });
-            }
             // What is passed on has to be what was validated; here only that deciding so never fails.
             let _ = passable(encoding, data, unpacked.len());
         }
         Err(error) => assert_eq!(shared, Err(error)),
     }
+}
+
+/// Unpacking ends at the limit, and does the same at a limit that just suffices.
+fn check_limit(
+    data: &[u8],
+    unpack: impl Fn(&[u8], usize) -> Result<Bytes, DecompressError>,
+) -> Result<Bytes, DecompressError> {
+    let unpacked = unpack(data, LIMIT_BYTES)?;
+    assert!(unpacked.len() <= LIMIT_BYTES);
+    assert_eq!(unpack(data, unpacked.len()).as_ref(), Ok(&unpacked), "the limit is inclusive");
+    if let Some(less) = unpacked.len().checked_sub(1) {
+        let error = unpack(data, less).expect_err("the limit does not suffice");
+        assert_eq!(error, DecompressError::TooLarge { limit_bytes: less });
+    }
+    Ok(unpacked)
 }
 
 /// A body gives the same message however it is cut into chunks: whole, and at a place that its first byte tells.

@@ -9,7 +9,7 @@ use std::path::Path;
 use bytes::Bytes;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use sluice_net::compress::compress;
+use sluice_net::compress::{compress, compress_lz4, compress_zlib};
 use sluice_net::grpc::status::{Code, Status};
 use sluice_otlp::json::to_json;
 use sluice_otlp::{Encoding, Signal};
@@ -60,9 +60,15 @@ fn requests() -> Vec<(Signal, String, Vec<u8>)> {
 fn write_packed(sample: &[u8]) {
     let repeated = Bytes::from(b"resource.attribute".repeat(200));
     let sample = Bytes::copy_from_slice(sample);
-    for (target, encoding) in [("gunzip", Encoding::Gzip), ("unzstd", Encoding::Zstd), ("unsnappy", Encoding::Snappy)] {
-        for (name, content) in [("empty", Bytes::new()), ("request", sample.clone()), ("repeated", repeated.clone())] {
-            let packed = compress(encoding, &[content], None).expect("it can be packed");
+    let pack = |encoding, content: Bytes| compress(encoding, &[content], None).expect("it can be packed");
+    for (name, content) in [("empty", Bytes::new()), ("request", sample), ("repeated", repeated)] {
+        for (target, packed) in [
+            ("gunzip", pack(Encoding::Gzip, content.clone())),
+            ("unzstd", pack(Encoding::Zstd, content.clone())),
+            ("unsnappy", pack(Encoding::Snappy, content.clone())),
+            ("inflate", compress_zlib(&[content.clone()], None).expect("it can be packed")),
+            ("unlz4", compress_lz4(&[content.clone()]).expect("it can be packed")),
+        ] {
             write(target, name, &packed);
             write(target, &format!("{name}-twice"), &[&packed[..], &packed[..]].concat());
             write(target, &format!("{name}-cut"), &packed[..packed.len() / 2]);

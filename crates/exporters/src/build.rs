@@ -7,6 +7,7 @@ use sluice_net::client::EndpointError;
 use sluice_net::tls::TlsError;
 
 use crate::auth::RequestAuth;
+use crate::credentials::Credentials;
 
 /// What an exporter gets beside its own options.
 pub struct BuildContext<'a> {
@@ -23,10 +24,11 @@ impl BuildContext<'_> {
         HeaderValue::from_str(self.user_agent).unwrap_or_else(|_| HeaderValue::from_static("sluice"))
     }
 
-    pub(crate) fn authenticator(&self, name: Option<&str>) -> Result<Option<RequestAuth>, BuildError> {
-        let Some(name) = name else { return Ok(None) };
+    /// What requests of an exporter with this `auth.authenticator` show.
+    pub(crate) fn credentials(&self, authenticator: Option<&str>) -> Result<Credentials, BuildError> {
+        let Some(name) = authenticator else { return Ok(Credentials::none()) };
         match self.authenticators.get(name) {
-            Some(auth) => Ok(Some(auth.clone())),
+            Some(auth) => Ok(Credentials::of(auth.clone())),
             None => Err(BuildError::Authenticator { name: name.to_owned() }),
         }
     }

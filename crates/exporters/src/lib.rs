@@ -7,6 +7,7 @@ pub mod auth;
 pub mod sending;
 
 mod build;
+mod credentials;
 mod debug;
 mod file;
 mod json;

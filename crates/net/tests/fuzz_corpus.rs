@@ -11,10 +11,12 @@ mod replay;
 /// Guarantee: nothing that the fuzzers assert of unpacking and gRPC framing fails for the corpus or changes of it.
 #[test]
 fn the_corpus_and_its_neighbourhood_hold_what_the_fuzzers_assert() {
-    let targets: [(&str, replay::Check); 5] = [
+    let targets: [(&str, replay::Check); 7] = [
         ("gunzip", checks::check_gunzip),
         ("unzstd", checks::check_unzstd),
         ("unsnappy", checks::check_unsnappy),
+        ("inflate", checks::check_inflate),
+        ("unlz4", checks::check_unlz4),
         ("grpc_frame", checks::check_grpc_frame),
         ("grpc_status", checks::check_grpc_status),
     ];

@@ -90,8 +90,35 @@ async fn a_collector_before_it_hands_over_every_item_once() {
     assert_eq!((backend.unique_items(), backend.items()), (30_000, 30_000));
 }
 
+/// Generator -> Collector, `otlp_http` with each compression that it has -> Sluice -> backend.
+#[tokio::test]
+async fn a_collector_before_it_may_compress_as_it_likes() {
+    let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
+    let backend = backend_of_any_size().await;
+    let gateway = Gateway::start(&delivering_to(backend.addr())).await;
+    let codings = ["none", "gzip", "zstd", "snappy", "x-snappy-framed", "zlib", "deflate", "lz4"];
+    let ways = codings.map(|coding| (coding, free_addr().unwrap()));
+    let (mut receivers, mut exporters, mut wiring) = (String::new(), String::new(), String::new());
+    for (coding, listen) in ways {
+        receivers += &grpc_receiver(coding, listen);
+        exporters +=
+            &format!("  otlp_http/{coding}:\n    endpoint: http://{}\n    compression: {coding}\n", gateway.http);
+        wiring += &pipelines(coding, &format!("otlp/{coding}"), "", &format!("otlp_http/{coding}"));
+    }
+    let config = format!("receivers:\n{receivers}exporters:\n{exporters}service:\n{QUIET}  pipelines:\n{wiring}");
+    let _collector = start_collector(&binary, &config, ways[codings.len() - 1].1).await;
+    for (coding, listen) in ways {
+        for (signal, items) in [(Signal::Traces, 1), (Signal::Traces, 3_000), (Signal::Logs, 3_000)] {
+            let report = send(Load::new(signal, listen).items(items).concurrency(1, 2)).await;
+            let arrived = eventually(ARRIVES_WITHIN, async || report.missing_at(&backend) == 0).await;
+            assert!(arrived, "{coding}: {} of {items} are missing", report.missing_at(&backend));
+        }
+    }
+    assert_eq!((backend.counts().doubled, backend.counts().unidentified), (0, 0));
+}
+
 /// The ways in which a Collector can be sent to: exporter type and its options.
-const WAYS_OUT: [(&str, &str, &str); 7] = [
+const WAYS_OUT: [(&str, &str, &str); 13] = [
     ("otlp/gzip", "grpc", "compression: gzip"),
     ("otlp/zstd", "grpc", "compression: zstd"),
     ("otlp/none", "grpc", "compression: none"),
@@ -99,6 +126,12 @@ const WAYS_OUT: [(&str, &str, &str); 7] = [
     ("otlphttp/zstd", "http", "compression: zstd"),
     ("otlphttp/none", "http", "compression: none"),
     ("otlphttp/json", "http", "encoding: json"),
+    ("otlp/snappy", "grpc", "compression: snappy"),
+    ("otlphttp/snappy", "http", "compression: snappy"),
+    ("otlphttp/framed", "http", "compression: x-snappy-framed"),
+    ("otlphttp/zlib", "http", "compression: zlib"),
+    ("otlphttp/deflate", "http", "compression: deflate"),
+    ("otlphttp/lz4", "http", "compression: lz4"),
 ];
 
 /// A Collector as a backend, with its default limits: 4 MiB a gRPC message, 20 MiB an HTTP body. Each way in leads to `backend`,

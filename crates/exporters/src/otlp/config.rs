@@ -54,6 +54,7 @@ impl OtlpConfig {
         {
             fields.error_at("endpoint", &format!("cannot be used: {error}"));
         }
+        let compression = fields.choice("compression", Encoding::Gzip, &COMPRESSIONS, "How requests are compressed.");
         let config = OtlpConfig {
             endpoint,
             timeout: fields.duration_in(
@@ -62,8 +63,8 @@ impl OtlpConfig {
                 Duration::from_millis(1)..=Duration::from_secs(3600),
                 "Deadline of one request.",
             ),
-            compression: fields.choice("compression", Encoding::Gzip, &COMPRESSIONS, "How requests are compressed."),
-            compression_level: compression_level(fields),
+            compression,
+            compression_level: compression_level(fields, highest_level(compression)),
             tls: TlsSection::read(fields),
             headers: headers(fields),
             user_agent: fields
@@ -109,16 +110,35 @@ pub(crate) fn request_limit(fields: &mut Fields<'_>, default: u64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// `compression_params.level`. Unset or 0 (the Collector's "default"): the fastest level that compresses well.
-pub(crate) fn compression_level(fields: &mut Fields<'_>) -> Option<i32> {
+/// `compression_params.level`. Unset or 0 (the Collector's "default"): the fastest level that compresses well. `highest` is the
+/// compression's own; `None` if it has no levels.
+pub(crate) fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i32> {
     let level = fields.section_or_default("compression_params", "How hard to compress.", |fields| {
-        fields.optional_integer(
+        let level = fields.optional_integer(
             "level",
             -1..=22,
-            "gzip: 1 to 9, zstd: 1 to 22. Unset, 0 or -1: the fastest that compresses well.",
-        )
+            "gzip, zlib and deflate: 1 to 9, zstd: 1 to 22. Unset, 0 or -1: the fastest that compresses well.",
+        );
+        let level = level.filter(|level| *level > 0);
+        match (level, highest) {
+            (Some(_), None) => fields.warn_at("level", "has no effect: this compression has no levels"),
+            (Some(level), Some(highest)) if level > highest => {
+                fields.error_at("level", &format!("must be at most {highest} for this compression"));
+            }
+            _ => {}
+        }
+        level
     });
-    level.filter(|level| *level > 0)
+    level
+}
+
+/// The highest level of a compression that has levels.
+pub(crate) const fn highest_level(encoding: Encoding) -> Option<i32> {
+    match encoding {
+        Encoding::Gzip => Some(9),
+        Encoding::Zstd => Some(22),
+        Encoding::Identity | Encoding::Snappy => None,
+    }
 }
 
 fn keepalive(fields: &mut Fields<'_>) -> Option<Keepalive> {

@@ -18,10 +18,10 @@ use sluice_net::grpc::client::{Call, call, call_headers};
 use sluice_otlp::{Encoding, Signal};
 
 pub use config::OtlpConfig;
-pub(crate) use config::{compression_level, request_limit};
+pub(crate) use config::{compression_level, highest_level, request_limit};
 
-use crate::auth::RequestAuth;
 use crate::build::{BuildContext, BuildError};
+use crate::credentials::Credentials;
 use crate::outcome;
 
 /// An answer's message is a few bytes.
@@ -34,7 +34,7 @@ pub(crate) struct OtlpExporter {
     uris: [Uri; 3],
     /// For requests without and with compression of our own choice; passed-through ones have the latter.
     headers: HashMap<Encoding, HeaderMap>,
-    auth: Option<RequestAuth>,
+    credentials: Credentials,
     compression: Encoding,
     compression_level: Option<i32>,
     timeout: Duration,
@@ -86,7 +86,7 @@ impl OtlpExporter {
         Ok(OtlpExporter {
             uris: [uri(Signal::Traces)?, uri(Signal::Metrics)?, uri(Signal::Logs)?],
             headers: all_headers(config, context),
-            auth: context.authenticator(config.authenticator.as_deref())?,
+            credentials: context.credentials(config.authenticator.as_deref())?,
             compression: config.compression,
             compression_level: config.compression_level,
             timeout: config.timeout,
@@ -97,25 +97,17 @@ impl OtlpExporter {
 
     async fn deliver(&self, request: &Packed) -> Outcome {
         let fixed = &self.headers[&request.encoding];
-        let own;
-        let headers = match &self.auth {
-            None => fixed,
-            Some(auth) => {
-                let mut headers = fixed.clone();
-                if let Err(error) = auth.apply(&mut headers, &request.metadata).await {
-                    return outcome::of_auth_error(error);
-                }
-                own = headers;
-                &own
-            }
+        let headers = match self.credentials.headers(fixed, &request.metadata).await {
+            Ok(headers) => headers,
+            Err(outcome) => return outcome,
         };
         let uri = &self.uris[request.signal as usize];
-        let request = Call { uri, headers, encoding: request.encoding, chunks: &request.chunks };
+        let request = Call { uri, headers: &headers, encoding: request.encoding, chunks: &request.chunks };
         match call(&self.channel, request, ANSWER_LIMIT_BYTES).await {
             Err(error) => outcome::of_transport_error(&error),
             Ok(reply) => {
-                if let (Code::Unauthenticated, Some(auth)) = (reply.status.code, &self.auth) {
-                    auth.refused().await;
+                if reply.status.code == Code::Unauthenticated {
+                    self.credentials.refused().await;
                 }
                 outcome::of_grpc(&reply)
             }
@@ -166,7 +158,7 @@ impl Exporter for OtlpExporter {
     }
 
     fn metadata_keys(&self) -> &[String] {
-        self.auth.as_ref().map_or(&[], RequestAuth::metadata_keys)
+        self.credentials.metadata_keys()
     }
 
     fn shutdown(&self) -> BoxFuture<'_, ()> {

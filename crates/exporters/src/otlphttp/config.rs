@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use sluice_config::Fields;
-use sluice_otlp::Signal;
+use sluice_otlp::{Encoding, Signal};
 
 use crate::auth::origin;
-use crate::otlp::{compression_level, request_limit};
+use crate::otlp::{compression_level, highest_level, request_limit};
 use crate::sending::Sending;
 use crate::settings::{TlsSection, authenticator, headers};
 
@@ -19,7 +19,8 @@ pub enum Format {
     Json,
 }
 
-/// `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of its own, the framing format.
+/// `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of its own, the framing format;
+/// and two names for the zlib format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -27,13 +28,44 @@ pub enum Compression {
     Zstd,
     SnappyBlock,
     SnappyFramed,
+    Zlib,
+    Deflate,
+    Lz4,
 }
 
-const COMPRESSIONS: [(&str, Compression); 6] = [
+impl Compression {
+    /// The token of `content-encoding`.
+    pub const fn token(self) -> Option<&'static str> {
+        Some(match self {
+            Compression::None => return None,
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
+            Compression::SnappyBlock => "snappy",
+            Compression::SnappyFramed => "x-snappy-framed",
+            Compression::Zlib => "zlib",
+            Compression::Deflate => "deflate",
+            Compression::Lz4 => "lz4",
+        })
+    }
+
+    /// `None` if it has no levels.
+    pub(crate) const fn highest_level(self) -> Option<i32> {
+        match self {
+            Compression::Gzip | Compression::Zlib | Compression::Deflate => highest_level(Encoding::Gzip),
+            Compression::Zstd => highest_level(Encoding::Zstd),
+            Compression::None | Compression::SnappyBlock | Compression::SnappyFramed | Compression::Lz4 => None,
+        }
+    }
+}
+
+const COMPRESSIONS: [(&str, Compression); 9] = [
     ("gzip", Compression::Gzip),
     ("zstd", Compression::Zstd),
     ("snappy", Compression::SnappyBlock),
     ("x-snappy-framed", Compression::SnappyFramed),
+    ("zlib", Compression::Zlib),
+    ("deflate", Compression::Deflate),
+    ("lz4", Compression::Lz4),
     ("none", Compression::None),
     ("", Compression::None),
 ];
@@ -72,6 +104,8 @@ impl OtlpHttpConfig {
             &[("proto", Format::Proto), ("json", Format::Json)],
             "How requests are written.",
         );
+        let compression =
+            fields.choice("compression", Compression::Gzip, &COMPRESSIONS, "How requests are compressed.");
         let config = OtlpHttpConfig {
             urls,
             format,
@@ -81,8 +115,8 @@ impl OtlpHttpConfig {
                 Duration::from_millis(1)..=Duration::from_secs(3600),
                 "Deadline of one request.",
             ),
-            compression: fields.choice("compression", Compression::Gzip, &COMPRESSIONS, "How requests are compressed."),
-            compression_level: compression_level(fields),
+            compression,
+            compression_level: compression_level(fields, compression.highest_level()),
             tls: TlsSection::read(fields),
             headers: headers(fields),
             authenticator: authenticator(fields),

@@ -17,19 +17,23 @@ use sluice_otlp::{Encoding, Signal};
 
 pub use config::{Compression, Format, OtlpHttpConfig};
 
-use crate::auth::{RequestAuth, origin};
+use crate::auth::origin;
 use crate::build::{BuildContext, BuildError};
+use crate::credentials::Credentials;
 use crate::otlp::packed;
 use crate::outcome;
 
 const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a request counts as whose coding has no name outside of HTTP: one that is packed. The headers say how.
+const ONLY_OVER_HTTP: Encoding = Encoding::Gzip;
 
 pub(crate) struct OtlpHttpExporter {
     /// Of `Signal::ALL`; none where the configuration names no URL.
     destinations: [Option<Destination>; 3],
     plain: HeaderMap,
     compressed: HeaderMap,
-    auth: Option<RequestAuth>,
+    credentials: Credentials,
     format: Format,
     compression: Compression,
     compression_level: Option<i32>,
@@ -50,7 +54,7 @@ impl OtlpHttpExporter {
             destinations: destinations(config)?,
             plain,
             compressed,
-            auth: context.authenticator(config.authenticator.as_deref())?,
+            credentials: context.credentials(config.authenticator.as_deref())?,
             format: config.format,
             compression: config.compression,
             compression_level: config.compression_level,
@@ -65,23 +69,15 @@ impl OtlpHttpExporter {
             return Outcome::Misconfigured { reason: format!("neither endpoint nor {signal}_endpoint is configured") };
         };
         let fixed = if request.encoding == Encoding::Identity { &self.plain } else { &self.compressed };
-        let own;
-        let headers = match &self.auth {
-            None => fixed,
-            Some(auth) => {
-                let mut headers = fixed.clone();
-                if let Err(error) = auth.apply(&mut headers, &request.metadata).await {
-                    return outcome::of_auth_error(error);
-                }
-                own = headers;
-                &own
-            }
+        let headers = match self.credentials.headers(fixed, &request.metadata).await {
+            Ok(headers) => headers,
+            Err(outcome) => return outcome,
         };
-        match destination.client.post(&destination.uri, headers, &request.chunks).await {
+        match destination.client.post(&destination.uri, &headers, &request.chunks).await {
             Err(error) => outcome::of_transport_error(&error),
             Ok(answer) => {
-                if let (StatusCode::UNAUTHORIZED, Some(auth)) = (answer.status, &self.auth) {
-                    auth.refused().await;
+                if answer.status == StatusCode::UNAUTHORIZED {
+                    self.credentials.refused().await;
                 }
                 outcome::of_http(&answer)
             }
@@ -102,14 +98,9 @@ fn all_headers(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> (HeaderMa
     }
     plain.insert(CONTENT_TYPE, content_type);
     let mut compressed = plain.clone();
-    let token = match config.compression {
-        Compression::None => return (plain, compressed),
-        Compression::Gzip => "gzip",
-        Compression::Zstd => "zstd",
-        Compression::SnappyBlock => "snappy",
-        Compression::SnappyFramed => "x-snappy-framed",
-    };
-    compressed.insert(CONTENT_ENCODING, HeaderValue::from_static(token));
+    if let Some(token) = config.compression.token() {
+        compressed.insert(CONTENT_ENCODING, HeaderValue::from_static(token));
+    }
     (plain, compressed)
 }
 
@@ -167,10 +158,10 @@ fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClie
 impl Exporter for OtlpHttpExporter {
     fn passes_through(&self) -> Option<Encoding> {
         match (self.format, self.compression) {
-            (Format::Json, _) | (_, Compression::SnappyBlock | Compression::SnappyFramed) => None,
             (Format::Proto, Compression::None) => Some(Encoding::Identity),
             (Format::Proto, Compression::Gzip) => Some(Encoding::Gzip),
             (Format::Proto, Compression::Zstd) => Some(Encoding::Zstd),
+            _ => None,
         }
     }
 
@@ -183,8 +174,8 @@ impl Exporter for OtlpHttpExporter {
             Format::Proto => chunks,
             Format::Json => vec![crate::json::to_json(signal, &chunks)?],
         };
-        let pack =
-            |encoding| compress::compress(encoding, &chunks, self.compression_level).map_err(|error| error.to_string());
+        let level = self.compression_level;
+        let pack = |encoding| compress::compress(encoding, &chunks, level).map_err(|error| error.to_string());
         let (bytes, encoding) = match self.compression {
             Compression::None => return Ok(packed(signal, items, chunks, Encoding::Identity, metadata)),
             Compression::Gzip => (pack(Encoding::Gzip)?, Encoding::Gzip),
@@ -193,6 +184,14 @@ impl Exporter for OtlpHttpExporter {
             Compression::SnappyBlock => {
                 let bytes = compress::compress_snappy_block(&chunks).map_err(|error| error.to_string())?;
                 (bytes, Encoding::Snappy)
+            }
+            Compression::Zlib | Compression::Deflate => {
+                let bytes = compress::compress_zlib(&chunks, level).map_err(|error| error.to_string())?;
+                (bytes, ONLY_OVER_HTTP)
+            }
+            Compression::Lz4 => {
+                let bytes = compress::compress_lz4(&chunks).map_err(|error| error.to_string())?;
+                (bytes, ONLY_OVER_HTTP)
             }
         };
         Ok(packed(signal, items, vec![bytes], encoding, metadata))
@@ -207,7 +206,7 @@ impl Exporter for OtlpHttpExporter {
     }
 
     fn metadata_keys(&self) -> &[String] {
-        self.auth.as_ref().map_or(&[], RequestAuth::metadata_keys)
+        self.credentials.metadata_keys()
     }
 
     fn shutdown(&self) -> BoxFuture<'_, ()> {

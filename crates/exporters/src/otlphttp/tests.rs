@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sluice_flow::{Metadata, Outcome};
-use sluice_otlp::Signal;
+use sluice_net::compress;
+use sluice_otlp::{Encoding, Signal};
 
 use crate::auth::{self, RequestAuth};
 use crate::testing::{
@@ -19,6 +20,19 @@ type Seen = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 fn ok() -> (String, String, Vec<u8>) {
     ("200 OK".to_owned(), "content-type: application/x-protobuf\r\n".to_owned(), Vec::new())
+}
+
+fn unpacked(coding: &str, body: &[u8]) -> Vec<u8> {
+    const LIMIT: usize = 1 << 20;
+    match coding {
+        "zlib" | "deflate" => compress::decompress_zlib(body, LIMIT),
+        "lz4" => compress::decompress_lz4(body, LIMIT),
+        "none" => compress::decompress(Encoding::Identity, body, LIMIT),
+        "x-snappy-framed" => compress::decompress(Encoding::Snappy, body, LIMIT),
+        name => compress::decompress(Encoding::from_name(name).expect("is known"), body, LIMIT),
+    }
+    .expect("unpacks")
+    .to_vec()
 }
 
 /// Scenario: each format and compression. Guarantee: path, headers and body are what the backend can read, on one kept
@@ -38,8 +52,13 @@ async fn requests_are_written_as_configured() {
         ("proto", "zstd"),
         ("proto", "snappy"),
         ("proto", "x-snappy-framed"),
+        ("proto", "zlib"),
+        ("proto", "deflate"),
+        ("proto", "lz4"),
         ("json", "none"),
         ("json", "gzip"),
+        ("json", "deflate"),
+        ("json", "lz4"),
     ] {
         let text = format!(
             "endpoint: http://{}/base/\nencoding: {format}\ncompression: {compression}\nheaders: {{X-Tenant: blue}}",
@@ -56,27 +75,15 @@ async fn requests_are_written_as_configured() {
         assert!(head.contains("x-tenant: blue") && head.contains("user-agent: sluice/test"), "{head}");
         let content_type = if format == "json" { "application/json" } else { "application/x-protobuf" };
         assert!(head.contains(&format!("content-type: {content_type}")), "{head}");
-        let encoding = sluice_otlp::Encoding::from_name(compression);
-        let body = match encoding {
-            Some(sluice_otlp::Encoding::Snappy) => {
-                assert!(head.contains("content-encoding: snappy"), "{head}");
-                continue;
-            }
-            Some(encoding) => {
-                assert!(head.contains(&format!("content-encoding: {compression}")), "{head}");
-                sluice_net::compress::decompress(encoding, &body, 1 << 20).expect("unpacks").to_vec()
-            }
-            None => {
-                assert_eq!(head.contains("content-encoding"), compression != "none", "{head}");
-                body
-            }
-        };
+        let coding = head.lines().find_map(|line| line.strip_prefix("content-encoding: "));
+        assert_eq!(coding, (compression != "none").then_some(compression), "{head}");
+        assert_eq!(body.starts_with(b"\xff\x06\0\0sNaPpY"), compression == "x-snappy-framed");
+        let body = unpacked(compression, &body);
         match format {
             "json" => {
                 let json: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
                 assert_eq!(json["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"], "work");
             }
-            _ if compression == "x-snappy-framed" => assert!(body.starts_with(b"\xff\x06\0\0sNaPpY")),
             _ => assert_eq!(body, one_span()),
         }
         exporter.shutdown().await;
@@ -339,4 +346,26 @@ async fn rotated_certificates() {
         exporter.shutdown().await;
         backend.all_closed().await;
     }
+}
+
+/// Guarantee: a level that the compression does not have is an error, one for a compression without levels is warned of.
+#[test]
+fn compression_levels_are_checked() {
+    let diagnose = |kind: &str, compression: &str, level: i32| {
+        let endpoint = if kind == "otlp" { "localhost:1" } else { "http://localhost:1" };
+        let text =
+            format!("endpoint: {endpoint}\ncompression: {compression}\ncompression_params: {{level: {level}}}\n");
+        let (_, diagnostics) =
+            sluice_config::load::read_text("exporters.test", &text, |fields| crate::read(kind, fields));
+        (diagnostics.has_errors(), diagnostics.items().len())
+    };
+    for kind in ["otlp", "otlphttp"] {
+        assert_eq!(diagnose(kind, "gzip", 9), (false, 0), "{kind}");
+        assert_eq!(diagnose(kind, "gzip", 10), (true, 1), "{kind}");
+        assert_eq!(diagnose(kind, "zstd", 22), (false, 0), "{kind}");
+        assert_eq!(diagnose(kind, "snappy", 3), (false, 1), "{kind}");
+        assert_eq!(diagnose(kind, "snappy", -1), (false, 0), "{kind}");
+    }
+    assert_eq!(diagnose("otlphttp", "deflate", 10), (true, 1));
+    assert_eq!(diagnose("otlphttp", "lz4", 1), (false, 1));
 }

@@ -4,6 +4,7 @@
 //! the unpacked size, stops at it, and never allocates what a header merely claims. Contexts are reused per thread.
 
 mod gzip;
+mod lz4;
 mod snappy;
 mod zstd;
 
@@ -27,6 +28,8 @@ pub enum DecompressError {
     TooLarge { limit_bytes: usize },
     #[error("the {encoding} data is corrupt: {reason}", encoding = .encoding.as_str())]
     Corrupt { encoding: Encoding, reason: &'static str },
+    #[error("the lz4 data is corrupt: {reason}")]
+    CorruptLz4 { reason: &'static str },
     /// Well-formed, but outside of what is taken (a zstd dictionary or a huge window).
     #[error("the {encoding} data cannot be decoded here: {reason}", encoding = .encoding.as_str())]
     Unsupported { encoding: Encoding, reason: &'static str },
@@ -136,6 +139,13 @@ pub fn decompress_zlib(input: &[u8], limit_bytes: usize) -> Result<Bytes, Decomp
     Ok(output.into_bytes())
 }
 
+/// Unpacks LZ4 frames, for `content-encoding: lz4`.
+pub fn decompress_lz4(input: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
+    let mut output = Output::default();
+    lz4::decompress(input, limit_bytes, &mut output)?;
+    Ok(output.into_bytes())
+}
+
 /// The unpacked size that a payload claims, if it claims one that its length makes plausible. A hint for admission.
 pub fn claimed_len_bytes(encoding: Encoding, input: &[u8]) -> Option<usize> {
     match encoding {
@@ -174,6 +184,11 @@ pub fn compress(encoding: Encoding, chunks: &[Bytes], level: Option<i32>) -> Res
 /// Packs into a zlib stream, for `content-encoding: deflate` and `zlib`.
 pub fn compress_zlib(chunks: &[Bytes], level: Option<i32>) -> Result<Bytes, CompressError> {
     gzip::compress_zlib(&joined(chunks), level)
+}
+
+/// Packs into an LZ4 frame, for `content-encoding: lz4`.
+pub fn compress_lz4(chunks: &[Bytes]) -> std::io::Result<Bytes> {
+    lz4::compress(chunks)
 }
 
 /// The chunks as one buffer: shared if it is one already, copied otherwise.

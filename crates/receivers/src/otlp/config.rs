@@ -89,6 +89,7 @@ pub(super) fn packing(name: &str) -> Option<Packing> {
         "zstd" => Some(Packing::Known(Encoding::Zstd)),
         "snappy" | "x-snappy-framed" => Some(Packing::Known(Encoding::Snappy)),
         "deflate" | "zlib" => Some(Packing::Zlib),
+        "lz4" => Some(Packing::Lz4),
         _ => None,
     }
 }

@@ -31,6 +31,8 @@ pub(super) enum Packing {
     Known(Encoding),
     /// HTTP's `deflate` and `zlib`: taken, never passed on.
     Zlib,
+    /// The same for HTTP's `lz4`.
+    Lz4,
 }
 
 pub(super) struct Ingest {
@@ -130,7 +132,7 @@ impl Ingest {
     ) -> Result<Inspected, Refused> {
         let expected = match packing {
             Packing::Known(encoding) => compress::claimed_len_bytes(encoding, &body).unwrap_or(0).max(body.len()),
-            Packing::Zlib => body.len(),
+            Packing::Zlib | Packing::Lz4 => body.len(),
         };
         let limit_bytes = self.limit_bytes;
         if expected <= INLINE_BYTES {
@@ -163,11 +165,13 @@ fn inspect(
             }
         }
         (Format::Protobuf, Packing::Zlib) => whole(signal, compress::decompress_zlib(&body, limit_bytes)?),
+        (Format::Protobuf, Packing::Lz4) => whole(signal, compress::decompress_lz4(&body, limit_bytes)?),
         (Format::Json, packing) => {
             let json = match packing {
                 Packing::Known(Encoding::Identity) => body,
                 Packing::Known(encoding) => compress::decompress(encoding, &body, limit_bytes)?,
                 Packing::Zlib => compress::decompress_zlib(&body, limit_bytes)?,
+                Packing::Lz4 => compress::decompress_lz4(&body, limit_bytes)?,
             };
             let protobuf = sluice_otlp::json::from_json(signal, &json, limit_bytes)
                 .map_err(|error| Refused::invalid(error.to_string()))?;

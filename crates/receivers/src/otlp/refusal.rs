@@ -139,7 +139,7 @@ impl From<DecompressError> for Refused {
                 RefusedReason::TooLarge,
                 format!("the request is larger than the limit of {limit_bytes} bytes after decompression"),
             ),
-            DecompressError::Corrupt { .. } => Refused::invalid(error.to_string()),
+            DecompressError::Corrupt { .. } | DecompressError::CorruptLz4 { .. } => Refused::invalid(error.to_string()),
             DecompressError::Unsupported { .. } => Refused::new(RefusedReason::UnsupportedEncoding, error.to_string()),
         }
     }

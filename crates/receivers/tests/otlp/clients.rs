@@ -97,6 +97,7 @@ async fn http_takes_protobuf_and_json_in_every_coding_and_answers_in_kind() {
         ("x-snappy-framed", packed(Encoding::Snappy, &plain)),
         ("deflate", zlib.clone()),
         ("zlib", zlib),
+        ("lz4", compress::compress_lz4(&[plain.clone().into()]).expect("packs").to_vec()),
     ] {
         let (code, head, body) =
             post(receiver.http, "/v1/traces", &[PROTOBUF, ("content-encoding", coding)], &body).await;

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sluice_net::compress;
 use sluice_net::grpc::Code;
 use sluice_net::server::BodyTimeouts;
 use sluice_otlp::{Encoding, Signal};
@@ -25,7 +26,8 @@ fn resident_bytes() -> usize {
     pages * 4096
 }
 
-/// Scenario: a gigabyte of zeros in a kilobyte or a megabyte of gzip or zstd, over both transports, many at a time.
+/// Scenario: a gigabyte of zeros in a kilobyte or a megabyte of gzip or zstd, over both transports, many at a time; 64 MiB
+/// in the codings that HTTP alone has.
 /// Guarantee: RESOURCE_EXHAUSTED / 413, and memory grows by the limit a thread, not by what the bombs unpack to.
 #[tokio::test]
 async fn compression_bombs_are_refused_at_the_limit() {
@@ -33,6 +35,12 @@ async fn compression_bombs_are_refused_at_the_limit() {
     let receiver = Receiver::start(text, MockIntake { keeps: Some(Encoding::Gzip), ..MockIntake::default() }).await;
     let zeros = vec![0; 64 * MIB];
     let bombs = [Encoding::Gzip, Encoding::Zstd].map(|encoding| (encoding, packed(encoding, &zeros).repeat(16)));
+    let zeros = [Bytes::from(zeros)];
+    let only_over_http = [
+        ("deflate", compress::compress_zlib(&zeros, Some(9)).expect("packs")),
+        ("lz4", compress::compress_lz4(&zeros).expect("packs")),
+        ("snappy", compress::compress_snappy_block(&zeros).expect("packs")),
+    ];
     drop(zeros);
     let before = resident_bytes();
     let mut client = connect_h2(receiver.grpc).await;
@@ -43,6 +51,12 @@ async fn compression_bombs_are_refused_at_the_limit() {
             assert_eq!((status.code, status.retry_delay), (Code::ResourceExhausted, None), "{status}");
             let headers = [PROTOBUF, ("content-encoding", encoding.as_str())];
             assert_eq!(post(receiver.http, "/v1/traces", &headers, bomb).await.0, 413);
+        }
+    }
+    for (coding, bomb) in &only_over_http {
+        for content_type in ["application/x-protobuf", "application/json"] {
+            let headers = [("content-type", content_type), ("content-encoding", coding)];
+            assert_eq!(post(receiver.http, "/v1/traces", &headers, bomb).await.0, 413, "{coding}");
         }
     }
     let grown = resident_bytes().saturating_sub(before);

@@ -11,7 +11,7 @@ use super::grpc::connections;
 use super::{DEFAULT_LIMIT_MIB, HttpConfig, SharedConfig, address, authenticator, include_metadata, packing, tls};
 
 /// In the order in which they are offered.
-const ALGORITHMS: [&str; 6] = ["gzip", "zstd", "snappy", "x-snappy-framed", "deflate", "zlib"];
+const ALGORITHMS: [&str; 7] = ["gzip", "zstd", "snappy", "x-snappy-framed", "deflate", "zlib", "lz4"];
 
 pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
     let address = address(fields, "localhost:4318");
@@ -138,14 +138,12 @@ fn compression_algorithms(fields: &mut Fields<'_>) -> Vec<String> {
         "compression_algorithms",
         &ALGORITHMS,
         "Content codings that are taken besides `identity`: `gzip`, `zstd`, `snappy` (block or framed), `x-snappy-framed`, \
-         `deflate` and `zlib` (both the zlib format).",
+         `deflate` and `zlib` (both the zlib format), `lz4` (frames).",
     );
     let mut algorithms = Vec::new();
     for name in given {
         match name.as_str() {
             "" | "none" | "identity" => {}
-            "lz4" => fields
-                .warn_at("compression_algorithms", "has `lz4`, which is not taken: such requests are answered 415"),
             known if packing(known).is_some() => algorithms.push(name),
             unknown => {
                 let message = format!("has `{unknown}`, which is no content coding that can be taken");

@@ -1,0 +1,47 @@
+//! What the requests of an exporter show the backend, whatever the protocol.
+
+use std::borrow::Cow;
+
+use http::HeaderMap;
+use sluice_flow::{Metadata, Outcome};
+
+use crate::auth::RequestAuth;
+use crate::outcome;
+
+/// What an exporter's authentication extension puts into its requests, if it has one.
+pub(crate) struct Credentials(Option<RequestAuth>);
+
+impl Credentials {
+    pub(crate) const fn none() -> Credentials {
+        Credentials(None)
+    }
+
+    pub(crate) const fn of(auth: RequestAuth) -> Credentials {
+        Credentials(Some(auth))
+    }
+
+    /// The headers of one request: those that all have, and its credentials. Without credentials nothing is copied.
+    pub(crate) async fn headers<'a>(
+        &self,
+        fixed: &'a HeaderMap,
+        metadata: &Metadata,
+    ) -> Result<Cow<'a, HeaderMap>, Outcome> {
+        let Some(auth) = &self.0 else { return Ok(Cow::Borrowed(fixed)) };
+        let mut headers = fixed.clone();
+        match auth.apply(&mut headers, metadata).await {
+            Ok(()) => Ok(Cow::Owned(headers)),
+            Err(error) => Err(outcome::of_auth_error(error)),
+        }
+    }
+
+    /// The backend did not take them.
+    pub(crate) async fn refused(&self) {
+        if let Some(auth) = &self.0 {
+            auth.refused().await;
+        }
+    }
+
+    pub(crate) fn metadata_keys(&self) -> &[String] {
+        self.0.as_ref().map_or(&[], RequestAuth::metadata_keys)
+    }
+}

@@ -1,0 +1,311 @@
+//! LZ4 in its frame format, which HTTP's `content-encoding: lz4` means.
+//!
+//! The frames are read here and their blocks decoded right into the output: the frame reader of the library would take up to
+//! 12 MiB of buffers for what the header of a request of fifteen bytes claims.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use lz4_flex::block::{self, DecompressError as BlockError};
+use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
+use twox_hash::XxHash32;
+
+use super::{DecompressError, Output};
+
+const MAGIC: u32 = 0x184d_2204;
+/// Sixteen numbers from here: frames with anything in them, to be passed over.
+const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
+/// In a block's length: its bytes are stored as they are.
+const STORED: u32 = 1 << 31;
+/// How far back a block that is not independent may reach.
+const WINDOW_BYTES: usize = 64 << 10;
+/// A byte of an extended length makes 255.
+const RATIO_MAX: usize = 255;
+
+const fn corrupt(reason: &'static str) -> DecompressError {
+    DecompressError::CorruptLz4 { reason }
+}
+
+const ENDS_EARLY: DecompressError = corrupt("it ends early");
+const BAD_CHECKSUM: DecompressError = corrupt("a checksum does not match");
+
+/// What is left of the input.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DecompressError> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(ENDS_EARLY)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number(&mut self) -> Result<u32, DecompressError> {
+        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("are four bytes")))
+    }
+}
+
+/// The part of a frame's descriptor that decoding needs.
+struct Descriptor {
+    are_blocks_independent: bool,
+    have_blocks_checksums: bool,
+    has_content_checksum: bool,
+    content_bytes: Option<u64>,
+    block_limit_bytes: usize,
+}
+
+/// Any number of frames, as senders' libraries read them. Nothing at all is an empty message.
+pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<(), DecompressError> {
+    output.filled = 0;
+    let mut rest = Rest(input);
+    while !rest.0.is_empty() {
+        let magic = rest.number()?;
+        if magic == MAGIC {
+            frame(&mut rest, limit_bytes, output)?;
+        } else if magic & !0xf == SKIPPABLE_MAGIC {
+            let length = rest.number()?;
+            rest.take(length as usize)?;
+        } else {
+            return Err(corrupt("it is not in the LZ4 frame format"));
+        }
+    }
+    Ok(())
+}
+
+fn frame(rest: &mut Rest<'_>, limit_bytes: usize, output: &mut Output) -> Result<(), DecompressError> {
+    let descriptor = descriptor(rest)?;
+    if descriptor.content_bytes.is_some_and(|content_bytes| content_bytes > limit_bytes as u64) {
+        return Err(DecompressError::TooLarge { limit_bytes });
+    }
+    let start = output.filled;
+    loop {
+        let length = rest.number()?;
+        if length == 0 {
+            break;
+        }
+        let bytes = rest.take((length & !STORED) as usize)?;
+        if descriptor.have_blocks_checksums && rest.number()? != XxHash32::oneshot(0, bytes) {
+            return Err(BAD_CHECKSUM);
+        }
+        let reach = if descriptor.are_blocks_independent { 0 } else { WINDOW_BYTES.min(output.filled - start) };
+        if length & STORED == 0 {
+            unpack(bytes, reach, &descriptor, limit_bytes, output)?;
+        } else {
+            store(bytes, &descriptor, limit_bytes, output)?;
+        }
+    }
+    let content = &output.filled()[start..];
+    if descriptor.has_content_checksum && rest.number()? != XxHash32::oneshot(0, content) {
+        return Err(BAD_CHECKSUM);
+    }
+    if descriptor.content_bytes.is_some_and(|content_bytes| content_bytes != content.len() as u64) {
+        return Err(corrupt("its length is not what its header says"));
+    }
+    Ok(())
+}
+
+fn descriptor(rest: &mut Rest<'_>) -> Result<Descriptor, DecompressError> {
+    let start = rest.0;
+    let [flags, sizes] = rest.take(2)? else { return Err(ENDS_EARLY) };
+    let has = |bit: u8| flags & bit != 0;
+    if flags >> 6 != 1 || has(0b10) || sizes & 0b1000_1111 != 0 || sizes >> 4 < 4 {
+        return Err(corrupt("its header is malformed"));
+    }
+    if has(0b1) {
+        return Err(corrupt("it needs a dictionary"));
+    }
+    let content_bytes = match has(0b1000) {
+        true => Some(u64::from_le_bytes(rest.take(8)?.try_into().expect("are eight bytes"))),
+        false => None,
+    };
+    let read = &start[..start.len() - rest.0.len()];
+    if rest.take(1)?[0] != (XxHash32::oneshot(0, read) >> 8) as u8 {
+        return Err(BAD_CHECKSUM);
+    }
+    Ok(Descriptor {
+        are_blocks_independent: has(0b10_0000),
+        have_blocks_checksums: has(0b1_0000),
+        has_content_checksum: has(0b100),
+        content_bytes,
+        // 64 KiB, 256 KiB, 1 MiB, 4 MiB.
+        block_limit_bytes: 1 << (8 + 2 * (sizes >> 4)),
+    })
+}
+
+fn store(
+    bytes: &[u8],
+    descriptor: &Descriptor,
+    limit_bytes: usize,
+    output: &mut Output,
+) -> Result<(), DecompressError> {
+    if bytes.len() > descriptor.block_limit_bytes {
+        return Err(corrupt("a block is larger than its header says"));
+    }
+    let (filled, end) = (output.filled, output.filled + bytes.len());
+    if end > limit_bytes {
+        return Err(DecompressError::TooLarge { limit_bytes });
+    }
+    output.room(end)[filled..].copy_from_slice(bytes);
+    output.filled = end;
+    Ok(())
+}
+
+/// Decodes one block behind what is there already, of which it may use the last `reach` bytes.
+fn unpack(
+    block: &[u8],
+    reach: usize,
+    descriptor: &Descriptor,
+    limit_bytes: usize,
+    output: &mut Output,
+) -> Result<(), DecompressError> {
+    let most = descriptor.block_limit_bytes.min(block.len().saturating_mul(RATIO_MAX));
+    let allowed = most.min(limit_bytes - output.filled);
+    let mut room_bytes = allowed.min(block.len().saturating_mul(8));
+    loop {
+        let filled = output.filled;
+        let (before, room) = output.room(filled + room_bytes).split_at_mut(filled);
+        match block::decompress_into_with_dict(block, room, &before[filled - reach..]) {
+            Ok(length) => {
+                output.filled += length;
+                return Ok(());
+            }
+            Err(BlockError::OutputTooSmall { .. }) if room_bytes < allowed => room_bytes = allowed,
+            Err(BlockError::OutputTooSmall { .. }) if allowed < most => {
+                return Err(DecompressError::TooLarge { limit_bytes });
+            }
+            Err(_) => return Err(corrupt("a block is malformed")),
+        }
+    }
+}
+
+/// One frame of independent blocks with a checksum of the whole, as Go's library writes it by default.
+pub(super) fn compress(chunks: &[Bytes]) -> std::io::Result<Bytes> {
+    let whole: usize = chunks.iter().map(Bytes::len).sum();
+    let block_size = match whole {
+        0..=0x1_0000 => BlockSize::Max64KB,
+        0x1_0001..=0x4_0000 => BlockSize::Max256KB,
+        _ => BlockSize::Max1MB,
+    };
+    let info = FrameInfo::new().block_size(block_size).content_checksum(true);
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    for chunk in chunks {
+        encoder.write_all(chunk)?;
+    }
+    Ok(Bytes::from(encoder.finish()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use lz4_flex::frame::BlockMode;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMIT: usize = 8 << 20;
+
+    fn unpacked(input: &[u8], limit_bytes: usize) -> Result<Vec<u8>, DecompressError> {
+        let mut output = Output::default();
+        decompress(input, limit_bytes, &mut output)?;
+        Ok(output.filled().to_vec())
+    }
+
+    fn packed(info: FrameInfo, plain: &[u8]) -> Vec<u8> {
+        let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+        encoder.write_all(plain).expect("a vector takes it");
+        encoder.finish().expect("packs")
+    }
+
+    fn all_forms(content_bytes: u64) -> impl Iterator<Item = FrameInfo> {
+        let sizes = [BlockSize::Max64KB, BlockSize::Max256KB, BlockSize::Max1MB, BlockSize::Max4MB];
+        let modes = [BlockMode::Independent, BlockMode::Linked];
+        let forms = sizes.into_iter().flat_map(move |size| modes.map(|mode| (size, mode)));
+        forms.flat_map(move |(size, mode)| {
+            [false, true].map(|checked| {
+                let info = FrameInfo::new().block_size(size).block_mode(mode);
+                info.block_checksums(checked).content_checksum(!checked).content_size(checked.then_some(content_bytes))
+            })
+        })
+    }
+
+    fn words(length: usize) -> Vec<u8> {
+        let words =
+            (0_u32..).flat_map(|index| format!("attribute.{}={};", index % 50, index.wrapping_mul(97)).into_bytes());
+        words.take(length).collect()
+    }
+
+    #[test]
+    fn every_form_of_frame_is_read_and_the_limit_is_exact() {
+        for length in [0, 1, 70_000, 5_000_000] {
+            let plain = words(length);
+            for info in all_forms(length as u64) {
+                let input = packed(info.clone(), &plain);
+                assert!(unpacked(&input, length).as_deref() == Ok(&plain[..]), "{info:?} {length}");
+                if let Some(less) = length.checked_sub(1) {
+                    assert_eq!(
+                        unpacked(&input, less),
+                        Err(DecompressError::TooLarge { limit_bytes: less }),
+                        "{info:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn frames_follow_each_other_and_skippable_ones_are_passed_over() {
+        let (first, second) = (words(100), words(200_000));
+        let linked = FrameInfo::new().block_mode(BlockMode::Linked);
+        let skippable = [&(SKIPPABLE_MAGIC + 3).to_le_bytes()[..], &3_u32.to_le_bytes(), b"abc"].concat();
+        let input = [packed(linked.clone(), &first), skippable, packed(linked, &second)].concat();
+        assert_eq!(unpacked(&input, LIMIT).expect("unpacks"), [first, second].concat());
+        assert_eq!(unpacked(b"", LIMIT), Ok(Vec::new()));
+    }
+
+    /// Guarantee: a gigabyte in a few megabytes stops at the limit, and the buffer does not grow beyond it.
+    #[test]
+    fn bombs_stop_at_the_limit_with_a_bounded_buffer() {
+        let bomb = packed(FrameInfo::new().block_size(BlockSize::Max4MB), &vec![0; 16 << 20]).repeat(64);
+        let mut output = Output::default();
+        let result = decompress(&bomb, 1 << 20, &mut output);
+        assert_eq!(result, Err(DecompressError::TooLarge { limit_bytes: 1 << 20 }));
+        assert!(output.bytes.capacity() <= 2 << 20, "grew to {}", output.bytes.capacity());
+    }
+
+    /// Guarantee: what a header or a block claims allocates nothing.
+    #[test]
+    fn claims_alone_allocate_nothing() {
+        let good = packed(FrameInfo::new().block_size(BlockSize::Max4MB), b"x");
+        let mut output = Output::default();
+        for length in [0x7fff_ffff_u32, 0xffff_ffff, 4 << 20] {
+            let input = [&good[..7], &length.to_le_bytes()[..], &[0x1f, b'x', 1, 0, 255, 255]].concat();
+            assert!(decompress(&input, usize::MAX >> 1, &mut output).is_err());
+        }
+        assert!(output.bytes.capacity() < 64 << 10, "allocated {}", output.bytes.capacity());
+    }
+
+    /// Guarantee: every beginning of a frame, and every flipped bit of one with checksums, is refused.
+    #[test]
+    fn what_is_damaged_is_refused() {
+        let plain = words(3_000);
+        let input = packed(FrameInfo::new().content_checksum(true).block_checksums(true), &plain);
+        for end in 1..input.len() {
+            assert!(unpacked(&input[..end], LIMIT).is_err(), "cut at {end}");
+        }
+        for bit in 0..input.len() * 8 {
+            let mut damaged = input.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(unpacked(&damaged, LIMIT).is_err(), "bit {bit}");
+        }
+        assert!(unpacked(b"not a frame at all", LIMIT).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_here_unpacks_there_and_back(plain in proptest::collection::vec(0..4_u8, 0..200_000)) {
+            let chunks = [Bytes::copy_from_slice(&plain[..plain.len() / 2]), Bytes::copy_from_slice(&plain[plain.len() / 2..])];
+            let input = compress(&chunks).expect("packs");
+            let mut other = Vec::new();
+            std::io::Read::read_to_end(&mut lz4_flex::frame::FrameDecoder::new(&input[..]), &mut other).expect("unpacks");
+            prop_assert!(other == plain && unpacked(&input, LIMIT).as_deref() == Ok(&plain[..]));
+        }
+    }
+}
