@@ -27,6 +27,8 @@ pub(crate) struct Ahead<T> {
     pub(crate) until: Offset,
     /// The cursor was told to wait for more.
     pub(crate) is_awaited: bool,
+    /// The reader has come to what is on disk only: the reader thread reads ahead of it.
+    pub(crate) is_active: bool,
     /// Changes when the cursor goes elsewhere: what is being read for the old place is thrown away.
     pub(crate) generation: u64,
     /// The budget takes frames that are on disk only: the reader thread drops them.
@@ -67,6 +69,10 @@ pub(crate) struct Cursor<T> {
     pub(crate) gaps: VecDeque<Gap>,
     /// Something changed that the cursor's file does not say yet.
     pub(crate) is_changed: bool,
+    /// There is a durable cursor file with the persistent id.
+    pub(crate) has_file: bool,
+    /// Below which the file counts what is held.
+    pub(crate) stored_below: Offset,
 }
 
 impl<T> Cursor<T> {
@@ -90,6 +96,7 @@ impl<T> Cursor<T> {
                 bytes: 0,
                 until: offset,
                 is_awaited: false,
+                is_active: false,
                 generation: 0,
                 drops: false,
             },
@@ -99,6 +106,8 @@ impl<T> Cursor<T> {
             dropped_unseen: Holding::default(),
             gaps: VecDeque::new(),
             is_changed: true,
+            has_file: false,
+            stored_below: 0,
         }
     }
 
@@ -154,6 +163,8 @@ impl<T> Cursor<T> {
         self.ahead.bytes = 0;
         self.ahead.until = self.next;
         self.ahead.generation += 1;
+        self.ahead.is_awaited = false;
+        self.ahead.is_active = false;
     }
 
     /// Notes what a policy dropped: frames of `start..end`, where `start` is where the reader stood.

@@ -7,14 +7,18 @@ mod cursor;
 pub mod cursor_file;
 pub mod disk;
 pub mod format;
+mod keeper;
 pub mod lock;
 mod log;
 mod options;
 mod ranges;
+mod reader;
 mod record;
+mod recovery;
 pub mod segment;
 mod slots;
 mod types;
+mod writer;
 
 pub use format::{Gap, Holding};
 pub use log::Log;

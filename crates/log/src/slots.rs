@@ -25,14 +25,19 @@ impl<S> Default for Slots<S> {
 }
 
 impl<S> Slots<S> {
+    /// Without any slot; the first gets the offset `head`.
+    pub(crate) fn starting_at(head: u64) -> Self {
+        let mut slots = Slots { base: head / CHUNK * CHUNK, head, chunks: VecDeque::new() };
+        if !head.is_multiple_of(CHUNK) {
+            let passed = (0..head % CHUNK).map(|_| None).collect();
+            slots.chunks.push_back(Some(Box::new(Chunk { slots: passed, live: 0 })));
+        }
+        slots
+    }
+
     /// The offset that the next slot gets.
     pub(crate) fn head(&self) -> u64 {
         self.head
-    }
-
-    /// Everything below is gone.
-    pub(crate) fn base(&self) -> u64 {
-        self.base.min(self.head)
     }
 
     /// Adds a slot at the head; None for one that is resolved from the start.
@@ -118,10 +123,10 @@ mod tests {
             assert_eq!(slots.remove(offset), Some("passes"));
         }
         assert!(slots.held() <= 2 * CHUNK as usize, "{} slots held", slots.held());
-        assert_eq!((slots.get(0), slots.base()), (Some(&"waits"), 0));
+        assert_eq!((slots.get(0), slots.base), (Some(&"waits"), 0));
         assert_eq!(slots.next_live(CHUNK + 1), slots.head() / CHUNK * CHUNK, "what was let go is skipped");
         assert_eq!(slots.remove(0), Some("waits"));
         assert!(slots.held() <= CHUNK as usize);
-        assert_eq!(slots.base(), slots.head() / CHUNK * CHUNK);
+        assert_eq!(slots.base, slots.head() / CHUNK * CHUNK);
     }
 }

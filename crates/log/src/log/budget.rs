@@ -108,7 +108,7 @@ impl<T> Inner<T> {
     }
 
     /// Drops from what was read ahead from disk, and passes what is known to hold nothing.
-    fn drop_ahead(&mut self, id: CursorId, dropped: &mut Holding) {
+    pub(crate) fn drop_ahead(&mut self, id: CursorId, dropped: &mut Holding) {
         let evicted_below = self.evicted_below();
         while self.cursor(id).next < evicted_below && self.is_over_limit(id) {
             let head = self.slots.head();

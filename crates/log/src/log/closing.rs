@@ -1,1 +1,86 @@
 //! The end of a log.
+
+use std::time::{Duration, Instant};
+
+use super::store::Ends;
+use super::{Inner, Log, Shared};
+use crate::format::Holding;
+
+impl<T> Log<T> {
+    /// Writes what is unresolved, then the cursors, and ends the threads. Returns what could not be written within `timeout`, which
+    /// is everything that is unresolved if the log is in memory. Readers should have gone or been rewound; what is appended afterwards
+    /// stays in memory. Blocks.
+    pub fn close(&self, timeout: Duration) -> Holding {
+        let deadline = Instant::now() + timeout;
+        let mut inner = self.shared.inner.lock();
+        if let Some(store) = &mut inner.store
+            && store.ends == Ends::No
+        {
+            store.ends = Ends::Closing;
+            self.shared.wake_all();
+            let has_ended = |inner: &Inner<T>| {
+                inner.store.as_ref().is_none_or(|store| store.writer_has_ended && store.keeper_has_ended)
+            };
+            while !has_ended(&inner) && !self.shared.keeper_wake.wait_until(&mut inner, deadline).timed_out() {}
+            let is_done = has_ended(&inner);
+            if let Some(store) = &mut inner.store {
+                store.ends = Ends::Now;
+            }
+            self.shared.wake_all();
+            if !is_done {
+                // Their last system calls may take for ever: they end by themselves.
+                self.threads.lock().clear();
+            }
+        }
+        let unwritten = inner.unwritten();
+        drop(inner);
+        self.join();
+        unwritten
+    }
+
+    fn join(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<T> Drop for Log<T> {
+    /// Without [`Log::close`] before: as if the process had been killed.
+    fn drop(&mut self) {
+        {
+            let mut inner = self.shared.inner.lock();
+            if let Some(store) = &mut inner.store {
+                store.ends = Ends::Now;
+            }
+            self.shared.wake_all();
+        }
+        self.join();
+    }
+}
+
+impl<T> Shared<T> {
+    fn wake_all(&self) {
+        self.writer_wake.notify_all();
+        self.reader_wake.notify_all();
+        self.keeper_wake.notify_all();
+    }
+}
+
+impl<T> Inner<T> {
+    /// What is neither durable nor resolved everywhere.
+    fn unwritten(&self) -> Holding {
+        let mut unwritten = Holding::default();
+        let durable_below = self.store.as_ref().map_or(0, |store| store.durable_below);
+        let mut offset = self.slots.next_live(durable_below);
+        while offset < self.slots.head() {
+            if let Some(slot) = self.slots.get(offset).filter(|slot| !slot.is_durable) {
+                unwritten.add_charge(slot.charge);
+            }
+            offset = self.slots.next_live(offset + 1);
+        }
+        unwritten
+    }
+}

@@ -77,9 +77,12 @@ impl<T> Log<T> {
             .collect()
     }
 
-    /// Why nothing can be made durable at the moment.
+    /// What is wrong with the disk: why nothing can be made durable at the moment, or else why cursors cannot be written or frames not
+    /// be read back.
     pub fn trouble(&self) -> Option<DiskTrouble> {
-        self.shared.inner.lock().store.as_ref().and_then(|store| store.trouble.clone())
+        self.shared.inner.lock().store.as_ref().and_then(|store| {
+            [&store.trouble, &store.read_trouble, &store.cursor_trouble].into_iter().find_map(|trouble| trouble.clone())
+        })
     }
 
     pub fn stats(&self) -> LogStats {

@@ -12,7 +12,7 @@
 //! - The log's lock is never held during a system call, and nothing of the readers is called with it held.
 
 mod append;
-mod budget;
+pub(crate) mod budget;
 mod closing;
 mod evict;
 mod look;
@@ -47,6 +47,8 @@ pub(crate) struct Shared<T> {
     pub(crate) writer_wake: Condvar,
     /// The reader thread waits for it.
     pub(crate) reader_wake: Condvar,
+    /// The keeper thread waits for it, and who closes the log.
+    pub(crate) keeper_wake: Condvar,
 }
 
 pub(crate) struct Slot<T> {
@@ -78,7 +80,8 @@ impl<T> Default for Log<T> {
 impl<T> Log<T> {
     pub(crate) fn of(inner: Inner<T>) -> Self {
         let inner = Mutex::new(inner);
-        let shared = Shared { inner, writer_wake: Condvar::new(), reader_wake: Condvar::new() };
+        let shared =
+            Shared { inner, writer_wake: Condvar::new(), reader_wake: Condvar::new(), keeper_wake: Condvar::new() };
         Log { shared: Arc::new(shared), threads: Mutex::default() }
     }
 }

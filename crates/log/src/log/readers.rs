@@ -34,14 +34,18 @@ impl<T> Log<T> {
                 return Holding::default();
             }
         }
-        inner.remove_cursor(id)
+        let given_up = inner.remove_cursor(id);
+        self.shared.keeper_wake.notify_all();
+        given_up
     }
 
     /// Gives up the backlog of a reader that nobody subscribed to. None if there is no such reader.
     pub fn forget(&self, name: &str) -> Option<Holding> {
         let mut inner = self.shared.inner.lock();
         let id = inner.find_orphan(name)?;
-        Some(inner.remove_cursor(id))
+        let given_up = inner.remove_cursor(id);
+        self.shared.keeper_wake.notify_all();
+        Some(given_up)
     }
 }
 
@@ -77,8 +81,10 @@ impl<T> Inner<T> {
             store.segments.forget_reader(id);
         }
         let cursor = self.cursors[id.0].take().expect("a reader is not used after it unsubscribed");
-        if let Some(store) = &mut self.store {
-            store.gone_readers.push((cursor.persistent_id, cursor.name));
+        if let Some(store) = &mut self.store
+            && cursor.has_file
+        {
+            store.gone_readers.push((id, cursor.name));
         }
         held
     }

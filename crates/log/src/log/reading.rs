@@ -14,6 +14,7 @@ impl<T> Log<T> {
             return Next::Full;
         }
         if inner.cursor(id).next < inner.evicted_below() {
+            inner.cursor_mut(id).ahead.is_active = true;
             if let Some((offset, entry)) = inner.take_ahead(id) {
                 if inner.wants_ahead(id) {
                     self.wake_reader(&mut inner);

@@ -24,6 +24,8 @@ pub(crate) struct Segment {
     pub(crate) first: Offset,
     /// No frame in it that counts has a higher offset.
     pub(crate) last: Offset,
+    /// The file's epoch, if it is known: marks are of this file only.
+    pub(crate) epoch: Option<u64>,
     /// Length of the file, reserved space included.
     pub(crate) len_bytes: u64,
     /// Where reading ends: behind the last durable frame. None where the file itself says so.
@@ -96,10 +98,6 @@ impl Segments {
         self.by_first.get_mut(&first)
     }
 
-    pub(crate) fn get(&self, first: Offset) -> Option<&Segment> {
-        self.by_first.get(&first)
-    }
-
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Segment> {
         self.by_first.values()
     }
@@ -122,6 +120,11 @@ impl Segments {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.by_first.is_empty()
+    }
+
+    /// The lowest offset that the two newest files can hold.
+    pub(crate) fn first_of_newest(&self) -> Option<Offset> {
+        self.by_first.keys().rev().nth(1).or_else(|| self.by_first.keys().next()).copied()
     }
 
     fn holding(&mut self, offset: Offset) -> Option<&mut Segment> {

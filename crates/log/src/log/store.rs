@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Log;
 use super::segments::Segments;
 use crate::options::FlushPolicy;
-use crate::types::{DiskTrouble, LogStats, Offset};
+use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
 
 /// What the writer thread waits for, which says who has to wake it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +36,18 @@ pub(crate) struct Store {
     pub(crate) writer_waits: WriterWaits,
     /// The reader thread has nothing to do until it is woken.
     pub(crate) reader_waits: bool,
+    pub(crate) writer_has_ended: bool,
+    pub(crate) keeper_has_ended: bool,
     pub(crate) ends: Ends,
+    /// Why frames cannot be written.
     pub(crate) trouble: Option<DiskTrouble>,
+    /// Why cursors cannot be written.
+    pub(crate) cursor_trouble: Option<DiskTrouble>,
+    /// Why segments cannot be read.
+    pub(crate) read_trouble: Option<DiskTrouble>,
     pub(crate) stats: LogStats,
-    /// Persistent id and name of readers whose files are to be removed.
-    pub(crate) gone_readers: Vec<(u32, String)>,
+    /// Readers whose files are to be removed.
+    pub(crate) gone_readers: Vec<(CursorId, String)>,
     /// Higher than that of any reader, also of those that are gone.
     pub(crate) highest_persistent_id: u32,
 }

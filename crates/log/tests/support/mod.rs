@@ -6,3 +6,4 @@ pub mod faulty_disk;
 pub mod frames;
 pub mod memory_file;
 pub mod no_sync;
+pub mod note;

@@ -1,0 +1,126 @@
+//! The keeper thread: writes the cursors, removes segments that nobody needs and writes anew those that few frames pin.
+//!
+//! It looks once a second, and only while something is on disk. Nothing that it does has to be done for safety: cursors that were
+//! not written mean that frames are delivered again after a crash, segments that were not removed mean space.
+//!
+//! Invariants
+//! - Cursors are written before segments are removed.
+//! - A segment that is written anew holds every frame of the old ones that some reader has not resolved; it takes the place of the
+//!   first of them by a rename, when it is durable, and the others are removed after that.
+
+mod cursors;
+mod retention;
+mod rewrite;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+pub(crate) use cursors::{CursorFiles, cursor_state};
+
+use crate::log::Shared;
+use crate::log::store::Ends;
+use crate::record::Record;
+use crate::writer::Home;
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What recovery leaves to be done.
+#[derive(Debug, Default)]
+pub(crate) struct Leftovers {
+    /// Files in which nothing is.
+    pub(crate) files: Vec<PathBuf>,
+    /// Segments whose reserved space is to be given back: first offset, path and end of the last frame.
+    pub(crate) tails: Vec<(u64, PathBuf, u64)>,
+}
+
+pub(crate) struct Keeper<T> {
+    shared: Arc<Shared<T>>,
+    home: Home,
+    cursor_files: Arc<Mutex<CursorFiles>>,
+    leftovers: Leftovers,
+    /// No segment is written anew before: after one that failed.
+    rewrite_at: Instant,
+}
+
+impl<T: Record> Keeper<T> {
+    pub(crate) fn new(
+        shared: Arc<Shared<T>>,
+        home: Home,
+        cursor_files: Arc<Mutex<CursorFiles>>,
+        leftovers: Leftovers,
+    ) -> Self {
+        Keeper { shared, home, cursor_files, leftovers, rewrite_at: Instant::now() }
+    }
+
+    pub(crate) fn run(mut self) {
+        self.clean_up();
+        while self.wait() {
+            self.keep(false);
+        }
+        let ends = self.shared.inner.lock().store.as_ref().map_or(Ends::Now, |store| store.ends);
+        if ends == Ends::Closing {
+            self.keep(true);
+        }
+        let mut inner = self.shared.inner.lock();
+        if let Some(store) = &mut inner.store {
+            store.keeper_has_ended = true;
+        }
+        self.shared.keeper_wake.notify_all();
+    }
+
+    fn keep(&mut self, at_the_end: bool) {
+        self.cursor_files.lock().remove_gone(&self.shared, &self.home);
+        self.store_cursors(at_the_end);
+        self.remove_unpinned();
+        if !at_the_end && Instant::now() >= self.rewrite_at {
+            self.rewrite();
+        }
+    }
+
+    /// True when it is time to look again, false at the end: after the writer, which still needs what is here.
+    fn wait(&self) -> bool {
+        let mut next = Instant::now() + INTERVAL;
+        let mut inner = self.shared.inner.lock();
+        loop {
+            let Some(store) = &mut inner.store else { return false };
+            match store.ends {
+                Ends::Now => return false,
+                Ends::Closing if store.writer_has_ended => return false,
+                Ends::Closing => next = Instant::now() + INTERVAL,
+                Ends::No => {}
+            }
+            let has_work = !store.segments.is_empty() || !store.gone_readers.is_empty();
+            let timed_out = if has_work || store.ends == Ends::Closing {
+                self.shared.keeper_wake.wait_until(&mut inner, next).timed_out()
+            } else {
+                self.shared.keeper_wake.wait(&mut inner);
+                next = Instant::now() + INTERVAL;
+                false
+            };
+            if timed_out && inner.store.as_ref().is_some_and(|store| store.ends == Ends::No) {
+                return true;
+            }
+        }
+    }
+
+    /// Does what recovery left: all best effort, the next start does it again.
+    fn clean_up(&mut self) {
+        let leftovers = std::mem::take(&mut self.leftovers);
+        for path in leftovers.files {
+            let _ = self.home.disk.remove_file(&path);
+        }
+        for (first, path, end) in leftovers.tails {
+            let file = self.home.disk.open(&path, crate::disk::Access::ReadWrite);
+            if file.and_then(|file| file.set_len(end)).is_ok() {
+                let mut inner = self.shared.inner.lock();
+                let segment = inner.store.as_mut().and_then(|store| store.segments.get_mut(first));
+                if let Some(segment) = segment {
+                    segment.len_bytes = end;
+                }
+            }
+        }
+    }
+}

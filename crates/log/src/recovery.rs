@@ -1,0 +1,384 @@
+//! Opening a log on disk: finds the readers and the segments, and looks into the newest segments only.
+//!
+//! Invariants
+//! - Nothing is changed before everything could be read; what is cleaned up afterwards can be cleaned up again: a crash during
+//!   recovery loses nothing.
+//! - The head is above everything that anything on disk names, or a new frame would pass for one that was resolved.
+//! - A segment that ends without a footer is never appended to.
+//! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is being replaced.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::cursor::Cursor;
+use crate::cursor_file::{CURSOR_EXTENSION, CursorError, CursorFile, TEMPORARY_EXTENSION};
+use crate::disk::{Access, Disk};
+use crate::format::CursorState;
+use crate::keeper::{CursorFiles, Keeper, Leftovers};
+use crate::log::segments::{Segment, Segments};
+use crate::log::store::{Ends, Store, WriterWaits};
+use crate::log::{Inner, Log};
+use crate::options::{OpenError, OpenOptions, Recovered};
+use crate::ranges::RangeSet;
+use crate::reader::Reader;
+use crate::record::Record;
+use crate::segment::{ReaderOptions, SegmentError, SegmentInfo, SegmentName, SegmentReader, random_u64};
+use crate::slots::Slots;
+use crate::types::{Charge, CursorId, LogStats, Offset};
+use crate::writer::{Home, Writer};
+
+const CURSORS_DIRECTORY: &str = "cursors";
+const REWRITE_DIRECTORY: &str = "rewrite";
+
+impl<T: Record> Log<T> {
+    /// Opens the log of a directory, or begins one. Its readers are orphans until somebody subscribes by their names.
+    pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered), OpenError> {
+        let OpenOptions { disk, directory, name, segment_bytes, memory_limit_bytes, read_ahead_bytes, flush } = options;
+        let cursors_directory = directory.join(CURSORS_DIRECTORY);
+        disk.create_directory(&cursors_directory).map_err(io(&cursors_directory, "cannot create"))?;
+        let mut recovery = Recovery::new(&*disk, &directory);
+        recovery.read_cursors(&cursors_directory)?;
+        recovery.read_segments()?;
+        let log_id = match recovery.log_id {
+            Some(log_id) => log_id,
+            None => random_log_id().map_err(io(&directory, "no randomness for a new log"))?,
+        };
+        let Recovery { cursors, segments, leftovers, found, head, .. } = recovery;
+        let mut files = CursorFiles::default();
+        let mut readers = Vec::new();
+        for (index, (file, cursor)) in cursors.into_iter().enumerate() {
+            files.insert(CursorId(index), file);
+            readers.push(Some(cursor.into_cursor()));
+        }
+        let highest_persistent_id = readers.iter().flatten().map(|cursor: &Cursor<T>| cursor.persistent_id).max();
+        let store = Store {
+            segments,
+            durable_below: head,
+            evicted_below: head,
+            due_below: head,
+            unwritten_bytes: 0,
+            memory_limit_bytes,
+            read_ahead_bytes,
+            flush,
+            writer_waits: WriterWaits::No,
+            reader_waits: false,
+            writer_has_ended: false,
+            keeper_has_ended: false,
+            ends: Ends::No,
+            trouble: None,
+            cursor_trouble: None,
+            read_trouble: None,
+            stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
+            gone_readers: Vec::new(),
+            highest_persistent_id: highest_persistent_id.unwrap_or(0),
+        };
+        let rewrite_directory = directory.join(REWRITE_DIRECTORY);
+        let home = Home { disk, directory, cursors_directory, rewrite_directory, name, log_id, segment_bytes };
+        let log =
+            Log::of(Inner { slots: Slots::starting_at(head), cursors: readers, stored_bytes: 0, store: Some(store) });
+        log.start_threads(home, files, leftovers)?;
+        Ok((log, found))
+    }
+
+    fn start_threads(&self, home: Home, files: CursorFiles, leftovers: Leftovers) -> Result<(), OpenError> {
+        let files = Arc::new(Mutex::new(files));
+        let writer = Writer::new(self.shared.clone(), home.clone(), files.clone());
+        let keeper = Keeper::new(self.shared.clone(), home.clone(), files, leftovers);
+        let reader = Reader::new(self.shared.clone(), home.clone());
+        self.start(&home, "write", move || writer.run())?;
+        self.start(&home, "keep", move || keeper.run())?;
+        self.start(&home, "read", move || reader.run())
+    }
+
+    fn start(&self, home: &Home, does: &str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
+        // Names of threads are cut at 15 bytes.
+        let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.name));
+        let handle = thread.spawn(run).map_err(io(&home.directory, "cannot start a thread"))?;
+        self.threads.lock().push(handle);
+        Ok(())
+    }
+}
+
+fn random_log_id() -> std::io::Result<u128> {
+    // Zero stands for a log that is not known.
+    Ok((u128::from(random_u64()?) << 64 | u128::from(random_u64()?)).max(1))
+}
+
+fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> OpenError {
+    let path = path.to_owned();
+    move |source| OpenError::Io { path, action, source }
+}
+
+/// What is found of a reader.
+struct FoundCursor {
+    state: CursorState,
+    resolved: RangeSet,
+}
+
+struct Recovery<'a> {
+    disk: &'a dyn Disk,
+    directory: &'a Path,
+    log_id: Option<u128>,
+    cursors: Vec<(CursorFile, FoundCursor)>,
+    segments: Segments,
+    leftovers: Leftovers,
+    found: Recovered,
+    head: Offset,
+    /// What readers hold below is known from their files; from there on it is counted.
+    counted_from: Offset,
+}
+
+impl<'a> Recovery<'a> {
+    fn new(disk: &'a dyn Disk, directory: &'a Path) -> Self {
+        Recovery {
+            disk,
+            directory,
+            log_id: None,
+            cursors: Vec::new(),
+            segments: Segments::default(),
+            leftovers: Leftovers::default(),
+            found: Recovered::default(),
+            head: 0,
+            counted_from: Offset::MAX,
+        }
+    }
+
+    fn read_cursors(&mut self, directory: &Path) -> Result<(), OpenError> {
+        for entry in self.disk.list(directory).map_err(io(directory, "cannot list"))? {
+            let path = directory.join(&entry.name);
+            if entry.name.ends_with(TEMPORARY_EXTENSION) {
+                self.leave_behind(path);
+            } else if entry.name.ends_with(CURSOR_EXTENSION) && !entry.is_directory {
+                self.read_cursor(&path)?;
+            }
+        }
+        self.found.cursors = self.cursors.len() as u64;
+        Ok(())
+    }
+
+    fn read_cursor(&mut self, path: &Path) -> Result<(), OpenError> {
+        let (file, state) = match CursorFile::open(self.disk, path) {
+            Ok(opened) => opened,
+            Err(CursorError::Damaged { .. }) => {
+                self.found.cursors_damaged += 1;
+                return Ok(());
+            }
+            Err(CursorError::NewerVersion { path, found }) => return Err(OpenError::NewerVersion { path, found }),
+            Err(CursorError::Io { path, action, source }) => return Err(OpenError::Io { path, action, source }),
+        };
+        self.check_log_id(path, state.log_id)?;
+        let mut resolved = RangeSet::default();
+        for &(start, end) in &state.resolved {
+            resolved.insert_run(start, end);
+            self.head = self.head.max(end);
+        }
+        self.head = self.head.max(state.floor).max(state.head);
+        self.cursors.push((file, FoundCursor { state, resolved }));
+        Ok(())
+    }
+
+    fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<(), OpenError> {
+        match self.log_id {
+            _ if log_id == 0 => Ok(()),
+            Some(known) if known != log_id => Err(OpenError::Foreign { path: path.to_owned() }),
+            _ => {
+                self.log_id = Some(log_id);
+                Ok(())
+            }
+        }
+    }
+
+    fn read_segments(&mut self) -> Result<(), OpenError> {
+        let mut files: BTreeMap<Offset, (SegmentName, u64)> = BTreeMap::new();
+        for entry in self.disk.list(self.directory).map_err(io(self.directory, "cannot list"))? {
+            let Some(name) = SegmentName::parse(&entry.name).filter(|_| !entry.is_directory) else { continue };
+            // Of one first offset the latest attempt counts: nothing was ever durable in the others.
+            if let Some((older, _)) = files.get(&name.first_offset).filter(|(other, _)| other.attempt < name.attempt) {
+                self.leave_behind(self.directory.join(older.to_string()));
+            } else if files.contains_key(&name.first_offset) {
+                self.leave_behind(self.directory.join(entry.name));
+                continue;
+            }
+            files.insert(name.first_offset, (name, entry.len_bytes));
+        }
+        self.counted_from = self.cursors.iter().map(|(_, cursor)| cursor.state.head).min().unwrap_or(Offset::MAX);
+        let mut before = None;
+        for (&first, &(name, len_bytes)) in files.iter().rev() {
+            let path = self.directory.join(name.to_string());
+            let last = before.map(|next_first: Offset| next_first - 1);
+            let is_looked_at = last.is_none_or(|last| last >= self.counted_from);
+            if is_looked_at {
+                self.read_segment(first, last, path)?;
+            } else {
+                self.add_segment(first, last.unwrap_or(first), path, len_bytes, None);
+            }
+            before = Some(first);
+        }
+        (self.found.segments, self.found.disk_bytes) = self.segments.size();
+        Ok(())
+    }
+
+    /// Looks at the frames of a segment. `last` is known of all but the newest.
+    fn read_segment(&mut self, first: Offset, last: Option<Offset>, path: PathBuf) -> Result<(), OpenError> {
+        // Whatever is in it, no new segment shall take its name.
+        self.head = self.head.max(first);
+        let file = self.disk.open(&path, Access::Read).map_err(io(&path, "cannot open"))?;
+        let options = ReaderOptions { pass_unreadable: true, ..ReaderOptions::default() };
+        let mut reader = match SegmentReader::open(file, &path, options) {
+            Ok(reader) => reader,
+            Err(SegmentError::Unfinished { .. }) => {
+                self.leave_behind(path);
+                return Ok(());
+            }
+            // Nothing can be read in it, and nothing is thrown away either: it is left as it is.
+            Err(SegmentError::NoSegment { .. }) => {
+                self.head = self.head.max(first + 1);
+                self.found.frames_damaged += 1;
+                return Ok(());
+            }
+            Err(SegmentError::NewerVersion { path, found }) => return Err(OpenError::NewerVersion { path, found }),
+            Err(SegmentError::Io { path, action, source }) => return Err(OpenError::Io { path, action, source }),
+            Err(error) => {
+                let source = std::io::Error::other(error);
+                return Err(OpenError::Io { path, action: "cannot read", source });
+            }
+        };
+        self.check_log_id(&path, reader.info().header.log_id)?;
+        let info = reader.info().clone();
+        let sealed = info.footer.filter(|footer| footer.frames > 0 && footer.last_offset < self.counted_from);
+        if let Some(footer) = sealed {
+            let last = last.unwrap_or(footer.last_offset);
+            self.add_segment(first, last, path, info.len_bytes, None);
+            return Ok(());
+        }
+        let scanned = self.scan(&mut reader, &path, last)?;
+        self.found.bytes_scanned += info.len_bytes;
+        self.found.frames_damaged += scanned.damaged_frames;
+        let Some(last_offset) = scanned.last else {
+            // Reserved, or of a commit that was never acknowledged. If it was sealed its frames are damaged.
+            self.leave_behind(path);
+            return Ok(());
+        };
+        self.head = self.head.max(last_offset + 1);
+        let end = self.end_of(&info, &scanned);
+        if let Some(end) = end {
+            self.found.tail_bytes += info.len_bytes - end;
+            self.leftovers.tails.push((first, path.clone(), end));
+        }
+        let len_bytes = info.len_bytes;
+        self.add_segment(first, last.unwrap_or(last_offset), path, len_bytes, end);
+        Ok(())
+    }
+
+    /// Where a segment that was not sealed ends.
+    fn end_of(&self, info: &SegmentInfo, scanned: &Scanned) -> Option<u64> {
+        info.footer.is_none().then_some(scanned.end)
+    }
+
+    fn scan(&mut self, reader: &mut SegmentReader, path: &Path, last: Option<Offset>) -> Result<Scanned, OpenError> {
+        let is_sealed = reader.info().footer.is_some();
+        let mut scanned = Scanned { last: None, end: reader.position(), damaged_frames: 0 };
+        let mut next = 0;
+        let mut torn = 0;
+        let failed = |error| OpenError::Io {
+            path: path.to_owned(),
+            action: "cannot read",
+            source: std::io::Error::other::<SegmentError>(error),
+        };
+        while let Some(located) = reader.next().map_err(failed)? {
+            self.found.frames_scanned += 1;
+            let offset = located.header.offset;
+            if last.is_some_and(|last| offset > last) {
+                break;
+            }
+            // Of a sealed segment every frame was synced; of another one the last may be torn.
+            if !is_sealed && reader.body().map_err(failed)?.is_none() {
+                torn += 1;
+                continue;
+            }
+            scanned.damaged_frames += std::mem::take(&mut torn);
+            scanned.last = Some(scanned.last.unwrap_or(offset).max(offset));
+            scanned.end = located.end();
+            if offset < next {
+                continue;
+            }
+            next = offset + 1;
+            let charge =
+                Charge { bytes: u64::from(located.header.charge_bytes), items: u64::from(located.header.items) };
+            self.count(reader.readers(), offset, charge);
+        }
+        Ok(scanned)
+    }
+
+    /// A frame is held by its readers unless their files say that they have resolved it, or have counted it.
+    fn count(&mut self, readers: &[u32], offset: Offset, charge: Charge) {
+        for (_, cursor) in &mut self.cursors {
+            let state = &mut cursor.state;
+            let is_counted = offset < state.head;
+            let is_resolved = offset < state.floor || cursor.resolved.contains(offset);
+            if readers.contains(&state.id) && !is_counted && !is_resolved {
+                state.held.add_charge(charge);
+            }
+        }
+    }
+
+    fn add_segment(&mut self, first: Offset, last: Offset, path: PathBuf, len_bytes: u64, end: Option<u64>) {
+        self.head = self.head.max(last.saturating_add(1));
+        let needs = |cursor: &FoundCursor| {
+            let from = cursor.state.floor.max(first);
+            from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
+        };
+        let cursors = self.cursors.iter().enumerate();
+        let unknown = cursors.filter(|(_, (_, cursor))| needs(cursor)).map(|(index, _)| CursorId(index)).collect();
+        let generation = self.segments.next_generation();
+        self.segments.insert(Segment {
+            path,
+            first,
+            last,
+            epoch: None,
+            len_bytes,
+            end,
+            is_open: false,
+            generation,
+            pins: Vec::new(),
+            unknown,
+            marks: Vec::new(),
+        });
+    }
+
+    fn leave_behind(&mut self, path: PathBuf) {
+        self.found.leftovers += 1;
+        self.leftovers.files.push(path);
+    }
+}
+
+/// What a scan found.
+struct Scanned {
+    last: Option<Offset>,
+    /// End of the last whole frame.
+    end: u64,
+    /// Damaged ones before it.
+    damaged_frames: u64,
+}
+
+impl FoundCursor {
+    fn into_cursor<T>(self) -> Cursor<T> {
+        let FoundCursor { state, resolved } = self;
+        let mut cursor = Cursor::at(state.floor, state.name, state.id);
+        cursor.resolved = resolved;
+        if let Some(end) = cursor.resolved.take_run_at(cursor.floor) {
+            cursor.floor = end;
+            cursor.next = end;
+        }
+        cursor.unread = state.held;
+        cursor.dropped = state.dropped;
+        cursor.gaps = state.gaps.into();
+        cursor.is_changed = false;
+        cursor.has_file = true;
+        cursor.stored_below = state.head;
+        cursor
+    }
+}

@@ -1,0 +1,98 @@
+//! What is written with one sync.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::log::{Inner, Shared};
+use crate::types::{Charge, CursorId, Offset};
+
+/// A batch ends when it has so many bytes: what comes next must not wait for long. Enough for a disk to write at full speed.
+const BATCH_LIMIT_BYTES: u64 = 8 << 20;
+/// At most so many frames are looked at while the lock is held once.
+const FRAMES_AT_ONCE: usize = 256;
+
+pub(super) struct BatchFrame<T> {
+    pub(super) offset: Offset,
+    pub(super) entry: Arc<T>,
+    pub(super) charge: Charge,
+    /// Where its readers stand in the batch.
+    readers: (usize, usize),
+}
+
+/// Unresolved frames that are not durable, in order of offsets.
+pub(super) struct Batch<T> {
+    pub(super) frames: Vec<BatchFrame<T>>,
+    /// Persistent ids.
+    readers: Vec<u32>,
+    /// Readers that have no file yet.
+    pub(super) newcomers: Vec<CursorId>,
+}
+
+impl<T> Batch<T> {
+    /// All that may be written now, up to the limit. None if that is nothing.
+    pub(super) fn collect(shared: &Shared<T>) -> Option<Self> {
+        let mut batch = Batch { frames: Vec::new(), readers: Vec::new(), newcomers: Vec::new() };
+        let mut bytes = 0;
+        let mut offset = {
+            let mut inner = shared.inner.lock();
+            let head = inner.slots.head();
+            let store = inner.store.as_mut()?;
+            store.due_below = head;
+            store.durable_below
+        };
+        let until = shared.inner.lock().store.as_ref()?.due_below;
+        while offset < until && bytes < BATCH_LIMIT_BYTES {
+            let inner = shared.inner.lock();
+            let mut looked_at = 0;
+            while offset < until && bytes < BATCH_LIMIT_BYTES && looked_at < FRAMES_AT_ONCE {
+                offset = inner.slots.next_live(offset).min(until);
+                if offset < until {
+                    bytes += batch.add(&inner, offset);
+                    offset += 1;
+                }
+                looked_at += 1;
+            }
+        }
+        (!batch.frames.is_empty()).then_some(batch)
+    }
+
+    /// Adds a frame for those of its readers that have not resolved it. Returns its charge.
+    fn add(&mut self, inner: &Inner<T>, offset: Offset) -> u64 {
+        let Some(slot) = inner.slots.get(offset).filter(|slot| !slot.is_durable) else { return 0 };
+        let start = self.readers.len();
+        for &id in slot.readers.iter() {
+            let Some(cursor) = inner.cursors[id.0].as_ref().filter(|cursor| !cursor.is_resolved(offset)) else {
+                continue;
+            };
+            self.readers.push(cursor.persistent_id);
+            if !cursor.has_file && !self.newcomers.contains(&id) {
+                self.newcomers.push(id);
+            }
+        }
+        let readers = (start, self.readers.len());
+        self.frames.push(BatchFrame { offset, entry: slot.entry.clone(), charge: slot.charge, readers });
+        slot.charge.bytes
+    }
+
+    pub(super) fn readers_of(&self, frame: &BatchFrame<T>) -> &[u32] {
+        &self.readers[frame.readers.0..frame.readers.1]
+    }
+}
+
+impl<T> Inner<T> {
+    /// When the first unread frame of a reader was appended. Only for one that has come to the frames in memory.
+    pub(super) fn first_unread(&mut self, id: CursorId) -> Option<Instant> {
+        loop {
+            let offset = self.slots.next_live(self.cursor(id).next);
+            if offset >= self.slots.head() {
+                return None;
+            }
+            let is_resolved = self.cursor(id).is_resolved(offset);
+            if let Some(slot) = self.slots.get(offset).filter(|slot| slot.is_for(id) && !is_resolved) {
+                return Some(slot.appended);
+            }
+            // Nothing to wait for, and not to be looked at again.
+            self.cursor_mut(id).pass_to(offset + 1);
+        }
+    }
+}

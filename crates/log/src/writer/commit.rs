@@ -1,0 +1,260 @@
+//! From a batch to frames that are durable.
+
+use super::batch::{Batch, BatchFrame};
+use super::{WriteError, Writer};
+use crate::cursor_file::CursorFile;
+use crate::format::{FileKind, FrameRef, SegmentHeader, VERSION};
+use crate::keeper::cursor_state;
+use crate::log::budget::unix_now_ns;
+use crate::log::segments::Segment;
+use crate::log::{Inner, Shared};
+use crate::record::Record;
+use crate::segment::{NewSegment, SegmentWriter, random_u64};
+use crate::types::{CursorId, Offset};
+
+/// Frames that become durable while the lock is held once.
+const PUBLISHED_AT_ONCE: usize = 256;
+/// A segment has about so many marks.
+const MARKS: u64 = 16;
+
+impl<T: Record> Writer<T> {
+    /// Writes a batch. After an error those of its frames that are not durable are still unwritten.
+    pub(super) fn commit(&mut self, batch: &Batch<T>) -> Result<(), WriteError> {
+        self.create_cursor_files(&batch.newcomers)?;
+        let written = self.append_all(batch);
+        if written.is_err() {
+            self.give_up_segment();
+        }
+        written
+    }
+
+    fn append_all(&mut self, batch: &Batch<T>) -> Result<(), WriteError> {
+        let mut metadata = Vec::new();
+        let mut first_unsynced = 0;
+        let mut marks = Vec::new();
+        for (index, frame) in batch.frames.iter().enumerate() {
+            metadata.clear();
+            frame.entry.encode_metadata(&mut metadata);
+            let encoded = encode(frame, &metadata, batch.readers_of(frame));
+            if self.segment.as_ref().is_some_and(|segment| !segment.fits(&encoded)) {
+                self.sync(batch, first_unsynced..index, &mut marks)?;
+                first_unsynced = index;
+                self.seal_segment();
+            }
+            let len_bytes = SegmentWriter::len_for(&encoded);
+            let segment_bytes = self.home.segment_bytes;
+            let segment = self.open_segment_for(frame.offset, len_bytes)?;
+            let position = segment.append(&encoded)?;
+            if position >= self.marked_position + segment_bytes / MARKS {
+                self.marked_position = position;
+                marks.push((frame.offset, position));
+            }
+        }
+        self.sync(batch, first_unsynced..batch.frames.len(), &mut marks)
+    }
+
+    fn create_cursor_files(&mut self, newcomers: &[CursorId]) -> Result<(), WriteError> {
+        if newcomers.is_empty() {
+            return Ok(());
+        }
+        let mut files = self.cursor_files.lock();
+        files.remove_gone(&self.shared, &self.home);
+        for &id in newcomers {
+            let state = {
+                let inner = self.shared.inner.lock();
+                // A reader that has gone meanwhile needs none.
+                match cursor_state(&inner, id, self.home.log_id) {
+                    Some(state) => state,
+                    None => continue,
+                }
+            };
+            let file = CursorFile::create(&*self.home.disk, &self.home.cursors_directory, &state)?;
+            files.insert(id, file);
+            let mut inner = self.shared.inner.lock();
+            let inner = &mut *inner;
+            let Some(store) = &mut inner.store else { continue };
+            store.stats.cursor_writes += 1;
+            match inner.cursors[id.0].as_mut() {
+                Some(cursor) => cursor.has_file = true,
+                None => store.gone_readers.push((id, state.name)),
+            }
+        }
+        Ok(())
+    }
+
+    fn open_segment_for(&mut self, first: Offset, len_bytes: u64) -> Result<&mut SegmentWriter, WriteError> {
+        if self.segment.is_none() {
+            let header = SegmentHeader {
+                version: VERSION,
+                kind: FileKind::Log,
+                log_id: self.home.log_id,
+                epoch: random_u64().map_err(WriteError::Random)?,
+                first_offset: first,
+                created_unix_ns: unix_now_ns(),
+                name: self.home.name.clone(),
+            };
+            let len_bytes = len_bytes.max(self.home.segment_bytes);
+            let new = NewSegment { directory: &self.home.directory, header, len_bytes };
+            self.segment = Some(SegmentWriter::create(&*self.home.disk, new)?);
+            self.marked_position = 0;
+        }
+        match &mut self.segment {
+            Some(segment) => Ok(segment),
+            None => unreachable!("it was created above"),
+        }
+    }
+
+    /// Makes sure that there is a segment that can be written.
+    pub(super) fn open_segment(&mut self) -> Result<(), WriteError> {
+        // No frame below will be written any more.
+        let first = self.shared.inner.lock().store.as_ref().map_or(0, |store| store.durable_below);
+        self.open_segment_for(first, 0).map(|_| ())
+    }
+
+    /// Makes the given frames of a batch durable, which are the last that were appended to the segment.
+    fn sync(
+        &mut self,
+        batch: &Batch<T>,
+        frames: std::ops::Range<usize>,
+        marks: &mut Vec<(Offset, u64)>,
+    ) -> Result<(), WriteError> {
+        let Some(segment) = self.segment.as_mut().filter(|_| !frames.is_empty()) else { return Ok(()) };
+        let bytes_before = segment.durable_end();
+        segment.sync()?;
+        let frames = &batch.frames[frames];
+        self.shared.note_commit(segment, frames, std::mem::take(marks), bytes_before);
+        for chunk in frames.chunks(PUBLISHED_AT_ONCE) {
+            self.shared.inner.lock().publish(chunk);
+            for frame in chunk {
+                frame.entry.durable();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a segment that is full. If that fails its frames are durable all the same.
+    fn seal_segment(&mut self) {
+        let Some(mut segment) = self.segment.take() else { return };
+        let failed = segment.seal().is_err();
+        let mut inner = self.shared.inner.lock();
+        let Some(store) = &mut inner.store else { return };
+        store.stats.failures += u64::from(failed);
+        if let Some(known) = store.segments.get_mut(segment.header().first_offset) {
+            known.is_open = false;
+            known.len_bytes = segment.len_bytes();
+        }
+    }
+
+    /// At the end: what is open is sealed, so that the next start finds all without a scan.
+    pub(super) fn close_segment(&mut self) {
+        if self.segment.as_ref().is_some_and(|segment| segment.totals().frames > 0) {
+            self.seal_segment();
+        } else {
+            self.give_up_segment();
+        }
+    }
+
+    /// Never touches the open segment again. What is durable in it stays.
+    pub(super) fn give_up_segment(&mut self) {
+        let Some(segment) = self.segment.take() else { return };
+        let first = segment.header().first_offset;
+        let (path, durable_end) = (segment.path().to_owned(), segment.durable_end());
+        segment.abandon();
+        let is_known = {
+            let mut inner = self.shared.inner.lock();
+            let known = inner.store.as_mut().and_then(|store| store.segments.get_mut(first));
+            if let Some(known) = known {
+                known.is_open = false;
+                known.len_bytes = durable_end;
+                true
+            } else {
+                false
+            }
+        };
+        if !is_known {
+            // Nothing in it was ever durable. Should it stay behind, a file with more attempts in its name counts instead of it.
+            let _ = self.home.disk.remove_file(&path);
+        }
+    }
+}
+
+fn encode<'a, T: Record>(frame: &'a BatchFrame<T>, metadata: &'a [u8], readers: &'a [u32]) -> FrameRef<'a> {
+    let facts = frame.entry.facts();
+    FrameRef {
+        offset: frame.offset,
+        received_unix_ns: facts.received_unix_ns,
+        items: u32::try_from(frame.charge.items).unwrap_or(u32::MAX),
+        charge_bytes: u32::try_from(frame.charge.bytes).unwrap_or(u32::MAX),
+        encoding: facts.encoding,
+        flags: facts.flags,
+        uncompressed_len_bytes: facts.uncompressed_len_bytes,
+        readers,
+        metadata,
+        payload: frame.entry.payload(),
+    }
+}
+
+impl<T> Shared<T> {
+    /// Takes note of what a sync made durable in a segment, before its frames are published.
+    fn note_commit(
+        &self,
+        segment: &SegmentWriter,
+        frames: &[BatchFrame<T>],
+        marks: Vec<(Offset, u64)>,
+        bytes_before: u64,
+    ) {
+        let Some(last) = frames.last().map(|frame| frame.offset) else { return };
+        let header = segment.header();
+        let mut inner = self.inner.lock();
+        let Some(store) = &mut inner.store else { return };
+        store.stats.commits += 1;
+        store.stats.frames_written += frames.len() as u64;
+        store.stats.bytes_written += segment.durable_end() - bytes_before;
+        let known = match store.segments.get_mut(header.first_offset) {
+            Some(known) => known,
+            None => {
+                let generation = store.segments.next_generation();
+                store.segments.insert(Segment {
+                    path: segment.path().to_owned(),
+                    first: header.first_offset,
+                    last,
+                    epoch: Some(header.epoch),
+                    len_bytes: segment.len_bytes(),
+                    end: None,
+                    is_open: true,
+                    generation,
+                    pins: Vec::new(),
+                    unknown: Vec::new(),
+                    marks: Vec::new(),
+                });
+                self.keeper_wake.notify_all();
+                store.segments.get_mut(header.first_offset).expect("it was just inserted")
+            }
+        };
+        known.last = last;
+        known.end = Some(segment.durable_end());
+        known.marks.extend(marks);
+    }
+}
+
+impl<T> Inner<T> {
+    /// Frames became durable.
+    fn publish(&mut self, frames: &[BatchFrame<T>]) {
+        let Some(store) = &mut self.store else { return };
+        for frame in frames {
+            store.durable_below = frame.offset + 1;
+            // One that is gone was resolved everywhere meanwhile.
+            let Some(slot) = self.slots.get_mut(frame.offset) else { continue };
+            slot.is_durable = true;
+            store.unwritten_bytes -= frame.charge.bytes;
+            for &id in slot.readers.iter() {
+                let Some(cursor) = self.cursors[id.0].as_mut() else { continue };
+                if !cursor.is_resolved(frame.offset) {
+                    cursor.unwritten.remove_charge(frame.charge);
+                    cursor.is_changed = true;
+                    store.segments.written(id, frame.offset, frame.charge);
+                }
+            }
+        }
+    }
+}

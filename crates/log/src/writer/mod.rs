@@ -1,0 +1,283 @@
+//! The writer thread: makes due frames durable, all that are unwritten at once with one sync (group commit).
+//!
+//! Invariants
+//! - A frame is written as soon as it is due (see [`crate::FlushPolicy`]), with everything that was appended before it and is
+//!   unresolved. While readers resolve frames before they are due, nothing is written and the thread wakes up only as often as
+//!   frames come due.
+//! - After a failed write or sync the file is given up; what was not durable is still in memory and is written to a new file.
+//! - A frame is called durable after the sync of its segment, whose directory entry is durable, and after all its readers have
+//!   durable cursor files: without one, nobody would know after a restart that the frame is for somebody.
+
+mod batch;
+mod commit;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::cursor_file::CursorError;
+use crate::disk::Disk;
+use crate::keeper::CursorFiles;
+use crate::log::store::{Ends, WriterWaits};
+use crate::log::{Inner, Shared};
+use crate::record::Record;
+use crate::segment::{SegmentError, SegmentWriter};
+use crate::types::DiskTrouble;
+use batch::Batch;
+
+/// How long the thread waits before it tries a disk again that failed: doubled each time up to the second.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+/// A segment in which nobody has anything any more is given up if nothing was written to it for so long.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Where and as what a log is kept.
+#[derive(Clone)]
+pub(crate) struct Home {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: PathBuf,
+    pub(crate) cursors_directory: PathBuf,
+    /// Where segments are written anew before they take the place of others.
+    pub(crate) rewrite_directory: PathBuf,
+    pub(crate) name: String,
+    pub(crate) log_id: u128,
+    pub(crate) segment_bytes: u64,
+}
+
+/// Why frames could not be made durable.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    #[error(transparent)]
+    Cursor(#[from] CursorError),
+    #[error("no randomness for a new segment: {0}")]
+    Random(std::io::Error),
+}
+
+impl WriteError {
+    pub(crate) fn trouble(&self) -> DiskTrouble {
+        let out_of_space = match self {
+            WriteError::Segment(error) => error.is_out_of_space(),
+            WriteError::Cursor(CursorError::Io { source, .. }) => {
+                matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+            }
+            WriteError::Cursor(_) | WriteError::Random(_) => false,
+        };
+        DiskTrouble { reason: self.to_string(), out_of_space }
+    }
+}
+
+pub(crate) struct Writer<T> {
+    shared: Arc<Shared<T>>,
+    home: Home,
+    cursor_files: Arc<Mutex<CursorFiles>>,
+    segment: Option<SegmentWriter>,
+    /// Of the open segment: where the last mark stands.
+    marked_position: u64,
+    committed: Instant,
+    retry_after: Duration,
+}
+
+enum Work {
+    Commit,
+    /// Nothing was written for a while and nobody needs the open segment.
+    GiveUpSegment,
+    /// Everything is written and the log closes.
+    Close,
+    End,
+}
+
+impl<T: Record> Writer<T> {
+    pub(crate) fn new(shared: Arc<Shared<T>>, home: Home, cursor_files: Arc<Mutex<CursorFiles>>) -> Self {
+        Writer {
+            shared,
+            home,
+            cursor_files,
+            segment: None,
+            marked_position: 0,
+            committed: Instant::now(),
+            retry_after: RETRY_MIN,
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        loop {
+            match self.wait_for_work() {
+                Work::Commit => self.write(),
+                Work::GiveUpSegment => self.give_up_segment(),
+                Work::Close => {
+                    self.close_segment();
+                    break;
+                }
+                Work::End => break,
+            }
+        }
+        let mut inner = self.shared.inner.lock();
+        if let Some(store) = &mut inner.store {
+            store.writer_has_ended = true;
+        }
+        self.shared.keeper_wake.notify_all();
+    }
+
+    fn wait_for_work(&mut self) -> Work {
+        let shared = self.shared.clone();
+        let mut inner = shared.inner.lock();
+        loop {
+            self.let_go(&mut inner);
+            let now = Instant::now();
+            inner.pass_resolved();
+            inner.note_lags(now);
+            let due = inner.due(now);
+            let idle_at = self.segment.is_some().then_some(self.committed + IDLE);
+            let Inner { store: Some(store), slots, .. } = &mut *inner else { return Work::End };
+            match store.ends {
+                Ends::Now => return Work::End,
+                Ends::Closing if store.durable_below == slots.head() => return Work::Close,
+                Ends::Closing => return Work::Commit,
+                Ends::No => {}
+            }
+            if matches!(due, Due::Now) || store.trouble.is_some() {
+                return Work::Commit;
+            }
+            if idle_at.is_some_and(|at| at <= now) {
+                self.committed = now;
+                if self.open_segment_is_unpinned(&mut inner) {
+                    return Work::GiveUpSegment;
+                }
+                continue;
+            }
+            let (waits, due_at) = match due {
+                Due::At(at) => (WriterWaits::ForDue, Some(at)),
+                Due::OnlyAtOnce => (WriterWaits::ForDue, None),
+                Due::Nothing | Due::Now => (WriterWaits::ForAppend, None),
+            };
+            store.writer_waits = waits;
+            match due_at.into_iter().chain(idle_at).min() {
+                Some(at) => {
+                    shared.writer_wake.wait_until(&mut inner, at);
+                }
+                None => shared.writer_wake.wait(&mut inner),
+            }
+            if let Some(store) = &mut inner.store {
+                store.writer_waits = WriterWaits::No;
+            }
+        }
+    }
+
+    /// Lets go from memory what need not be there, freeing it without the lock.
+    fn let_go(&self, inner: &mut MutexGuard<'_, Inner<T>>) {
+        loop {
+            let evicted = inner.evict();
+            if evicted.is_empty() {
+                return;
+            }
+            MutexGuard::unlocked(inner, || drop(evicted));
+        }
+    }
+
+    fn open_segment_is_unpinned(&self, inner: &mut Inner<T>) -> bool {
+        inner.settle_segments();
+        let store = inner.store.as_ref();
+        let open = store.and_then(|store| store.segments.iter().find(|segment| segment.is_open));
+        open.is_none_or(|segment| !segment.is_pinned())
+    }
+
+    fn write(&mut self) {
+        let result = match Batch::collect(&self.shared) {
+            Some(batch) => self.commit(&batch),
+            None => self.probe(),
+        };
+        match result {
+            Ok(()) => {
+                self.committed = Instant::now();
+                self.retry_after = RETRY_MIN;
+                if let Some(store) = &mut self.shared.inner.lock().store {
+                    store.trouble = None;
+                }
+            }
+            Err(error) => self.wait_to_try_again(&error),
+        }
+    }
+
+    /// There was trouble, and nothing is left to write: a new segment shows whether it is over.
+    fn probe(&mut self) -> Result<(), WriteError> {
+        let has_trouble = self.shared.inner.lock().store.as_ref().is_some_and(|store| store.trouble.is_some());
+        if has_trouble { self.open_segment() } else { Ok(()) }
+    }
+
+    fn wait_to_try_again(&mut self, error: &WriteError) {
+        let until = Instant::now() + self.retry_after;
+        self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
+        let mut inner = self.shared.inner.lock();
+        if let Some(store) = &mut inner.store {
+            store.trouble = Some(error.trouble());
+            store.stats.failures += 1;
+        }
+        loop {
+            let Some(store) = &mut inner.store else { return };
+            store.writer_waits = WriterWaits::ToTryAgain;
+            if store.ends == Ends::Now || self.shared.writer_wake.wait_until(&mut inner, until).timed_out() {
+                break;
+            }
+        }
+        if let Some(store) = &mut inner.store {
+            store.writer_waits = WriterWaits::No;
+        }
+    }
+}
+
+/// Whether something has to be written.
+enum Due {
+    Now,
+    At(Instant),
+    /// There are unwritten frames, which wait for the end or for memory to become short.
+    OnlyAtOnce,
+    Nothing,
+}
+
+impl<T> Inner<T> {
+    /// Lifts the mark of what is durable over what is resolved everywhere.
+    fn pass_resolved(&mut self) {
+        let Some(store) = &mut self.store else { return };
+        loop {
+            let offset = self.slots.next_live(store.durable_below);
+            store.durable_below = offset;
+            if offset >= self.slots.head() || self.slots.get(offset).is_some_and(|slot| !slot.is_durable) {
+                return;
+            }
+            store.durable_below += 1;
+        }
+    }
+
+    /// To be called after [`Inner::pass_resolved`].
+    fn due(&self, now: Instant) -> Due {
+        let Some(store) = &self.store else { return Due::Nothing };
+        let Some(oldest) = self.slots.get(store.durable_below) else { return Due::Nothing };
+        if store.durable_below < store.due_below || self.stored_bytes > store.memory_limit_bytes {
+            return Due::Now;
+        }
+        match store.flush_after().map(|after| oldest.appended + after) {
+            Some(at) if at <= now => Due::Now,
+            Some(at) => Due::At(at),
+            None => Due::OnlyAtOnce,
+        }
+    }
+
+    /// Which readers have left a frame unread for longer than a frame may wait for them.
+    fn note_lags(&mut self, now: Instant) {
+        let after = self.store.as_ref().and_then(|store| store.flush_after());
+        for index in 0..self.cursors.len() {
+            let id = crate::types::CursorId(index);
+            let Some(cursor) = &self.cursors[index] else { continue };
+            let has_unread = cursor.unread.frames > 0;
+            let is_on_disk = has_unread && cursor.next < self.evicted_below();
+            let lags = after.is_some_and(|after| {
+                is_on_disk || has_unread && self.first_unread(id).is_some_and(|appended| appended + after <= now)
+            });
+            self.cursor_mut(id).lags = lags;
+        }
+    }
+}

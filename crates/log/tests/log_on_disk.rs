@@ -1,0 +1,270 @@
+//! A log with segment files behind its memory tail: what is durable comes back, what nobody needs costs nothing.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_log::disk::RealDisk;
+use sluice_log::{FlushPolicy, Keep, Log, Next, OpenOptions, Subscription};
+use support::faulty_disk::{FaultyDisk, Operation, Unsynced};
+use support::note::*;
+
+#[test]
+fn what_is_durable_is_read_again_after_a_power_cut_in_order_with_its_offsets() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
+    let durable = Durable::default();
+    for value in 0..1000 {
+        append(&log, value, 300, &[a, b], &durable);
+    }
+    wait_durable(&durable, 1000);
+    assert!(log.stats().segments > 3, "the test is about several segments");
+    let disk = disk.cut_power(Unsynced::Lost);
+    drop(log);
+
+    let (log, recovered) = open(&disk);
+    assert_eq!(recovered.cursors, 2);
+    for name in ["a", "b"] {
+        let id = subscribe(&log, name);
+        assert_eq!(log.held(id).frames, 1000);
+        let read = read_all(&log, id);
+        assert_eq!(values(&read), (0..1000).collect::<Vec<_>>());
+        assert!(read.iter().all(|(offset, value)| offset == value));
+        assert_eq!((log.held(id).frames, log.leased(id).frames), (1000, 1000));
+    }
+}
+
+#[test]
+fn while_readers_keep_pace_nothing_is_written_and_no_system_call_made() {
+    let disk = FaultyDisk::new(1);
+    let after = Duration::from_secs(3);
+    let options = OpenOptions { flush: FlushPolicy::OnDemand { after }, memory_limit_bytes: 1 << 20, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    let id = subscribe(&log, "a");
+    disk.reset_counts();
+    let durable = Durable::default();
+    for value in 0..20_000 {
+        append(&log, value, 100, &[id], &durable);
+        let (offset, note) = next(&log, id).unwrap();
+        assert_eq!(note.value, value);
+        assert!(log.resolve(id, offset));
+    }
+    assert_eq!(log.close(PATIENCE).frames, 0);
+    assert_eq!((disk.counts().total(), durable.lock().len()), (0, 0));
+    assert_eq!(log.stats().frames_written, 0);
+}
+
+#[test]
+fn a_frame_that_waits_is_written_with_its_neighbours_and_once_for_all_its_readers() {
+    let disk = FaultyDisk::new(1);
+    let after = Duration::from_millis(20);
+    let options = OpenOptions { flush: FlushPolicy::OnDemand { after }, memory_limit_bytes: 1 << 20, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    let ids = [subscribe(&log, "a"), subscribe(&log, "b"), subscribe(&log, "c")];
+    let durable = Durable::default();
+    for value in 0..100 {
+        append(&log, value, 100, &ids, &durable);
+    }
+    wait_durable(&durable, 100);
+    let stats = log.stats();
+    assert_eq!(stats.frames_written, 100);
+    // The first commit may have begun while the last were appended.
+    assert!(stats.commits <= 2, "{stats:?}");
+    // It is in memory still.
+    assert!(ids.iter().all(|&id| matches!(log.read(id), Next::Entry(0, _))));
+}
+
+#[test]
+fn what_a_reader_lags_with_is_evicted_from_memory_and_read_from_disk() {
+    let disk = FaultyDisk::new(1);
+    let options = OpenOptions { memory_limit_bytes: 10_000, read_ahead_bytes: 5_000, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    let (slow, quick) = (subscribe(&log, "slow"), subscribe(&log, "quick"));
+    let durable = Durable::default();
+    for value in 0..2000 {
+        append(&log, value, 100, &[slow, quick], &durable);
+        let (offset, note) = next(&log, quick).unwrap();
+        assert_eq!(note.value, value);
+        log.resolve(quick, offset);
+    }
+    wait_durable(&durable, 2000);
+    wait_until("memory within its limit", || log.stored_bytes() <= 10_000);
+    assert_eq!(log.held(slow).frames, 2000);
+    let read = read_all(&log, slow);
+    assert_eq!(values(&read), (0..2000).collect::<Vec<_>>());
+    assert!(log.stats().frames_read > 1000);
+    for (offset, _) in read {
+        assert!(log.resolve(slow, offset));
+        assert!(!log.resolve(slow, offset));
+    }
+    assert_eq!(log.held(slow), Default::default());
+    wait_until("no full segment left", || log.stats().segments <= 1);
+}
+
+#[test]
+fn what_was_resolved_and_stored_does_not_come_back() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..300 {
+        append(&log, value, 300, &[id], &durable);
+    }
+    wait_durable(&durable, 300);
+    let read = read_all(&log, id);
+    for (offset, value) in &read {
+        if value % 3 != 0 {
+            log.resolve(id, *offset);
+        }
+    }
+    log.rewind(id);
+    assert_eq!(log.close(PATIENCE).frames, 0);
+    drop(log);
+    let (log, recovered) = open(&disk.kill_process());
+    assert_eq!(
+        recovered.frames_scanned, 0,
+        "after a clean end nothing has to be looked at but the newest: {recovered:?}"
+    );
+    let id = subscribe(&log, "a");
+    assert_eq!(log.held(id).frames, 100);
+    assert_eq!(values(&read_all(&log, id)), (0..300).filter(|value| value % 3 == 0).collect::<Vec<_>>());
+    assert_eq!(append(&log, 1, 1, &[id], &durable), 300, "offsets go on");
+}
+
+#[test]
+fn the_end_writes_what_is_unresolved_and_says_what_it_could_not() {
+    let disk = FaultyDisk::new(1);
+    let options = OpenOptions { flush: FlushPolicy::Never, memory_limit_bytes: 1 << 20, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options.clone()).unwrap();
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..10 {
+        append(&log, value, 300, &[id], &durable);
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(log.stats().frames_written, 0);
+    assert_eq!(log.close(PATIENCE).frames, 0);
+    assert_eq!(durable.lock().len(), 10);
+    drop(log);
+
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    let id = subscribe(&log, "a");
+    append(&log, 10, 300, &[id], &Durable::default());
+    disk.fail_operation(Operation::Allocate, support::faulty_disk::no_space);
+    assert_eq!(log.close(Duration::from_millis(300)).frames, 1);
+    assert!(log.trouble().is_some_and(|trouble| trouble.out_of_space));
+}
+
+#[test]
+fn a_reader_that_is_gone_keeps_its_backlog_as_an_orphan_until_it_comes_back_or_is_forgotten() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (stays, goes, ends) = (subscribe(&log, "stays"), subscribe(&log, "goes"), subscribe(&log, "ends"));
+    let durable = Durable::default();
+    for value in 0..100 {
+        append(&log, value, 100, &[stays, goes, ends], &durable);
+    }
+    wait_durable(&durable, 100);
+    let (first, _) = next(&log, goes).unwrap();
+    log.resolve(goes, first);
+    assert_eq!(log.unsubscribe(goes, Keep::Backlog).frames, 0);
+    assert_eq!(log.unsubscribe(ends, Keep::Nothing).frames, 100);
+    let orphans = log.orphans();
+    assert_eq!(orphans.len(), 1);
+    assert_eq!((orphans[0].name.as_str(), orphans[0].held.frames), ("goes", 99));
+    log.close(PATIENCE);
+    drop(log);
+
+    let (log, _) = open(&disk);
+    let names: Vec<_> = log.orphans().into_iter().map(|orphan| (orphan.name, orphan.held.frames)).collect();
+    assert_eq!(names, [("goes".to_owned(), 99), ("stays".to_owned(), 100)]);
+    let goes = subscribe(&log, "goes");
+    assert_eq!(values(&read_all(&log, goes)), (1..100).collect::<Vec<_>>());
+    assert_eq!(log.forget("goes"), None, "somebody reads it");
+    assert_eq!(log.forget("stays").map(|held| held.frames), Some(100));
+    assert_eq!(log.unsubscribe(goes, Keep::Nothing).frames, 99);
+    wait_until("no segments", || log.stats().segments == 0);
+    log.close(PATIENCE);
+    drop(log);
+    let (log, recovered) = open(&disk);
+    assert_eq!((recovered.cursors, log.orphans().len()), (0, 0));
+}
+
+#[test]
+fn frames_on_disk_only_are_dropped_to_the_budget_with_exact_counts_and_a_gap_that_survives() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let woken = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let wake = woken.clone();
+    let id = log.subscribe(Subscription {
+        wake: Arc::new(move || {
+            wake.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }),
+        ..Subscription::new("a")
+    });
+    let other = subscribe(&log, "other");
+    let durable = Durable::default();
+    for value in 0..1000 {
+        let for_both = [other, id];
+        append(&log, value, 100, &for_both[..1 + usize::from(value % 2 == 0)], &durable);
+    }
+    wait_durable(&durable, 1000);
+    wait_until("nothing in memory", || log.stored_bytes() == 0);
+    let leased = next(&log, id).unwrap();
+    // 200 bytes of charge each.
+    log.set_limits(id, 100 * 200, u64::MAX);
+    let (mut dropped, entries) = log.drop_oldest_unread(id);
+    assert!(entries.iter().all(|note| note.value > 0));
+    wait_until("within the budget", || !log.is_over_budget(id));
+    dropped.add(log.take_dropped(id));
+    assert!(woken.load(std::sync::atomic::Ordering::SeqCst) > 0);
+    assert_eq!((dropped.frames, log.held(id).frames, log.held(id).bytes), (400, 100, 20_000));
+    assert_eq!(log.dropped_total(id), dropped);
+    assert_eq!(log.held(other).frames, 1000);
+    log.resolve(id, leased.0);
+    let read = read_all(&log, id);
+    assert_eq!(values(&read), (401..500).map(|index| index * 2).collect::<Vec<_>>());
+    log.rewind(id);
+    log.close(PATIENCE);
+    drop(log);
+
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    assert_eq!(log.dropped_total(id), dropped);
+    let gaps = log.gaps(id);
+    assert_eq!(gaps.iter().map(|gap| gap.dropped.frames).sum::<u64>(), 400);
+    assert_eq!((gaps[0].start, gaps[gaps.len() - 1].end), (1, 801));
+    assert_eq!(values(&read_all(&log, id)), (401..500).map(|index| index * 2).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_real_disk_keeps_what_a_faulty_one_keeps() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = || OpenOptions {
+        segment_bytes: 1 << 20,
+        memory_limit_bytes: 0,
+        flush: FlushPolicy::AtOnce,
+        ..OpenOptions::new(Arc::new(RealDisk), directory.path().join("traces"), "traces")
+    };
+    let (log, _) = Log::<Note>::open(options()).unwrap();
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..3000 {
+        append(&log, value, 1000, &[id], &durable);
+    }
+    wait_durable(&durable, 3000);
+    drop(log);
+    let (log, _) = Log::<Note>::open(options()).unwrap();
+    let id = subscribe(&log, "a");
+    let read = read_all(&log, id);
+    assert_eq!(values(&read), (0..3000).collect::<Vec<_>>());
+    for (offset, _) in read {
+        log.resolve(id, offset);
+    }
+    wait_until("no segment left", || log.stats().segments == 0);
+    log.close(PATIENCE);
+    let left: Vec<_> = std::fs::read_dir(directory.path().join("traces")).unwrap().flatten().collect();
+    assert!(left.iter().all(|entry| entry.file_name() == "cursors"), "{left:?}");
+}

@@ -1,0 +1,129 @@
+//! A small record, and a log of such on a disk that a test can make fail.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sluice_log::{
+    Charge, CursorId, DecodeError, FlushPolicy, Log, Next, Offset, OpenError, OpenOptions, Record, RecordFacts,
+    Recovered, StoredRecord, Subscription,
+};
+
+use super::faulty_disk::FaultyDisk;
+
+pub const DIRECTORY: &str = "/log/traces";
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the log said was durable.
+pub type Durable = Arc<Mutex<BTreeSet<u64>>>;
+
+#[derive(Debug)]
+pub struct Note {
+    pub value: u64,
+    payload: Vec<u8>,
+    durable: Durable,
+}
+
+impl Note {
+    pub fn new(value: u64, len: usize, durable: &Durable) -> Self {
+        let byte = value as u8;
+        Note { value, payload: vec![byte; len], durable: durable.clone() }
+    }
+
+    pub fn charge(&self) -> Charge {
+        Charge { bytes: self.payload.len() as u64 + 100, items: 1 + self.value % 3 }
+    }
+}
+
+impl Record for Note {
+    fn facts(&self) -> RecordFacts {
+        RecordFacts { received_unix_ns: 1, encoding: 2, flags: 3, uncompressed_len_bytes: self.payload.len() as u32 }
+    }
+
+    fn encode_metadata(&self, output: &mut Vec<u8>) {
+        output.extend_from_slice(&self.value.to_le_bytes());
+    }
+
+    fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    fn decode(stored: StoredRecord) -> Result<Self, DecodeError> {
+        let wrong = |reason: &str| DecodeError { reason: reason.to_owned() };
+        let value = u64::from_le_bytes(stored.metadata[..].try_into().map_err(|_| wrong("the value"))?);
+        let note = Note::new(value, stored.payload.len(), &Durable::default());
+        if note.payload != stored.payload || note.facts() != stored.facts || note.charge() != stored.charge {
+            return Err(wrong("the payload"));
+        }
+        Ok(note)
+    }
+
+    fn durable(&self) {
+        assert!(self.durable.lock().insert(self.value), "told twice");
+    }
+}
+
+pub fn options(disk: &FaultyDisk) -> OpenOptions {
+    OpenOptions {
+        segment_bytes: 64 << 10,
+        memory_limit_bytes: 0,
+        flush: FlushPolicy::AtOnce,
+        ..OpenOptions::new(Arc::new(disk.clone()), DIRECTORY, "traces")
+    }
+}
+
+pub fn open(disk: &FaultyDisk) -> (Log<Note>, Recovered) {
+    Log::open(options(disk)).expect("the log opens")
+}
+
+pub fn try_open(disk: &FaultyDisk) -> Result<(Log<Note>, Recovered), OpenError> {
+    Log::open(options(disk))
+}
+
+pub fn subscribe(log: &Log<Note>, name: &str) -> CursorId {
+    log.subscribe(Subscription::new(name))
+}
+
+pub fn readers(ids: &[CursorId]) -> Arc<[CursorId]> {
+    ids.into()
+}
+
+pub fn append(log: &Log<Note>, value: u64, len: usize, ids: &[CursorId], durable: &Durable) -> Offset {
+    let note = Note::new(value, len, durable);
+    let charge = note.charge();
+    log.append(Arc::new(note), charge, &readers(ids)).offset
+}
+
+/// The next entry, waiting for the disk. None if there is nothing.
+pub fn next(log: &Log<Note>, id: CursorId) -> Option<(Offset, Arc<Note>)> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match log.read(id) {
+            Next::Entry(offset, entry) => return Some((offset, entry)),
+            Next::Empty | Next::Full => return None,
+            Next::Loading => std::thread::sleep(Duration::from_micros(50)),
+        }
+        assert!(Instant::now() < deadline, "nothing comes from the disk: {:?} {:?}", log.stats(), log.trouble());
+    }
+}
+
+pub fn read_all(log: &Log<Note>, id: CursorId) -> Vec<(Offset, u64)> {
+    std::iter::from_fn(|| next(log, id)).map(|(offset, note)| (offset, note.value)).collect()
+}
+
+pub fn values(read: &[(Offset, u64)]) -> Vec<u64> {
+    read.iter().map(|(_, value)| *value).collect()
+}
+
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never came to be: {what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+pub fn wait_durable(durable: &Durable, count: usize) {
+    wait_until("all durable", || durable.lock().len() >= count);
+}
