@@ -27,6 +27,11 @@ pub enum CursorError {
 }
 
 impl CursorError {
+    /// True if the file is not there (any more).
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, CursorError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| CursorError::Io { path, action, source }
@@ -46,9 +51,13 @@ pub struct CursorFile {
 impl CursorFile {
     /// Creates the file of a reader (or puts a new one in its place) in `directory`, which exists. Durable when this returns.
     pub fn create(disk: &dyn Disk, directory: &Path, state: &CursorState) -> Result<Self, CursorError> {
-        let path = directory.join(file_name(&state.name));
-        let file = write_new(disk, &path, state, 1)?;
-        Ok(CursorFile { path, file, sequence: 2, failed: false })
+        Self::create_at(disk, &directory.join(file_name(&state.name)), state)
+    }
+
+    /// As [`CursorFile::create`] with a path of its own.
+    pub fn create_at(disk: &dyn Disk, path: &Path, state: &CursorState) -> Result<Self, CursorError> {
+        let file = write_new(disk, path, state, 1)?;
+        Ok(CursorFile { path: path.to_owned(), file, sequence: 2, failed: false })
     }
 
     /// Opens a file and reads the newer of its slots that are whole.
@@ -98,32 +107,50 @@ fn write_new(
     state: &CursorState,
     first_sequence: u64,
 ) -> Result<Arc<dyn DiskFile>, CursorError> {
-    let temporary = path.with_added_extension(&TEMPORARY_EXTENSION[1..]);
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(TEMPORARY_EXTENSION);
+    let temporary = PathBuf::from(temporary);
     match disk.remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(CursorError::io(&temporary, "cannot remove")(error));
         }
         _ => {}
     }
-    let file = disk.create_new(&temporary).map_err(CursorError::io(&temporary, "cannot create"))?;
-    file.allocate(2 * SLOT_LEN_BYTES).map_err(CursorError::io(&temporary, "cannot reserve space"))?;
-    for sequence in [first_sequence, first_sequence + 1] {
-        write_all_at(&*file, &encode_slot(state, sequence), slot_position(sequence))
-            .map_err(CursorError::io(&temporary, "cannot write"))?;
+    let written = write_temporary(disk, &temporary, state, first_sequence);
+    let renamed = written.and_then(|file| {
+        disk.rename(&temporary, path).map_err(CursorError::io(path, "cannot rename"))?;
+        Ok(file)
+    });
+    if renamed.is_err() {
+        // Its space may be what is missing. If this fails too it is removed before the next attempt.
+        let _ = disk.remove_file(&temporary);
     }
-    file.sync_all().map_err(CursorError::io(&temporary, "cannot sync"))?;
-    disk.rename(&temporary, path).map_err(CursorError::io(path, "cannot rename"))?;
+    let file = renamed?;
     let directory = path.parent().unwrap_or(Path::new("."));
     disk.sync_directory(directory).map_err(CursorError::io(directory, "cannot sync the directory"))?;
     Ok(file)
 }
 
+fn write_temporary(
+    disk: &dyn Disk,
+    path: &Path,
+    state: &CursorState,
+    first_sequence: u64,
+) -> Result<Arc<dyn DiskFile>, CursorError> {
+    let file = disk.create_new(path).map_err(CursorError::io(path, "cannot create"))?;
+    file.allocate(2 * SLOT_LEN_BYTES).map_err(CursorError::io(path, "cannot reserve space"))?;
+    for sequence in [first_sequence, first_sequence + 1] {
+        write_all_at(&*file, &encode_slot(state, sequence), slot_position(sequence))
+            .map_err(CursorError::io(path, "cannot write"))?;
+    }
+    file.sync_all().map_err(CursorError::io(path, "cannot sync"))?;
+    Ok(file)
+}
+
 fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState), CursorError> {
     let mut newest: Option<(u64, CursorState)> = None;
-    let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
-    for position in [0, SLOT_LEN_BYTES] {
-        let len = read_full_at(file, &mut buffer, position).map_err(CursorError::io(path, "cannot read"))?;
-        match decode_slot(&buffer[..len]) {
+    for slot in decode_slots(file, path)? {
+        match slot {
             Ok(slot) if newest.as_ref().is_none_or(|(sequence, _)| *sequence < slot.0) => newest = Some(slot),
             Err(SlotError::NewerVersion { found }) => {
                 return Err(CursorError::NewerVersion { path: path.to_owned(), found });
@@ -134,9 +161,38 @@ fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState), Cu
     newest.ok_or_else(|| CursorError::Damaged { path: path.to_owned() })
 }
 
-/// The file name of a reader: letters, digits, `-`, `_` and inner dots stand for themselves, every other byte as `%xx`. Long names are cut and
-/// told apart by a hash of the whole; the file itself has the name in full.
+type Slot = Result<(u64, CursorState), SlotError>;
+
+fn decode_slots(file: &dyn DiskFile, path: &Path) -> Result<[Slot; 2], CursorError> {
+    let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
+    let mut slots = [Err(SlotError::Empty), Err(SlotError::Empty)];
+    for (slot, position) in slots.iter_mut().zip([0, SLOT_LEN_BYTES]) {
+        let len = read_full_at(file, &mut buffer, position).map_err(CursorError::io(path, "cannot read"))?;
+        *slot = decode_slot(&buffer[..len]);
+    }
+    Ok(slots)
+}
+
+/// How many of the two slots of a file cannot be read. One may be what a crash left of a write, two cost the reader's place.
+pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize, CursorError> {
+    let file = disk.open(path, Access::Read).map_err(CursorError::io(path, "cannot open"))?;
+    let slots = decode_slots(&*file, path)?;
+    for slot in &slots {
+        if let Err(SlotError::NewerVersion { found }) = slot {
+            return Err(CursorError::NewerVersion { path: path.to_owned(), found: *found });
+        }
+    }
+    Ok(slots.iter().filter(|slot| slot.is_err()).count())
+}
+
+/// The file name of a reader.
 pub fn file_name(name: &str) -> String {
+    escape(name) + CURSOR_EXTENSION
+}
+
+/// A name as a file or a directory can have it: letters, digits, `-`, `_` and inner dots stand for themselves, every
+/// other byte as `%xx`. Long names are cut and told apart by a hash of the whole.
+pub fn escape(name: &str) -> String {
     let mut stem = String::new();
     for (index, byte) in name.bytes().enumerate() {
         match byte {
@@ -149,7 +205,7 @@ pub fn file_name(name: &str) -> String {
         stem.truncate(STEM_LIMIT_BYTES);
         stem.push_str(&format!("~{:016x}", fowler_noll_vo(name.as_bytes())));
     }
-    stem + CURSOR_EXTENSION
+    stem
 }
 
 /// FNV-1a, 64 bits.

@@ -5,8 +5,10 @@
 
 mod cursor;
 pub mod cursor_file;
+pub mod dead_letters;
 pub mod disk;
 pub mod format;
+pub mod inspect;
 mod keeper;
 pub mod lock;
 mod log;

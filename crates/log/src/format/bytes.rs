@@ -29,3 +29,12 @@ fn array<const LEN: usize>(block: &[u8], at: usize) -> [u8; LEN] {
     bytes.copy_from_slice(&block[at..at + LEN]);
     bytes
 }
+
+/// As much of a text as fits into `limit_bytes`, cut between characters.
+pub(super) fn cut_text(text: &str, limit_bytes: usize) -> &[u8] {
+    let mut end = text.len().min(limit_bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text.as_bytes()[..end]
+}

@@ -1,6 +1,6 @@
 //! One slot of a cursor file: all that is known of a reader. A file has two, written in turn; each stands for itself.
 
-use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use super::bytes::{cut_text, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::{VERSION, Version};
 
 /// Place of a slot in its file: the second one starts here. A whole number of blocks, so that a torn write of one cannot reach the other.
@@ -84,7 +84,7 @@ pub enum SlotError {
 
 /// The bytes of a slot, as many as are used. A name that is too long is cut.
 pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
-    let name = &state.name.as_bytes()[..state.name.floor_char_boundary(NAME_LIMIT_BYTES)];
+    let name = cut_text(&state.name, NAME_LIMIT_BYTES);
     let gaps = &state.gaps[state.gaps.len().saturating_sub(GAPS_LIMIT)..];
     let ranges = &state.resolved[..state.resolved.len().min(RANGES_LIMIT)];
     let len = FIXED_LEN_BYTES + name.len() + gaps.len() * GAP_LEN_BYTES + ranges.len() * RANGE_LEN_BYTES;

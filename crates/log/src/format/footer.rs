@@ -22,6 +22,16 @@ pub struct Footer {
 }
 
 impl Footer {
+    /// Adds a frame to the totals.
+    pub fn count(&mut self, offset: u64, items: u32, charge_bytes: u32) {
+        let is_first = self.frames == 0;
+        self.first_offset = if is_first { offset } else { self.first_offset.min(offset) };
+        self.last_offset = self.last_offset.max(offset);
+        self.frames += 1;
+        self.items += u64::from(items);
+        self.charged_bytes += u64::from(charge_bytes);
+    }
+
     /// `position` is where the footer stands in its file: what was copied elsewhere does not count.
     pub fn encode(&self, epoch: u64, position: u64) -> [u8; FOOTER_LEN_BYTES as usize] {
         let mut block = [0; FOOTER_LEN_BYTES as usize];

@@ -1,6 +1,6 @@
 //! The header of a segment file: one block with two copies, so that no single damaged sector costs the file.
 
-use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use super::bytes::{cut_text, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::{BLOCK_LEN_BYTES, VERSION, Version};
 
 /// The header takes the whole first block, which is never written again.
@@ -74,7 +74,7 @@ impl SegmentHeader {
         put_u64(&mut copy, 40, self.first_offset);
         put_u64(&mut copy, 48, self.created_unix_ns);
         copy[56] = self.kind.code();
-        let name = &self.name.as_bytes()[..self.name.floor_char_boundary(NAME_LIMIT_BYTES)];
+        let name = cut_text(&self.name, NAME_LIMIT_BYTES);
         copy[57] = name.len() as u8;
         copy[NAME_POSITION..NAME_POSITION + name.len()].copy_from_slice(name);
         let checksum = crc32c::crc32c(&copy[..CHECKSUM_POSITION]);

@@ -5,6 +5,7 @@
 
 mod bytes;
 mod cursor_slot;
+mod dead_letter;
 mod footer;
 mod frame;
 mod header;
@@ -13,6 +14,7 @@ pub use cursor_slot::{
     CursorState, GAPS_LIMIT, Gap, Holding, NAME_LIMIT_BYTES, RANGES_LIMIT, SLOT_LEN_BYTES, SlotError, decode_slot,
     encode_slot,
 };
+pub use dead_letter::{REASON_LIMIT_BYTES, Refusal};
 pub use footer::{FOOTER_LEN_BYTES, Footer};
 pub use frame::{
     BODY_LIMIT_BYTES, FRAME_PREFIX_LEN_BYTES, FrameHeader, FrameRef, HeaderParse, METADATA_LIMIT_BYTES, READERS_LIMIT,

@@ -1,6 +1,7 @@
 //! Segment files: written once from front to back, read from anywhere between frames.
 
 mod buffer;
+mod chain;
 mod name;
 mod reader;
 mod writer;
@@ -8,10 +9,13 @@ mod writer;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use chain::SegmentChain;
+pub(crate) use chain::open_if_there;
 pub use name::SegmentName;
 pub use reader::{Body, Damage, Located, ReaderOptions, SegmentReader};
 pub use writer::{NewSegment, SegmentWriter};
 
+use crate::disk::Disk;
 use crate::format::{SegmentHeader, Version};
 
 /// A number that nobody outside can guess, for epochs and log ids.
@@ -48,9 +52,14 @@ pub enum SegmentError {
 }
 
 impl SegmentError {
-    fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| SegmentError::Io { path, action, source }
+    }
+
+    /// True if the file is not there (any more).
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, SegmentError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
     /// True if nothing but space is missing: disk full, quota exceeded, no inodes left.
@@ -58,6 +67,19 @@ impl SegmentError {
         matches!(self, SegmentError::Io { source, .. }
             if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
+}
+
+/// The segments of a directory in order of their offsets, with their lengths; none if the directory does not exist.
+pub fn list_segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<(SegmentName, u64)>, SegmentError> {
+    let entries = match disk.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        result => result.map_err(SegmentError::io(directory, "cannot list"))?,
+    };
+    let files = entries.into_iter().filter(|entry| !entry.is_directory);
+    let mut segments =
+        files.filter_map(|entry| Some((SegmentName::parse(&entry.name)?, entry.len_bytes))).collect::<Vec<_>>();
+    segments.sort();
+    Ok(segments)
 }
 
 /// What is known of a segment without reading its frames.

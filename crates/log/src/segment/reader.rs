@@ -136,7 +136,7 @@ impl SegmentReader {
         self.current = None;
         self.readers.clear();
         match self.parse_here()? {
-            Some(header) => Ok(Some(self.accept(header))),
+            Some(header) => Ok(self.accept(header)),
             None => self.search(),
         }
     }
@@ -170,11 +170,19 @@ impl SegmentReader {
         self.damage
     }
 
-    fn accept(&mut self, header: FrameHeader) -> Located {
+    /// Takes the header at the position. None if its body goes on behind the end: cut off, the last of what there is.
+    fn accept(&mut self, header: FrameHeader) -> Option<Located> {
         let located = Located { position: self.position, header };
+        if located.position + header.header_len_bytes() + header.body_len_bytes() > self.end {
+            self.damage.frames += 1;
+            self.damage.bytes += self.end - self.position;
+            self.position = self.end;
+            self.readers.clear();
+            return None;
+        }
         self.current = Some(located);
         self.position = located.end();
-        located
+        Some(located)
     }
 
     /// The header at the position, if a whole one stands there. Its reader ids are taken over.
@@ -228,11 +236,20 @@ impl SegmentReader {
             }
             self.position = position + passed as u64;
         }
-        if let Some(last) = last_foreign_byte {
+        if let Some(last) =
+            last_foreign_byte.filter(|_| found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
+        {
             self.damage.regions += 1;
             self.damage.bytes += last + 1 - start;
         }
-        Ok(found.map(|header| self.accept(header)))
+        Ok(found.and_then(|header| self.accept(header)))
+    }
+
+    /// True if a footer stands in the first block behind `from`: the process ended between writing it and cutting the file behind it.
+    fn ends_with_footer(&mut self, from: u64) -> Result<bool, SegmentError> {
+        let (epoch, position) = (self.info.header.epoch, align_up(from, BLOCK_LEN_BYTES));
+        let bytes = self.io(|buffer, end| buffer.get(position, FOOTER_LEN_BYTES as usize, end))?;
+        Ok(Footer::decode(bytes, epoch, position).is_some())
     }
 
     fn io<'a, T>(&'a mut self, call: impl FnOnce(&'a mut ReadBuffer, u64) -> io::Result<T>) -> Result<T, SegmentError> {

@@ -59,7 +59,7 @@ impl SegmentWriter {
                 Err(error) => return Err(SegmentError::io(&path, "cannot create")(error)),
             }
         };
-        let len_bytes = new.len_bytes.max(SEGMENT_HEADER_LEN_BYTES + BLOCK_LEN_BYTES);
+        let len_bytes = align_up(new.len_bytes, BLOCK_LEN_BYTES).max(SEGMENT_HEADER_LEN_BYTES + 2 * BLOCK_LEN_BYTES);
         let prepared = prepare(disk, &*file, &path, &new, len_bytes);
         if let Err(error) = prepared {
             // Best effort: an unfinished file is passed over and removed at the next start.
@@ -84,12 +84,12 @@ impl SegmentWriter {
 
     /// Length that a segment needs to take at least this one frame.
     pub fn len_for(frame: &FrameRef<'_>) -> u64 {
-        align_up(SEGMENT_HEADER_LEN_BYTES + frame.frame_len_bytes() + FOOTER_LEN_BYTES, BLOCK_LEN_BYTES)
+        align_up(SEGMENT_HEADER_LEN_BYTES + frame.frame_len_bytes(), BLOCK_LEN_BYTES) + BLOCK_LEN_BYTES
     }
 
-    /// True if the frame has room within the reserved space.
+    /// True if the frame has room within the reserved space, of which the last block is kept for the footer.
     pub fn fits(&self, frame: &FrameRef<'_>) -> bool {
-        self.end + frame.frame_len_bytes() + FOOTER_LEN_BYTES <= self.len_bytes
+        self.end + frame.frame_len_bytes() + BLOCK_LEN_BYTES <= self.len_bytes
     }
 
     /// Appends a frame, which must fit; returns where it begins. It is not durable before [`SegmentWriter::sync`], and may not be
@@ -112,7 +112,7 @@ impl SegmentWriter {
         }
         self.buffer.extend_from_slice(&padding[..unaligned.padding]);
         self.end = position + unaligned.whole;
-        self.count(frame);
+        self.totals.count(frame.offset, frame.items, frame.charge_bytes);
         if self.buffer.len() >= BUFFER_LEN_BYTES {
             self.write_out(&[])?;
         }
@@ -128,7 +128,7 @@ impl SegmentWriter {
         self.write_out(&[])?;
         self.attempt("cannot sync", |writer| writer.file.sync_data())?;
         // The rest of the block is zeros since the file's space was reserved.
-        self.end = align_up(self.end, BLOCK_LEN_BYTES).min(self.len_bytes);
+        self.end = align_up(self.end, BLOCK_LEN_BYTES);
         self.buffer_position = self.end;
         self.durable_end = self.end;
         Ok(())
@@ -187,16 +187,6 @@ impl SegmentWriter {
     /// True after a failed write or sync.
     pub fn is_failed(&self) -> bool {
         self.failed
-    }
-
-    fn count(&mut self, frame: &FrameRef<'_>) {
-        let totals = &mut self.totals;
-        let first = totals.frames == 0;
-        totals.first_offset = if first { frame.offset } else { totals.first_offset.min(frame.offset) };
-        totals.last_offset = if first { frame.offset } else { totals.last_offset.max(frame.offset) };
-        totals.frames += 1;
-        totals.items += u64::from(frame.items);
-        totals.charged_bytes += u64::from(frame.charge_bytes);
     }
 
     /// Hands the buffer and what follows it to the disk.

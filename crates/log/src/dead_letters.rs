@@ -1,0 +1,338 @@
+//! What backends refused for good, one bounded store a delivery: `<log>/dead-letters/<delivery>/`.
+//!
+//! Letters are frames of segment files as the log's, numbered in order of their refusal, and the reason stands before their metadata. Beside
+//! them the file `state.cursor` keeps what was removed: its floor is the first letter that is left, its dropped counters are
+//! those that made room for newer ones.
+
+mod reader;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use reader::{DeadLetter, DeadLetterReader};
+
+use crate::cursor_file::{CursorError, CursorFile, escape, file_name};
+use crate::disk::{Access, Disk};
+use crate::format::{
+    CursorState, FileKind, Footer, FrameRef, GAPS_LIMIT, Gap, Holding, Refusal, SegmentHeader, VERSION,
+};
+use crate::segment::{
+    Located, NewSegment, ReaderOptions, SegmentError, SegmentName, SegmentReader, SegmentWriter, list_segments,
+    random_u64,
+};
+
+/// Name of the folder of all dead letters within a log's directory.
+pub const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";
+
+const STATE_NAME: &str = "state";
+/// A store has about this many segments when it is full: the oldest of them is what is dropped at once.
+const SEGMENTS_WHEN_FULL: u64 = 8;
+const SEGMENT_LEN_RANGE_BYTES: (u64, u64) = (64 << 10, 8 << 20);
+
+#[derive(Debug, thiserror::Error)]
+pub enum DeadLetterError {
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    #[error(transparent)]
+    State(#[from] CursorError),
+    #[error("a dead letter of {letter_bytes} bytes exceeds the limit of {limit_bytes} bytes of its delivery")]
+    ExceedsLimit { letter_bytes: u64, limit_bytes: u64 },
+}
+
+/// A frame that was refused.
+#[derive(Clone, Debug)]
+pub struct NewDeadLetter<'a> {
+    pub refusal: Refusal,
+    pub received_unix_ns: u64,
+    pub items: u32,
+    pub encoding: u8,
+    pub flags: u8,
+    pub uncompressed_len_bytes: u32,
+    /// As in the log.
+    pub metadata: &'a [u8],
+    pub payload: &'a [u8],
+}
+
+/// A segment that is not written any more.
+struct Stored {
+    name: SegmentName,
+    len_bytes: u64,
+    totals: Footer,
+}
+
+/// The dead letters of one delivery, open for writing. The directory's owner alone may have it.
+pub struct DeadLetters {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    limit_bytes: u64,
+    stored: VecDeque<Stored>,
+    writer: Option<SegmentWriter>,
+    state_file: CursorFile,
+    state: CursorState,
+    /// Number of the next letter.
+    head: u64,
+}
+
+/// The directory of a delivery's dead letters.
+pub fn directory_of(log_directory: &Path, delivery: &str) -> PathBuf {
+    log_directory.join(DEAD_LETTERS_DIRECTORY).join(escape(delivery))
+}
+
+/// The file that keeps what was removed.
+pub(crate) fn state_path(directory: &Path) -> PathBuf {
+    directory.join(file_name(STATE_NAME))
+}
+
+impl DeadLetters {
+    /// Opens the store of a delivery below a log's directory, or creates it. At most `limit_bytes` of disk are used; what exceeds them goes
+    /// at the next append, the oldest first.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        log_directory: &Path,
+        delivery: &str,
+        limit_bytes: u64,
+    ) -> Result<Self, DeadLetterError> {
+        let directory = directory_of(log_directory, delivery);
+        disk.create_directory(&directory).map_err(SegmentError::io(&directory, "cannot create"))?;
+        let (state_file, state) = open_state(&*disk, &directory, delivery)?;
+        let mut letters = DeadLetters {
+            head: state.head.max(state.floor),
+            disk,
+            directory,
+            limit_bytes,
+            stored: VecDeque::new(),
+            writer: None,
+            state_file,
+            state,
+        };
+        for (name, _) in list_segments(&*letters.disk, &letters.directory)? {
+            letters.take_over(name)?;
+        }
+        letters.remove_resolved()?;
+        Ok(letters)
+    }
+
+    /// Adds letters and makes them durable with one sync; returns the number of the first. Older ones make room for them. After an
+    /// error none, some or all of them are stored, and the call can be repeated.
+    pub fn append(&mut self, new: &[NewDeadLetter<'_>]) -> Result<u64, DeadLetterError> {
+        let first = self.head;
+        for letter in new {
+            if let Err(error) = self.append_one(letter) {
+                self.abandon_failed();
+                return Err(error);
+            }
+        }
+        if let Err(error) = self.writer.as_mut().map_or(Ok(()), SegmentWriter::sync) {
+            self.abandon_failed();
+            return Err(error.into());
+        }
+        Ok(first)
+    }
+
+    /// Removes all letters below a number: they were replayed, or are not wanted. Durable when this returns.
+    pub fn remove_below(&mut self, number: u64) -> Result<(), DeadLetterError> {
+        self.state.floor = self.state.floor.max(number.min(self.head));
+        self.store_state()?;
+        if self.writer.as_ref().is_some_and(|writer| writer.totals().frames > 0 && self.state.floor == self.head) {
+            self.finish_segment()?;
+        }
+        self.remove_resolved()
+    }
+
+    pub fn set_limit(&mut self, limit_bytes: u64) {
+        self.limit_bytes = limit_bytes;
+    }
+
+    /// The first letter that is left, and the number of the next one to come.
+    pub fn range(&self) -> (u64, u64) {
+        (self.state.floor, self.head)
+    }
+
+    /// Bytes that the store takes on disk.
+    pub fn len_bytes(&self) -> u64 {
+        let stored = self.stored.iter().map(|segment| segment.len_bytes).sum::<u64>();
+        stored + self.writer.as_ref().map_or(0, SegmentWriter::len_bytes)
+    }
+
+    /// All that was ever dropped to make room.
+    pub fn dropped(&self) -> Holding {
+        self.state.dropped
+    }
+
+    /// The directory that [`DeadLetterReader::open`] takes.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn append_one(&mut self, letter: &NewDeadLetter<'_>) -> Result<(), DeadLetterError> {
+        let mut metadata = Vec::new();
+        letter.refusal.encode(&mut metadata);
+        metadata.extend_from_slice(letter.metadata);
+        let frame = FrameRef {
+            offset: self.head,
+            received_unix_ns: letter.received_unix_ns,
+            items: letter.items,
+            charge_bytes: u32::try_from(letter.payload.len()).unwrap_or(u32::MAX),
+            encoding: letter.encoding,
+            flags: letter.flags,
+            uncompressed_len_bytes: letter.uncompressed_len_bytes,
+            readers: &[],
+            metadata: &metadata,
+            payload: letter.payload,
+        };
+        self.state.written_unix_ns = letter.refusal.refused_unix_ns;
+        self.make_room(&frame)?;
+        if let Some(writer) = &mut self.writer {
+            writer.append(&frame)?;
+            self.head += 1;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that there is a segment that the frame fits into, and drops the oldest ones if that takes more than the limit.
+    fn make_room(&mut self, frame: &FrameRef<'_>) -> Result<(), DeadLetterError> {
+        if self.writer.as_ref().is_some_and(|writer| writer.fits(frame)) {
+            return Ok(());
+        }
+        let letter_bytes = SegmentWriter::len_for(frame);
+        let (shortest, longest) = SEGMENT_LEN_RANGE_BYTES;
+        let usual = (self.limit_bytes / SEGMENTS_WHEN_FULL).clamp(shortest, longest).min(self.limit_bytes);
+        let len_bytes = usual.max(letter_bytes);
+        if len_bytes > self.limit_bytes {
+            return Err(DeadLetterError::ExceedsLimit { letter_bytes, limit_bytes: self.limit_bytes });
+        }
+        self.finish_segment()?;
+        while self.len_bytes() + len_bytes > self.limit_bytes && !self.stored.is_empty() {
+            self.drop_oldest()?;
+        }
+        let header = SegmentHeader {
+            version: VERSION,
+            kind: FileKind::DeadLetters,
+            log_id: self.state.log_id,
+            epoch: random_u64().map_err(SegmentError::io(&self.directory, "cannot get a random number"))?,
+            first_offset: self.head,
+            created_unix_ns: frame.received_unix_ns,
+            name: self.state.name.clone(),
+        };
+        let new = NewSegment { directory: &self.directory, header, len_bytes };
+        self.writer = Some(SegmentWriter::create(&*self.disk, new)?);
+        Ok(())
+    }
+
+    fn finish_segment(&mut self) -> Result<(), DeadLetterError> {
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
+        let sealed = writer.seal();
+        self.stored.push_back(Stored { name: writer.name(), len_bytes: writer.len_bytes(), totals: writer.totals() });
+        Ok(sealed.map(|_| ())?)
+    }
+
+    /// A segment that failed is left as it is, for what was durable in it before.
+    fn abandon_failed(&mut self) {
+        if let Some(writer) = self.writer.take_if(|writer| writer.is_failed()) {
+            let (name, len_bytes, totals) = (writer.name(), writer.durable_end(), writer.totals());
+            writer.abandon();
+            self.stored.push_back(Stored { name, len_bytes, totals });
+        }
+    }
+
+    fn drop_oldest(&mut self) -> Result<(), DeadLetterError> {
+        let Some(oldest) = self.stored.front() else { return Ok(()) };
+        let end = (oldest.totals.last_offset + 1).max(self.state.floor);
+        let dropped = self.left_in(oldest)?;
+        if dropped.frames > 0 {
+            let dropped_unix_ns = self.state.written_unix_ns;
+            self.state.gaps.push(Gap { start: self.state.floor, end, dropped, dropped_unix_ns });
+            self.state.gaps.drain(..self.state.gaps.len().saturating_sub(GAPS_LIMIT));
+            self.state.dropped.add(dropped);
+        }
+        self.state.floor = end;
+        self.store_state()?;
+        self.remove_resolved()
+    }
+
+    /// What a segment holds at or above the floor.
+    fn left_in(&self, segment: &Stored) -> Result<Holding, DeadLetterError> {
+        let path = self.directory.join(segment.name.to_string());
+        let file = self.disk.open(&path, Access::Read).map_err(SegmentError::io(&path, "cannot open"))?;
+        let mut reader = SegmentReader::open(file, &path, ReaderOptions::default())?;
+        let mut left = Holding::default();
+        while let Some(Located { header, .. }) = reader.next()? {
+            if header.offset >= self.state.floor {
+                left.add(Holding { frames: 1, items: u64::from(header.items), bytes: u64::from(header.charge_bytes) });
+            }
+        }
+        Ok(left)
+    }
+
+    fn store_state(&mut self) -> Result<(), DeadLetterError> {
+        self.state.head = self.head;
+        Ok(self.state_file.store(&*self.disk, &self.state)?)
+    }
+
+    /// Removes the segments that are wholly below the floor.
+    fn remove_resolved(&mut self) -> Result<(), DeadLetterError> {
+        while let Some(oldest) = self.stored.front() {
+            if oldest.totals.frames > 0 && oldest.totals.last_offset >= self.state.floor {
+                break;
+            }
+            let path = self.directory.join(oldest.name.to_string());
+            self.disk.remove_file(&path).map_err(SegmentError::io(&path, "cannot remove"))?;
+            self.stored.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Learns what is in a segment of an earlier run, and cuts off what was reserved in it and not used.
+    fn take_over(&mut self, name: SegmentName) -> Result<(), DeadLetterError> {
+        let path = self.directory.join(name.to_string());
+        let file = self.disk.open(&path, Access::ReadWrite).map_err(SegmentError::io(&path, "cannot open"))?;
+        let mut reader = match SegmentReader::open(file.clone(), &path, ReaderOptions::default()) {
+            Err(SegmentError::Unfinished { .. }) => {
+                return Ok(self.disk.remove_file(&path).map_err(SegmentError::io(&path, "cannot remove"))?);
+            }
+            // Left as it is: somebody may want to look at it.
+            Err(SegmentError::NoSegment { .. }) => return Ok(()),
+            reader => reader?,
+        };
+        let (totals, len_bytes) = match reader.info().footer {
+            Some(footer) => (footer, reader.info().len_bytes),
+            None => {
+                let (totals, end) = scan(&mut reader)?;
+                file.set_len(end).map_err(SegmentError::io(&path, "cannot truncate"))?;
+                (totals, end)
+            }
+        };
+        if totals.frames > 0 {
+            self.head = self.head.max(totals.last_offset + 1);
+        }
+        self.head = self.head.max(name.first_offset);
+        self.stored.push_back(Stored { name, len_bytes, totals });
+        Ok(())
+    }
+}
+
+/// Totals of a segment that was not sealed and where its last frame ends.
+fn scan(reader: &mut SegmentReader) -> Result<(Footer, u64), SegmentError> {
+    let mut totals = Footer::default();
+    let mut end = reader.position();
+    while let Some(located) = reader.next()? {
+        totals.count(located.header.offset, located.header.items, located.header.charge_bytes);
+        end = located.end();
+    }
+    Ok((totals, end))
+}
+
+fn open_state(disk: &dyn Disk, directory: &Path, delivery: &str) -> Result<(CursorFile, CursorState), DeadLetterError> {
+    let path = state_path(directory);
+    match CursorFile::open(disk, &path) {
+        Ok(opened) => return Ok(opened),
+        Err(error) if error.is_not_found() => {}
+        // Both slots are damaged: what was removed below the floor and is still in a file is back, no letter is lost.
+        Err(CursorError::Damaged { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let log_id = u128::from(random_u64().map_err(SegmentError::io(directory, "cannot get a random number"))?);
+    let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
+    Ok((CursorFile::create_at(disk, &path, &state)?, state))
+}

@@ -1,0 +1,81 @@
+//! Reads a delivery's dead letters, also while another process writes them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{DeadLetterError, state_path};
+use crate::cursor_file::{CursorError, CursorFile};
+use crate::disk::Disk;
+use crate::format::{CursorState, Refusal};
+use crate::segment::{Damage, Located, SegmentChain, SegmentError};
+
+/// A frame that was refused, as it was read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    pub number: u64,
+    pub refusal: Refusal,
+    pub received_unix_ns: u64,
+    pub items: u32,
+    pub encoding: u8,
+    pub flags: u8,
+    pub uncompressed_len_bytes: u32,
+    /// As it was in the log.
+    pub metadata: Bytes,
+    pub payload: Bytes,
+}
+
+/// Goes through a delivery's letters from the oldest to the newest of those that there are when it is opened.
+pub struct DeadLetterReader {
+    state: CursorState,
+    segments: SegmentChain,
+}
+
+impl DeadLetterReader {
+    /// `directory` is the delivery's own, `from` the number of the first letter that is wanted.
+    pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self, DeadLetterError> {
+        let state = read_state(&*disk, directory)?;
+        let segments = SegmentChain::open(disk, directory, from.max(state.floor))?;
+        Ok(DeadLetterReader { state, segments })
+    }
+
+    /// What the store says of itself: the delivery's name (empty if that is not known), the first letter that is left, what was dropped.
+    pub fn state(&self) -> &CursorState {
+        &self.state
+    }
+
+    /// The next letter, None behind the last one. What is damaged is passed over and counted.
+    pub fn next(&mut self) -> Result<Option<DeadLetter>, SegmentError> {
+        while let Some(Located { header, .. }) = self.segments.next()? {
+            let Some(body) = self.segments.body()? else { continue };
+            let Some((refusal, len)) = Refusal::decode(&body.metadata) else { continue };
+            return Ok(Some(DeadLetter {
+                number: header.offset,
+                refusal,
+                received_unix_ns: header.received_unix_ns,
+                items: header.items,
+                encoding: header.encoding,
+                flags: header.flags,
+                uncompressed_len_bytes: header.uncompressed_len_bytes,
+                metadata: body.metadata.slice(len..),
+                payload: body.payload,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// What was damaged so far.
+    pub fn damage(&self) -> Damage {
+        self.segments.damage()
+    }
+}
+
+/// Without a state nothing counts as removed.
+pub(super) fn read_state(disk: &dyn Disk, directory: &Path) -> Result<CursorState, CursorError> {
+    match CursorFile::read(disk, &state_path(directory)) {
+        Err(CursorError::Damaged { .. }) => Ok(CursorState::default()),
+        Err(error) if error.is_not_found() => Ok(CursorState::default()),
+        state => state,
+    }
+}

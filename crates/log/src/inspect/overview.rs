@@ -1,0 +1,204 @@
+//! What logs a directory holds, their segments, readers and dead letters.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{CURSORS_DIRECTORY, InspectError};
+use crate::cursor_file::{CURSOR_EXTENSION, CursorError, CursorFile};
+use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterReader};
+use crate::disk::{Access, DirectoryEntry, Disk};
+use crate::format::{CursorState, Holding};
+use crate::segment::{
+    Located, ReaderOptions, SegmentChain, SegmentError, SegmentInfo, SegmentName, SegmentReader, list_segments,
+};
+
+/// One log.
+#[derive(Debug)]
+pub struct LogOverview {
+    /// Its folder's name, which is its signal.
+    pub name: String,
+    pub directory: PathBuf,
+    pub segments: Vec<SegmentOverview>,
+    pub cursors: Vec<CursorOverview>,
+    pub dead_letters: Vec<DeadLetterOverview>,
+}
+
+/// One segment file.
+#[derive(Debug)]
+pub struct SegmentOverview {
+    pub name: SegmentName,
+    pub path: PathBuf,
+    pub len_bytes: u64,
+    /// What it says of itself, or why it cannot be read.
+    pub info: Result<SegmentInfo, SegmentError>,
+}
+
+/// One reader.
+#[derive(Debug)]
+pub struct CursorOverview {
+    pub path: PathBuf,
+    /// What was kept of it last, or why that cannot be read.
+    pub state: Result<CursorState, CursorError>,
+    /// What waits for it: what it said when it was kept and what was written for it since.
+    pub held: Holding,
+}
+
+/// The dead letters of one delivery.
+#[derive(Debug)]
+pub struct DeadLetterOverview {
+    pub directory: PathBuf,
+    /// Name of the delivery; the folder's name if it is not known.
+    pub delivery: String,
+    /// What there is, with the bytes of the payloads.
+    pub held: Holding,
+    /// Numbers of the first letter and of the next one to come, if there are letters.
+    pub numbers: Option<(u64, u64)>,
+    /// All that was ever dropped to make room for newer ones.
+    pub dropped: Holding,
+}
+
+/// Every log below `directory`. Reads headers of segments, and of frames where nothing else tells how many there are.
+pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>, InspectError> {
+    let mut logs = Vec::new();
+    for (name, log_directory) in log_directories(&**disk, directory)? {
+        logs.push(LogOverview {
+            name,
+            segments: segments(&**disk, &log_directory)?,
+            cursors: cursors(disk, &log_directory)?,
+            dead_letters: dead_letters(disk, &log_directory)?,
+            directory: log_directory,
+        });
+    }
+    Ok(logs)
+}
+
+/// Names and paths of the folders below `directory` that hold a log.
+pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(String, PathBuf)>, InspectError> {
+    let mut logs = Vec::new();
+    for entry in disk.list(directory).map_err(io_error(directory))? {
+        let path = directory.join(&entry.name);
+        if entry.is_directory && is_log(&list_if_there(disk, &path)?) {
+            logs.push((entry.name, path));
+        }
+    }
+    Ok(logs)
+}
+
+fn is_log(entries: &[DirectoryEntry]) -> bool {
+    entries.iter().any(|entry| {
+        let is_folder = entry.name == CURSORS_DIRECTORY || entry.name == DEAD_LETTERS_DIRECTORY;
+        if entry.is_directory { is_folder } else { SegmentName::parse(&entry.name).is_some() }
+    })
+}
+
+fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>, InspectError> {
+    let mut segments = Vec::new();
+    for (name, len_bytes) in list_segments(disk, directory)? {
+        let path = directory.join(name.to_string());
+        let opened = disk.open(&path, Access::Read).map_err(SegmentError::io(&path, "cannot open"));
+        let info = opened
+            .and_then(|file| SegmentReader::open(file, &path, ReaderOptions::default()))
+            .map(|reader| reader.info().clone());
+        // Removed since it was listed.
+        if info.as_ref().is_err_and(SegmentError::is_not_found) {
+            continue;
+        }
+        segments.push(SegmentOverview { name, path, len_bytes, info });
+    }
+    Ok(segments)
+}
+
+fn cursors(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<CursorOverview>, InspectError> {
+    let mut cursors = Vec::new();
+    for path in cursor_paths(&**disk, directory)? {
+        let state = CursorFile::read(&**disk, &path);
+        if state.as_ref().is_err_and(CursorError::is_not_found) {
+            continue;
+        }
+        let held = state.as_ref().map_or(Holding::default(), |state| state.held);
+        cursors.push(CursorOverview { path, state, held });
+    }
+    add_written_since(disk, directory, &mut cursors)?;
+    Ok(cursors)
+}
+
+/// Adds what stands in the log at or above each reader's head.
+fn add_written_since(
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+    cursors: &mut [CursorOverview],
+) -> Result<(), InspectError> {
+    let heads = cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok().map(|state| state.head));
+    let Some(lowest_head) = heads.min() else { return Ok(()) };
+    let mut chain = SegmentChain::open(disk.clone(), directory, lowest_head)?;
+    // The same frame may stand in two segments after a failed write.
+    let mut seen = crate::RangeSet::default();
+    while let Some(Located { header, .. }) = chain.next_readable()? {
+        if !seen.insert(header.offset) {
+            continue;
+        }
+        for cursor in cursors.iter_mut() {
+            let Ok(state) = &cursor.state else { continue };
+            if header.offset >= state.head && chain.readers().contains(&state.id) {
+                let frame =
+                    Holding { frames: 1, items: u64::from(header.items), bytes: u64::from(header.charge_bytes) };
+                cursor.held.add(frame);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetterOverview>, InspectError> {
+    let mut overviews = Vec::new();
+    for (name, directory) in dead_letter_directories(&**disk, directory)? {
+        let state = DeadLetterReader::open(disk.clone(), &directory, 0)?.state().clone();
+        let mut overview = DeadLetterOverview {
+            delivery: if state.name.is_empty() { name } else { state.name },
+            held: Holding::default(),
+            numbers: None,
+            dropped: state.dropped,
+            directory,
+        };
+        let mut chain = SegmentChain::open(disk.clone(), &overview.directory, state.floor)?;
+        while let Some(Located { header, .. }) = chain.next_readable()? {
+            let bytes = u64::from(header.charge_bytes);
+            overview.held.add(Holding { frames: 1, items: u64::from(header.items), bytes });
+            let first = overview.numbers.map_or(header.offset, |(first, _)| first);
+            overview.numbers = Some((first, header.offset + 1));
+        }
+        overviews.push(overview);
+    }
+    Ok(overviews)
+}
+
+/// Names and paths of the folders of a log's dead letters.
+pub(super) fn dead_letter_directories(
+    disk: &dyn Disk,
+    log_directory: &Path,
+) -> Result<Vec<(String, PathBuf)>, InspectError> {
+    let directory = log_directory.join(DEAD_LETTERS_DIRECTORY);
+    let folders = list_if_there(disk, &directory)?.into_iter().filter(|entry| entry.is_directory);
+    Ok(folders.map(|entry| (entry.name.clone(), directory.join(entry.name))).collect())
+}
+
+/// Paths of the readers' files of a log.
+pub(super) fn cursor_paths(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<PathBuf>, InspectError> {
+    let directory = log_directory.join(CURSORS_DIRECTORY);
+    let entries = list_if_there(disk, &directory)?;
+    let files = entries.into_iter().filter(|entry| !entry.is_directory && entry.name.ends_with(CURSOR_EXTENSION));
+    Ok(files.map(|entry| directory.join(entry.name)).collect())
+}
+
+fn list_if_there(disk: &dyn Disk, directory: &Path) -> Result<Vec<DirectoryEntry>, InspectError> {
+    match disk.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries.map_err(io_error(directory)),
+    }
+}
+
+pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> InspectError {
+    let path = path.to_owned();
+    move |source| InspectError::Io { path, source }
+}

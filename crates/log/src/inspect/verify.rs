@@ -1,0 +1,161 @@
+//! Checks every checksum of a directory.
+
+use std::path::{Path, PathBuf};
+
+use super::InspectError;
+use super::overview::{cursor_paths, dead_letter_directories, log_directories};
+use crate::cursor_file::{CursorError, damaged_slots};
+use crate::dead_letters::state_path;
+use crate::disk::Disk;
+use crate::segment::{Damage, SegmentError, list_segments, open_if_there};
+
+/// Progress is told about this often.
+const PROGRESS_EVERY_BYTES: u64 = 4 << 20;
+
+/// How far a verification is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+}
+
+/// Something that is wrong with a file.
+#[derive(Debug)]
+pub enum Finding {
+    /// Frames or places that cannot be read. In a segment that was not sealed it may be what a crash left of a write that nobody
+    /// was told to be safe.
+    DamagedSegment {
+        path: PathBuf,
+        damage: Damage,
+        is_sealed: bool,
+    },
+    /// A sealed segment from which this many frames are missing.
+    MissingFrames {
+        path: PathBuf,
+        frames: u64,
+    },
+    /// Nothing of the file can be read.
+    UnreadableSegment {
+        path: PathBuf,
+        error: SegmentError,
+    },
+    /// One of two slots: an interrupted write, the other slot counts. Both: the reader's place is lost.
+    DamagedCursor {
+        path: PathBuf,
+        slots: usize,
+    },
+    UnreadableCursor {
+        path: PathBuf,
+        error: CursorError,
+    },
+}
+
+impl Finding {
+    /// False for what an interrupted write leaves.
+    pub fn is_loss(&self) -> bool {
+        match self {
+            Finding::DamagedSegment { is_sealed, damage, .. } => *is_sealed || damage.frames > 0,
+            Finding::DamagedCursor { slots, .. } => *slots > 1,
+            Finding::MissingFrames { .. } | Finding::UnreadableSegment { .. } | Finding::UnreadableCursor { .. } => {
+                true
+            }
+        }
+    }
+}
+
+/// What was checked and what was found.
+#[derive(Debug, Default)]
+pub struct Verification {
+    pub segments: u64,
+    pub cursors: u64,
+    /// Whole frames.
+    pub frames: u64,
+    pub items: u64,
+    /// Bytes of all segment files.
+    pub bytes: u64,
+    pub findings: Vec<Finding>,
+}
+
+/// Reads everything below `directory`: logs, dead letters and readers' files.
+pub fn verify(
+    disk: &dyn Disk,
+    directory: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Verification, InspectError> {
+    let mut segments = Vec::new();
+    let mut cursors = Vec::new();
+    for (_, log_directory) in log_directories(disk, directory)? {
+        cursors.extend(cursor_paths(disk, &log_directory)?);
+        let dead_letters = dead_letter_directories(disk, &log_directory)?.into_iter().map(|(_, path)| path);
+        let dead_letters = dead_letters.collect::<Vec<_>>();
+        cursors.extend(dead_letters.iter().map(|directory| state_path(directory)));
+        for directory in std::iter::once(log_directory.clone()).chain(dead_letters) {
+            let listed = list_segments(disk, &directory)?;
+            segments.extend(listed.into_iter().map(|(name, len_bytes)| (directory.join(name.to_string()), len_bytes)));
+        }
+    }
+    let mut verification = Verification::default();
+    let total_bytes = segments.iter().map(|(_, len_bytes)| len_bytes).sum();
+    for (path, len_bytes) in segments {
+        let done_bytes = verification.bytes;
+        verify_segment(disk, &path, &mut verification, &mut |position| {
+            progress(Progress { done_bytes: done_bytes + position.min(len_bytes), total_bytes });
+        });
+        verification.bytes += len_bytes;
+        progress(Progress { done_bytes: verification.bytes, total_bytes });
+    }
+    for path in cursors {
+        verify_cursor(disk, path, &mut verification);
+    }
+    Ok(verification)
+}
+
+fn verify_segment(disk: &dyn Disk, path: &Path, verification: &mut Verification, progress: &mut dyn FnMut(u64)) {
+    if let Err(error) = try_verify_segment(disk, path, verification, progress) {
+        verification.findings.push(Finding::UnreadableSegment { path: path.to_owned(), error });
+    }
+}
+
+fn try_verify_segment(
+    disk: &dyn Disk,
+    path: &Path,
+    verification: &mut Verification,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), SegmentError> {
+    let Some(mut reader) = open_if_there(disk, path)? else { return Ok(()) };
+    verification.segments += 1;
+    let mut frames = 0;
+    let mut told_at = 0;
+    while let Some(located) = reader.next()? {
+        if reader.body()?.is_some() {
+            frames += 1;
+            verification.items += u64::from(located.header.items);
+        }
+        if reader.position() >= told_at + PROGRESS_EVERY_BYTES {
+            told_at = reader.position();
+            progress(told_at);
+        }
+    }
+    verification.frames += frames;
+    let damage = reader.damage();
+    let footer = reader.info().footer;
+    if !damage.is_none() {
+        let is_sealed = footer.is_some();
+        verification.findings.push(Finding::DamagedSegment { path: path.to_owned(), damage, is_sealed });
+    } else if let Some(missing) = footer.map(|footer| footer.frames.saturating_sub(frames)).filter(|&frames| frames > 0)
+    {
+        verification.findings.push(Finding::MissingFrames { path: path.to_owned(), frames: missing });
+    }
+    Ok(())
+}
+
+fn verify_cursor(disk: &dyn Disk, path: PathBuf, verification: &mut Verification) {
+    match damaged_slots(disk, &path) {
+        Ok(0) => {}
+        Ok(slots) => verification.findings.push(Finding::DamagedCursor { path, slots }),
+        // Removed meanwhile.
+        Err(error) if error.is_not_found() => return,
+        Err(error) => verification.findings.push(Finding::UnreadableCursor { path, error }),
+    }
+    verification.cursors += 1;
+}
