@@ -27,7 +27,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("exporters", &["config", "net", "otlp", "flow", "telemetry"]),
     ("flow", &["otlp"]),
     ("log", &[]),
-    ("net", &["otlp"]),
+    ("net", &["config", "otlp"]),
     ("telemetry", &[]),
     ("config", &[]),
     ("otlp", &[]),

@@ -113,7 +113,7 @@ pub(crate) fn request_limit(fields: &mut Fields<'_>, default: u64) -> usize {
 /// `compression_params.level`. Unset or 0 (the Collector's "default"): the fastest level that compresses well. `highest` is the
 /// compression's own; `None` if it has no levels.
 pub(crate) fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i32> {
-    let level = fields.section_or_default("compression_params", "How hard to compress.", |fields| {
+    fields.section_or_default("compression_params", "How hard to compress.", |fields| {
         let level = fields.optional_integer(
             "level",
             -1..=22,
@@ -128,8 +128,7 @@ pub(crate) fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -
             _ => {}
         }
         level
-    });
-    level
+    })
 }
 
 /// The highest level of a compression that has levels.

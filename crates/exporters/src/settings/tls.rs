@@ -1,14 +1,9 @@
 //! `tls` of a client.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sluice_config::Fields;
-use sluice_net::reload::DEFAULT_RELOAD_INTERVAL;
-use sluice_net::tls::{ClientTls, ClientTlsOptions, Pem, TlsError, TlsOptions, TlsVersion};
-
-const VERSIONS: [(&str, TlsVersion); 2] = [("1.2", TlsVersion::V1_2), ("1.3", TlsVersion::V1_3)];
+use sluice_net::tls::{ClientTls, ClientTlsOptions, Pem, TlsError, TlsOptions};
 
 /// What `tls` says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,9 +38,9 @@ fn read(fields: &mut Fields<'_>) -> TlsSection {
         "The name that the backend's certificate has to bear, instead of the endpoint's host.",
     );
     let options = TlsOptions {
-        certificate: pem(fields, "cert_file", "cert_pem", "Our certificate for mTLS, followed by its chain"),
-        key: pem(fields, "key_file", "key_pem", "The private key of our certificate"),
-        authorities: pem(
+        certificate: Pem::read(fields, "cert_file", "cert_pem", "Our certificate for mTLS, followed by its chain"),
+        key: Pem::read(fields, "key_file", "key_pem", "The private key of our certificate"),
+        authorities: Pem::read(
             fields,
             "ca_file",
             "ca_pem",
@@ -56,29 +51,12 @@ fn read(fields: &mut Fields<'_>) -> TlsSection {
             false,
             "Trust the system's authorities in addition to `ca_file`.",
         ),
-        min_version: version(fields, "min_version", TlsVersion::V1_2, "Lowest TLS version."),
-        max_version: version(fields, "max_version", TlsVersion::V1_3, "Highest TLS version."),
-        cipher_suites: fields.string_list(
-            "cipher_suites",
-            &[],
-            "TLS 1.2 cipher suites by their IANA names. Without it, all that are secure.",
-        ),
-        curve_preferences: fields.string_list(
-            "curve_preferences",
-            &[],
-            "Key exchange curves: `X25519`, `P256`, `P384`.",
-        ),
-        reload_interval: reload_interval(fields),
+        ..TlsOptions::read_protocol(fields)
     };
-    fields.no_effect("include_insecure_cipher_suites", "insecure cipher suites are not available");
-    fields.not_yet("tpm", "keys in a TPM");
     if options.certificate.is_some() != options.key.is_some() {
         let (given, missing) =
             if options.key.is_some() { ("key_file", "cert_file") } else { ("cert_file", "key_file") };
         fields.error(&format!("has `{given}` without `{missing}`"));
-    }
-    if options.min_version > options.max_version {
-        fields.error_at("min_version", "is above `max_version`");
     }
     let options = ClientTlsOptions {
         common: options,
@@ -86,34 +64,4 @@ fn read(fields: &mut Fields<'_>) -> TlsSection {
         server_name_override: server_name_override.filter(|name| !name.is_empty()),
     };
     TlsSection { insecure, options }
-}
-
-fn pem(fields: &mut Fields<'_>, file: &str, inline: &str, what: &str) -> Option<Pem> {
-    let path = fields.optional_string(file, &format!("{what}, as a PEM file. It is read again when it changes."));
-    let text = fields.secret(inline, &format!("{what}, as PEM text."));
-    let path = path.filter(|path| !path.is_empty());
-    let text = text.filter(|text| !text.expose().is_empty());
-    match (path, text) {
-        (Some(_), Some(_)) => {
-            fields.error_at(inline, &format!("is there together with `{file}`: only one of them can be used"));
-            None
-        }
-        (Some(path), None) => Some(Pem::File(PathBuf::from(path))),
-        (None, Some(text)) => Some(Pem::Inline(text.expose().to_owned())),
-        (None, None) => None,
-    }
-}
-
-fn version(fields: &mut Fields<'_>, key: &str, default: TlsVersion, doc: &str) -> TlsVersion {
-    fields.choice(key, default, &VERSIONS, doc)
-}
-
-/// Unset or zero means "when the files change", which costs nothing to notice.
-fn reload_interval(fields: &mut Fields<'_>) -> Option<Duration> {
-    let interval = fields.duration(
-        "reload_interval",
-        DEFAULT_RELOAD_INTERVAL,
-        "How often the files are looked at. Unlike in the Collector, they are looked at by default.",
-    );
-    Some(if interval.is_zero() { DEFAULT_RELOAD_INTERVAL } else { interval })
 }

@@ -7,6 +7,7 @@ mod client;
 mod material;
 mod options;
 mod provider;
+mod read;
 mod server;
 
 pub use client::ClientTls;
