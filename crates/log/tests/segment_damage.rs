@@ -67,7 +67,7 @@ fn what_was_written_is_read_whatever_the_sizes_and_however_short_the_calls() {
 fn any_flipped_bit_costs_at_most_the_frame_that_it_is_in() {
     let disk = FaultyDisk::new(1);
     let frames = small_frames();
-    let mut writer = create(&disk, Path::new(DIRECTORY), 0, 64 << 10);
+    let mut writer = create(&disk, Path::new(DIRECTORY), 0, 16 << 10);
     for batch in frames.chunks(3) {
         batch.iter().for_each(|frame| assert!(writer.append(&frame.as_ref()).is_ok()));
         writer.sync().unwrap();
@@ -77,7 +77,7 @@ fn any_flipped_bit_costs_at_most_the_frame_that_it_is_in() {
         if is_sealed {
             writer.seal().unwrap();
         }
-        let end = if is_sealed { used_end + FOOTER_LEN_BYTES } else { used_end + 2 * BLOCK_LEN_BYTES };
+        let end = used_end + if is_sealed { FOOTER_LEN_BYTES } else { BLOCK_LEN_BYTES };
         for bit in 0..end * 8 {
             disk.flip_bit(writer.path(), bit);
             let (read, damage) = read_all(&mut open(&disk, writer.path(), small_read_ahead()));

@@ -1,0 +1,201 @@
+//! Dead letters are kept with their reasons, durably and within a bound; what had to make room is counted.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sluice_log::dead_letters::{
+    DeadLetter, DeadLetterError, DeadLetterReader, DeadLetters, NewDeadLetter, directory_of,
+};
+use sluice_log::disk::Disk;
+use sluice_log::format::{REASON_LIMIT_BYTES, Refusal};
+use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space};
+
+const LOG: &str = "/log/traces";
+const DELIVERY: &str = "traces/otlp_grpc/backend";
+
+fn open(disk: &FaultyDisk, limit_bytes: u64) -> DeadLetters {
+    DeadLetters::open(Arc::new(disk.clone()), Path::new(LOG), DELIVERY, limit_bytes).unwrap()
+}
+
+fn refusal(index: u64) -> Refusal {
+    Refusal { refused_unix_ns: 1000 + index, code: 400, reason: format!("field {index} has the wrong type") }
+}
+
+fn letter(index: u64, payload: &[u8]) -> NewDeadLetter<'_> {
+    NewDeadLetter {
+        refusal: refusal(index),
+        received_unix_ns: 500 + index,
+        items: 3,
+        encoding: 1,
+        flags: 2,
+        uncompressed_len_bytes: 2 * payload.len() as u32,
+        metadata: b"peer",
+        payload,
+    }
+}
+
+fn read(disk: &FaultyDisk, from: u64) -> Vec<DeadLetter> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let mut reader = DeadLetterReader::open(disk, &directory_of(Path::new(LOG), DELIVERY), from).unwrap();
+    assert!(reader.state().name.is_empty() || reader.state().name == DELIVERY);
+    let mut letters = Vec::new();
+    while let Some(letter) = reader.next().unwrap() {
+        letters.push(letter);
+    }
+    assert!(reader.damage().is_none());
+    letters
+}
+
+#[test]
+fn a_letter_comes_back_with_its_reason_after_a_power_cut() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 1 << 20);
+    assert_eq!(letters.append(&[letter(0, b"first"), letter(1, b"second")]).unwrap(), 0);
+    assert_eq!(letters.append(&[letter(2, b"third")]).unwrap(), 2);
+    let disk = disk.cut_power(Unsynced::Lost);
+    let found = read(&disk, 0);
+    assert_eq!(found.iter().map(|letter| letter.number).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(found[1].refusal, refusal(1));
+    assert_eq!((&found[1].payload[..], &found[1].metadata[..]), (&b"second"[..], &b"peer"[..]));
+    assert_eq!((found[1].items, found[1].encoding, found[1].flags, found[1].received_unix_ns), (3, 1, 2, 501));
+    assert_eq!(read(&disk, 2).len(), 1);
+    // The numbers go on after the restart.
+    assert_eq!(open(&disk, 1 << 20).append(&[letter(3, b"fourth")]).unwrap(), 3);
+    assert_eq!(read(&disk, 0).len(), 4);
+}
+
+#[test]
+fn a_restart_gives_back_the_space_that_was_reserved_and_not_used() {
+    let disk = FaultyDisk::new(1);
+    open(&disk, 1 << 20).append(&[letter(0, b"first")]).unwrap();
+    let used = disk.used_bytes();
+    let disk = disk.kill_process();
+    let letters = open(&disk, 1 << 20);
+    assert!(letters.len_bytes() <= 8192 && disk.used_bytes() < used - 50_000, "{}", disk.used_bytes());
+    assert_eq!(read(&disk, 0).len(), 1);
+}
+
+#[test]
+fn the_oldest_make_room_and_are_counted_across_restarts() {
+    let payload = vec![7; 10_000];
+    let limit_bytes = 512 << 10;
+    let mut disk = FaultyDisk::new(1);
+    let mut kept_least = u64::MAX;
+    for run in 0..5 {
+        let mut letters = open(&disk, limit_bytes);
+        for index in 0..40 {
+            let number = letters.append(&[letter(run * 40 + index, &payload)]).unwrap();
+            assert_eq!(number, run * 40 + index);
+            assert!(letters.len_bytes() <= limit_bytes);
+        }
+        let (first, next) = letters.range();
+        assert_eq!(next, (run + 1) * 40);
+        assert_eq!(letters.dropped().frames, first);
+        assert_eq!(letters.dropped().items, 3 * first);
+        assert_eq!(letters.dropped().bytes, 10_000 * first);
+        kept_least = kept_least.min(next - first);
+        disk = if run % 2 == 0 { disk.cut_power(Unsynced::Mixed) } else { disk.kill_process() };
+        let numbers = read(&disk, 0).iter().map(|letter| letter.number).collect::<Vec<_>>();
+        assert_eq!(numbers, (first..next).collect::<Vec<_>>());
+    }
+    assert!(kept_least >= 30, "{kept_least} letters of 10 kB in 512 KiB");
+}
+
+#[test]
+fn a_letter_that_exceeds_the_whole_bound_is_refused_and_the_others_stay() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 64 << 10);
+    letters.append(&[letter(0, b"small")]).unwrap();
+    let large = vec![0; 70_000];
+    assert!(matches!(letters.append(&[letter(1, &large)]), Err(DeadLetterError::ExceedsLimit { .. })));
+    assert_eq!(letters.append(&[letter(1, b"small")]).unwrap(), 1);
+    assert_eq!(read(&disk, 0).len(), 2);
+}
+
+#[test]
+fn what_was_replayed_is_gone_for_good_and_numbers_are_not_used_again() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 1 << 20);
+    (0..10).for_each(|index| assert!(letters.append(&[letter(index, b"payload")]).is_ok()));
+    letters.remove_below(4).unwrap();
+    assert_eq!(read(&disk, 0).first().unwrap().number, 4);
+    letters.remove_below(u64::MAX).unwrap();
+    assert_eq!((letters.range(), letters.len_bytes()), ((10, 10), 0));
+    let disk = disk.cut_power(Unsynced::Mixed);
+    let mut letters = open(&disk, 1 << 20);
+    assert_eq!(read(&disk, 0), []);
+    assert_eq!(letters.append(&[letter(10, b"payload")]).unwrap(), 10);
+    assert_eq!(letters.dropped().frames, 0, "what was removed on purpose was not dropped");
+}
+
+#[test]
+fn whichever_call_fails_no_stored_letter_is_lost_and_the_next_append_succeeds() {
+    for number in 0..60 {
+        for error in [no_space, input_output] {
+            let disk = FaultyDisk::new(number);
+            let mut letters = open(&disk, 200 << 10);
+            let payload = vec![1; 30_000];
+            disk.reset_counts();
+            disk.fail_call(number, error);
+            let mut stored = Vec::new();
+            for index in 0..8 {
+                stored.extend(letters.append(&[letter(index, &payload)]));
+            }
+            disk.clear_fault();
+            stored.push(letters.append(&[letter(8, &payload)]).unwrap());
+            assert!(stored.len() >= 8, "call {number}: one failing call fails one append at most");
+            let first = letters.range().0;
+            let read = read(&disk.cut_power(Unsynced::Mixed), 0);
+            let numbers = read.iter().map(|letter| letter.number).collect::<Vec<_>>();
+            let missing = stored.iter().filter(|number| **number >= first && !numbers.contains(number)).count();
+            assert_eq!(missing, 0, "call {number}: {numbers:?} of {stored:?} from {first}");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_passes() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 1 << 20);
+    disk.set_capacity(Some(disk.used_bytes()));
+    assert!(letters.append(&[letter(0, b"payload")]).is_err());
+    disk.set_capacity(None);
+    letters.append(&[letter(0, b"payload")]).unwrap();
+    assert_eq!(read(&disk, 0).len(), 1);
+}
+
+#[test]
+fn a_store_whose_state_is_damaged_loses_no_letter() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 1 << 20);
+    letters.append(&[letter(0, b"payload")]).unwrap();
+    let state = directory_of(Path::new(LOG), DELIVERY).join("state.cursor");
+    disk.put(&state, &vec![0xee; 1 << 16]);
+    assert_eq!(read(&disk, 0).len(), 1);
+    let disk = disk.kill_process();
+    assert_eq!(open(&disk, 1 << 20).append(&[letter(1, b"payload")]).unwrap(), 1);
+    assert_eq!(read(&disk, 0).len(), 2);
+}
+
+#[test]
+fn an_append_is_one_sync_however_many_letters() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 1 << 20);
+    letters.append(&[letter(0, b"payload")]).unwrap();
+    disk.reset_counts();
+    letters.append(&(1..50).map(|index| letter(index, b"payload")).collect::<Vec<_>>()).unwrap();
+    assert_eq!(disk.counts().of(Operation::SyncData), 1);
+    assert_eq!(disk.counts().total(), 2);
+}
+
+#[test]
+fn a_long_reason_is_cut() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 1 << 20);
+    let mut long = letter(0, b"payload");
+    long.refusal.reason = "ü".repeat(5000);
+    letters.append(&[long]).unwrap();
+    assert_eq!(read(&disk, 0)[0].refusal.reason, "ü".repeat(REASON_LIMIT_BYTES / 2));
+}

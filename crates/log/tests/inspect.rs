@@ -1,0 +1,144 @@
+//! A directory is looked at and checked without changing it, whatever state it is in.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sluice_log::cursor_file::{CursorFile, file_name};
+use sluice_log::dead_letters::{DeadLetters, NewDeadLetter};
+use sluice_log::disk::Disk;
+use sluice_log::format::{CursorState, Holding, Refusal};
+use sluice_log::inspect::{CURSORS_DIRECTORY, Finding, overview, verify};
+use support::faulty_disk::{FaultyDisk, Operation};
+use support::frames::{TestFrame, create, write_segment};
+
+const ROOT: &str = "/log";
+const TRACES: &str = "/log/traces";
+
+fn holding(frames: u64, items: u64, bytes: u64) -> Holding {
+    Holding { frames, items, bytes }
+}
+
+/// Two segments of traces with offsets 0..8 and 8..12, two readers, one dead letter.
+fn filled() -> FaultyDisk {
+    let disk = FaultyDisk::new(1);
+    let mut writer = create(&disk, Path::new(TRACES), 0, 1 << 16);
+    for offset in 0..8 {
+        writer.append(&TestFrame::new(offset, 100).as_ref()).unwrap();
+    }
+    writer.seal().unwrap();
+    let mut writer = create(&disk, Path::new(TRACES), 8, 1 << 16);
+    for offset in 8..12 {
+        writer.append(&TestFrame::new(offset, 100).as_ref()).unwrap();
+    }
+    writer.sync().unwrap();
+    let cursors = Path::new(TRACES).join(CURSORS_DIRECTORY);
+    disk.create_directory(&cursors).unwrap();
+    // Every frame is for the reader 1, every third one for the reader 2.
+    for (id, floor, head, held) in [(1, 5, 10, holding(5, 50, 500)), (2, 0, 0, holding(0, 0, 0))] {
+        let state = CursorState { id, name: format!("reader {id}"), floor, head, held, ..CursorState::default() };
+        CursorFile::create(&disk, &cursors, &state).unwrap();
+    }
+    let mut letters = DeadLetters::open(Arc::new(disk.clone()), Path::new(TRACES), "reader 1", 1 << 20).unwrap();
+    let refusal = Refusal { refused_unix_ns: 1, code: 3, reason: "no".to_owned() };
+    let letter = NewDeadLetter {
+        refusal,
+        received_unix_ns: 1,
+        items: 9,
+        encoding: 0,
+        flags: 0,
+        uncompressed_len_bytes: 4,
+        metadata: &[],
+        payload: b"data",
+    };
+    letters.append(&[letter]).unwrap();
+    disk.create_directory(Path::new("/log/metrics/cursors")).unwrap();
+    disk.create_directory(Path::new("/log/lost+found")).unwrap();
+    disk
+}
+
+#[test]
+fn everything_is_listed_and_nothing_is_changed() {
+    let disk = filled();
+    let before = disk.contents();
+    let (syncs, writes) = (disk.counts().of(Operation::SyncData), disk.counts().of(Operation::Write));
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let logs = overview(&shared, Path::new(ROOT)).unwrap();
+    assert_eq!(logs.iter().map(|log| log.name.as_str()).collect::<Vec<_>>(), ["metrics", "traces"]);
+    let traces = &logs[1];
+    assert_eq!(traces.segments.len(), 2);
+    assert_eq!(traces.segments[0].info.as_ref().unwrap().footer.unwrap().frames, 8);
+    assert_eq!(traces.segments[1].info.as_ref().unwrap().footer, None);
+    // What was kept, and the frames 10 and 11 that were written since.
+    assert_eq!(traces.cursors[0].held, holding(7, 50 + 11 + 12, 500 + 400));
+    assert_eq!(traces.cursors[1].held, holding(4, 1 + 4 + 7 + 10, 800));
+    let letters = &traces.dead_letters[0];
+    assert_eq!(
+        (letters.delivery.as_str(), letters.held, letters.numbers),
+        ("reader 1", holding(1, 9, 4), Some((0, 1)))
+    );
+    assert_eq!(disk.contents(), before);
+    assert_eq!((disk.counts().of(Operation::SyncData), disk.counts().of(Operation::Write)), (syncs, writes));
+}
+
+#[test]
+fn a_whole_directory_is_verified_with_progress() {
+    let disk = filled();
+    let mut seen = Vec::new();
+    let verification = verify(&disk, Path::new(ROOT), &mut |progress| seen.push(progress)).unwrap();
+    assert!(verification.findings.is_empty(), "{:?}", verification.findings);
+    assert_eq!((verification.segments, verification.cursors, verification.frames), (3, 3, 13));
+    assert_eq!(verification.items, (1..=12).sum::<u64>() + 9);
+    assert!(seen.windows(2).all(|pair| pair[0].done_bytes <= pair[1].done_bytes));
+    let last = seen.last().unwrap();
+    assert_eq!((last.done_bytes, last.total_bytes), (verification.bytes, verification.bytes));
+}
+
+#[test]
+fn each_kind_of_damage_is_found_where_it_is() {
+    let first = Path::new(TRACES).join("0000000000000000.seg");
+    let second = Path::new(TRACES).join("0000000000000008.seg");
+    let cursor = Path::new(TRACES).join(CURSORS_DIRECTORY).join(file_name("reader 1"));
+    let findings = |disk: &FaultyDisk| verify(disk, Path::new(ROOT), &mut |_| {}).unwrap().findings;
+
+    let disk = filled();
+    disk.flip_bit(&first, (4096 + 64 + 20) * 8);
+    match &findings(&disk)[..] {
+        [finding @ Finding::DamagedSegment { path, damage, is_sealed: true }] => {
+            assert_eq!((path, damage.frames, finding.is_loss()), (&first, 1, true));
+        }
+        other => panic!("{other:?}"),
+    }
+    let disk = filled();
+    disk.flip_bit(&cursor, 100);
+    assert!(matches!(&findings(&disk)[..], [finding @ Finding::DamagedCursor { slots: 1, .. }] if !finding.is_loss()));
+    let disk = filled();
+    disk.put(&second, &[1; 20_000]);
+    assert!(matches!(&findings(&disk)[..], [finding @ Finding::UnreadableSegment { .. }] if finding.is_loss()));
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let logs = overview(&shared, Path::new(ROOT)).unwrap();
+    assert!(logs[1].segments[1].info.is_err(), "the rest is listed all the same");
+    // A frame of a sealed segment was overwritten with zeros: nothing is damaged there, but one is missing.
+    let disk = filled();
+    let mut bytes = disk.contents().into_iter().find(|(path, _)| *path == first).unwrap().1;
+    let frame_len = TestFrame::new(0, 100).as_ref().frame_len_bytes() as usize;
+    bytes[4096..4096 + frame_len].fill(0);
+    disk.put(&first, &bytes);
+    assert!(matches!(&findings(&disk)[..], [Finding::MissingFrames { frames: 1, .. }]));
+}
+
+#[test]
+fn a_segment_that_vanishes_while_one_looks_is_no_error() {
+    let disk = filled();
+    let vanishing = disk.clone();
+    let mut is_first = true;
+    verify(&disk, Path::new(ROOT), &mut |_| {
+        if std::mem::take(&mut is_first) {
+            vanishing.remove_file(&Path::new(TRACES).join("0000000000000008.seg")).unwrap();
+        }
+    })
+    .unwrap();
+    write_segment(&disk, Path::new("/log/logs"), &[TestFrame::new(0, 1)], 1);
+    assert_eq!(verify(&disk, Path::new(ROOT), &mut |_| {}).unwrap().segments, 3);
+}
