@@ -46,6 +46,7 @@ impl DeadLetterReader {
     }
 
     /// The next letter, None behind the last one. What is damaged is passed over and counted.
+    #[expect(clippy::should_implement_trait, reason = "it can fail, and goes on after that")]
     pub fn next(&mut self) -> Result<Option<DeadLetter>, SegmentError> {
         while let Some(Located { header, .. }) = self.segments.next()? {
             let Some(body) = self.segments.body()? else { continue };

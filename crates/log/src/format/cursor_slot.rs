@@ -195,3 +195,54 @@ fn get_holding(block: &[u8], at: usize) -> Holding {
 fn checksum(slot: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&slot[..CHECKSUM_POSITION]), &slot[CHECKSUM_POSITION + 4..])
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn with_checksum(mut slot: Vec<u8>) -> Vec<u8> {
+        let checksum = checksum(&slot);
+        put_u32(&mut slot, CHECKSUM_POSITION, checksum);
+        slot
+    }
+
+    #[test]
+    fn counts_that_do_not_fit_into_the_slot_are_damage_even_with_a_checksum_that_fits() {
+        let state = CursorState { name: "name".to_owned(), resolved: vec![(5, 6)], ..CursorState::default() };
+        for (at, bytes) in [(104, &[0xff, 0xff][..]), (106, &[0xff, 0xff]), (108, &[0xff, 0xff, 0xff, 0xff])] {
+            let mut slot = encode_slot(&state, 1);
+            slot[at..at + bytes.len()].copy_from_slice(bytes);
+            assert_eq!(decode_slot(&with_checksum(slot)), Err(SlotError::Damaged), "at {at}");
+        }
+        let mut slot = encode_slot(&state, 1);
+        put_u32(&mut slot, 12, 100);
+        assert_eq!(decode_slot(&slot), Err(SlotError::Damaged));
+    }
+
+    #[test]
+    fn ranges_that_contradict_each_other_are_damage() {
+        for resolved in [vec![(5, 5)], vec![(7, 6)], vec![(5, 9), (8, 10)], vec![(20, 21), (5, 6)], vec![(2, 4)]] {
+            let state = CursorState { floor: 3, resolved, ..CursorState::default() };
+            assert_eq!(decode_slot(&encode_slot(&state, 1)), Err(SlotError::Damaged), "{:?}", state.resolved);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_are_no_slot(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            prop_assert!(decode_slot(&bytes).is_err());
+            let mut slot = encode_slot(&CursorState::default(), 1);
+            slot.extend_from_slice(&bytes);
+            let len = slot.len() as u32;
+            put_u32(&mut slot, 12, len);
+            if let Some(&[names, gaps]) = bytes.first_chunk::<2>() {
+                slot[104] = names;
+                slot[106] = gaps;
+            }
+            // Whatever it makes of it, it comes back.
+            let _ = decode_slot(&with_checksum(slot));
+        }
+    }
+}

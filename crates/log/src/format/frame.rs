@@ -189,3 +189,90 @@ fn header_checksum(header: &[u8], position: u64) -> u32 {
     let readers = crc32c::crc32c_append(fixed, &header[FRAME_PREFIX_LEN_BYTES..]);
     crc32c::crc32c_append(readers, &position.to_le_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frame<'a>(readers: &'a [u32], metadata: &'a [u8], payload: &'a [u8]) -> FrameRef<'a> {
+        FrameRef {
+            offset: 7,
+            received_unix_ns: 8,
+            items: 9,
+            charge_bytes: 10,
+            encoding: 11,
+            flags: 12,
+            uncompressed_len_bytes: 13,
+            readers,
+            metadata,
+            payload,
+        }
+    }
+
+    fn encode(frame: &FrameRef<'_>, epoch: u64, position: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_frame_header(frame, epoch, position, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_header_counts_only_in_its_file_and_at_its_place() {
+        let bytes = encode(&frame(&[1, 2], b"m", b"payload"), 5, 4096);
+        let HeaderParse::Frame(header) = parse_frame_header(&bytes, 5, 4096) else { panic!("not parsed") };
+        assert_eq!((header.offset, header.items, header.charge_bytes, header.readers), (7, 9, 10, 2));
+        assert_eq!(header.body_checksum, body_checksum(b"m", b"payload"));
+        assert_eq!(header.frame_len_bytes(), 64 + 8 + 8);
+        assert_eq!(reader_ids(&bytes, &header).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(parse_frame_header(&bytes, 6, 4096), HeaderParse::NoFrame);
+        assert_eq!(parse_frame_header(&bytes, 5, 4104), HeaderParse::NoFrame);
+    }
+
+    #[test]
+    fn a_header_that_is_cut_asks_for_what_it_needs_and_no_more() {
+        let bytes = encode(&frame(&[1, 2, 3], b"", b""), 5, 0);
+        for len in 0..bytes.len() {
+            let needs = if len < FRAME_PREFIX_LEN_BYTES { FRAME_PREFIX_LEN_BYTES } else { bytes.len() };
+            assert_eq!(parse_frame_header(&bytes[..len], 5, 0), HeaderParse::Needs(needs));
+        }
+    }
+
+    #[test]
+    fn lengths_beyond_the_limits_are_no_frame_even_with_a_checksum_that_fits() {
+        for (at, value) in [(32, u32::MAX), (36, METADATA_LIMIT_BYTES as u32 + 1), (32, BODY_LIMIT_BYTES as u32 + 1)] {
+            let mut bytes = encode(&frame(&[], b"", b""), 5, 0);
+            put_u32(&mut bytes, at, value);
+            let checksum = header_checksum(&bytes, 0);
+            put_u32(&mut bytes, CHECKSUM_POSITION, checksum);
+            assert_eq!(parse_frame_header(&bytes, 5, 0), HeaderParse::NoFrame, "{value} at {at}");
+        }
+    }
+
+    #[test]
+    fn the_marker_is_found_at_multiples_of_the_alignment_only() {
+        let bytes = encode(&frame(&[], b"", b""), 5, 0);
+        for shift in 0..=24 {
+            let mut shifted = vec![0xff; shift];
+            shifted.extend_from_slice(&bytes);
+            assert_eq!(find_marker(&shifted, 5), (shift % 8 == 0).then_some(shift));
+            assert_eq!(find_marker(&shifted, 6), None);
+        }
+        assert_eq!(find_marker(&bytes[..15], 5), None);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_are_no_frame(bytes in proptest::collection::vec(any::<u8>(), 0..300), epoch: u64, position: u64) {
+            prop_assert!(!matches!(parse_frame_header(&bytes, epoch, position), HeaderParse::Frame(_)));
+        }
+
+        #[test]
+        fn any_change_of_a_header_is_seen(readers in proptest::collection::vec(any::<u32>(), 0..5), at: usize, change in 1u8..) {
+            let mut bytes = encode(&frame(&readers, b"metadata", b"payload"), 5, 4096);
+            let at = at % bytes.len();
+            bytes[at] ^= change;
+            prop_assert!(!matches!(parse_frame_header(&bytes, 5, 4096), HeaderParse::Frame(_)));
+        }
+    }
+}

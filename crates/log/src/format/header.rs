@@ -126,3 +126,43 @@ fn decode_copy(copy: &[u8]) -> Result<SegmentHeader, HeaderError> {
         name: String::from_utf8_lossy(&copy[NAME_POSITION..NAME_POSITION + name_len]).into_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> SegmentHeader {
+        SegmentHeader {
+            version: VERSION,
+            kind: FileKind::DeadLetters,
+            log_id: u128::MAX - 1,
+            epoch: 3,
+            first_offset: u64::MAX - 1,
+            created_unix_ns: 5,
+            name: "logs".to_owned(),
+        }
+    }
+
+    #[test]
+    fn one_damaged_copy_costs_nothing_and_two_are_told_from_an_empty_block() {
+        let block = header().encode();
+        assert_eq!(SegmentHeader::decode(&block), Ok(header()));
+        for at in 0..128 {
+            let mut damaged = block.clone();
+            damaged[at] ^= 0x40;
+            assert_eq!(SegmentHeader::decode(&damaged), Ok(header()), "byte {at}");
+            damaged[2048 + at] ^= 0x40;
+            assert_eq!(SegmentHeader::decode(&damaged), Err(HeaderError::Damaged), "byte {at}");
+        }
+        assert_eq!(SegmentHeader::decode(&[0; 4096]), Err(HeaderError::Empty));
+        assert_eq!(SegmentHeader::decode(&[]), Err(HeaderError::Empty));
+        assert_eq!(SegmentHeader::decode(&block[..127]), Err(HeaderError::Damaged));
+        assert_eq!(SegmentHeader::decode(&block[..128]), Ok(header()));
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters() {
+        let long = SegmentHeader { name: "ä".repeat(15) + "xä", ..header() };
+        assert_eq!(SegmentHeader::decode(&long.encode()).unwrap().name, "ä".repeat(15) + "x");
+    }
+}

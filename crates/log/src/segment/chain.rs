@@ -26,6 +26,7 @@ impl SegmentChain {
     }
 
     /// The next whole header, None behind the last one.
+    #[expect(clippy::should_implement_trait, reason = "it can fail, and lends what it found until the next call")]
     pub fn next(&mut self) -> Result<Option<Located>, SegmentError> {
         loop {
             let Some(reader) = &mut self.current else {

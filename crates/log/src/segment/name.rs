@@ -40,3 +40,22 @@ impl fmt::Display for SegmentName {
         formatter.write_str(EXTENSION)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_order_as_their_frames_and_have_one_spelling() {
+        let names = [(0, 0), (0, 1), (0, 10), (9, 0), (255, 2), (u64::MAX, u32::MAX)]
+            .map(|(first_offset, attempt)| SegmentName { first_offset, attempt });
+        assert!(names.is_sorted());
+        for name in names {
+            assert_eq!(SegmentName::parse(&name.to_string()), Some(name));
+        }
+        assert_eq!(names[4].to_string(), "00000000000000ff-2.seg");
+        for foreign in ["0.seg", "00000000000000FF.seg", "00000000000000ff-0.seg", "00000000000000ff-02.seg", "lock"] {
+            assert_eq!(SegmentName::parse(foreign), None, "{foreign}");
+        }
+    }
+}

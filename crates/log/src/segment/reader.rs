@@ -132,6 +132,7 @@ impl SegmentReader {
 
     /// The next whole header, None at the end. What lies between the frames and is damaged is passed over and counted. After an
     /// error of the disk the call can be repeated.
+    #[expect(clippy::should_implement_trait, reason = "it can fail, and lends what it found until the next call")]
     pub fn next(&mut self) -> Result<Option<Located>, SegmentError> {
         self.current = None;
         self.readers.clear();

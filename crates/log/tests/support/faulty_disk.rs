@@ -12,74 +12,11 @@ use parking_lot::Mutex;
 use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space};
 use sluice_log::lock::LockError;
 
+pub use super::calls::{Call, Counts, Operation, input_output, no_space, too_many_open_files};
 use super::memory_file::MemoryFile;
 pub use super::memory_file::Unsynced;
 
-/// One kind of system call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Operation {
-    CreateNew,
-    Open,
-    CreateDirectory,
-    List,
-    RemoveFile,
-    RemoveDirectory,
-    Rename,
-    SyncDirectory,
-    Space,
-    Lock,
-    Write,
-    Read,
-    SyncData,
-    SyncAll,
-    Allocate,
-    SetLen,
-    Len,
-}
-
-/// A call that is about to be made.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// Number of calls made before, counted from the last [`FaultyDisk::reset_counts`].
-    pub number: u64,
-    pub operation: Operation,
-    pub path: &'a Path,
-}
-
 type Fault = Box<dyn FnMut(&Call<'_>) -> Option<io::Error> + Send>;
-
-/// The error that a full disk gives.
-pub fn no_space() -> io::Error {
-    io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())
-}
-
-/// The error that a broken disk gives.
-pub fn input_output() -> io::Error {
-    io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
-}
-
-/// The error of a process that has too many files open.
-pub fn too_many_open_files() -> io::Error {
-    io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error())
-}
-
-/// What was asked of the disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub calls: BTreeMap<Operation, u64>,
-    pub read_bytes: u64,
-    pub written_bytes: u64,
-}
-
-impl Counts {
-    pub fn of(&self, operation: Operation) -> u64 {
-        self.calls.get(&operation).copied().unwrap_or(0)
-    }
-
-    pub fn total(&self) -> u64 {
-        self.calls.values().sum()
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {

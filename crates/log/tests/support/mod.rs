@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of this")]
 
+pub mod calls;
 pub mod faulty_disk;
 pub mod frames;
 pub mod memory_file;
