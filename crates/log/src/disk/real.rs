@@ -151,9 +151,7 @@ impl DiskFile for RealFile {
 
     fn allocate(&self, len_bytes: u64) -> io::Result<()> {
         match retry_interrupted(|| fallocate(&self.file, FallocateFlags::empty(), 0, len_bytes)) {
-            Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
-                write_zeros(self, self.len_bytes()?, len_bytes)
-            }
+            Err(error) if is_unsupported(&error) => write_zeros(self, self.len_bytes()?, len_bytes),
             result => result,
         }
     }
@@ -165,6 +163,10 @@ impl DiskFile for RealFile {
     fn len_bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    [Errno::OPNOTSUPP, Errno::NOSYS].into_iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Reserves space where the file system has no call for it.

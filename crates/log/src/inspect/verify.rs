@@ -51,7 +51,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// False for what an interrupted write leaves.
+    /// False for what can only be the rest of an interrupted write.
     pub fn is_loss(&self) -> bool {
         match self {
             Finding::DamagedSegment { is_sealed, damage, .. } => *is_sealed || damage.frames > 0,

@@ -113,10 +113,13 @@ impl SegmentReader {
         &self.info
     }
 
-    /// Where reading stops: the durable end of a segment that is being written. What was read ahead beyond it is read again.
+    /// Where reading stops: the durable end of a segment that is being written. What lies before it never changes, so that what was
+    /// read ahead up to an earlier end stays good.
     pub fn set_end(&mut self, end: u64) {
+        if end < self.end {
+            self.buffer.forget();
+        }
         self.end = end;
-        self.buffer.forget();
     }
 
     /// Where the next frame is looked for.
