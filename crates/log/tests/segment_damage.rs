@@ -239,6 +239,37 @@ fn a_block_that_cannot_be_read_is_an_error_or_damage_as_one_asks() {
 }
 
 #[test]
+fn a_header_block_that_cannot_be_read_costs_no_frame() {
+    let disk = FaultyDisk::new(1);
+    let frames = small_frames();
+    let path = write_segment(&disk, Path::new(DIRECTORY), &frames, 2);
+    let mut reads = 0;
+    // The read of the first two blocks, and then the first of them alone.
+    disk.set_fault(move |call| {
+        let is_read = call.operation == Operation::Read;
+        reads += u64::from(is_read);
+        (is_read && reads <= 2).then(input_output)
+    });
+    let options = ReaderOptions { pass_unreadable: true, ..ReaderOptions::default() };
+    assert_eq!(read_all(&mut open(&disk, &path, options)).0, frames);
+}
+
+#[test]
+fn the_next_header_is_found_wherever_what_was_read_so_far_ends() {
+    let disk = FaultyDisk::new(1);
+    // The second frame begins around the end of the first read.
+    for len in 3900..4050 {
+        let frames = [TestFrame::new(0, len), TestFrame::new(1, 10)];
+        let path = write_segment(&disk, Path::new(DIRECTORY), &frames, 2);
+        disk.flip_bit(&path, (SEGMENT_HEADER_LEN_BYTES + 20) * 8);
+        let (read, damage) = read_all(&mut open(&disk, &path, small_read_ahead()));
+        assert_eq!(read, frames[1..], "{len} bytes");
+        assert_eq!((damage.frames, damage.regions), (0, 1));
+        disk.remove_file(&path).unwrap();
+    }
+}
+
+#[test]
 fn headers_are_walked_without_reading_large_payloads() {
     let disk = FaultyDisk::new(1);
     let frames = (0..10).map(|offset| TestFrame::new(offset, 90_000)).collect::<Vec<_>>();

@@ -78,26 +78,31 @@ impl ReadBuffer {
     }
 
     fn read(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        match read_full_at(&*self.file, buffer, position) {
-            Err(_) if self.options.pass_unreadable => self.read_by_block(buffer, position),
-            result => result,
-        }
+        read(&*self.file, buffer, position, self.options.pass_unreadable)
     }
+}
 
-    /// Reads block by block; those that cannot be read become bytes of ones, which no checksum takes for a frame.
-    fn read_by_block(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let len_bytes = self.file.len_bytes()?;
-        let readable = usize::try_from(len_bytes.saturating_sub(position)).unwrap_or(usize::MAX).min(buffer.len());
-        let mut done = 0;
-        while done < readable {
-            let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;
-            let block_end = readable.min(done + block_left as usize);
-            let block = &mut buffer[done..block_end];
-            if read_full_at(&*self.file, block, position + done as u64).is_err() {
-                block.fill(0xff);
-            }
-            done = block_end;
-        }
-        Ok(readable)
+/// Reads until the buffer is full or the file ends. With `pass_unreadable` blocks that the disk cannot read are no error.
+pub(super) fn read(file: &dyn DiskFile, buffer: &mut [u8], position: u64, pass_unreadable: bool) -> io::Result<usize> {
+    match read_full_at(file, buffer, position) {
+        Err(_) if pass_unreadable => read_by_block(file, buffer, position),
+        result => result,
     }
+}
+
+/// Reads block by block; those that cannot be read become bytes of ones, which no checksum takes for a frame.
+fn read_by_block(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+    let len_bytes = file.len_bytes()?;
+    let readable = usize::try_from(len_bytes.saturating_sub(position)).unwrap_or(usize::MAX).min(buffer.len());
+    let mut done = 0;
+    while done < readable {
+        let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;
+        let block_end = readable.min(done + block_left as usize);
+        let block = &mut buffer[done..block_end];
+        if read_full_at(file, block, position + done as u64).is_err() {
+            block.fill(0xff);
+        }
+        done = block_end;
+    }
+    Ok(readable)
 }

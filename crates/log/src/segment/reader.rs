@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::buffer::ReadBuffer;
+use super::buffer::{ReadBuffer, read};
 use super::{SegmentError, SegmentInfo};
-use crate::disk::{DiskFile, read_full_at};
+use crate::disk::DiskFile;
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, FileKind, Footer, FrameHeader,
     HeaderError, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION, align_up, body_checksum, find_marker,
@@ -95,7 +95,7 @@ impl SegmentReader {
     /// Opens a segment at its first frame. It ends before its footer if it was sealed, otherwise at the end of the file as it is
     /// now or where [`SegmentReader::set_end`] says.
     pub fn open(file: Arc<dyn DiskFile>, path: &Path, options: ReaderOptions) -> Result<Self, SegmentError> {
-        let info = read_info(&*file, path)?;
+        let info = read_info(&*file, path, options.pass_unreadable)?;
         let end = info.len_bytes - if info.footer.is_some() { FOOTER_LEN_BYTES } else { 0 };
         Ok(SegmentReader {
             path: path.to_owned(),
@@ -276,12 +276,12 @@ fn last_byte_set(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Header and footer of a segment.
-pub(super) fn read_info(file: &dyn DiskFile, path: &Path) -> Result<SegmentInfo, SegmentError> {
+fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<SegmentInfo, SegmentError> {
     let failed = |error| SegmentError::io(path, "cannot read")(error);
     let len_bytes = file.len_bytes().map_err(failed)?;
     // The first block and, should both copies of the header in it be damaged, the first frame.
     let mut block = vec![0; (SEGMENT_HEADER_LEN_BYTES as usize) * 2];
-    let len = read_full_at(file, &mut block, 0).map_err(failed)?;
+    let len = read(file, &mut block, 0, pass_unreadable).map_err(failed)?;
     let (header_block, behind) = block[..len].split_at(len.min(SEGMENT_HEADER_LEN_BYTES as usize));
     let header = match SegmentHeader::decode(header_block) {
         Ok(header) => header,
@@ -297,7 +297,7 @@ pub(super) fn read_info(file: &dyn DiskFile, path: &Path) -> Result<SegmentInfo,
             _ => SegmentError::NoSegment { path: path.to_owned() },
         })?,
     };
-    let footer = read_footer(file, &header, len_bytes).map_err(failed)?;
+    let footer = read_footer(file, &header, len_bytes, pass_unreadable).map_err(failed)?;
     Ok(SegmentInfo { header, footer, len_bytes })
 }
 
@@ -318,13 +318,18 @@ fn header_of_first_frame(bytes: &[u8]) -> Option<SegmentHeader> {
     }
 }
 
-fn read_footer(file: &dyn DiskFile, header: &SegmentHeader, len_bytes: u64) -> io::Result<Option<Footer>> {
+fn read_footer(
+    file: &dyn DiskFile,
+    header: &SegmentHeader,
+    len_bytes: u64,
+    pass_unreadable: bool,
+) -> io::Result<Option<Footer>> {
     let Some(position) =
         len_bytes.checked_sub(FOOTER_LEN_BYTES).filter(|&position| position >= SEGMENT_HEADER_LEN_BYTES)
     else {
         return Ok(None);
     };
     let mut block = [0; FOOTER_LEN_BYTES as usize];
-    let len = read_full_at(file, &mut block, position)?;
+    let len = read(file, &mut block, position, pass_unreadable)?;
     Ok(Footer::decode(&block[..len], header.epoch, position))
 }

@@ -75,7 +75,7 @@ impl SegmentWriter {
             len_bytes,
             end: SEGMENT_HEADER_LEN_BYTES,
             buffer_position: SEGMENT_HEADER_LEN_BYTES,
-            buffer: Vec::with_capacity(BUFFER_LEN_BYTES),
+            buffer: Vec::new(),
             durable_end: SEGMENT_HEADER_LEN_BYTES,
             totals: Footer::default(),
             failed: false,
