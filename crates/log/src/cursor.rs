@@ -25,6 +25,8 @@ pub(crate) struct Ahead<T> {
     pub(crate) bytes: u64,
     /// Everything below was looked at.
     pub(crate) until: Offset,
+    /// Nothing below is unresolved and of unknown date.
+    pub(crate) dated_until: Offset,
     /// The cursor was told to wait for more.
     pub(crate) is_awaited: bool,
     /// The reader has come to what is on disk only: the reader thread reads ahead of it.
@@ -40,6 +42,9 @@ pub(crate) struct Cursor<T> {
     pub(crate) name: String,
     /// Names the reader in frames on disk.
     pub(crate) persistent_id: u32,
+    /// The file of which nothing could be read. Then nothing is known of what the reader needs: it keeps everything that there was when
+    /// the log was opened, until it is forgotten.
+    pub(crate) damaged_file: Option<String>,
     /// Somebody reads: it is no orphan.
     pub(crate) is_subscribed: bool,
     pub(crate) wake: Wake,
@@ -80,6 +85,7 @@ impl<T> Cursor<T> {
         Cursor {
             name,
             persistent_id,
+            damaged_file: None,
             is_subscribed: false,
             wake: Arc::new(|| {}),
             floor: offset,
@@ -95,6 +101,7 @@ impl<T> Cursor<T> {
                 entries: VecDeque::new(),
                 bytes: 0,
                 until: offset,
+                dated_until: offset,
                 is_awaited: false,
                 is_active: false,
                 generation: 0,
@@ -162,6 +169,7 @@ impl<T> Cursor<T> {
         self.ahead.entries.clear();
         self.ahead.bytes = 0;
         self.ahead.until = self.next;
+        self.ahead.dated_until = self.next;
         self.ahead.generation += 1;
         self.ahead.is_awaited = false;
         self.ahead.is_active = false;

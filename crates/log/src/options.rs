@@ -32,6 +32,9 @@ pub struct OpenOptions {
     /// What is read from disk ahead of each reader, in bytes of charge.
     pub read_ahead_bytes: u64,
     pub flush: FlushPolicy,
+    /// How often cursors are written and segments that nobody needs are removed, while something is on disk. What was resolved since is
+    /// delivered again after a crash.
+    pub keep_interval: Duration,
 }
 
 impl OpenOptions {
@@ -44,6 +47,7 @@ impl OpenOptions {
             memory_limit_bytes: 64 << 20,
             read_ahead_bytes: 4 << 20,
             flush: FlushPolicy::OnDemand { after: Duration::from_millis(20) },
+            keep_interval: Duration::from_secs(1),
         }
     }
 }
@@ -65,7 +69,8 @@ pub struct Recovered {
     pub tail_bytes: u64,
     /// Files that hold nothing and were left over by a crash.
     pub leftovers: u64,
-    /// Cursor files of which nothing can be read. They were set aside and every frame that no cursor knows is delivered to nobody.
+    /// Cursor files of which nothing can be read. They were set aside and listed as orphans, for which everything is kept that is on
+    /// disk now, until they are forgotten.
     pub cursors_damaged: u64,
 }
 

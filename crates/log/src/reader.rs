@@ -49,11 +49,18 @@ struct Task {
     persistent_id: u32,
     ahead_generation: u64,
     from: Offset,
-    /// Drop so many bytes of charge rather than read.
-    drops_bytes: Option<u64>,
-    /// Read so many bytes of charge.
-    reads_bytes: u64,
+    purpose: Purpose,
     target: Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Read ahead so many bytes of charge.
+    Read { bytes: u64 },
+    /// Drop so many bytes of charge.
+    Drop { bytes: u64 },
+    /// Find out when the oldest unread frame was received.
+    Date,
 }
 
 /// The segment where a task goes on.
@@ -71,6 +78,7 @@ struct Target {
 struct Found<T> {
     entries: Vec<(Offset, Arc<T>, DiskLease)>,
     drops: Vec<(Offset, Charge)>,
+    received_unix_ns: Option<u64>,
     until: Offset,
     damaged: u64,
 }
@@ -154,6 +162,10 @@ impl<T: Record> Reader<T> {
         let mut found = Found::nothing(task.from);
         look(&mut place.segment, task, &mut found)?;
         place.at = found.until;
+        if task.purpose == Purpose::Date {
+            // It is counted when the frames are read.
+            return Ok(found);
+        }
         let damage = place.segment.damage();
         found.damaged += damage.frames + damage.regions - damage_before.frames - damage_before.regions;
         Ok(found)
@@ -235,7 +247,7 @@ impl<T: Record> Reader<T> {
 
 impl<T> Found<T> {
     fn nothing(until: Offset) -> Self {
-        Found { entries: Vec::new(), drops: Vec::new(), until, damaged: 0 }
+        Found { entries: Vec::new(), drops: Vec::new(), received_unix_ns: None, until, damaged: 0 }
     }
 }
 
@@ -264,18 +276,30 @@ fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T
         }
         if segment.readers().contains(&task.persistent_id) {
             let charge = Charge { bytes: u64::from(header.charge_bytes), items: u64::from(header.items) };
-            if task.drops_bytes.is_some() {
-                found.drops.push((header.offset, charge));
-            } else if let Some(body) = segment.body()? {
-                match decode(&located, charge, body) {
-                    Some(entry) => found.entries.push(entry),
-                    None => found.damaged += 1,
+            charged_bytes += charge.bytes;
+            match task.purpose {
+                Purpose::Drop { .. } => found.drops.push((header.offset, charge)),
+                Purpose::Date => {
+                    found.received_unix_ns = Some(header.received_unix_ns);
+                    found.until = header.offset;
+                    segment.seek(located.position);
+                    return Ok(());
+                }
+                Purpose::Read { .. } => {
+                    // A damaged body counts itself.
+                    if let Some(body) = segment.body()? {
+                        match decode(&located, charge, body) {
+                            Some(entry) => found.entries.push(entry),
+                            None => found.damaged += 1,
+                        }
+                    }
                 }
             }
-            charged_bytes += charge.bytes;
         }
         found.until = header.offset + 1;
-        if charged_bytes >= task.drops_bytes.unwrap_or(task.reads_bytes) {
+        if let Purpose::Read { bytes } | Purpose::Drop { bytes } = task.purpose
+            && charged_bytes >= bytes
+        {
             return Ok(());
         }
     }
@@ -306,59 +330,82 @@ enum Step {
 impl<T> Inner<T> {
     fn task(&mut self, id: CursorId) -> Step {
         let Some(cursor) = self.cursors[id.0].as_ref() else { return Step::Nothing };
-        let drops = cursor.ahead.drops;
-        let reads = cursor.is_subscribed && cursor.ahead.is_active && self.wants_ahead(id);
-        if !drops && !reads {
-            return Step::Nothing;
-        }
+        let Some(store) = self.store.as_ref().filter(|_| cursor.damaged_file.is_none()) else { return Step::Nothing };
+        let read_ahead_bytes = store.read_ahead_bytes;
+        let (drops, is_read) = (cursor.ahead.drops, cursor.is_subscribed && cursor.ahead.is_active);
+        let has_no_date = cursor.oldest_on_disk_unix_ns.is_none() && cursor.disk_leases.is_empty();
         if drops {
             self.drop_what_was_read(id);
+            let cursor = self.cursor(id);
+            let excess_bytes = cursor.held().bytes.saturating_sub(cursor.limit_bytes);
+            if excess_bytes == 0 {
+                return self.end_drops(id);
+            }
+            let from = cursor.ahead.until.max(cursor.next);
+            // The newest frame of all is never dropped.
+            let below = self.slots.head().saturating_sub(1).min(self.evicted_below());
+            return self.find(id, Purpose::Drop { bytes: excess_bytes }, from, below).map_or_else(
+                || {
+                    self.cursor_mut(id).pass_to(below);
+                    self.end_drops(id)
+                },
+                Step::Work,
+            );
         }
-        let Some(cursor) = self.cursors[id.0].as_ref() else { return Step::Nothing };
-        let excess_bytes = cursor.held().bytes.saturating_sub(cursor.limit_bytes);
-        if drops && excess_bytes == 0 {
-            return self.end_drops(id);
+        let below = self.evicted_below();
+        if is_read && self.wants_ahead(id) {
+            let cursor = self.cursor(id);
+            let bytes = read_ahead_bytes.saturating_sub(cursor.ahead.bytes).max(1);
+            let from = cursor.ahead.until.max(cursor.next);
+            return self.find(id, Purpose::Read { bytes }, from, below).map_or_else(
+                || {
+                    let cursor = self.cursor_mut(id);
+                    cursor.ahead.until = below;
+                    wake_if_awaited(cursor)
+                },
+                Step::Work,
+            );
         }
-        let Some(store) = &self.store else { return Step::Nothing };
-        let mut from = cursor.ahead.until.max(cursor.next);
-        // The newest frame of all is never dropped.
-        let below = if drops { self.slots.head().saturating_sub(1) } else { u64::MAX }.min(store.evicted_below);
+        let cursor = self.cursor(id);
+        let from = cursor.ahead.dated_until.max(cursor.next);
+        if has_no_date && from < below {
+            if let Some(task) = self.find(id, Purpose::Date, from, below) {
+                return Step::Work(task);
+            }
+            // There is nothing for it on disk, so that it pins nothing there either, even if nobody reads for it.
+            let cursor = self.cursor_mut(id);
+            cursor.ahead.dated_until = below;
+            cursor.pass_to(below);
+        }
+        Step::Nothing
+    }
+
+    /// Where the next frame between two offsets may be that a reader has not resolved.
+    fn find(&self, id: CursorId, purpose: Purpose, from: Offset, below: Offset) -> Option<Task> {
+        let (cursor, store) = (self.cursor(id), self.store.as_ref()?);
+        let mut from = from;
         loop {
             from = cursor.resolved.end_of_run_at(from).unwrap_or(from);
-            let next = store.segments.at_or_after(from).filter(|segment| segment.first < below);
-            match next {
-                Some(segment) if !segment.is_pinned_by(id) => from = segment.last + 1,
-                Some(segment) if from < below => {
-                    let from = from.max(segment.first);
-                    let target = Target {
-                        path: segment.path.clone(),
-                        generation: segment.generation,
-                        epoch: segment.epoch,
-                        end: segment.end,
-                        until: (segment.last + 1).min(below),
-                        position: segment.position_before(from),
-                    };
-                    return Step::Work(Task {
-                        id,
-                        persistent_id: cursor.persistent_id,
-                        ahead_generation: cursor.ahead.generation,
-                        from,
-                        drops_bytes: drops.then_some(excess_bytes),
-                        reads_bytes: store.read_ahead_bytes.saturating_sub(cursor.ahead.bytes).max(1),
-                        target,
-                    });
-                }
-                _ => break,
+            let segment = store.segments.at_or_after(from)?;
+            from = from.max(segment.first);
+            if from >= below {
+                return None;
             }
+            if !segment.is_pinned_by(id) {
+                from = segment.last + 1;
+                continue;
+            }
+            let target = Target {
+                path: segment.path.clone(),
+                generation: segment.generation,
+                epoch: segment.epoch,
+                end: segment.end,
+                until: (segment.last + 1).min(below),
+                position: segment.position_before(from),
+            };
+            let (persistent_id, ahead_generation) = (cursor.persistent_id, cursor.ahead.generation);
+            return Some(Task { id, persistent_id, ahead_generation, from, purpose, target });
         }
-        // Nothing is left on disk for this reader.
-        let cursor = self.cursor_mut(id);
-        if drops {
-            cursor.pass_to(below);
-            return self.end_drops(id);
-        }
-        cursor.ahead.until = below;
-        wake_if_awaited(cursor)
     }
 
     /// What was being read when the drop was asked for goes first.
@@ -383,9 +430,21 @@ impl<T> Inner<T> {
         if cursor.ahead.generation != task.ahead_generation {
             return None;
         }
-        if task.drops_bytes.is_some() {
-            self.take_drops(task, found);
-            return None;
+        match task.purpose {
+            Purpose::Drop { .. } => {
+                self.take_drops(task, found);
+                return None;
+            }
+            Purpose::Date => {
+                cursor.ahead.dated_until = found.until;
+                match found.received_unix_ns {
+                    // What was resolved is no more to be dated.
+                    Some(_) if cursor.is_resolved(found.until) => cursor.ahead.dated_until += 1,
+                    date => cursor.oldest_on_disk_unix_ns = date,
+                }
+                return None;
+            }
+            Purpose::Read { .. } => {}
         }
         for (offset, entry, lease) in found.entries {
             if offset >= cursor.next && !cursor.is_resolved(offset) {

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::cursor::Cursor;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorError, CursorFile, TEMPORARY_EXTENSION};
 use crate::disk::{Access, Disk};
-use crate::format::CursorState;
+use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
 use crate::keeper::{CursorFiles, Keeper, Leftovers};
 use crate::log::segments::{Segment, Segments};
 use crate::log::store::{Ends, Store, WriterWaits};
@@ -31,12 +31,14 @@ use crate::types::{Charge, CursorId, LogStats, Offset};
 use crate::writer::{Home, Writer};
 
 const CURSORS_DIRECTORY: &str = "cursors";
+/// Extension of cursor files of which nothing can be read: set aside, so that a new reader of the name can have a file.
+const DAMAGED_EXTENSION: &str = ".damaged";
 const REWRITE_DIRECTORY: &str = "rewrite";
 
 impl<T: Record> Log<T> {
     /// Opens the log of a directory, or begins one. Its readers are orphans until somebody subscribes by their names.
     pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered), OpenError> {
-        let OpenOptions { disk, directory, name, segment_bytes, memory_limit_bytes, read_ahead_bytes, flush } = options;
+        let OpenOptions { disk, directory, name, memory_limit_bytes, read_ahead_bytes, flush, .. } = options;
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
         disk.create_directory(&cursors_directory).map_err(io(&cursors_directory, "cannot create"))?;
         let mut recovery = Recovery::new(&*disk, &directory);
@@ -46,12 +48,18 @@ impl<T: Record> Log<T> {
             Some(log_id) => log_id,
             None => random_log_id().map_err(io(&directory, "no randomness for a new log"))?,
         };
-        let Recovery { cursors, segments, leftovers, found, head, .. } = recovery;
+        let Recovery { cursors, damaged, segments, leftovers, found, head, .. } = recovery;
         let mut files = CursorFiles::default();
         let mut readers = Vec::new();
         for (index, (file, cursor)) in cursors.into_iter().enumerate() {
             files.insert(CursorId(index), file);
             readers.push(Some(cursor.into_cursor()));
+        }
+        for file_name in damaged {
+            let mut cursor = Cursor::at(0, file_name.clone(), 0);
+            cursor.damaged_file = Some(file_name);
+            cursor.has_file = true;
+            readers.push(Some(cursor));
         }
         let highest_persistent_id = readers.iter().flatten().map(|cursor: &Cursor<T>| cursor.persistent_id).max();
         let store = Store {
@@ -76,7 +84,16 @@ impl<T: Record> Log<T> {
             highest_persistent_id: highest_persistent_id.unwrap_or(0),
         };
         let rewrite_directory = directory.join(REWRITE_DIRECTORY);
-        let home = Home { disk, directory, cursors_directory, rewrite_directory, name, log_id, segment_bytes };
+        let home = Home {
+            disk,
+            directory,
+            cursors_directory,
+            rewrite_directory,
+            name,
+            log_id,
+            segment_bytes: options.segment_bytes,
+            keep_interval: options.keep_interval,
+        };
         let log =
             Log::of(Inner { slots: Slots::starting_at(head), cursors: readers, stored_bytes: 0, store: Some(store) });
         log.start_threads(home, files, leftovers)?;
@@ -123,6 +140,8 @@ struct Recovery<'a> {
     directory: &'a Path,
     log_id: Option<u128>,
     cursors: Vec<(CursorFile, FoundCursor)>,
+    /// Names of files of readers of which nothing can be read.
+    damaged: Vec<String>,
     segments: Segments,
     leftovers: Leftovers,
     found: Recovered,
@@ -138,6 +157,7 @@ impl<'a> Recovery<'a> {
             directory,
             log_id: None,
             cursors: Vec::new(),
+            damaged: Vec::new(),
             segments: Segments::default(),
             leftovers: Leftovers::default(),
             found: Recovered::default(),
@@ -151,19 +171,25 @@ impl<'a> Recovery<'a> {
             let path = directory.join(&entry.name);
             if entry.name.ends_with(TEMPORARY_EXTENSION) {
                 self.leave_behind(path);
+            } else if entry.name.ends_with(DAMAGED_EXTENSION) {
+                self.damaged.push(entry.name);
             } else if entry.name.ends_with(CURSOR_EXTENSION) && !entry.is_directory {
-                self.read_cursor(&path)?;
+                self.read_cursor(&path, &entry.name)?;
             }
         }
         self.found.cursors = self.cursors.len() as u64;
+        self.found.cursors_damaged = self.damaged.len() as u64;
         Ok(())
     }
 
-    fn read_cursor(&mut self, path: &Path) -> Result<(), OpenError> {
+    fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<(), OpenError> {
         let (file, state) = match CursorFile::open(self.disk, path) {
             Ok(opened) => opened,
             Err(CursorError::Damaged { .. }) => {
-                self.found.cursors_damaged += 1;
+                let aside = format!("{file_name}{DAMAGED_EXTENSION}");
+                self.disk.rename(path, &path.with_file_name(&aside)).map_err(io(path, "cannot set aside"))?;
+                self.damaged.retain(|known| *known != aside);
+                self.damaged.push(aside);
                 return Ok(());
             }
             Err(CursorError::NewerVersion { path, found }) => return Err(OpenError::NewerVersion { path, found }),
@@ -273,9 +299,10 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// Where a segment that was not sealed ends.
+    /// Where a segment that was not sealed ends: with the block of its last frame. Cut within a block, the block would be written
+    /// again, and its frames could be torn.
     fn end_of(&self, info: &SegmentInfo, scanned: &Scanned) -> Option<u64> {
-        info.footer.is_none().then_some(scanned.end)
+        info.footer.is_none().then(|| align_up(scanned.end, BLOCK_LEN_BYTES).min(info.len_bytes))
     }
 
     fn scan(&mut self, reader: &mut SegmentReader, path: &Path, last: Option<Offset>) -> Result<Scanned, OpenError> {
@@ -332,7 +359,9 @@ impl<'a> Recovery<'a> {
             from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
         };
         let cursors = self.cursors.iter().enumerate();
-        let unknown = cursors.filter(|(_, (_, cursor))| needs(cursor)).map(|(index, _)| CursorId(index)).collect();
+        let mut unknown: Vec<CursorId> =
+            cursors.filter(|(_, (_, cursor))| needs(cursor)).map(|(index, _)| CursorId(index)).collect();
+        unknown.extend((0..self.damaged.len()).map(|index| CursorId(self.cursors.len() + index)));
         let generation = self.segments.next_generation();
         self.segments.insert(Segment {
             path,

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::Keeper;
-use crate::cursor_file::{CursorFile, file_name};
+use crate::cursor::Cursor;
+use crate::cursor_file::CursorFile;
 use crate::format::{CursorState, RANGES_LIMIT};
 use crate::log::budget::unix_now_ns;
 use crate::log::{Inner, Shared};
@@ -35,16 +36,16 @@ impl CursorFiles {
         }
         let mut left = Vec::new();
         let mut removed = false;
-        for (id, name) in gone {
+        for (id, file_name) in gone {
             self.by_reader.remove(&id);
             // The file of a new reader of the same name has taken its place.
-            if self.by_reader.values().any(|file| file.path().file_name() == Some(file_name(&name).as_ref())) {
+            if self.by_reader.values().any(|file| file.path().file_name() == Some(file_name.as_ref())) {
                 continue;
             }
-            match home.disk.remove_file(&home.cursors_directory.join(file_name(&name))) {
+            match home.disk.remove_file(&home.cursors_directory.join(&file_name)) {
                 Ok(()) => removed = true,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(_) => left.push((id, name)),
+                Err(_) => left.push((id, file_name)),
             }
         }
         if removed {
@@ -90,6 +91,7 @@ impl<T> Keeper<T> {
     /// What is to be written of a reader, if anything is.
     fn take_changed(&self, id: CursorId, at_the_end: bool) -> Option<(CursorState, bool)> {
         let mut inner = self.shared.inner.lock();
+        inner.lift_idle(id);
         let newest = inner.store.as_ref()?.segments.first_of_newest();
         let cursor = inner.cursors[id.0].as_ref()?;
         // One to which nothing happens is written now and then, so that the next start need not look far back.
@@ -100,6 +102,17 @@ impl<T> Keeper<T> {
         let state = cursor_state(&inner, id, self.home.log_id)?;
         let changed = std::mem::take(&mut inner.cursor_mut(id).is_changed);
         Some((state, changed))
+    }
+}
+
+impl<T> Inner<T> {
+    /// A reader for which there is nothing has come to the head, whether it has read or not.
+    fn lift_idle(&mut self, id: CursorId) {
+        let head = self.slots.head();
+        let is_idle = |cursor: &Cursor<T>| cursor.held().frames == 0 && cursor.floor < head;
+        if self.cursors[id.0].as_ref().is_some_and(is_idle) && !self.waits_for(id) {
+            self.cursor_mut(id).pass_to(head);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The keeper thread: writes the cursors, removes segments that nobody needs and writes anew those that few frames pin.
 //!
-//! It looks once a second, and only while something is on disk. Nothing that it does has to be done for safety: cursors that were
+//! It looks at each interval ([`crate::OpenOptions::keep_interval`]), and only while something is on disk. Nothing that it does has to be done for safety: cursors that were
 //! not written mean that frames are delivered again after a crash, segments that were not removed mean space.
 //!
 //! Invariants
@@ -14,7 +14,7 @@ mod rewrite;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -24,8 +24,6 @@ use crate::log::Shared;
 use crate::log::store::Ends;
 use crate::record::Record;
 use crate::writer::Home;
-
-const INTERVAL: Duration = Duration::from_secs(1);
 
 /// What recovery leaves to be done.
 #[derive(Debug, Default)]
@@ -73,6 +71,7 @@ impl<T: Record> Keeper<T> {
 
     fn keep(&mut self, at_the_end: bool) {
         self.cursor_files.lock().remove_gone(&self.shared, &self.home);
+        self.shared.inner.lock().settle_segments();
         self.store_cursors(at_the_end);
         self.remove_unpinned();
         if !at_the_end && Instant::now() >= self.rewrite_at {
@@ -82,14 +81,14 @@ impl<T: Record> Keeper<T> {
 
     /// True when it is time to look again, false at the end: after the writer, which still needs what is here.
     fn wait(&self) -> bool {
-        let mut next = Instant::now() + INTERVAL;
+        let mut next = Instant::now() + self.home.keep_interval;
         let mut inner = self.shared.inner.lock();
         loop {
             let Some(store) = &mut inner.store else { return false };
             match store.ends {
                 Ends::Now => return false,
                 Ends::Closing if store.writer_has_ended => return false,
-                Ends::Closing => next = Instant::now() + INTERVAL,
+                Ends::Closing => next = Instant::now() + self.home.keep_interval,
                 Ends::No => {}
             }
             let has_work = !store.segments.is_empty() || !store.gone_readers.is_empty();
@@ -97,7 +96,7 @@ impl<T: Record> Keeper<T> {
                 self.shared.keeper_wake.wait_until(&mut inner, next).timed_out()
             } else {
                 self.shared.keeper_wake.wait(&mut inner);
-                next = Instant::now() + INTERVAL;
+                next = Instant::now() + self.home.keep_interval;
                 false
             };
             if timed_out && inner.store.as_ref().is_some_and(|store| store.ends == Ends::No) {

@@ -215,7 +215,10 @@ impl<T> Inner<T> {
         let store = self.store.as_ref()?;
         let mut run: Vec<Old> = Vec::new();
         for segment in store.segments.iter() {
-            let candidate = candidate(segment, store.evicted_below, segment_bytes);
+            let is_known =
+                |reader: &CursorId| self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.damaged_file.is_none());
+            let candidate =
+                candidate(segment, store.evicted_below, segment_bytes).filter(|_| segment.unknown.iter().all(is_known));
             let wanted: u64 = run.iter().map(|old| old.wanted_bytes).sum();
             let joins = candidate.as_ref().is_some_and(|old| wanted + old.wanted_bytes <= segment_bytes / 2);
             if !joins && is_worthwhile(&run, segment_bytes) {

@@ -60,7 +60,7 @@ impl<T> Log<T> {
         self.shared.inner.lock().store.is_some()
     }
 
-    /// Readers that nobody subscribed to, with what is kept for them.
+    /// Readers that nobody subscribed to and for which something is kept, or may be.
     pub fn orphans(&self) -> Vec<Orphan> {
         let inner = self.shared.inner.lock();
         let cursors = inner.cursors.iter().enumerate();
@@ -68,6 +68,7 @@ impl<T> Log<T> {
             .filter_map(|(index, cursor)| {
                 Some((CursorId(index), cursor.as_ref().filter(|cursor| !cursor.is_subscribed)?))
             })
+            .filter(|(id, cursor)| cursor.held().frames > 0 || inner.waits_for(*id))
             .map(|(id, cursor)| Orphan {
                 name: cursor.name.clone(),
                 held: cursor.held(),

@@ -2,6 +2,7 @@
 
 use super::{Inner, Log};
 use crate::cursor::Cursor;
+use crate::cursor_file::file_name;
 use crate::format::Holding;
 use crate::types::{CursorId, Keep, Subscription};
 
@@ -10,7 +11,7 @@ impl<T> Log<T> {
     /// starts at the head and sees what is appended from now on.
     pub fn subscribe(&self, subscription: Subscription) -> CursorId {
         let mut inner = self.shared.inner.lock();
-        let orphan = inner.find_orphan(&subscription.name);
+        let orphan = inner.find_orphan(&subscription.name).filter(|&id| inner.cursor(id).damaged_file.is_none());
         let id = orphan.unwrap_or_else(|| inner.add_cursor(subscription.name));
         let cursor = inner.cursor_mut(id);
         cursor.is_subscribed = true;
@@ -31,6 +32,7 @@ impl<T> Log<T> {
             cursor.ahead.is_awaited = false;
             cursor.limit_bytes = u64::MAX;
             if inner.waits_for(id) {
+                self.wake_reader(&mut inner);
                 return Holding::default();
             }
         }
@@ -67,7 +69,7 @@ impl<T> Inner<T> {
 
     /// True if anything is, or may be, unresolved by the reader. Not a matter of counting: after a crash less may be known of what it
     /// holds than it does.
-    fn waits_for(&self, id: CursorId) -> bool {
+    pub(crate) fn waits_for(&self, id: CursorId) -> bool {
         let on_disk =
             self.store.as_ref().is_some_and(|store| store.segments.iter().any(|segment| segment.is_pinned_by(id)));
         on_disk || self.oldest_in_memory(id).is_some()
@@ -84,7 +86,7 @@ impl<T> Inner<T> {
         if let Some(store) = &mut self.store
             && cursor.has_file
         {
-            store.gone_readers.push((id, cursor.name));
+            store.gone_readers.push((id, cursor.damaged_file.unwrap_or_else(|| file_name(&cursor.name))));
         }
         held
     }

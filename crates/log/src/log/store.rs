@@ -46,7 +46,7 @@ pub(crate) struct Store {
     /// Why segments cannot be read.
     pub(crate) read_trouble: Option<DiskTrouble>,
     pub(crate) stats: LogStats,
-    /// Readers whose files are to be removed.
+    /// Readers whose files are to be removed, with their names.
     pub(crate) gone_readers: Vec<(CursorId, String)>,
     /// Higher than that of any reader, also of those that are gone.
     pub(crate) highest_persistent_id: u32,

@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, BatchFrame};
 use super::{WriteError, Writer};
-use crate::cursor_file::CursorFile;
+use crate::cursor_file::{CursorFile, file_name};
 use crate::format::{FileKind, FrameRef, SegmentHeader, VERSION};
 use crate::keeper::cursor_state;
 use crate::log::budget::unix_now_ns;
@@ -76,7 +76,7 @@ impl<T: Record> Writer<T> {
             store.stats.cursor_writes += 1;
             match inner.cursors[id.0].as_mut() {
                 Some(cursor) => cursor.has_file = true,
-                None => store.gone_readers.push((id, state.name)),
+                None => store.gone_readers.push((id, file_name(&state.name))),
             }
         }
         Ok(())

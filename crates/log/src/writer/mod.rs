@@ -30,8 +30,8 @@ use batch::Batch;
 /// How long the thread waits before it tries a disk again that failed: doubled each time up to the second.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// A segment in which nobody has anything any more is given up if nothing was written to it for so long.
-const IDLE: Duration = Duration::from_secs(5);
+/// A segment in which nobody has anything any more is given up if nothing was written to it for so many of the keeper's intervals.
+const IDLE_INTERVALS: u32 = 5;
 
 /// Where and as what a log is kept.
 #[derive(Clone)]
@@ -44,6 +44,7 @@ pub(crate) struct Home {
     pub(crate) name: String,
     pub(crate) log_id: u128,
     pub(crate) segment_bytes: u64,
+    pub(crate) keep_interval: Duration,
 }
 
 /// Why frames could not be made durable.
@@ -131,7 +132,7 @@ impl<T: Record> Writer<T> {
             inner.pass_resolved();
             inner.note_lags(now);
             let due = inner.due(now);
-            let idle_at = self.segment.is_some().then_some(self.committed + IDLE);
+            let idle_at = self.segment.is_some().then_some(self.committed + self.home.keep_interval * IDLE_INTERVALS);
             let Inner { store: Some(store), slots, .. } = &mut *inner else { return Work::End };
             match store.ends {
                 Ends::Now => return Work::End,

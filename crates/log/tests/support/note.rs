@@ -69,6 +69,7 @@ pub fn options(disk: &FaultyDisk) -> OpenOptions {
         segment_bytes: 64 << 10,
         memory_limit_bytes: 0,
         flush: FlushPolicy::AtOnce,
+        keep_interval: Duration::from_millis(5),
         ..OpenOptions::new(Arc::new(disk.clone()), DIRECTORY, "traces")
     }
 }

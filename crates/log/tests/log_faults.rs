@@ -1,0 +1,293 @@
+//! Disks that fail in one way at a time: nothing that was said to be durable is lost, and the log goes on when the disk does.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sluice_log::{FlushPolicy, Log, OpenError, OpenOptions};
+use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files};
+use support::note::*;
+
+const ERRORS: [fn() -> io::Error; 3] = [no_space, input_output, too_many_open_files];
+
+/// Writes, resolves, rotates and removes segments. Returns what was appended and not resolved.
+fn work(log: &Log<Note>, durable: &Durable) -> Vec<u64> {
+    let id = subscribe(log, "a");
+    let mut left = Vec::new();
+    for round in 0..6 {
+        for index in 0..20 {
+            append(log, round * 20 + index, 1500, &[id], durable);
+        }
+        wait_durable(durable, (round as usize + 1) * 20);
+        for (offset, value) in read_all(log, id) {
+            if value % 20 == 7 {
+                left.push(value);
+            } else {
+                log.resolve(id, offset);
+            }
+        }
+        // The keeper has its turn.
+        std::thread::sleep(Duration::from_millis(12));
+    }
+    left
+}
+
+#[test]
+fn whichever_call_fails_once_all_goes_on_and_nothing_durable_is_lost() {
+    let disk = FaultyDisk::new(7);
+    let durable = Durable::default();
+    work(&open(&disk).0, &durable);
+    let calls = disk.counts().total();
+    assert!(calls > 60, "the workload makes {calls} calls");
+    let mut failures_seen = 0;
+    for number in 0..calls + 10 {
+        let error = ERRORS[number as usize % ERRORS.len()];
+        let disk = FaultyDisk::new(number);
+        let durable = Durable::default();
+        disk.fail_call(number, error);
+        // The process may not start on a disk that fails; it does at the next try.
+        let log = match try_open(&disk) {
+            Ok((log, _)) => log,
+            Err(_) => try_open(&disk).expect("only one call fails").0,
+        };
+        let left = work(&log, &durable);
+        failures_seen += log.stats().failures;
+        assert_eq!(durable.lock().len(), 120, "call {number}");
+        let unsynced = [Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][number as usize % 3];
+        let disk = disk.cut_power(unsynced);
+        drop(log);
+        disk.clear_fault();
+        let (log, recovered) = open(&disk);
+        assert_eq!(recovered.cursors_damaged, 0);
+        let id = subscribe(&log, "a");
+        let read = values(&read_all(&log, id));
+        for value in &left {
+            assert!(read.contains(value), "call {number}: {value} is lost, {read:?}");
+        }
+        assert!(read.windows(2).all(|pair| pair[0] < pair[1]), "call {number}: once and in order");
+    }
+    assert!(failures_seen > 20, "{failures_seen} failures were seen");
+}
+
+#[test]
+fn a_failed_sync_is_never_tried_again_on_the_same_file_and_what_it_lost_is_written_anew() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    append(&log, 0, 100, &[id], &durable);
+    wait_durable(&durable, 1);
+    let again = Arc::new(AtomicU64::new(0));
+    let seen_again = again.clone();
+    let mut failed: BTreeSet<PathBuf> = BTreeSet::new();
+    let mut failures = 0;
+    disk.set_fault(move |call| {
+        match call.operation {
+            // Another file may get the name.
+            Operation::CreateNew => drop(failed.remove(call.path)),
+            Operation::SyncData if call.path.extension().is_some_and(|extension| extension == "seg") => {
+                seen_again.fetch_add(u64::from(failed.contains(call.path)), Ordering::SeqCst);
+                if failures < 3 {
+                    failures += 1;
+                    failed.insert(call.path.to_owned());
+                    return Some(input_output());
+                }
+            }
+            _ => {}
+        }
+        None
+    });
+    for value in 1..10 {
+        append(&log, value, 100, &[id], &durable);
+    }
+    wait_durable(&durable, 10);
+    assert_eq!(log.stats().failures, 3);
+    assert_eq!(again.load(Ordering::SeqCst), 0, "a file was synced again after a sync of it had failed");
+    wait_until("no trouble", || log.trouble().is_none());
+    let disk = disk.cut_power(Unsynced::Garbage);
+    drop(log);
+    let (log, _) = open(&disk);
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_full_disk_acknowledges_nothing_says_so_and_goes_on_when_there_is_space() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    // Room for the cursor's file and two segments.
+    disk.set_capacity(Some((64 << 10) * 3 + (32 << 10)));
+    for value in 0..200 {
+        append(&log, value, 1000, &[id], &durable);
+    }
+    wait_until("trouble", || log.trouble().is_some_and(|trouble| trouble.out_of_space));
+    std::thread::sleep(Duration::from_millis(150));
+    let durable_now = durable.lock().len();
+    assert!(durable_now > 20 && durable_now < 200, "{durable_now}");
+    assert!(log.unwritten_bytes() > 0);
+    // The reader makes room itself.
+    let mut read = 0;
+    wait_until("all delivered and durable", || {
+        while let Some((offset, note)) = next(&log, id) {
+            assert_eq!(note.value, read);
+            read += 1;
+            log.resolve(id, offset);
+        }
+        read == 200
+    });
+    for value in 200..220 {
+        append(&log, value, 1000, &[id], &durable);
+    }
+    wait_until("durable again", || (200..220).all(|value| durable.lock().contains(&value)));
+    wait_until("no trouble", || log.trouble().is_none());
+}
+
+#[test]
+fn without_inodes_or_file_descriptors_nothing_is_acknowledged_until_there_are_some() {
+    for limit in [FaultyDisk::set_file_limit, FaultyDisk::set_open_files_limit] {
+        let disk = FaultyDisk::new(1);
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        let durable = Durable::default();
+        limit(&disk, Some(disk.open_files()));
+        append(&log, 0, 100, &[id], &durable);
+        wait_until("trouble", || log.trouble().is_some());
+        assert_eq!(durable.lock().len(), 0);
+        limit(&disk, None);
+        wait_durable(&durable, 1);
+        wait_until("no trouble", || log.trouble().is_none());
+    }
+}
+
+#[test]
+fn a_reader_whose_disk_cannot_be_read_waits_and_gets_all_when_it_can() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..200 {
+        append(&log, value, 1000, &[id], &durable);
+    }
+    wait_durable(&durable, 200);
+    wait_until("nothing in memory", || log.stored_bytes() == 0);
+    disk.set_fault(|call| {
+        let is_read = matches!(call.operation, Operation::Read | Operation::Open);
+        (is_read && call.number % 3 != 0).then(input_output)
+    });
+    let _ = log.read(id);
+    wait_until("trouble", || log.trouble().is_some());
+    disk.clear_fault();
+    assert_eq!(values(&read_all(&log, id)), (0..200).collect::<Vec<_>>());
+    assert_eq!((log.trouble(), log.stats().frames_damaged), (None, 0));
+}
+
+#[test]
+fn crashes_during_recovery_ten_times_in_a_row_change_nothing() {
+    let mut disk = FaultyDisk::new(3);
+    let durable = Durable::default();
+    {
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        for value in 0..150 {
+            append(&log, value, 1000, &[id], &durable);
+        }
+        wait_durable(&durable, 150);
+        disk = disk.cut_power(Unsynced::Garbage);
+    }
+    for round in 0..10 {
+        disk.reset_counts();
+        let crash_at = round * 4;
+        disk.set_fault(move |call| (call.number >= crash_at).then(input_output));
+        drop(try_open(&disk));
+        disk.clear_fault();
+        disk = disk.cut_power([Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][round as usize % 3]);
+    }
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    assert_eq!(values(&read_all(&log, id)), (0..150).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_disk_whose_syncs_do_nothing_is_seen_to_lose_what_was_durable() {
+    let disk = FaultyDisk::new(1);
+    disk.set_ignores_syncs(true);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..50 {
+        append(&log, value, 100, &[id], &durable);
+    }
+    wait_durable(&durable, 50);
+    let disk = disk.cut_power(Unsynced::Lost);
+    drop(log);
+    let read = open_fresh(&disk);
+    assert!(read.len() < 50, "or these tests could not see any loss");
+}
+
+fn open_fresh(disk: &FaultyDisk) -> Vec<u64> {
+    match try_open(disk) {
+        Ok((log, _)) => values(&read_all(&log, subscribe(&log, "a"))),
+        Err(_) => Vec::new(),
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_and_its_files_stay_as_they_are() {
+    let disk = FaultyDisk::new(1);
+    {
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        append(&log, 0, 100, &[id], &Durable::default());
+        wait_until("durable", || log.stats().frames_written == 1);
+        log.close(PATIENCE);
+    }
+    let files = disk.contents();
+    for (path, bytes) in &files {
+        let mut newer = bytes.clone();
+        make_newer(&mut newer);
+        disk.put(path, &newer);
+        let before = disk.contents();
+        assert!(matches!(try_open(&disk), Err(OpenError::NewerVersion { .. })), "{path:?}");
+        assert_eq!(disk.contents(), before);
+        disk.put(path, bytes);
+    }
+    assert_eq!(open(&disk).0.orphans().len(), 1);
+}
+
+/// Raises the major version in every copy of a header and mends its checksum.
+fn make_newer(file: &mut [u8]) {
+    let is_segment = file.starts_with(b"SLUICSEG");
+    let copies: &[usize] = if is_segment { &[0, 2048] } else { &[0, 32 << 10] };
+    for &at in copies {
+        let len = u32::from_le_bytes(file[at + 12..at + 16].try_into().unwrap()) as usize;
+        file[at + 8] = 2;
+        let checksum_at = at + if is_segment { 124 } else { 16 };
+        let (before, after) = (&file[at..checksum_at], &file[checksum_at + 4..at + len]);
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(before), after);
+        file[checksum_at..checksum_at + 4].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_slow_disk_is_asked_for_one_sync_for_all_that_waits() {
+    let disk = FaultyDisk::new(1);
+    let options = OpenOptions { flush: FlushPolicy::AtOnce, segment_bytes: 1 << 20, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    append(&log, 0, 100, &[id], &durable);
+    wait_durable(&durable, 1);
+    disk.set_sync_delay(Duration::from_millis(20));
+    for value in 1..500 {
+        append(&log, value, 100, &[id], &durable);
+    }
+    wait_durable(&durable, 500);
+    let commits = log.stats().commits;
+    assert!(commits <= 6, "{commits} commits");
+}

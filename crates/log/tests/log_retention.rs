@@ -1,0 +1,219 @@
+//! Space on disk is given back, whatever pins it, and a start looks at little of what is there.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sluice_log::{FlushPolicy, Keep, Log, OpenOptions, Recovered};
+use support::faulty_disk::{FaultyDisk, Operation, Unsynced};
+use support::note::*;
+
+#[test]
+fn a_few_frames_that_wait_pin_about_their_own_size_and_survive_being_written_anew() {
+    for seed in 0..6 {
+        let disk = FaultyDisk::new(seed);
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        let durable = Durable::default();
+        let mut waits = BTreeSet::new();
+        for round in 0..30 {
+            for index in 0..50 {
+                append(&log, round * 50 + index, 1000, &[id], &durable);
+            }
+            wait_durable(&durable, (round as usize + 1) * 50);
+            for (offset, value) in read_all(&log, id) {
+                if value % 75 == 0 {
+                    waits.insert(value);
+                } else {
+                    log.resolve(id, offset);
+                }
+            }
+        }
+        assert_eq!(waits.len(), 20);
+        // 20 frames of 1.1 kB, and the open segment.
+        wait_until("little space", || log.stats().disk_bytes <= 3 * (64 << 10));
+        assert!(log.stats().rewrites > 0);
+        let disk = if seed % 2 == 0 {
+            log.rewind(id);
+            log.close(PATIENCE);
+            disk
+        } else {
+            disk.cut_power(if seed == 1 { Unsynced::Lost } else { Unsynced::Garbage })
+        };
+        drop(log);
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        let read: BTreeSet<u64> = values(&read_all(&log, id)).into_iter().collect();
+        assert!(read.is_superset(&waits), "{waits:?} {read:?}");
+        if seed % 2 == 0 {
+            assert_eq!(read, waits);
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_is_dead_pins_its_own_frames_and_not_those_of_others() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (dead, alive) = (subscribe(&log, "dead"), subscribe(&log, "alive"));
+    let durable = Durable::default();
+    let mut for_dead = Vec::new();
+    for round in 0..40u64 {
+        append(&log, round * 50, 100, &[dead], &durable);
+        for_dead.push(round * 50);
+        for index in 1..50 {
+            append(&log, round * 50 + index, 1000, &[alive], &durable);
+        }
+        wait_durable(&durable, (round as usize + 1) * 50);
+        for (offset, _) in read_all(&log, alive) {
+            log.resolve(alive, offset);
+        }
+    }
+    // 2.1 MB were written, of which 8 kB are wanted.
+    wait_until("little space", || log.stats().disk_bytes <= 4 * (64 << 10));
+    assert_eq!(values(&read_all(&log, dead)), for_dead);
+}
+
+fn open_large(disk: &FaultyDisk) -> (Log<Note>, Recovered) {
+    Log::open(OpenOptions { segment_bytes: 256 << 10, ..options(disk) }).unwrap()
+}
+
+#[test]
+fn after_crashes_small_segments_become_few() {
+    let mut disk = FaultyDisk::new(1);
+    let mut all = Vec::new();
+    for round in 0..30 {
+        let (log, _) = open_large(&disk);
+        let id = subscribe(&log, "a");
+        let durable = Durable::default();
+        append(&log, round, 100, &[id], &durable);
+        all.push(round);
+        wait_durable(&durable, 1);
+        disk = disk.cut_power(Unsynced::Garbage);
+    }
+    let (log, recovered) = open_large(&disk);
+    assert!(recovered.segments <= 30);
+    wait_until("few files", || log.stats().segments <= 4);
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), all);
+    let reserved = disk.used_bytes();
+    assert!(reserved < 300_000, "{reserved} bytes: what was reserved by dead processes is given back");
+}
+
+#[test]
+fn a_start_looks_at_the_newest_segments_only_however_many_there_are() {
+    let disk = FaultyDisk::new(1);
+    let options = OpenOptions { segment_bytes: 16 << 10, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options.clone()).unwrap();
+    let (a, _b) = (subscribe(&log, "a"), subscribe(&log, "b"));
+    let durable = Durable::default();
+    for value in 0..16_000 {
+        append(&log, value, 1000, &[a], &durable);
+        if value % 100 == 0 {
+            wait_durable(&durable, value as usize);
+        }
+    }
+    wait_durable(&durable, 16_000);
+    // A turn of the keeper, which writes where the cursors are.
+    std::thread::sleep(Duration::from_millis(50));
+    let segments = log.stats().segments;
+    assert!(segments > 1000, "{segments}");
+    let disk = disk.cut_power(Unsynced::Lost);
+    drop(log);
+    disk.reset_counts();
+    let started = std::time::Instant::now();
+    let (log, recovered) =
+        Log::<Note>::open(OpenOptions { disk: std::sync::Arc::new(disk.clone()), ..options }).unwrap();
+    println!("opened {segments} segments in {:?}: {recovered:?}", started.elapsed());
+    assert_eq!(log.held(subscribe(&log, "a")).frames, 16_000);
+    assert!(recovered.bytes_scanned <= 20 * (16 << 10), "{recovered:?}");
+    let counts = disk.counts();
+    let reads = counts.of(Operation::Read) + counts.of(Operation::Open);
+    assert!(reads < 200 && counts.read_bytes < 2 << 20, "{reads} calls, {} bytes", counts.read_bytes);
+}
+
+#[test]
+fn the_files_of_an_idle_log_are_given_back_and_an_old_reader_is_dated() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    append(&log, 0, 100, &[id], &durable);
+    wait_durable(&durable, 1);
+    log.close(PATIENCE);
+    drop(log);
+    let (log, _) = open(&disk);
+    // Every note was received a nanosecond after 1970.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    wait_until("dated", || log.orphans()[0].oldest_age.is_some_and(|age| age >= since));
+    let id = subscribe(&log, "a");
+    assert!(log.oldest_age(id).is_some_and(|age| age >= since));
+    let (offset, _) = next(&log, id).unwrap();
+    log.resolve(id, offset);
+    append(&log, 1, 100, &[id], &durable);
+    wait_durable(&durable, 2);
+    let (offset, _) = next(&log, id).unwrap();
+    log.resolve(id, offset);
+    assert_eq!(log.oldest_age(id), None);
+    wait_until("no segment, although the last one is not full", || log.stats().segments == 0);
+    let files = disk.contents();
+    assert!(files.iter().all(|(path, _)| path.starts_with(Path::new(DIRECTORY).join("cursors"))), "{files:?}");
+}
+
+#[test]
+fn what_a_reader_needs_whose_file_is_destroyed_is_kept_until_it_is_forgotten() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
+    let durable = Durable::default();
+    for value in 0..200 {
+        append(&log, value, 1000, &[a, b], &durable);
+    }
+    wait_durable(&durable, 200);
+    log.close(PATIENCE);
+    let segments = log.stats().segments;
+    drop(log);
+    let cursor = Path::new(DIRECTORY).join("cursors").join("a.cursor");
+    disk.put(&cursor, &[7; 1000]);
+    for _ in 0..2 {
+        let (log, recovered) = open(&disk);
+        assert_eq!(recovered.cursors_damaged, 1);
+        let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
+        for (offset, _) in read_all(&log, b) {
+            log.resolve(b, offset);
+        }
+        append(&log, 1000, 100, &[a], &Durable::default());
+        log.close(PATIENCE);
+        assert!(log.stats().segments >= segments, "{:?}", log.stats());
+    }
+    let (log, _) = open(&disk);
+    let names: Vec<_> = log.orphans().into_iter().map(|orphan| orphan.name).collect();
+    assert_eq!(names, ["a", "a.cursor.damaged"]);
+    log.forget("a.cursor.damaged").unwrap();
+    let a = subscribe(&log, "a");
+    for (offset, note) in std::iter::from_fn(|| next(&log, a)) {
+        assert_eq!(note.value, 1000);
+        log.resolve(a, offset);
+    }
+    log.unsubscribe(a, Keep::Nothing);
+    wait_until("nothing left", || log.stats().segments == 0);
+}
+
+#[test]
+fn frames_larger_than_a_segment_get_one_of_their_own() {
+    let disk = FaultyDisk::new(1);
+    let options = OpenOptions { flush: FlushPolicy::AtOnce, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    let lens = [10, 200_000, 10, 1_000_000, 70_000, 10];
+    for (value, len) in lens.into_iter().enumerate() {
+        append(&log, value as u64, len, &[id], &durable);
+    }
+    wait_durable(&durable, lens.len());
+    let disk = disk.cut_power(Unsynced::Lost);
+    drop(log);
+    let (log, _) = open(&disk);
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), (0..6).collect::<Vec<_>>());
+}
