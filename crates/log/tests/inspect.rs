@@ -105,8 +105,8 @@ fn each_kind_of_damage_is_found_where_it_is() {
     let disk = filled();
     disk.flip_bit(&first, (4096 + 64 + 20) * 8);
     match &findings(&disk)[..] {
-        [finding @ Finding::DamagedSegment { path, damage, is_sealed: true }] => {
-            assert_eq!((path, damage.frames, finding.is_loss()), (&first, 1, true));
+        [finding @ Finding::DamagedSegment { path, position, damage, is_sealed: true }] => {
+            assert_eq!((path, *position, damage.frames, finding.is_loss()), (&first, 4096, 1, true));
         }
         other => panic!("{other:?}"),
     }
