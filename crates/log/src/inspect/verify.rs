@@ -26,6 +26,8 @@ pub enum Finding {
     /// was told to be safe.
     DamagedSegment {
         path: PathBuf,
+        /// Of the first damage in the file.
+        position: u64,
         damage: Damage,
         is_sealed: bool,
     },
@@ -140,8 +142,8 @@ fn try_verify_segment(
     let damage = reader.damage();
     let footer = reader.info().footer;
     if !damage.is_none() {
-        let is_sealed = footer.is_some();
-        verification.findings.push(Finding::DamagedSegment { path: path.to_owned(), damage, is_sealed });
+        let (is_sealed, position) = (footer.is_some(), reader.first_damage().unwrap_or_default());
+        verification.findings.push(Finding::DamagedSegment { path: path.to_owned(), position, damage, is_sealed });
     } else if let Some(missing) = footer.map(|footer| footer.frames.saturating_sub(frames)).filter(|&frames| frames > 0)
     {
         verification.findings.push(Finding::MissingFrames { path: path.to_owned(), frames: missing });

@@ -89,6 +89,7 @@ pub struct SegmentReader {
     current: Option<Located>,
     readers: Vec<u32>,
     damage: Damage,
+    first_damage: Option<u64>,
 }
 
 impl SegmentReader {
@@ -106,6 +107,7 @@ impl SegmentReader {
             current: None,
             readers: Vec::new(),
             damage: Damage::default(),
+            first_damage: None,
         })
     }
 
@@ -163,8 +165,7 @@ impl SegmentReader {
         let whole =
             bytes.filter(|bytes| body_checksum(&bytes[..metadata_len], &bytes[metadata_len..]) == header.body_checksum);
         if whole.is_none() {
-            self.damage.frames += 1;
-            self.damage.bytes += header.frame_len_bytes();
+            self.count_damage(position, Damage { frames: 1, regions: 0, bytes: header.frame_len_bytes() });
         }
         Ok(whole.map(|bytes| Body { metadata: bytes.slice(..metadata_len), payload: bytes.slice(metadata_len..) }))
     }
@@ -174,12 +175,21 @@ impl SegmentReader {
         self.damage
     }
 
+    /// Position in the file of the first of it.
+    pub fn first_damage(&self) -> Option<u64> {
+        self.first_damage
+    }
+
+    fn count_damage(&mut self, position: u64, damage: Damage) {
+        self.first_damage.get_or_insert(position);
+        self.damage.add(damage);
+    }
+
     /// Takes the header at the position. None if its body goes on behind the end: cut off, the last of what there is.
     fn accept(&mut self, header: FrameHeader) -> Option<Located> {
         let located = Located { position: self.position, header };
         if located.position + header.header_len_bytes() + header.body_len_bytes() > self.end {
-            self.damage.frames += 1;
-            self.damage.bytes += self.end - self.position;
+            self.count_damage(self.position, Damage { frames: 1, regions: 0, bytes: self.end - self.position });
             self.position = self.end;
             self.readers.clear();
             return None;
@@ -243,8 +253,7 @@ impl SegmentReader {
         if let Some(last) =
             last_foreign_byte.filter(|_| found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
         {
-            self.damage.regions += 1;
-            self.damage.bytes += last + 1 - start;
+            self.count_damage(start, Damage { frames: 0, regions: 1, bytes: last + 1 - start });
         }
         Ok(found.and_then(|header| self.accept(header)))
     }
