@@ -115,7 +115,7 @@ fn receiver(exposition: &mut Exposition<'_>, id: &str, counters: &Counters) {
             let help = "Items that were accepted.";
             exposition.counter(&by_signal("otelcol_receiver_accepted", signal), "", help, &labels, accepted);
             let refused = cell.refused_items.load(Ordering::Relaxed);
-            let help = "Items of requests that were refused after they had been read.";
+            let help = "Items of requests that were refused after they had been read. Those refused unread are requests in sluice_receiver_refused_requests.";
             exposition.counter(&by_signal("otelcol_receiver_refused", signal), "", help, &labels, refused);
             let labels = [labels[0], labels[1], ("signal", signal.as_str())];
             let requests = cell.accepted_requests.load(Ordering::Relaxed);
@@ -136,7 +136,7 @@ fn receiver(exposition: &mut Exposition<'_>, id: &str, counters: &Counters) {
             );
             for reason in RefusedReason::ALL {
                 let labels = [labels[0], labels[1], labels[2], ("reason", reason.as_str())];
-                let help = "Requests that were refused.";
+                let help = "Requests that were refused, read or not.";
                 let refused = cell.refused_requests(reason);
                 exposition.counter("sluice_receiver_refused_requests", "", help, &labels, refused);
             }

@@ -95,6 +95,10 @@ async fn a_queue_refusals_and_failures_show() {
     let refused = gateway.scrape().await;
     let labels = [("receiver", "otlp"), ("transport", "http"), ("signal", "traces")];
     assert_eq!(of(&refused, "sluice_receiver_refused_requests", &labels), 1);
+    let invalid = [labels[0], labels[1], labels[2], ("reason", "invalid")];
+    assert_eq!(of(&refused, "sluice_receiver_refused_requests", &invalid), 1);
+    // As in the Collector: nobody knows how many items it had.
+    assert_eq!(of(&refused, "otelcol_receiver_refused_spans", &labels[..2]), 0);
 }
 
 /// Guarantee: names end in `_total` or not, as `without_type_suffix` says.
