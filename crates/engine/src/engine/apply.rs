@@ -21,6 +21,7 @@ impl Engine {
         let bound = self.bind_receivers(plan).await?;
         self.apply_admin(plan).await?;
         self.receiving.set_limit(plan.memory.receiving_bytes as usize);
+        self.connections.set_limit(plan.memory.connections_bytes as usize);
         self.extensions = extensions;
         self.open_intakes(plan);
         let gone = self.apply_deliveries(plan, &exporters).await;

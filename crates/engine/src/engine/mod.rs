@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sluice_flow::Exporter;
 use sluice_log::{Keep, Log};
+use sluice_net::server::ConnectionBudget;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -77,6 +78,7 @@ pub struct Engine {
     receiving: Arc<ReceivingBudget>,
     shared_work: Arc<SharedWorkMemory>,
     receivers: Vec<RunningReceiver>,
+    connections: Arc<ConnectionBudget>,
     /// By receiver id. Indices are given once and never reused, so that frames in the log keep their meaning.
     intakes: BTreeMap<String, Arc<ReceiverIntake>>,
     exporters: HashMap<String, RunningExporter>,
@@ -107,6 +109,7 @@ impl Engine {
             receiving,
             shared_work,
             receivers: Vec::new(),
+            connections: ConnectionBudget::new(plan.memory.connections_bytes as usize),
             intakes: BTreeMap::new(),
             exporters: HashMap::new(),
             deliveries: BTreeMap::new(),

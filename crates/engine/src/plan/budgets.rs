@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
     pub limit_bytes: u64,
+    /// For connections that are open, of all receivers together.
+    pub connections_bytes: u64,
     /// For requests that are being read. No backlog can take it.
     pub receiving_bytes: u64,
     /// For results that the deliveries of a pipeline share.
@@ -19,10 +21,14 @@ pub struct MemoryPlan {
 }
 
 const MIB: u64 = 1 << 20;
-/// The process itself: code, runtime, connections.
+/// The process itself: code, runtime, a few connections.
 const PROCESS_BYTES: u64 = 16 * MIB;
 /// The smallest limit with which the rest can work.
 pub(super) const LIMIT_MIN_BYTES: u64 = 48 * MIB;
+/// Of the limit, what senders' connections may take.
+const CONNECTIONS_PART: u64 = 8;
+/// More is for payloads: about 7,000 connections.
+const CONNECTIONS_MAX_BYTES: u64 = 256 * MIB;
 /// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
@@ -34,7 +40,8 @@ impl MemoryPlan {
     /// `spike_bytes` is what `memory_limiter` keeps free below its limit: here the share of receiving.
     pub fn new(limit_bytes: u64, deliveries: usize, dead_letters_bytes: Option<u64>, spike_bytes: Option<u64>) -> Self {
         let limit_bytes = limit_bytes.max(LIMIT_MIN_BYTES);
-        let payloads = (limit_bytes - PROCESS_BYTES) * 100 / (100 + ALLOCATOR_OVERHEAD_PERCENT);
+        let connections_bytes = (limit_bytes / CONNECTIONS_PART).min(CONNECTIONS_MAX_BYTES);
+        let payloads = (limit_bytes - PROCESS_BYTES - connections_bytes) * 100 / (100 + ALLOCATOR_OVERHEAD_PERCENT);
         let receiving_bytes =
             spike_bytes.map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
         let shared_work_bytes = payloads / 16;
@@ -46,6 +53,7 @@ impl MemoryPlan {
         let best_effort_bytes = (share / 8).min(16 * MIB);
         MemoryPlan {
             limit_bytes,
+            connections_bytes,
             receiving_bytes,
             shared_work_bytes,
             delivery_bytes: share - packed_bytes - dead_letters_bytes,
@@ -74,7 +82,7 @@ mod tests {
                     let a_delivery = plan.delivery_bytes + plan.packed_bytes + plan.dead_letters_bytes;
                     let receiving = plan.receiving_bytes / 100 * (100 + BEFORE_ADMISSION_PERCENT);
                     let parts = receiving + plan.shared_work_bytes + a_delivery * deliveries.max(1) as u64;
-                    assert!(parts + PROCESS_BYTES <= plan.limit_bytes, "{plan:?}");
+                    assert!(parts + plan.connections_bytes + PROCESS_BYTES <= plan.limit_bytes, "{plan:?}");
                     assert!(plan.delivery_bytes > 0);
                 }
             }

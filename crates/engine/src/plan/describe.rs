@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use sluice_flow::dispatch::{RetryPolicy, Trigger};
+use sluice_net::server::ConnectionBudget;
 
 use super::{AckMode, DeliveryPlan, Plan};
 use crate::delivery::Policy;
@@ -26,6 +27,12 @@ impl Plan {
     fn describe_memory(&self, text: &mut String) {
         let memory = &self.memory;
         let _ = writeln!(text, "Memory: {} in all", bytes(memory.limit_bytes));
+        let connections = ConnectionBudget::connections(memory.connections_bytes as usize);
+        let _ = writeln!(
+            text,
+            "  {} for connections: at most {connections} at a time, fewer with TLS",
+            bytes(memory.connections_bytes)
+        );
         let _ = writeln!(text, "  {} for requests while they are read", bytes(memory.receiving_bytes));
         let _ = writeln!(
             text,

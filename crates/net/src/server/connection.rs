@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::counters::ServerCounters;
 use super::transport::{Socket, Stream, Transport};
-use super::windows::Windows;
+use super::windows::{WindowSizes, Windows};
 use super::{Handler, Peer, Protocols, ServerOptions};
 use crate::tls::ServerTls;
 
@@ -127,7 +127,7 @@ async fn drive<H: Handler>(transport: Transport, read_bytes: &AtomicU64, peer: &
         }
     });
     let window = context.windows.take(context.options.initial_connection_window_bytes as usize);
-    let builder = protocol(&context.options, window.len_bytes());
+    let builder = protocol(&context.options, window.sizes(&context.options));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
     let mut schedule = Schedule::new(&context.options);
     let mut timer = pin!(sleep_until(schedule.next()));
@@ -163,7 +163,7 @@ async fn drive<H: Handler>(transport: Transport, read_bytes: &AtomicU64, peer: &
 }
 
 /// hyper's settings for a port.
-fn protocol(options: &ServerOptions, connection_window_bytes: u32) -> auto::Builder<TokioExecutor> {
+fn protocol(options: &ServerOptions, windows: WindowSizes) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     if options.protocols == Protocols::Http2 {
         builder = builder.http2_only();
@@ -180,8 +180,8 @@ fn protocol(options: &ServerOptions, connection_window_bytes: u32) -> auto::Buil
         .timer(TokioTimer::new())
         .max_concurrent_streams(options.max_concurrent_streams)
         .max_header_list_size(options.max_header_bytes)
-        .initial_stream_window_size(options.initial_stream_window_bytes)
-        .initial_connection_window_size(connection_window_bytes)
+        .initial_stream_window_size(windows.stream_bytes)
+        .initial_connection_window_size(windows.connection_bytes)
         .max_frame_size(options.max_frame_bytes)
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout)

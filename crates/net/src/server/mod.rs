@@ -6,7 +6,7 @@
 //!
 //! | attack | bound |
 //! |---|---|
-//! | many connections | `max_connections`: the next ones are closed at once |
+//! | many connections | `max_connections` a port, [`ConnectionBudget`] for all ports: the next ones are closed at once |
 //! | TLS or HTTP/2 handshake that never ends | `handshake_timeout` |
 //! | slow headers | `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered amid a header block) |
 //! | large or endless headers | `max_header_bytes`; h2 bounds CONTINUATION frames by it |
@@ -38,6 +38,7 @@ pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use serve::serve;
+pub use windows::ConnectionBudget;
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,8 +37,8 @@ pub struct ServerOptions {
     pub initial_stream_window_bytes: u32,
     /// What a peer may send of all its bodies together before anybody reads them.
     pub initial_connection_window_bytes: u32,
-    /// What the connection windows of the whole port may come to; beyond it new connections get smaller ones, down to the
-    /// 64 KiB that the protocol grants everybody.
+    /// What the windows of the whole port may come to: as connections come, new ones get smaller windows, down to
+    /// 8 KiB a stream.
     pub windows_bytes: usize,
     /// 16 KiB to 16 MiB.
     pub max_frame_bytes: u32,

@@ -12,7 +12,7 @@ use super::connection::{Context, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
 use super::transport::Socket;
-use super::windows::Windows;
+use super::windows::{ConnectionBudget, Windows};
 use super::{Handler, ServerOptions};
 use crate::tls::ServerTls;
 
@@ -20,13 +20,14 @@ use crate::tls::ServerTls;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for what is in flight, at
-/// most `drain_timeout`, and cuts off the rest. Returns when every connection is closed.
+/// most `drain_timeout`, and cuts off the rest. Returns when every connection is closed. `budget` is shared with other ports.
 pub async fn serve<H: Handler>(
     listener: Listener,
     options: ServerOptions,
     tls: Option<ServerTls>,
     handler: Arc<H>,
     counters: Arc<ServerCounters>,
+    budget: Arc<ConnectionBudget>,
     shutdown: CancellationToken,
 ) {
     let drain_timeout = options.drain_timeout;
@@ -44,15 +45,16 @@ pub async fn serve<H: Handler>(
         match accepted {
             Ok((socket, peer)) => {
                 ServerCounters::count(&context.counters.accepted);
-                match Arc::clone(&places).try_acquire_owned() {
-                    Ok(place) => {
+                let place = Arc::clone(&places).try_acquire_owned().ok();
+                match place.and_then(|place| Some((place, budget.try_take(context.tls.is_some())?))) {
+                    Some(place) => {
                         let context = Arc::clone(&context);
                         connections.spawn(async move {
                             serve_connection(socket, peer, context).await;
                             drop(place);
                         });
                     }
-                    Err(_) => refuse(socket, &context.counters),
+                    None => refuse(socket, &context.counters),
                 }
             }
             Err(error) => {
@@ -75,6 +77,7 @@ pub async fn serve<H: Handler>(
 /// Closes a connection for which there is no place. The client sees an orderly end and tries again later.
 fn refuse(socket: Socket, counters: &ServerCounters) {
     ServerCounters::count(&counters.refused);
+    tracing::warn!("a connection was closed: there are as many as `max_connections` or the memory limit allows");
     drop(socket);
 }
 

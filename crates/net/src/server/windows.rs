@@ -1,69 +1,194 @@
-//! Flow-control windows from one budget: what peers may send before anybody reads it is memory too, and a port may have
-//! thousands of connections.
+//! Memory of connections: what they take by being open, out of one budget for the process; and flow-control windows, out of
+//! one for each port, because what peers may send before anybody reads it is memory too.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// HTTP/2 begins every connection with this window (RFC 9113, 6.9.2); it can only be enlarged.
-const WINDOW_MIN_BYTES: usize = 65_535;
-/// A new connection gets at most this part of what is left.
-const PART_OF_REST: usize = 4;
+use super::ServerOptions;
 
+/// What an open HTTP/2 connection takes that does nothing: the buffers of h2 (16 KiB to write, 8 to read, 4 for headers), the
+/// task, the connection's state. Measured.
+const OPEN_BYTES: usize = 36 << 10;
+/// What TLS adds. Measured.
+const TLS_BYTES: usize = 12 << 10;
+
+/// HTTP/2 begins every connection with this window (RFC 9113, 6.9.2); it can only be enlarged. Streams can be given less.
+const WINDOW_START_BYTES: usize = 65_535;
+/// The window of streams on a connection for which nothing is left.
+const WINDOW_LEAST_BYTES: usize = 8 << 10;
+/// A new connection gets at most this part of what is left for windows beyond the protocol's own.
+const PART_OF_LARGE: usize = 4;
+/// The same of what is left for windows up to the protocol's own.
+const PART_OF_SMALL: usize = 16;
+
+/// What all ports of a process may take for connections that are open.
+#[derive(Debug)]
+pub struct ConnectionBudget {
+    used_bytes: AtomicUsize,
+    limit_bytes: AtomicUsize,
+}
+
+/// The place of an open connection, given back when it is gone.
+#[derive(Debug)]
+pub(super) struct ConnectionPlace {
+    budget: Arc<ConnectionBudget>,
+    bytes: usize,
+}
+
+impl ConnectionBudget {
+    pub fn new(limit_bytes: usize) -> Arc<Self> {
+        Arc::new(ConnectionBudget { used_bytes: AtomicUsize::new(0), limit_bytes: AtomicUsize::new(limit_bytes) })
+    }
+
+    /// No bound but the ports' own.
+    pub fn unlimited() -> Arc<Self> {
+        ConnectionBudget::new(usize::MAX)
+    }
+
+    /// How many connections without TLS a budget is good for.
+    pub const fn connections(limit_bytes: usize) -> usize {
+        limit_bytes / OPEN_BYTES
+    }
+
+    /// Changes the limit. Connections that are open stay.
+    pub fn set_limit(&self, limit_bytes: usize) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn try_take(self: &Arc<Self>, has_tls: bool) -> Option<ConnectionPlace> {
+        let bytes = if has_tls { OPEN_BYTES + TLS_BYTES } else { OPEN_BYTES };
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        let taken = self.used_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|sum| *sum <= limit_bytes)
+        });
+        taken.is_ok().then(|| ConnectionPlace { budget: Arc::clone(self), bytes })
+    }
+}
+
+impl Drop for ConnectionPlace {
+    fn drop(&mut self) {
+        self.budget.used_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// What is left of a port's budget: a quarter for windows beyond the protocol's own, half for windows up to that. The last
+/// quarter is what the least windows come to.
 #[derive(Debug)]
 pub(super) struct Windows {
-    left_bytes: AtomicUsize,
+    large_bytes: AtomicUsize,
+    small_bytes: AtomicUsize,
 }
 
 /// A connection's window, given back when the connection is gone.
 #[derive(Debug)]
 pub(super) struct Window<'a> {
     windows: &'a Windows,
-    bytes: usize,
+    large_bytes: usize,
+    small_bytes: usize,
+}
+
+/// What one HTTP/2 connection is told that it may send unasked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WindowSizes {
+    pub connection_bytes: u32,
+    pub stream_bytes: u32,
 }
 
 impl Windows {
     pub(super) fn new(budget_bytes: usize) -> Self {
-        Windows { left_bytes: AtomicUsize::new(budget_bytes) }
+        Windows { large_bytes: AtomicUsize::new(budget_bytes / 4), small_bytes: AtomicUsize::new(budget_bytes / 2) }
     }
 
-    /// The window of a new connection: as large as wanted while there is plenty, less and less as connections come, never
-    /// less than the protocol's own.
+    /// The window of a new connection: as large as wanted while there is plenty, less and less as connections come.
     pub(super) fn take(&self, wanted_bytes: usize) -> Window<'_> {
-        let mut left = self.left_bytes.load(Ordering::Relaxed);
-        loop {
-            let bytes = wanted_bytes.min(left / PART_OF_REST);
-            match self.left_bytes.compare_exchange_weak(left, left - bytes, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Window { windows: self, bytes },
-                Err(now) => left = now,
-            }
+        let small_bytes = take_part(&self.small_bytes, WINDOW_START_BYTES - WINDOW_LEAST_BYTES, PART_OF_SMALL);
+        let wanted_bytes = wanted_bytes.saturating_sub(WINDOW_START_BYTES);
+        let large_bytes = take_part(&self.large_bytes, wanted_bytes, PART_OF_LARGE);
+        Window { windows: self, large_bytes, small_bytes }
+    }
+}
+
+fn take_part(left_bytes: &AtomicUsize, wanted_bytes: usize, part: usize) -> usize {
+    let mut left = left_bytes.load(Ordering::Relaxed);
+    loop {
+        let bytes = wanted_bytes.min(left / part);
+        match left_bytes.compare_exchange_weak(left, left - bytes, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return bytes,
+            Err(now) => left = now,
         }
     }
 }
 
 impl Window<'_> {
-    pub(super) fn len_bytes(&self) -> u32 {
-        u32::try_from(self.bytes.max(WINDOW_MIN_BYTES)).unwrap_or(u32::MAX)
+    fn len_bytes(&self) -> usize {
+        WINDOW_LEAST_BYTES + self.small_bytes + self.large_bytes
+    }
+
+    /// A connection's own window is never below the protocol's; where that is more than there is memory for, smaller windows of
+    /// streams keep peers from using it up. (Fewer streams would do so more strictly, but many clients open streams before they
+    /// have heard how many they may, and fail.)
+    pub(super) fn sizes(&self, options: &ServerOptions) -> WindowSizes {
+        let narrow = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        WindowSizes {
+            connection_bytes: narrow(self.len_bytes().max(WINDOW_START_BYTES)),
+            stream_bytes: narrow(self.len_bytes()).min(options.initial_stream_window_bytes),
+        }
     }
 }
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
-        self.windows.left_bytes.fetch_add(self.bytes, Ordering::AcqRel);
+        self.windows.large_bytes.fetch_add(self.large_bytes, Ordering::AcqRel);
+        self.windows.small_bytes.fetch_add(self.small_bytes, Ordering::AcqRel);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Protocols;
     use super::*;
 
+    const WANTED: usize = 2 << 20;
+
     #[test]
-    fn windows_shrink_as_connections_come_and_never_exceed_the_budget() {
-        let windows = Windows::new(16 << 20);
-        let taken: Vec<_> = (0..200).map(|_| windows.take(2 << 20)).collect();
-        assert_eq!(taken[0].len_bytes(), 2 << 20);
-        assert!(taken.windows(2).all(|pair| pair[0].bytes >= pair[1].bytes));
-        assert!(taken.iter().map(|window| window.bytes).sum::<usize>() <= 16 << 20);
-        assert_eq!(taken[199].len_bytes(), 65_535);
+    fn windows_shrink_as_connections_come_and_stay_within_the_budget() {
+        const BUDGET: usize = 16 << 20;
+        let options = ServerOptions::new(Protocols::Http2);
+        let windows = Windows::new(BUDGET);
+        let taken: Vec<_> = (0..500).map(|_| windows.take(WANTED)).collect();
+        let sizes: Vec<_> = taken.iter().map(|window| window.sizes(&options)).collect();
+        assert!(taken.windows(2).all(|pair| pair[0].len_bytes() >= pair[1].len_bytes()));
+        assert_eq!(sizes[0], WindowSizes { connection_bytes: (1 << 20) + 65_535, stream_bytes: 512 << 10 });
+        // More than a hundred have the protocol's own window at least.
+        assert!(sizes[100].stream_bytes >= 65_535);
+        assert_eq!(sizes[499].connection_bytes, 65_535);
+        assert!((8 << 10..9 << 10).contains(&sizes[499].stream_bytes), "{:?}", sizes[499]);
+        assert!(taken.iter().map(Window::len_bytes).sum::<usize>() <= BUDGET);
         drop(taken);
-        assert_eq!(windows.left_bytes.load(Ordering::Relaxed), 16 << 20);
+        assert_eq!(windows.large_bytes.load(Ordering::Relaxed), BUDGET / 4);
+        assert_eq!(windows.small_bytes.load(Ordering::Relaxed), BUDGET / 2);
+    }
+
+    #[test]
+    fn the_configured_bound_of_a_stream_holds_whatever_there_is() {
+        let mut options = ServerOptions::new(Protocols::Http2);
+        options.initial_stream_window_bytes = 1000;
+        for budget in [0, 1 << 20, 1 << 30] {
+            assert_eq!(Windows::new(budget).take(WANTED).sizes(&options).stream_bytes, 1000);
+        }
+    }
+
+    #[test]
+    fn connections_of_all_ports_share_one_budget() {
+        let budget = ConnectionBudget::new(2 * OPEN_BYTES + TLS_BYTES);
+        let (plain, tls) = (budget.try_take(false).expect("fits"), budget.try_take(true).expect("fits"));
+        assert!(budget.try_take(false).is_none());
+        drop(tls);
+        let again = budget.try_take(false).expect("fits");
+        assert!(budget.try_take(true).is_none());
+        budget.set_limit(0);
+        drop((plain, again));
+        assert!(budget.try_take(false).is_none());
+        assert_eq!(budget.used_bytes.load(Ordering::Relaxed), 0);
     }
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use sluice_flow::Intake;
 use sluice_net::auth::server::Authenticator;
-use sluice_net::server::{BindError, Listener, ServerCounters, WeakListener, serve};
+use sluice_net::server::{BindError, ConnectionBudget, Listener, ServerCounters, WeakListener, serve};
 use sluice_net::tls::{ServerTls, TlsError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -124,12 +124,13 @@ pub async fn bind(config: OtlpConfig, held: &[Listener]) -> Result<Bound, StartE
 }
 
 impl Bound {
-    /// Serves the ports inside the calling runtime until `shutdown`.
+    /// Serves the ports inside the calling runtime until `shutdown`. `budget` is for the connections of all receivers.
     pub fn serve(
         self,
         intake: Arc<dyn Intake>,
         authenticators: Authenticators,
         counters: Counters,
+        budget: Arc<ConnectionBudget>,
         shutdown: CancellationToken,
     ) -> Running {
         let mut running =
@@ -143,7 +144,15 @@ impl Bound {
                 ingest::Ingest::new(Arc::clone(&intake), authenticators.grpc, &running.counters.requests, &shared);
             let handler = Arc::new(grpc::GrpcHandler::new(ingest));
             let counters = Arc::clone(&running.counters.grpc_connections);
-            running.ports.spawn(serve(listener, shared.server, tls, handler, counters, shutdown.clone()));
+            running.ports.spawn(serve(
+                listener,
+                shared.server,
+                tls,
+                handler,
+                counters,
+                Arc::clone(&budget),
+                shutdown.clone(),
+            ));
         }
         if let Some(Port { listener, tls, mut config }) = self.http {
             config.shared.server.windows_bytes = windows_bytes;
@@ -153,7 +162,7 @@ impl Bound {
             let server = config.shared.server.clone();
             let handler = Arc::new(http::HttpHandler::new(ingest, config));
             let counters = Arc::clone(&running.counters.http_connections);
-            running.ports.spawn(serve(listener, server, tls, handler, counters, shutdown));
+            running.ports.spawn(serve(listener, server, tls, handler, counters, budget, shutdown));
         }
         running
     }
@@ -166,7 +175,13 @@ pub async fn start(
     authenticators: Authenticators,
     shutdown: CancellationToken,
 ) -> Result<Running, StartError> {
-    Ok(bind(config, &[]).await?.serve(intake, authenticators, Counters::default(), shutdown))
+    Ok(bind(config, &[]).await?.serve(
+        intake,
+        authenticators,
+        Counters::default(),
+        ConnectionBudget::unlimited(),
+        shutdown,
+    ))
 }
 
 async fn bind_port(

@@ -54,7 +54,8 @@ pub(super) fn connections(fields: &mut Fields<'_>, default: usize) -> usize {
         "max_connections",
         default,
         1..=1_000_000,
-        "Connections at a time. Further ones are closed as soon as they are accepted. (Sluice's own option.)",
+        "Connections at a time. Further ones are closed as soon as they are accepted. Those of all receivers together may take an \
+         eighth of the memory limit, which `sluice plan` shows. (Sluice's own option.)",
     )
 }
 
