@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo build test torture bench lint fmt clippy deny docs components
+.PHONY: help demo build test torture bench fuzz lint fmt clippy deny docs components
 
 CARGO ?= cargo
 LOCKED := --locked
@@ -38,6 +38,13 @@ bench: ## rates, latencies and CPU an item as ratios, side by side (QUICK=1: a f
 	tests/components/install otelcol nginx
 	$(CARGO) build --release $(LOCKED) -p sluice -p sluice-load-test --bins
 	$(WITH_COMPONENTS) $(CARGO) run --release $(LOCKED) -p sluice-load-test --bin sluice-bench -- $(if $(QUICK),--quick) $(BENCH_ARGS)
+
+FUZZ_TARGETS ?= $(filter-out write_corpus,$(basename $(notdir $(wildcard fuzz/targets/*.rs))))
+FUZZ_SECONDS ?= 60
+
+# What it finds lies in fuzz/artifacts. CI has no nightly compiler: there the tests `fuzz_corpus` replay the corpus.
+fuzz: ## coverage-guided fuzzing of every decoder (FUZZ_SECONDS=60 each; FUZZ_TARGETS="scan split"; nightly, cargo-fuzz)
+	for target in $(FUZZ_TARGETS); do fuzz/run "$$target" $(FUZZ_SECONDS); done
 
 lint: fmt clippy deny docs ## format, clippy, licences, bans, sources, documentation
 
