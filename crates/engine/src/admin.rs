@@ -68,8 +68,13 @@ pub(crate) async fn serve_metrics(endpoint: &str, status: Arc<dyn Status>) -> Re
             "/metrics",
             get(async move || ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], status.metrics())),
         )
-        .route("/dead-letters", get(async move || letters.dead_letters()));
+        .route("/dead-letters", get(async move || blocking(move || letters.dead_letters()).await));
     serve("the metrics endpoint", "service.telemetry.metrics.address", endpoint, router).await
+}
+
+/// What reads from disk must not hold up the runtime.
+async fn blocking(read: impl FnOnce() -> String + Send + 'static) -> String {
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| format!("cannot be read: {error}\n"))
 }
 
 /// 200 while data can be accepted, 503 otherwise; the body names the deliveries that are sick.

@@ -2,30 +2,47 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use sluice_flow::{Frame, Payload, Refusal};
-use sluice_log::{Charge, CursorId};
-use tokio::sync::oneshot;
+use sluice_log::{Charge, CursorId, DecodeError, Record, RecordFacts, StoredRecord};
 
-/// What a frame costs beside its bytes: the entry, its place in the log and its metadata.
-const OVERHEAD_BYTES: u64 = 512;
+use crate::ack::Ack;
+use crate::stored::{self, FrameMetadata};
+
+/// Stands for the receiver of a frame that was read back: it is known by its name only.
+const RECEIVER_BY_NAME: u16 = u16::MAX;
+
+/// Where frames come from and what was done to them before the log, the same for all frames of a route.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Id of the receiver.
+    pub receiver: String,
+    /// Fingerprints of the steps that were run before the log, in order. None of them runs again.
+    pub prepared: Vec<u64>,
+}
 
 pub(crate) struct Entry {
     pub frame: Frame,
-    /// Fingerprints of the steps that were run before the log, in order. None of them runs again.
-    pub prepared: Arc<[u64]>,
+    pub origin: Arc<Origin>,
     ack: Option<Ack>,
-    shared: SharedWork,
+    /// None: each delivery has read the frame from disk for itself.
+    shared: Option<SharedWork>,
 }
 
 impl Entry {
-    pub(crate) fn new(frame: Frame, prepared: Arc<[u64]>, ack: Option<Ack>, memory: Arc<SharedWorkMemory>) -> Self {
-        Entry { frame, prepared, ack, shared: SharedWork { memory, results: Mutex::default() } }
+    pub(crate) fn new(frame: Frame, origin: Arc<Origin>, ack: Option<Ack>, memory: Arc<SharedWorkMemory>) -> Self {
+        Entry { frame, origin, ack, shared: Some(SharedWork { memory, results: Mutex::default() }) }
     }
 
     pub(crate) fn charge(&self) -> Charge {
-        Charge { bytes: self.frame.payload.bytes.len() as u64 + OVERHEAD_BYTES, items: u64::from(self.frame.items) }
+        Charge { bytes: stored::charge_bytes(self.frame.payload.bytes.len()), items: u64::from(self.frame.items) }
+    }
+
+    /// Index of the receiver in this run. None if it is known by its name only.
+    pub(crate) fn receiver(&self) -> Option<u16> {
+        Some(self.frame.receiver).filter(|receiver| *receiver != RECEIVER_BY_NAME)
     }
 
     /// Says that `reader` has resolved the frame. The sender is answered when the last one that it waits for has.
@@ -35,35 +52,65 @@ impl Entry {
         }
     }
 
-    pub(crate) fn shared(&self) -> &SharedWork {
-        &self.shared
-    }
-}
-
-/// A sender that waits for deliveries.
-pub(crate) struct Ack {
-    waits_for: Arc<[CursorId]>,
-    remaining: AtomicUsize,
-    sender: Mutex<Option<oneshot::Sender<Result<(), Refusal>>>>,
-}
-
-impl Ack {
-    pub(crate) fn new(waits_for: Arc<[CursorId]>) -> (Self, oneshot::Receiver<Result<(), Refusal>>) {
-        let (sender, receiver) = oneshot::channel();
-        let remaining = AtomicUsize::new(waits_for.len());
-        (Ack { waits_for, remaining, sender: Mutex::new(Some(sender)) }, receiver)
-    }
-
-    fn resolved(&self, reader: CursorId, result: Result<(), Refusal>) {
-        if !self.waits_for.contains(&reader) {
-            return;
+    /// The result of `chain`, computed by the first of `sharers` deliveries that asks.
+    pub(crate) fn get_or_compute<E>(
+        &self,
+        chain: u64,
+        sharers: usize,
+        compute: impl FnOnce() -> Result<Processed, E>,
+    ) -> Result<Processed, E> {
+        match &self.shared {
+            Some(shared) => shared.get_or_compute(chain, sharers, compute),
+            None => compute(),
         }
-        let last = self.remaining.fetch_sub(1, Ordering::AcqRel) == 1;
-        if (last || result.is_err())
-            && let Some(sender) = self.sender.lock().take()
-        {
-            // A sender that has gone away does not want to know.
-            let _ = sender.send(result);
+    }
+}
+
+impl Record for Entry {
+    fn facts(&self) -> RecordFacts {
+        let received = self.frame.received_wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+        RecordFacts {
+            received_unix_ns: received.as_nanos() as u64,
+            encoding: stored::encoding_code(self.frame.payload.encoding),
+            flags: stored::flags(self.frame.signal),
+            uncompressed_len_bytes: self.frame.payload.uncompressed_len_bytes as u32,
+        }
+    }
+
+    fn encode_metadata(&self, output: &mut Vec<u8>) {
+        stored::encode(&self.origin.receiver, &self.origin.prepared, &self.frame.metadata, output);
+    }
+
+    fn payload(&self) -> &[u8] {
+        &self.frame.payload.bytes
+    }
+
+    fn decode(record: StoredRecord) -> Result<Self, DecodeError> {
+        let unknown = |what: &str, code: u8| DecodeError { reason: format!("this release knows no {what} {code}") };
+        let facts = record.facts;
+        let signal = stored::signal_of(facts.flags).ok_or_else(|| unknown("signal", facts.flags))?;
+        let encoding = stored::encoding_of(facts.encoding).ok_or_else(|| unknown("encoding", facts.encoding))?;
+        let FrameMetadata { receiver, prepared, sender } =
+            FrameMetadata::decode(&record.metadata).map_err(|error| DecodeError { reason: error.to_string() })?;
+        let payload =
+            Payload { bytes: record.payload, encoding, uncompressed_len_bytes: facts.uncompressed_len_bytes as usize };
+        let frame = Frame {
+            signal,
+            items: u32::try_from(record.charge.items).unwrap_or(u32::MAX),
+            payload,
+            receiver: RECEIVER_BY_NAME,
+            received: Instant::now(),
+            received_wall: UNIX_EPOCH
+                .checked_add(Duration::from_nanos(facts.received_unix_ns))
+                .unwrap_or(SystemTime::now()),
+            metadata: Arc::new(sender),
+        };
+        Ok(Entry { frame, origin: Arc::new(Origin { receiver, prepared }), ack: None, shared: None })
+    }
+
+    fn durable(&self) {
+        if let Some(ack) = &self.ack {
+            ack.durable();
         }
     }
 }
@@ -180,20 +227,39 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_is_answered_by_the_last_delivery_it_waits_for_or_by_the_first_refusal() {
-        let log = sluice_log::Log::<()>::default();
-        let [a, b, other] = ["a", "b", "c"].map(|name| log.subscribe(sluice_log::Subscription::new(name)));
-        let (ack, mut answer) = Ack::new([a, b].into());
-        ack.resolved(other, Ok(()));
-        ack.resolved(a, Ok(()));
-        assert!(answer.try_recv().is_err());
-        ack.resolved(b, Ok(()));
-        assert_eq!(answer.try_recv(), Ok(Ok(())));
-
-        let (ack, mut answer) = Ack::new([a, b].into());
-        let refusal = Refusal::Rejected { reason: "no".into() };
-        ack.resolved(a, Err(refusal.clone()));
-        assert_eq!(answer.try_recv(), Ok(Err(refusal)));
-        ack.resolved(b, Ok(()));
+    fn an_entry_comes_back_from_the_disk_as_it_was() {
+        let metadata = sluice_flow::Metadata { peer: None, headers: vec![("tenant".to_owned(), b"a".to_vec())] };
+        let frame = Frame {
+            signal: sluice_otlp::Signal::Logs,
+            items: 3,
+            payload: Payload {
+                bytes: Bytes::from_static(b"compressed"),
+                encoding: sluice_otlp::Encoding::Zstd,
+                uncompressed_len_bytes: 400,
+            },
+            receiver: 0,
+            received: Instant::now(),
+            received_wall: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
+            metadata: Arc::new(metadata),
+        };
+        let origin = Arc::new(Origin { receiver: "otlp/in".to_owned(), prepared: vec![5, 6] });
+        let memory = Arc::new(SharedWorkMemory::new(0));
+        let entry = Entry::new(frame, origin, None, memory);
+        let mut encoded = Vec::new();
+        entry.encode_metadata(&mut encoded);
+        let record = |flags| StoredRecord {
+            offset: 9,
+            facts: RecordFacts { flags, ..entry.facts() },
+            charge: entry.charge(),
+            metadata: Bytes::from(encoded.clone()),
+            payload: Bytes::copy_from_slice(entry.payload()),
+        };
+        let read = Entry::decode(record(entry.facts().flags)).unwrap();
+        assert_eq!((read.frame.signal, read.frame.items, read.receiver()), (sluice_otlp::Signal::Logs, 3, None));
+        assert_eq!((&read.origin, read.frame.received_wall), (&entry.origin, entry.frame.received_wall));
+        assert_eq!((&read.frame.metadata, read.charge()), (&entry.frame.metadata, entry.charge()));
+        assert_eq!(read.frame.payload.encoding, sluice_otlp::Encoding::Zstd);
+        assert_eq!((read.frame.payload.uncompressed_len_bytes, read.payload()), (400, entry.payload()));
+        assert!(Entry::decode(record(0)).is_err_and(|error| error.to_string().contains("no signal")));
     }
 }

@@ -1,6 +1,7 @@
 //! Why an engine could not start.
 
 use crate::admin::AdminError;
+use crate::storage::StorageError;
 
 /// Why a plan could not be brought to life.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +12,8 @@ pub enum StartError {
     Extension { id: String, reason: String },
     #[error("receiver {id}: {reason}")]
     Receiver { id: String, reason: String },
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     #[error(transparent)]
     Admin(#[from] AdminError),
 }

@@ -23,13 +23,17 @@ pub(crate) fn kinds() -> &'static [Kind] {
         Kind::new("bearertokenauth", "Bearer tokens, for receivers and exporters.").aliases(&["bearer_token_auth"]),
         Kind::new("oauth2client", "OAuth 2.0 client credentials, for exporters.").aliases(&["oauth2_client"]),
         Kind::new("headers_setter", "Headers of requests to backends, from the senders' request metadata."),
-        Kind::new("file_storage", "").missing(
-            "`file_storage` is not in this build of Sluice: holding telemetry on disk comes with the next release. \
-             Remove it and `sending_queue.storage`: what is in memory is lost in a crash unless `buffer.ack` is `delivered`",
+        Kind::new(
+            "file_storage",
+            "Directory in which telemetry is held, for exporters whose `sending_queue.storage` names it; as `buffer.directory`.",
         ),
-        Kind::new("memory_ballast", "").missing("`memory_ballast` is gone from the Collector and means nothing here: remove it"),
-        Kind::new("pprof", "").missing("`pprof` shows the inside of Go programs: remove it; `perf` shows where Sluice spends its time"),
-        Kind::new("zpages", "").missing("`zpages` is not in this build of Sluice: see `/metrics` and `/dead-letters` on the metrics address"),
+        Kind::new("memory_ballast", "")
+            .missing("`memory_ballast` is gone from the Collector and means nothing here: remove it"),
+        Kind::new("pprof", "")
+            .missing("`pprof` shows the inside of Go programs: remove it; `perf` shows where Sluice spends its time"),
+        Kind::new("zpages", "").missing(
+            "`zpages` is not in this build of Sluice: see `/metrics` and `/dead-letters` on the metrics address",
+        ),
     ];
     ALL
 }
@@ -40,6 +44,9 @@ pub enum ExtensionPlan {
     HealthCheck {
         endpoint: String,
         path: String,
+    },
+    FileStorage {
+        directory: String,
     },
     /// Either side may be absent.
     Basic {
@@ -63,6 +70,7 @@ pub struct BasicServer {
 pub(crate) fn read(kind: &str, fields: &mut Fields<'_>) -> ExtensionPlan {
     match kind {
         "health_check" => read_health_check(fields),
+        "file_storage" => read_file_storage(fields),
         "basicauth" => ExtensionPlan::Basic {
             client: auth::read_basic_client(fields).map(AuthConfig::Basic),
             server: fields.section("htpasswd", "Who may send.", |fields| BasicServer {
@@ -95,7 +103,34 @@ fn read_health_check(fields: &mut Fields<'_>) -> ExtensionPlan {
     ExtensionPlan::HealthCheck { endpoint, path }
 }
 
+/// The Collector's default.
+const FILE_STORAGE_DIRECTORY: &str = "/var/lib/otelcol/file_storage";
+
+fn read_file_storage(fields: &mut Fields<'_>) -> ExtensionPlan {
+    fields.no_effect("timeout", "one process owns the directory; a second one is refused at once");
+    fields.no_effect(
+        "compaction",
+        "segments that nobody needs are removed, and thinly used ones rewritten, all the time",
+    );
+    fields.no_effect("fsync", "what is acknowledged is always synced");
+    fields.no_effect("create_directory", "the directory is created if it is missing");
+    fields.no_effect("directory_permissions", "the directory is created with mode 0700");
+    fields.no_effect("recreate", "what is damaged is passed over and counted, the rest is delivered");
+    let directory = fields.string("directory", FILE_STORAGE_DIRECTORY, "Directory of the log.");
+    if directory.is_empty() {
+        fields.error_at("directory", "must not be empty");
+    }
+    ExtensionPlan::FileStorage { directory }
+}
+
 impl ExtensionPlan {
+    pub(crate) fn file_storage(&self) -> Option<&str> {
+        match self {
+            ExtensionPlan::FileStorage { directory } => Some(directory),
+            _ => None,
+        }
+    }
+
     pub(crate) fn health_check(&self) -> Option<(&str, &str)> {
         match self {
             ExtensionPlan::HealthCheck { endpoint, path } => Some((endpoint, path)),
@@ -106,7 +141,7 @@ impl ExtensionPlan {
     /// Whether exporters can use it under `auth`.
     pub(crate) fn authenticates_requests(&self) -> bool {
         match self {
-            ExtensionPlan::HealthCheck { .. } => false,
+            ExtensionPlan::HealthCheck { .. } | ExtensionPlan::FileStorage { .. } => false,
             ExtensionPlan::Basic { client, .. } => client.is_some(),
             ExtensionPlan::Bearer(_) | ExtensionPlan::Client(_) => true,
         }
@@ -117,7 +152,7 @@ impl ExtensionPlan {
         match self {
             ExtensionPlan::Basic { server, .. } => server.is_some(),
             ExtensionPlan::Bearer(_) => true,
-            ExtensionPlan::HealthCheck { .. } | ExtensionPlan::Client(_) => false,
+            ExtensionPlan::HealthCheck { .. } | ExtensionPlan::FileStorage { .. } | ExtensionPlan::Client(_) => false,
         }
     }
 }
@@ -139,7 +174,7 @@ impl Extensions {
         for (id, plan) in ordered {
             let failed = |reason: String| StartError::Extension { id: id.clone(), reason };
             let (client, server) = match plan {
-                ExtensionPlan::HealthCheck { .. } => (None, None),
+                ExtensionPlan::HealthCheck { .. } | ExtensionPlan::FileStorage { .. } => (None, None),
                 ExtensionPlan::Basic { client, server } => (client.as_ref(), server.as_ref().map(basic_server)),
                 ExtensionPlan::Bearer(config) => (Some(config), Some(bearer_server(config))),
                 ExtensionPlan::Client(config) => (Some(config), None),

@@ -10,11 +10,13 @@ use sluice_flow::{BoxFuture, Frame, Intake, Metadata, Payload, Refusal};
 use sluice_log::{CursorId, Log};
 use sluice_otlp::{Encoding, Signal};
 
+use crate::ack::{Ack, Awaited};
 use crate::delivery::{Delivery, inflated};
-use crate::entry::{Ack, Entry, SharedWorkMemory};
+use crate::entry::{Entry, Origin, SharedWorkMemory};
 use crate::receiving::ReceivingBudget;
 use crate::refusals::overloaded;
 use crate::steps::{self, Step};
+use crate::storage::LogWatch;
 
 /// How long a request may wait for memory before it is refused. HTTP/2 flow control holds its sender meanwhile.
 const ADMISSION_WAIT: Duration = Duration::from_millis(250);
@@ -30,21 +32,32 @@ const HELD_MAX_BYTES: usize = 64 * 1024;
 const WINDOWS_SHARE: usize = 4;
 /// Compressed frames from this inflated size on go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
+/// How long a sender waits for a disk before it is asked whether the disk works at all.
+const DISK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where the frames of one receiver and signal go.
 pub(crate) struct Route {
     /// Steps that all deliveries share: run once, before the log.
     pub prefix: Vec<Arc<Step>>,
-    pub prefix_fingerprints: Arc<[u64]>,
+    pub origin: Arc<Origin>,
     pub log: Arc<Log<Entry>>,
     pub deliveries: Vec<Arc<Delivery>>,
     pub readers: Arc<[CursorId]>,
     /// The deliveries that can refuse: admission looks at their budgets.
     pub backpressure: Vec<CursorId>,
-    /// The deliveries whose end the sender waits for. Empty where it is answered from memory.
-    pub waits_for: Arc<[CursorId]>,
+    /// What the sender waits for. Nothing where it is answered from memory.
+    pub awaited: Arc<Awaited>,
+    /// Set where the log goes on on disk.
+    pub disk: Option<RouteDisk>,
     /// Encodings that some delivery passes on unchanged.
     pub passes_through: Vec<Encoding>,
+}
+
+/// What admission looks at where the log goes on on disk.
+pub(crate) struct RouteDisk {
+    /// Memory for frames that are not written yet.
+    pub unwritten_limit_bytes: u64,
+    pub watch: Arc<LogWatch>,
 }
 
 /// The routes of one receiver, by signal.
@@ -133,22 +146,46 @@ impl Intake for ReceiverIntake {
         permit: Box<dyn Permit>,
     ) -> BoxFuture<'_, Result<(), Refusal>> {
         Box::pin(async move {
-            let answer = self.append(signal, items, payload, metadata)?;
+            let waits = self.append(signal, items, payload, metadata)?;
             // From here on the frame is charged to its deliveries.
             drop(permit);
-            if let Some(answer) = answer {
-                match answer.await {
-                    Ok(result) => result?,
-                    // The log let go of the entry: the process is shutting down before the backend took the frame.
-                    Err(_) => return Err(overloaded("shutting down")),
-                }
+            match waits {
+                Some(waits) => waits.answered().await,
+                None => Ok(()),
             }
-            Ok(())
         })
     }
 }
 
-type Answer = tokio::sync::oneshot::Receiver<Result<(), Refusal>>;
+/// A sender that waits for its answer.
+struct Waits {
+    answer: tokio::sync::oneshot::Receiver<Result<(), Refusal>>,
+    /// The disk that may have to answer.
+    disk: Option<Arc<LogWatch>>,
+}
+
+impl Waits {
+    async fn answered(self) -> Result<(), Refusal> {
+        let Waits { mut answer, disk } = self;
+        let result = match disk {
+            None => answer.await,
+            Some(watch) => loop {
+                match tokio::time::timeout(DISK_PATIENCE, &mut answer).await {
+                    Ok(result) => break result,
+                    // The frame stays, and may be delivered. But nobody knows when it is safe.
+                    Err(_) => {
+                        if let Some(trouble) = watch.trouble() {
+                            return Err(overloaded(trouble));
+                        }
+                    }
+                }
+            },
+        };
+        // The log let go of the entry: the process is shutting down before the backend took the frame, or it is on disk while
+        // the sender waits for the delivery.
+        result.unwrap_or_else(|_| Err(overloaded("given up before it was delivered")))
+    }
+}
 
 impl ReceiverIntake {
     pub(crate) fn new(receiver: u16, receiving: Arc<ReceivingBudget>, shared_work: Arc<SharedWorkMemory>) -> Self {
@@ -168,11 +205,10 @@ impl ReceiverIntake {
     /// Whether a delivery that can refuse is behind, although its backend takes what it is sent.
     fn is_behind(&self, signal: Signal) -> bool {
         self.routes.load().get(signal).is_some_and(|route| {
-            route.deliveries.iter().any(|delivery| {
-                route.backpressure.contains(&delivery.cursor)
-                    && delivery.log.is_behind(delivery.cursor, PACE_BYTES)
-                    && delivery.stats.trouble.lock().is_none()
-            })
+            route
+                .deliveries
+                .iter()
+                .any(|delivery| route.backpressure.contains(&delivery.cursor) && delivery.is_behind(PACE_BYTES))
         })
     }
 
@@ -194,6 +230,7 @@ impl ReceiverIntake {
                 return Err(overloaded(format!("the budget of delivery {} is spent", delivery.id)));
             }
         }
+        check_disk(route, arriving as u64)?;
         let permit = self.receiving.try_acquire(bytes);
         permit
             .map(|permit| Box::new(permit) as Box<dyn Permit>)
@@ -207,7 +244,7 @@ impl ReceiverIntake {
         items: u32,
         payload: Payload,
         metadata: Arc<Metadata>,
-    ) -> Result<Option<Answer>, Refusal> {
+    ) -> Result<Option<Waits>, Refusal> {
         let routes = self.routes.load();
         let route = routes.get(signal).ok_or(Refusal::Unrouted)?;
         let (payload, items) = prepare(route, signal, payload, items, &metadata)?;
@@ -223,13 +260,14 @@ impl ReceiverIntake {
         if frame.items == 0 {
             return Ok(None);
         }
-        let (ack, answer) = if route.waits_for.is_empty() {
+        let (ack, waits) = if route.awaited.is_nothing() {
             (None, None)
         } else {
-            let (ack, answer) = Ack::new(route.waits_for.clone());
-            (Some(ack), Some(answer))
+            let (ack, answer) = Ack::new(route.awaited.clone());
+            let disk = route.disk.as_ref().filter(|_| !route.awaited.unless_durable.is_empty());
+            (Some(ack), Some(Waits { answer, disk: disk.map(|disk| disk.watch.clone()) }))
         };
-        let entry = Arc::new(Entry::new(frame, route.prefix_fingerprints.clone(), ack, self.shared_work.clone()));
+        let entry = Arc::new(Entry::new(frame, route.origin.clone(), ack, self.shared_work.clone()));
         let charge = entry.charge();
         let appended = route.log.append(entry, charge, &route.readers);
         for delivery in &route.deliveries {
@@ -240,8 +278,31 @@ impl ReceiverIntake {
         }
         // Looked at after the append: a frame that no delivery was there to take is not answered OK.
         self.check_open()?;
-        Ok(answer)
+        Ok(waits)
     }
+}
+
+/// Sees to it that what is not written yet stays within its memory: where the disk does not keep up, deliveries whose policy is
+/// `drop_oldest` lose frames before anybody's sender has to come back.
+fn check_disk(route: &Route, arriving_bytes: u64) -> Result<(), Refusal> {
+    let Some(disk) = &route.disk else { return Ok(()) };
+    if let Some(trouble) = disk.watch.trouble()
+        && route
+            .deliveries
+            .iter()
+            .any(|delivery| route.awaited.unless_durable.contains(&delivery.cursor) && delivery.is_late())
+    {
+        return Err(overloaded(trouble));
+    }
+    let limit_bytes = disk.unwritten_limit_bytes;
+    if route.log.unwritten_bytes() + arriving_bytes <= limit_bytes / 2 {
+        return Ok(());
+    }
+    route.deliveries.iter().for_each(|delivery| delivery.drop_unwritten(limit_bytes / 4));
+    if route.log.unwritten_bytes() + arriving_bytes > limit_bytes {
+        return Err(overloaded("the disk does not keep up, and memory for what it has not taken is spent"));
+    }
+    Ok(())
 }
 
 /// Runs the steps that all deliveries share.

@@ -1,5 +1,6 @@
 //! Wiring: from a configuration to running receivers, logs, deliveries and exporters, and through reloads to the end.
 
+mod ack;
 mod admin;
 mod catalog;
 mod delivery;
@@ -16,11 +17,14 @@ pub mod reference;
 mod refusals;
 mod status;
 mod steps;
+mod storage;
+pub mod stored;
 
 pub use admin::AdminError;
 pub use catalog::Components;
 pub use delivery::{DeliveryId, Policy};
-pub use engine::{Engine, Undelivered};
+pub use engine::{Engine, Farewell, Undelivered};
 pub use error::StartError;
 pub use plan::Plan;
 pub use status::{Health, SickDelivery};
+pub use storage::StorageError;

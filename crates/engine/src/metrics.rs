@@ -286,13 +286,14 @@ pub(crate) fn dead_letters_text<'a>(deliveries: impl Iterator<Item = &'a Deliver
         if totals.letters == 0 && totals.evicted_items == 0 {
             continue;
         }
+        let told = delivery.dead_letters.obituaries(20);
         text.push_str(&format!(
             "{}: {} items in {} letters ({} bytes), {} items gave way to newer ones\n",
-            delivery.id, totals.items, totals.letters, totals.bytes, totals.evicted_items
+            delivery.id, told.items, totals.letters, totals.bytes, totals.evicted_items
         ));
-        for (at, items, reason) in delivery.dead_letters.newest(20) {
-            let age = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
-            text.push_str(&format!("  {age} s ago, {items} items: {reason}\n"));
+        for letter in told.newest {
+            let age = SystemTime::now().duration_since(letter.at).unwrap_or_default().as_secs();
+            text.push_str(&format!("  {age} s ago, {} items: {}\n", letter.items, letter.reason));
         }
     }
     text

@@ -2,10 +2,12 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sluice_engine::{Engine, Plan};
+use sluice_engine::{Engine, Farewell, Plan};
+use sluice_net::server::Turns;
 use sluice_telemetry::logging::{self, LevelHandle};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,7 +26,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     runtime(arguments.threads)?.block_on(serve(arguments, &locations, plan, &level))
 }
 
-/// One thread needs no scheduler that coordinates several.
+/// One thread needs no scheduler that coordinates several. Its threads read from connections when they have nothing else to do.
 pub(crate) fn runtime(threads: Option<u16>) -> Result<Runtime> {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or(available, usize::from);
@@ -32,7 +34,18 @@ pub(crate) fn runtime(threads: Option<u16>) -> Result<Runtime> {
     if threads > 1 {
         builder.worker_threads(threads);
     }
-    builder.enable_all().build().context("cannot start the runtime")
+    let turns = Turns::install();
+    builder.on_thread_park({
+        let turns = Arc::clone(&turns);
+        move || turns.on_thread_park()
+    });
+    builder.on_thread_unpark({
+        let turns = Arc::clone(&turns);
+        move || turns.on_thread_unpark()
+    });
+    let runtime = builder.enable_all().build().context("cannot start the runtime")?;
+    runtime.spawn(async move { turns.keep_moving().await });
+    Ok(runtime)
 }
 
 async fn serve(arguments: &RunArguments, locations: &[String], plan: Plan, level: &LevelHandle) -> Result<ExitCode> {
@@ -58,14 +71,30 @@ async fn serve(arguments: &RunArguments, locations: &[String], plan: Plan, level
         }
     }
     tracing::info!("shutting down: no new data is accepted, what is in flight is finished");
-    let undelivered = engine.shutdown(arguments.drain_timeout).await;
-    for lost in &undelivered {
+    tell(&engine.shutdown(arguments.drain_timeout).await);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the end left behind.
+fn tell(farewell: &Farewell) {
+    for lost in &farewell.lost {
         tracing::error!(
             pipeline = %lost.delivery.pipeline, exporter = %lost.delivery.exporter, items = lost.items, bytes = lost.bytes,
             "lost: not delivered before the end, and memory does not survive it"
         );
     }
-    Ok(ExitCode::SUCCESS)
+    for kept in &farewell.kept {
+        tracing::info!(
+            pipeline = %kept.delivery.pipeline, exporter = %kept.delivery.exporter, items = kept.items, bytes = kept.bytes,
+            "kept on disk for the next start"
+        );
+    }
+    for (signal, items, bytes) in &farewell.unwritten {
+        tracing::error!(
+            %signal, items, bytes,
+            "lost: not delivered before the end, and the disk did not take it"
+        );
+    }
 }
 
 fn announce(engine: &Engine) {

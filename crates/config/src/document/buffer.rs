@@ -3,15 +3,19 @@
 use std::time::Duration;
 
 use crate::fields::Fields;
+use crate::source::Span;
 
 /// When a sender is answered OK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledge {
     /// When the data is in memory, as the Collector does.
-    #[default]
     Memory,
     /// When it is delivered wherever the delivery's policy is backpressure.
     Delivered,
+    /// When it is delivered everywhere or on disk, whichever comes first. Needs a directory.
+    DeliveredOrDurable,
+    /// As `DeliveredOrDurable`, and everything is written at once. Needs a directory.
+    Durable,
 }
 
 /// What happens when a delivery's budget is spent.
@@ -23,23 +27,46 @@ pub enum OverflowPolicy {
     DropOldest,
 }
 
+/// A value and where it stands in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed<T> {
+    pub value: T,
+    pub span: Span,
+}
+
 /// `buffer:` at the top level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    pub ack: Acknowledge,
+    /// Where telemetry is held on disk. Unset: what `sending_queue.storage` says, or in memory only.
+    pub directory: Option<Placed<String>>,
+    /// Unset: `DeliveredOrDurable` with a directory, `Memory` without.
+    pub ack: Option<Placed<Acknowledge>>,
+    /// How long data waits for its deliveries before it is written.
+    pub flush_after: Option<Placed<Duration>>,
     /// How long the oldest frame of a batch waits at most for company while a sender waits for its delivery.
     pub linger: Duration,
     /// Memory for all telemetry that is held; unset: what `memory_limiter` says, or the engine's default.
     pub memory_limit_mib: Option<u64>,
+    pub disk: DiskBounds,
     /// For all deliveries whose pipeline says nothing; unset: the engine's default by fan-out.
     pub policy: Option<OverflowPolicy>,
     pub dead_letters: DeadLetters,
 }
 
+/// How much of the disk may be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskBounds {
+    /// For everything together; unset: a part of what the file system has.
+    pub limit_mib: Option<Placed<u64>>,
+    /// Length of a segment file.
+    pub segment_mib: Option<Placed<u64>>,
+}
+
 /// Bounds of what was finally refused, for each delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadLetters {
-    pub limit_mib: u64,
+    /// Unset: the engine's default.
+    pub limit_mib: Option<u64>,
 }
 
 /// `service.pipelines.<id>.buffer`: what differs for one pipeline.
@@ -47,36 +74,55 @@ pub struct DeadLetters {
 pub struct PipelineBuffer {
     /// For each delivery of the pipeline.
     pub memory_limit_mib: Option<u64>,
+    /// For each delivery of the pipeline.
+    pub disk_limit_mib: Option<Placed<u64>>,
     pub policy: Option<OverflowPolicy>,
 }
 
-impl Default for DeadLetters {
-    fn default() -> Self {
-        DeadLetters { limit_mib: 16 }
-    }
+impl Buffer {
+    pub const FLUSH_AFTER: Duration = Duration::from_millis(20);
+    pub const SEGMENT_MIB: u64 = 64;
 }
 
 impl Default for Buffer {
     fn default() -> Self {
         Buffer {
-            ack: Acknowledge::default(),
+            directory: None,
+            ack: None,
+            flush_after: None,
             linger: Duration::from_millis(5),
             memory_limit_mib: None,
+            disk: DiskBounds::default(),
             policy: None,
             dead_letters: DeadLetters::default(),
         }
     }
 }
 
-const LATER: &str = "holding telemetry on disk comes with the next release";
 const MEMORY_LIMIT_MIB: u64 = 1 << 24;
+const DISK_LIMIT_MIB: u64 = 1 << 30;
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
     let default = Buffer::default();
-    fields.not_yet("directory", LATER);
-    fields.no_effect("flush_after", "this build holds telemetry in memory only, so there is nothing to flush to");
+    let directory = fields.optional_string(
+        "directory",
+        "Directory in which telemetry is held until it is delivered, so that it survives a crash. One process owns it. \
+         Unset: the directory of the `file_storage` that a `sending_queue.storage` names, or in memory only.",
+    );
+    if directory.as_deref() == Some("") {
+        fields.error_at("directory", "must not be empty");
+    }
+    let flush_after = fields.duration_in(
+        "flush_after",
+        Buffer::FLUSH_AFTER,
+        Duration::from_millis(1)..=Duration::from_secs(60),
+        "With a directory: how long data waits for its deliveries before it is written. While a delivery lags it is written at once; \
+         what every delivery has taken by then is never written.",
+    );
     Buffer {
+        directory: place(fields, "directory", directory),
         ack: read_ack(fields),
+        flush_after: place(fields, "flush_after", Some(flush_after)),
         linger: fields.duration_in(
             "linger",
             default.linger,
@@ -87,39 +133,65 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
             fields,
             "Memory in MiB for all telemetry that is held. Unset: what `memory_limiter` says.",
         ),
+        disk: read_disk(fields),
         policy: read_policy(fields),
         dead_letters: read_dead_letters(fields),
     }
 }
 
 pub(super) fn read_for_pipeline(fields: &mut Fields<'_>) -> PipelineBuffer {
-    fields.not_yet("directory", LATER);
     PipelineBuffer {
-        memory_limit_mib: read_memory(fields, "Memory in MiB that each delivery of this pipeline may hold."),
+        memory_limit_mib: read_memory(
+            fields,
+            "Memory in MiB that each delivery of this pipeline may hold. With a directory it bounds what is being sent.",
+        ),
+        disk_limit_mib: fields.section_or_default("disk", "With a directory: how much may be held.", |fields| {
+            let doc =
+                "Disk in MiB that each delivery of this pipeline may hold. Unset: its part of `buffer.disk.limit_mib`.";
+            let limit = fields.optional_integer("limit_mib", 1..=DISK_LIMIT_MIB, doc);
+            place(fields, "limit_mib", limit)
+        }),
         policy: read_policy(fields),
     }
 }
 
-fn read_ack(fields: &mut Fields<'_>) -> Acknowledge {
+/// The value with its place, if the file has it.
+fn place<T>(fields: &Fields<'_>, key: &str, value: Option<T>) -> Option<Placed<T>> {
+    let span = fields.span_of(key)?;
+    value.map(|value| Placed { value, span })
+}
+
+fn read_ack(fields: &mut Fields<'_>) -> Option<Placed<Acknowledge>> {
     let choices = [
-        ("memory", Some(Acknowledge::Memory)),
-        ("delivered", Some(Acknowledge::Delivered)),
-        ("durable", None),
-        ("delivered_or_durable", None),
+        ("memory", Acknowledge::Memory),
+        ("delivered", Acknowledge::Delivered),
+        ("delivered_or_durable", Acknowledge::DeliveredOrDurable),
+        ("durable", Acknowledge::Durable),
     ];
     let doc = "When a sender is answered OK. `memory`: at once, as the Collector does. `delivered`: when the data was delivered \
-               wherever the policy is `backpressure`. `durable` and `delivered_or_durable` need a directory and are not in this build.";
-    let chosen = fields.choice("ack", Some(Acknowledge::Memory), &choices, doc);
-    if chosen.is_none() {
-        let message = format!("is a value that is not in this build of Sluice: {LATER}");
-        fields.error_at_with_hint("ack", &message, "`delivered` loses nothing either, as long as senders try again");
-    }
-    chosen.unwrap_or_default()
+               wherever the policy is `backpressure`. `delivered_or_durable`: when it was delivered everywhere or is on disk, which it is \
+               after `flush_after` at the latest. `durable`: the same, but everything is written at once. Unset: `delivered_or_durable` \
+               with a directory, `memory` without.";
+    let chosen = fields.optional_choice("ack", &choices, doc);
+    place(fields, "ack", chosen)
 }
 
 fn read_memory(fields: &mut Fields<'_>, doc: &str) -> Option<u64> {
     fields.section_or_default("memory", "How much may be held.", |fields| {
         fields.optional_integer("limit_mib", 1..=MEMORY_LIMIT_MIB, doc)
+    })
+}
+
+fn read_disk(fields: &mut Fields<'_>) -> DiskBounds {
+    fields.section_or_default("disk", "With a directory: how much of the disk may be used.", |fields| {
+        let doc = "Disk in MiB for everything together, shared out among the deliveries. Unset: half of what the file system has left.";
+        let limit = fields.optional_integer("limit_mib", 64..=DISK_LIMIT_MIB, doc);
+        let doc = "Length of a segment file in MiB. Space comes free in whole segments.";
+        let segment = fields.integer("segment_mib", Buffer::SEGMENT_MIB, 1..=4096, doc);
+        DiskBounds {
+            limit_mib: place(fields, "limit_mib", limit),
+            segment_mib: place(fields, "segment_mib", Some(segment)),
+        }
     })
 }
 
@@ -131,14 +203,13 @@ fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
 }
 
 fn read_dead_letters(fields: &mut Fields<'_>) -> DeadLetters {
-    let default = DeadLetters::default();
     let doc = "What was finally refused, with the reason, kept for each delivery.";
     fields.section_or_default("dead_letters", doc, |fields| DeadLetters {
-        limit_mib: fields.integer(
+        limit_mib: fields.optional_integer(
             "limit_mib",
-            default.limit_mib,
             0..=MEMORY_LIMIT_MIB,
-            "Memory in MiB, at most half of the delivery's share; beyond it the oldest goes first.",
+            "MiB for each delivery; beyond it the oldest goes first. Without a directory it is memory, at most half of the delivery's share. \
+             Unset: 64 with a directory, 16 without.",
         ),
     })
 }

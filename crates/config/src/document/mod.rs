@@ -6,7 +6,7 @@ mod connections;
 mod pipelines;
 mod telemetry;
 
-pub use buffer::{Acknowledge, Buffer, DeadLetters, OverflowPolicy, PipelineBuffer};
+pub use buffer::{Acknowledge, Buffer, DeadLetters, DiskBounds, OverflowPolicy, PipelineBuffer, Placed};
 pub use components::Component;
 pub use pipelines::{Pipeline, Reference};
 pub use telemetry::{

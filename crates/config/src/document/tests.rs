@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::catalog::{Kind, PipelineSignal};
 use crate::expand::tests::{Fake, said};
@@ -363,39 +365,39 @@ fn turns_own_metrics_off() {
 #[test]
 fn reads_the_buffer() {
     let (document, said) = read_rest(
-        "buffer: {ack: delivered, linger: 10ms, memory: {limit_mib: 256}, policy: drop_oldest, dead_letters: {limit_mib: 1}}",
+        "buffer: {ack: durable, linger: 10ms, memory: {limit_mib: 256}, policy: drop_oldest, dead_letters: {limit_mib: 1}, directory: /d, flush_after: 1s, disk: {limit_mib: 100, segment_mib: 2}}",
     );
     assert_eq!(said, Vec::<String>::new());
-    let expected = Buffer {
-        ack: Acknowledge::Delivered,
-        linger: std::time::Duration::from_millis(10),
-        memory_limit_mib: Some(256),
-        policy: Some(OverflowPolicy::DropOldest),
-        dead_letters: DeadLetters { limit_mib: 1 },
-    };
-    assert_eq!(document.buffer, expected);
+    let buffer = document.buffer;
+    assert_eq!(buffer.ack.map(|placed| placed.value), Some(Acknowledge::Durable));
+    assert_eq!(buffer.directory.map(|placed| placed.value), Some("/d".to_owned()));
+    assert_eq!(buffer.flush_after.map(|placed| placed.value), Some(Duration::from_secs(1)));
+    assert_eq!(buffer.disk.limit_mib.map(|placed| (placed.value, placed.span.line)), Some((100, 5)));
+    assert_eq!(buffer.disk.segment_mib.map(|placed| placed.value), Some(2));
+    assert_eq!((buffer.linger, buffer.memory_limit_mib), (Duration::from_millis(10), Some(256)));
+    assert_eq!((buffer.policy, buffer.dead_letters.limit_mib), (Some(OverflowPolicy::DropOldest), Some(1)));
+    let (document, _) = read_rest("buffer: {}");
+    assert_eq!(document.buffer, Buffer::default(), "nothing said is told from defaults said");
     let (document, said) = read(
-        "receivers: {otlp: }\nexporters: {debug: }\nservice: {pipelines: {logs: {receivers: [otlp], exporters: [debug], buffer: {policy: backpressure, memory: {limit_mib: 5}}}}}",
+        "receivers: {otlp: }\nexporters: {debug: }\nservice: {pipelines: {logs: {receivers: [otlp], exporters: [debug], buffer: {policy: backpressure, memory: {limit_mib: 5}, disk: {limit_mib: 7}}}}}",
     );
     assert_eq!(said, Vec::<String>::new());
-    let expected = PipelineBuffer { memory_limit_mib: Some(5), policy: Some(OverflowPolicy::Backpressure) };
-    assert_eq!(document.pipelines[0].buffer, expected);
+    let buffer = &document.pipelines[0].buffer;
+    assert_eq!((buffer.memory_limit_mib, buffer.policy), (Some(5), Some(OverflowPolicy::Backpressure)));
+    assert_eq!(buffer.disk_limit_mib.as_ref().map(|placed| placed.value), Some(7));
 }
 
 #[test]
 fn says_what_is_wrong_beside_pipelines() {
     for (rest, expected) in [
+        ("buffer: {directory: ''}", "c.yaml:5:21: error: `buffer.directory` must not be empty"),
         (
-            "buffer: {directory: /var/lib/sluice}",
-            "c.yaml:5:21: error: `buffer.directory` is not in this build of Sluice: holding telemetry on disk comes with the next release",
+            "buffer: {ack: sometimes}",
+            "c.yaml:5:15: error: `buffer.ack` must be one of `memory`, `delivered`, `delivered_or_durable`, `durable`, not `sometimes`",
         ),
         (
-            "buffer: {ack: durable}",
-            "c.yaml:5:15: error: `buffer.ack` is a value that is not in this build of Sluice: holding telemetry on disk comes with the next release (`delivered` loses nothing either, as long as senders try again)",
-        ),
-        (
-            "buffer: {flush_after: 20ms}",
-            "c.yaml:5:23: warning: `buffer.flush_after` has no effect: this build holds telemetry in memory only, so there is nothing to flush to",
+            "buffer: {flush_after: 0s}",
+            "c.yaml:5:23: error: `buffer.flush_after` must be between 1ms and 1m0s, not `0s`",
         ),
         (
             "buffer: {policy: drop_newest}",

@@ -1,10 +1,18 @@
-//! What a delivery finally could not deliver, with the reason: the newest, bounded in bytes.
+//! What a delivery finally could not deliver, with the reason: the newest, bounded in bytes; on disk where there is a directory.
 
 use std::collections::VecDeque;
-use std::time::SystemTime;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use sluice_flow::Payload;
+use sluice_flow::{Metadata, Payload};
+use sluice_log::dead_letters::{DeadLetterError, DeadLetterReader, NewDeadLetter, directory_of};
+use sluice_log::disk::Disk;
+use sluice_log::format::Refusal;
+use sluice_otlp::Signal;
+
+use crate::stored;
 
 #[derive(Clone, Debug)]
 pub(crate) struct DeadLetter {
@@ -12,6 +20,85 @@ pub(crate) struct DeadLetter {
     pub items: u32,
     pub payload: Payload,
     pub at: SystemTime,
+    /// What a replay needs to know.
+    pub signal: Signal,
+    pub received: SystemTime,
+    pub receiver: String,
+    pub prepared: Vec<u64>,
+    pub sender: Arc<Metadata>,
+}
+
+/// What the list holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeadLetterTotals {
+    pub letters: u64,
+    pub bytes: u64,
+    pub evicted_items: u64,
+}
+
+/// What there is, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Obituaries {
+    /// Of all letters.
+    pub items: u64,
+    /// The newest letters first.
+    pub newest: VecDeque<Obituary>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Obituary {
+    pub at: SystemTime,
+    pub items: u32,
+    pub reason: String,
+}
+
+/// A bounded list: the oldest give way, and are counted.
+pub(crate) enum DeadLetters {
+    InMemory(InMemory),
+    OnDisk(OnDisk),
+}
+
+impl DeadLetters {
+    pub(crate) fn in_memory(limit_bytes: usize) -> Self {
+        DeadLetters::InMemory(InMemory { inner: Mutex::default(), limit_bytes })
+    }
+
+    /// Stores letters; on disk that blocks, and they are durable after it. After an error some of them may be stored.
+    pub(crate) fn store(&self, letters: &[DeadLetter]) -> Result<(), DeadLetterError> {
+        match self {
+            DeadLetters::InMemory(list) => {
+                letters.iter().for_each(|letter| list.push(letter));
+                Ok(())
+            }
+            DeadLetters::OnDisk(store) => store.append(letters),
+        }
+    }
+
+    /// Storing takes time, and can fail.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        matches!(self, DeadLetters::OnDisk(_))
+    }
+
+    pub(crate) fn set_limit(&self, limit_bytes: u64) {
+        if let DeadLetters::OnDisk(store) = self {
+            *store.limit_bytes.lock() = limit_bytes;
+        }
+    }
+
+    pub(crate) fn totals(&self) -> DeadLetterTotals {
+        match self {
+            DeadLetters::InMemory(list) => list.totals(),
+            DeadLetters::OnDisk(store) => *store.totals.lock(),
+        }
+    }
+
+    /// Reads all letters, which on disk is not for the runtime's threads. At most `count` are told one by one.
+    pub(crate) fn obituaries(&self, count: usize) -> Obituaries {
+        match self {
+            DeadLetters::InMemory(list) => list.obituaries(count),
+            DeadLetters::OnDisk(store) => store.obituaries(count),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -21,31 +108,17 @@ struct Inner {
     evicted_items: u64,
 }
 
-/// A bounded list: the oldest give way, and are counted.
 #[derive(Debug)]
-pub(crate) struct DeadLetters {
+pub(crate) struct InMemory {
     inner: Mutex<Inner>,
     limit_bytes: usize,
 }
 
-/// What the list holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DeadLetterTotals {
-    pub letters: usize,
-    pub items: u64,
-    pub bytes: usize,
-    pub evicted_items: u64,
-}
-
-impl DeadLetters {
-    pub(crate) fn new(limit_bytes: usize) -> Self {
-        DeadLetters { inner: Mutex::default(), limit_bytes }
-    }
-
-    pub(crate) fn push(&self, payload: Payload, items: u32, reason: String) {
+impl InMemory {
+    fn push(&self, letter: &DeadLetter) {
         let mut inner = self.inner.lock();
-        inner.bytes += payload.bytes.len();
-        inner.letters.push_back(DeadLetter { reason, items, payload, at: SystemTime::now() });
+        inner.bytes += letter.payload.bytes.len();
+        inner.letters.push_back(letter.clone());
         while inner.bytes > self.limit_bytes {
             let Some(evicted) = inner.letters.pop_front() else { break };
             inner.bytes -= evicted.payload.bytes.len();
@@ -53,45 +126,210 @@ impl DeadLetters {
         }
     }
 
-    pub(crate) fn totals(&self) -> DeadLetterTotals {
+    fn totals(&self) -> DeadLetterTotals {
         let inner = self.inner.lock();
         DeadLetterTotals {
-            letters: inner.letters.len(),
-            items: inner.letters.iter().map(|letter| u64::from(letter.items)).sum(),
-            bytes: inner.bytes,
+            letters: inner.letters.len() as u64,
+            bytes: inner.bytes as u64,
             evicted_items: inner.evicted_items,
         }
     }
 
-    /// The newest letters first.
-    pub(crate) fn newest(&self, count: usize) -> Vec<(SystemTime, u32, String)> {
+    fn obituaries(&self, count: usize) -> Obituaries {
         let inner = self.inner.lock();
-        inner.letters.iter().rev().take(count).map(|letter| (letter.at, letter.items, letter.reason.clone())).collect()
+        let newest = inner.letters.iter().rev().take(count);
+        Obituaries {
+            items: inner.letters.iter().map(|letter| u64::from(letter.items)).sum(),
+            newest: newest
+                .map(|letter| Obituary { at: letter.at, items: letter.items, reason: letter.reason.clone() })
+                .collect(),
+        }
     }
+}
+
+/// The store on disk. It is opened with the first letter: where nothing is refused nothing is written.
+pub(crate) struct OnDisk {
+    disk: Arc<dyn Disk>,
+    log_directory: PathBuf,
+    delivery: String,
+    limit_bytes: Mutex<u64>,
+    /// Held while letters are written.
+    store: Mutex<Option<sluice_log::dead_letters::DeadLetters>>,
+    /// Of letters that do not fit at all.
+    too_large_items: Mutex<u64>,
+    totals: Mutex<DeadLetterTotals>,
+}
+
+impl OnDisk {
+    /// Opens what earlier runs left, if there is anything. Blocks.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        log_directory: PathBuf,
+        delivery: String,
+        limit_bytes: u64,
+    ) -> Result<Self, DeadLetterError> {
+        let is_there = disk.list(&directory_of(&log_directory, &delivery)).is_ok();
+        let letters = OnDisk {
+            disk,
+            log_directory,
+            delivery,
+            limit_bytes: Mutex::new(limit_bytes),
+            store: Mutex::new(None),
+            too_large_items: Mutex::new(0),
+            totals: Mutex::default(),
+        };
+        if is_there {
+            let store = letters.open_store()?;
+            letters.note_totals(&store);
+            *letters.store.lock() = Some(store);
+        }
+        Ok(letters)
+    }
+
+    fn open_store(&self) -> Result<sluice_log::dead_letters::DeadLetters, DeadLetterError> {
+        let limit_bytes = *self.limit_bytes.lock();
+        sluice_log::dead_letters::DeadLetters::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes)
+    }
+
+    fn append(&self, letters: &[DeadLetter]) -> Result<(), DeadLetterError> {
+        let mut opened = self.store.lock();
+        let store = match &mut *opened {
+            Some(store) => store,
+            closed => closed.insert(self.open_store()?),
+        };
+        store.set_limit(*self.limit_bytes.lock());
+        let metadata: Vec<Vec<u8>> = letters.iter().map(encoded_metadata).collect();
+        let new: Vec<NewDeadLetter<'_>> =
+            letters.iter().zip(&metadata).map(|(letter, metadata)| new_letter(letter, metadata)).collect();
+        match store.append(&new) {
+            Err(DeadLetterError::ExceedsLimit { .. }) => self.append_what_fits(store, &new)?,
+            result => drop(result?),
+        }
+        self.note_totals(store);
+        Ok(())
+    }
+
+    /// One by one: those that are larger than the whole store are counted as gone. Some may be stored twice.
+    fn append_what_fits(
+        &self,
+        store: &mut sluice_log::dead_letters::DeadLetters,
+        new: &[NewDeadLetter<'_>],
+    ) -> Result<(), DeadLetterError> {
+        for letter in new {
+            match store.append(std::slice::from_ref(letter)) {
+                Err(DeadLetterError::ExceedsLimit { .. }) => *self.too_large_items.lock() += u64::from(letter.items),
+                result => drop(result?),
+            }
+        }
+        Ok(())
+    }
+
+    fn note_totals(&self, store: &sluice_log::dead_letters::DeadLetters) {
+        let (first, next) = store.range();
+        *self.totals.lock() = DeadLetterTotals {
+            letters: next - first,
+            bytes: store.len_bytes(),
+            evicted_items: store.dropped().items + *self.too_large_items.lock(),
+        };
+    }
+
+    fn obituaries(&self, count: usize) -> Obituaries {
+        let directory = directory_of(&self.log_directory, &self.delivery);
+        let mut told = Obituaries::default();
+        // Without a directory there are no letters; what cannot be read is said by whoever writes it.
+        let Ok(mut reader) = DeadLetterReader::open(self.disk.clone(), &directory, 0) else { return told };
+        while let Ok(Some(letter)) = reader.next() {
+            let at = UNIX_EPOCH + Duration::from_nanos(letter.refusal.refused_unix_ns);
+            told.items += u64::from(letter.items);
+            told.newest.push_front(Obituary { at, items: letter.items, reason: letter.refusal.reason });
+            told.newest.truncate(count);
+        }
+        told
+    }
+}
+
+fn encoded_metadata(letter: &DeadLetter) -> Vec<u8> {
+    let mut metadata = Vec::new();
+    stored::encode(&letter.receiver, &letter.prepared, &letter.sender, &mut metadata);
+    metadata
+}
+
+fn new_letter<'a>(letter: &'a DeadLetter, metadata: &'a [u8]) -> NewDeadLetter<'a> {
+    NewDeadLetter {
+        refusal: Refusal { refused_unix_ns: unix_ns(letter.at), code: 0, reason: letter.reason.clone() },
+        received_unix_ns: unix_ns(letter.received),
+        items: letter.items,
+        encoding: stored::encoding_code(letter.payload.encoding),
+        flags: stored::flags(letter.signal),
+        uncompressed_len_bytes: letter.payload.uncompressed_len_bytes as u32,
+        metadata,
+        payload: &letter.payload.bytes,
+    }
+}
+
+fn unix_ns(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use sluice_log::disk::RealDisk;
 
     use super::*;
 
+    fn letter(len: usize, items: u32, reason: &str) -> DeadLetter {
+        DeadLetter {
+            reason: reason.to_owned(),
+            items,
+            payload: Payload::identity(Bytes::from(vec![7; len])),
+            at: SystemTime::now(),
+            signal: Signal::Traces,
+            received: SystemTime::now(),
+            receiver: "otlp".to_owned(),
+            prepared: vec![1],
+            sender: Arc::default(),
+        }
+    }
+
+    fn reasons(letters: &DeadLetters) -> Vec<String> {
+        letters.obituaries(10).newest.into_iter().map(|letter| letter.reason).collect()
+    }
+
     #[test]
     fn the_list_is_bounded_in_bytes_and_counts_what_it_let_go() {
-        let letters = DeadLetters::new(250);
-        for index in 0..5u8 {
-            letters.push(Payload::identity(Bytes::from(vec![index; 100])), 10, format!("reason {index}"));
+        let letters = DeadLetters::in_memory(250);
+        for index in 0..5 {
+            letters.store(&[letter(100, 10, &format!("reason {index}"))]).unwrap();
         }
-        let totals = letters.totals();
-        assert_eq!((totals.letters, totals.items, totals.bytes, totals.evicted_items), (2, 20, 200, 30));
-        let reasons: Vec<_> = letters.newest(10).into_iter().map(|(_, _, reason)| reason).collect();
-        assert_eq!(reasons, ["reason 4", "reason 3"]);
+        assert_eq!(letters.totals(), DeadLetterTotals { letters: 2, bytes: 200, evicted_items: 30 });
+        assert_eq!(reasons(&letters), ["reason 4", "reason 3"]);
     }
 
     #[test]
     fn a_letter_larger_than_the_list_is_counted_and_not_kept() {
-        let letters = DeadLetters::new(10);
-        letters.push(Payload::identity(Bytes::from_static(&[0; 100])), 3, "large".into());
+        let letters = DeadLetters::in_memory(10);
+        letters.store(&[letter(100, 3, "large")]).unwrap();
         assert_eq!(letters.totals(), DeadLetterTotals { evicted_items: 3, ..Default::default() });
+    }
+
+    #[test]
+    fn letters_on_disk_survive_and_nothing_is_written_before_the_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || {
+            let store =
+                OnDisk::open(Arc::new(RealDisk), directory.path().to_owned(), "traces → otlp".to_owned(), 1 << 20);
+            DeadLetters::OnDisk(store.unwrap())
+        };
+        let letters = open();
+        assert_eq!((letters.totals(), reasons(&letters).len()), (DeadLetterTotals::default(), 0));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        letters.store(&[letter(100, 3, "first"), letter(100, 4, "second")]).unwrap();
+        letters.store(&[letter(2 << 20, 5, "larger than the store")]).unwrap();
+        drop(letters);
+        let letters = open();
+        assert_eq!((letters.totals().letters, reasons(&letters)), (2, vec!["second".to_owned(), "first".to_owned()]));
+        letters.store(&[letter(100, 3, "third")]).unwrap();
+        assert_eq!(letters.totals().letters, 3);
     }
 }

@@ -1,6 +1,7 @@
 //! One delivery: a (pipeline, exporter) pair with its own cursor, budget and retry state. Nothing that happens here can
 //! slow down another delivery, except by using the CPU.
 
+mod burial;
 mod dead_letters;
 mod prepare;
 mod stats;
@@ -10,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use dead_letters::DeadLetters;
+pub(crate) use dead_letters::{DeadLetters, OnDisk};
 pub(crate) use prepare::{Preparer, inflated};
 use sluice_log::{CursorId, Log, Subscription};
 pub(crate) use stats::{OUTCOMES, Stats, Trouble};
@@ -63,33 +64,38 @@ pub(crate) struct Delivery {
     /// Set by an append that found the budget spent.
     over_budget: AtomicBool,
     drops_oldest: AtomicBool,
+    /// The log goes on on disk.
+    on_disk: bool,
     wake: Arc<Notify>,
     receiving: Arc<ReceivingBudget>,
 }
 
+/// A delivery that stays so far behind has a backlog, rather than too little of the CPU.
+const BACKLOG_BYTES: u64 = 16 << 20;
+
 impl Delivery {
+    /// Goes on where a delivery of this name was, if its backlog is in the log.
     pub(crate) fn new(
         id: DeliveryId,
         signal: sluice_otlp::Signal,
         log: Arc<Log<Entry>>,
-        budget_bytes: u64,
-        dead_letters_bytes: usize,
+        dead_letters: DeadLetters,
         receiving: Arc<ReceivingBudget>,
     ) -> Self {
         let wake = Arc::new(Notify::new());
         let woken = wake.clone();
         let cursor = log.subscribe(Subscription {
-            limit_bytes: budget_bytes,
             wake: Arc::new(move || woken.notify_one()),
             ..Subscription::new(id.to_string())
         });
         Delivery {
             id,
             signal,
+            on_disk: log.is_on_disk(),
             log,
             cursor,
             stats: Stats::default(),
-            dead_letters: DeadLetters::new(dead_letters_bytes),
+            dead_letters,
             over_budget: AtomicBool::new(false),
             drops_oldest: AtomicBool::new(false),
             wake,
@@ -97,9 +103,22 @@ impl Delivery {
         }
     }
 
-    pub(crate) fn set_policy(&self, policy: Policy, budget_bytes: u64) {
+    pub(crate) fn set_policy(&self, policy: Policy, budget_bytes: u64, lease_bytes: u64) {
         self.drops_oldest.store(policy == Policy::DropOldest, Ordering::Relaxed);
-        self.log.set_limits(self.cursor, budget_bytes, u64::MAX);
+        self.log.set_limits(self.cursor, budget_bytes, lease_bytes);
+    }
+
+    /// True if the delivery is behind the head of the log by more than `pace_bytes` although its backend takes what it is sent. One
+    /// that works off a backlog on disk is not: what comes now waits there.
+    pub(crate) fn is_behind(&self, pace_bytes: u64) -> bool {
+        self.log.is_behind(self.cursor, pace_bytes)
+            && !(self.on_disk && self.log.is_behind(self.cursor, BACKLOG_BYTES))
+            && self.stats.trouble.lock().is_none()
+    }
+
+    /// What comes now is not delivered soon.
+    pub(crate) fn is_late(&self) -> bool {
+        self.stats.trouble.lock().is_some() || self.log.is_behind(self.cursor, BACKLOG_BYTES)
     }
 
     /// New frames may have come.
@@ -114,13 +133,38 @@ impl Delivery {
             return;
         }
         let (dropped, entries) = self.log.drop_oldest_unread(self.cursor);
-        self.count_dropped(dropped.items);
-        for entry in entries {
-            entry.resolved(self.cursor, Ok(()));
-        }
+        self.note_dropped(dropped.items, entries);
         if self.log.is_over_budget(self.cursor) {
             self.over_budget.store(true, Ordering::Relaxed);
             self.wake.notify_one();
+        }
+    }
+
+    /// The disk does not keep up: if the policy says so, frames that are not written go, the oldest first, until at most
+    /// `keep_bytes` of them wait for this delivery.
+    pub(crate) fn drop_unwritten(&self, keep_bytes: u64) {
+        if self.drops_oldest.load(Ordering::Relaxed) {
+            let (dropped, entries) = self.log.drop_unwritten(self.cursor, keep_bytes);
+            self.note_dropped(dropped.items, entries);
+        }
+    }
+
+    /// Counts what the log dropped on disk.
+    fn note_dropped_on_disk(&self) {
+        if self.on_disk {
+            self.count_dropped(self.log.take_dropped(self.cursor).items);
+        }
+    }
+
+    /// What is over the budget is on disk, and on its way out.
+    fn drops_on_disk(&self) -> bool {
+        self.on_disk && self.log.held(self.cursor).frames > self.log.leased(self.cursor).frames + 1
+    }
+
+    fn note_dropped(&self, items: u64, entries: Vec<Arc<Entry>>) {
+        self.count_dropped(items);
+        for entry in entries {
+            entry.resolved(self.cursor, Ok(()));
         }
     }
 
@@ -131,8 +175,8 @@ impl Delivery {
                 pipeline = %self.id.pipeline,
                 exporter = %self.id.exporter,
                 items,
-                "the delivery's budget is spent: its oldest items were dropped (policy drop_oldest); \
-                 raise memory_limiter's limit or mend the backend"
+                "the delivery's budget is spent, or the disk too slow: its oldest items were dropped (policy drop_oldest); \
+                 raise the limit or mend the backend"
             );
         }
     }

@@ -34,6 +34,8 @@ impl Leased {
 pub(crate) struct Lease {
     pub leased: Arc<Leased>,
     pub payload: Payload,
+    /// Which of the ways to this delivery it took.
+    way: usize,
 }
 
 /// Inflating what was validated on receipt can only fail by a fault of ours; the frame then becomes a dead letter.
@@ -53,6 +55,10 @@ pub(crate) struct Preparer {
     pub metadata_keys: Vec<String>,
     /// By receiver: the ways from it to this delivery (several where a connector joins pipelines).
     pub chains: HashMap<u16, Vec<Chain>>,
+    /// Indices of receivers by their ids, for frames that were read from disk.
+    pub receivers: HashMap<String, u16>,
+    /// The way of frames whose receiver does not lead here any more: the steps of the delivery's own pipeline.
+    pub orphans: [Chain; 1],
 }
 
 impl Preparer {
@@ -66,24 +72,38 @@ impl Preparer {
         let leased = Arc::new(Leased { offset, entry, parts: AtomicU32::new(0) });
         let mut units = Vec::new();
         let frame = &leased.entry.frame;
-        for chain in self.chains.get(&frame.receiver).into_iter().flatten() {
+        for (way, chain) in self.ways_of(&leased.entry).iter().enumerate() {
             let processed = self.process(&leased.entry, chain)?;
             if processed.items == 0 && frame.items > 0 {
                 continue;
             }
-            self.cut(&leased, processed, limits, &mut units)?;
+            self.cut(&leased, way, processed, limits, &mut units)?;
         }
         leased.parts.store(units.len() as u32, Ordering::Release);
         Ok(units)
     }
 
+    fn ways_of(&self, entry: &Entry) -> &[Chain] {
+        let receiver = entry.receiver().or_else(|| self.receivers.get(&entry.origin.receiver).copied());
+        receiver.and_then(|receiver| self.chains.get(&receiver)).map_or(&self.orphans, Vec::as_slice)
+    }
+
+    /// Fingerprints of all steps that were run over what a lease carries.
+    pub(crate) fn steps_done(&self, lease: &Lease) -> Vec<u64> {
+        let entry = &lease.leased.entry;
+        let ways = self.ways_of(entry);
+        let remaining = ways.get(lease.way).map(|chain| chain.remaining(&entry.origin.prepared)).unwrap_or_default();
+        let prepared = entry.origin.prepared.iter().copied();
+        prepared.chain(remaining.iter().map(|step| step.fingerprint)).collect()
+    }
+
     fn process(&self, entry: &Arc<Entry>, chain: &Chain) -> Result<Processed, PrepareError> {
         let frame = &entry.frame;
-        let remaining = chain.remaining(&entry.prepared);
+        let remaining = chain.remaining(&entry.origin.prepared);
         if remaining.is_empty() {
             return Ok(Processed { payload: frame.payload.clone(), items: frame.items });
         }
-        entry.shared().get_or_compute(steps::identity(&remaining), chain.sharers, || {
+        entry.get_or_compute(steps::identity(&remaining), chain.sharers, || {
             let bytes = inflated(&frame.payload)?;
             Ok(steps::run(&remaining, frame.signal, bytes, frame.items, &frame.metadata)?)
         })
@@ -92,6 +112,7 @@ impl Preparer {
     fn cut(
         &self,
         leased: &Arc<Leased>,
+        way: usize,
         processed: Processed,
         limits: Division,
         units: &mut Vec<Unit<Lease>>,
@@ -102,37 +123,40 @@ impl Preparer {
             && self.exporter.passes_through() == Some(payload.encoding)
             && payload.bytes.len() <= self.exporter.request_limit_bytes();
         if fits && verbatim {
-            units.push(self.unit(leased, payload, items, true));
+            units.push(self.unit(leased, way, payload, items, true));
             return Ok(());
         }
         let bytes = inflated(&payload)?;
         if fits {
-            units.push(self.unit(leased, Payload::identity(bytes), items, false));
+            units.push(self.unit(leased, way, Payload::identity(bytes), items, false));
             return Ok(());
         }
         for (bytes, items) in cut_bytes(leased.entry.frame.signal, &bytes, limits)? {
-            units.push(self.unit(leased, Payload::identity(bytes), items, false));
+            units.push(self.unit(leased, way, Payload::identity(bytes), items, false));
         }
         Ok(())
     }
 
-    fn unit(&self, leased: &Arc<Leased>, payload: Payload, items: u32, alone: bool) -> Unit<Lease> {
+    fn unit(&self, leased: &Arc<Leased>, way: usize, payload: Payload, items: u32, alone: bool) -> Unit<Lease> {
         Unit {
             items,
             bytes: payload.uncompressed_len_bytes,
             alone,
             group: group(&self.metadata_keys, &leased.entry.frame.metadata),
-            lease: Lease { leased: leased.clone(), payload },
+            lease: Lease { leased: leased.clone(), payload, way },
         }
     }
 
     /// Cuts a unit that the backend found too large or refused.
     pub(crate) fn divide(&self, unit: Unit<Lease>, division: Division) -> Result<Vec<Unit<Lease>>, PrepareError> {
-        let Lease { leased, payload } = unit.lease;
+        let Lease { leased, payload, way } = unit.lease;
         let bytes = inflated(&payload)?;
         let parts = cut_bytes(leased.entry.frame.signal, &bytes, division)?;
         leased.parts.fetch_add(parts.len() as u32 - 1, Ordering::AcqRel);
-        Ok(parts.into_iter().map(|(bytes, items)| self.unit(&leased, Payload::identity(bytes), items, false)).collect())
+        Ok(parts
+            .into_iter()
+            .map(|(bytes, items)| self.unit(&leased, way, Payload::identity(bytes), items, false))
+            .collect())
     }
 }
 

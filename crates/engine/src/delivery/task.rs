@@ -3,15 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use sluice_flow::dispatch::{Batch, DispatchPolicy, Dispatcher, Settled, State, Unit};
 use sluice_flow::{Exporter, Outcome, Packed, Payload, Refusal};
+use sluice_log::Next;
 use sluice_otlp::Encoding;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::prepare::{Lease, Preparer, inflated};
+use super::burial::{Burial, Mourner};
+use super::dead_letters::DeadLetter;
+use super::prepare::{Lease, Leased, Preparer, inflated};
 use super::{Delivery, Trouble};
 use crate::entry::Entry;
 
@@ -39,6 +42,9 @@ struct Task {
     dispatcher: Dispatcher<Lease>,
     sending: JoinSet<(Option<Packed>, Outcome)>,
     in_flight: HashMap<Id, Batch<Lease>>,
+    burial: Burial,
+    /// The log had nothing more when it was last asked.
+    has_read_all: bool,
     packed_limit_bytes: usize,
     packed_waiting_bytes: usize,
 }
@@ -46,6 +52,8 @@ struct Task {
 /// Runs a delivery until it is told to stop. Frames that are not resolved by then stay in the log.
 pub(crate) async fn run(delivery: Arc<Delivery>, settings: Settings, mut stop: watch::Receiver<Stop>) {
     let mut task = Task {
+        burial: Burial::new(delivery.clone()),
+        has_read_all: false,
         delivery,
         preparer: settings.preparer,
         dispatcher: Dispatcher::new(settings.dispatch),
@@ -56,19 +64,23 @@ pub(crate) async fn run(delivery: Arc<Delivery>, settings: Settings, mut stop: w
     };
     loop {
         let stopping = *stop.borrow_and_update();
-        if stopping == Stop::HandOver && task.sending.is_empty() {
-            break;
+        if stopping == Stop::HandOver {
+            task.burial.end();
+            if task.sending.is_empty() && !task.burial.is_storing() {
+                break;
+            }
         }
         if stopping != Stop::HandOver {
             task.advance(stopping == Stop::Drain);
         }
-        if stopping == Stop::Drain && task.dispatcher.is_idle() {
+        if stopping == Stop::Drain && task.is_done() {
             break;
         }
         let wake_at = if stopping == Stop::HandOver { None } else { task.dispatcher.next_wake() };
         tokio::select! {
             () = task.delivery.wake.notified() => {}
             Some(done) = task.sending.join_next_with_id(), if !task.sending.is_empty() => task.finish(done),
+            settled = task.burial.stored(), if task.burial.is_storing() => task.mourned(settled),
             () = sleep_until(wake_at), if wake_at.is_some() => {}
             // A closed channel means that the engine is gone: hand over.
             changed = stop.changed() => if changed.is_err() { break },
@@ -90,14 +102,12 @@ async fn sleep_until(at: Option<Instant>) {
 impl Task {
     /// Does all that can be done now without waiting.
     fn advance(&mut self, draining: bool) {
+        self.delivery.note_dropped_on_disk();
         self.shed_if_over_budget();
         let now = Instant::now();
         loop {
             let mut progressed = false;
-            while self.dispatcher.wants_more()
-                && let Some((offset, entry)) = self.delivery.log.read(self.delivery.cursor).entry()
-            {
-                self.take(offset, entry, now);
+            while self.dispatcher.wants_more() && self.read(now) {
                 progressed = true;
             }
             if draining {
@@ -117,14 +127,31 @@ impl Task {
         stats.waiting.store(self.dispatcher.waiting_len(), Ordering::Relaxed);
     }
 
+    /// Takes the next frame of the log. False if there is none now: what comes from disk wakes the task, and so does what is appended.
+    fn read(&mut self, now: Instant) -> bool {
+        let next = self.delivery.log.read(self.delivery.cursor);
+        self.has_read_all = matches!(next, Next::Empty);
+        let Next::Entry(offset, entry) = next else { return false };
+        self.take(offset, entry, now);
+        true
+    }
+
+    /// Nothing is left to do, now.
+    fn is_done(&self) -> bool {
+        self.has_read_all && self.dispatcher.is_idle() && !self.burial.is_storing()
+    }
+
     fn take(&mut self, offset: u64, entry: Arc<Entry>, now: Instant) {
         match self.preparer.units(offset, entry.clone(), self.dispatcher.unit_limits()) {
             Ok(units) if units.is_empty() => self.resolve(offset, &entry, Ok(())),
             Ok(units) => units.into_iter().for_each(|unit| self.dispatcher.offer(unit, now)),
             Err(error) => {
                 let frame = &entry.frame;
-                self.bury(frame.payload.clone(), frame.items, error.to_string());
-                self.resolve(offset, &entry, Ok(()));
+                let letter = DeadLetter {
+                    prepared: entry.origin.prepared.clone(),
+                    ..letter(&entry, frame.payload.clone(), frame.items, error.to_string())
+                };
+                self.bury(letter, Mourner::Whole(offset, entry));
             }
         }
     }
@@ -212,13 +239,10 @@ impl Task {
                 self.units_done(units);
             }
             Settled::Divide { unit, division } => {
-                let (leased, payload, items) = (unit.lease.leased.clone(), unit.lease.payload.clone(), unit.items);
+                let (lease, items) = (unit.lease.clone(), unit.items);
                 match self.preparer.divide(unit, division) {
                     Ok(parts) => self.dispatcher.divided(parts),
-                    Err(error) => {
-                        self.bury(payload, items, error.to_string());
-                        self.part_done(&leased, Ok(()));
-                    }
+                    Err(error) => self.bury_part(&lease, items, error.to_string()),
                 }
             }
             Settled::Dead { units, reason } => self.dead(units, &reason),
@@ -239,13 +263,12 @@ impl Task {
                 self.delivery.stats.returned_items.fetch_add(u64::from(unit.items), Ordering::Relaxed);
                 self.part_done(leased, Err(Refusal::Rejected { reason: reason.to_owned() }));
             } else {
-                self.bury(unit.lease.payload.clone(), unit.items, reason.to_owned());
-                self.part_done(leased, Ok(()));
+                self.bury_part(&unit.lease, unit.items, reason.to_owned());
             }
         }
     }
 
-    fn part_done(&self, leased: &super::prepare::Leased, result: Result<(), Refusal>) {
+    fn part_done(&self, leased: &Leased, result: Result<(), Refusal>) {
         if result.is_err() {
             // The sender is told at once, whatever becomes of the other parts.
             leased.entry.resolved(self.delivery.cursor, result.clone());
@@ -261,20 +284,40 @@ impl Task {
         }
     }
 
-    fn bury(&self, payload: Payload, items: u32, reason: String) {
-        self.delivery.stats.failed_items.fetch_add(u64::from(items), Ordering::Relaxed);
+    fn bury_part(&mut self, lease: &Lease, items: u32, reason: String) {
+        let letter = DeadLetter {
+            prepared: self.preparer.steps_done(lease),
+            ..letter(&lease.leased.entry, lease.payload.clone(), items, reason)
+        };
+        self.bury(letter, Mourner::Part(lease.leased.clone()));
+    }
+
+    fn bury(&mut self, letter: DeadLetter, mourner: Mourner) {
+        self.delivery.stats.failed_items.fetch_add(u64::from(letter.items), Ordering::Relaxed);
         tracing::error!(
-            pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter, items, reason,
+            pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter,
+            items = letter.items, reason = letter.reason,
             "items could not be delivered for good and were put among the dead letters"
         );
-        self.delivery.dead_letters.push(payload, items, reason);
+        let settled = self.burial.bury(letter, mourner);
+        self.mourned(settled);
+    }
+
+    /// Dead letters are stored: their frames are settled.
+    fn mourned(&mut self, settled: impl IntoIterator<Item = Mourner>) {
+        for mourner in settled {
+            match mourner {
+                Mourner::Part(leased) => self.part_done(&leased, Ok(())),
+                Mourner::Whole(offset, entry) => self.resolve(offset, &entry, Ok(())),
+            }
+        }
     }
 
     fn shed_if_over_budget(&mut self) {
         if !self.delivery.over_budget.swap(false, Ordering::Relaxed) {
             return;
         }
-        while self.delivery.log.is_over_budget(self.delivery.cursor) {
+        while self.delivery.log.is_over_budget(self.delivery.cursor) && !self.delivery.drops_on_disk() {
             let Some(batch) = self.dispatcher.shed_oldest() else { break };
             let copied = batch.packed.as_ref().map_or(0, copied_bytes);
             self.packed_waiting_bytes = self.packed_waiting_bytes.saturating_sub(copied);
@@ -321,6 +364,21 @@ impl Task {
             _ => {}
         }
         *known = trouble;
+    }
+}
+
+/// A dead letter of an entry, over which no step was run.
+fn letter(entry: &Entry, payload: Payload, items: u32, reason: String) -> DeadLetter {
+    DeadLetter {
+        reason,
+        items,
+        payload,
+        at: SystemTime::now(),
+        signal: entry.frame.signal,
+        received: entry.frame.received_wall,
+        receiver: entry.origin.receiver.clone(),
+        prepared: Vec::new(),
+        sender: entry.frame.metadata.clone(),
     }
 }
 

@@ -18,13 +18,15 @@ impl Engine {
     pub(super) async fn apply(&mut self, plan: &Plan) -> Result<(), StartError> {
         let extensions = Extensions::build(&plan.extensions)?;
         let exporters = self.build_exporters(plan, &extensions)?;
+        let dead_letters = self.open_dead_letters(plan).await?;
         let bound = self.bind_receivers(plan).await?;
         self.apply_admin(plan).await?;
         self.receiving.set_limit(plan.memory.receiving_bytes as usize);
+        self.storage.apply(plan);
         self.connections.set_limit(plan.memory.connections_bytes as usize);
         self.extensions = extensions;
         self.open_intakes(plan);
-        let gone = self.apply_deliveries(plan, &exporters).await;
+        let gone = self.apply_deliveries(plan, &exporters, dead_letters).await;
         self.exporters = exporters;
         self.apply_routes(plan);
         // Only now does nobody hand them anything any more.

@@ -10,7 +10,8 @@ use sluice_log::Keep;
 use tokio::sync::watch;
 
 use super::{Engine, RunningDelivery, RunningExporter};
-use crate::delivery::{self, Delivery, DeliveryId, Preparer, Settings, Stop};
+use crate::delivery::{self, DeadLetters, Delivery, DeliveryId, Preparer, Settings, Stop};
+use crate::error::StartError;
 use crate::plan::{DeliveryPlan, Plan};
 use crate::steps::{self, Chain};
 
@@ -20,6 +21,7 @@ impl Engine {
         &mut self,
         plan: &Plan,
         exporters: &HashMap<String, RunningExporter>,
+        mut dead_letters: HashMap<DeliveryId, DeadLetters>,
     ) -> Vec<(DeliveryId, RunningDelivery)> {
         let planned: BTreeMap<&DeliveryId, &DeliveryPlan> =
             plan.deliveries.iter().map(|delivery| (&delivery.id, delivery)).collect();
@@ -30,7 +32,7 @@ impl Engine {
             let kept = self.deliveries.remove(&planned.id);
             let delivery = match kept {
                 Some(mut running) if running.fingerprint == fingerprint => {
-                    running.delivery.set_policy(planned.policy, planned.budget_bytes);
+                    set_bounds(plan, planned, &running.delivery);
                     running.plan = planned.clone();
                     self.deliveries.insert(planned.id.clone(), running);
                     continue;
@@ -43,19 +45,20 @@ impl Engine {
                 None => Arc::new(Delivery::new(
                     planned.id.clone(),
                     planned.signal,
-                    self.logs[planned.signal as usize].clone(),
-                    planned.budget_bytes,
-                    plan.memory.dead_letters_bytes as usize,
+                    self.storage.log(planned.signal).clone(),
+                    dead_letters.remove(&planned.id).unwrap_or_else(|| DeadLetters::in_memory(0)),
                     self.receiving.clone(),
                 )),
             };
-            delivery.set_policy(planned.policy, planned.budget_bytes);
+            set_bounds(plan, planned, &delivery);
             let settings = Settings {
                 dispatch: planned.dispatch,
                 preparer: Preparer {
                     metadata_keys: metadata_keys(planned, exporters[&planned.id.exporter].exporter.as_ref()),
                     exporter: exporters[&planned.id.exporter].exporter.clone(),
                     chains: self.chains(plan, &planned.id),
+                    receivers: self.intakes.iter().map(|(id, intake)| (id.clone(), intake.receiver)).collect(),
+                    orphans: [own_chain(plan, planned)],
                 },
                 packed_limit_bytes: plan.memory.packed_bytes as usize,
             };
@@ -67,23 +70,49 @@ impl Engine {
         gone
     }
 
-    /// A delivery that the new configuration does not have: it sends what it was given, for a bounded time.
+    /// The dead letters of deliveries that are new in a plan, opened before anything is changed.
+    pub(super) async fn open_dead_letters(&self, plan: &Plan) -> Result<HashMap<DeliveryId, DeadLetters>, StartError> {
+        let mut opened = HashMap::new();
+        for planned in plan.deliveries.iter().filter(|planned| !self.deliveries.contains_key(&planned.id)) {
+            let letters = self.storage.dead_letters(plan, &planned.id, planned.signal).await?;
+            opened.insert(planned.id.clone(), letters);
+        }
+        Ok(opened)
+    }
+
+    /// A delivery that the new configuration does not have. On disk its backlog stays; in memory, and where senders wait for it, it sends
+    /// what it was given, for a bounded time.
     pub(super) fn leave(&self, id: DeliveryId, running: RunningDelivery, drain_timeout: Duration) {
         self.status.leaving.lock().push(id.clone());
         let status = self.status.clone();
+        let stays = self.storage.directory().is_some();
         tokio::spawn(async move {
-            let _ = running.stop.send(Stop::Drain);
+            let drains = !stays || running.plan.senders_wait;
+            let _ = running.stop.send(if drains { Stop::Drain } else { Stop::HandOver });
             let mut task = running.task;
             if tokio::time::timeout(drain_timeout, &mut task).await.is_err() {
                 let _ = running.stop.send(Stop::HandOver);
                 let _ = task.await;
             }
-            let lost = running.delivery.log.unsubscribe(running.delivery.cursor, Keep::Nothing);
-            if lost.items > 0 {
-                tracing::error!(
-                    pipeline = %id.pipeline, exporter = %id.exporter, items = lost.items, bytes = lost.bytes,
-                    "the configuration no longer has this delivery and its backend did not take the rest in time: lost"
-                );
+            let delivery = &running.delivery;
+            if stays {
+                let held = delivery.log.held(delivery.cursor);
+                delivery.log.unsubscribe(delivery.cursor, Keep::Backlog);
+                if held.items > 0 {
+                    tracing::warn!(
+                        pipeline = %id.pipeline, exporter = %id.exporter, items = held.items, bytes = held.bytes,
+                        "the configuration no longer has this delivery: its backlog stays on disk until a delivery of this name takes it \
+                         up, or until it is dropped by hand"
+                    );
+                }
+            } else {
+                let lost = delivery.log.unsubscribe(delivery.cursor, Keep::Nothing);
+                if lost.items > 0 {
+                    tracing::error!(
+                        pipeline = %id.pipeline, exporter = %id.exporter, items = lost.items, bytes = lost.bytes,
+                        "the configuration no longer has this delivery and its backend did not take the rest in time: lost"
+                    );
+                }
             }
             status.leaving.lock().retain(|other| *other != id);
         });
@@ -123,6 +152,21 @@ impl Engine {
         }
         hasher.finish()
     }
+}
+
+fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
+    delivery.set_policy(planned.policy, planned.budget_bytes, planned.lease_bytes);
+    if let Some(disk) = &plan.disk {
+        delivery.dead_letters.set_limit(disk.dead_letters_bytes);
+    }
+}
+
+/// The steps of the delivery's own pipeline.
+fn own_chain(plan: &Plan, planned: &DeliveryPlan) -> Chain {
+    let pipeline = plan.pipelines.iter().find(|pipeline| pipeline.id == planned.id.pipeline);
+    let processors = pipeline.map(|pipeline| pipeline.processors.as_slice()).unwrap_or_default();
+    let steps = processors.iter().filter_map(|id| plan.steps.get(&(id.clone(), planned.signal)).cloned());
+    Chain { steps: steps.collect(), sharers: 1 }
 }
 
 /// What the exporter reads of request metadata, and what the pipeline batches by.

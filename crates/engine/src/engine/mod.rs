@@ -2,6 +2,7 @@
 
 mod apply;
 mod deliveries;
+mod ending;
 mod listening;
 mod routing;
 mod status;
@@ -14,32 +15,22 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sluice_flow::Exporter;
-use sluice_log::{Keep, Log};
 use sluice_net::server::ConnectionBudget;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub use self::ending::{Farewell, Undelivered};
 use self::status::EngineStatus;
 use crate::admin::AdminServer;
 use crate::delivery::{Delivery, DeliveryId, Stop};
-use crate::entry::{Entry, SharedWorkMemory};
+use crate::entry::SharedWorkMemory;
 use crate::error::StartError;
 use crate::extensions::Extensions;
 use crate::intake::ReceiverIntake;
 use crate::plan::{DeliveryPlan, MetricsPlan, Plan, ReceiverPlan};
 use crate::receiving::ReceivingBudget;
 use crate::status::{Health, Status};
-
-/// At the end of the drain, what answers to senders that still wait may take.
-const FAREWELL: Duration = Duration::from_secs(1);
-
-/// What was not delivered when the engine ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undelivered {
-    pub delivery: DeliveryId,
-    pub items: u64,
-    pub bytes: u64,
-}
+use crate::storage::{self, Storage};
 
 struct RunningReceiver {
     id: String,
@@ -74,7 +65,9 @@ struct RunningExporter {
 /// A running pipeline engine.
 pub struct Engine {
     plan: Plan,
-    logs: [Arc<Log<Entry>>; 3],
+    storage: Arc<Storage>,
+    /// Looks at the disk.
+    watcher: JoinHandle<()>,
     receiving: Arc<ReceivingBudget>,
     shared_work: Arc<SharedWorkMemory>,
     receivers: Vec<RunningReceiver>,
@@ -92,7 +85,8 @@ pub struct Engine {
 impl Engine {
     /// Starts everything that a plan names.
     pub async fn start(plan: Plan) -> Result<Engine, StartError> {
-        let logs: [Arc<Log<Entry>>; 3] = Default::default();
+        let storage = Arc::new(Storage::open(&plan).await?);
+        let watcher = tokio::spawn(storage::watch(storage.logs.clone(), storage.watches.clone()));
         let receiving = ReceivingBudget::new(plan.memory.receiving_bytes as usize);
         let shared_work = Arc::new(SharedWorkMemory::new(plan.memory.shared_work_bytes as usize));
         let status = Arc::new(EngineStatus {
@@ -101,11 +95,12 @@ impl Engine {
             shown: ArcSwap::default(),
             leaving: Mutex::default(),
             receiving: receiving.clone(),
-            logs: logs.clone(),
+            storage: storage.clone(),
         });
         let mut engine = Engine {
             plan: Plan::empty(),
-            logs,
+            storage,
+            watcher,
             receiving,
             shared_work,
             receivers: Vec::new(),
@@ -133,6 +128,7 @@ impl Engine {
 
     /// Brings the running engine into line with another plan. If that fails, the old plan goes on.
     pub async fn reload(&mut self, plan: Plan) -> Result<(), StartError> {
+        self.storage.check_reload(&plan)?;
         match self.apply(&plan).await {
             Ok(()) => {
                 self.plan = plan;
@@ -166,49 +162,5 @@ impl Engine {
 
     pub fn health(&self) -> Health {
         self.status.health()
-    }
-
-    /// Ends in order: unready, receivers finish what is in flight, deliveries send what is left, all that for at most
-    /// `drain_timeout`. Returns what was not delivered.
-    pub async fn shutdown(mut self, drain_timeout: Duration) -> Vec<Undelivered> {
-        self.status.ready.store(false, Ordering::Release);
-        let deadline = Instant::now() + drain_timeout;
-        let receivers = std::mem::take(&mut self.receivers);
-        let receivers = futures_util::future::join_all(receivers.into_iter().map(|running| running.handle.shutdown()));
-        let mut receivers = std::pin::pin!(receivers);
-        // Deliveries go on meanwhile: requests in flight may wait for them.
-        let all_answered = tokio::time::timeout_at(deadline.into(), receivers.as_mut()).await.is_ok();
-        if !all_answered {
-            self.intakes.values().for_each(|intake| intake.close());
-        }
-        let undelivered = self.end_deliveries(deadline).await;
-        self.status.shown.store(Arc::default());
-        if !all_answered {
-            // The log has let go of what senders still waited for, so that they are told to come back.
-            let _ = tokio::time::timeout(FAREWELL, receivers).await;
-        }
-        for running in self.exporters.into_values() {
-            running.exporter.shutdown().await;
-        }
-        undelivered
-    }
-
-    async fn end_deliveries(&mut self, deadline: Instant) -> Vec<Undelivered> {
-        for running in self.deliveries.values() {
-            let _ = running.stop.send(Stop::Drain);
-        }
-        let mut undelivered = Vec::new();
-        for (id, running) in std::mem::take(&mut self.deliveries) {
-            let mut task = running.task;
-            if tokio::time::timeout_at(deadline.into(), &mut task).await.is_err() {
-                task.abort();
-                let _ = task.await;
-            }
-            let lost = running.delivery.log.unsubscribe(running.delivery.cursor, Keep::Nothing);
-            if lost.items > 0 {
-                undelivered.push(Undelivered { delivery: id, items: lost.items, bytes: lost.bytes });
-            }
-        }
-        undelivered
     }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use sluice_otlp::Signal;
 
 use super::{Engine, RunningDelivery};
+use crate::ack::Awaited;
 use crate::delivery::Policy;
-use crate::intake::{Route, Routes};
+use crate::entry::Origin;
+use crate::intake::{Route, RouteDisk, Routes};
 use crate::plan::{Plan, Way};
 use crate::steps;
 
@@ -16,13 +18,13 @@ impl Engine {
         for (id, intake) in &self.intakes {
             let routes = Signal::ALL.into_iter().filter_map(|signal| {
                 let ways = grouped.get(&(id.as_str(), signal))?;
-                Some((signal, self.route(plan, signal, ways)))
+                Some((signal, self.route(plan, id, signal, ways)))
             });
             intake.routes.store(Arc::new(Routes::new(routes)));
         }
     }
 
-    fn route(&self, plan: &Plan, signal: Signal, ways: &[&Way]) -> Route {
+    fn route(&self, plan: &Plan, receiver: &str, signal: Signal, ways: &[&Way]) -> Route {
         let chains: Vec<Vec<_>> = ways.iter().map(|way| plan.steps_of(way)).collect();
         let prefix = steps::common_prefix(&chains.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let mut running: Vec<&RunningDelivery> = Vec::new();
@@ -34,22 +36,40 @@ impl Engine {
         }
         let refusing = |running: &&&RunningDelivery| running.plan.policy == Policy::Backpressure;
         let backpressure: Vec<_> = running.iter().filter(refusing).map(|running| running.delivery.cursor).collect();
-        let waits_for: Vec<_> =
-            running.iter().filter(|running| running.plan.senders_wait).map(|running| running.delivery.cursor).collect();
+        let origin =
+            Origin { receiver: receiver.to_owned(), prepared: prefix.iter().map(|step| step.fingerprint).collect() };
+        let disk = plan.disk.as_ref().map(|disk| RouteDisk {
+            unwritten_limit_bytes: disk.tail_bytes,
+            watch: self.storage.watches[signal as usize].clone(),
+        });
         let passes_through = ways
             .iter()
             .zip(&chains)
             .filter(|(_, steps)| steps.is_empty())
             .filter_map(|(way, _)| self.exporters[&way.delivery.exporter].exporter.passes_through());
         Route {
-            prefix_fingerprints: prefix.iter().map(|step| step.fingerprint).collect(),
+            origin: Arc::new(origin),
+            disk,
+            awaited: Arc::new(awaited(plan, &running)),
             passes_through: if prefix.is_empty() { passes_through.collect() } else { Vec::new() },
             prefix,
-            log: self.logs[signal as usize].clone(),
+            log: self.storage.log(signal).clone(),
             deliveries: running.iter().map(|running| running.delivery.clone()).collect(),
             readers: running.iter().map(|running| running.delivery.cursor).collect(),
             backpressure,
-            waits_for: waits_for.into(),
         }
     }
+}
+
+/// What senders wait for. Deliveries that may lose data hold nobody up.
+fn awaited(plan: &Plan, deliveries: &[&RunningDelivery]) -> Awaited {
+    let mut awaited = Awaited::default();
+    for running in deliveries {
+        if running.plan.senders_wait {
+            awaited.delivered.push(running.delivery.cursor);
+        } else if plan.ack.is_durable() && !running.plan.best_effort {
+            awaited.unless_durable.push(running.delivery.cursor);
+        }
+    }
+    awaited
 }

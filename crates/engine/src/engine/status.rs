@@ -6,14 +6,13 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use sluice_log::Log;
 
 use crate::delivery::{Delivery, DeliveryId};
-use crate::entry::Entry;
 use crate::metrics;
 use crate::plan::{DeliveryPlan, MetricsPlan};
 use crate::receiving::ReceivingBudget;
 use crate::status::{Health, SickDelivery, Status};
+use crate::storage::Storage;
 
 /// What the administrative servers read. Replaced as a whole when a plan is applied.
 #[derive(Default)]
@@ -30,14 +29,14 @@ pub(super) struct EngineStatus {
     pub(super) receiving: Arc<ReceivingBudget>,
     /// Deliveries that a reload removed, while they send what they still have.
     pub(super) leaving: Mutex<Vec<DeliveryId>>,
-    pub(super) logs: [Arc<Log<Entry>>; 3],
+    pub(super) storage: Arc<Storage>,
 }
 
 impl Status for EngineStatus {
     fn metrics(&self) -> String {
         let shown = self.shown.load();
         let naming = shown.metrics.as_ref().map(|metrics| metrics.naming.clone()).unwrap_or_default();
-        metrics::render(&naming, self.started, &shown.deliveries, &shown.receivers, &self.receiving, &self.logs)
+        metrics::render(&naming, self.started, &shown.deliveries, &shown.receivers, &self.receiving, &self.storage.logs)
     }
 
     fn health(&self) -> Health {

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sluice_config::document::{Acknowledge, Document, OverflowPolicy};
+use sluice_config::document::{Document, OverflowPolicy};
 use sluice_config::{Diagnostic, Diagnostics};
+use sluice_exporters::sending::Sizer;
 use sluice_processors::Settings;
 use sluice_telemetry::logging::LoggingOptions;
 
+use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
 use super::read::Read;
 use super::routes::{self, Way};
@@ -16,6 +18,8 @@ use crate::delivery::{DeliveryId, Policy};
 use crate::memory;
 
 const MIB: u64 = 1 << 20;
+/// Dead letters of a delivery in memory, in MiB, where the configuration says nothing.
+const DEAD_LETTERS_MIB: u64 = 16;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn build(
@@ -28,10 +32,14 @@ pub(super) fn build(
     let connectors: BTreeSet<String> = document.connectors.iter().map(|connector| connector.id.to_string()).collect();
     let ways = routes::ways(&read.pipelines, |id| connectors.contains(id));
     let ids = delivery_ids(&ways);
-    let holding = ids.iter().filter(|id| !read.exporters[&id.exporter].config.is_best_effort()).count();
-    let dead_letters_bytes = document.buffer.dead_letters.limit_mib * MIB;
+    let holding: Vec<&DeliveryId> =
+        ids.iter().filter(|id| !read.exporters[&id.exporter].config.is_best_effort()).collect();
+    let (ack, settings) = disk::settings(document, &read, diagnostics);
+    // With a directory dead letters are there.
+    let dead_letters_mib = document.buffer.dead_letters.limit_mib.unwrap_or(DEAD_LETTERS_MIB);
+    let dead_letters_bytes = if settings.is_some() { 0 } else { dead_letters_mib * MIB };
     let (limit_bytes, spike_bytes) = memory_limit_bytes(document, &read);
-    let memory = MemoryPlan::new(limit_bytes, holding, Some(dead_letters_bytes), spike_bytes);
+    let memory = MemoryPlan::new(limit_bytes, holding.len(), Some(dead_letters_bytes), spike_bytes);
     if memory.limit_bytes > limit_bytes {
         diagnostics.warning(
             None,
@@ -42,16 +50,18 @@ pub(super) fn build(
             ),
         );
     }
-    let ack = match document.buffer.ack {
-        Acknowledge::Memory => AckMode::Memory,
-        Acknowledge::Delivered => AckMode::Delivered,
-    };
-    let planner = Planner { document, read: &read, ways: &ways, memory, ack };
+    let disk = settings.map(|settings| {
+        let own = holding.iter().map(|id| own_disk_limit_bytes(document, id)).collect();
+        let signals: BTreeSet<_> = ways.iter().map(|way| way.signal).collect();
+        DiskPlan::new(settings, document, &memory, &own, signals.len() as u64, diagnostics)
+    });
+    let planner = Planner { document, read: &read, ways: &ways, memory, disk: disk.as_ref(), ack };
     let deliveries = ids.iter().map(|id| planner.delivery(id)).collect();
     warn_of_queue_options(&read, diagnostics);
     Plan {
         ack,
         memory,
+        disk,
         deliveries,
         receivers: read.receivers,
         exporters: read.exporters,
@@ -97,12 +107,13 @@ fn warn_of_queue_options(read: &Read, diagnostics: &mut Diagnostics) {
     for (id, exporter) in &read.exporters {
         let queue = &exporter.config.sending().queue;
         let path = format!("exporters.{id}.sending_queue");
-        if queue.queue_size.is_some() {
+        if queue.queue_size.is_some() && queue.sizer != Sizer::Bytes {
             // A number of requests says nothing about memory.
             let message = format!(
-                "{path}.queue_size has no effect: a backlog is bounded in bytes, by memory_limiter or buffer.memory.limit_mib"
+                "{path}.queue_size has no effect: a backlog is bounded in bytes, by memory_limiter, buffer.memory.limit_mib and buffer.disk.limit_mib"
             );
-            diagnostics.push(Diagnostic::warning(exporter.span, message).with_hint("`sluice plan` shows by how many"));
+            let hint = "`sluice plan` shows by how many; `sizer: bytes` makes `queue_size` a bound in bytes";
+            diagnostics.push(Diagnostic::warning(exporter.span, message).with_hint(hint));
         }
         if queue.block_on_overflow {
             let message = format!(
@@ -110,12 +121,13 @@ fn warn_of_queue_options(read: &Read, diagnostics: &mut Diagnostics) {
             );
             diagnostics.push(Diagnostic::warning(exporter.span, message));
         }
-        if let Some(storage) = &queue.storage {
-            let message =
-                format!("{path}.storage names `{storage}`: holding telemetry on disk comes with the next release");
-            diagnostics.push(Diagnostic::error(exporter.span, message));
-        }
     }
+}
+
+/// `service.pipelines.<id>.buffer.disk.limit_mib` of the delivery's pipeline.
+fn own_disk_limit_bytes(document: &Document, id: &DeliveryId) -> Option<u64> {
+    let pipeline = document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline)?;
+    pipeline.buffer.disk_limit_mib.as_ref().map(|placed| placed.value * MIB)
 }
 
 struct Planner<'a> {
@@ -123,6 +135,7 @@ struct Planner<'a> {
     read: &'a Read,
     ways: &'a [Way],
     memory: MemoryPlan,
+    disk: Option<&'a DiskPlan>,
     ack: AckMode,
 }
 
@@ -140,14 +153,16 @@ impl Planner<'_> {
             None if fan_out > 1 => Policy::DropOldest,
             None => Policy::Backpressure,
         };
-        let own_limit = pipeline.and_then(|pipeline| pipeline.buffer.memory_limit_mib).map(|mib| mib * MIB);
-        let share = if best_effort { self.memory.best_effort_bytes } else { self.memory.delivery_bytes };
+        let own_memory = pipeline.and_then(|pipeline| pipeline.buffer.memory_limit_mib).map(|mib| mib * MIB);
         // `sending_queue` without a queue, or one that waits for the result, is the Collector's way to say `delivered`.
         let queue = &exporter.sending().queue;
         let waits = self.ack == AckMode::Delivered || !queue.enabled || queue.wait_for_result;
         let senders_wait = waits && policy == Policy::Backpressure;
+        let (budget_bytes, lease_bytes) = self.budgets(id, best_effort, own_memory);
+        let queue_bytes = queue.queue_size.filter(|_| queue.sizer == Sizer::Bytes);
         let setting = Setting {
             senders_wait,
+            lingers: senders_wait || self.ack == AckMode::DeliveredOrDurable && !best_effort,
             is_sole: fan_out == 1,
             linger: self.document.buffer.linger,
             request_limit_bytes: exporter.request_limit_bytes(),
@@ -158,9 +173,23 @@ impl Planner<'_> {
             policy,
             best_effort,
             senders_wait,
-            budget_bytes: own_limit.map_or(share, |limit| limit.min(share)),
+            budget_bytes: queue_bytes.map_or(budget_bytes, |queue| queue.min(budget_bytes)),
+            lease_bytes,
             metadata_keys: self.batch_processor(id).map(|batch| batch.metadata_keys.clone()).unwrap_or_default(),
             dispatch: dispatch::policy(exporter.sending(), self.batch_processor(id), setting),
+        }
+    }
+
+    /// What may wait for a delivery, and what of it the delivery may have taken at a time.
+    fn budgets(&self, id: &DeliveryId, best_effort: bool, own_memory: Option<u64>) -> (u64, u64) {
+        let within = |share: u64| own_memory.map_or(share, |own| own.min(share));
+        match self.disk {
+            Some(disk) if best_effort => (self.memory.best_effort_bytes, within(disk.lease_bytes)),
+            Some(disk) => {
+                (own_disk_limit_bytes(self.document, id).unwrap_or(disk.delivery_bytes), within(disk.lease_bytes))
+            }
+            None if best_effort => (within(self.memory.best_effort_bytes), u64::MAX),
+            None => (within(self.memory.delivery_bytes), u64::MAX),
         }
     }
 

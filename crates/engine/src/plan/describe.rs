@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_flow::dispatch::{RetryPolicy, Trigger};
 use sluice_net::server::ConnectionBudget;
 
-use super::{AckMode, DeliveryPlan, Plan};
+use super::{AckMode, DeliveryPlan, DiskPlan, Plan};
 use crate::delivery::Policy;
 
 /// A rate to give a feeling for the size of a budget, in bytes a second.
@@ -34,17 +34,33 @@ impl Plan {
             bytes(memory.connections_bytes)
         );
         let _ = writeln!(text, "  {} for requests while they are read", bytes(memory.receiving_bytes));
-        let _ = writeln!(
-            text,
-            "  {} for each delivery's backlog, {} for its dead letters, {} for its retries",
-            bytes(memory.delivery_bytes),
-            bytes(memory.dead_letters_bytes),
-            bytes(memory.packed_bytes)
-        );
+        let _ = match &self.disk {
+            None => writeln!(
+                text,
+                "  {} for each delivery's backlog, {} for its dead letters, {} for its retries",
+                bytes(memory.delivery_bytes),
+                bytes(memory.dead_letters_bytes),
+                bytes(memory.packed_bytes)
+            ),
+            Some(disk) => writeln!(
+                text,
+                "  {} for the newest data of each signal, {} for what each delivery is sending, {} for its retries",
+                bytes(disk.tail_bytes),
+                bytes(disk.lease_bytes + disk.read_ahead_bytes),
+                bytes(memory.packed_bytes)
+            ),
+        };
         let answered = match self.ack {
             AckMode::Memory => "when its data is in memory (buffer.ack: memory)",
             AckMode::Delivered => "when the deliveries that can refuse have delivered its data (buffer.ack: delivered)",
+            AckMode::DeliveredOrDurable => {
+                "when its data is delivered everywhere or on disk, whichever comes first (buffer.ack: delivered_or_durable)"
+            }
+            AckMode::Durable => "when its data is on disk (buffer.ack: durable)",
         };
+        if let Some(disk) = &self.disk {
+            describe_disk(text, disk);
+        }
         let _ = writeln!(text, "A sender is answered {answered}.\n");
     }
 
@@ -77,19 +93,45 @@ impl Plan {
         if delivery.best_effort {
             return "Best effort: may lose data rather than hold anybody up.".to_owned();
         }
-        let crash = if delivery.senders_wait {
-            "Survives a crash, as senders are answered only after delivery"
-        } else {
-            "Is lost in a crash (memory only)"
+        let crash = match (&self.disk, self.ack) {
+            (Some(_), ack) if ack.is_durable() => "Survives kill -9 and power loss".to_owned(),
+            (Some(disk), AckMode::Memory) if !delivery.senders_wait => format!(
+                "Survives kill -9 and power loss but for the last {}",
+                duration(disk.flush_after().unwrap_or_default())
+            ),
+            (Some(_), AckMode::Delivered) if !delivery.senders_wait => {
+                "Survives kill -9 and power loss but for what no delivery had taken when it was answered".to_owned()
+            }
+            _ if delivery.senders_wait => "Survives a crash, as senders are answered only after delivery".to_owned(),
+            _ => "Is lost in a crash (memory only)".to_owned(),
         };
         let minutes = duration(Duration::from_secs(delivery.budget_bytes / EXAMPLE_RATE));
-        let held = format!("holds {}, about {minutes} at 4 MB/s", bytes(delivery.budget_bytes));
+        let place = if self.disk.is_some() { " on disk" } else { "" };
+        let held = format!("holds {}{place}, about {minutes} at 4 MB/s", bytes(delivery.budget_bytes));
         let then = match delivery.policy {
             Policy::Backpressure => "then its senders are told to come back",
             Policy::DropOldest => "then drops its oldest, without slowing the others",
         };
         format!("{crash}; {held}; {then}.")
     }
+}
+
+fn describe_disk(text: &mut String, disk: &DiskPlan) {
+    let _ = writeln!(text, "Disk: {} in all, in {}", bytes(disk.limit_bytes), disk.directory.display());
+    let _ = writeln!(
+        text,
+        "  {} for each delivery's backlog, {} for its dead letters, in segments of {}",
+        bytes(disk.delivery_bytes),
+        bytes(disk.dead_letters_bytes),
+        bytes(disk.segment_bytes)
+    );
+    let when = match disk.flush_after() {
+        Some(after) => {
+            format!("what was not delivered after {}, and everything while a delivery lags", duration(after))
+        }
+        None => "everything at once".to_owned(),
+    };
+    let _ = writeln!(text, "  Written: {when}.");
 }
 
 fn batching(delivery: &DeliveryPlan) -> String {

@@ -17,8 +17,10 @@ const MAX_GROUPS: usize = 1000;
 /// What the shape of the pipelines says of a delivery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
-    /// Senders wait until this delivery has delivered.
+    /// Senders wait until this delivery has delivered, whatever the disk does.
     pub senders_wait: bool,
+    /// Senders may be answered by this delivery: batches do not wait for company for long.
+    pub lingers: bool,
     /// And no other delivery is involved: a refusal can be handed back.
     pub is_sole: bool,
     pub linger: Duration,
@@ -76,7 +78,7 @@ fn batching(queue: Option<&BatchConfig>, processor: Option<&BatchProcessor>, set
         timeout = Some(batch.timeout);
     }
     if let Some(timeout) = timeout
-        && !setting.senders_wait
+        && !setting.lingers
     {
         policy.trigger = Trigger::Timeout(timeout);
     }
@@ -110,8 +112,13 @@ fn retry(config: &RetryConfig) -> RetryPolicy {
 mod tests {
     use super::*;
 
-    const SETTING: Setting =
-        Setting { senders_wait: false, is_sole: true, linger: Duration::from_millis(5), request_limit_bytes: 4 << 20 };
+    const SETTING: Setting = Setting {
+        senders_wait: false,
+        lingers: false,
+        is_sole: true,
+        linger: Duration::from_millis(5),
+        request_limit_bytes: 4 << 20,
+    };
 
     #[test]
     fn nothing_said_about_retries_means_quick_and_endless() {
@@ -139,10 +146,13 @@ mod tests {
         let batch = BatchProcessor { send_batch_size: 512, timeout: Duration::from_secs(10), ..Default::default() };
         let memory = policy(&Sending::default(), Some(&batch), SETTING).batch;
         assert_eq!((memory.trigger, memory.full_items), (Trigger::Timeout(Duration::from_secs(10)), 512));
-        let waiting = Setting { senders_wait: true, ..SETTING };
+        let waiting = Setting { senders_wait: true, lingers: true, ..SETTING };
         let delivered = policy(&Sending::default(), Some(&batch), waiting);
         assert_eq!(delivered.batch.trigger, Trigger::Linger(SETTING.linger));
         assert!(delivered.return_rejections);
+        let on_demand = policy(&Sending::default(), Some(&batch), Setting { lingers: true, ..SETTING });
+        assert_eq!(on_demand.batch.trigger, Trigger::Linger(SETTING.linger));
+        assert!(!on_demand.return_rejections, "its sender may have been answered by the disk");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod budgets;
 mod build;
 mod describe;
+mod disk;
 mod dispatch;
 mod load;
 mod read;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use budgets::MemoryPlan;
+pub use disk::DiskPlan;
 pub use load::load;
 pub(crate) use routes::by_receiver;
 pub use routes::{PipelineSpec, Way};
@@ -34,12 +36,25 @@ pub enum AckMode {
     Memory,
     /// When the deliveries that can refuse have delivered it.
     Delivered,
+    /// When it is resolved everywhere or on disk, which it is soon if it is not resolved.
+    DeliveredOrDurable,
+    /// The same; everything is written at once.
+    Durable,
+}
+
+impl AckMode {
+    /// The disk answers senders.
+    pub(crate) fn is_durable(self) -> bool {
+        matches!(self, AckMode::DeliveredOrDurable | AckMode::Durable)
+    }
 }
 
 /// A validated configuration, ready to be run.
 pub struct Plan {
     pub ack: AckMode,
     pub memory: MemoryPlan,
+    /// None: telemetry is held in memory only.
+    pub disk: Option<DiskPlan>,
     pub receivers: Vec<ReceiverPlan>,
     pub exporters: BTreeMap<String, ExporterPlan>,
     pub extensions: BTreeMap<String, ExtensionPlan>,
@@ -64,6 +79,7 @@ impl Plan {
         Plan {
             ack: AckMode::Memory,
             memory: MemoryPlan::new(0, 0, None, None),
+            disk: None,
             receivers: Vec::new(),
             exporters: BTreeMap::new(),
             extensions: BTreeMap::new(),
@@ -101,7 +117,10 @@ pub struct DeliveryPlan {
     pub best_effort: bool,
     /// Senders are answered only when this delivery has delivered.
     pub senders_wait: bool,
+    /// What may wait for it: on disk if there is a directory, else in memory.
     pub budget_bytes: u64,
+    /// What it may have taken from the log at a time.
+    pub lease_bytes: u64,
     /// Request metadata by which the pipeline batches (`batch.metadata_keys`), beside what the exporter reads.
     pub metadata_keys: Vec<String>,
     pub dispatch: DispatchPolicy,

@@ -1,0 +1,144 @@
+//! A sender that waits until its data is safe.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use sluice_flow::Refusal;
+use sluice_log::CursorId;
+use tokio::sync::oneshot;
+
+/// What a sender waits for, the same for all frames of a route.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Awaited {
+    /// Deliveries that must have delivered, whatever else happens.
+    pub delivered: Vec<CursorId>,
+    /// Deliveries that must have resolved the frame, unless it is on disk by then.
+    pub unless_durable: Vec<CursorId>,
+}
+
+impl Awaited {
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.delivered.is_empty() && self.unless_durable.is_empty()
+    }
+}
+
+type Answer = Result<(), Refusal>;
+
+pub(crate) struct Ack {
+    awaited: Arc<Awaited>,
+    undelivered: AtomicUsize,
+    /// Zero too as soon as the frame is durable.
+    unresolved: AtomicUsize,
+    sender: Mutex<Option<oneshot::Sender<Answer>>>,
+}
+
+impl Ack {
+    pub(crate) fn new(awaited: Arc<Awaited>) -> (Self, oneshot::Receiver<Answer>) {
+        let (sender, receiver) = oneshot::channel();
+        let ack = Ack {
+            undelivered: AtomicUsize::new(awaited.delivered.len()),
+            unresolved: AtomicUsize::new(awaited.unless_durable.len()),
+            awaited,
+            sender: Mutex::new(Some(sender)),
+        };
+        (ack, receiver)
+    }
+
+    /// A delivery has resolved the frame, once a delivery; or refuses it for good, which the sender is told at once.
+    pub(crate) fn resolved(&self, reader: CursorId, result: Answer) {
+        if result.is_err() {
+            return self.answer(result);
+        }
+        // Of the two counters the one that comes to zero last sees the other at zero: both are in one order for all threads.
+        if self.awaited.delivered.contains(&reader) {
+            if self.undelivered.fetch_sub(1, Ordering::SeqCst) == 1 && self.unresolved.load(Ordering::SeqCst) == 0 {
+                self.answer(Ok(()));
+            }
+        } else if self.awaited.unless_durable.contains(&reader) {
+            let one_less = |left: usize| left.checked_sub(1);
+            let before = self.unresolved.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+            if before == Ok(1) && self.undelivered.load(Ordering::SeqCst) == 0 {
+                self.answer(Ok(()));
+            }
+        }
+    }
+
+    /// The frame is on disk.
+    pub(crate) fn durable(&self) {
+        if self.unresolved.swap(0, Ordering::SeqCst) > 0 && self.undelivered.load(Ordering::SeqCst) == 0 {
+            self.answer(Ok(()));
+        }
+    }
+
+    fn answer(&self, answer: Answer) {
+        if let Some(sender) = self.sender.lock().take() {
+            // A sender that has gone away does not want to know.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readers() -> [CursorId; 3] {
+        let log = sluice_log::Log::<()>::default();
+        ["a", "b", "c"].map(|name| log.subscribe(sluice_log::Subscription::new(name)))
+    }
+
+    #[test]
+    fn a_sender_is_answered_by_the_last_delivery_it_waits_for_or_by_the_first_refusal() {
+        let [a, b, other] = readers();
+        let awaited = Arc::new(Awaited { delivered: vec![a, b], unless_durable: Vec::new() });
+        let (ack, mut answer) = Ack::new(awaited.clone());
+        ack.resolved(other, Ok(()));
+        ack.resolved(a, Ok(()));
+        ack.durable();
+        assert!(answer.try_recv().is_err(), "on disk is not delivered");
+        ack.resolved(b, Ok(()));
+        assert_eq!(answer.try_recv(), Ok(Ok(())));
+
+        let (ack, mut answer) = Ack::new(awaited);
+        let refusal = Refusal::Rejected { reason: "no".into() };
+        ack.resolved(a, Err(refusal.clone()));
+        assert_eq!(answer.try_recv(), Ok(Err(refusal)));
+        ack.resolved(b, Ok(()));
+    }
+
+    #[test]
+    fn a_sender_is_answered_when_its_data_is_on_disk_or_resolved_everywhere() {
+        let [a, b, _] = readers();
+        let awaited = Arc::new(Awaited { delivered: Vec::new(), unless_durable: vec![a, b] });
+        let (ack, mut answer) = Ack::new(awaited.clone());
+        ack.resolved(a, Ok(()));
+        assert!(answer.try_recv().is_err());
+        ack.durable();
+        assert_eq!(answer.try_recv(), Ok(Ok(())));
+        ack.resolved(b, Ok(()));
+
+        let (ack, mut answer) = Ack::new(awaited);
+        ack.resolved(a, Ok(()));
+        ack.resolved(b, Ok(()));
+        assert_eq!(answer.try_recv(), Ok(Ok(())));
+        ack.durable();
+    }
+
+    #[test]
+    fn a_delivery_without_a_queue_is_waited_for_beside_the_disk() {
+        let [a, b, _] = readers();
+        let awaited = Arc::new(Awaited { delivered: vec![a], unless_durable: vec![b] });
+        let (ack, mut answer) = Ack::new(awaited.clone());
+        ack.durable();
+        assert!(answer.try_recv().is_err());
+        ack.resolved(a, Ok(()));
+        assert_eq!(answer.try_recv(), Ok(Ok(())));
+
+        let (ack, mut answer) = Ack::new(awaited);
+        ack.resolved(a, Ok(()));
+        assert!(answer.try_recv().is_err());
+        ack.resolved(b, Ok(()));
+        assert_eq!(answer.try_recv(), Ok(Ok(())));
+    }
+}

@@ -1,0 +1,338 @@
+//! Where telemetry is held on disk, and how much of it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sluice_config::document::{Acknowledge, Buffer, Document, Placed};
+use sluice_config::{Class, Diagnostic, Diagnostics, Span};
+use sluice_log::FlushPolicy;
+use sluice_log::disk::{Disk, RealDisk};
+
+use super::read::Read;
+use super::{AckMode, ExporterPlan, MemoryPlan};
+
+const MIB: u64 = 1 << 20;
+/// Dead letters of a delivery, in MiB, where the configuration says nothing.
+const DEAD_LETTERS_MIB: u64 = 64;
+/// Where nothing is known of the file system.
+const LIMIT_UNKNOWN_BYTES: u64 = 1024 * MIB;
+/// The least that the default comes to; a disk with less space shows that by itself.
+const LIMIT_MIN_BYTES: u64 = 64 * MIB;
+/// Of a budget, what frames cost on disk beyond what they are charged: whole blocks, segments that are partly needed.
+const OVERHEAD_SHARE: u64 = 8;
+/// A segment is at most such a part of the whole: space comes free in segments.
+const SEGMENT_SHARE: u64 = 16;
+const READ_AHEAD_MAX_BYTES: u64 = 4 * MIB;
+
+/// The log on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskPlan {
+    pub directory: PathBuf,
+    pub flush: FlushPolicy,
+    pub segment_bytes: u64,
+    /// For all logs and dead letters together.
+    pub limit_bytes: u64,
+    /// What a delivery may hold whose pipeline says nothing of its own.
+    pub delivery_bytes: u64,
+    /// Dead letters, a delivery.
+    pub dead_letters_bytes: u64,
+    /// Memory of one log: what is not written yet, and what of the rest is kept.
+    pub tail_bytes: u64,
+    /// Memory of one delivery: what it has taken from the log and not resolved.
+    pub lease_bytes: u64,
+    /// Memory of one delivery: what is read from disk ahead of it.
+    pub read_ahead_bytes: u64,
+}
+
+/// What the document says, before budgets are known.
+pub(super) struct DiskSettings {
+    pub directory: PathBuf,
+    flush: FlushPolicy,
+}
+
+/// Finds the directory, the acknowledgement and the flush policy, and what contradicts itself among them.
+pub(super) fn settings(
+    document: &Document,
+    read: &Read,
+    diagnostics: &mut Diagnostics,
+) -> (AckMode, Option<DiskSettings>) {
+    let directory = directory(document, read, diagnostics);
+    let ack = ack(&document.buffer, directory.is_some(), diagnostics);
+    if directory.is_none() {
+        warn_of_disk_options(document, diagnostics);
+    }
+    let flush = flush(&document.buffer, ack, directory.is_some(), diagnostics);
+    (ack, directory.map(|directory| DiskSettings { directory: PathBuf::from(directory), flush }))
+}
+
+fn ack(buffer: &Buffer, has_directory: bool, diagnostics: &mut Diagnostics) -> AckMode {
+    let Some(Placed { value, span }) = &buffer.ack else {
+        return if has_directory { AckMode::DeliveredOrDurable } else { AckMode::Memory };
+    };
+    let (name, mode) = match value {
+        Acknowledge::Memory => return AckMode::Memory,
+        Acknowledge::Delivered => return AckMode::Delivered,
+        Acknowledge::DeliveredOrDurable => ("delivered_or_durable", AckMode::DeliveredOrDurable),
+        Acknowledge::Durable => ("durable", AckMode::Durable),
+    };
+    if !has_directory {
+        let error = Diagnostic::error(*span, format!("`buffer.ack: {name}` needs a directory to hold telemetry in"));
+        diagnostics.push(error.with_hint("set `buffer.directory`, or `delivered`, which needs none"));
+    }
+    mode
+}
+
+fn flush(buffer: &Buffer, ack: AckMode, has_directory: bool, diagnostics: &mut Diagnostics) -> FlushPolicy {
+    let after = buffer.flush_after.as_ref().map_or(Buffer::FLUSH_AFTER, |placed| placed.value);
+    if ack == AckMode::Durable {
+        if let Some(placed) = &buffer.flush_after {
+            let message = "`buffer.flush_after` has no effect: with `ack: durable` everything is written at once";
+            diagnostics.warning(placed.span, message);
+        }
+        return FlushPolicy::AtOnce;
+    }
+    if has_directory && ack == AckMode::DeliveredOrDurable && buffer.linger >= after {
+        let span = buffer.flush_after.as_ref().map(|placed| placed.span);
+        let message = "`buffer.linger` must be less than `buffer.flush_after`, or everything is written before it can be delivered";
+        diagnostics.error(span, message);
+    }
+    FlushPolicy::OnDemand { after }
+}
+
+/// `buffer.directory`, or the one directory that exporters' `sending_queue.storage` leads to.
+fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) -> Option<String> {
+    let own = document
+        .buffer
+        .directory
+        .as_ref()
+        .map(|placed| (placed.value.clone(), placed.span, "buffer.directory".to_owned()));
+    let mut chosen: Option<(String, Span, String)> = own;
+    for (id, exporter) in &read.exporters {
+        let Some(storage) = &exporter.config.sending().queue.storage else { continue };
+        let place = format!("exporters.{id}.sending_queue.storage");
+        let Some(directory) = storage_directory(storage, &place, exporter, document, read, diagnostics) else {
+            continue;
+        };
+        match &chosen {
+            None => chosen = Some((directory, exporter.span, place)),
+            Some((first, _, _)) if *first == directory => {}
+            Some((first, span, by)) => {
+                let message = format!(
+                    "`{place}` leads to the directory `{directory}`, `{by}` to `{first}`: one process has one directory"
+                );
+                diagnostics.push(Diagnostic::error(exporter.span, message).with_related(*span, "the other one"));
+            }
+        }
+    }
+    warn_of_unused_storage(document, read, diagnostics);
+    chosen.map(|(directory, _, _)| directory)
+}
+
+fn storage_directory(
+    storage: &str,
+    place: &str,
+    exporter: &ExporterPlan,
+    document: &Document,
+    read: &Read,
+    diagnostics: &mut Diagnostics,
+) -> Option<String> {
+    let problem = match read.extensions.get(storage) {
+        Some(extension) => match extension.file_storage() {
+            Some(directory) => return Some(directory.to_owned()),
+            None => "is no `file_storage`",
+        },
+        None => "is not among `service.extensions`",
+    };
+    let defined = document.components(Class::Extension).iter().find(|extension| extension.id.to_string() == storage);
+    let mut error = Diagnostic::error(exporter.span, format!("`{place}` names `{storage}`, which {problem}"));
+    if let Some(extension) = defined {
+        error = error.with_related(extension.span, "defined here");
+    }
+    diagnostics.push(error);
+    None
+}
+
+fn warn_of_unused_storage(document: &Document, read: &Read, diagnostics: &mut Diagnostics) {
+    let is_used = |id: &str| {
+        read.exporters.values().any(|exporter| exporter.config.sending().queue.storage.as_deref() == Some(id))
+    };
+    for (id, extension) in &read.extensions {
+        if extension.file_storage().is_some() && !is_used(id) {
+            let defined = document.components(Class::Extension).iter().find(|other| other.id.to_string() == *id);
+            let message = format!("extensions.{id} has no effect: no exporter's `sending_queue.storage` names it");
+            diagnostics.push(
+                Diagnostic::warning(defined.map(|extension| extension.span), message)
+                    .with_hint("`buffer.directory` holds telemetry of all pipelines on disk"),
+            );
+        }
+    }
+}
+
+/// Without a directory these mean nothing.
+fn warn_of_disk_options(document: &Document, diagnostics: &mut Diagnostics) {
+    let buffer = &document.buffer;
+    let mut given = vec![
+        ("buffer.flush_after".to_owned(), buffer.flush_after.as_ref().map(|placed| placed.span)),
+        ("buffer.disk.limit_mib".to_owned(), buffer.disk.limit_mib.as_ref().map(|placed| placed.span)),
+        ("buffer.disk.segment_mib".to_owned(), buffer.disk.segment_mib.as_ref().map(|placed| placed.span)),
+    ];
+    for pipeline in &document.pipelines {
+        let span = pipeline.buffer.disk_limit_mib.as_ref().map(|placed| placed.span);
+        given.push((format!("service.pipelines.{}.buffer.disk.limit_mib", pipeline.id), span));
+    }
+    for (path, span) in given {
+        if let Some(span) = span {
+            let warning =
+                Diagnostic::warning(span, format!("`{path}` has no effect: telemetry is held in memory only"));
+            diagnostics.push(warning.with_hint("set `buffer.directory`"));
+        }
+    }
+}
+
+/// What each delivery's pipeline says of its budget, in bytes. Best-effort deliveries are not among them.
+pub(super) type OwnLimits = Vec<Option<u64>>;
+
+impl DiskPlan {
+    /// Shares out the disk and the part of memory that is the backlog's. `signals` is the number of logs in use.
+    pub(super) fn new(
+        settings: DiskSettings,
+        document: &Document,
+        memory: &MemoryPlan,
+        own_limits: &OwnLimits,
+        signals: u64,
+        diagnostics: &mut Diagnostics,
+    ) -> DiskPlan {
+        let DiskSettings { directory, flush } = settings;
+        let deliveries = own_limits.len().max(1) as u64;
+        let limit_bytes = limit(&directory, document, diagnostics);
+        let dead_letters_bytes = document.buffer.dead_letters.limit_mib.unwrap_or(DEAD_LETTERS_MIB) * MIB;
+        let dead_letters_bytes = dead_letters_bytes.min(limit_bytes / 4 / deliveries);
+        let usable = (limit_bytes - dead_letters_bytes * deliveries) / OVERHEAD_SHARE * (OVERHEAD_SHARE - 1);
+        let spoken_for: u64 = own_limits.iter().flatten().sum();
+        let others = own_limits.iter().filter(|own| own.is_none()).count() as u64;
+        if spoken_for > usable {
+            let message = format!(
+                "the pipelines' own `buffer.disk.limit_mib` come to {} MiB, of {} MiB that there are for backlogs",
+                spoken_for / MIB,
+                usable / MIB
+            );
+            let span =
+                document.pipelines.iter().find_map(|pipeline| Some(pipeline.buffer.disk_limit_mib.as_ref()?.span));
+            diagnostics
+                .push(Diagnostic::error(span, message).with_hint("raise `buffer.disk.limit_mib`, or lower theirs"));
+        }
+        let delivery_bytes = usable.saturating_sub(spoken_for) / others.max(1);
+        if others > 0 && spoken_for <= usable && delivery_bytes < MIB {
+            diagnostics.error(None, "the pipelines' own `buffer.disk.limit_mib` leave nothing for the others");
+        }
+        let said = document.buffer.disk.segment_mib.as_ref().map_or(Buffer::SEGMENT_MIB, |placed| placed.value) * MIB;
+        let backlog_bytes = memory.delivery_bytes * deliveries;
+        let tail_bytes = backlog_bytes / 2 / signals.max(1);
+        let taken = backlog_bytes / 2 / deliveries;
+        let read_ahead_bytes = (taken / 4).min(READ_AHEAD_MAX_BYTES);
+        DiskPlan {
+            segment_bytes: said.min((limit_bytes / SEGMENT_SHARE / signals.max(1)).max(MIB)),
+            directory,
+            flush,
+            limit_bytes,
+            delivery_bytes,
+            dead_letters_bytes,
+            tail_bytes,
+            lease_bytes: taken - read_ahead_bytes,
+            read_ahead_bytes,
+        }
+    }
+
+    pub(crate) fn flush_after(&self) -> Option<Duration> {
+        match self.flush {
+            FlushPolicy::OnDemand { after } => Some(after),
+            FlushPolicy::AtOnce | FlushPolicy::Never => None,
+        }
+    }
+}
+
+/// `buffer.disk.limit_mib`, or half of what the file system has for the log.
+fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -> u64 {
+    let room = room_bytes(directory);
+    let Some(Placed { value, span }) = &document.buffer.disk.limit_mib else {
+        return room.map_or(LIMIT_UNKNOWN_BYTES, |room| room / 2).max(LIMIT_MIN_BYTES);
+    };
+    let limit = value * MIB;
+    if let Some(room) = room.filter(|room| *room < limit) {
+        let message = format!(
+            "`buffer.disk.limit_mib` is {value}, but the file system of {} has only {} MiB for it: senders will be told to come back, \
+             or the oldest be dropped, before budgets are spent",
+            directory.display(),
+            room / MIB
+        );
+        diagnostics.warning(*span, message);
+    }
+    limit
+}
+
+/// What the log may grow to: what is free, and what it takes already.
+fn room_bytes(directory: &Path) -> Option<u64> {
+    let existing = directory.ancestors().find(|path| path.is_dir())?;
+    let space = RealDisk.space(existing).ok()?;
+    Some(space.available_bytes + taken_bytes(directory))
+}
+
+/// Bytes of the files in a directory and one and two levels below it, which is where the log has them.
+fn taken_bytes(directory: &Path) -> u64 {
+    fn sum(directory: &Path, depth: usize) -> u64 {
+        let Ok(entries) = RealDisk.list(directory) else { return 0 };
+        let size = |entry: &sluice_log::disk::DirectoryEntry| match entry.is_directory {
+            true if depth > 0 => sum(&directory.join(&entry.name), depth - 1),
+            true => 0,
+            false => entry.len_bytes,
+        };
+        entries.iter().map(size).sum()
+    }
+    sum(directory, 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(own_limits: &[Option<u64>], limit_mib: u64) -> (DiskPlan, Vec<String>) {
+        let directory = std::env::temp_dir().join("a-directory-that-is-not-there");
+        let text = format!(
+            "receivers: {{otlp: }}\nexporters: {{debug: }}\nbuffer: {{disk: {{limit_mib: {limit_mib}}}}}\n\
+             service: {{pipelines: {{traces: {{receivers: [otlp], exporters: [debug]}}}}}}\n"
+        );
+        let locations = [format!("yaml:{text}")];
+        let (document, mut diagnostics) =
+            sluice_config::load(&locations, &sluice_config::SystemEnvironment, &crate::catalog::Components);
+        let document = document.expect("a document");
+        let memory = MemoryPlan::new(512 * MIB, own_limits.len(), Some(0), None);
+        let flush = FlushPolicy::AtOnce;
+        let settings = DiskSettings { directory, flush };
+        let plan = DiskPlan::new(settings, &document, &memory, &own_limits.to_vec(), 2, &mut diagnostics);
+        (plan, diagnostics.errors().map(|error| error.message.clone()).collect())
+    }
+
+    #[test]
+    fn the_parts_never_add_up_to_more_than_the_disk_and_the_memory() {
+        for limit_mib in [64, 1_000] {
+            for own in [vec![], vec![None], vec![Some(10 * MIB), None, None], vec![None; 12]] {
+                let (plan, errors) = plan(&own, limit_mib);
+                assert_eq!(errors, Vec::<String>::new());
+                let backlogs: u64 = own.iter().map(|own| own.unwrap_or(plan.delivery_bytes)).sum();
+                let letters = plan.dead_letters_bytes * own.len() as u64;
+                assert!(backlogs + letters <= limit_mib * MIB, "{plan:?}");
+                assert!(plan.delivery_bytes >= MIB && plan.segment_bytes >= MIB, "{plan:?}");
+                let memory = MemoryPlan::new(512 * MIB, own.len(), Some(0), None);
+                let deliveries = own.len().max(1) as u64;
+                let taken = (plan.lease_bytes + plan.read_ahead_bytes) * deliveries + plan.tail_bytes * 2;
+                assert!(taken <= memory.delivery_bytes * deliveries, "{plan:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn pipelines_cannot_have_more_than_there_is() {
+        let (_, errors) = plan(&[Some(90 * MIB), None], 100);
+        assert!(errors[0].contains("come to 90 MiB"), "{errors:?}");
+    }
+}

@@ -1,0 +1,176 @@
+//! The logs of an engine: in memory, or on disk below one directory that this process owns.
+
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_log::disk::{Disk, RealDisk};
+use sluice_log::lock::{DirectoryLock, LockError};
+use sluice_log::{Holding, Log, OpenError, OpenOptions, Recovered};
+use sluice_otlp::Signal;
+pub(crate) use watch::{LogWatch, watch};
+
+use crate::delivery::{DeadLetters, DeliveryId, OnDisk};
+use crate::entry::Entry;
+use crate::plan::{DiskPlan, Plan};
+
+/// Why the directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    #[error("buffer.directory {}: {source}", path.display())]
+    Directory { path: PathBuf, source: std::io::Error },
+    #[error("buffer.directory: {0}; give each process a directory of its own")]
+    Lock(#[from] LockError),
+    #[error("the log of {signal} cannot be opened: {source}")]
+    Log { signal: Signal, source: OpenError },
+    #[error("dead letters of {delivery}: {reason}")]
+    DeadLetters { delivery: DeliveryId, reason: String },
+    #[error("{0}")]
+    NeedsRestart(String),
+    #[error("the thread that opens the directory ended: {0}")]
+    Thread(String),
+}
+
+/// What all logs have in common.
+pub(crate) struct Storage {
+    pub logs: [Arc<Log<Entry>>; 3],
+    pub watches: [Arc<LogWatch>; 3],
+    /// None: in memory.
+    directory: Option<OwnedDirectory>,
+}
+
+struct OwnedDirectory {
+    path: PathBuf,
+    segment_bytes: u64,
+    _lock: DirectoryLock,
+}
+
+impl Storage {
+    pub(crate) async fn open(plan: &Plan) -> Result<Storage, StorageError> {
+        let Some(disk) = plan.disk.clone() else {
+            return Ok(Storage { logs: Default::default(), watches: Default::default(), directory: None });
+        };
+        let opened = tokio::task::spawn_blocking(move || open_directory(&disk)).await;
+        opened.map_err(|error| StorageError::Thread(error.to_string()))?
+    }
+
+    pub(crate) fn log(&self, signal: Signal) -> &Arc<Log<Entry>> {
+        &self.logs[signal as usize]
+    }
+
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.directory.as_ref().map(|directory| directory.path.as_path())
+    }
+
+    /// Whether a plan can be applied without a restart, before anything of it is.
+    pub(crate) fn check_reload(&self, plan: &Plan) -> Result<(), StorageError> {
+        let (running, planned) = (&self.directory, &plan.disk);
+        match (running, planned) {
+            (None, Some(disk)) => Err(StorageError::NeedsRestart(format!(
+                "the configuration now has a directory, {}: that needs a restart",
+                disk.directory.display()
+            ))),
+            (Some(directory), None) => Err(StorageError::NeedsRestart(format!(
+                "the configuration no longer has a directory, telemetry is held in {}: that needs a restart",
+                directory.path.display()
+            ))),
+            (Some(directory), Some(disk)) => {
+                if directory.path != disk.directory {
+                    tracing::warn!(
+                        directory = %directory.path.display(), configured = %disk.directory.display(),
+                        "another directory needs a restart: the old one stays in use"
+                    );
+                }
+                if directory.segment_bytes != disk.segment_bytes {
+                    tracing::warn!("segments of another length need a restart: the old length stays in use");
+                }
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Budgets and policies of a plan.
+    pub(crate) fn apply(&self, plan: &Plan) {
+        let Some(disk) = &plan.disk else { return };
+        for log in &self.logs {
+            log.set_flush_policy(disk.flush);
+            log.set_memory_limit(disk.tail_bytes);
+        }
+    }
+
+    /// The dead letters of a delivery.
+    pub(crate) async fn dead_letters(
+        &self,
+        plan: &Plan,
+        id: &DeliveryId,
+        signal: Signal,
+    ) -> Result<DeadLetters, StorageError> {
+        let (Some(directory), Some(disk)) = (&self.directory, &plan.disk) else {
+            return Ok(DeadLetters::in_memory(plan.memory.dead_letters_bytes as usize));
+        };
+        let (path, limit_bytes) = (directory.path.join(signal.as_str()), disk.dead_letters_bytes);
+        let name = id.to_string();
+        let opening = tokio::task::spawn_blocking(move || OnDisk::open(Arc::new(RealDisk), path, name, limit_bytes));
+        let opened = opening.await.map_err(|error| StorageError::Thread(error.to_string()))?;
+        let failed = |error: sluice_log::dead_letters::DeadLetterError| StorageError::DeadLetters {
+            delivery: id.clone(),
+            reason: error.to_string(),
+        };
+        Ok(DeadLetters::OnDisk(opened.map_err(failed)?))
+    }
+
+    /// Writes what is unresolved, and ends. Returns what could not be written, by signal.
+    pub(crate) async fn close(&self, timeout: Duration) -> Vec<(Signal, Holding)> {
+        if self.directory.is_none() {
+            return Vec::new();
+        }
+        let closing = Signal::ALL.map(|signal| {
+            let log = self.log(signal).clone();
+            tokio::task::spawn_blocking(move || (signal, log.close(timeout)))
+        });
+        let closed = futures_util::future::join_all(closing).await;
+        closed.into_iter().flatten().filter(|(_, unwritten)| unwritten.frames > 0).collect()
+    }
+}
+
+fn open_directory(plan: &DiskPlan) -> Result<Storage, StorageError> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let path = &plan.directory;
+    let failed = |source| StorageError::Directory { path: path.clone(), source };
+    disk.create_directory(path).map_err(failed)?;
+    let lock = DirectoryLock::acquire(&*disk, path)?;
+    let mut logs = Vec::new();
+    for signal in Signal::ALL {
+        let options = OpenOptions {
+            segment_bytes: plan.segment_bytes,
+            memory_limit_bytes: plan.tail_bytes,
+            read_ahead_bytes: plan.read_ahead_bytes,
+            flush: plan.flush,
+            ..OpenOptions::new(disk.clone(), path.join(signal.as_str()), signal.as_str())
+        };
+        let (log, recovered) = Log::open(options).map_err(|source| StorageError::Log { signal, source })?;
+        tell(signal, &recovered);
+        logs.push(Arc::new(log));
+    }
+    let logs = logs.try_into().unwrap_or_else(|_| unreachable!("there is a log a signal"));
+    let directory = OwnedDirectory { path: path.clone(), segment_bytes: plan.segment_bytes, _lock: lock };
+    Ok(Storage { logs, watches: Default::default(), directory: Some(directory) })
+}
+
+fn tell(signal: Signal, found: &Recovered) {
+    if found.segments > 0 {
+        tracing::info!(
+            %signal, segments = found.segments, bytes = found.disk_bytes, scanned_bytes = found.bytes_scanned,
+            "found telemetry of an earlier run on disk"
+        );
+    }
+    if found.frames_damaged > 0 || found.cursors_damaged > 0 {
+        tracing::error!(
+            %signal, frames = found.frames_damaged, cursors = found.cursors_damaged,
+            "some of what is on disk is damaged: it is passed over, the rest is delivered"
+        );
+    }
+}

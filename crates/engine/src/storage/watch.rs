@@ -1,0 +1,79 @@
+//! Looks at the logs now and then: says when a disk is in trouble and when it is well again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use sluice_log::Log;
+use sluice_otlp::Signal;
+
+use crate::entry::Entry;
+
+const INTERVAL: Duration = Duration::from_millis(200);
+/// How often trouble that lasts is said again.
+const REMINDER: Duration = Duration::from_secs(60);
+
+/// What is known of the disk under a log.
+#[derive(Default)]
+pub(crate) struct LogWatch {
+    trouble: ArcSwapOption<String>,
+    told: Mutex<Told>,
+}
+
+#[derive(Default)]
+struct Told {
+    trouble_at: Option<Instant>,
+    frames_damaged: u64,
+}
+
+impl LogWatch {
+    /// Why the disk does not work at the moment.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.load().as_ref().map(|trouble| trouble.as_ref().clone())
+    }
+
+    fn look(&self, signal: Signal, log: &Log<Entry>, now: Instant) {
+        let trouble = log.trouble().map(|trouble| match trouble.out_of_space {
+            true => format!("the disk is full: {}", trouble.reason),
+            false => format!("the disk fails: {}", trouble.reason),
+        });
+        let mut told = self.told.lock();
+        match (&trouble, told.trouble_at) {
+            (Some(reason), at) if at.is_none_or(|at| now.duration_since(at) >= REMINDER) => {
+                told.trouble_at = Some(now);
+                tracing::error!(
+                    %signal, reason,
+                    "telemetry cannot be held on disk: nothing is acknowledged but what was delivered, until the disk works again"
+                );
+            }
+            (None, Some(_)) => {
+                told.trouble_at = None;
+                tracing::info!(%signal, "the disk works again");
+            }
+            _ => {}
+        }
+        let damaged = log.stats().frames_damaged;
+        if damaged > told.frames_damaged {
+            tracing::error!(%signal, frames = damaged - told.frames_damaged, "damaged frames on disk were passed over");
+            told.frames_damaged = damaged;
+        }
+        drop(told);
+        if self.trouble.load().as_deref() != trouble.as_ref() {
+            self.trouble.store(trouble.map(Arc::new));
+        }
+    }
+}
+
+/// Runs until it is aborted.
+pub(crate) async fn watch(logs: [Arc<Log<Entry>>; 3], watches: [Arc<LogWatch>; 3]) {
+    let mut interval = tokio::time::interval(INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        let now = Instant::now();
+        for signal in Signal::ALL {
+            watches[signal as usize].look(signal, &logs[signal as usize], now);
+        }
+    }
+}

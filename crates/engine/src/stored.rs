@@ -1,0 +1,198 @@
+//! What of a frame stands in the log on disk beside its payload, byte by byte in `docs/formats/frame-metadata.md`.
+
+use sluice_flow::Metadata;
+use sluice_otlp::{Encoding, Signal};
+
+/// First byte of the metadata.
+const VERSION: u8 = 1;
+/// Bits of a frame's flags that hold its signal.
+const SIGNAL_MASK: u8 = 0b11;
+
+/// A frame's metadata as it was read back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrameMetadata {
+    /// Id of the receiver that took the frame.
+    pub receiver: String,
+    /// Fingerprints of the processors that were run before the frame was held, in order.
+    pub prepared: Vec<u64>,
+    /// Of the sender.
+    pub sender: Metadata,
+}
+
+/// Why metadata cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MetadataError {
+    #[error("its metadata has the version {0}; this release knows version {VERSION}")]
+    Version(u8),
+    #[error("its metadata is cut off or holds text that is not UTF-8")]
+    Malformed,
+}
+
+/// What a frame costs beside its bytes: its place in the log and its metadata.
+const OVERHEAD_BYTES: u64 = 512;
+
+/// What a frame counts against the budget of each delivery that it is for.
+pub fn charge_bytes(payload_len: usize) -> u64 {
+    payload_len as u64 + OVERHEAD_BYTES
+}
+
+/// Appends the metadata of a frame.
+pub fn encode(receiver: &str, prepared: &[u64], sender: &Metadata, output: &mut Vec<u8>) {
+    output.push(VERSION);
+    put_bytes(output, receiver.as_bytes());
+    put_len(output, prepared.len());
+    prepared.iter().for_each(|fingerprint| output.extend_from_slice(&fingerprint.to_le_bytes()));
+    output.push(u8::from(sender.peer.is_some()));
+    put_bytes(output, sender.peer.as_deref().unwrap_or_default().as_bytes());
+    put_len(output, sender.headers.len());
+    for (name, value) in &sender.headers {
+        put_bytes(output, name.as_bytes());
+        put_bytes(output, value);
+    }
+}
+
+impl FrameMetadata {
+    /// Reads what [`encode`] wrote. What a later release appended is left out.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MetadataError> {
+        let mut rest = Rest(bytes);
+        match rest.byte().ok_or(MetadataError::Malformed)? {
+            VERSION => rest.metadata().ok_or(MetadataError::Malformed),
+            other => Err(MetadataError::Version(other)),
+        }
+    }
+}
+
+/// The code of an encoding in a frame's header.
+pub fn encoding_code(encoding: Encoding) -> u8 {
+    match encoding {
+        Encoding::Identity => 0,
+        Encoding::Gzip => 1,
+        Encoding::Zstd => 2,
+        Encoding::Snappy => 3,
+    }
+}
+
+/// None if this release does not know the encoding.
+pub fn encoding_of(code: u8) -> Option<Encoding> {
+    Encoding::ALL.into_iter().find(|encoding| encoding_code(*encoding) == code)
+}
+
+/// The flags of a frame.
+pub fn flags(signal: Signal) -> u8 {
+    match signal {
+        Signal::Traces => 1,
+        Signal::Metrics => 2,
+        Signal::Logs => 3,
+    }
+}
+
+/// The signal of a frame. None if this release does not know it.
+pub fn signal_of(flags_of_frame: u8) -> Option<Signal> {
+    Signal::ALL.into_iter().find(|signal| flags(*signal) == flags_of_frame & SIGNAL_MASK)
+}
+
+fn put_len(output: &mut Vec<u8>, len: usize) {
+    // Metadata is at most 16 MiB long.
+    output.extend_from_slice(&(len as u32).to_le_bytes());
+}
+
+fn put_bytes(output: &mut Vec<u8>, bytes: &[u8]) {
+    put_len(output, bytes.len());
+    output.extend_from_slice(bytes);
+}
+
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|byte| byte[0])
+    }
+
+    fn len(&mut self) -> Option<usize> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?) as usize)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.len()?;
+        self.take(len)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        Some(std::str::from_utf8(self.bytes()?).ok()?.to_owned())
+    }
+
+    fn metadata(&mut self) -> Option<FrameMetadata> {
+        let receiver = self.text()?;
+        let fingerprints = self.len()?;
+        let mut prepared = Vec::new();
+        for _ in 0..fingerprints {
+            prepared.push(u64::from_le_bytes(self.take(8)?.try_into().ok()?));
+        }
+        let has_peer = self.byte()? != 0;
+        let peer = Some(self.text()?).filter(|_| has_peer);
+        let count = self.len()?;
+        let mut headers = Vec::new();
+        for _ in 0..count {
+            headers.push((self.text()?, self.bytes()?.to_vec()));
+        }
+        Some(FrameMetadata { receiver, prepared, sender: Metadata { peer, headers } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> FrameMetadata {
+        FrameMetadata {
+            receiver: "otlp/größe".to_owned(),
+            prepared: vec![1, u64::MAX],
+            sender: Metadata {
+                peer: Some("[::1]:4317".to_owned()),
+                headers: vec![("tenant".to_owned(), vec![0, 255, b'x']), ("tenant".to_owned(), Vec::new())],
+            },
+        }
+    }
+
+    fn encoded(metadata: &FrameMetadata) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode(&metadata.receiver, &metadata.prepared, &metadata.sender, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn everything_comes_back_and_what_a_later_release_appends_is_left_out() {
+        for metadata in [example(), FrameMetadata::default()] {
+            let mut bytes = encoded(&metadata);
+            assert_eq!(FrameMetadata::decode(&bytes), Ok(metadata.clone()));
+            bytes.extend_from_slice(b"later");
+            assert_eq!(FrameMetadata::decode(&bytes), Ok(metadata));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_of_another_version_is_refused() {
+        let bytes = encoded(&example());
+        for end in 0..bytes.len() {
+            assert_eq!(FrameMetadata::decode(&bytes[..end]), Err(MetadataError::Malformed), "{end}");
+        }
+        assert_eq!(FrameMetadata::decode(&[2]), Err(MetadataError::Version(2)));
+        assert_eq!(FrameMetadata::decode(&[1, 255, 255, 255, 255]), Err(MetadataError::Malformed));
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_documentation() {
+        let metadata = FrameMetadata { receiver: "otlp".to_owned(), prepared: vec![7], ..FrameMetadata::default() };
+        let expected = b"\x01\x04\0\0\0otlp\x01\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        assert_eq!(encoded(&metadata), expected);
+        assert_eq!(Encoding::ALL.map(encoding_code), [0, 1, 2, 3]);
+        assert_eq!(Signal::ALL.map(flags), [1, 2, 3]);
+        assert_eq!((encoding_of(9), signal_of(0), signal_of(0b110)), (None, None, Some(Signal::Metrics)));
+    }
+}
