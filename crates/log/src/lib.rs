@@ -1,7 +1,12 @@
 //! The log of one signal: every frame once, in order of arrival, with one cursor a delivery.
 //!
-//! Today the log is its memory tail. Segment files will stand behind the same interface: offsets, cursors made of a floor
-//! and resolved ranges, and reads by offset are already what they need.
+//! A log is its memory tail; one that has a directory has segment files behind it, to which a frame goes only if its readers do not
+//! resolve it soon (`FlushPolicy`). Users do not see which: offsets, cursors made of a floor and resolved ranges, and reads by offset
+//! are the same.
+//!
+//! From the bottom up: `disk` (what is asked of a file system), `format` (bytes), `segment`, `cursor_file` and `dead_letters` (files),
+//! `log` (what is in memory, under one lock), and three threads: `writer` (group commit), `reader` (reads ahead), `keeper` (cursors and
+//! retention). `recovery` puts them together. `inspect` looks at the files of another process.
 
 mod cursor;
 pub mod cursor_file;

@@ -1,0 +1,230 @@
+//! What the reader thread does next, and what it hands over. Everything here happens under the log's lock.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::cursor::{Cursor, DiskLease};
+use crate::format::Holding;
+use crate::log::Inner;
+use crate::log::budget::unix_now_ns;
+use crate::types::{Charge, CursorId, Offset, Wake};
+
+/// What is to be done for one reader.
+pub(super) struct Task {
+    pub(super) id: CursorId,
+    pub(super) persistent_id: u32,
+    pub(super) ahead_generation: u64,
+    pub(super) from: Offset,
+    pub(super) purpose: Purpose,
+    pub(super) target: Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Read ahead so many bytes of charge.
+    Read { bytes: u64 },
+    /// Drop so many bytes of charge.
+    Drop { bytes: u64 },
+    /// Find out when the oldest unread frame was received.
+    Date,
+}
+
+/// The segment where a task goes on.
+pub(super) struct Target {
+    pub(super) path: PathBuf,
+    pub(super) generation: u64,
+    pub(super) epoch: Option<u64>,
+    pub(super) end: Option<u64>,
+    /// Nothing from here on is looked at in it.
+    pub(super) until: Offset,
+    pub(super) position: Option<u64>,
+}
+
+/// What came of a task.
+pub(super) struct Found<T> {
+    pub(super) entries: Vec<(Offset, Arc<T>, DiskLease)>,
+    pub(super) drops: Vec<(Offset, Charge)>,
+    pub(super) received_unix_ns: Option<u64>,
+    pub(super) until: Offset,
+    pub(super) damaged: u64,
+}
+
+impl<T> Found<T> {
+    pub(super) fn nothing(until: Offset) -> Self {
+        Found { entries: Vec::new(), drops: Vec::new(), received_unix_ns: None, until, damaged: 0 }
+    }
+}
+
+/// What the reader thread does for a reader next.
+pub(super) enum Step {
+    Work(Task),
+    /// There is nothing to read from disk: the reader goes on in memory.
+    Wake(Wake),
+    Nothing,
+}
+
+impl<T> Inner<T> {
+    pub(super) fn task(&mut self, id: CursorId) -> Step {
+        let Some(cursor) = self.cursors[id.0].as_ref() else { return Step::Nothing };
+        let Some(store) = self.store.as_ref().filter(|_| cursor.damaged_file.is_none()) else { return Step::Nothing };
+        let read_ahead_bytes = store.read_ahead_bytes;
+        let (drops, is_read) = (cursor.ahead.drops, cursor.is_subscribed && cursor.ahead.is_active);
+        let has_no_date = cursor.oldest_on_disk_unix_ns.is_none() && cursor.disk_leases.is_empty();
+        if drops {
+            self.drop_what_was_read(id);
+            let cursor = self.cursor(id);
+            let excess_bytes = cursor.held().bytes.saturating_sub(cursor.limit_bytes);
+            if excess_bytes == 0 {
+                return self.end_drops(id);
+            }
+            let from = cursor.ahead.until.max(cursor.next);
+            // The newest frame of all is never dropped.
+            let below = self.slots.head().saturating_sub(1).min(self.evicted_below());
+            return self.find(id, Purpose::Drop { bytes: excess_bytes }, from, below).map_or_else(
+                || {
+                    self.cursor_mut(id).pass_to(below);
+                    self.end_drops(id)
+                },
+                Step::Work,
+            );
+        }
+        let below = self.evicted_below();
+        if is_read && self.wants_ahead(id) {
+            let cursor = self.cursor(id);
+            let bytes = read_ahead_bytes.saturating_sub(cursor.ahead.bytes).max(1);
+            let from = cursor.ahead.until.max(cursor.next);
+            return self.find(id, Purpose::Read { bytes }, from, below).map_or_else(
+                || {
+                    let cursor = self.cursor_mut(id);
+                    cursor.ahead.until = below;
+                    wake_if_awaited(cursor)
+                },
+                Step::Work,
+            );
+        }
+        let cursor = self.cursor(id);
+        let from = cursor.ahead.dated_until.max(cursor.next);
+        if has_no_date && from < below {
+            if let Some(task) = self.find(id, Purpose::Date, from, below) {
+                return Step::Work(task);
+            }
+            // There is nothing for it on disk, so that it pins nothing there either, even if nobody reads for it.
+            let cursor = self.cursor_mut(id);
+            cursor.ahead.dated_until = below;
+            cursor.pass_to(below);
+        }
+        Step::Nothing
+    }
+
+    /// Where the next frame between two offsets may be that a reader has not resolved.
+    fn find(&self, id: CursorId, purpose: Purpose, from: Offset, below: Offset) -> Option<Task> {
+        let (cursor, store) = (self.cursor(id), self.store.as_ref()?);
+        let mut from = from;
+        loop {
+            from = cursor.resolved.end_of_run_at(from).unwrap_or(from);
+            let segment = store.segments.at_or_after(from)?;
+            from = from.max(segment.first);
+            if from >= below {
+                return None;
+            }
+            if !segment.is_pinned_by(id) {
+                from = segment.last + 1;
+                continue;
+            }
+            let target = Target {
+                path: segment.path.clone(),
+                generation: segment.generation,
+                epoch: segment.epoch,
+                end: segment.end,
+                until: (segment.last + 1).min(below),
+                position: segment.position_before(from),
+            };
+            let (persistent_id, ahead_generation) = (cursor.persistent_id, cursor.ahead.generation);
+            return Some(Task { id, persistent_id, ahead_generation, from, purpose, target });
+        }
+    }
+
+    /// What was being read when the drop was asked for goes first.
+    fn drop_what_was_read(&mut self, id: CursorId) {
+        let start = self.cursor(id).next;
+        let mut dropped = Holding::default();
+        self.drop_ahead(id, &mut dropped);
+        let cursor = self.cursor_mut(id);
+        let end = cursor.next;
+        cursor.dropped_unseen.add(dropped);
+        cursor.note_gap(start, end, dropped, unix_now_ns());
+    }
+
+    fn end_drops(&mut self, id: CursorId) -> Step {
+        let cursor = self.cursor_mut(id);
+        cursor.ahead.drops = false;
+        Step::Wake(cursor.wake.clone())
+    }
+
+    pub(super) fn take_found(&mut self, task: &Task, found: Found<T>) -> Option<Wake> {
+        let cursor = self.cursors[task.id.0].as_mut()?;
+        if cursor.ahead.generation != task.ahead_generation {
+            return None;
+        }
+        match task.purpose {
+            Purpose::Drop { .. } => {
+                self.take_drops(task, found);
+                return None;
+            }
+            Purpose::Date => {
+                cursor.ahead.dated_until = found.until;
+                match found.received_unix_ns {
+                    // What was resolved is no more to be dated.
+                    Some(_) if cursor.is_resolved(found.until) => cursor.ahead.dated_until += 1,
+                    date => cursor.oldest_on_disk_unix_ns = date,
+                }
+                return None;
+            }
+            Purpose::Read { .. } => {}
+        }
+        for (offset, entry, lease) in found.entries {
+            if offset >= cursor.next && !cursor.is_resolved(offset) {
+                cursor.ahead.bytes += lease.charge.bytes;
+                cursor.ahead.entries.push_back((offset, entry, lease));
+            }
+        }
+        cursor.ahead.until = cursor.ahead.until.max(found.until);
+        if let Some((_, _, lease)) = cursor.ahead.entries.front() {
+            cursor.oldest_on_disk_unix_ns = Some(lease.received_unix_ns);
+        }
+        if cursor.ahead.entries.is_empty() && cursor.ahead.until < self.evicted_below() {
+            // Nothing for it so far: it goes on waiting.
+            return None;
+        }
+        let cursor = self.cursor_mut(task.id);
+        let is_awaited = std::mem::take(&mut cursor.ahead.is_awaited);
+        is_awaited.then(|| cursor.wake.clone())
+    }
+
+    fn take_drops(&mut self, task: &Task, found: Found<T>) {
+        let start = self.cursor(task.id).next;
+        let mut dropped = Holding::default();
+        let mut until = found.until;
+        for (offset, charge) in found.drops {
+            if !self.is_over_limit(task.id) {
+                until = until.min(offset);
+                break;
+            }
+            let cursor = self.cursor(task.id);
+            if offset >= cursor.next && !cursor.is_resolved(offset) {
+                self.drop_on_disk(task.id, offset, charge);
+                dropped.add_charge(charge);
+            }
+        }
+        let cursor = self.cursor_mut(task.id);
+        cursor.pass_to(until);
+        let end = cursor.next;
+        cursor.dropped_unseen.add(dropped);
+        cursor.oldest_on_disk_unix_ns = None;
+        cursor.note_gap(start, end, dropped, unix_now_ns());
+    }
+}
+
+fn wake_if_awaited<T>(cursor: &mut Cursor<T>) -> Step {
+    if std::mem::take(&mut cursor.ahead.is_awaited) { Step::Wake(cursor.wake.clone()) } else { Step::Nothing }
+}
