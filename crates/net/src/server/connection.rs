@@ -15,7 +15,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::counters::ServerCounters;
-use super::transport::{Socket, Stream, Transport};
+use super::transport::{Socket, Stream, Transport, TurnTaking};
+use super::turns::{Turn, Turns};
 use super::windows::{WindowSizes, Windows};
 use super::{Handler, Peer, Protocols, ServerOptions};
 use crate::tls::ServerTls;
@@ -54,6 +55,8 @@ impl Drop for Open {
 
 pub(super) async fn serve_connection<H: Handler>(socket: Socket, mut peer: Peer, context: Arc<Context<H>>) {
     let _open = Open::new(&context.counters);
+    let in_flight = Arc::new(AtomicUsize::new(0));
+    let socket = TurnTaking { socket, turn: Turn::new(Turns::installed(), Arc::clone(&in_flight)) };
     let stream = match &context.tls {
         None => Stream::Plain(socket),
         Some(tls) => {
@@ -81,12 +84,13 @@ pub(super) async fn serve_connection<H: Handler>(socket: Socket, mut peer: Peer,
         }
     };
     let read_bytes = Arc::new(AtomicU64::new(0));
-    drive(Transport { stream, read_bytes: Arc::clone(&read_bytes) }, &read_bytes, &peer, &context).await;
+    let activity = Arc::new(Activity { in_flight, served: AtomicU64::new(0), idle_since: Mutex::new(Instant::now()) });
+    drive(Transport { stream, read_bytes: Arc::clone(&read_bytes) }, &read_bytes, activity, &peer, &context).await;
 }
 
 /// Requests of one connection, for its idle time.
 struct Activity {
-    in_flight: AtomicUsize,
+    in_flight: Arc<AtomicUsize>,
     served: AtomicU64,
     /// When `in_flight` last became zero.
     idle_since: Mutex<Instant>,
@@ -110,12 +114,13 @@ impl Drop for InFlight {
     }
 }
 
-async fn drive<H: Handler>(transport: Transport, read_bytes: &AtomicU64, peer: &Peer, context: &Arc<Context<H>>) {
-    let activity = Arc::new(Activity {
-        in_flight: AtomicUsize::new(0),
-        served: AtomicU64::new(0),
-        idle_since: Mutex::new(Instant::now()),
-    });
+async fn drive<H: Handler>(
+    transport: Transport,
+    read_bytes: &AtomicU64,
+    activity: Arc<Activity>,
+    peer: &Peer,
+    context: &Arc<Context<H>>,
+) {
     let known = Arc::new(context.handler.connected(peer));
     let service = service_fn(|request| {
         let in_flight = InFlight::new(&activity);

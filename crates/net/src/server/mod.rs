@@ -14,6 +14,7 @@
 //! | many streams | `max_concurrent_streams` |
 //! | rapid reset | h2: `max_pending_reset_streams`, then GOAWAY ENHANCE_YOUR_CALM |
 //! | unread data | stream and connection windows: no more than a window is held of a body nobody has admitted; many connections share `windows_bytes` |
+//! | more than the CPU can bear | [`Turns`]: connections are read from when what was read before is done |
 //! | peers that vanished | keepalive pings |
 
 mod body;
@@ -24,6 +25,7 @@ mod listener;
 mod options;
 mod serve;
 mod transport;
+mod turns;
 mod windows;
 
 use std::future::Future;
@@ -38,6 +40,7 @@ pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use serve::serve;
+pub use turns::Turns;
 pub use windows::ConnectionBudget;
 
 /// Who is at the other end of a connection.

@@ -4,11 +4,13 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
+
+use super::turns::Turn;
 
 /// A socket as it was accepted.
 pub(super) enum Socket {
@@ -16,10 +18,16 @@ pub(super) enum Socket {
     Unix(UnixStream),
 }
 
+/// A socket that is read from when its turn has come.
+pub(super) struct TurnTaking {
+    pub socket: Socket,
+    pub turn: Turn,
+}
+
 /// One type, so that the protocol code exists once.
 pub(super) enum Stream {
-    Plain(Socket),
-    Tls(Box<TlsStream<Socket>>),
+    Plain(TurnTaking),
+    Tls(Box<TlsStream<TurnTaking>>),
 }
 
 /// A stream that tells how much was read from it.
@@ -66,6 +74,53 @@ impl AsyncWrite for Socket {
 
     fn is_write_vectored(&self) -> bool {
         each!(self, inner => inner.is_write_vectored())
+    }
+}
+
+impl Socket {
+    fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, inner => inner.poll_read_ready(context))
+    }
+}
+
+impl AsyncRead for TurnTaking {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.turn.has_come() {
+            // Who has nothing to be read does not line up.
+            ready!(this.socket.poll_read_ready(context))?;
+            ready!(this.turn.poll(context));
+        }
+        let before = buffer.filled().len();
+        let poll = Pin::new(&mut this.socket).poll_read(context, buffer);
+        this.turn.note_read(buffer.filled().len() - before);
+        poll
+    }
+}
+
+impl AsyncWrite for TurnTaking {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
     }
 }
 

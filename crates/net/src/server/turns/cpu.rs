@@ -1,0 +1,68 @@
+//! Whether the CPU is the bottleneck: the threads of this process run, or wait to run, nearly all the time. Waiting includes
+//! what a CPU quota makes them wait, which no measure of CPU time alone would show.
+
+use std::fs;
+use std::num::NonZero;
+use std::time::{Duration, Instant};
+
+/// Looked at no more often than this: shorter than a period of the kernel's CPU quota (100 ms) tells little.
+const WINDOW: Duration = Duration::from_millis(25);
+/// From this share of the time on.
+const BOUND_SHARE: f64 = 0.9;
+
+#[derive(Debug)]
+pub(super) struct CpuShare {
+    since: Instant,
+    busy: Option<Duration>,
+    threads: f64,
+}
+
+impl CpuShare {
+    pub(super) fn start() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get) as f64;
+        CpuShare { since: Instant::now(), busy: busy(), threads }
+    }
+
+    /// What was so since the last answer. `None`: it is too early, or the kernel does not tell.
+    pub(super) fn is_bound(&mut self) -> Option<bool> {
+        let elapsed = self.since.elapsed();
+        if elapsed < WINDOW {
+            return None;
+        }
+        let now = busy();
+        let (before, now) = (std::mem::replace(&mut self.busy, now)?, now?);
+        self.since += elapsed;
+        let share = now.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64() / self.threads;
+        Some(share >= BOUND_SHARE)
+    }
+}
+
+/// Time that threads of this process have run or waited to run, since each began.
+fn busy() -> Option<Duration> {
+    let mut sum = Duration::ZERO;
+    for thread in fs::read_dir("/proc/self/task").ok()? {
+        // A thread may end while its folder is looked at.
+        let Ok(text) = fs::read_to_string(thread.ok()?.path().join("schedstat")) else { continue };
+        sum += parse(&text)?;
+    }
+    Some(sum)
+}
+
+/// Nanoseconds on a CPU and nanoseconds in a run queue (the kernel's `Documentation/scheduler/sched-stats.rst`).
+fn parse(schedstat: &str) -> Option<Duration> {
+    let mut numbers = schedstat.split_ascii_whitespace().map(str::parse);
+    let (ran, waited): (u64, u64) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    Some(Duration::from_nanos(ran.saturating_add(waited)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_and_waiting_to_run_are_both_busy() {
+        assert_eq!(parse("304809250 2501032356 1813\n"), Some(Duration::from_nanos(2_805_841_606)));
+        assert_eq!(parse(""), None);
+        assert!(busy().is_some(), "this kernel tells");
+    }
+}
