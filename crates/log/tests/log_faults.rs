@@ -43,35 +43,49 @@ fn whichever_call_fails_once_all_goes_on_and_nothing_durable_is_lost() {
     let durable = Durable::default();
     work(&open(&disk).0, &durable);
     let calls = disk.counts().total();
+    assert!(disk.counts().of(Operation::Rename) > 1, "segments are written anew, too");
     assert!(calls > 60, "the workload makes {calls} calls");
-    let mut failures_seen = 0;
-    for number in 0..calls + 10 {
-        let error = ERRORS[number as usize % ERRORS.len()];
-        let disk = FaultyDisk::new(number);
-        let durable = Durable::default();
-        disk.fail_call(number, error);
-        // The process may not start on a disk that fails; it does at the next try.
-        let log = match try_open(&disk) {
-            Ok((log, _)) => log,
-            Err(_) => try_open(&disk).expect("only one call fails").0,
-        };
-        let left = work(&log, &durable);
-        failures_seen += log.stats().failures;
-        assert_eq!(durable.lock().len(), 120, "call {number}");
-        let unsynced = [Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][number as usize % 3];
-        let disk = disk.cut_power(unsynced);
-        drop(log);
-        disk.clear_fault();
-        let (log, recovered) = open(&disk);
-        assert_eq!(recovered.cursors_damaged, 0);
-        let id = subscribe(&log, "a");
-        let read = values(&read_all(&log, id));
-        for value in &left {
-            assert!(read.contains(value), "call {number}: {value} is lost, {read:?}");
+    let failures = AtomicU64::new(0);
+    // Most of the time is waiting.
+    std::thread::scope(|scope| {
+        for first in 0..8 {
+            let failures = &failures;
+            scope.spawn(move || {
+                for number in (first..calls + 10).step_by(8) {
+                    failures.fetch_add(work_while_one_call_fails(number), Ordering::SeqCst);
+                }
+            });
         }
-        assert!(read.windows(2).all(|pair| pair[0] < pair[1]), "call {number}: once and in order");
+    });
+    assert!(failures.into_inner() > 20, "hardly any failure was seen");
+}
+
+/// Returns how many failures the log counted.
+fn work_while_one_call_fails(number: u64) -> u64 {
+    let disk = FaultyDisk::new(number);
+    let durable = Durable::default();
+    disk.fail_call(number, ERRORS[number as usize % ERRORS.len()]);
+    // The process may not start on a disk that fails; it does at the next try.
+    let log = match try_open(&disk) {
+        Ok((log, _)) => log,
+        Err(_) => try_open(&disk).expect("only one call fails").0,
+    };
+    let left = work(&log, &durable);
+    let failures = log.stats().failures;
+    assert_eq!(durable.lock().len(), 120, "call {number}");
+    let unsynced = [Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][number as usize % 3];
+    let disk = disk.cut_power(unsynced);
+    drop(log);
+    disk.clear_fault();
+    let (log, recovered) = open(&disk);
+    assert_eq!(recovered.cursors_damaged, 0);
+    let id = subscribe(&log, "a");
+    let read = values(&read_all(&log, id));
+    for value in &left {
+        assert!(read.contains(value), "call {number}: {value} is lost, {read:?}");
     }
-    assert!(failures_seen > 20, "{failures_seen} failures were seen");
+    assert!(read.windows(2).all(|pair| pair[0] < pair[1]), "call {number}: once and in order");
+    failures
 }
 
 #[test]

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use parking_lot::Mutex;
-use sluice_log::{CursorId, FlushPolicy, Log, Next, OpenOptions, Subscription};
+use sluice_log::{
+    Charge, CursorId, DecodeError, FlushPolicy, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord, Subscription,
+};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
 
@@ -143,4 +145,37 @@ fn all_at_once_until_the_power_goes() {
     for seed in 0..12 {
         live_until_the_power_goes(seed);
     }
+}
+
+/// A record whose user fails.
+struct Fatal;
+
+impl Record for Fatal {
+    fn facts(&self) -> RecordFacts {
+        RecordFacts::default()
+    }
+
+    fn encode_metadata(&self, _output: &mut Vec<u8>) {}
+
+    fn payload(&self) -> &[u8] {
+        &[]
+    }
+
+    fn decode(_stored: StoredRecord) -> Result<Self, DecodeError> {
+        Ok(Fatal)
+    }
+
+    fn durable(&self) {
+        panic!("this is what the test is about");
+    }
+}
+
+#[test]
+fn a_thread_that_panics_does_not_go_unnoticed() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = Log::<Fatal>::open(options(&disk)).unwrap();
+    let id = log.subscribe(Subscription::new("a"));
+    log.append(Arc::new(Fatal), Charge { bytes: 1, items: 1 }, &readers(&[id]));
+    wait_until("trouble", || log.trouble().is_some());
+    log.close(Duration::from_secs(3600));
 }

@@ -62,7 +62,7 @@ impl<T> Drop for Log<T> {
 }
 
 impl<T> Shared<T> {
-    fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         self.writer_wake.notify_all();
         self.reader_wake.notify_all();
         self.keeper_wake.notify_all();

@@ -1,157 +1,47 @@
-//! Opening a log on disk: finds the readers and the segments, and looks into the newest segments only.
-//!
-//! Invariants
-//! - Nothing is changed before everything could be read; what is cleaned up afterwards can be cleaned up again: a crash during
-//!   recovery loses nothing.
-//! - The head is above everything that anything on disk names, or a new frame would pass for one that was resolved.
-//! - A segment that ends without a footer is never appended to.
-//! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is being replaced.
+//! What is found on disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorError, CursorFile, TEMPORARY_EXTENSION};
 use crate::disk::{Access, Disk};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
-use crate::keeper::{CursorFiles, Keeper, Leftovers};
+use crate::keeper::Leftovers;
 use crate::log::segments::{Segment, Segments};
-use crate::log::store::{Ends, Store, WriterWaits};
-use crate::log::{Inner, Log};
-use crate::options::{OpenError, OpenOptions, Recovered};
+use crate::options::{OpenError, Recovered};
 use crate::ranges::RangeSet;
-use crate::reader::Reader;
-use crate::record::Record;
-use crate::segment::{ReaderOptions, SegmentError, SegmentInfo, SegmentName, SegmentReader, random_u64};
-use crate::slots::Slots;
-use crate::types::{Charge, CursorId, LogStats, Offset};
-use crate::writer::{Home, Writer};
+use crate::segment::{ReaderOptions, SegmentError, SegmentInfo, SegmentName, SegmentReader};
+use crate::types::{Charge, CursorId, Offset};
 
-const CURSORS_DIRECTORY: &str = "cursors";
+use super::io;
+
 /// Extension of cursor files of which nothing can be read: set aside, so that a new reader of the name can have a file.
 const DAMAGED_EXTENSION: &str = ".damaged";
-const REWRITE_DIRECTORY: &str = "rewrite";
-
-impl<T: Record> Log<T> {
-    /// Opens the log of a directory, or begins one. Its readers are orphans until somebody subscribes by their names.
-    pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered), OpenError> {
-        let OpenOptions { disk, directory, name, memory_limit_bytes, read_ahead_bytes, flush, .. } = options;
-        let cursors_directory = directory.join(CURSORS_DIRECTORY);
-        disk.create_directory(&cursors_directory).map_err(io(&cursors_directory, "cannot create"))?;
-        let mut recovery = Recovery::new(&*disk, &directory);
-        recovery.read_cursors(&cursors_directory)?;
-        recovery.read_segments()?;
-        let log_id = match recovery.log_id {
-            Some(log_id) => log_id,
-            None => random_log_id().map_err(io(&directory, "no randomness for a new log"))?,
-        };
-        let Recovery { cursors, damaged, segments, leftovers, found, head, .. } = recovery;
-        let mut files = CursorFiles::default();
-        let mut readers = Vec::new();
-        for (index, (file, cursor)) in cursors.into_iter().enumerate() {
-            files.insert(CursorId(index), file);
-            readers.push(Some(cursor.into_cursor()));
-        }
-        for file_name in damaged {
-            let mut cursor = Cursor::at(0, file_name.clone(), 0);
-            cursor.damaged_file = Some(file_name);
-            cursor.has_file = true;
-            readers.push(Some(cursor));
-        }
-        let highest_persistent_id = readers.iter().flatten().map(|cursor: &Cursor<T>| cursor.persistent_id).max();
-        let store = Store {
-            segments,
-            durable_below: head,
-            evicted_below: head,
-            due_below: head,
-            unwritten_bytes: 0,
-            memory_limit_bytes,
-            read_ahead_bytes,
-            flush,
-            writer_waits: WriterWaits::No,
-            reader_waits: false,
-            writer_has_ended: false,
-            keeper_has_ended: false,
-            ends: Ends::No,
-            trouble: None,
-            cursor_trouble: None,
-            read_trouble: None,
-            stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
-            gone_readers: Vec::new(),
-            highest_persistent_id: highest_persistent_id.unwrap_or(0),
-        };
-        let rewrite_directory = directory.join(REWRITE_DIRECTORY);
-        let home = Home {
-            disk,
-            directory,
-            cursors_directory,
-            rewrite_directory,
-            name,
-            log_id,
-            segment_bytes: options.segment_bytes,
-            keep_interval: options.keep_interval,
-        };
-        let log =
-            Log::of(Inner { slots: Slots::starting_at(head), cursors: readers, stored_bytes: 0, store: Some(store) });
-        log.start_threads(home, files, leftovers)?;
-        Ok((log, found))
-    }
-
-    fn start_threads(&self, home: Home, files: CursorFiles, leftovers: Leftovers) -> Result<(), OpenError> {
-        let files = Arc::new(Mutex::new(files));
-        let writer = Writer::new(self.shared.clone(), home.clone(), files.clone());
-        let keeper = Keeper::new(self.shared.clone(), home.clone(), files, leftovers);
-        let reader = Reader::new(self.shared.clone(), home.clone());
-        self.start(&home, "write", move || writer.run())?;
-        self.start(&home, "keep", move || keeper.run())?;
-        self.start(&home, "read", move || reader.run())
-    }
-
-    fn start(&self, home: &Home, does: &str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
-        // Names of threads are cut at 15 bytes.
-        let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.name));
-        let handle = thread.spawn(run).map_err(io(&home.directory, "cannot start a thread"))?;
-        self.threads.lock().push(handle);
-        Ok(())
-    }
-}
-
-fn random_log_id() -> std::io::Result<u128> {
-    // Zero stands for a log that is not known.
-    Ok((u128::from(random_u64()?) << 64 | u128::from(random_u64()?)).max(1))
-}
-
-fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> OpenError {
-    let path = path.to_owned();
-    move |source| OpenError::Io { path, action, source }
-}
 
 /// What is found of a reader.
-struct FoundCursor {
+pub(super) struct FoundCursor {
     state: CursorState,
     resolved: RangeSet,
 }
 
-struct Recovery<'a> {
+pub(super) struct Recovery<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
-    log_id: Option<u128>,
-    cursors: Vec<(CursorFile, FoundCursor)>,
+    pub(super) log_id: Option<u128>,
+    pub(super) cursors: Vec<(CursorFile, FoundCursor)>,
     /// Names of files of readers of which nothing can be read.
-    damaged: Vec<String>,
-    segments: Segments,
-    leftovers: Leftovers,
-    found: Recovered,
-    head: Offset,
+    pub(super) damaged: Vec<String>,
+    pub(super) segments: Segments,
+    pub(super) leftovers: Leftovers,
+    pub(super) found: Recovered,
+    pub(super) head: Offset,
     /// What readers hold below is known from their files; from there on it is counted.
     counted_from: Offset,
 }
 
 impl<'a> Recovery<'a> {
-    fn new(disk: &'a dyn Disk, directory: &'a Path) -> Self {
+    pub(super) fn new(disk: &'a dyn Disk, directory: &'a Path) -> Self {
         Recovery {
             disk,
             directory,
@@ -166,7 +56,7 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    fn read_cursors(&mut self, directory: &Path) -> Result<(), OpenError> {
+    pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<(), OpenError> {
         for entry in self.disk.list(directory).map_err(io(directory, "cannot list"))? {
             let path = directory.join(&entry.name);
             if entry.name.ends_with(TEMPORARY_EXTENSION) {
@@ -217,7 +107,7 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    fn read_segments(&mut self) -> Result<(), OpenError> {
+    pub(super) fn read_segments(&mut self) -> Result<(), OpenError> {
         let mut files: BTreeMap<Offset, (SegmentName, u64)> = BTreeMap::new();
         for entry in self.disk.list(self.directory).map_err(io(self.directory, "cannot list"))? {
             let Some(name) = SegmentName::parse(&entry.name).filter(|_| !entry.is_directory) else { continue };
@@ -394,7 +284,7 @@ struct Scanned {
 }
 
 impl FoundCursor {
-    fn into_cursor<T>(self) -> Cursor<T> {
+    pub(super) fn into_cursor<T>(self) -> Cursor<T> {
         let FoundCursor { state, resolved } = self;
         let mut cursor = Cursor::at(state.floor, state.name, state.id);
         cursor.resolved = resolved;
