@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::log::arguments::LogCommand;
+
 /// A telemetry pipeline engine: receives traces, metrics and logs, holds them safely, and delivers each to every backend
 /// that should have it.
 #[derive(Debug, Parser)]
@@ -31,6 +33,9 @@ pub(crate) enum Command {
     /// See it work: a gateway with a healthy, a failing and a dead backend, under load
     #[command(after_help = "Examples:\n  sluice demo\n  sluice demo --seconds 10 --rate 5000")]
     Demo(DemoArguments),
+    /// Look into a directory of held telemetry: list, show, replay, verify, drop
+    #[command(subcommand)]
+    Log(LogCommand),
     /// List the components of this build
     Components,
     /// Print the reference of all configuration options as Markdown

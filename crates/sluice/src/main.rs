@@ -5,6 +5,7 @@ mod components;
 mod configuration;
 mod demo;
 mod docs;
+mod log;
 mod run;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Validate(arguments) => configuration::validate(&arguments.locations()),
         Command::Plan(arguments) => configuration::plan(&arguments.locations()),
         Command::Demo(arguments) => demo::demo(&arguments),
+        Command::Log(command) => log::run(&command),
         Command::Components => components::list(),
         Command::Docs => docs::print(),
         Command::Completions { shell } => {

@@ -1,0 +1,158 @@
+//! The command line of `sluice log`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use sluice_otlp::Signal;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// List signals, segments, deliveries with what waits for them, gaps and dead letters
+    #[command(after_help = "Examples:\n  sluice log ls /var/lib/sluice\n  sluice log ls /var/lib/sluice --json\n  \
+        sluice log ls /var/lib/sluice --config gateway.yaml     # marks deliveries that the configuration does not have")]
+    Ls(LsArguments),
+    /// Show the frames that the log holds
+    #[command(after_help = "Examples:\n  sluice log show /var/lib/sluice --signal traces --limit 20\n  \
+        sluice log show /var/lib/sluice --delivery 'traces -> otlp/backend' --from 4711\n  \
+        sluice log show /var/lib/sluice --limit 1 --body | jq .")]
+    Show(ShowArguments),
+    /// List what backends refused for good, with the reason
+    #[command(after_help = "Examples:\n  sluice log dead-letters /var/lib/sluice\n  \
+        sluice log dead-letters /var/lib/sluice --delivery 'logs -> otlp/backend' --body")]
+    DeadLetters(DeadLettersArguments),
+    /// Send dead letters to their delivery again, or write them or a backlog to a file
+    #[command(
+        after_help = "Without --to-file the letters are appended to the log for their delivery, made durable, and only then removed: if \
+        this is interrupted nothing is lost, but what was appended already is delivered twice when the command is repeated. No process \
+        may be running on the directory.\n\nA file gets one OTLP JSON object a line, as the Collector's file exporter writes it; reading the \
+        directory for that changes nothing, and a process may be running on it.\n\nExamples:\n  \
+        sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend'\n  \
+        sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' --to-file letters.jsonl\n  \
+        sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' --backlog --to-file backlog.jsonl"
+    )]
+    Replay(ReplayArguments),
+    /// Check every checksum in a directory
+    #[command(after_help = "Ends with 1 if anything is damaged.\n\nExample:\n  sluice log verify /var/lib/sluice")]
+    Verify(VerifyArguments),
+    /// Give up the backlog, or the dead letters, of a delivery
+    #[command(after_help = "No process may be running on the directory.\n\nExamples:\n  \
+        sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old'           # says what would go\n  \
+        sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old' --yes\n  \
+        sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old' --dead-letters --yes")]
+    Drop(DropArguments),
+}
+
+/// Which directory.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// The directory that the configuration names in `buffer.directory`
+    #[arg(value_name = "DIRECTORY")]
+    pub directory: PathBuf,
+    /// Only this signal: traces, metrics or logs
+    #[arg(long, value_parser = signal)]
+    pub signal: Option<Signal>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LsArguments {
+    #[command(flatten)]
+    pub target: Target,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Mark the deliveries that this configuration does not have; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    #[command(flatten)]
+    pub target: Target,
+    /// Only what waits for this delivery
+    #[arg(long, value_name = "NAME")]
+    pub delivery: Option<String>,
+    /// The first offset that is wanted
+    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+    pub from: u64,
+    /// At most so many frames a signal
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub limit: u64,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeadLettersArguments {
+    #[command(flatten)]
+    pub target: Target,
+    /// Only those of this delivery
+    #[arg(long, value_name = "NAME")]
+    pub delivery: Option<String>,
+    /// The first number that is wanted
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub from: u64,
+    /// At most so many letters a delivery
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub limit: u64,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// How frames are printed.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Output {
+    /// Print only the telemetry, as one OTLP JSON object a line
+    #[arg(long, conflicts_with = "json")]
+    pub body: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArguments {
+    #[command(flatten)]
+    pub target: Target,
+    /// Whose dead letters
+    #[arg(long, value_name = "NAME")]
+    pub delivery: String,
+    /// Write OTLP JSON lines to this file, which must not exist; `-` is the standard output
+    #[arg(long, value_name = "FILE")]
+    pub to_file: Option<PathBuf>,
+    /// Take what waits for the delivery instead of its dead letters. It stays where it is
+    #[arg(long, requires = "to_file")]
+    pub backlog: bool,
+    /// Remove the dead letters once the file is durable
+    #[arg(long, requires = "to_file", conflicts_with = "backlog")]
+    pub remove: bool,
+    /// Only the oldest ones
+    #[arg(long, value_name = "COUNT", default_value_t = u64::MAX, hide_default_value = true)]
+    pub limit: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// The directory that the configuration names in `buffer.directory`
+    #[arg(value_name = "DIRECTORY")]
+    pub directory: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DropArguments {
+    #[command(flatten)]
+    pub target: Target,
+    /// Whose
+    #[arg(long, value_name = "NAME")]
+    pub delivery: String,
+    /// Its dead letters instead of its backlog
+    #[arg(long)]
+    pub dead_letters: bool,
+    /// Do it
+    #[arg(long)]
+    pub yes: bool,
+}
+
+fn signal(text: &str) -> Result<Signal, String> {
+    Signal::from_name(text).ok_or_else(|| "give traces, metrics or logs".to_owned())
+}

@@ -1,0 +1,194 @@
+//! The directory, the logs in it, and the deliveries that they know.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, file_name};
+use sluice_log::dead_letters::{self, DEAD_LETTERS_DIRECTORY, DeadLetterReader};
+use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
+use sluice_log::format::CursorState;
+use sluice_log::inspect::CURSORS_DIRECTORY;
+use sluice_log::lock::{DirectoryLock, LockError};
+use sluice_log::segment::SegmentName;
+use sluice_otlp::Signal;
+
+/// A directory that holds logs.
+pub(super) struct Directory {
+    pub disk: Arc<dyn Disk>,
+    pub path: PathBuf,
+}
+
+/// The log of one signal.
+#[derive(Clone, Debug)]
+pub(super) struct LogFolder {
+    pub signal: Signal,
+    pub path: PathBuf,
+}
+
+/// What a log's files say of one delivery.
+#[derive(Debug)]
+pub(super) struct StoredDelivery {
+    pub log: LogFolder,
+    pub name: String,
+    /// None for one that has dead letters only.
+    pub cursor: Option<CursorState>,
+    /// Where its dead letters are, if there ever were some.
+    pub dead_letters: Option<PathBuf>,
+}
+
+impl Directory {
+    /// Says what to give instead if there are no logs at `path`.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let directory = Directory { disk: Arc::new(RealDisk), path: path.to_owned() };
+        let entries = match directory.disk.list(path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                bail!(
+                    "{}: there is no such directory; give the one that the configuration names in `buffer.directory`",
+                    path.display()
+                )
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                bail!("{}: {error}; run this as the user that sluice runs as, or as root", path.display())
+            }
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        };
+        if let Some(parent) = path.parent().filter(|_| is_inside_a_log(&entries)) {
+            let parent = if parent.as_os_str().is_empty() { Path::new("..") } else { parent };
+            bail!("{}: this is a part of a log; give the directory above it: {}", path.display(), parent.display());
+        }
+        Ok(directory)
+    }
+
+    /// The logs of the signals that are wanted. At least one.
+    pub(super) fn logs(&self, wanted: Option<Signal>) -> Result<Vec<LogFolder>> {
+        let entries = self.list(&self.path)?;
+        let is_there =
+            |signal: &Signal| entries.iter().any(|entry| entry.is_directory && entry.name == signal.as_str());
+        let signals = Signal::ALL.into_iter().filter(|signal| wanted.is_none_or(|wanted| wanted == *signal));
+        let logs: Vec<_> = signals
+            .filter(is_there)
+            .map(|signal| LogFolder { signal, path: self.path.join(signal.as_str()) })
+            .collect();
+        if logs.is_empty() {
+            let of = wanted.map_or(String::new(), |signal| format!(" of {signal}"));
+            bail!(
+                "{}: it holds no log{of}; give the directory that the configuration names in `buffer.directory`",
+                self.path.display()
+            );
+        }
+        Ok(logs)
+    }
+
+    /// Takes the directory's lock, or says who has it and what to do.
+    pub(super) fn lock(&self) -> Result<DirectoryLock> {
+        match DirectoryLock::acquire(&*self.disk, &self.path) {
+            Err(error @ LockError::Held { holder, .. }) => {
+                let stop = holder.map_or("stop it".to_owned(), |pid| format!("stop it (`kill {pid}`)"));
+                bail!(
+                    "{error}; {stop}, wait until it has ended and repeat the command; \
+                     ls, show, dead-letters, verify and replay --to-file without --remove can be used while it runs"
+                )
+            }
+            lock => Ok(lock?),
+        }
+    }
+
+    /// The delivery of this name, which a shell's user may write with `->` for `→`.
+    pub(super) fn delivery(&self, signal: Option<Signal>, given: &str) -> Result<StoredDelivery> {
+        let spellings = [given.to_owned(), canonical(given)];
+        let mut known = Vec::new();
+        let mut found = Vec::new();
+        for log in self.logs(signal)? {
+            for delivery in self.deliveries(&log)? {
+                known.push(delivery.name.clone());
+                if spellings.contains(&delivery.name) {
+                    found.push(delivery);
+                }
+            }
+        }
+        if found.len() > 1 {
+            let signals: Vec<_> = found.iter().map(|delivery| delivery.log.signal.as_str()).collect();
+            bail!("{given}: there is such a delivery of {}; choose with --signal", signals.join(" and of "));
+        }
+        let Some(delivery) = found.pop() else {
+            known.sort();
+            let known = if known.is_empty() { "none".to_owned() } else { format!("'{}'", known.join("', '")) };
+            bail!("{given}: {} holds nothing of such a delivery; it knows: {known}", self.path.display());
+        };
+        Ok(delivery)
+    }
+
+    /// All deliveries that have a cursor or dead letters, by name.
+    pub(super) fn deliveries(&self, log: &LogFolder) -> Result<Vec<StoredDelivery>> {
+        let mut deliveries = Vec::new();
+        for state in self.cursors(log)? {
+            let dead_letters = dead_letters::directory_of(&log.path, &state.name);
+            let dead_letters = dead_letters.is_dir().then_some(dead_letters);
+            deliveries.push(StoredDelivery {
+                log: log.clone(),
+                name: state.name.clone(),
+                cursor: Some(state),
+                dead_letters,
+            });
+        }
+        let folder = log.path.join(DEAD_LETTERS_DIRECTORY);
+        for entry in self.list(&folder)?.into_iter().filter(|entry| entry.is_directory) {
+            let path = folder.join(&entry.name);
+            if deliveries.iter().any(|delivery| delivery.dead_letters.as_ref() == Some(&path)) {
+                continue;
+            }
+            let name = DeadLetterReader::open(self.disk.clone(), &path, 0)?.state().name.clone();
+            let name = if name.is_empty() { entry.name } else { name };
+            deliveries.push(StoredDelivery { log: log.clone(), name, cursor: None, dead_letters: Some(path) });
+        }
+        deliveries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(deliveries)
+    }
+
+    /// What the cursor files of a log say. One that cannot be read is reported and left out.
+    pub(super) fn cursors(&self, log: &LogFolder) -> Result<Vec<CursorState>> {
+        let folder = log.path.join(CURSORS_DIRECTORY);
+        let mut states = Vec::new();
+        for entry in self.list(&folder)? {
+            if entry.is_directory || !entry.name.ends_with(CURSOR_EXTENSION) {
+                continue;
+            }
+            match CursorFile::read(&*self.disk, &folder.join(&entry.name)) {
+                Ok(state) => states.push(state),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => eprintln!("sluice: {error}"),
+            }
+        }
+        Ok(states)
+    }
+
+    /// Where the cursor file of a delivery stands.
+    pub(super) fn cursor_path(log: &LogFolder, name: &str) -> PathBuf {
+        log.path.join(CURSORS_DIRECTORY).join(file_name(name))
+    }
+
+    /// The entries of a folder; none if it is not there.
+    fn list(&self, path: &Path) -> Result<Vec<DirectoryEntry>> {
+        match self.disk.list(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            entries => entries.with_context(|| path.display().to_string()),
+        }
+    }
+}
+
+fn is_inside_a_log(entries: &[DirectoryEntry]) -> bool {
+    entries.iter().any(|entry| {
+        let is_folder = entry.name == CURSORS_DIRECTORY || entry.name == DEAD_LETTERS_DIRECTORY;
+        if entry.is_directory { is_folder } else { SegmentName::parse(&entry.name).is_some() }
+    })
+}
+
+fn canonical(name: &str) -> String {
+    match name.split_once("->") {
+        Some((pipeline, exporter)) => format!("{} → {}", pipeline.trim(), exporter.trim()),
+        None => name.to_owned(),
+    }
+}

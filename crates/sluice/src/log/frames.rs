@@ -1,0 +1,119 @@
+//! The frames of a log, each once, as a reader who changes nothing sees them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use sluice_log::RangeSet;
+use sluice_log::dead_letters::{DeadLetter, DeadLetterReader};
+use sluice_log::disk::Disk;
+use sluice_log::format::{CursorState, FrameHeader};
+use sluice_log::segment::{Body, Damage, Located, SegmentChain, SegmentError};
+
+/// A whole frame.
+pub(super) struct StoredFrame {
+    pub header: FrameHeader,
+    /// Ids of the deliveries that it is for.
+    pub readers: Vec<u32>,
+    pub body: Body,
+}
+
+/// A walk over a log's frames in the order of the segments.
+pub(super) struct Frames {
+    chain: SegmentChain,
+    /// A frame may stand in two segments after a failed write.
+    seen: RangeSet,
+    /// Only what this delivery has not resolved.
+    waiting_for: Option<CursorState>,
+}
+
+impl Frames {
+    pub(super) fn from(disk: Arc<dyn Disk>, log: &Path, from: u64) -> Result<Self> {
+        let chain = SegmentChain::open(disk, log, from)?;
+        Ok(Frames { chain, seen: RangeSet::default(), waiting_for: None })
+    }
+
+    /// Only what waits for a delivery.
+    pub(super) fn backlog(disk: Arc<dyn Disk>, log: &Path, delivery: CursorState, from: u64) -> Result<Self> {
+        let frames = Frames::from(disk, log, from.max(delivery.floor))?;
+        Ok(Frames { waiting_for: Some(delivery), ..frames })
+    }
+
+    /// The next whole frame. Damaged ones are passed over and counted, segments that cannot be read are reported and passed over.
+    pub(super) fn next(&mut self) -> Result<Option<StoredFrame>> {
+        while let Some(located) = next_readable(&mut self.chain)? {
+            let header = located.header;
+            if self.seen.contains(header.offset) {
+                continue;
+            }
+            let readers = self.chain.readers().to_vec();
+            let is_wanted = self.waiting_for.as_ref().is_none_or(|cursor| waits_for(cursor, &readers, header.offset));
+            if !is_wanted {
+                continue;
+            }
+            let Some(body) = self.chain.body()? else { continue };
+            self.seen.insert(header.offset);
+            return Ok(Some(StoredFrame { header, readers, body }));
+        }
+        Ok(None)
+    }
+
+    pub(super) fn damage(&self) -> Damage {
+        self.chain.damage()
+    }
+}
+
+/// True if the frame is for the delivery and was not resolved by it when its cursor was written.
+pub(super) fn waits_for(cursor: &CursorState, readers: &[u32], offset: u64) -> bool {
+    let is_resolved =
+        offset < cursor.floor || cursor.resolved.iter().any(|&(start, end)| (start..end).contains(&offset));
+    !is_resolved && readers.contains(&cursor.id)
+}
+
+/// When the oldest frame that waits for the delivery was received. None if nothing waits. Reads headers only.
+pub(super) fn oldest_unix_ns(disk: Arc<dyn Disk>, log: &Path, cursor: &CursorState) -> Result<Option<u64>> {
+    let mut chain = SegmentChain::open(disk, log, cursor.floor)?;
+    while let Some(located) = next_readable(&mut chain)? {
+        if waits_for(cursor, chain.readers(), located.header.offset) {
+            return Ok(Some(located.header.received_unix_ns));
+        }
+    }
+    Ok(None)
+}
+
+/// The next letter, over segments that cannot be read at all.
+pub(super) fn next_letter(letters: &mut DeadLetterReader) -> Result<Option<DeadLetter>> {
+    loop {
+        match letters.next() {
+            Err(error) if is_unreadable(&error) => eprintln!("sluice: passed over: {error}"),
+            result => return Ok(result?),
+        }
+    }
+}
+
+fn next_readable(chain: &mut SegmentChain) -> Result<Option<Located>> {
+    loop {
+        match chain.next() {
+            Err(error) if is_unreadable(&error) => eprintln!("sluice: passed over: {error}"),
+            result => return Ok(result?),
+        }
+    }
+}
+
+/// A whole segment of which nothing can be read. Other errors come from the disk, and would come again.
+fn is_unreadable(error: &SegmentError) -> bool {
+    matches!(error, SegmentError::NoSegment { .. } | SegmentError::NewerVersion { .. })
+}
+
+/// Says on the standard error what could not be read.
+pub(super) fn report_damage(what: &Path, damage: Damage) {
+    if !damage.is_none() {
+        eprintln!(
+            "sluice: {}: passed over {} damaged frames and {} unreadable places ({} bytes); `sluice log verify` says where",
+            what.display(),
+            damage.frames,
+            damage.regions,
+            damage.bytes
+        );
+    }
+}

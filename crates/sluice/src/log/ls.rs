@@ -1,0 +1,198 @@
+//! `sluice log ls`: what a directory holds.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use comfy_table::Cell;
+use serde_json::{Value, json};
+use sluice_log::Holding;
+use sluice_log::format::{CursorState, Gap};
+use sluice_log::inspect::{DeadLetterOverview, LogOverview, overview};
+
+use super::arguments::LsArguments;
+use super::directory::Directory;
+use super::{frames, text};
+use crate::configuration;
+
+const TITLES: [&str; 8] =
+    ["Delivery", ">Frames", ">Items", ">Bytes", ">Oldest", ">Items dropped", ">Dead letters", "Configured"];
+
+pub(super) fn run(arguments: &LsArguments) -> Result<ExitCode> {
+    let directory = Directory::open(&arguments.target.directory)?;
+    // Says what to do if there is no log.
+    let wanted = directory.logs(arguments.target.signal)?;
+    let configured = configured(&arguments.config)?;
+    let logs = overview(&directory.disk, &directory.path).context("cannot look into the directory")?;
+    let mut output = BufWriter::new(io::stdout().lock());
+    let mut listed = Vec::new();
+    for log in logs.iter().filter(|log| wanted.iter().any(|folder| folder.path == log.directory)) {
+        let rows = rows(&directory, log, configured.as_deref())?;
+        if arguments.json {
+            listed.push(to_json(log, &rows));
+        } else {
+            print(log, &rows, &mut output)?;
+        }
+    }
+    if arguments.json {
+        let directory = directory.path.display().to_string();
+        let all = json!({ "directory": directory, "logs": listed });
+        writeln!(output, "{}", serde_json::to_string_pretty(&all).map_err(io::Error::from)?)?;
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names of the deliveries of a configuration. None if there is none to compare with.
+fn configured(locations: &[String]) -> Result<Option<Vec<String>>> {
+    if locations.is_empty() {
+        return Ok(None);
+    }
+    let plan = configuration::load(locations)?;
+    Ok(Some(plan.deliveries.iter().map(|delivery| delivery.id.to_string()).collect()))
+}
+
+/// One delivery with all that is kept of it.
+#[derive(Default)]
+struct Row<'a> {
+    cursor: Option<&'a CursorState>,
+    held: Holding,
+    oldest_unix_ns: Option<u64>,
+    dead_letters: Option<&'a DeadLetterOverview>,
+    is_configured: Option<bool>,
+}
+
+fn rows<'a>(
+    directory: &Directory,
+    log: &'a LogOverview,
+    configured: Option<&[String]>,
+) -> Result<BTreeMap<&'a str, Row<'a>>> {
+    let mut rows: BTreeMap<&str, Row<'_>> = BTreeMap::new();
+    for cursor in &log.cursors {
+        let Ok(state) = &cursor.state else { continue };
+        let row = rows.entry(&state.name).or_default();
+        row.cursor = Some(state);
+        row.held = cursor.held;
+        if cursor.held.frames > 0 {
+            row.oldest_unix_ns = frames::oldest_unix_ns(directory.disk.clone(), &log.directory, state)?;
+        }
+    }
+    for letters in &log.dead_letters {
+        rows.entry(&letters.delivery).or_default().dead_letters = Some(letters);
+    }
+    for (name, row) in &mut rows {
+        row.is_configured = configured.map(|configured| configured.iter().any(|known| known == name));
+    }
+    Ok(rows)
+}
+
+fn print(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>, output: &mut impl Write) -> io::Result<()> {
+    let bytes = log.segments.iter().map(|segment| segment.len_bytes).sum();
+    let segments = text::counted(log.segments.len() as u64, "segment");
+    writeln!(output, "{}: {segments}, {} on disk", log.name, text::bytes(bytes))?;
+    let is_compared = rows.values().any(|row| row.is_configured.is_some());
+    let columns = TITLES.len() - usize::from(!is_compared);
+    let mut table = text::table(&TITLES[..columns]);
+    for (name, row) in rows {
+        let mut cells = vec![text::cell(name)];
+        cells.extend(numbers(row).map(Cell::new));
+        if let Some(is_configured) = row.is_configured {
+            cells.push(Cell::new(if is_configured { "yes" } else { "no: kept until `sluice log drop`" }));
+        }
+        table.add_row(cells);
+    }
+    if !rows.is_empty() {
+        writeln!(output, "{table}")?;
+    }
+    for (name, row) in rows {
+        for gap in row.cursor.iter().flat_map(|cursor| &cursor.gaps) {
+            writeln!(output, "  gap: {name}: {}", gap_text(gap))?;
+        }
+        if let Some(dropped) = row.dead_letters.map(|letters| letters.dropped).filter(|dropped| dropped.frames > 0) {
+            let letters = text::counted(dropped.frames, "dead letter");
+            let items = text::counted(dropped.items, "item");
+            writeln!(output, "  {name}: {letters} ({items}) made room for newer ones")?;
+        }
+    }
+    for problem in problems(log) {
+        writeln!(output, "  unreadable: {problem}")?;
+    }
+    writeln!(output)
+}
+
+fn numbers(row: &Row<'_>) -> [String; 6] {
+    let or_dash = |text: String, is_something: bool| if is_something { text } else { "-".to_owned() };
+    let dropped = row.cursor.map_or(0, |cursor| cursor.dropped.items);
+    let letters = row.dead_letters.map(|letters| letters.held).unwrap_or_default();
+    let letters_text = format!("{} ({})", text::count(letters.frames), text::counted(letters.items, "item"));
+    [
+        text::count(row.held.frames),
+        text::count(row.held.items),
+        text::bytes(row.held.bytes),
+        row.oldest_unix_ns.map_or("-".to_owned(), |oldest| text::duration(text::age(oldest))),
+        or_dash(text::count(dropped), dropped > 0),
+        or_dash(letters_text, letters.frames > 0),
+    ]
+}
+
+fn gap_text(gap: &Gap) -> String {
+    format!(
+        "{} ({}) dropped between offsets {} and {} at {}",
+        text::counted(gap.dropped.frames, "frame"),
+        text::counted(gap.dropped.items, "item"),
+        gap.start,
+        gap.end.saturating_sub(1),
+        text::time(gap.dropped_unix_ns)
+    )
+}
+
+/// Files that say nothing.
+fn problems(log: &LogOverview) -> Vec<String> {
+    let segments = log.segments.iter().filter_map(|segment| segment.info.as_ref().err().map(ToString::to_string));
+    let cursors = log.cursors.iter().filter_map(|cursor| cursor.state.as_ref().err().map(ToString::to_string));
+    segments.chain(cursors).collect()
+}
+
+fn to_json(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>) -> Value {
+    let deliveries: Vec<_> = rows.iter().map(|(name, row)| delivery_json(name, row)).collect();
+    json!({
+        "signal": log.name,
+        "bytes": log.segments.iter().map(|segment| segment.len_bytes).sum::<u64>(),
+        "segments": log.segments.iter().map(|segment| json!({
+            "file": segment.path.display().to_string(),
+            "bytes": segment.len_bytes,
+            "sealed": segment.info.as_ref().is_ok_and(|info| info.footer.is_some()),
+            "frames": segment.info.as_ref().ok().and_then(|info| info.footer).map(|footer| footer.frames),
+            "error": segment.info.as_ref().err().map(ToString::to_string),
+        })).collect::<Vec<_>>(),
+        "deliveries": deliveries,
+        "unreadable": problems(log),
+    })
+}
+
+fn delivery_json(name: &str, row: &Row<'_>) -> Value {
+    let gaps = row.cursor.map_or(&[][..], |cursor| &cursor.gaps);
+    json!({
+        "name": name,
+        "waiting": holding_json(row.held),
+        "oldest": row.oldest_unix_ns.map(text::time),
+        "oldest_age_s": row.oldest_unix_ns.map(|oldest| text::age(oldest).as_secs()),
+        "floor": row.cursor.map(|cursor| cursor.floor),
+        "cursor_written": row.cursor.map(|cursor| text::time(cursor.written_unix_ns)),
+        "dropped": holding_json(row.cursor.map(|cursor| cursor.dropped).unwrap_or_default()),
+        "gaps": gaps.iter().map(|gap| json!({
+            "first": gap.start,
+            "last": gap.end.saturating_sub(1),
+            "dropped": holding_json(gap.dropped),
+            "time": text::time(gap.dropped_unix_ns),
+        })).collect::<Vec<_>>(),
+        "dead_letters": holding_json(row.dead_letters.map(|letters| letters.held).unwrap_or_default()),
+        "dead_letters_dropped": holding_json(row.dead_letters.map(|letters| letters.dropped).unwrap_or_default()),
+        "configured": row.is_configured,
+    })
+}
+
+fn holding_json(holding: Holding) -> Value {
+    json!({ "frames": holding.frames, "items": holding.items, "bytes": holding.bytes })
+}

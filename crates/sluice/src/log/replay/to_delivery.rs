@@ -1,0 +1,95 @@
+//! Dead letters back to their delivery: they are appended to the log, and wait there for the next start.
+//!
+//! Invariant: a letter is removed only after its frame is durable in the log. Whatever ends this in between leaves
+//! the letters where they were; those that were appended already are delivered once more when it is repeated.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use sluice_log::{CursorId, FlushPolicy, Keep, Log, OpenOptions, Subscription};
+
+use super::{StoredDelivery, letters, progress, remove_letters};
+use crate::log::directory::Directory;
+use crate::log::frames::{next_letter, report_damage};
+use crate::log::record::RawRecord;
+use crate::log::text;
+
+/// What may wait in memory for the disk.
+const UNWRITTEN_LIMIT_BYTES: u64 = 16 << 20;
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Small, because its space is reserved at once: the disk may be nearly full.
+const SEGMENT_LEN_BYTES: u64 = 4 << 20;
+
+pub(super) fn run(directory: &Directory, delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
+    let mut reader = letters(directory, delivery)?;
+    let options = OpenOptions {
+        flush: FlushPolicy::AtOnce,
+        segment_bytes: SEGMENT_LEN_BYTES,
+        ..OpenOptions::new(directory.disk.clone(), &delivery.log.path, delivery.log.signal.as_str())
+    };
+    let (log, _) = Log::<RawRecord>::open(options)?;
+    let id = log.subscribe(Subscription::new(&delivery.name));
+    let mut appended = Appended::default();
+    let bar = progress();
+    while appended.letters < limit
+        && let Some(letter) = next_letter(&mut reader)?
+    {
+        appended.letters += 1;
+        appended.items += u64::from(letter.items);
+        appended.below = letter.number + 1;
+        let items = letter.items;
+        append(&log, id, RawRecord::of_letter(letter), items)?;
+        bar.inc(1);
+    }
+    log.unsubscribe(id, Keep::Backlog);
+    let unwritten = log.close(CLOSE_TIMEOUT);
+    bar.finish_and_clear();
+    if unwritten.frames > 0 {
+        bail!("{} of {} frames could not be written{}", unwritten.frames, appended.letters, and_why(&log));
+    }
+    if let Some(path) = &delivery.dead_letters {
+        report_damage(path, reader.damage());
+    }
+    if appended.letters > 0 {
+        remove_letters(directory, delivery, appended.below)?;
+    }
+    println!(
+        "{} ({}) go to {} again at the next start",
+        text::counted(appended.letters, "dead letter"),
+        text::counted(appended.items, "item"),
+        delivery.name
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Default)]
+struct Appended {
+    letters: u64,
+    items: u64,
+    /// Number behind the last letter.
+    below: u64,
+}
+
+/// Appends one frame when there is room for it in memory.
+fn append(log: &Log<RawRecord>, id: CursorId, record: RawRecord, items: u32) -> Result<()> {
+    while log.unwritten_bytes() > UNWRITTEN_LIMIT_BYTES {
+        if log.trouble().is_some() {
+            bail!("the log cannot be written{}", and_why(log));
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    let charge = record.charge(items);
+    log.append(Arc::new(record), charge, &Arc::from([id]));
+    Ok(())
+}
+
+/// What is wrong, and that nothing is lost.
+fn and_why(log: &Log<RawRecord>) -> String {
+    let reason = log.trouble().map_or(String::new(), |trouble| format!(": {}", trouble.reason));
+    format!(
+        "{reason}; the dead letters are kept: make room or mend the disk and repeat the command (some may then be delivered twice)"
+    )
+}

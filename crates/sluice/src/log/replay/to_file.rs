@@ -1,0 +1,170 @@
+//! Dead letters or a backlog as OTLP JSON lines.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use sluice_log::dead_letters::DeadLetterReader;
+use sluice_log::segment::Damage;
+
+use super::{letters, progress, remove_letters};
+use crate::log::arguments::ReplayArguments;
+use crate::log::directory::{Directory, StoredDelivery};
+use crate::log::frames::{Frames, next_letter, report_damage};
+use crate::log::{body, text};
+
+pub(super) fn run(
+    directory: &Directory,
+    delivery: &StoredDelivery,
+    path: &Path,
+    arguments: &ReplayArguments,
+) -> Result<ExitCode> {
+    let mut source = Source::open(directory, delivery, arguments.backlog)?;
+    let mut sink = Sink::create(path)?;
+    let mut written = Written::default();
+    let bar = progress();
+    let mut line = Vec::new();
+    while written.frames + written.failed < arguments.limit
+        && let Some(telemetry) = source.next()?
+    {
+        line.clear();
+        match body::append_line(delivery.log.signal, telemetry.encoding, &telemetry.payload, &mut line) {
+            Ok(()) => {
+                sink.write(&line)?;
+                written.frames += 1;
+                written.items += u64::from(telemetry.items);
+            }
+            Err(error) => {
+                written.failed += 1;
+                eprintln!("sluice: {}: {} {}: {error:#}", delivery.name, source.noun(), telemetry.number);
+            }
+        }
+        written.below = telemetry.number + 1;
+        bar.inc(1);
+    }
+    sink.finish().with_context(|| format!("{}: cannot be made durable", path.display()))?;
+    bar.finish_and_clear();
+    report_damage(&delivery.log.path, source.damage());
+    eprintln!(
+        "sluice: {}: {} ({}) written to {}",
+        delivery.name,
+        text::counted(written.frames, source.noun()),
+        text::counted(written.items, "item"),
+        path.display()
+    );
+    if written.failed > 0 {
+        let kept = if arguments.remove { "; no dead letter was removed" } else { "" };
+        bail!("{} could not be written as JSON{kept}", text::counted(written.failed, source.noun()));
+    }
+    if arguments.remove && written.frames > 0 {
+        remove_letters(directory, delivery, written.below)?;
+        eprintln!("sluice: {}: {} removed", delivery.name, text::counted(written.frames, source.noun()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Default)]
+struct Written {
+    frames: u64,
+    items: u64,
+    /// Those of which no JSON can be made.
+    failed: u64,
+    /// Number behind the last one.
+    below: u64,
+}
+
+struct Telemetry {
+    /// Of a letter its number, of a frame its offset.
+    number: u64,
+    items: u32,
+    encoding: u8,
+    payload: Bytes,
+}
+
+enum Source {
+    Letters(DeadLetterReader),
+    /// None for a delivery without a cursor: nothing waits for it.
+    Backlog(Option<Frames>),
+}
+
+impl Source {
+    fn open(directory: &Directory, delivery: &StoredDelivery, backlog: bool) -> Result<Source> {
+        if !backlog {
+            return Ok(Source::Letters(letters(directory, delivery)?));
+        }
+        let frames = |cursor| Frames::backlog(directory.disk.clone(), &delivery.log.path, cursor, 0);
+        Ok(Source::Backlog(delivery.cursor.clone().map(frames).transpose()?))
+    }
+
+    fn next(&mut self) -> Result<Option<Telemetry>> {
+        match self {
+            Source::Letters(letters) => Ok(next_letter(letters)?.map(|letter| Telemetry {
+                number: letter.number,
+                items: letter.items,
+                encoding: letter.encoding,
+                payload: letter.payload,
+            })),
+            Source::Backlog(None) => Ok(None),
+            Source::Backlog(Some(frames)) => Ok(frames.next()?.map(|frame| Telemetry {
+                number: frame.header.offset,
+                items: frame.header.items,
+                encoding: frame.header.encoding,
+                payload: frame.body.payload,
+            })),
+        }
+    }
+
+    fn noun(&self) -> &'static str {
+        match self {
+            Source::Letters(_) => "dead letter",
+            Source::Backlog(_) => "frame",
+        }
+    }
+
+    fn damage(&self) -> Damage {
+        match self {
+            Source::Letters(letters) => letters.damage(),
+            Source::Backlog(frames) => frames.as_ref().map(Frames::damage).unwrap_or_default(),
+        }
+    }
+}
+
+enum Sink {
+    File(BufWriter<File>),
+    Stdout(BufWriter<io::StdoutLock<'static>>),
+}
+
+impl Sink {
+    /// Telemetry is nobody else's to read, and no file is overwritten.
+    fn create(path: &Path) -> Result<Sink> {
+        if path == Path::new("-") {
+            return Ok(Sink::Stdout(BufWriter::new(io::stdout().lock())));
+        }
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Ok(file) => Ok(Sink::File(BufWriter::with_capacity(1 << 20, file))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                bail!("{}: it exists already; give the name of a new file", path.display())
+            }
+            Err(error) => Err(error).with_context(|| format!("{}: cannot be created", path.display())),
+        }
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::File(file) => file.write_all(line),
+            Sink::Stdout(output) => output.write_all(line),
+        }
+    }
+
+    /// A file is durable when this returns.
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Sink::File(file) => file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all(),
+            Sink::Stdout(mut output) => output.flush(),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Numbers, sizes and times for people.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+const SECONDS_PER_DAY: u64 = 86_400;
+
+/// `1234567` as `1,234,567`.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 frame`, `2 frames`.
+pub(super) fn counted(number: u64, one: &str) -> String {
+    format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// A size with a binary unit, to one decimal place.
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut size = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while size >= 1023.95 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    format!("{size:.1} {}", UNITS[unit])
+}
+
+/// The two largest units: `3d 4h`, `12m 5s`, `8s`.
+pub(super) fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / SECONDS_PER_DAY, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, _, _) => format!("{hours}h {minutes}m"),
+        _ => format!("{days}d {hours}h"),
+    }
+}
+
+/// How long ago that was by the wall clock; nothing in the future.
+pub(super) fn age(unix_ns: u64) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_nanos(unix_ns))
+}
+
+/// Nanoseconds since 1970 as `2026-11-21T06:05:43.120Z`.
+pub(super) fn time(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let (year, month, day) = civil(seconds / SECONDS_PER_DAY);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let millis = unix_ns / 1_000_000 % 1000;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// Days since 1970 → year, month, day (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// A table without lines; columns whose title begins with `>` are numbers.
+pub(super) fn table(titles: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(titles.iter().map(|title| title.trim_start_matches('>')));
+    for (column, title) in table.column_iter_mut().zip(titles) {
+        if title.starts_with('>') {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// Text that came from elsewhere, on one line.
+pub(super) fn cell(text: &str) -> Cell {
+    Cell::new(text.replace(|character: char| character.is_control(), " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_sizes_are_readable() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!((counted(1, "frame"), counted(1200, "frame")), ("1 frame".into(), "1,200 frames".into()));
+        let sizes = [0, 1023, 1024, 1536, (1 << 20) - 1, 64 << 20, 10 << 30, u64::MAX].map(bytes);
+        assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "64.0 MiB", "10.0 GiB", "16384.0 PiB"]);
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(time(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time(951_782_400_000_000_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(time(1_700_000_000_123_456_789), "2023-11-14T22:13:20.123Z");
+        assert_eq!(age(u64::MAX), Duration::ZERO);
+        let texts = [8, 725, 3600, 7_380, 273_600].map(|seconds| duration(Duration::from_secs(seconds)));
+        assert_eq!(texts, ["8s", "12m 5s", "1h 0m", "2h 3m", "3d 4h"]);
+    }
+}

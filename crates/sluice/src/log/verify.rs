@@ -1,0 +1,93 @@
+//! `sluice log verify`: every checksum.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use sluice_log::inspect::{Finding, Verification, verify};
+
+use super::arguments::VerifyArguments;
+use super::directory::Directory;
+use super::text;
+
+pub(super) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
+    let directory = Directory::open(&arguments.directory)?;
+    directory.logs(None)?;
+    let bar = progress_bar();
+    let verification = verify(&*directory.disk, &directory.path, &mut |progress| {
+        bar.set_length(progress.total_bytes);
+        bar.set_position(progress.done_bytes);
+    });
+    bar.finish_and_clear();
+    let verification = verification.context("cannot check the directory")?;
+    print!("{}", report(&verification));
+    let is_damaged = verification.findings.iter().any(Finding::is_loss);
+    Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// On the standard error, and only if that is a terminal.
+fn progress_bar() -> ProgressBar {
+    let template = "{elapsed:>4} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style)
+}
+
+fn report(verification: &Verification) -> String {
+    let mut report = String::new();
+    for finding in &verification.findings {
+        let kind = if finding.is_loss() { "damaged" } else { "note" };
+        let _ = writeln!(report, "{kind}: {}", describe(finding));
+    }
+    let _ = writeln!(
+        report,
+        "checked {} ({}) with {} ({}) and {}: {}",
+        text::counted(verification.segments, "segment"),
+        text::bytes(verification.bytes),
+        text::counted(verification.frames, "whole frame"),
+        text::counted(verification.items, "item"),
+        text::counted(verification.cursors, "cursor file"),
+        summary(verification)
+    );
+    report
+}
+
+fn summary(verification: &Verification) -> String {
+    let damaged = verification.findings.iter().filter(|finding| finding.is_loss()).count();
+    match damaged {
+        0 => "no damage".to_owned(),
+        _ => format!("{} damaged", text::counted(damaged as u64, "file")),
+    }
+}
+
+fn describe(finding: &Finding) -> String {
+    match finding {
+        Finding::DamagedSegment { path, position, damage, is_sealed } => {
+            let what = format!(
+                "{}: from position {position} on: {} damaged, {} unreadable, {}",
+                path.display(),
+                text::counted(damage.frames, "frame"),
+                text::counted(damage.regions, "place"),
+                text::bytes(damage.bytes)
+            );
+            if *is_sealed || damage.frames > 0 {
+                what + "; the frames around it can be read"
+            } else {
+                what + "; the segment was being written, this may be the rest of a write that was never acknowledged"
+            }
+        }
+        Finding::MissingFrames { path, frames } => {
+            format!("{}: {} fewer than its footer counts", path.display(), text::counted(*frames, "frame"))
+        }
+        Finding::UnreadableSegment { error, .. } => error.to_string(),
+        Finding::DamagedCursor { path, slots: 1 } => {
+            format!("{}: one of its two slots; the other one counts (an interrupted write leaves this)", path.display())
+        }
+        Finding::DamagedCursor { path, .. } => format!(
+            "{}: both slots: the place of the delivery is lost, and what waited for it goes to nobody unless \
+             the file comes back from a backup; `sluice log show --body` still reads the frames",
+            path.display()
+        ),
+        Finding::UnreadableCursor { error, .. } => error.to_string(),
+    }
+}
