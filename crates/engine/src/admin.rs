@@ -60,15 +60,16 @@ async fn serve(
     Ok(AdminServer { addr, stop })
 }
 
-/// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`.
+/// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`, what is held for whom on `/log`.
 pub(crate) async fn serve_metrics(endpoint: &str, status: Arc<dyn Status>) -> Result<AdminServer, AdminError> {
-    let letters = status.clone();
+    let (letters, log) = (status.clone(), status.clone());
     let router = Router::new()
         .route(
             "/metrics",
             get(async move || ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], status.metrics())),
         )
-        .route("/dead-letters", get(async move || blocking(move || letters.dead_letters()).await));
+        .route("/dead-letters", get(async move || blocking(move || letters.dead_letters()).await))
+        .route("/log", get(async move || log.log()));
     serve("the metrics endpoint", "service.telemetry.metrics.address", endpoint, router).await
 }
 

@@ -26,5 +26,5 @@ pub use delivery::{DeliveryId, Policy};
 pub use engine::{Engine, Farewell, Undelivered};
 pub use error::StartError;
 pub use plan::Plan;
-pub use status::{Health, SickDelivery};
+pub use status::{DiskTroubleOf, Health, SickDelivery};
 pub use storage::StorageError;

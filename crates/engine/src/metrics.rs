@@ -1,10 +1,11 @@
 //! The metrics of a running engine, under the Collector's names where it has them.
 
+pub(crate) mod log;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
-use sluice_log::Log;
 use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
 use sluice_receivers::Counters;
@@ -12,10 +13,10 @@ use sluice_receivers::otlp::{RefusedReason, Transport};
 use sluice_telemetry::exposition::{Exposition, Naming};
 
 use crate::delivery::{Delivery, OUTCOMES};
-use crate::entry::Entry;
 use crate::memory;
 use crate::plan::DeliveryPlan;
 use crate::receiving::ReceivingBudget;
+use crate::storage::Storage;
 
 /// The signal's name as the label `data_type` of queue metrics has it.
 fn data_type(signal: Signal) -> &'static str {
@@ -29,7 +30,7 @@ pub(crate) fn render(
     deliveries: &[(DeliveryPlan, Arc<Delivery>)],
     receivers: &[(String, Counters)],
     receiving: &ReceivingBudget,
-    logs: &[Arc<Log<Entry>>; 3],
+    storage: &Storage,
 ) -> String {
     let mut exposition = Exposition::new(naming);
     process(&mut exposition, started);
@@ -39,11 +40,12 @@ pub(crate) fn render(
     for (planned, delivery) in deliveries {
         self::delivery(&mut exposition, delivery, planned.budget_bytes, planned.dispatch.concurrency.max);
     }
-    memory_shares(&mut exposition, receiving, logs);
+    receiving_memory(&mut exposition, receiving);
+    log::render(&mut exposition, storage);
     exposition.render()
 }
 
-fn memory_shares(exposition: &mut Exposition<'_>, receiving: &ReceivingBudget, logs: &[Arc<Log<Entry>>; 3]) {
+fn receiving_memory(exposition: &mut Exposition<'_>, receiving: &ReceivingBudget) {
     for (name, help, value) in [
         ("sluice_receiving_memory", "Memory of requests that are being read.", receiving.used_bytes()),
         (
@@ -53,17 +55,6 @@ fn memory_shares(exposition: &mut Exposition<'_>, receiving: &ReceivingBudget, l
         ),
     ] {
         exposition.gauge(name, "bytes", help, &[], value as f64);
-    }
-    for signal in Signal::ALL {
-        let labels = [("signal", signal.as_str())];
-        let stored = logs[signal as usize].stored_bytes() as f64;
-        exposition.gauge(
-            "sluice_log_stored",
-            "bytes",
-            "Bytes of frames that are not resolved everywhere.",
-            &labels,
-            stored,
-        );
     }
 }
 
@@ -172,6 +163,7 @@ fn delivery(exposition: &mut Exposition<'_>, delivery: &Delivery, budget_bytes: 
     }
     queue(exposition, delivery, &labels, budget_bytes);
     own(exposition, delivery, &labels, concurrency_max);
+    log::render_delivery(exposition, delivery, &labels);
 }
 
 fn queue(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, &str); 2], budget_bytes: u64) {

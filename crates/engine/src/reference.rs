@@ -7,6 +7,7 @@ use sluice_receivers::ReceiverConfig;
 
 use crate::catalog::Components;
 use crate::extensions;
+use crate::metrics::log;
 
 const HEAD: &str = "\
 # Configuration
@@ -18,11 +19,22 @@ Values may hold `${VAR}`, `${env:VAR}`, `${env:VAR:-default}` and `${file:PATH}`
 their order. Durations are written as in Go (`300ms`, `1h30m`), sizes with a unit (`4MiB`).
 ";
 
+const METRICS_HEAD: &str = "
+## Metrics of the log
+
+Beside the Collector's metrics, `/metrics` has these on what is held. `/log` on the same address says it in words: what waits for whom, which
+deliveries the configuration does not have, and what was dropped when.
+
+| Metric | Kind | Labels | |
+|---|---|---|---|
+";
+
 /// The text of `docs/configuration.md`.
 pub fn markdown() -> String {
     let mut text = HEAD.to_owned();
     text.push_str("\n## Process, pipelines and buffer\n\n");
     table(&mut text, &Document::describe());
+    metrics(&mut text);
     for class in Class::ALL {
         let _ = write!(text, "\n## {}\n", class.key());
         for kind in Components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
@@ -30,6 +42,18 @@ pub fn markdown() -> String {
         }
     }
     text
+}
+
+fn metrics(text: &mut String) {
+    text.push_str(METRICS_HEAD);
+    for metric in log::OF_LOGS {
+        let (unit, kind) = (metric.unit, if metric.is_counter { "counter" } else { "gauge" });
+        let separator = if unit.is_empty() { "" } else { "_" };
+        let _ = writeln!(text, "| `{}{separator}{unit}` | {kind} | signal | {} |", metric.name, metric.help);
+    }
+    for (name, labels, help) in log::OF_LOGS_BESIDE {
+        let _ = writeln!(text, "| `{name}` | gauge | {labels} | {help} |");
+    }
 }
 
 fn component(text: &mut String, class: Class, kind: &Kind) {

@@ -1,10 +1,14 @@
 //! The state of a running engine as the administrative servers show it.
 
+use sluice_otlp::Signal;
+
 /// Asked by the administrative servers, answered by the engine.
 pub(crate) trait Status: Send + Sync + 'static {
     fn metrics(&self) -> String;
     fn health(&self) -> Health;
     fn dead_letters(&self) -> String;
+    /// What the logs hold, and for whom.
+    fn log(&self) -> String;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +18,15 @@ pub struct Health {
     pub uptime_seconds: u64,
     /// Deliveries that do not deliver, with the reason.
     pub sick: Vec<SickDelivery>,
+    /// Disks that do not work. What can be delivered at once is accepted all the same.
+    pub disk_trouble: Vec<DiskTroubleOf>,
+}
+
+/// The disk under the log of a signal does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskTroubleOf {
+    pub signal: Signal,
+    pub reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +53,14 @@ impl Health {
             .collect();
         // The Collector's wording of the status, for probes that look at the body.
         let status = if self.ready { "Server available" } else { "Server not available" };
-        let body =
+        let mut body =
             serde_json::json!({ "status": status, "uptime_seconds": self.uptime_seconds, "sick_deliveries": sick });
+        if !self.disk_trouble.is_empty() {
+            let troubled = self.disk_trouble.iter();
+            body["disk_trouble"] = troubled
+                .map(|trouble| serde_json::json!({ "signal": trouble.signal.as_str(), "reason": trouble.reason }))
+                .collect();
+        }
         format!("{body}\n")
     }
 }

@@ -116,6 +116,7 @@ impl Engine {
         match engine.apply(&plan).await {
             Ok(()) => {
                 engine.plan = plan;
+                engine.storage.tell_orphans();
                 engine.status.ready.store(true, Ordering::Release);
                 Ok(engine)
             }

@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use sluice_otlp::Signal;
 
 use crate::delivery::{Delivery, DeliveryId};
 use crate::metrics;
 use crate::plan::{DeliveryPlan, MetricsPlan};
 use crate::receiving::ReceivingBudget;
-use crate::status::{Health, SickDelivery, Status};
+use crate::status::{DiskTroubleOf, Health, SickDelivery, Status};
 use crate::storage::Storage;
 
 /// What the administrative servers read. Replaced as a whole when a plan is applied.
@@ -36,7 +37,7 @@ impl Status for EngineStatus {
     fn metrics(&self) -> String {
         let shown = self.shown.load();
         let naming = shown.metrics.as_ref().map(|metrics| metrics.naming.clone()).unwrap_or_default();
-        metrics::render(&naming, self.started, &shown.deliveries, &shown.receivers, &self.receiving, &self.storage.logs)
+        metrics::render(&naming, self.started, &shown.deliveries, &shown.receivers, &self.receiving, &self.storage)
     }
 
     fn health(&self) -> Health {
@@ -60,11 +61,28 @@ impl Status for EngineStatus {
             ready: self.ready.load(Ordering::Acquire),
             uptime_seconds: self.started.elapsed().as_secs(),
             sick: sick.chain(leaving).collect(),
+            disk_trouble: self.disk_trouble(),
         }
+    }
+
+    fn log(&self) -> String {
+        let shown = self.shown.load();
+        metrics::log::text(&self.storage, shown.deliveries.iter().map(|(_, delivery)| delivery.as_ref()))
     }
 
     fn dead_letters(&self) -> String {
         let shown = self.shown.load();
         metrics::dead_letters_text(shown.deliveries.iter().map(|(_, delivery)| delivery.as_ref()))
+    }
+}
+
+impl EngineStatus {
+    /// What is wrong with the disk, by signal.
+    fn disk_trouble(&self) -> Vec<DiskTroubleOf> {
+        let troubled = |signal: Signal| {
+            let reason = self.storage.watches[signal as usize].trouble()?;
+            Some(DiskTroubleOf { signal, reason })
+        };
+        Signal::ALL.into_iter().filter_map(troubled).collect()
     }
 }

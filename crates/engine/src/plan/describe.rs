@@ -60,6 +60,7 @@ impl Plan {
         };
         if let Some(disk) = &self.disk {
             describe_disk(text, disk);
+            self.describe_found(text);
         }
         let _ = writeln!(text, "A sender is answered {answered}.\n");
     }

@@ -5,6 +5,7 @@ mod build;
 mod describe;
 mod disk;
 mod dispatch;
+mod found;
 mod load;
 mod read;
 mod routes;

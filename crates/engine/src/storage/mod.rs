@@ -92,6 +92,19 @@ impl Storage {
         }
     }
 
+    /// Says which deliveries have a backlog and are not in the configuration.
+    pub(crate) fn tell_orphans(&self) {
+        for signal in Signal::ALL {
+            for orphan in self.log(signal).orphans() {
+                tracing::warn!(
+                    %signal, delivery = orphan.name, items = orphan.held.items, bytes = orphan.held.bytes,
+                    "the configuration does not have this delivery: its backlog stays on disk until a delivery of this name takes it up, \
+                     or until it is dropped by hand"
+                );
+            }
+        }
+    }
+
     /// Budgets and policies of a plan.
     pub(crate) fn apply(&self, plan: &Plan) {
         let Some(disk) = &plan.disk else { return };
