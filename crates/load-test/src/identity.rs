@@ -97,6 +97,23 @@ impl SequenceSet {
         self.len == 0
     }
 
+    pub fn insert_all(&mut self, other: &SequenceSet) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (own, other) in self.words.iter_mut().zip(&other.words) {
+            *own |= other;
+        }
+        self.len = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
+    }
+
+    pub fn remove_all(&mut self, other: &SequenceSet) {
+        for (own, other) in self.words.iter_mut().zip(&other.words) {
+            *own &= !other;
+        }
+        self.len = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
+    }
+
     /// How many numbers of this set are missing from `other`.
     pub fn count_missing_from(&self, other: &SequenceSet) -> u64 {
         let others = other.words.iter().copied().chain(std::iter::repeat(0));
@@ -132,5 +149,9 @@ mod tests {
         assert_eq!(acknowledged.first_missing_from(&seen, 4), [0, 1, 2, 4]);
         assert_eq!(seen.count_missing_from(&acknowledged), 0);
         assert!(!seen.insert(SequenceSet::LIMIT), "bounded");
+        acknowledged.remove_all(&seen);
+        assert_eq!((acknowledged.len(), acknowledged.contains(999)), (998, false));
+        seen.insert_all(&acknowledged);
+        assert_eq!((seen.len(), acknowledged.count_missing_from(&seen)), (1000, 0));
     }
 }

@@ -12,6 +12,7 @@ mod scan_tests;
 mod skim;
 mod store;
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -156,6 +157,16 @@ impl Backend {
     /// The sequence numbers seen of one generator.
     pub fn seen(&self, generator: u16) -> SequenceSet {
         self.with_seen(generator, SequenceSet::clone)
+    }
+
+    /// The sequence numbers seen, by generator.
+    pub fn all_seen(&self) -> HashMap<u16, SequenceSet> {
+        self.shared.store.lock().all_seen()
+    }
+
+    /// The sequence numbers that came more than once, by generator.
+    pub fn all_doubled(&self) -> HashMap<u16, SequenceSet> {
+        self.shared.store.lock().all_doubled()
     }
 
     pub(crate) fn with_seen<T>(&self, generator: u16, read: impl FnOnce(&SequenceSet) -> T) -> T {

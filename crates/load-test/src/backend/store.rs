@@ -61,6 +61,7 @@ pub struct Received {
 pub(crate) struct Store {
     pub(crate) counts: Counts,
     seen: HashMap<u16, SequenceSet>,
+    doubled: HashMap<u16, SequenceSet>,
     latency_us: Histogram<u64>,
     kept: VecDeque<Received>,
     keep_requests: usize,
@@ -72,6 +73,7 @@ impl Store {
         Store {
             counts: Counts::default(),
             seen: HashMap::new(),
+            doubled: HashMap::new(),
             latency_us: new_histogram(),
             kept: VecDeque::new(),
             keep_requests,
@@ -114,7 +116,10 @@ impl Store {
                 continue;
             };
             let is_new = self.seen.entry(identity.generator()).or_default().insert(identity.sequence());
-            self.counts.doubled += u64::from(!is_new);
+            if !is_new {
+                self.counts.doubled += 1;
+                self.doubled.entry(identity.generator()).or_default().insert(identity.sequence());
+            }
         }
     }
 
@@ -127,6 +132,14 @@ impl Store {
 
     pub(crate) fn seen(&self, generator: u16) -> Option<&SequenceSet> {
         self.seen.get(&generator)
+    }
+
+    pub(crate) fn all_seen(&self) -> HashMap<u16, SequenceSet> {
+        self.seen.clone()
+    }
+
+    pub(crate) fn all_doubled(&self) -> HashMap<u16, SequenceSet> {
+        self.doubled.clone()
     }
 
     pub(crate) fn unique(&self) -> u64 {

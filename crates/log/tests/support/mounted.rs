@@ -104,11 +104,23 @@ impl Mounted {
 
     /// Leaves this much space to others, and gives it back by [`Ballast`]'s end.
     pub fn fill_but(&self, left_bytes: u64) -> Ballast {
-        let path = self.mount_point.join("ballast");
+        let path = self.mount_point.join(format!("ballast-{:08x}", fastrand::u32(..)));
         let file = fs::File::create(&path).expect("a file");
-        let space = rustix::fs::statvfs(&self.mount_point).expect("the file system's space");
-        let len_bytes = (space.f_bavail * space.f_frsize).saturating_sub(left_bytes);
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len_bytes.max(1)).expect("space");
+        let available_bytes = || {
+            let space = rustix::fs::statvfs(&self.mount_point).expect("the file system's space");
+            space.f_bavail * space.f_frsize
+        };
+        // What the file system needs to keep account of the space is part of it: not all can be had at once.
+        let mut len_bytes = 0;
+        let mut step = available_bytes().saturating_sub(left_bytes);
+        while step >= 4096 {
+            let none = rustix::fs::FallocateFlags::empty();
+            match rustix::fs::fallocate(&file, none, len_bytes, step) {
+                Ok(()) => len_bytes += step,
+                Err(_) => step /= 2,
+            }
+            step = step.min(available_bytes().saturating_sub(left_bytes));
+        }
         Ballast { paths: vec![path] }
     }
 

@@ -91,6 +91,10 @@ impl Gateway {
         self.subject.folder().join("gateway.yaml")
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.subject.pid()
+    }
+
     /// Everything that it wrote to standard output and standard error.
     pub(crate) fn output(&self) -> String {
         self.subject.output()
@@ -113,6 +117,12 @@ impl Gateway {
 
     pub(crate) fn terminate(&self) {
         self.subject.terminate();
+    }
+
+    /// SIGKILL: it ends without a chance to do anything about it.
+    pub(crate) async fn kill(mut self) {
+        self.subject.signal(rustix::process::Signal::KILL);
+        self.ended_within(SOON).await;
     }
 
     /// Waits for the end.

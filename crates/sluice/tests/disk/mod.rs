@@ -1,0 +1,255 @@
+//! A gateway with a directory that crashes and starts again, and what becomes of everything that it acknowledged.
+
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sluice_load_test::identity::SequenceSet;
+use sluice_load_test::{Backend, BackendOptions, Faults, LoadReport};
+use sluice_otlp::Signal;
+use tempfile::TempDir;
+
+use crate::gateway::{Gateway, Options, eventually, exporter};
+use crate::mounted::{FileSystem, Mounted};
+
+/// What is resolved is stored at most once a second; the rest is for a busy machine's hesitation.
+const STORED_AFTER: Duration = Duration::from_secs(2);
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(100);
+
+/// Where a gateway keeps its directory.
+pub(crate) enum Place {
+    Folder(TempDir),
+    Mounted(Mounted),
+}
+
+impl Place {
+    pub(crate) fn folder() -> Place {
+        Place::Folder(TempDir::with_prefix("sluice-disk-").expect("a folder"))
+    }
+
+    /// `None` where nothing can be mounted, which has been said.
+    pub(crate) fn mounted(file_system: FileSystem) -> Option<Place> {
+        Mounted::new(file_system).map(Place::Mounted)
+    }
+
+    pub(crate) fn directory(&self) -> PathBuf {
+        match self {
+            Place::Folder(folder) => folder.path().join("buffer"),
+            Place::Mounted(mounted) => mounted.path().join("buffer"),
+        }
+    }
+
+    pub(crate) fn mount(&self) -> &Mounted {
+        match self {
+            Place::Mounted(mounted) => mounted,
+            Place::Folder(_) => panic!("a folder is not mounted"),
+        }
+    }
+}
+
+/// A configuration of one pipeline a backend, `traces/NAME`, that holds its telemetry in this directory. `buffer` are
+/// further lines of that section.
+pub(crate) fn config(directory: &Path, ack: &str, backends: &[(&str, &Backend)], buffer: &str) -> String {
+    let exporters: String = backends.iter().map(|(name, backend)| exporter(name, backend)).collect();
+    let pipelines = backends
+        .iter()
+        .map(|(name, _)| format!("    traces/{name}:\n      receivers: [otlp]\n      exporters: [otlp/{name}]\n"));
+    let pipelines: String = pipelines.collect();
+    format!(
+        "exporters:\n{exporters}buffer:\n  directory: {}\n  ack: {ack}\n{buffer}service:\n  pipelines:\n{pipelines}",
+        directory.display(),
+    )
+}
+
+/// Segment files in the directory.
+pub(crate) fn segments(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory.join("traces")).into_iter().flatten().flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "seg"));
+    paths.sort();
+    paths
+}
+
+/// The number of items of all reports that are acknowledged and not (yet) at this backend.
+pub(crate) fn missing(reports: &[LoadReport], backend: &Backend) -> u64 {
+    reports.iter().map(|report| report.missing_at(backend)).sum()
+}
+
+/// Waits until everything that was acknowledged is at this backend.
+pub(crate) async fn assert_all_arrives(reports: &[LoadReport], backend: &Backend, limit: Duration) {
+    let arrived = eventually(limit, async || missing(reports, backend) == 0).await;
+    let acknowledged: u64 = reports.iter().map(|report| report.accepted).sum();
+    assert!(arrived, "{} of {acknowledged} acknowledged items are missing after {limit:?}", missing(reports, backend));
+}
+
+type Sets = HashMap<u16, SequenceSet>;
+
+/// Which items a backend may get twice: those that it got in the last moments before a crash, when their cursor was not
+/// stored yet.
+#[derive(Default)]
+struct Allowed {
+    recent: VecDeque<(Instant, Sets)>,
+    allowed: Sets,
+}
+
+impl Allowed {
+    fn look(&mut self, backend: &Backend) {
+        let now = Instant::now();
+        if self.recent.back().is_none_or(|(at, _)| now - *at >= LOOKED_AT_EVERY) {
+            self.recent.push_back((now, backend.all_seen()));
+        }
+        // The newest of those that are old enough is the first.
+        while self.recent.get(1).is_some_and(|(at, _)| now - *at > STORED_AFTER) {
+            self.recent.pop_front();
+        }
+    }
+
+    /// The gateway crashed at this moment.
+    fn crashed(&mut self, backend: &Backend, at: Instant) {
+        let settled = self.recent.iter().rev().find(|(seen_at, _)| at - *seen_at >= STORED_AFTER);
+        let settled = settled.map(|(_, sets)| sets);
+        for (generator, mut seen) in backend.all_seen() {
+            if let Some(settled) = settled.and_then(|sets| sets.get(&generator)) {
+                seen.remove_all(settled);
+            }
+            self.allowed.entry(generator).or_default().insert_all(&seen);
+        }
+    }
+
+    /// How many of these may have come once only.
+    fn count_forbidden(&self, sets: Sets) -> u64 {
+        let nothing = SequenceSet::default();
+        let count = |(generator, set): (u16, SequenceSet)| {
+            set.count_missing_from(self.allowed.get(&generator).unwrap_or(&nothing))
+        };
+        sets.into_iter().map(count).sum()
+    }
+}
+
+/// How a life of the gateway ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// The page cache outlives it.
+    Kill,
+    /// What was not synced is gone.
+    PowerCut,
+}
+
+/// Lives of a gateway under load, each with another acknowledgement and other faults, on one directory.
+pub(crate) struct Lives {
+    place: Place,
+    backends: [Backend; 2],
+    allowed: [Allowed; 2],
+    reports: Vec<LoadReport>,
+    /// Lives that left segments behind.
+    had_segments: usize,
+    crash: Crash,
+}
+
+const ACKS: [&str; 2] = ["delivered_or_durable", "durable"];
+/// Small ones, so that lives see them rotate.
+const BUFFER: &str = "  policy: backpressure\n  disk:\n    segment_mib: 4\n";
+const SPANS_PER_S: f64 = 3_000.0;
+
+impl Lives {
+    pub(crate) async fn new(place: Place, crash: Crash) -> Lives {
+        let backends = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
+        let allowed = [Allowed::default(), Allowed::default()];
+        Lives { place, backends, allowed, reports: Vec::new(), had_segments: 0, crash }
+    }
+
+    async fn start(&self, ack: &str) -> Gateway {
+        let [one, other] = &self.backends;
+        let config = config(&self.place.directory(), ack, &[("one", one), ("other", other)], BUFFER);
+        Gateway::start_with(&config, Options::default()).await
+    }
+
+    /// One life of random length.
+    pub(crate) async fn live(&mut self) {
+        self.backends[0].faults().set(fault(&[(7, Faults::none()), (2, slow()), (1, Faults::dead())]));
+        self.backends[1].faults().set(fault(&[(3, Faults::none()), (3, slow()), (4, Faults::dead())]));
+        let gateway = self.start(ACKS[self.reports.len() % 2]).await;
+        let load = gateway.load(Signal::Traces).items_per_request(10).rate(SPANS_PER_S).concurrency(2, 16);
+        let mut load = load.duration(Duration::from_secs(60));
+        load.grace = Duration::ZERO;
+        let running = load.start().expect("a load");
+        // Some are long enough for what was delivered to be stored.
+        let lasts = if fastrand::u32(..4) == 0 { 2_500..3_500 } else { 30..1_000 };
+        let lasts = Duration::from_millis(fastrand::u64(lasts));
+        let began = Instant::now();
+        while began.elapsed() < lasts {
+            self.look();
+            tokio::time::sleep(lasts.saturating_sub(began.elapsed()).min(LOOKED_AT_EVERY)).await;
+        }
+        let crashed_at = Instant::now();
+        // SIGKILL, and waited for.
+        drop(gateway);
+        self.had_segments += usize::from(!segments(&self.place.directory()).is_empty());
+        if self.crash == Crash::PowerCut {
+            self.place.mount().cut_power();
+        }
+        running.stop();
+        self.reports.push(running.finish().await.expect("a load"));
+        for (allowed, backend) in self.allowed.iter_mut().zip(&self.backends) {
+            allowed.crashed(backend, crashed_at);
+        }
+    }
+
+    fn look(&mut self) {
+        for (allowed, backend) in self.allowed.iter_mut().zip(&self.backends) {
+            allowed.look(backend);
+        }
+    }
+
+    /// A last life with healthy backends: asserts that all that was ever acknowledged arrives at both, and that nothing
+    /// came twice but what may have.
+    pub(crate) async fn assert_nothing_is_lost(mut self, limit: Duration) {
+        self.backends.iter().for_each(|backend| backend.faults().clear());
+        let gateway = self.start(ACKS[0]).await;
+        for backend in &self.backends {
+            assert_all_arrives(&self.reports, backend, limit).await;
+        }
+        self.look();
+        let lives = self.reports.len();
+        let acknowledged: u64 = self.reports.iter().map(|report| report.accepted).sum();
+        println!(
+            "{lives} × {:?}: {acknowledged} acknowledged, 0 lost; segments {} times",
+            self.crash, self.had_segments
+        );
+        for (allowed, backend) in self.allowed.iter().zip(&self.backends) {
+            let twice: u64 = backend.all_doubled().values().map(SequenceSet::len).sum();
+            let (once, violations) =
+                (allowed.count_forbidden(backend.all_seen()), allowed.count_forbidden(backend.all_doubled()));
+            println!("{twice} came twice or more; of {once} that had been delivered long before a crash {violations}");
+            assert_eq!(violations, 0, "came twice although they had been delivered long before");
+            assert!(once > 0, "the test is about what must not come twice");
+        }
+        assert!(acknowledged > 100 * lives as u64, "the test is about what is acknowledged: {acknowledged}");
+        assert!(2 * self.had_segments >= lives, "the test is about what is on disk: {} times", self.had_segments);
+        drop(gateway);
+    }
+}
+
+fn slow() -> Faults {
+    Faults::delaying(Duration::from_millis(fastrand::u64(50..400)))
+}
+
+/// One of these by their weights.
+fn fault(choices: &[(u32, Faults)]) -> Faults {
+    let weights: u32 = choices.iter().map(|(weight, _)| weight).sum();
+    let mut chosen = fastrand::u32(..weights);
+    for (weight, faults) in choices {
+        match chosen.checked_sub(*weight) {
+            Some(rest) => chosen = rest,
+            None => return faults.clone(),
+        }
+    }
+    unreachable!("the weights' sum is exclusive")
+}
+
+/// A backend that is dead for now.
+pub(crate) async fn dead_backend() -> Backend {
+    Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend")
+}

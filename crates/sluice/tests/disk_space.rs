@@ -1,0 +1,188 @@
+//! A disk without room: no space, no inodes, no file descriptors. Senders are refused so that they come back, and all goes on by
+//! itself when there is room again.
+
+mod disk;
+mod gateway;
+#[path = "../../log/tests/support/mounted.rs"]
+mod mounted;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use disk::{Place, assert_all_arrives, dead_backend};
+use gateway::{Gateway, SOON, alone, eventually};
+use mounted::FileSystem;
+use sluice_load_test::{Backend, LoadReport};
+use sluice_otlp::Signal;
+
+const MIB: u64 = 1 << 20;
+/// Beyond what the file systems of these tests have: it is the disk that says no.
+const BUFFER: &str = "  policy: backpressure\n  disk:\n    limit_mib: 100000\n    segment_mib: 1\n";
+/// So many of the items of these loads are more than any of the file systems holds.
+const TOO_MANY: u64 = 1_000_000;
+const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
+
+async fn start(place: &Place, backend: &Backend) -> Gateway {
+    Gateway::start(&disk::config(&place.directory(), "durable", &[("backend", backend)], BUFFER)).await
+}
+
+/// So many spans, all accepted.
+async fn accepted(gateway: &Gateway, spans: u64) -> LoadReport {
+    let report = gateway.load(Signal::Traces).items(spans).concurrency(1, 4).run().await.expect("a load");
+    assert_eq!(report.accepted, spans, "{:?}\n{}", report.messages, gateway.output());
+    report
+}
+
+/// Sends until it has been refused for a while.
+async fn until_refused(gateway: &Gateway) -> LoadReport {
+    let mut load = gateway.load(Signal::Traces).items(TOO_MANY).concurrency(2, 4);
+    load.timeout = Duration::from_secs(20);
+    let running = load.start().expect("a load");
+    let refused = eventually(Duration::from_secs(30), async || running.progress().turned_away() > 0).await;
+    assert!(refused, "{} accepted and nothing refused:\n{}", running.progress().accepted(), gateway.output());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    running.stop();
+    let report = running.finish().await.expect("a load");
+    let ended = (report.failed, report.unanswered, report.refusals_without_delay);
+    assert_eq!(ended, (0, 0, 0), "failed, unanswered, not told when to come back: {:?}", report.messages);
+    report
+}
+
+/// Waits until a load is accepted whole again, without anybody's help.
+async fn until_accepted(gateway: &Gateway) -> Vec<LoadReport> {
+    let mut reports = Vec::new();
+    let began = Instant::now();
+    loop {
+        let report = gateway.load(Signal::Traces).items(1_000).concurrency(1, 4).run().await.expect("a load");
+        let is_whole = report.accepted == 1_000;
+        let messages = report.messages.clone();
+        reports.push(report);
+        if is_whole {
+            return reports;
+        }
+        assert!(began.elapsed() < SOON, "still refused: {messages:?}\n{}", gateway.output());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Scenario: something that the directory needs is taken away while the backend is dead and senders wait for the disk; later it
+/// is given back. The gateway is killed, and the backend comes back.
+/// Guarantee: refusals that say when to come back, then acceptance without a restart; everything acknowledged arrives once.
+async fn refuses_and_recovers<T>(place: &Place, take_away: impl FnOnce(&Gateway) -> T) {
+    let _alone = alone().await;
+    let backend = dead_backend().await;
+    let gateway = start(place, &backend).await;
+    let mut reports = vec![accepted(&gateway, 1_000).await];
+    let taken = take_away(&gateway);
+    reports.push(until_refused(&gateway).await);
+    drop(taken);
+    reports.extend(until_accepted(&gateway).await);
+    drop(gateway);
+    backend.faults().clear();
+    let gateway = start(place, &backend).await;
+    assert_all_arrives(&reports, &backend, ARRIVES_WITHIN).await;
+    assert_eq!(backend.counts().doubled, 0, "nothing was delivered before the end");
+    drop(gateway);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_space_on_ext4() {
+    let Some(place) = Place::mounted(FileSystem::Ext4 { mib: 128 }) else { return };
+    refuses_and_recovers(&place, |_| place.mount().fill_but(5 * MIB)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_space_on_tmpfs() {
+    let Some(place) = Place::mounted(FileSystem::Tmpfs { mib: 64, inodes: 10_000 }) else { return };
+    refuses_and_recovers(&place, |_| place.mount().fill_but(5 * MIB)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_inodes() {
+    let Some(place) = Place::mounted(FileSystem::Tmpfs { mib: 256, inodes: 500 }) else { return };
+    refuses_and_recovers(&place, |_| place.mount().take_inodes()).await;
+}
+
+/// Lets the gateway have no further descriptor, until it is dropped.
+struct NoDescriptors {
+    pid: u32,
+}
+
+impl NoDescriptors {
+    fn of(gateway: &Gateway) -> NoDescriptors {
+        let pid = gateway.pid();
+        // What is open stays open; whatever else it opens would have a higher number.
+        limit_descriptors(pid, 3);
+        NoDescriptors { pid }
+    }
+}
+
+impl Drop for NoDescriptors {
+    fn drop(&mut self) {
+        limit_descriptors(self.pid, 10_000);
+    }
+}
+
+fn limit_descriptors(pid: u32, limit: u64) {
+    let limit = format!("--nofile={limit}:");
+    let status = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status().expect("prlimit runs");
+    assert!(status.success());
+}
+
+/// As above, with senders that are connected already: nobody else can be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_file_descriptors() {
+    let _alone = alone().await;
+    let place = Place::folder();
+    let backend = dead_backend().await;
+    let gateway = start(&place, &backend).await;
+    let load = || gateway.load(Signal::Traces).concurrency(1, 4);
+    let mut reports = vec![accepted(&gateway, 1_000).await];
+    let mut endless = load().duration(Duration::from_secs(60));
+    endless.timeout = Duration::from_secs(20);
+    let running = endless.start().expect("a load");
+    let flows = eventually(SOON, async || running.progress().accepted() > 0).await;
+    assert!(flows, "{}", gateway.output());
+    let none_left = NoDescriptors::of(&gateway);
+    let refused = eventually(Duration::from_secs(30), async || running.progress().turned_away() > 0).await;
+    assert!(refused, "{} accepted and nothing refused:\n{}", running.progress().accepted(), gateway.output());
+    drop(none_left);
+    let before = running.progress().accepted();
+    let again = eventually(SOON, async || running.progress().accepted() > before).await;
+    assert!(again, "still refused:\n{}", gateway.output());
+    running.stop();
+    let report = running.finish().await.expect("a load");
+    let ended = (report.failed, report.unanswered, report.refusals_without_delay);
+    assert_eq!(ended, (0, 0, 0), "failed, unanswered, not told when to come back: {:?}", report.messages);
+    reports.push(report);
+    reports.extend(until_accepted(&gateway).await);
+    drop(gateway);
+    backend.faults().clear();
+    let gateway = start(&place, &backend).await;
+    assert_all_arrives(&reports, &backend, ARRIVES_WITHIN).await;
+    drop(gateway);
+}
+
+/// Scenario: a full disk stays full, and the gateway is killed and started again on it; then the backend comes back.
+/// Guarantee: it starts, delivers everything acknowledged, and the space that comes free that way is enough to go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_becomes_free_by_delivery() {
+    let Some(place) = Place::mounted(FileSystem::Ext4 { mib: 128 }) else { return };
+    let _alone = alone().await;
+    let backend = dead_backend().await;
+    let gateway = start(&place, &backend).await;
+    let mut reports = vec![accepted(&gateway, 1_000).await];
+    let ballast = place.mount().fill_but(10 * MIB);
+    reports.push(until_refused(&gateway).await);
+    let more_ballast = place.mount().fill_but(0);
+    drop(gateway);
+
+    let gateway = start(&place, &backend).await;
+    backend.faults().clear();
+    assert_all_arrives(&reports, &backend, ARRIVES_WITHIN).await;
+    let more = until_accepted(&gateway).await;
+    drop(gateway);
+    let gateway = start(&place, &backend).await;
+    assert_all_arrives(&more, &backend, ARRIVES_WITHIN).await;
+    drop((ballast, more_ballast, gateway));
+}
