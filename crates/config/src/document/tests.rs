@@ -397,7 +397,7 @@ fn says_what_is_wrong_beside_pipelines() {
         ),
         (
             "buffer: {flush_after: 0s}",
-            "c.yaml:5:23: error: `buffer.flush_after` must be between 1ms and 1m0s, not `0s`",
+            "c.yaml:5:23: error: `buffer.flush_after` must be between 1ms and 1m, not `0s`",
         ),
         (
             "buffer: {policy: drop_newest}",
