@@ -72,6 +72,10 @@ pub(crate) fn segments(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
+pub(crate) fn len_bytes(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
 /// The number of items of all reports that are acknowledged and not (yet) at this backend.
 pub(crate) fn missing(reports: &[LoadReport], backend: &Backend) -> u64 {
     reports.iter().map(|report| report.missing_at(backend)).sum()

@@ -1,0 +1,111 @@
+//! A backend that is dead for a long outage: 100 GiB in segments of 64 MiB are 1,600 files. Here they are shrunk to the least length
+//! that a segment can have; what opening costs must depend on neither.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use sluice_log::{Keep, Log, OpenOptions};
+use support::calls::{Counts, Operation};
+use support::faulty_disk::FaultyDisk;
+use support::note::*;
+
+/// The least: a header, frames, a footer.
+const SEGMENT_BYTES: u64 = 3 * 4096;
+/// Two such frames fill a segment.
+const FRAME_LEN: usize = 1500;
+
+fn small_segments(disk: &FaultyDisk) -> OpenOptions {
+    OpenOptions { segment_bytes: SEGMENT_BYTES, keep_interval: Duration::from_secs(1), ..options(disk) }
+}
+
+/// A log with so many segments of which a reader, `dead`, has resolved nothing. Returns the number of its frames.
+fn fill(disk: &FaultyDisk, segments: u64) -> u64 {
+    let (log, _) = Log::<Note>::open(small_segments(disk)).expect("the log opens");
+    let (dead, well) = (subscribe(&log, "dead"), subscribe(&log, "well"));
+    let durable = Durable::default();
+    let mut frames = 0;
+    while log.stats().segments < segments {
+        for _ in 0..8 {
+            append(&log, frames, FRAME_LEN, &[dead, well], &durable);
+            frames += 1;
+        }
+        wait_durable(&durable, frames as usize);
+        while let Some((offset, _)) = next(&log, well) {
+            log.resolve(well, offset);
+        }
+    }
+    wait_until("the cursors are stored", || log.stats().cursor_writes > 2);
+    frames
+}
+
+/// What the disk was asked for while a log was opened after a crash.
+fn open_after_crash(disk: &FaultyDisk) -> (Log<Note>, Counts, Duration) {
+    disk.reset_counts();
+    let began = Instant::now();
+    let (log, _) = Log::<Note>::open(small_segments(disk)).expect("the log opens");
+    let took = began.elapsed();
+    (log, disk.counts(), took)
+}
+
+fn reads(counts: &Counts) -> u64 {
+    counts.calls.get(&Operation::Read).copied().unwrap_or(0)
+}
+
+/// Guarantee: what is read at the start after a crash does not grow with the backlog; then the backlog is read whole, in order.
+#[test]
+fn opening_a_long_backlog_reads_no_more_than_opening_a_short_one() {
+    let short = FaultyDisk::new(1);
+    fill(&short, 16);
+    let (log, of_short, _) = open_after_crash(&short.kill_process());
+    drop(log);
+
+    let long = FaultyDisk::new(2);
+    let frames = fill(&long, 1_600);
+    let (log, of_long, took) = open_after_crash(&long.kill_process());
+    let stats = log.stats();
+    println!(
+        "{} segments: open after {took:?}, {} reads of {} bytes",
+        stats.segments,
+        reads(&of_long),
+        of_long.read_bytes
+    );
+    assert!(stats.segments >= 1_600, "{stats:?}");
+    // What was appended since the cursors were last stored is scanned: some segments more or less.
+    let slack = 64;
+    assert!(reads(&of_long) <= reads(&of_short) + slack, "{} and {} reads", reads(&of_long), reads(&of_short));
+    assert!(of_long.read_bytes <= of_short.read_bytes + slack * SEGMENT_BYTES, "{of_long:?} {of_short:?}");
+
+    let (dead, well) = (subscribe(&log, "dead"), subscribe(&log, "well"));
+    assert_eq!(log.held(dead).frames, frames);
+    assert!(log.held(well).frames < slack, "what it had not stored");
+    let mut expected = 0;
+    while let Some((offset, note)) = next(&log, dead) {
+        assert_eq!(note.value, expected, "in order and whole");
+        expected += 1;
+        log.resolve(dead, offset);
+    }
+    assert_eq!(expected, frames);
+    log.unsubscribe(well, Keep::Nothing);
+    wait_until("the space is free again", || log.stats().segments <= 1);
+}
+
+/// Guarantee: a reader that takes nothing costs the log no memory, however long its backlog is.
+#[test]
+fn a_long_backlog_is_on_disk_only() {
+    let disk = FaultyDisk::new(3);
+    let memory_limit_bytes = 64 << 10;
+    let options = OpenOptions { memory_limit_bytes, ..small_segments(&disk) };
+    let (log, _) = Log::<Note>::open(options).expect("the log opens");
+    let dead = subscribe(&log, "dead");
+    let durable = Durable::default();
+    for value in 0..4_000 {
+        append(&log, value, FRAME_LEN, &[dead], &durable);
+        if value % 32 == 31 {
+            wait_durable(&durable, value as usize + 1);
+            wait_until("memory within its limit", || log.stored_bytes() <= memory_limit_bytes);
+        }
+    }
+    let charge = Note::new(0, FRAME_LEN, &Durable::default()).charge();
+    assert_eq!(log.held(dead).bytes, 4_000 * charge.bytes);
+}
