@@ -41,7 +41,7 @@ pub(crate) struct Route {
     pub prefix: Vec<Arc<Step>>,
     pub origin: Arc<Origin>,
     pub log: Arc<Log<Entry>>,
-    pub deliveries: Vec<Arc<Delivery>>,
+    pub deliveries: Arc<[Arc<Delivery>]>,
     pub readers: Arc<[CursorId]>,
     /// The deliveries that can refuse: admission looks at their budgets.
     pub backpressure: Vec<CursorId>,
@@ -160,8 +160,13 @@ impl Intake for ReceiverIntake {
 /// A sender that waits for its answer.
 struct Waits {
     answer: tokio::sync::oneshot::Receiver<Result<(), Refusal>>,
-    /// The disk that may have to answer.
-    disk: Option<Arc<LogWatch>>,
+    disk: Option<WaitsForDisk>,
+}
+
+/// The disk that may have to answer, and who may make that unnecessary.
+struct WaitsForDisk {
+    watch: Arc<LogWatch>,
+    deliveries: Arc<[Arc<Delivery>]>,
 }
 
 impl Waits {
@@ -169,15 +174,15 @@ impl Waits {
         let Waits { mut answer, disk } = self;
         let result = match disk {
             None => answer.await,
-            Some(watch) => loop {
+            Some(WaitsForDisk { watch, deliveries }) => loop {
                 match tokio::time::timeout(DISK_PATIENCE, &mut answer).await {
                     Ok(result) => break result,
-                    // The frame stays, and may be delivered. But nobody knows when it is safe.
-                    Err(_) => {
-                        if let Some(trouble) = watch.trouble() {
-                            return Err(overloaded(trouble));
-                        }
+                    Err(_) if watch.has_lasting_trouble() => {
+                        deliveries.iter().for_each(|delivery| delivery.give_way());
+                        // The frame stays, and may be delivered. But nobody knows when it is safe.
+                        break answer.try_recv().or_else(|_| Ok(Err(overloaded(watch.trouble().unwrap_or_default()))));
                     }
+                    Err(_) => {}
                 }
             },
         };
@@ -223,7 +228,7 @@ impl ReceiverIntake {
         }
         // What others were admitted for and has not arrived yet counts too.
         let arriving = self.receiving.used_bytes() + bytes;
-        for delivery in &route.deliveries {
+        for delivery in route.deliveries.iter() {
             if route.backpressure.contains(&delivery.cursor)
                 && delivery.log.would_exceed(delivery.cursor, arriving as u64)
             {
@@ -265,12 +270,19 @@ impl ReceiverIntake {
         } else {
             let (ack, answer) = Ack::new(route.awaited.clone());
             let disk = route.disk.as_ref().filter(|_| !route.awaited.unless_durable.is_empty());
-            (Some(ack), Some(Waits { answer, disk: disk.map(|disk| disk.watch.clone()) }))
+            (
+                Some(ack),
+                Some(Waits {
+                    answer,
+                    disk: disk
+                        .map(|disk| WaitsForDisk { watch: disk.watch.clone(), deliveries: route.deliveries.clone() }),
+                }),
+            )
         };
         let entry = Arc::new(Entry::new(frame, route.origin.clone(), ack, self.shared_work.clone()));
         let charge = entry.charge();
         let appended = route.log.append(entry, charge, &route.readers);
-        for delivery in &route.deliveries {
+        for delivery in route.deliveries.iter() {
             if appended.over_budget {
                 delivery.enforce_budget();
             }
@@ -286,13 +298,16 @@ impl ReceiverIntake {
 /// `drop_oldest` lose frames before anybody's sender has to come back.
 fn check_disk(route: &Route, arriving_bytes: u64) -> Result<(), Refusal> {
     let Some(disk) = &route.disk else { return Ok(()) };
-    if let Some(trouble) = disk.watch.trouble()
-        && route
-            .deliveries
-            .iter()
-            .any(|delivery| route.awaited.unless_durable.contains(&delivery.cursor) && delivery.is_late())
-    {
-        return Err(overloaded(trouble));
+    if disk.watch.has_lasting_trouble() {
+        route.deliveries.iter().for_each(|delivery| delivery.give_way());
+        let waits_in_vain = |delivery: &Arc<Delivery>| {
+            route.backpressure.contains(&delivery.cursor)
+                && route.awaited.unless_durable.contains(&delivery.cursor)
+                && delivery.is_late()
+        };
+        if route.deliveries.iter().any(waits_in_vain) {
+            return Err(overloaded(disk.watch.trouble().unwrap_or_default()));
+        }
     }
     let limit_bytes = disk.unwritten_limit_bytes;
     if route.log.unwritten_bytes() + arriving_bytes <= limit_bytes / 2 {

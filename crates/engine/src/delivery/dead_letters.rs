@@ -55,7 +55,7 @@ pub(crate) struct Obituary {
 /// A bounded list: the oldest give way, and are counted.
 pub(crate) enum DeadLetters {
     InMemory(InMemory),
-    OnDisk(OnDisk),
+    OnDisk(Box<OnDisk>),
 }
 
 impl DeadLetters {
@@ -319,7 +319,7 @@ mod tests {
         let open = || {
             let store =
                 OnDisk::open(Arc::new(RealDisk), directory.path().to_owned(), "traces → otlp".to_owned(), 1 << 20);
-            DeadLetters::OnDisk(store.unwrap())
+            DeadLetters::OnDisk(Box::new(store.unwrap()))
         };
         let letters = open();
         assert_eq!((letters.totals(), reasons(&letters).len()), (DeadLetterTotals::default(), 0));

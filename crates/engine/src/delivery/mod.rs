@@ -149,6 +149,13 @@ impl Delivery {
         }
     }
 
+    /// The disk does not work: a late delivery whose policy says so gives up what is not written, so that nobody waits for it.
+    pub(crate) fn give_way(&self) {
+        if self.is_late() {
+            self.drop_unwritten(0);
+        }
+    }
+
     /// Counts what the log dropped on disk.
     fn note_dropped_on_disk(&self) {
         if self.on_disk {

@@ -132,7 +132,7 @@ impl Storage {
             delivery: id.clone(),
             reason: error.to_string(),
         };
-        Ok(DeadLetters::OnDisk(opened.map_err(failed)?))
+        Ok(DeadLetters::OnDisk(Box::new(opened.map_err(failed)?)))
     }
 
     /// Writes what is unresolved, and ends. Returns what could not be written, by signal.

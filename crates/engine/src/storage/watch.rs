@@ -1,6 +1,7 @@
 //! Looks at the logs now and then: says when a disk is in trouble and when it is well again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -10,6 +11,8 @@ use sluice_otlp::Signal;
 
 use crate::entry::Entry;
 
+/// A disk that works again sooner is worth waiting for.
+const LASTING: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(200);
 /// How often trouble that lasts is said again.
 const REMINDER: Duration = Duration::from_secs(60);
@@ -18,16 +21,23 @@ const REMINDER: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(crate) struct LogWatch {
     trouble: ArcSwapOption<String>,
+    is_lasting: AtomicBool,
     told: Mutex<Told>,
 }
 
 #[derive(Default)]
 struct Told {
+    since: Option<Instant>,
     trouble_at: Option<Instant>,
     frames_damaged: u64,
 }
 
 impl LogWatch {
+    /// The disk has not worked for so long that senders should not wait for it.
+    pub(crate) fn has_lasting_trouble(&self) -> bool {
+        self.is_lasting.load(Ordering::Relaxed)
+    }
+
     /// Why the disk does not work at the moment.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.trouble.load().as_ref().map(|trouble| trouble.as_ref().clone())
@@ -39,6 +49,9 @@ impl LogWatch {
             false => format!("the disk fails: {}", trouble.reason),
         });
         let mut told = self.told.lock();
+        told.since = trouble.as_ref().map(|_| told.since.unwrap_or(now));
+        let is_lasting = told.since.is_some_and(|since| now.duration_since(since) >= LASTING);
+        self.is_lasting.store(is_lasting, Ordering::Relaxed);
         match (&trouble, told.trouble_at) {
             (Some(reason), at) if at.is_none_or(|at| now.duration_since(at) >= REMINDER) => {
                 told.trouble_at = Some(now);
