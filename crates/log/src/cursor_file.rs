@@ -13,6 +13,10 @@ pub const CURSOR_EXTENSION: &str = ".cursor";
 /// Extension of files that are being written and count for nothing before they get their name.
 pub const TEMPORARY_EXTENSION: &str = ".tmp";
 
+/// Behind the name of a cursor file of which nothing can be read: opening the log sets it aside, so that a new reader of the name can
+/// have a file, and keeps what is on disk for it.
+pub const DAMAGED_EXTENSION: &str = ".damaged";
+
 /// Longest stem of a file name; the longest name on usual file systems is 255 bytes.
 const STEM_LIMIT_BYTES: usize = 200;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::cursor::Cursor;
-use crate::cursor_file::{CURSOR_EXTENSION, CursorError, CursorFile, TEMPORARY_EXTENSION};
+use crate::cursor_file::{CURSOR_EXTENSION, CursorError, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION};
 use crate::disk::{Access, Disk};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
 use crate::keeper::Leftovers;
@@ -15,9 +15,6 @@ use crate::segment::{ReaderOptions, SegmentError, SegmentInfo, SegmentName, Segm
 use crate::types::{Charge, CursorId, Offset};
 
 use super::io;
-
-/// Extension of cursor files of which nothing can be read: set aside, so that a new reader of the name can have a file.
-const DAMAGED_EXTENSION: &str = ".damaged";
 
 /// What is found of a reader.
 pub(super) struct FoundCursor {

@@ -59,7 +59,7 @@ fn list(
     output: &mut impl Write,
 ) -> Result<Listed> {
     let mut letters = DeadLetterReader::open(directory.disk.clone(), path, arguments.from)?;
-    let title = |table: &Table| format!("{}\n{table}\n", delivery.name);
+    let title = |table: &Table| format!("{}\n{}\n", delivery.name, table.trim_fmt());
     let mut table = text::table(&TITLES);
     let mut listed = Listed { letters: 0, is_readable: true };
     let mut next = None;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, file_name};
+use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorError, CursorFile, DAMAGED_EXTENSION, file_name};
 use sluice_log::dead_letters::{self, DEAD_LETTERS_DIRECTORY, DeadLetterReader};
 use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
 use sluice_log::format::CursorState;
@@ -32,10 +32,19 @@ pub(super) struct LogFolder {
 pub(super) struct StoredDelivery {
     pub log: LogFolder,
     pub name: String,
-    /// None for one that has dead letters only.
-    pub cursor: Option<CursorState>,
+    pub cursor: Cursor,
     /// Where its dead letters are, if there ever were some.
     pub dead_letters: Option<PathBuf>,
+}
+
+/// What is known of what waits for a delivery.
+#[derive(Debug)]
+pub(super) enum Cursor {
+    Known(CursorState),
+    /// Nothing can be read of its file. What was on disk is kept for it under the file's name.
+    Lost,
+    /// It has dead letters only.
+    None,
 }
 
 impl Directory {
@@ -124,15 +133,10 @@ impl Directory {
     /// All deliveries that have a cursor or dead letters, by name.
     pub(super) fn deliveries(&self, log: &LogFolder) -> Result<Vec<StoredDelivery>> {
         let mut deliveries = Vec::new();
-        for state in self.cursors(log)? {
-            let dead_letters = dead_letters::directory_of(&log.path, &state.name);
+        for (name, cursor) in self.cursor_files(log)? {
+            let dead_letters = dead_letters::directory_of(&log.path, &name);
             let dead_letters = dead_letters.is_dir().then_some(dead_letters);
-            deliveries.push(StoredDelivery {
-                log: log.clone(),
-                name: state.name.clone(),
-                cursor: Some(state),
-                dead_letters,
-            });
+            deliveries.push(StoredDelivery { log: log.clone(), name, cursor, dead_letters });
         }
         let folder = log.path.join(DEAD_LETTERS_DIRECTORY);
         for entry in self.list(&folder)?.into_iter().filter(|entry| entry.is_directory) {
@@ -142,32 +146,41 @@ impl Directory {
             }
             let name = DeadLetterReader::open(self.disk.clone(), &path, 0)?.state().name.clone();
             let name = if name.is_empty() { entry.name } else { name };
-            deliveries.push(StoredDelivery { log: log.clone(), name, cursor: None, dead_letters: Some(path) });
+            deliveries.push(StoredDelivery { log: log.clone(), name, cursor: Cursor::None, dead_letters: Some(path) });
         }
         deliveries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(deliveries)
     }
 
-    /// What the cursor files of a log say. One that cannot be read is reported and left out.
+    /// What the cursor files of a log say that can be read.
     pub(super) fn cursors(&self, log: &LogFolder) -> Result<Vec<CursorState>> {
+        let known = |(_, cursor)| match cursor {
+            Cursor::Known(state) => Some(state),
+            Cursor::Lost | Cursor::None => None,
+        };
+        Ok(self.cursor_files(log)?.into_iter().filter_map(known).collect())
+    }
+
+    /// The cursor files of a log with the names of their deliveries. A lost one has the name that opening the log gives its file.
+    fn cursor_files(&self, log: &LogFolder) -> Result<Vec<(String, Cursor)>> {
         let folder = log.path.join(CURSORS_DIRECTORY);
-        let mut states = Vec::new();
-        for entry in self.list(&folder)? {
-            if entry.is_directory || !entry.name.ends_with(CURSOR_EXTENSION) {
+        let mut cursors = Vec::new();
+        for entry in self.list(&folder)?.into_iter().filter(|entry| !entry.is_directory) {
+            if entry.name.ends_with(DAMAGED_EXTENSION) {
+                cursors.push((entry.name, Cursor::Lost));
+                continue;
+            }
+            if !entry.name.ends_with(CURSOR_EXTENSION) {
                 continue;
             }
             match CursorFile::read(&*self.disk, &folder.join(&entry.name)) {
-                Ok(state) => states.push(state),
+                Ok(state) => cursors.push((state.name.clone(), Cursor::Known(state))),
+                Err(CursorError::Damaged { .. }) => cursors.push((entry.name + DAMAGED_EXTENSION, Cursor::Lost)),
                 Err(error) if error.is_not_found() => {}
-                Err(error) => eprintln!("sluice: {error}"),
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(states)
-    }
-
-    /// Where the cursor file of a delivery stands.
-    pub(super) fn cursor_path(log: &LogFolder, name: &str) -> PathBuf {
-        log.path.join(CURSORS_DIRECTORY).join(file_name(name))
+        Ok(cursors)
     }
 
     /// The entries of a folder; none if it is not there.
@@ -176,6 +189,17 @@ impl Directory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             entries => entries.with_context(|| path.display().to_string()),
         }
+    }
+}
+
+impl StoredDelivery {
+    /// Where its cursor file stands when the log was opened.
+    pub(super) fn cursor_path(&self) -> PathBuf {
+        let file_name = match self.cursor {
+            Cursor::Lost => self.name.clone(),
+            Cursor::Known(_) | Cursor::None => file_name(&self.name),
+        };
+        self.log.path.join(CURSORS_DIRECTORY).join(file_name)
     }
 }
 

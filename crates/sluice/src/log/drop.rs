@@ -11,7 +11,7 @@ use sluice_log::inspect::overview;
 use sluice_log::{Holding, Log, OpenOptions};
 
 use super::arguments::DropArguments;
-use super::directory::{Directory, StoredDelivery};
+use super::directory::{Cursor, Directory, StoredDelivery};
 use super::record::RawRecord;
 use super::text;
 
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &DropArguments) -> Result<ExitCode> {
         eprintln!(
             "sluice: nothing was changed. The {what} of {}: {}. With --yes it is given up for good",
             delivery.name,
-            describe(held)
+            describe(&delivery, held)
         );
         return Ok(ExitCode::FAILURE);
     }
@@ -38,11 +38,14 @@ pub(super) fn run(arguments: &DropArguments) -> Result<ExitCode> {
         None if arguments.dead_letters => Holding::default(),
         _ => drop_backlog(&directory, &delivery)?,
     };
-    println!("dropped the {what} of {}: {}", delivery.name, describe(dropped));
+    println!("dropped the {what} of {}: {}", delivery.name, describe(&delivery, dropped));
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(holding: Holding) -> String {
+fn describe(delivery: &StoredDelivery, holding: Holding) -> String {
+    if matches!(delivery.cursor, Cursor::Lost) {
+        return "everything on disk that no other delivery needs".to_owned();
+    }
     format!(
         "{}, {}, {}",
         text::counted(holding.frames, "frame"),
@@ -76,7 +79,7 @@ fn drop_backlog(directory: &Directory, delivery: &StoredDelivery) -> Result<Hold
     let log = open_log(directory, delivery)?;
     let dropped = log.forget(&delivery.name).unwrap_or_default();
     log.close(CLOSE_TIMEOUT);
-    let path = Directory::cursor_path(&delivery.log, &delivery.name);
+    let path = delivery.cursor_path();
     if is_there(&path) {
         let trouble = log.trouble().map_or("it is still there".to_owned(), |trouble| trouble.reason);
         bail!("{}: cannot remove the delivery's cursor: {trouble}; repeat the command", path.display());

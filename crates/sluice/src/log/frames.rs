@@ -10,6 +10,8 @@ use sluice_log::disk::Disk;
 use sluice_log::format::{CursorState, FrameHeader};
 use sluice_log::segment::{Body, Damage, Located, SegmentChain, SegmentError};
 
+use super::directory::{Cursor, StoredDelivery};
+
 /// A whole frame.
 pub(super) struct StoredFrame {
     pub header: FrameHeader,
@@ -33,10 +35,17 @@ impl Frames {
         Ok(Frames { chain, seen: RangeSet::default(), waiting_for: None })
     }
 
-    /// Only what waits for a delivery.
-    pub(super) fn backlog(disk: Arc<dyn Disk>, log: &Path, delivery: CursorState, from: u64) -> Result<Self> {
-        let frames = Frames::from(disk, log, from.max(delivery.floor))?;
-        Ok(Frames { waiting_for: Some(delivery), ..frames })
+    /// Only what waits for a delivery: all that there is if its cursor is lost. None if it has no backlog.
+    pub(super) fn backlog(disk: Arc<dyn Disk>, delivery: &StoredDelivery, from: u64) -> Result<Option<Self>> {
+        let log = &delivery.log.path;
+        Ok(match &delivery.cursor {
+            Cursor::None => None,
+            Cursor::Lost => Some(Frames::from(disk, log, from)?),
+            Cursor::Known(cursor) => {
+                let frames = Frames::from(disk, log, from.max(cursor.floor))?;
+                Some(Frames { waiting_for: Some(cursor.clone()), ..frames })
+            }
+        })
     }
 
     /// The next whole frame. Damaged ones are passed over and counted, segments that cannot be read are reported and passed over.

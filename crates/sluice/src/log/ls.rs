@@ -8,11 +8,12 @@ use anyhow::{Context, Result};
 use comfy_table::Cell;
 use serde_json::{Value, json};
 use sluice_log::Holding;
+use sluice_log::cursor_file::CursorError;
 use sluice_log::format::{CursorState, Gap};
 use sluice_log::inspect::{DeadLetterOverview, LogOverview, overview};
 
 use super::arguments::LsArguments;
-use super::directory::Directory;
+use super::directory::{Cursor, Directory, LogFolder, StoredDelivery};
 use super::{frames, text};
 use crate::configuration;
 
@@ -29,10 +30,11 @@ pub(super) fn run(arguments: &LsArguments) -> Result<ExitCode> {
     let mut listed = Vec::new();
     for log in logs.iter().filter(|log| wanted.iter().any(|folder| folder.path == log.directory)) {
         let rows = rows(&directory, log, configured.as_deref())?;
+        let lost = lost_cursors(&directory, &wanted, log)?;
         if arguments.json {
-            listed.push(to_json(log, &rows));
+            listed.push(to_json(log, &rows, &lost));
         } else {
-            print(log, &rows, &mut output)?;
+            print(log, &rows, &lost, &mut output)?;
         }
     }
     if arguments.json {
@@ -51,6 +53,14 @@ fn configured(locations: &[String]) -> Result<Option<Vec<String>>> {
     }
     let plan = configuration::load(locations)?;
     Ok(Some(plan.deliveries.iter().map(|delivery| delivery.id.to_string()).collect()))
+}
+
+/// Names of cursor files of which nothing can be read.
+fn lost_cursors(directory: &Directory, folders: &[LogFolder], log: &LogOverview) -> Result<Vec<String>> {
+    let Some(folder) = folders.iter().find(|folder| folder.path == log.directory) else { return Ok(Vec::new()) };
+    let deliveries = directory.deliveries(folder)?.into_iter();
+    let is_lost = |delivery: &StoredDelivery| matches!(delivery.cursor, Cursor::Lost);
+    Ok(deliveries.filter(is_lost).map(|delivery| delivery.name).collect())
 }
 
 /// One delivery with all that is kept of it.
@@ -87,7 +97,15 @@ fn rows<'a>(
     Ok(rows)
 }
 
-fn print(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>, output: &mut impl Write) -> io::Result<()> {
+fn print(
+    log: &LogOverview,
+    rows: &BTreeMap<&str, Row<'_>>,
+    lost: &[String],
+    output: &mut impl Write,
+) -> io::Result<()> {
+    if log.segments.is_empty() && rows.is_empty() && lost.is_empty() {
+        return writeln!(output, "{}: nothing on disk\n", log.name);
+    }
     let bytes = log.segments.iter().map(|segment| segment.len_bytes).sum();
     let segments = text::counted(log.segments.len() as u64, "segment");
     writeln!(output, "{}: {segments}, {} on disk", log.name, text::bytes(bytes))?;
@@ -103,7 +121,7 @@ fn print(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>, output: &mut impl Wr
         table.add_row(cells);
     }
     if !rows.is_empty() {
-        writeln!(output, "{table}")?;
+        writeln!(output, "{}", table.trim_fmt())?;
     }
     for (name, row) in rows {
         for gap in row.cursor.iter().flat_map(|cursor| &cursor.gaps) {
@@ -114,6 +132,13 @@ fn print(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>, output: &mut impl Wr
             let items = text::counted(dropped.items, "item");
             writeln!(output, "  {name}: {letters} ({items}) made room for newer ones")?;
         }
+    }
+    for name in lost {
+        writeln!(
+            output,
+            "  lost cursor: what its delivery had resolved is not known any more, everything on disk is kept for it; replay --delivery '{name}' \
+             --backlog --to-file FILE writes it to a file, drop --delivery '{name}' gives it up"
+        )?;
     }
     for problem in problems(log) {
         writeln!(output, "  unreadable: {problem}")?;
@@ -150,11 +175,13 @@ fn gap_text(gap: &Gap) -> String {
 /// Files that say nothing.
 fn problems(log: &LogOverview) -> Vec<String> {
     let segments = log.segments.iter().filter_map(|segment| segment.info.as_ref().err().map(ToString::to_string));
-    let cursors = log.cursors.iter().filter_map(|cursor| cursor.state.as_ref().err().map(ToString::to_string));
+    let errors = log.cursors.iter().filter_map(|cursor| cursor.state.as_ref().err());
+    // Those have a line of their own.
+    let cursors = errors.filter(|error| !matches!(error, CursorError::Damaged { .. })).map(ToString::to_string);
     segments.chain(cursors).collect()
 }
 
-fn to_json(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>) -> Value {
+fn to_json(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>, lost: &[String]) -> Value {
     let deliveries: Vec<_> = rows.iter().map(|(name, row)| delivery_json(name, row)).collect();
     json!({
         "signal": log.name,
@@ -167,6 +194,7 @@ fn to_json(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>) -> Value {
             "error": segment.info.as_ref().err().map(ToString::to_string),
         })).collect::<Vec<_>>(),
         "deliveries": deliveries,
+        "lost_cursors": lost,
         "unreadable": problems(log),
     })
 }

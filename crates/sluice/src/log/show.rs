@@ -24,10 +24,7 @@ pub(super) fn run(arguments: &ShowArguments) -> Result<ExitCode> {
     match &arguments.delivery {
         Some(name) => {
             let delivery = directory.delivery(arguments.target.signal, name)?;
-            // Without a cursor nothing waits for it.
-            if let Some(cursor) = delivery.cursor {
-                let from = arguments.from;
-                let frames = Frames::backlog(directory.disk.clone(), &delivery.log.path, cursor, from)?;
+            if let Some(frames) = Frames::backlog(directory.disk.clone(), &delivery, arguments.from)? {
                 is_readable = show(&directory, &delivery.log, frames, arguments, &mut output)?;
             }
         }
@@ -70,12 +67,17 @@ fn show(
         } else {
             add_row(&mut table, &frame, &cursors);
             if table.row_count() == ROWS_PER_TABLE {
-                writeln!(output, "{log}\n{}\n", std::mem::replace(&mut table, text::table(&TITLES)), log = log.signal)?;
+                writeln!(
+                    output,
+                    "{log}\n{}\n",
+                    std::mem::replace(&mut table, text::table(&TITLES)).trim_fmt(),
+                    log = log.signal
+                )?;
             }
         }
     }
     if is_table && table.row_count() > 0 {
-        writeln!(output, "{}\n{table}\n", log.signal)?;
+        writeln!(output, "{}\n{}\n", log.signal, table.trim_fmt())?;
     } else if is_table && shown == 0 {
         writeln!(output, "{}: no frames\n", log.signal)?;
     }

@@ -84,8 +84,8 @@ fn describe(finding: &Finding) -> String {
             format!("{}: one of its two slots; the other one counts (an interrupted write leaves this)", path.display())
         }
         Finding::DamagedCursor { path, .. } => format!(
-            "{}: both slots: the place of the delivery is lost, and what waited for it goes to nobody unless \
-             the file comes back from a backup; `sluice log show --body` still reads the frames",
+            "{}: both slots: the place of its delivery is lost. At the next start the file is set aside and everything on disk is kept for it; \
+             `sluice log ls` says how to go on",
             path.display()
         ),
         Finding::UnreadableCursor { error, .. } => error.to_string(),

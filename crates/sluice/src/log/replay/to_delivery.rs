@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use sluice_log::{CursorId, FlushPolicy, Keep, Log, OpenOptions, Subscription};
 
 use super::{StoredDelivery, letters, progress, remove_letters};
-use crate::log::directory::Directory;
+use crate::log::directory::{Cursor, Directory};
 use crate::log::frames::{next_letter, report_damage};
 use crate::log::record::RawRecord;
 use crate::log::text;
@@ -24,6 +24,12 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 const SEGMENT_LEN_BYTES: u64 = 4 << 20;
 
 pub(super) fn run(directory: &Directory, delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
+    if matches!(delivery.cursor, Cursor::Lost) {
+        bail!(
+            "{}: this is no delivery but a cursor that is lost; --backlog --to-file writes what is kept for it",
+            delivery.name
+        );
+    }
     let mut reader = letters(directory, delivery)?;
     let options = OpenOptions {
         flush: FlushPolicy::AtOnce,

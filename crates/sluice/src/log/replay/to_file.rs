@@ -96,8 +96,7 @@ impl Source {
         if !backlog {
             return Ok(Source::Letters(letters(directory, delivery)?));
         }
-        let frames = |cursor| Frames::backlog(directory.disk.clone(), &delivery.log.path, cursor, 0);
-        Ok(Source::Backlog(delivery.cursor.clone().map(frames).transpose()?))
+        Ok(Source::Backlog(Frames::backlog(directory.disk.clone(), delivery, 0)?))
     }
 
     fn next(&mut self) -> Result<Option<Telemetry>> {
