@@ -395,10 +395,7 @@ fn says_what_is_wrong_beside_pipelines() {
             "buffer: {ack: sometimes}",
             "c.yaml:5:15: error: `buffer.ack` must be one of `memory`, `delivered`, `delivered_or_durable`, `durable`, not `sometimes`",
         ),
-        (
-            "buffer: {flush_after: 0s}",
-            "c.yaml:5:23: error: `buffer.flush_after` must be between 1ms and 1m, not `0s`",
-        ),
+        ("buffer: {flush_after: 0s}", "c.yaml:5:23: error: `buffer.flush_after` must be between 1ms and 1m, not `0s`"),
         (
             "buffer: {policy: drop_newest}",
             "c.yaml:5:18: error: `buffer.policy` must be one of `backpressure`, `drop_oldest`, not `drop_newest` (did you mean `drop_oldest`?)",
