@@ -2,6 +2,8 @@
 //! nothing is lost by it.
 
 mod log_directory;
+#[path = "../../log/tests/support/mounted.rs"]
+mod mounted;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,6 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use log_directory::{DEAD, HEALTHY, LogDirectory, Stored, append, close, command, name_in_json, run, segments};
+use mounted::{FileSystem, Mounted};
 use serde_json::Value;
 use sluice_log::Subscription;
 use sluice_log::disk::RealDisk;
@@ -222,6 +225,28 @@ fn a_replay_that_is_killed_loses_nothing() {
     replayed.dedup();
     assert_eq!(replayed.len(), all.len(), "{with_duplicates} with duplicates, killed {killed} times");
     assert!(killed > 0, "no attempt was killed before it had ended");
+}
+
+/// Scenario: the disk has no room for the letters beside themselves; later it has.
+/// Guarantee: the command says so and keeps the letters; repeated, it replays every one.
+#[test]
+fn a_replay_to_a_full_disk_keeps_the_letters() {
+    let Some(disk) = Mounted::new(FileSystem::Tmpfs { mib: 32, inodes: 1000 }) else { return };
+    let directory = LogDirectory::inside(tempfile::tempdir_in(disk.path()));
+    let all: Vec<_> = (0..400).map(|index| format!("{index} {}", "x".repeat(20_000))).collect();
+    directory.bury(DEAD, &all, "no");
+    let ballast = disk.fill_but(6 << 20);
+    let full = directory.run("replay", &["--delivery", DEAD]).failed();
+    assert!(full.contains("No space left") && full.contains("the dead letters are kept: make room"), "{full}");
+    let kept = directory.run("dead-letters", &["--json", "--limit", "1000"]).ok();
+    assert_eq!(kept.lines().count(), all.len());
+    drop(ballast);
+    directory.run("replay", &["--delivery", DEAD]).ok();
+    assert_eq!(directory.run("dead-letters", &[]).ok(), "no dead letters\n");
+    let mut replayed: Vec<_> = directory.backlog(DEAD).into_iter().map(|(_, name)| name).collect();
+    replayed.sort();
+    replayed.dedup();
+    assert_eq!(replayed.len(), all.len());
 }
 
 /// Guarantee: a whole directory passes; damage ends with 1 and names file and position; the other frames can still be shown.

@@ -115,7 +115,12 @@ pub(crate) struct LogDirectory {
 
 impl LogDirectory {
     pub(crate) fn empty() -> LogDirectory {
-        let temporary = tempfile::tempdir().expect("a directory");
+        LogDirectory::inside(tempfile::tempdir())
+    }
+
+    /// In a temporary folder, wherever that was made.
+    pub(crate) fn inside(temporary: std::io::Result<tempfile::TempDir>) -> LogDirectory {
+        let temporary = temporary.expect("a directory");
         let path = temporary.path().join("sluice");
         std::fs::create_dir(&path).expect("a directory");
         LogDirectory { _temporary: temporary, path }
@@ -164,7 +169,9 @@ impl LogDirectory {
     pub(crate) fn bury(&self, delivery: &str, names: &[String], reason: &str) {
         let mut letters = DeadLetters::open(Arc::new(RealDisk), &self.traces(), delivery, 64 << 20).expect("letters");
         let refusal = Refusal { refused_unix_ns: RECEIVED_UNIX_NS + 1_000_000_000, code: 0, reason: reason.to_owned() };
-        let stored: Vec<_> = names.iter().map(|name| Stored::new(name, Encoding::Zstd)).collect();
+        // Letters that are to take space are not compressed.
+        let encoding = |name: &str| if name.len() > 1000 { Encoding::Identity } else { Encoding::Zstd };
+        let stored: Vec<_> = names.iter().map(|name| Stored::new(name, encoding(name))).collect();
         let new = |stored: &Stored| NewDeadLetter {
             refusal: refusal.clone(),
             received_unix_ns: RECEIVED_UNIX_NS,

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use sluice_log::{CursorId, FlushPolicy, Keep, Log, OpenOptions, Subscription};
@@ -19,6 +19,8 @@ use crate::log::text;
 /// What may wait in memory for the disk.
 const UNWRITTEN_LIMIT_BYTES: u64 = 16 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// The log tries again by itself; room may come.
+const TROUBLE_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Small, because its space is reserved at once: the disk may be nearly full.
 const SEGMENT_LEN_BYTES: u64 = 4 << 20;
@@ -47,9 +49,11 @@ pub(super) fn run(directory: &Directory, delivery: &StoredDelivery, limit: u64) 
         appended.items += u64::from(letter.items);
         appended.below = letter.number + 1;
         let items = letter.items;
-        append(&log, id, RawRecord::of_letter(letter), items)?;
+        wait_written(&log, UNWRITTEN_LIMIT_BYTES)?;
+        append(&log, id, RawRecord::of_letter(letter), items);
         bar.inc(1);
     }
+    wait_written(&log, 0)?;
     log.unsubscribe(id, Keep::Backlog);
     let unwritten = log.close(CLOSE_TIMEOUT);
     bar.finish_and_clear();
@@ -79,16 +83,22 @@ struct Appended {
     below: u64,
 }
 
-/// Appends one frame when there is room for it in memory.
-fn append(log: &Log<RawRecord>, id: CursorId, record: RawRecord, items: u32) -> Result<()> {
-    while log.unwritten_bytes() > UNWRITTEN_LIMIT_BYTES {
-        if log.trouble().is_some() {
+fn append(log: &Log<RawRecord>, id: CursorId, record: RawRecord, items: u32) {
+    let charge = record.charge(items);
+    log.append(Arc::new(record), charge, &Arc::from([id]));
+}
+
+/// Waits until at most so much waits in memory for the disk, as long as the disk works.
+fn wait_written(log: &Log<RawRecord>, left_bytes: u64) -> Result<()> {
+    let mut trouble_since = None;
+    while log.unwritten_bytes() > left_bytes {
+        if log.trouble().is_none() {
+            trouble_since = None;
+        } else if trouble_since.get_or_insert_with(Instant::now).elapsed() > TROUBLE_PATIENCE {
             bail!("the log cannot be written{}", and_why(log));
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-    let charge = record.charge(items);
-    log.append(Arc::new(record), charge, &Arc::from([id]));
     Ok(())
 }
 
