@@ -30,7 +30,7 @@ const IN_FLIGHT: u64 = 64;
 
 /// The child's reader resolves these; they may come back or not.
 fn is_resolved_by_child(value: u64) -> bool {
-    value / BLOCK % 4 == 0
+    (value / BLOCK).is_multiple_of(4)
 }
 
 /// How the child runs.
