@@ -21,6 +21,7 @@ pub mod demo;
 pub mod generate;
 pub mod identity;
 mod latency;
+pub mod report;
 pub mod scrape;
 pub mod status;
 pub mod subject;

@@ -1,0 +1,289 @@
+//! What one call of the load test measured, as it is kept on disk. Every report is made of these, so that a report can be
+//! made again, or of several runs at once, without measuring again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The format that this version writes. It reads this one only; fields that it does not know are passed over.
+pub const FORMAT: u32 = 1;
+
+/// The name of the record in a run's folder.
+pub const RECORD_FILE: &str = "run.json";
+
+/// Why a record could not be read or written.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("{path}: not a record of a load test: {source}")]
+    Malformed { path: PathBuf, source: serde_json::Error },
+    #[error("{path}: has format {found}, this version reads format {FORMAT}; use the version of sluice that made it")]
+    Format { path: PathBuf, found: u32 },
+    #[error("{path}: no {RECORD_FILE} is there or in a folder below; give a folder that `sluice load-test` wrote")]
+    Empty { path: PathBuf },
+}
+
+/// One call of the load test: one scenario, one or several subjects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Of the load test itself.
+    pub tool_version: String,
+    pub machine: Machine,
+    /// Milliseconds since the epoch.
+    pub started_unix_ms: u64,
+    /// Of the whole call, seconds.
+    pub duration_s: f64,
+    /// Ended before its time; what it has is in here.
+    pub interrupted: bool,
+    pub scenario: Scenario,
+    pub subjects: Vec<SubjectRecord>,
+    #[serde(default)]
+    pub warnings: Vec<Warning>,
+    #[serde(default)]
+    pub verdicts: Vec<Verdict>,
+}
+
+/// Where it ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    pub cpu_model: Option<String>,
+    /// That this process may use.
+    pub cores: u32,
+    pub memory_bytes: Option<u64>,
+}
+
+/// What is under load, by the names of `-t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+#[value(rename_all = "kebab-case")]
+pub enum Target {
+    Traces,
+    Metrics,
+    #[serde(rename = "metricagent")]
+    #[value(name = "metricagent")]
+    MetricAgent,
+    LogsOtel,
+    #[serde(rename = "logagent")]
+    #[value(name = "logagent")]
+    LogAgent,
+    #[serde(rename = "logs-fluentbit")]
+    #[value(name = "logs-fluentbit")]
+    LogsFluentBit,
+}
+
+/// The work, the same for every subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    pub target: Target,
+    /// `-n`: a version, or whatever the row shall be called.
+    pub name: String,
+    /// `-m`: several pipelines.
+    pub multi: bool,
+    /// `-b`: backends that refuse.
+    pub backpressure: bool,
+    /// In plain words, for instance `70 % of requests answered 503`. `None` without faults.
+    pub faults: Option<String>,
+    /// How long each turn's load lasts, seconds.
+    pub load_s: f64,
+    /// Items offered a second; `None` where the generators send as fast as they are answered.
+    pub rate_per_s: Option<f64>,
+    /// Of a log record's body.
+    pub body_bytes: Option<u64>,
+    pub items_per_request: Option<u64>,
+    pub pipelines: u32,
+    /// The call, so that it can be made again.
+    #[serde(default)]
+    pub command: Option<String>,
+}
+
+/// A pipeline engine under test, with each of its turns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SubjectRecord {
+    /// For instance `sluice` or `otelcol`.
+    pub name: String,
+    pub version: Option<String>,
+    pub limits: SubjectLimits,
+    /// One a time that it ran, in order. Empty where it could not run: the warnings say why.
+    pub turns: Vec<Turn>,
+    /// These figures were published by others and not measured in this run: where they are from.
+    #[serde(default)]
+    pub measured_elsewhere: Option<String>,
+}
+
+/// What a subject was allowed; `None` is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SubjectLimits {
+    /// A quota, for instance 0.5 of a core.
+    pub cpu_cores: Option<f64>,
+    pub memory_bytes: Option<u64>,
+    /// The cores to which it was pinned.
+    #[serde(default)]
+    pub pinned_cores: Vec<u32>,
+}
+
+/// One subject, once under the scenario's load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    pub kpis: Kpis,
+    #[serde(default)]
+    pub samples: Vec<Sample>,
+    #[serde(default)]
+    pub fault_windows: Vec<FaultWindow>,
+    #[serde(default)]
+    pub bench: BenchCost,
+}
+
+/// A turn's figures. `None` is what is not known: never zero in its place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kpis {
+    /// Items that the subject took, a second of the load.
+    pub received_per_s: Option<f64>,
+    /// Items that reached the backends while the load ran, a second, all pipelines together.
+    pub exported_per_s: Option<f64>,
+    /// The subject's queue, in its own unit, at the end of the load.
+    pub queue: Option<f64>,
+    pub queue_max: Option<f64>,
+    /// Mean while the load ran.
+    pub memory_bytes: Option<f64>,
+    pub memory_max_bytes: Option<f64>,
+    /// Mean while the load ran, in cores.
+    pub cpu_cores: Option<f64>,
+    pub restarts: Option<u64>,
+    /// Items offered to the subject.
+    pub offered: Option<u64>,
+    /// Items that the subject answered with success.
+    pub accepted: Option<u64>,
+    /// Items that the subject turned away.
+    pub refused: Option<u64>,
+    /// Accepted items that did not reach every backend, told by identity, after the drain.
+    pub lost: Option<u64>,
+    /// Items that reached a backend more than once, told by identity.
+    pub doubled: Option<u64>,
+    /// From the item's own time to its arrival.
+    pub latency_p50_ms: Option<f64>,
+    pub latency_p99_ms: Option<f64>,
+    pub latency_p999_ms: Option<f64>,
+    pub cpu_s_per_million: Option<f64>,
+    /// Sent to the subject, and by it to the backends.
+    pub wire_in_bytes: Option<u64>,
+    pub wire_out_bytes: Option<u64>,
+    /// What Fluent Bit counts in place of items.
+    pub received_bytes_per_s: Option<f64>,
+    pub exported_bytes_per_s: Option<f64>,
+    pub buffer_bytes: Option<f64>,
+    /// From the load's end until the last item arrived.
+    pub drain_s: Option<f64>,
+    pub pipelines: Vec<PipelineKpis>,
+}
+
+/// One pipeline's share of a turn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PipelineKpis {
+    pub name: String,
+    pub exported_per_s: Option<f64>,
+    pub queue: Option<f64>,
+    pub lost: Option<u64>,
+    pub doubled: Option<u64>,
+    pub latency_p99_ms: Option<f64>,
+}
+
+/// One moment of a turn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sample {
+    /// Seconds since the load began.
+    pub t_s: f64,
+    pub received_per_s: Option<f64>,
+    pub exported_per_s: Option<f64>,
+    pub queue: Option<f64>,
+    pub memory_bytes: Option<f64>,
+    pub cpu_cores: Option<f64>,
+    /// Of what arrived since the sample before.
+    pub latency_p99_ms: Option<f64>,
+}
+
+/// When a backend was sick, in seconds since the load began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FaultWindow {
+    pub from_s: f64,
+    /// `None`: to the end.
+    pub to_s: Option<f64>,
+    /// For instance `70 % 503`.
+    pub label: String,
+}
+
+/// What generator and backends themselves took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BenchCost {
+    pub generator_cpu_cores: Option<f64>,
+    pub backend_cpu_cores: Option<f64>,
+    pub memory_max_bytes: Option<f64>,
+    /// Requests that were sent later than planned.
+    pub late_requests: Option<u64>,
+}
+
+/// Something that makes the figures doubtful, and what helps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Warning {
+    /// `None`: it concerns all.
+    pub subject: Option<String>,
+    pub message: String,
+    pub remedy: Option<String>,
+}
+
+/// A threshold and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub subject: String,
+    /// As given, for instance `lost>0`.
+    pub fail_if: String,
+    /// The figure that was held against it; `None` where it is not known, which fails.
+    pub value: Option<f64>,
+    pub failed: bool,
+}
+
+impl RunRecord {
+    /// Reads a record that [`RunRecord::write`] wrote.
+    pub fn read(path: &Path) -> Result<RunRecord, RecordError> {
+        let text = fs::read_to_string(path).map_err(|source| RecordError::File { path: path.to_owned(), source })?;
+        RunRecord::parse(path, &text)
+    }
+
+    /// `path` is for the message alone.
+    fn parse(path: &Path, text: &str) -> Result<RunRecord, RecordError> {
+        #[derive(Deserialize)]
+        struct OnlyFormat {
+            format: u32,
+        }
+        let malformed = |source| RecordError::Malformed { path: path.to_owned(), source };
+        let OnlyFormat { format } = serde_json::from_str(text).map_err(malformed)?;
+        if format != FORMAT {
+            return Err(RecordError::Format { path: path.to_owned(), found: format });
+        }
+        serde_json::from_str(text).map_err(malformed)
+    }
+
+    /// Pretty-printed.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("plain data with string keys");
+        text.push('\n');
+        text
+    }
+
+    /// Writes `run.json` into a folder that exists.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, RecordError> {
+        let path = folder.join(RECORD_FILE);
+        fs::write(&path, self.to_json()).map_err(|source| RecordError::File { path: path.clone(), source })?;
+        Ok(path)
+    }
+}
