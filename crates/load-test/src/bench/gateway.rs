@@ -27,24 +27,42 @@ pub(super) struct Setting<'a> {
     pub(super) cpus: &'a [usize],
 }
 
+/// What an exporter waits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    OwnDefault,
+    Persistent,
+}
+
+/// For the Collector: lines before `exporters`, in `service`, and of each exporter.
+const COLLECTOR_QUEUE: (&str, &str, &str) = (
+    "extensions:\n  file_storage:\n    directory: {dir}/queue\n    create_directory: true\n",
+    "  extensions: [file_storage]\n",
+    "    sending_queue:\n      storage: file_storage\n      queue_size: 1000000\n    retry_on_failure:\n      \
+     initial_interval: 1s\n      max_interval: 5s\n      max_elapsed_time: 0s\n",
+);
+
 impl Setting<'_> {
-    fn to_yaml(&self, listen: SocketAddr, metrics: SocketAddr) -> String {
+    fn to_yaml(&self, listen: SocketAddr, metrics: SocketAddr, queue: Queue) -> String {
+        let is_sluice = matches!(self.contestant, Contestant::Sluice { .. });
+        let (extensions, in_service, of_exporter) =
+            if queue == Queue::Persistent && !is_sluice { COLLECTOR_QUEUE } else { ("", "", "") };
         let mut exporters = String::new();
         let mut pipelines = String::new();
         for (index, backend) in self.backends.iter().enumerate() {
             // Writing to a string cannot fail.
             let _ = writeln!(exporters, "  otlp/{index}:\n    endpoint: {backend}\n    compression: none");
-            let _ = writeln!(exporters, "    tls:\n      insecure: true");
+            let _ = writeln!(exporters, "    tls:\n      insecure: true\n{of_exporter}");
             let _ = writeln!(pipelines, "    traces/{index}:\n      receivers: [otlp]");
             let _ = writeln!(pipelines, "      processors: [memory_limiter]\n      exporters: [otlp/{index}]");
         }
         let (ip, port) = (metrics.ip(), metrics.port());
-        let own = if matches!(self.contestant, Contestant::Sluice { .. }) { self.sluice_only } else { "" };
+        let own = if is_sluice { self.sluice_only } else { "" };
         format!(
             "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {listen}\n\
              processors:\n  memory_limiter:\n    check_interval: 100ms\n    limit_mib: {}\n\
-             exporters:\n{exporters}{own}\
-             service:\n  telemetry:\n    logs:\n      level: error\n    metrics:\n      readers:\n        - pull:\n\
+             {extensions}exporters:\n{exporters}{own}\
+             service:\n{in_service}  telemetry:\n    logs:\n      level: error\n    metrics:\n      readers:\n        - pull:\n\
              \x20           exporter:\n              prometheus:\n                host: {ip}\n                port: {port}\n\
              \x20 pipelines:\n{pipelines}",
             self.memory_limit_mib,
@@ -53,8 +71,18 @@ impl Setting<'_> {
 
     /// Starts it. An error where the contestant cannot be a gateway or a limit cannot be set.
     pub(super) async fn start(&self) -> anyhow::Result<Gateway> {
+        self.start_with(Queue::OwnDefault).await
+    }
+
+    /// As [`Setting::start`]; the Collector gets a persistent queue that holds whatever comes. What Sluice has on disk, `sluice_only` says.
+    pub(super) async fn start_with_persistent_queue(&self) -> anyhow::Result<Gateway> {
+        self.start_with(Queue::Persistent).await
+    }
+
+    async fn start_with(&self, queue: Queue) -> anyhow::Result<Gateway> {
         let (listen, metrics) = (free_addr()?, free_addr()?);
-        let spec = self.contestant.gateway(self.to_yaml(listen, metrics), listen).context("a relay is no gateway")?;
+        let spec =
+            self.contestant.gateway(self.to_yaml(listen, metrics, queue), listen).context("a relay is no gateway")?;
         let subject =
             Subject::start(crate::subject::SubjectSpec { cpus: self.cpus.to_vec(), limits: self.limits, ..spec });
         let subject = subject.await?;

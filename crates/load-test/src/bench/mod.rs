@@ -3,9 +3,13 @@
 
 mod backlog;
 mod backpressure;
+mod disk_itself;
+mod drain;
+mod durable;
 mod gateway;
 mod isolation;
 mod measure;
+mod on_demand;
 mod overload;
 mod rows;
 mod scenario;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::measure::Contestant;
 use super::table::Spread;
-use super::{backlog, backpressure, isolation, overload};
+use super::{backlog, backpressure, drain, durable, isolation, on_demand, overload};
 
 /// A section of its own in the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +16,21 @@ pub enum Scenario {
     Backpressure,
     Overload,
     Backlog,
+    OnDemand,
+    Durable,
+    Drain,
 }
 
 impl Scenario {
-    pub const ALL: [Scenario; 4] = [Scenario::Isolation, Scenario::Backpressure, Scenario::Overload, Scenario::Backlog];
+    pub const ALL: [Scenario; 7] = [
+        Scenario::Isolation,
+        Scenario::Backpressure,
+        Scenario::Overload,
+        Scenario::Backlog,
+        Scenario::OnDemand,
+        Scenario::Durable,
+        Scenario::Drain,
+    ];
 
     /// For `--row`.
     pub fn id(self) -> &'static str {
@@ -28,6 +39,9 @@ impl Scenario {
             Scenario::Backpressure => "backpressure",
             Scenario::Overload => "overload",
             Scenario::Backlog => "backlog",
+            Scenario::OnDemand => "on-demand",
+            Scenario::Durable => "durable",
+            Scenario::Drain => "drain",
         }
     }
 
@@ -37,6 +51,9 @@ impl Scenario {
             Scenario::Backpressure => "a backend that refuses 70 % of the requests",
             Scenario::Overload => "three times as much offered as a subject with a CPU quota can take",
             Scenario::Backlog => "CPU an item with a long backlog against none",
+            Scenario::OnDemand => "what a directory costs while all backends are well",
+            Scenario::Durable => "everything written through, against what the disk does by itself",
+            Scenario::Drain => "the drain of a backlog on disk, beside the Collector's persistent queue",
         }
     }
 }
@@ -86,6 +103,9 @@ pub async fn run_scenario(scenario: Scenario, options: &ScenarioOptions, progres
         Scenario::Backpressure => backpressure::run(options, progress).await,
         Scenario::Overload => overload::run(options, progress).await,
         Scenario::Backlog => backlog::run(options, progress).await,
+        Scenario::OnDemand => on_demand::run(options, progress).await,
+        Scenario::Durable => durable::run(options, progress).await,
+        Scenario::Drain => drain::run(options, progress).await,
     }
 }
 

@@ -43,7 +43,7 @@ struct Args {
     /// Counted seconds of each turn
     #[arg(long, default_value_t = 5, conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Spans a second of the scenarios isolation, backpressure and backlog
+    /// Spans a second of the scenarios isolation, backpressure, backlog and durable
     #[arg(long, value_name = "N", default_value_t = 20_000.0, value_parser = parse_rate)]
     rate: f64,
     /// Let nginx keep its connections to the backend, which makes it a harder yardstick

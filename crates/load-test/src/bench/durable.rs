@@ -1,0 +1,199 @@
+//! Written through: how near `ack: durable` comes to what the disk does by itself, measured in the same turn.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::disk_itself::{DiskItself, measure_disk};
+use super::gateway::{Gateway, Setting, Taken};
+use super::measure::Contestant;
+use super::scenario::{Scenario, ScenarioOptions, Section, markdown, median, milliseconds, yes_or_no};
+use super::table::Spread;
+use crate::backend::{Backend, BackendOptions, Counting};
+use crate::generate::Retry;
+use crate::generate::Shape;
+use crate::latency::Latency;
+use crate::subject::Limits;
+
+const MEMORY_LIMIT_MIB: u64 = 1024;
+const WARM_UP: Duration = Duration::from_secs(1);
+const COUNTED_WINDOWS: u32 = 2;
+/// Many senders: a group commit covers whoever waits.
+const CONNECTIONS: usize = 4;
+const STREAMS: usize = 32;
+const DURABLE: &str = "buffer:\n  directory: {dir}/buffer\n  ack: durable\n  policy: backpressure\n";
+
+const BANDWIDTH_BAR: f64 = 0.80;
+const LATENCY_BAR: f64 = 2.5;
+
+#[derive(Clone, Debug, Default)]
+struct Turn {
+    disk: DiskItself,
+    /// Of telemetry acknowledged, as fast as it goes.
+    bytes_per_s: f64,
+    full: Taken,
+    /// From sending to acknowledgement at a fixed rate.
+    acknowledged: Latency,
+    rate: Taken,
+}
+
+pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str)) -> Section {
+    let mut turns = Vec::new();
+    let sluice = options.gateways().find(|contestant| matches!(contestant, Contestant::Sluice { .. }));
+    if let Some(contestant) = sluice {
+        for number in 1..=options.turns {
+            match measure(contestant, options).await {
+                Ok(turn) => {
+                    progress(&format!("durable turn {number}: {}", describe(&turn)));
+                    turns.push(turn);
+                }
+                Err(error) => progress(&format!("durable turn {number} FAILED: {error:#}")),
+            }
+        }
+    }
+    let json = json!({ "holds": holds(&turns), "turns": turns.iter().map(turn_json).collect::<Vec<_>>() });
+    Section { scenario: Scenario::Durable, notes: notes(options), table: table(&turns), json }
+}
+
+async fn measure(contestant: &Contestant, options: &ScenarioOptions) -> anyhow::Result<Turn> {
+    let window = options.window;
+    let disk = tokio::task::spawn_blocking(move || measure_disk(&std::env::temp_dir(), window)).await??;
+    let (bytes_per_s, full) = at_full_speed(contestant, options).await?;
+    let (acknowledged, rate) = at_a_rate(contestant, options).await?;
+    Ok(Turn { disk, bytes_per_s, full, acknowledged, rate })
+}
+
+async fn start(contestant: &Contestant, options: &ScenarioOptions) -> anyhow::Result<(Backend, Gateway)> {
+    let bytes_per_item = Shape::of(sluice_otlp::Signal::Traces).bytes_per_item();
+    let counting = Counting::Light { bytes_per_item };
+    let backend = Backend::start(BackendOptions { counting, ..BackendOptions::default() }).await?;
+    let setting = Setting {
+        contestant,
+        memory_limit_mib: MEMORY_LIMIT_MIB,
+        backends: vec![backend.addr()],
+        sluice_only: DURABLE,
+        limits: Limits::default(),
+        cpus: &options.subject_cpus,
+    };
+    let gateway = setting.start().await?;
+    Ok((backend, gateway))
+}
+
+async fn at_full_speed(contestant: &Contestant, options: &ScenarioOptions) -> anyhow::Result<(f64, Taken)> {
+    let (_backend, gateway) = start(contestant, options).await?;
+    let counted = options.window * COUNTED_WINDOWS;
+    let load = gateway.load().concurrency(CONNECTIONS, STREAMS).duration(WARM_UP + counted).retry(Retry::SDK);
+    let bytes_per_item = load.shape.bytes_per_item();
+    let running = load.start()?;
+    sleep(WARM_UP).await;
+    let before = (gateway.reading()?, running.progress().accepted(), Instant::now());
+    sleep(counted).await;
+    let after = (gateway.reading()?, running.progress().accepted(), Instant::now());
+    let report = running.finish().await?;
+    let items = after.1 - before.1;
+    ensure!(items > 0, "nothing was acknowledged: {:?}", report.messages);
+    let written = gateway.metric("sluice_log_written_frames", &[]).await.unwrap_or(0.0);
+    ensure!(written > 0.0, "nothing was written");
+    let bytes_per_s = items as f64 * bytes_per_item / (after.2 - before.2).as_secs_f64();
+    Ok((bytes_per_s, before.0.until(&after.0)))
+}
+
+async fn at_a_rate(contestant: &Contestant, options: &ScenarioOptions) -> anyhow::Result<(Latency, Taken)> {
+    let (_backend, gateway) = start(contestant, options).await?;
+    let load = gateway.load().concurrency(CONNECTIONS, STREAMS).rate(options.spans_per_s).retry(Retry::SDK);
+    let before = gateway.reading()?;
+    let report = load.duration(options.window * COUNTED_WINDOWS).run().await?;
+    let taken = before.until(&gateway.reading()?);
+    let whole = report.accepted == report.offered;
+    ensure!(whole, "{} of {} acknowledged: {:?}", report.accepted, report.offered, report.messages);
+    Ok((report.acknowledged_after, taken))
+}
+
+impl Turn {
+    fn bandwidth(&self) -> f64 {
+        self.bytes_per_s / self.disk.bytes_per_s
+    }
+
+    fn latency(&self) -> f64 {
+        self.acknowledged.p99.as_secs_f64() / self.disk.sync.p99.as_secs_f64()
+    }
+}
+
+fn holds(turns: &[Turn]) -> bool {
+    Spread::of(turns.iter().map(Turn::bandwidth)).is_some_and(|bandwidth| bandwidth.median >= BANDWIDTH_BAR)
+        && Spread::of(turns.iter().map(Turn::latency)).is_some_and(|latency| latency.median <= LATENCY_BAR)
+}
+
+fn describe(turn: &Turn) -> String {
+    format!(
+        "{:.0} MB/s of the disk's {:.0} (subject {:.0} % and bench {:.0} % of a core), acknowledged p99 {:.1} ms, the disk's sync p99 {:.1} ms",
+        turn.bytes_per_s / 1e6,
+        turn.disk.bytes_per_s / 1e6,
+        100.0 * turn.full.subject_core,
+        100.0 * turn.full.bench_core,
+        milliseconds(turn.acknowledged.p99),
+        milliseconds(turn.disk.sync.p99),
+    )
+}
+
+fn notes(options: &ScenarioOptions) -> String {
+    format!(
+        "`ack: durable`, one healthy backend, spans of 40 attributes: as fast as they go, then {:.0} spans/s. The disk by itself: \
+         sequential writes to a preallocated file, each with fdatasync, of 4 MiB for the bandwidth and 192 KiB for the latency, right \
+         before.\nBar: at least {BANDWIDTH_BAR} of the disk's bandwidth, acknowledged within {LATENCY_BAR} × the disk's p99 at the \
+         99th percentile.",
+        options.spans_per_s
+    )
+}
+
+fn table(turns: &[Turn]) -> String {
+    const HEADER: [&str; 9] =
+        ["Subject", "disk MB/s", "MB/s", "share", "subject core", "sync p99 ms", "ack p99 ms", "×", "holds"];
+    let row = vec![
+        "sluice".to_owned(),
+        median(turns.iter().map(|turn| turn.disk.bytes_per_s / 1e6), 0),
+        median(turns.iter().map(|turn| turn.bytes_per_s / 1e6), 0),
+        median(turns.iter().map(Turn::bandwidth), 2),
+        median(turns.iter().map(|turn| turn.full.subject_core), 2),
+        median(turns.iter().map(|turn| milliseconds(turn.disk.sync.p99)), 2),
+        median(turns.iter().map(|turn| milliseconds(turn.acknowledged.p99)), 2),
+        median(turns.iter().map(Turn::latency), 2),
+        yes_or_no(holds(turns)),
+    ];
+    markdown(&HEADER, 1, vec![row])
+}
+
+fn turn_json(turn: &Turn) -> Value {
+    json!({
+        "disk_bytes_per_s": turn.disk.bytes_per_s,
+        "disk_sync_p50_ms": milliseconds(turn.disk.sync.p50),
+        "disk_sync_p99_ms": milliseconds(turn.disk.sync.p99),
+        "bytes_per_s": turn.bytes_per_s,
+        "acknowledged_p50_ms": milliseconds(turn.acknowledged.p50),
+        "acknowledged_p99_ms": milliseconds(turn.acknowledged.p99),
+        "subject_core_at_full_speed": turn.full.subject_core,
+        "bench_core_at_full_speed": turn.full.bench_core,
+        "subject_core_at_the_rate": turn.rate.subject_core,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(bytes_per_s: f64, p99_ms: u64) -> Turn {
+        let latency = |p99_ms| Latency { p99: Duration::from_millis(p99_ms), ..Latency::default() };
+        let disk = DiskItself { bytes_per_s: 100.0, sync: latency(10) };
+        Turn { disk, bytes_per_s, acknowledged: latency(p99_ms), ..Turn::default() }
+    }
+
+    #[test]
+    fn both_bandwidth_and_latency_have_to_hold() {
+        assert!(holds(&[turn(81.0, 24)]));
+        assert!(!holds(&[turn(79.0, 24)]), "too little of the disk");
+        assert!(!holds(&[turn(81.0, 26)]), "acknowledged too late");
+        assert!(!holds(&[]), "what was not measured does not hold");
+    }
+}
