@@ -37,6 +37,8 @@ fn check_unpack(encoding: Encoding, data: &[u8]) {
             // What is passed on has to be what was validated; here only that deciding so never fails.
             let _ = passable(encoding, data, unpacked.len());
         }
+        // Which of several faults libzstd names depends on how much room it has.
+        Err(_) if encoding == Encoding::Zstd => assert!(shared.is_err(), "{shared:?}"),
         Err(error) => assert_eq!(shared, Err(error)),
     }
 }

@@ -228,3 +228,16 @@ proptest! {
         }
     }
 }
+
+/// Guarantee: a zstd frame that ends before it has what its header claims is refused, however large the buffer is.
+#[test]
+fn a_zstd_frame_with_less_than_it_claims_is_refused() {
+    // A single segment of 288 bytes whose only block is empty, behind a whole frame too.
+    let lying = [0x28, 0xb5, 0x2f, 0xfd, 0x60, 0x20, 0x00, 0x01, 0x00, 0x00];
+    let behind = [packed(Encoding::Zstd, &telemetry_like(100)).as_ref(), &lying].concat();
+    for input in [&lying[..], &behind] {
+        assert!(matches!(decompress(Encoding::Zstd, input, LIMIT), Err(DecompressError::Corrupt { .. })));
+        let seen = with_decompressed(Encoding::Zstd, input, LIMIT, <[u8]>::len);
+        assert!(matches!(seen, Err(DecompressError::Corrupt { .. })));
+    }
+}

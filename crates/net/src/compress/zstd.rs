@@ -102,7 +102,8 @@ pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) 
             Some(context) => context,
             None => kept.insert(new_context()?),
         };
-        let result = decompress_with(context, input, limit_bytes, output);
+        let result = decompress_with(context, input, limit_bytes, output)
+            .and_then(|()| check_claimed_sizes(input, output.filled));
         if result.is_err() {
             // A context that stopped in the middle of a frame is not worth repairing.
             *kept = None;
@@ -152,6 +153,25 @@ fn decompress_with(
             return Err(corrupt("it ends early"));
         }
     }
+}
+
+/// libzstd's streaming decoder lets a frame end before it has what its header claims, if its last block is empty. Other decoders
+/// refuse that, so it must not be passed on.
+fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), DecompressError> {
+    let (mut rest, mut claimed_bytes, mut is_exact) = (input, 0_u64, true);
+    while !rest.is_empty() {
+        let frame_bytes = zstd_safe::find_frame_compressed_size(rest).map_err(stream_error)?;
+        if let Some(header) = frame_header(rest) {
+            claimed_bytes = claimed_bytes.saturating_add(header.content_bytes.unwrap_or(0));
+            is_exact &= header.content_bytes.is_some();
+        }
+        rest = &rest[frame_bytes..];
+    }
+    let unpacked_bytes = unpacked_bytes as u64;
+    if claimed_bytes > unpacked_bytes || (is_exact && claimed_bytes < unpacked_bytes) {
+        return Err(corrupt("its length is not what its header says"));
+    }
+    Ok(())
 }
 
 fn stream_error(code: zstd_safe::ErrorCode) -> DecompressError {
