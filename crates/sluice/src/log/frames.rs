@@ -11,6 +11,7 @@ use sluice_log::format::{CursorState, FrameHeader};
 use sluice_log::segment::{Body, Damage, Located, SegmentChain, SegmentError};
 
 use super::directory::{Cursor, StoredDelivery};
+use super::text;
 
 /// A whole frame.
 pub(super) struct StoredFrame {
@@ -118,11 +119,11 @@ fn is_unreadable(error: &SegmentError) -> bool {
 pub(super) fn report_damage(what: &Path, damage: Damage) {
     if !damage.is_none() {
         eprintln!(
-            "sluice: {}: passed over {} damaged frames and {} unreadable places ({} bytes); `sluice log verify` says where",
+            "sluice: {}: passed over {} and {} ({}); `sluice log verify` says where",
             what.display(),
-            damage.frames,
-            damage.regions,
-            damage.bytes
+            text::counted(damage.frames, "damaged frame"),
+            text::counted(damage.regions, "unreadable place"),
+            text::bytes(damage.bytes)
         );
     }
 }
