@@ -131,7 +131,9 @@ fn decompress_with(
     // One byte more than the limit, so that "exactly the limit" and "more" can be told apart.
     let ceiling = limit_bytes.saturating_add(1);
     let guess = claimed_len_bytes(input).unwrap_or(input.len().saturating_mul(4));
-    let mut size = output.bytes.len().max(guess).min(ceiling);
+    // Whatever the buffer holds already: libzstd decodes in one pass where there is room for the whole frame, and is stricter then,
+    // so that the same input must always meet the same room.
+    let mut size = guess.min(ceiling);
     let mut source = InBuffer::around(input);
     output.filled = 0;
     loop {
