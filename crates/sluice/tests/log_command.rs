@@ -161,6 +161,9 @@ fn letters_and_backlogs_are_written_to_a_file() {
 #[test]
 fn letters_are_removed_once_they_are_in_a_file() {
     let directory = LogDirectory::filled();
+    let piped = directory.run("replay", &["--delivery", HEALTHY, "--remove", "--to-file", "-"]).failed();
+    assert!(piped.contains("durable"), "{piped}");
+    assert_eq!(directory.run("dead-letters", &["--body"]).ok().lines().count(), 3);
     let elsewhere = tempfile::tempdir().expect("a directory");
     let file = elsewhere.path().join("letters.jsonl");
     let arguments = ["--delivery", HEALTHY, "--remove", "--limit", "2", "--to-file", file.to_str().expect("a name")];

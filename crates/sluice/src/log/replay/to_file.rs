@@ -17,12 +17,18 @@ use crate::log::directory::{Directory, StoredDelivery};
 use crate::log::frames::{Frames, next_letter, report_damage};
 use crate::log::{body, text};
 
+/// Stands for the standard output.
+const STDOUT: &str = "-";
+
 pub(super) fn run(
     directory: &Directory,
     delivery: &StoredDelivery,
     path: &Path,
     arguments: &ReplayArguments,
 ) -> Result<ExitCode> {
+    if arguments.remove && path == Path::new(STDOUT) {
+        bail!("--remove needs a file that can be made durable; `--to-file -` is none");
+    }
     let mut source = Source::open(directory, delivery, arguments.backlog)?;
     let mut sink = Sink::create(path)?;
     let mut written = Written::default();
@@ -46,7 +52,7 @@ pub(super) fn run(
         written.below = telemetry.number + 1;
         bar.inc(1);
     }
-    sink.finish().with_context(|| format!("{}: cannot be made durable", path.display()))?;
+    sink.finish(path).with_context(|| format!("{}: cannot be made durable", path.display()))?;
     bar.finish_and_clear();
     report_damage(&delivery.log.path, source.damage());
     eprintln!(
@@ -140,7 +146,7 @@ enum Sink {
 impl Sink {
     /// Telemetry is nobody else's to read, and no file is overwritten.
     fn create(path: &Path) -> Result<Sink> {
-        if path == Path::new("-") {
+        if path == Path::new(STDOUT) {
             return Ok(Sink::Stdout(BufWriter::new(io::stdout().lock())));
         }
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
@@ -159,10 +165,14 @@ impl Sink {
         }
     }
 
-    /// A file is durable when this returns.
-    fn finish(self) -> io::Result<()> {
+    /// A file and its name in the directory are durable when this returns.
+    fn finish(self, path: &Path) -> io::Result<()> {
         match self {
-            Sink::File(file) => file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all(),
+            Sink::File(file) => {
+                file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+            }
             Sink::Stdout(mut output) => output.flush(),
         }
     }
