@@ -204,7 +204,7 @@ impl DiskPlan {
     ) -> DiskPlan {
         let DiskSettings { directory, flush } = settings;
         let deliveries = own_limits.len().max(1) as u64;
-        let limit_bytes = limit(&directory, document, diagnostics);
+        let limit_bytes = limit(&directory, document, deliveries, diagnostics);
         let dead_letters_bytes = document.buffer.dead_letters.limit_mib.unwrap_or(DEAD_LETTERS_MIB) * MIB;
         let dead_letters_bytes = dead_letters_bytes.min(limit_bytes / 4 / deliveries);
         let usable = (limit_bytes - dead_letters_bytes * deliveries) / OVERHEAD_SHARE * (OVERHEAD_SHARE - 1);
@@ -252,29 +252,49 @@ impl DiskPlan {
 }
 
 /// `buffer.disk.limit_mib`, or half of what the file system has for the log.
-fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -> u64 {
-    let room = room_bytes(directory);
+fn limit(directory: &Path, document: &Document, deliveries: u64, diagnostics: &mut Diagnostics) -> u64 {
+    let room = room(directory);
     let Some(Placed { value, span }) = &document.buffer.disk.limit_mib else {
-        return room.map_or(LIMIT_UNKNOWN_BYTES, |room| room / 2).max(LIMIT_MIN_BYTES);
+        return room.map_or(LIMIT_UNKNOWN_BYTES, |room| room.default_limit_bytes(deliveries));
     };
     let limit = value * MIB;
-    if let Some(room) = room.filter(|room| *room < limit) {
+    if let Some(room) = room.filter(|room| room.total_bytes() < limit) {
         let message = format!(
             "`buffer.disk.limit_mib` is {value}, but the file system of {} has only {} MiB for it: senders will be told to come back, \
              or the oldest be dropped, before budgets are spent",
             directory.display(),
-            room / MIB
+            room.total_bytes() / MIB
         );
         diagnostics.warning(*span, message);
     }
     limit
 }
 
-/// What the log may grow to: what is free, and what it takes already.
-fn room_bytes(directory: &Path) -> Option<u64> {
+/// What a log may grow to.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    free_bytes: u64,
+    /// What the log has already.
+    taken_bytes: u64,
+}
+
+impl Room {
+    fn total_bytes(self) -> u64 {
+        self.free_bytes + self.taken_bytes
+    }
+
+    /// Half of it. But what is there already, should it all be one delivery's, is within that one's budget: a restart on a disk
+    /// that somebody else has filled must not drop what the log holds.
+    fn default_limit_bytes(self, deliveries: u64) -> u64 {
+        let held = self.taken_bytes / (OVERHEAD_SHARE - 2) * OVERHEAD_SHARE * deliveries;
+        (self.total_bytes() / 2).max(held.min(self.total_bytes())).max(LIMIT_MIN_BYTES)
+    }
+}
+
+fn room(directory: &Path) -> Option<Room> {
     let existing = directory.ancestors().find(|path| path.is_dir())?;
     let space = RealDisk.space(existing).ok()?;
-    Some(space.available_bytes + taken_bytes(directory))
+    Some(Room { free_bytes: space.available_bytes, taken_bytes: taken_bytes(directory) })
 }
 
 /// Bytes of the files in a directory and one and two levels below it, which is where the log has them.
@@ -334,5 +354,89 @@ mod tests {
     fn pipelines_cannot_have_more_than_there_is() {
         let (_, errors) = plan(&[Some(90 * MIB), None], 100);
         assert!(errors[0].contains("come to 90 MiB"), "{errors:?}");
+    }
+
+    #[test]
+    fn the_default_leaves_half_and_holds_what_is_there() {
+        let empty = Room { free_bytes: 1000 * MIB, taken_bytes: 0 };
+        assert_eq!(empty.default_limit_bytes(3), 500 * MIB);
+        // Somebody else has filled the disk since.
+        let full = Room { free_bytes: 10 * MIB, taken_bytes: 300 * MIB };
+        let limit = full.default_limit_bytes(1);
+        assert!(limit >= 300 * MIB && limit <= 310 * MIB, "{limit}");
+        assert_eq!(Room { free_bytes: 0, taken_bytes: 0 }.default_limit_bytes(1), LIMIT_MIN_BYTES);
+    }
+
+    /// What a configuration with an OTLP exporter comes to, and what is said about it.
+    fn load(buffer: &str, queue: &str, extensions: &str) -> (Option<crate::Plan>, Vec<String>) {
+        let text = format!(
+            "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\n\
+             exporters:\n  otlp: {{endpoint: 'localhost:1', tls: {{insecure: true}}, sending_queue: {{{queue}}}}}\n\
+             buffer: {{{buffer}}}\n\
+             extensions: {{file_storage: {{directory: /tmp/storage-a}}, file_storage/b: {{directory: /tmp/storage-b}}}}\n\
+             service: {{extensions: [{extensions}], pipelines: {{traces: {{receivers: [otlp], exporters: [otlp]}}}}}}\n"
+        );
+        let (plan, diagnostics) = super::super::load(&[format!("yaml:{text}")], &sluice_config::SystemEnvironment);
+        let is_about_disk = |message: &&String| !message.contains("never started") && !message.contains("not used");
+        let said = diagnostics.items().iter().map(|item| &item.message).filter(is_about_disk).cloned().collect();
+        (plan, said)
+    }
+
+    #[test]
+    fn the_directory_decides_how_senders_are_answered() {
+        let ack = |buffer: &str, queue: &str, extensions: &str| {
+            let (plan, said) = load(buffer, queue, extensions);
+            let plan = plan.unwrap_or_else(|| panic!("{said:?}"));
+            (plan.ack, plan.disk.map(|disk| (disk.directory.display().to_string(), disk.flush)))
+        };
+        assert_eq!(ack("", "", ""), (AckMode::Memory, None));
+        let on_demand = |ms| FlushPolicy::OnDemand { after: Duration::from_millis(ms) };
+        let at = |directory: &str, flush| Some((directory.to_owned(), flush));
+        assert_eq!(ack("directory: /tmp/d", "", ""), (AckMode::DeliveredOrDurable, at("/tmp/d", on_demand(20))));
+        let durable = ack("directory: /tmp/d, ack: durable", "", "");
+        assert_eq!(durable, (AckMode::Durable, at("/tmp/d", FlushPolicy::AtOnce)));
+        let memory = ack("directory: /tmp/d, ack: memory, flush_after: 1s", "", "");
+        assert_eq!(memory, (AckMode::Memory, at("/tmp/d", on_demand(1000))));
+        let storage = ack("", "storage: file_storage/b", "file_storage/b");
+        assert_eq!(storage, (AckMode::DeliveredOrDurable, at("/tmp/storage-b", on_demand(20))));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_an_error_and_what_has_no_effect_a_warning() {
+        for (buffer, queue, extensions, valid, expected) in [
+            ("ack: durable", "", "", false, "`buffer.ack: durable` needs a directory"),
+            ("flush_after: 1s", "", "", true, "`buffer.flush_after` has no effect: telemetry is held in memory only"),
+            ("disk: {limit_mib: 100}", "", "", true, "`buffer.disk.limit_mib` has no effect"),
+            ("directory: /tmp/d, ack: durable, flush_after: 1s", "", "", true, "has no effect: with `ack: durable`"),
+            (
+                "directory: /tmp/d, linger: 30ms",
+                "",
+                "",
+                false,
+                "`buffer.linger` must be less than `buffer.flush_after`",
+            ),
+            ("", "storage: file_storage", "", false, "names `file_storage`, which is not among `service.extensions`"),
+            ("", "", "file_storage", true, "extensions.file_storage has no effect"),
+            (
+                "directory: /tmp/d",
+                "storage: file_storage",
+                "file_storage",
+                false,
+                "`exporters.otlp.sending_queue.storage` leads to the directory `/tmp/storage-a`, `buffer.directory` to `/tmp/d`",
+            ),
+        ] {
+            let (plan, said) = load(buffer, queue, extensions);
+            assert_eq!(plan.is_some(), valid, "{buffer} {queue}: {said:?}");
+            assert!(said.iter().any(|message| message.contains(expected)), "{expected} in {said:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_size_in_bytes_is_the_budget() {
+        let (plan, _) = load("directory: /tmp/d", "sizer: bytes, queue_size: 5000000", "");
+        assert_eq!(plan.unwrap().deliveries[0].budget_bytes, 5_000_000);
+        let (plan, said) = load("directory: /tmp/d", "queue_size: 5", "");
+        assert!(plan.unwrap().deliveries[0].budget_bytes > 5_000_000);
+        assert!(said.iter().any(|message| message.contains("queue_size has no effect")), "{said:?}");
     }
 }
