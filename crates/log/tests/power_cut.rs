@@ -165,7 +165,7 @@ fn cut_power_repeatedly(cycles: usize, syncs: bool) -> Option<Outcome> {
     let mut resolved = BTreeSet::new();
     let mut first_value = 0;
     for cycle in 0..cycles {
-        let setting = Setting { syncs, at_once: cycle % 2 == 0, first_value };
+        let setting = Setting { syncs, at_once: cycle.is_multiple_of(2), first_value };
         let acknowledged = run_until_power_cut(&disk, setting);
         outcome.acknowledged += acknowledged.len();
         first_value = acknowledged.last().map_or(first_value, |last| last + 1 + 2 * IN_FLIGHT);
