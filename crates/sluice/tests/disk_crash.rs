@@ -21,8 +21,11 @@ const IMAGE: FileSystem = FileSystem::Ext4 { mib: 2048 };
 async fn crashes_lose_nothing(place: Place, crash: Crash, times: usize) {
     let _alone = alone().await;
     let mut lives = Lives::new(place, crash).await;
-    for _ in 0..times {
+    for number in 1..=times {
         lives.live().await;
+        if number % 100 == 0 {
+            println!("{number} of {times}");
+        }
     }
     lives.assert_nothing_is_lost(ARRIVES_WITHIN * (1 + times as u32 / 50)).await;
 }

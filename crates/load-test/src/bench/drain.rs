@@ -18,8 +18,8 @@ use crate::subject::Limits;
 const MEMORY_LIMIT_MIB: u64 = 512;
 /// Several times the memory limit, so that nearly all of it has to come from disk.
 const SLUICE_BACKLOG_BYTES: f64 = 2e9;
-/// It drains in as long a time.
-const COLLECTOR_BACKLOG_BYTES: f64 = 64e6;
+/// It takes longer over it.
+const COLLECTOR_BACKLOG_BYTES: f64 = 256e6;
 const FILLED_WITHIN: Duration = Duration::from_secs(180);
 /// Until the subject tries again after a long outage.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
