@@ -100,8 +100,8 @@ async fn status_503_over_http() {
 #[ignore = "more than six minutes long"]
 async fn torture_explicit_retry_settings_for_six_minutes() {
     let _alone = alone().await;
-    let limit_mib = 2000;
-    let spans_per_s = 4_000.0;
+    let limit_mib = 8000;
+    let spans_per_s = 20_000.0;
     let backend = refusing(BackendOptions::default()).await;
     let retry =
         "    retry_on_failure:\n      initial_interval: 5s\n      max_interval: 30s\n      max_elapsed_time: 300s\n";
