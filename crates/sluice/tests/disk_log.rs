@@ -176,6 +176,39 @@ async fn the_backlog_of_a_renamed_pipeline_is_kept_and_listed() {
     assert_arrives_once(&report, &dead, SOON).await;
 }
 
+/// Scenario: between two runs the receiver of a backlog goes, and the options of its processor change.
+/// Guarantee: the backlog still goes to its delivery, keeps what was done to it, and passes the step that is new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backlog_outlives_its_receiver_and_its_processors() {
+    let dead =
+        Backend::start(BackendOptions::default().faults(Faults::dead()).keep_requests(1)).await.expect("a backend");
+    let directory = directory();
+    let with_steps = |value: &str| {
+        let step = |name: &str, key: &str, value: &str| {
+            format!("  resource/{name}:\n    attributes: [{{key: {key}, value: {value}, action: insert}}]\n")
+        };
+        let steps = step("kept", "kept.step", "same") + &step("changed", value, "yes");
+        config(directory.path(), &[("a", &dead)], "")
+            .replace("exporters:\n  otlp/a", &format!("processors:\n{steps}exporters:\n  otlp/a"))
+            .replace("receivers: [otlp]\n", "receivers: [otlp]\n      processors: [resource/kept, resource/changed]\n")
+    };
+    let mut gateway = Gateway::start(&with_steps("changed.before")).await;
+    let report = send(&gateway, 500).await;
+    gateway.terminate();
+    gateway.ended_within(SOON).await;
+    drop(gateway);
+    dead.faults().clear();
+    let other = "receivers:\n  otlp/other:\n    protocols:\n      http:\n        endpoint: 127.0.0.1:0\n";
+    let second = with_steps("changed.after").replace("receivers: [otlp]", "receivers: [otlp/other]");
+    let _gateway = Gateway::start(&format!("{other}{second}")).await;
+    assert_arrives_once(&report, &dead, SOON).await;
+    let kept = dead.kept();
+    let body = String::from_utf8_lossy(&kept[0].body);
+    for key in ["kept.step", "changed.before", "changed.after"] {
+        assert!(body.contains(key), "{key} in {body}");
+    }
+}
+
 /// What `sluice plan` prints.
 fn plan(config: &str) -> String {
     let base = "receivers:\n  otlp:\n    protocols:\n      grpc:\n";

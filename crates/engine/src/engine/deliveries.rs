@@ -15,6 +15,9 @@ use crate::error::StartError;
 use crate::plan::{DeliveryPlan, Plan};
 use crate::steps::{self, Chain};
 
+/// How often a delivery that leaves is looked at.
+const LEAVING_PAUSE: Duration = Duration::from_millis(10);
+
 impl Engine {
     /// Returns the deliveries that the plan no longer has.
     pub(super) async fn apply_deliveries(
@@ -29,6 +32,7 @@ impl Engine {
         let gone = gone.into_iter().filter_map(|id| self.deliveries.remove_entry(&id)).collect();
         for planned in plan.deliveries.iter() {
             let fingerprint = self.delivery_fingerprint(plan, planned, exporters);
+            self.wait_until_left(&planned.id).await;
             let kept = self.deliveries.remove(&planned.id);
             let delivery = match kept {
                 Some(mut running) if running.fingerprint == fingerprint => {
@@ -68,6 +72,13 @@ impl Engine {
             self.deliveries.insert(planned.id.clone(), running);
         }
         gone
+    }
+
+    /// A delivery that comes back on disk takes up its own backlog, for which the one that leaves has to let go of it first.
+    async fn wait_until_left(&self, id: &DeliveryId) {
+        while self.storage.directory().is_some() && self.status.leaving.lock().contains(id) {
+            tokio::time::sleep(LEAVING_PAUSE).await;
+        }
     }
 
     /// The dead letters of deliveries that are new in a plan, opened before anything is changed.
