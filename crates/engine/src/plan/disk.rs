@@ -363,7 +363,7 @@ mod tests {
         // Somebody else has filled the disk since.
         let full = Room { free_bytes: 10 * MIB, taken_bytes: 300 * MIB };
         let limit = full.default_limit_bytes(1);
-        assert!(limit >= 300 * MIB && limit <= 310 * MIB, "{limit}");
+        assert!((300 * MIB..=310 * MIB).contains(&limit), "{limit}");
         assert_eq!(Room { free_bytes: 0, taken_bytes: 0 }.default_limit_bytes(1), LIMIT_MIN_BYTES);
     }
 
