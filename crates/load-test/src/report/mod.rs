@@ -1,7 +1,20 @@
 //! Reports: the record of a run, and what is made of one or several of them.
 
+mod collect;
+mod csv;
+#[cfg(test)]
+mod fixtures;
+mod format;
+mod html;
+mod markdown;
 mod record;
+mod tables;
+mod words;
 
+pub use collect::{load, write_all, write_reports};
+pub use csv::to_csv;
+pub use html::to_html;
+pub use markdown::to_markdown;
 pub use record::{
     BenchCost, FORMAT, FaultWindow, Kpis, Machine, PipelineKpis, RECORD_FILE, RecordError, RunRecord, Sample, Scenario,
     SubjectLimits, SubjectRecord, Target, Turn, Verdict, Warning,

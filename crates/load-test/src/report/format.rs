@@ -1,0 +1,109 @@
+//! Figures as people read them.
+
+use crate::bench::Spread;
+
+use super::record::{Kpis, SubjectRecord};
+
+/// What is not known.
+pub(super) const DASH: &str = "–";
+
+pub(super) const MEBIBYTE: f64 = (1 << 20) as f64;
+pub(super) const KIBIBYTE: f64 = 1024.0;
+
+impl SubjectRecord {
+    /// A figure over all turns that know it.
+    pub fn spread(&self, kpi: impl Fn(&Kpis) -> Option<f64>) -> Option<Spread> {
+        Spread::of(self.turns.iter().filter_map(|turn| kpi(&turn.kpis)).filter(|value| value.is_finite()))
+    }
+
+    /// A count of all turns together: `None` if one of them does not know, since the others' sum could hide it.
+    pub fn total(&self, kpi: impl Fn(&Kpis) -> Option<u64>) -> Option<u64> {
+        if self.turns.is_empty() {
+            return None;
+        }
+        self.turns.iter().map(|turn| kpi(&turn.kpis)).sum()
+    }
+
+    /// How many times as much as another: turn by turn, since both ran within the same minutes.
+    pub fn ratio(&self, to: &SubjectRecord, kpi: impl Fn(&Kpis) -> Option<f64>) -> Option<Spread> {
+        let pairs = self.turns.iter().zip(&to.turns);
+        let ratios = pairs.filter_map(|(own, other)| Some(kpi(&own.kpis)? / kpi(&other.kpis)?));
+        Spread::of(ratios.filter(|ratio| ratio.is_finite()))
+    }
+}
+
+/// The median, and the range where the turns differ in what can be seen.
+pub(super) fn spread(spread: Option<Spread>, decimals: usize) -> String {
+    let Some(spread) = spread else { return DASH.to_owned() };
+    let text = |value: f64| format!("{value:.decimals$}");
+    let (min, max) = (text(spread.min), text(spread.max));
+    if min == max { text(spread.median) } else { format!("{} ({min}–{max})", text(spread.median)) }
+}
+
+pub(super) fn count(value: Option<u64>) -> String {
+    value.map_or_else(|| DASH.to_owned(), |value| value.to_string())
+}
+
+pub(super) fn number(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| DASH.to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// `2026-01-31 12:00 UTC`.
+pub(super) fn utc(unix_ms: u64) -> String {
+    let minutes = unix_ms / 60_000;
+    let (days, minute) = (minutes / 1440, minutes % 1440);
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", minute / 60, minute % 60)
+}
+
+/// Year, month and day of a number of days since the epoch (proleptic Gregorian). Years begin in March here, so that the leap day is
+/// the last of its year.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Turn;
+    use super::*;
+
+    fn subject(lost: &[Option<u64>], rates: &[Option<f64>]) -> SubjectRecord {
+        let kpis =
+            lost.iter().zip(rates).map(|(&lost, &received_per_s)| Kpis { lost, received_per_s, ..Kpis::default() });
+        let turns = kpis.map(|kpis| Turn { kpis, ..Turn::default() }).collect();
+        SubjectRecord { name: "x".to_owned(), turns, ..SubjectRecord::default() }
+    }
+
+    #[test]
+    fn a_sum_with_an_unknown_part_is_unknown_and_a_median_is_of_what_is_known() {
+        let subject = subject(&[Some(0), Some(5), None], &[Some(10.0), None, Some(30.0)]);
+        assert_eq!(subject.total(|kpis| kpis.lost), None);
+        assert_eq!(spread(subject.spread(|kpis| kpis.received_per_s), 0), "20 (10–30)");
+        assert_eq!(SubjectRecord::default().total(|kpis| kpis.lost), None, "nothing ran: nothing is known");
+    }
+
+    #[test]
+    fn ratios_are_of_turns_that_ran_side_by_side() {
+        let own = subject(&[None; 3], &[Some(10.0), Some(40.0), None]);
+        let other = subject(&[None; 3], &[Some(5.0), Some(10.0), Some(1.0)]);
+        assert_eq!(spread(own.ratio(&other, |kpis| kpis.received_per_s), 1), "3.0 (2.0–4.0)");
+        let zero = subject(&[None], &[Some(0.0)]);
+        assert_eq!(spread(own.ratio(&zero, |kpis| kpis.received_per_s), 1), DASH);
+    }
+
+    #[test]
+    fn times_are_told_in_utc() {
+        assert_eq!(utc(0), "1970-01-01 00:00 UTC");
+        assert_eq!(utc(951_782_400_000), "2000-02-29 00:00 UTC");
+        assert_eq!(utc(1_772_323_199_999), "2026-02-28 23:59 UTC");
+        assert_eq!(utc(1_772_323_200_000), "2026-03-01 00:00 UTC");
+    }
+}

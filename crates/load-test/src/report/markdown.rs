@@ -1,0 +1,125 @@
+//! The report as Markdown, in the layout of the Kyma load test's tables.
+
+use std::fmt::Write;
+
+use super::record::RunRecord;
+use super::tables::{self, Table};
+use super::words;
+
+/// All runs together: a heading a target, in its tables a row a version.
+pub fn to_markdown(records: &[RunRecord]) -> String {
+    let mut text = String::new();
+    for (target, runs) in tables::by_target(records) {
+        let _ = writeln!(text, "## {}\n", target.title());
+        for table in tables::tables(target, &runs) {
+            write_table(&mut text, &table);
+        }
+        for run in runs {
+            let _ = writeln!(text, "### {}: {}\n", escape(&run.scenario.name), tables::group_title(run));
+            for line in words::about(run) {
+                let _ = writeln!(text, "- {}", escape(&line));
+            }
+            text.push('\n');
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+fn write_table(text: &mut String, table: &Table) {
+    let _ = writeln!(text, "### {}\n", table.title);
+    let columns: Vec<String> = table.columns.iter().map(|name| escape(name)).collect();
+    let mut lines = Vec::new();
+    if table.groups.is_empty() {
+        lines.push(columns);
+    } else {
+        let mut heads = vec![columns[0].clone()];
+        for (title, width) in &table.groups {
+            heads.push((*title).to_owned());
+            heads.extend(std::iter::repeat_n(String::new(), width - 1));
+        }
+        let mut names = columns;
+        names[0].clear();
+        lines.extend([heads, names]);
+    }
+    lines.extend(table.rows.iter().map(|row| row.iter().map(|cell| escape(cell)).collect()));
+    let widths: Vec<usize> = (0..lines[0].len())
+        .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0).max(3))
+        .collect();
+    for (number, line) in lines.iter().enumerate() {
+        let cells = line.iter().zip(&widths).map(|(cell, &width)| format!(" {cell:>width$} |"));
+        let _ = writeln!(text, "|{}", cells.collect::<String>());
+        if number == 0 {
+            let rules = widths.iter().map(|&width| format!(" {}: |", "-".repeat(width - 1)));
+            let _ = writeln!(text, "|{}", rules.collect::<String>());
+        }
+    }
+    for note in &table.notes {
+        let _ = write!(text, "\n{}\n", escape(note));
+    }
+    text.push('\n');
+}
+
+/// Names are the user's: none of them may end a cell, a row or begin markup.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '|' | '\\' | '`' | '*' | '_' | '[' => escaped.extend(['\\', character]),
+            '<' => escaped.push_str("&lt;"),
+            '&' => escaped.push_str("&amp;"),
+            character if character.is_control() => escaped.push(' '),
+            character => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{self, golden};
+    use super::*;
+
+    #[test]
+    fn one_run_is_told_in_full() {
+        golden("single.md", &to_markdown(&[fixtures::single()]));
+    }
+
+    #[test]
+    fn several_versions_and_subjects_share_tables() {
+        golden("merged.md", &to_markdown(&fixtures::merged()));
+    }
+
+    #[test]
+    fn every_row_has_as_many_cells_as_the_head_and_no_run_is_left_out() {
+        let records = fixtures::merged();
+        let text = to_markdown(&records);
+        let mut width = None;
+        for line in text.lines() {
+            let bars = line.replace("\\|", "").matches('|').count();
+            width = if bars == 0 { None } else { Some(width.unwrap_or(bars)) };
+            assert!(width.is_none_or(|width| width == bars), "{line}");
+        }
+        let runs: usize = records.iter().map(|record| record.subjects.len()).sum();
+        // In each target's second table a run has a line a subject; head and rule are two.
+        let told = text
+            .split("### What became of the items")
+            .skip(1)
+            .map(|rest| rest.trim_start().lines().take_while(|line| line.starts_with('|')).count() - 2);
+        assert_eq!(told.sum::<usize>(), runs, "{text}");
+    }
+
+    #[test]
+    fn a_name_cannot_break_the_table() {
+        let mut record = fixtures::single();
+        record.scenario.name = "a|b\n<script>".to_owned();
+        let text = to_markdown(&[record]);
+        assert!(text.contains("a\\|b &lt;script>") && !text.contains("<script"), "{text}");
+    }
+
+    #[test]
+    fn nothing_ran_is_no_panic() {
+        assert_eq!(to_markdown(&[]), "\n");
+    }
+}

@@ -1,0 +1,337 @@
+//! The tables of a report, before they become Markdown or HTML.
+
+use super::format::{DASH, KIBIBYTE, MEBIBYTE, count, number, spread};
+use super::record::{Kpis, RunRecord, SubjectRecord, Target};
+
+type Figure = fn(&Kpis) -> Option<f64>;
+type Count = fn(&Kpis) -> Option<u64>;
+
+/// A table whose cells are text. The first column names the row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Table {
+    pub title: String,
+    /// Heads over several columns, left to right, with their widths; none is a table with one row of heads.
+    pub groups: Vec<(&'static str, usize)>,
+    pub columns: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+    pub notes: Vec<String>,
+}
+
+impl Target {
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Target::Traces => "Traces",
+            Target::Metrics => "Metrics",
+            Target::MetricAgent => "Metric agent",
+            Target::LogsOtel => "Logs (OTLP)",
+            Target::LogAgent => "Log agent",
+            Target::LogsFluentBit => "Logs (Fluent Bit)",
+        }
+    }
+
+    /// As the tables of the Kyma load test name them.
+    fn item(self) -> &'static str {
+        match self {
+            Target::Traces => "Spans",
+            Target::Metrics | Target::MetricAgent => "Metric",
+            Target::LogsOtel | Target::LogAgent | Target::LogsFluentBit => "Log Records",
+        }
+    }
+
+    fn columns(self) -> [String; 5] {
+        let [received, exported, queue] = match self {
+            Target::LogsFluentBit => [
+                "Input Bytes Processing Rate/sec (KByte)".to_owned(),
+                "Output Bytes Processing Rate/sec (KByte)".to_owned(),
+                "Filesystem Buffer Usage (KByte)".to_owned(),
+            ],
+            _ => [
+                format!("Receiver Accepted {}/sec", self.item()),
+                format!("Exporter Exported {}/sec", self.item()),
+                "Exporter Queue Size".to_owned(),
+            ],
+        };
+        [received, exported, queue, "Pod Memory Usage(MB)".to_owned(), "Pod CPU Usage".to_owned()]
+    }
+
+    fn cells(self, subject: &SubjectRecord) -> [String; 5] {
+        let kibibytes = |value: Option<f64>| value.map(|bytes| bytes / KIBIBYTE);
+        let flow: [Figure; 3] = match self {
+            Target::LogsFluentBit => {
+                [|kpis| kpis.received_bytes_per_s, |kpis| kpis.exported_bytes_per_s, |kpis| kpis.buffer_bytes]
+            }
+            _ => [|kpis| kpis.received_per_s, |kpis| kpis.exported_per_s, |kpis| kpis.queue],
+        };
+        let in_unit = |value| if self == Target::LogsFluentBit { kibibytes(value) } else { value };
+        let [received, exported, queue] = flow.map(|kpi| spread(subject.spread(|kpis| in_unit(kpi(kpis))), 0));
+        let memory = spread(subject.spread(|kpis| kpis.memory_bytes.map(|bytes| bytes / MEBIBYTE)), 0);
+        [received, exported, queue, memory, spread(subject.spread(|kpis| kpis.cpu_cores), 2)]
+    }
+}
+
+/// The four groups of columns.
+const GROUPS: [&str; 4] =
+    ["Single Pipeline", "Multi Pipeline", "Single Pipeline Backpressure", "Multi Pipeline Backpressure"];
+
+fn group(record: &RunRecord) -> usize {
+    usize::from(record.scenario.multi) + 2 * usize::from(record.scenario.backpressure)
+}
+
+pub(super) fn group_title(record: &RunRecord) -> &'static str {
+    GROUPS[group(record)]
+}
+
+/// One subject in one run.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    record: &'a RunRecord,
+    subject: &'a SubjectRecord,
+}
+
+/// What shares a row: one subject under one name, at most one run a group.
+struct Row<'a> {
+    label: String,
+    cells: [Option<Entry<'a>>; 4],
+}
+
+impl<'a> Row<'a> {
+    fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
+        self.cells.iter().copied().flatten()
+    }
+
+    fn is_of(&self, entry: Entry<'_>) -> bool {
+        self.entries().any(|own| {
+            own.record.scenario.name == entry.record.scenario.name
+                && own.subject.name == entry.subject.name
+                && own.subject.version == entry.subject.version
+                && own.subject.measured_elsewhere == entry.subject.measured_elsewhere
+        })
+    }
+}
+
+fn rows<'a>(records: &[&'a RunRecord]) -> Vec<Row<'a>> {
+    let entries: Vec<Entry<'a>> = records
+        .iter()
+        .flat_map(|&record| record.subjects.iter().map(move |subject| Entry { record, subject }))
+        .collect();
+    let several = entries.iter().any(|entry| entry.subject.name != entries[0].subject.name);
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    for entry in entries {
+        let group = group(entry.record);
+        let place = rows.iter().position(|row| row.is_of(entry) && row.cells[group].is_none());
+        let index = place.unwrap_or_else(|| {
+            let times = rows.iter().filter(|row| row.is_of(entry)).count() + 1;
+            rows.push(Row { label: label(entry, several, times), cells: [None; 4] });
+            rows.len() - 1
+        });
+        rows[index].cells[group] = Some(entry);
+    }
+    for row in &mut rows {
+        if row.entries().any(|entry| entry.record.interrupted) {
+            row.label.push_str(" †");
+        }
+    }
+    rows
+}
+
+fn label(entry: Entry<'_>, several_subjects: bool, times: usize) -> String {
+    let mut label = entry.record.scenario.name.clone();
+    if several_subjects {
+        label = format!("{label} · {}", subject_label(entry.subject));
+    }
+    if times > 1 {
+        label = format!("{label} ({times})");
+    }
+    if entry.subject.measured_elsewhere.is_some() {
+        label.push_str(" *");
+    }
+    label
+}
+
+pub(super) fn subject_label(subject: &SubjectRecord) -> String {
+    match &subject.version {
+        Some(version) => format!("{} {version}", subject.name),
+        None => subject.name.clone(),
+    }
+}
+
+/// The targets that these runs have, each with its runs.
+pub(super) fn by_target(records: &[RunRecord]) -> Vec<(Target, Vec<&RunRecord>)> {
+    let mut targets: Vec<Target> = records.iter().map(|record| record.scenario.target).collect();
+    targets.sort();
+    targets.dedup();
+    let of = |target| records.iter().filter(|record| record.scenario.target == target).collect();
+    targets.into_iter().map(|target| (target, of(target))).collect()
+}
+
+/// All tables of one target's runs; those that would say nothing are left out.
+pub(super) fn tables(target: Target, records: &[&RunRecord]) -> Vec<Table> {
+    let rows = rows(records);
+    let mut tables = vec![kpis(target, &rows), integrity(&rows)];
+    tables.extend(pipelines(&rows));
+    tables.extend(ratios(records));
+    tables
+}
+
+/// The table of the Kyma load test: a row a version, a group of columns a scenario.
+fn kpis(target: Target, rows: &[Row<'_>]) -> Table {
+    // That load test knows the metric agent with one pipeline only.
+    let is_shown = |group: usize| {
+        target != Target::MetricAgent || group.is_multiple_of(2) || rows.iter().any(|row| row.cells[group].is_some())
+    };
+    let shown: Vec<usize> = (0..GROUPS.len()).filter(|&group| is_shown(group)).collect();
+    let mut columns = vec!["Version/Test".to_owned()];
+    columns.extend(shown.iter().flat_map(|_| target.columns()));
+    let cells = |row: &Row<'_>| {
+        let mut cells = vec![row.label.clone()];
+        for &group in &shown {
+            cells.extend(row.cells[group].map_or([DASH; 5].map(str::to_owned), |entry| target.cells(entry.subject)));
+        }
+        cells
+    };
+    Table {
+        title: "Throughput and resources".to_owned(),
+        groups: shown.iter().map(|&group| (GROUPS[group], 5)).collect(),
+        columns,
+        rows: rows.iter().map(cells).collect(),
+        notes: notes(rows),
+    }
+}
+
+fn notes(rows: &[Row<'_>]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let entries = || rows.iter().flat_map(Row::entries);
+    if entries().any(|entry| entry.record.interrupted) {
+        notes.push("† A run was interrupted: its figures are of what had been measured by then.".to_owned());
+    }
+    let mut sources: Vec<&str> = entries().filter_map(|entry| entry.subject.measured_elsewhere.as_deref()).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    notes.extend(sources.iter().map(|source| format!("* Measured elsewhere, not in these runs: {source}")));
+    notes
+}
+
+/// What became of the items, and what it took.
+fn integrity(rows: &[Row<'_>]) -> Table {
+    let columns = [
+        "Version/Test",
+        "Scenario",
+        "Offered",
+        "Accepted",
+        "Refused",
+        "Lost",
+        "Doubled",
+        "Restarts",
+        "p50 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "CPU s per million",
+        "Max memory MB",
+        "Wire in MB",
+        "Wire out MB",
+        "Drain s",
+    ];
+    let cells = |row: &Row<'_>, entry: Entry<'_>| {
+        let subject = entry.subject;
+        let megabytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64 / MEBIBYTE);
+        let mut cells = vec![row.label.clone(), group_title(entry.record).to_owned()];
+        let counts: [Count; 6] = [
+            |kpis| kpis.offered,
+            |kpis| kpis.accepted,
+            |kpis| kpis.refused,
+            |kpis| kpis.lost,
+            |kpis| kpis.doubled,
+            |kpis| kpis.restarts,
+        ];
+        cells.extend(counts.map(|kpi| count(subject.total(kpi))));
+        let figures: [(Figure, usize); 5] = [
+            (|kpis| kpis.latency_p50_ms, 1),
+            (|kpis| kpis.latency_p99_ms, 1),
+            (|kpis| kpis.latency_p999_ms, 1),
+            (|kpis| kpis.cpu_s_per_million, 2),
+            (|kpis| kpis.memory_max_bytes.map(|bytes| bytes / MEBIBYTE), 0),
+        ];
+        cells.extend(figures.map(|(kpi, decimals)| spread(subject.spread(kpi), decimals)));
+        cells.push(spread(subject.spread(|kpis| megabytes(kpis.wire_in_bytes)), 1));
+        cells.push(spread(subject.spread(|kpis| megabytes(kpis.wire_out_bytes)), 1));
+        cells.push(spread(subject.spread(|kpis| kpis.drain_s), 1));
+        cells
+    };
+    Table {
+        title: "What became of the items".to_owned(),
+        groups: Vec::new(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.iter().flat_map(|row| row.entries().map(move |entry| cells(row, entry))).collect(),
+        notes: vec![
+            "Counts are of all turns together; other figures are medians, with the range of the turns.".to_owned(),
+        ],
+    }
+}
+
+fn pipelines(rows: &[Row<'_>]) -> Option<Table> {
+    let mut cells = Vec::new();
+    for row in rows {
+        for entry in row.entries() {
+            for (number_of_turn, turn) in entry.subject.turns.iter().enumerate() {
+                if turn.kpis.pipelines.len() < 2 {
+                    continue;
+                }
+                for pipeline in &turn.kpis.pipelines {
+                    cells.push(vec![
+                        row.label.clone(),
+                        group_title(entry.record).to_owned(),
+                        (number_of_turn + 1).to_string(),
+                        pipeline.name.clone(),
+                        number(pipeline.exported_per_s, 0),
+                        number(pipeline.queue, 0),
+                        count(pipeline.lost),
+                        count(pipeline.doubled),
+                        number(pipeline.latency_p99_ms, 1),
+                    ]);
+                }
+            }
+        }
+    }
+    let columns =
+        ["Version/Test", "Scenario", "Turn", "Pipeline", "Exported/sec", "Queue", "Lost", "Doubled", "p99 ms"];
+    (!cells.is_empty()).then(|| Table {
+        title: "Pipelines".to_owned(),
+        groups: Vec::new(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: cells,
+        notes: Vec::new(),
+    })
+}
+
+/// Where several subjects did the same work in turn.
+fn ratios(records: &[&RunRecord]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for record in records {
+        let Some((first, others)) = record.subjects.split_first() else { continue };
+        for other in others.iter().filter(|other| other.measured_elsewhere.is_none()) {
+            let figures: [Figure; 5] = [
+                |kpis| kpis.received_per_s,
+                |kpis| kpis.exported_per_s,
+                |kpis| kpis.cpu_s_per_million,
+                |kpis| kpis.memory_bytes,
+                |kpis| kpis.latency_p99_ms,
+            ];
+            let mut cells = vec![
+                record.scenario.name.clone(),
+                group_title(record).to_owned(),
+                format!("{} : {}", first.name, other.name),
+            ];
+            cells.extend(figures.map(|kpi| spread(first.ratio(other, kpi), 2)));
+            rows.push(cells);
+        }
+    }
+    let columns =
+        ["Version/Test", "Scenario", "Ratio", "Received/sec", "Exported/sec", "CPU s per million", "Memory", "p99"];
+    (!rows.is_empty()).then(|| Table {
+        title: "Side by side".to_owned(),
+        groups: Vec::new(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows,
+        notes: vec!["Ratios are taken turn by turn: the median, with the range of the turns.".to_owned()],
+    })
+}

@@ -1,0 +1,93 @@
+//! What a report says of a run beside its tables.
+
+use super::format::{MEBIBYTE, number, utc};
+use super::record::{RunRecord, SubjectRecord};
+use super::tables::subject_label;
+
+/// The circumstances, then verdicts, then warnings: one sentence a line.
+pub(super) fn about(record: &RunRecord) -> Vec<String> {
+    let mut lines = circumstances(record);
+    lines.extend(verdicts(record).into_iter().map(|(_, text)| text));
+    lines.extend(warnings(record));
+    lines
+}
+
+pub(super) fn circumstances(record: &RunRecord) -> Vec<String> {
+    let mut lines = vec![when(record), load(record)];
+    lines.extend(record.scenario.faults.as_ref().map(|faults| format!("Faults: {faults}")));
+    lines.extend(record.scenario.command.as_ref().map(|command| format!("Command: {command}")));
+    lines.extend(record.subjects.iter().filter(|subject| subject.measured_elsewhere.is_none()).map(subject));
+    lines
+}
+
+fn when(record: &RunRecord) -> String {
+    let machine = &record.machine;
+    let cpu = machine.cpu_model.as_deref().unwrap_or("a CPU of unknown model");
+    let memory = machine.memory_bytes.map(|bytes| format!(", {:.0} MB memory", bytes as f64 / MEBIBYTE));
+    let interrupted = if record.interrupted { ", interrupted" } else { "" };
+    format!(
+        "{}, {:.0} s{interrupted}, sluice load-test {}, {cpu}, {} cores{}",
+        utc(record.started_unix_ms),
+        record.duration_s,
+        record.tool_version,
+        machine.cores,
+        memory.unwrap_or_default()
+    )
+}
+
+fn load(record: &RunRecord) -> String {
+    let scenario = &record.scenario;
+    let rate = scenario.rate_per_s.map_or("as fast as it is answered".to_owned(), |rate| format!("{rate:.0} items/s"));
+    let mut text = format!("Load: {rate} for {:.0} s, {} pipeline(s)", scenario.load_s, scenario.pipelines);
+    if let Some(items) = scenario.items_per_request {
+        text.push_str(&format!(", {items} items a request"));
+    }
+    if let Some(bytes) = scenario.body_bytes {
+        text.push_str(&format!(", bodies of {bytes} bytes"));
+    }
+    text
+}
+
+/// Its limits, and what the bench took beside it.
+fn subject(subject: &SubjectRecord) -> String {
+    let limits = &subject.limits;
+    let cpu = limits.cpu_cores.map_or("no CPU limit".to_owned(), |cores| format!("{cores} CPU"));
+    let memory =
+        limits.memory_bytes.map_or("no memory limit".to_owned(), |bytes| format!("{:.0} MB", bytes as f64 / MEBIBYTE));
+    let mut text = format!("{}: {cpu}, {memory}", subject_label(subject));
+    if !limits.pinned_cores.is_empty() {
+        let cores: Vec<String> = limits.pinned_cores.iter().map(u32::to_string).collect();
+        text.push_str(&format!(", pinned to core {}", cores.join(", ")));
+    }
+    let most = |cost: fn(&super::record::BenchCost) -> Option<f64>| {
+        subject.turns.iter().filter_map(|turn| cost(&turn.bench)).reduce(f64::max)
+    };
+    let generator = number(most(|cost| cost.generator_cpu_cores), 2);
+    let backend = number(most(|cost| cost.backend_cpu_cores), 2);
+    let late = subject.turns.iter().filter_map(|turn| turn.bench.late_requests).max();
+    text.push_str(&format!("; the bench itself: generator {generator} CPU, backends {backend} CPU"));
+    text.push_str(&late.map(|late| format!(", {late} requests sent late")).unwrap_or_default());
+    if subject.turns.is_empty() {
+        text.push_str("; it did not run");
+    }
+    text
+}
+
+/// Whether it failed, and the sentence.
+pub(super) fn verdicts(record: &RunRecord) -> Vec<(bool, String)> {
+    let told = record.verdicts.iter().map(|verdict| {
+        let outcome = if verdict.failed { "FAILED" } else { "passed" };
+        let value = verdict.value.map_or("not known".to_owned(), |value| value.to_string());
+        (verdict.failed, format!("Verdict: {}: fail if {}: {outcome} ({value})", verdict.subject, verdict.fail_if))
+    });
+    told.collect()
+}
+
+pub(super) fn warnings(record: &RunRecord) -> Vec<String> {
+    let told = record.warnings.iter().map(|warning| {
+        let subject = warning.subject.as_ref().map(|subject| format!("{subject}: ")).unwrap_or_default();
+        let remedy = warning.remedy.as_ref().map(|remedy| format!(" Remedy: {remedy}")).unwrap_or_default();
+        format!("Warning: {subject}{}{remedy}", warning.message)
+    });
+    told.collect()
+}
