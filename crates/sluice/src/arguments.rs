@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::load_test::LoadTestArguments;
 use crate::log::arguments::LogCommand;
 
 /// A telemetry pipeline engine: receives traces, metrics and logs, holds them safely, and delivers each to every backend
@@ -33,6 +34,13 @@ pub(crate) enum Command {
     /// See it work: a gateway with a healthy, a failing and a dead backend, under load
     #[command(after_help = "Examples:\n  sluice demo\n  sluice demo --seconds 10 --rate 5000")]
     Demo(DemoArguments),
+    /// Put a pipeline engine under load and report what it takes, loses and costs
+    #[command(
+        after_help = "Examples:\n  sluice load-test\n  sluice load-test -t metrics -n 1.2 -m true -b true -d 1200\n  \
+        sluice load-test --subject sluice --subject otelcol --turns 3 --output results\n  \
+        sluice load-test --fail-if 'lost>0'\n  sluice load-test report results-1.1 results-1.2"
+    )]
+    LoadTest(Box<LoadTestArguments>),
     /// Look into a directory of held telemetry: list, show, replay, verify, drop
     #[command(subcommand)]
     Log(LogCommand),
@@ -90,7 +98,7 @@ pub(crate) struct DemoArguments {
     pub rate: u64,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.trim_end_matches('s').parse().map_err(|_| "give a number of seconds".to_owned())?;
     if !(0.0..=86_400.0).contains(&seconds) {
         return Err("give 0 to 86400 seconds".to_owned());

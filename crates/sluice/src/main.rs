@@ -5,6 +5,7 @@ mod components;
 mod configuration;
 mod demo;
 mod docs;
+mod load_test;
 mod log;
 mod run;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Validate(arguments) => configuration::validate(&arguments.locations()),
         Command::Plan(arguments) => configuration::plan(&arguments.locations()),
         Command::Demo(arguments) => demo::demo(&arguments),
+        Command::LoadTest(arguments) => load_test::load_test(&arguments),
         Command::Log(command) => log::run(&command),
         Command::Components => components::list(),
         Command::Docs => docs::print(),

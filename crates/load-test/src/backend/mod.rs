@@ -149,6 +149,10 @@ impl Backend {
         self.shared.store.lock().latency()
     }
 
+    pub(crate) fn latency_histogram(&self) -> hdrhistogram::Histogram<u64> {
+        self.shared.store.lock().latency_histogram()
+    }
+
     /// Forgets the latencies so far, for instance of a warm-up.
     pub fn reset_latency(&self) {
         self.shared.store.lock().reset_latency();

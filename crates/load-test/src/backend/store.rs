@@ -150,6 +150,10 @@ impl Store {
         Latency::of(&self.latency_us)
     }
 
+    pub(crate) fn latency_histogram(&self) -> Histogram<u64> {
+        self.latency_us.clone()
+    }
+
     pub(crate) fn reset_latency(&mut self) {
         self.latency_us.reset();
     }

@@ -3,12 +3,10 @@
 mod report;
 mod sampling;
 
-use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
 use sluice_otlp::Signal;
 use tokio::time::{Instant, sleep};
 
@@ -17,6 +15,7 @@ use sampling::Sampler;
 
 use crate::backend::{Backend, BackendOptions, Faults};
 use crate::generate::{Load, LoadReport, Retry, RunningLoad};
+use crate::progress::ProgressView;
 
 /// Share of the requests that the sick backend answers with UNAVAILABLE, as in the Kyma load test.
 const REFUSED_SHARE: f64 = 0.7;
@@ -110,7 +109,7 @@ pub async fn run(options: &DemoOptions, backends: &DemoBackends) -> anyhow::Resu
     sampler.sample().await.context("the gateway does not answer for its metrics")?;
     let loads: Vec<RunningLoad> = (0..GENERATORS).map(|_| load(options).start()).collect::<Result<_, _>>()?;
     let began = Instant::now();
-    let progress = Progress::new(options.duration);
+    let progress = ProgressView::new(options.duration);
     while began.elapsed() < options.duration {
         sleep(Duration::from_secs(1).min(options.duration.saturating_sub(began.elapsed()))).await;
         sampler.sample().await?;
@@ -180,40 +179,4 @@ fn describe(loads: &[RunningLoad], backends: &DemoBackends, sampler: &Sampler) -
     let [healthy, refusing, _] = backends.pipelines().map(|(_, _, backend)| backend.unique_items());
     let memory = sampler.last().usage.rss_bytes >> 20;
     format!("accepted {accepted}, healthy backend {healthy}, refusing backend {refusing}, gateway {memory} MiB")
-}
-
-/// A bar on a terminal, a line every five seconds elsewhere.
-struct Progress {
-    bar: Option<ProgressBar>,
-    duration: Duration,
-}
-
-impl Progress {
-    fn new(duration: Duration) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{elapsed:>4} [{bar:30}] {msg}");
-            let bar = ProgressBar::new(duration.as_millis() as u64);
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        Progress { bar, duration }
-    }
-
-    fn show(&self, elapsed: Duration, message: &str) {
-        match &self.bar {
-            Some(bar) => {
-                bar.set_position(elapsed.min(self.duration).as_millis() as u64);
-                bar.set_message(message.to_owned());
-            }
-            None if elapsed.as_secs().is_multiple_of(5) || elapsed >= self.duration => {
-                eprintln!("{:>3} s: {message}", elapsed.as_secs());
-            }
-            None => {}
-        }
-    }
-
-    fn done(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish();
-        }
-    }
 }

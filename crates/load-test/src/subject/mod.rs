@@ -18,6 +18,7 @@ use thiserror::Error;
 
 pub use config::{Dialect, GatewayConfig, nginx_relay};
 pub use limits::{ControlGroup, LimitError, Limits, pin_this_thread};
+pub(crate) use usage::cpu_of_threads;
 pub use usage::{Usage, usage_of_group, usage_of_process};
 
 /// A process to start.

@@ -37,6 +37,14 @@ pub fn usage_of_group(group: u32) -> Option<Usage> {
         })
 }
 
+/// CPU time so far of this process's threads of that name.
+pub(crate) fn cpu_of_threads(name: &str) -> Duration {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let stats = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    let of_that_name = stats.filter(|line| line.contains(&format!("({name})")));
+    of_that_name.filter_map(|line| Stat::parse(&line)).map(|stat| stat.cpu).sum()
+}
+
 struct Stat {
     group: u32,
     is_zombie: bool,
