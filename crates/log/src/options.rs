@@ -47,7 +47,8 @@ impl OpenOptions {
             memory_limit_bytes: 64 << 20,
             read_ahead_bytes: 4 << 20,
             flush: FlushPolicy::OnDemand { after: Duration::from_millis(20) },
-            keep_interval: Duration::from_secs(1),
+            // What came to a reader in the second before a crash may come again: half of it leaves time for the writing itself.
+            keep_interval: Duration::from_millis(500),
         }
     }
 }

@@ -31,7 +31,7 @@ use batch::Batch;
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 /// A segment in which nobody has anything any more is given up if nothing was written to it for so many of the keeper's intervals.
-const IDLE_INTERVALS: u32 = 5;
+const IDLE_INTERVALS: u32 = 10;
 
 /// Where and as what a log is kept.
 #[derive(Clone)]
