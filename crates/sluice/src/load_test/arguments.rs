@@ -1,0 +1,38 @@
+//! What can be said to `sluice load-test`. Each group of options is defined where its subject is.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::faults::FaultArguments;
+use super::load::LoadArguments;
+use super::output::OutputArguments;
+use super::subjects::SubjectArguments;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct LoadTestArguments {
+    #[command(subcommand)]
+    pub(super) command: Option<LoadTestCommand>,
+    #[command(flatten)]
+    pub(super) load: LoadArguments,
+    #[command(flatten)]
+    pub(super) faults: FaultArguments,
+    #[command(flatten)]
+    pub(super) subjects: SubjectArguments,
+    #[command(flatten)]
+    pub(super) output: OutputArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum LoadTestCommand {
+    /// Merge the records of several runs into one table
+    Report {
+        /// Folders that `--output` wrote, or records
+        #[arg(required = true, value_name = "DIR")]
+        places: Vec<PathBuf>,
+        /// Write all reports into this folder
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
+}

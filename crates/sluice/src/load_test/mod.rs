@@ -1,0 +1,36 @@
+//! `sluice load-test`: one scenario for one or several subjects, and a report.
+
+mod arguments;
+mod faults;
+mod interruption;
+mod load;
+mod output;
+mod plan;
+mod subjects;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use sluice_load_test::run::{self, Cores};
+
+pub(crate) use arguments::LoadTestArguments;
+use arguments::LoadTestCommand;
+
+pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
+    if let Some(LoadTestCommand::Report { places, output }) = &arguments.command {
+        output::merge(places, output.as_deref())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let plan = plan::plan(arguments)?;
+    arguments.output.prepare()?;
+    // Before the runtime: its threads are to be the bench's.
+    let cores = Cores::divide();
+    let mut builder = match cores.of_bench() {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.worker_threads(cores.of_bench()).enable_all().build().context("cannot start the runtime")?;
+    let record = runtime.block_on(async { run::run(&plan, &cores, interruption::interruption()?).await })?;
+    arguments.output.put_out(&record)?;
+    Ok(output::verdict(&record))
+}

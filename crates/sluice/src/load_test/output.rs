@@ -1,0 +1,96 @@
+//! What comes out: tables, files, the exit code.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use sluice_load_test::report::{self, RunRecord};
+use sluice_load_test::run::Threshold;
+
+use super::interruption::INTERRUPTED;
+
+#[derive(Debug, Args)]
+pub(super) struct OutputArguments {
+    /// Exit with 1 where this holds, for instance 'lost>0'; may be given several times
+    #[arg(long, value_name = "CONDITION")]
+    pub(super) fail_if: Vec<Threshold>,
+    /// Write the record of the run to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the figures to this file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write record and all reports into this folder
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+impl OutputArguments {
+    /// Makes the folder before anything is measured.
+    pub(super) fn prepare(&self) -> Result<()> {
+        self.output.as_deref().map_or(Ok(()), create_folder)
+    }
+
+    /// Prints the tables and writes the files.
+    pub(super) fn put_out(&self, record: &RunRecord) -> Result<()> {
+        print!("{}", report::to_markdown(std::slice::from_ref(record)));
+        tell(record);
+        self.write(record)
+    }
+
+    fn write(&self, record: &RunRecord) -> Result<()> {
+        let save = |path: &PathBuf, text: String| {
+            fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        if let Some(path) = &self.json {
+            save(path, record.to_json())?;
+        }
+        if let Some(path) = &self.csv {
+            save(path, report::to_csv(std::slice::from_ref(record)))?;
+        }
+        if let Some(folder) = &self.output {
+            report::write_all(record, folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// `sluice load-test report`: one table of several runs.
+pub(super) fn merge(places: &[PathBuf], output: Option<&Path>) -> Result<()> {
+    let records = report::load(places)?;
+    print!("{}", report::to_markdown(&records));
+    if let Some(folder) = output {
+        create_folder(folder)?;
+        report::write_reports(&records, folder)?;
+    }
+    Ok(())
+}
+
+fn create_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
+
+/// What the tables leave to standard error.
+fn tell(record: &RunRecord) {
+    for warning in &record.warnings {
+        let subject = warning.subject.as_ref().map_or_else(String::new, |subject| format!("{subject}: "));
+        let remedy = warning.remedy.as_ref().map_or_else(String::new, |remedy| format!(" (remedy: {remedy})"));
+        eprintln!("warning: {subject}{}{remedy}", warning.message);
+    }
+    for verdict in record.verdicts.iter().filter(|verdict| verdict.failed) {
+        let value = verdict.value.map_or_else(|| "not known".to_owned(), |value| value.to_string());
+        eprintln!("FAILED: {}: {} ({value})", verdict.subject, verdict.fail_if);
+    }
+}
+
+pub(super) fn verdict(record: &RunRecord) -> ExitCode {
+    let has_failed = record.verdicts.iter().any(|verdict| verdict.failed)
+        || !record.interrupted && record.subjects.iter().any(|subject| subject.turns.is_empty());
+    match (record.interrupted, has_failed) {
+        (true, _) => ExitCode::from(INTERRUPTED),
+        (false, true) => ExitCode::FAILURE,
+        (false, false) => ExitCode::SUCCESS,
+    }
+}
