@@ -233,7 +233,7 @@ pub struct RunningLoad {
 }
 
 impl RunningLoad {
-    pub fn progress(&self) -> &Progress {
+    pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 

@@ -4,6 +4,7 @@ mod definition;
 mod machine;
 mod plan;
 mod sampler;
+mod source;
 mod turn;
 mod verdict;
 

@@ -7,8 +7,8 @@ use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
 use super::definition::{MetricNames, Setting};
+use super::source::RunningSource;
 use crate::backend::Backend;
-use crate::generate::RunningLoad;
 use crate::latency::Latency;
 use crate::report::Sample;
 use crate::scrape::Scrape;
@@ -53,7 +53,7 @@ impl<'a> Sampler<'a> {
         Sampler { metrics: setting.metrics, names, backends, looks: Vec::new(), samples: Vec::new(), latencies_before }
     }
 
-    pub(super) async fn look(&self, subject: &Subject, load: Option<&RunningLoad>) -> Look {
+    pub(super) async fn look(&self, subject: &Subject, load: Option<&RunningSource>) -> Look {
         let has_metrics = [&self.names.received, &self.names.queue, &self.names.held].iter().any(|name| name.is_some());
         // One that is too busy to answer leaves a gap in this second.
         let scrape = if has_metrics { Scrape::fetch(self.metrics).await.ok() } else { None };
@@ -81,7 +81,7 @@ impl<'a> Sampler<'a> {
     }
 
     /// A look while the load runs, and the sample of the time since the one before.
-    pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningLoad) {
+    pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningSource) {
         let look = self.look(subject, Some(load)).await;
         let (Some(first), Some(before)) = (self.looks.first(), self.looks.last()) else { return };
         let elapsed_s = (look.at - before.at).as_secs_f64().max(1e-3);

@@ -12,8 +12,9 @@ use super::definition::{Definition, Setting};
 use super::machine::Cores;
 use super::plan::Plan;
 use super::sampler::{BACKEND_THREADS, Look, Sampler, all_latencies, milliseconds, total};
+use super::source::{RunningSource, Source};
 use crate::backend::{Backend, BackendOptions};
-use crate::generate::{LoadReport, RunningLoad};
+use crate::generate::LoadReport;
 use crate::latency::Latency;
 use crate::progress::ProgressView;
 use crate::report::{BenchCost, FaultWindow, Kpis, PipelineKpis, Turn, Warning};
@@ -84,7 +85,7 @@ pub(super) async fn run(
     let subject = Subject::start(definition.spec(&setting, limits, &cores.subject)).await?;
     let mut sampler = Sampler::new(&setting, &definition.metrics, &backends);
     sampler.begin(&subject).await;
-    let load = plan.load(setting.listen).start()?;
+    let load = Source::Otlp(plan.load(setting.listen)).start()?;
     let interrupted_load = under_load(plan, &subject, &load, &mut sampler, &mut interrupted, label).await;
     load.stop();
     // The backends get well with the load's end: what is missing after the drain is lost for good.
@@ -110,7 +111,7 @@ pub(super) async fn run(
 async fn under_load(
     plan: &Plan,
     subject: &Subject,
-    load: &RunningLoad,
+    load: &RunningSource,
     sampler: &mut Sampler<'_>,
     interrupted: &mut watch::Receiver<bool>,
     label: &str,
