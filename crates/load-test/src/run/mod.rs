@@ -1,6 +1,7 @@
 //! `sluice load-test`: subjects run the same work in turn, and a record says what came of it.
 
 mod definition;
+mod figures;
 mod machine;
 mod plan;
 mod sampler;
