@@ -48,9 +48,9 @@ pub struct Partial {
 pub struct Faults {
     /// The port is closed and all connections are cut.
     pub dead: bool,
-    /// Requests are read and not answered until this ends.
-    pub stall: bool,
-    /// Share of the requests whose stream (over HTTP: connection) is reset instead of answered.
+    /// Share of the requests that are read and not answered until this ends (is 0).
+    pub stall_share: f64,
+    /// Share of the requests whose stream (over HTTP: connection) is reset in the middle of its answer.
     pub reset_share: f64,
     /// Bodies are read no faster than this on each stream.
     pub read_bytes_per_s: Option<u64>,
@@ -72,7 +72,7 @@ impl Faults {
     }
 
     pub fn stalled() -> Self {
-        Faults { stall: true, ..Faults::default() }
+        Faults { stall_share: 1.0, ..Faults::default() }
     }
 
     pub fn discarding() -> Self {
@@ -146,17 +146,24 @@ impl FaultSwitch {
         self.changed.subscribe()
     }
 
-    /// Sets faults by the clock, from now on. Windows are taken in order; one that begins before its predecessor ends
-    /// begins when that ends.
+    /// Sets faults by the clock, from now on: those of a window that begins at once are set when this returns. Windows are taken
+    /// in order; one that begins before its predecessor ends begins when that ends.
     pub fn schedule(&self, windows: Vec<Window>) -> tokio::task::JoinHandle<()> {
         let switch = self.clone();
         let began = tokio::time::Instant::now();
+        if let Some(first) = windows.first().filter(|window| window.from.is_zero()) {
+            self.set(first.faults.clone());
+        }
         tokio::spawn(async move {
-            for window in windows {
+            let mut windows = windows.into_iter().peekable();
+            while let Some(window) = windows.next() {
                 tokio::time::sleep_until(began + window.from).await;
                 switch.set(window.faults);
                 tokio::time::sleep_until(began + window.until).await;
-                switch.clear();
+                // A backend that stays dead does not come back for a moment.
+                if windows.peek().is_none_or(|next| next.from > window.until) {
+                    switch.clear();
+                }
             }
         })
     }

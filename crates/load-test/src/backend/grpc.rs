@@ -67,8 +67,19 @@ async fn serve_stream(shared: Arc<Shared>, request: Request<RecvStream>, mut res
     match reply {
         Reply::Taken { rejected } => send_taken(&mut respond, rejected),
         Reply::Status { code, message, retry_delay } => send_status(&mut respond, code, &message, retry_delay),
-        Reply::Reset => respond.send_reset(Reason::INTERNAL_ERROR),
+        Reply::Reset => reset(&mut respond).await,
     }
+}
+
+/// Breaks off in the middle of the answer: its head goes out, its end never.
+async fn reset(respond: &mut SendResponse<Bytes>) {
+    let mut response = Response::new(());
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    // Errors mean that the client has gone.
+    let Ok(mut stream) = respond.send_response(response, false) else { return };
+    // A reset overtakes what has not been written yet.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    stream.send_reset(Reason::INTERNAL_ERROR);
 }
 
 /// Reads the one message of a request. `None` where the stream broke or has no whole message.

@@ -1,12 +1,15 @@
 //! The HTTP side of a backend: protobuf and JSON.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::Incoming as HyperBody;
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use hyper::body::{Body as HttpBody, Frame, Incoming as HyperBody};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -19,15 +22,37 @@ use super::judge::{Body, Incoming, Reply, judge};
 use crate::status::{Code, encode_status};
 use crate::wire::{put_bytes, put_unsigned};
 
-/// Returned to hyper in order to break the connection.
+/// The connection is to break.
 #[derive(Debug, Error)]
 #[error("reset by an injected fault")]
 struct Broken;
 
+/// A body whose first byte comes and nothing more: the connection breaks in the middle of the answer.
+#[derive(Default)]
+struct BrokenOff {
+    is_begun: bool,
+}
+
+impl HttpBody for BrokenOff {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let frame = if self.is_begun { Err(Broken) } else { Ok(Frame::data(Bytes::from_static(b"{"))) };
+        self.is_begun = true;
+        Poll::Ready(Some(frame))
+    }
+}
+
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
-        async move { answer(&shared, request).await }
+        async move {
+            Ok::<_, Infallible>(match answer(&shared, request).await {
+                Ok(response) => response.map(Either::Left),
+                Err(Broken) => Response::new(Either::Right(BrokenOff::default())),
+            })
+        }
     });
     // How a connection ends is the client's affair.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;

@@ -70,11 +70,13 @@ pub(crate) async fn judge(shared: &Shared, incoming: Incoming) -> Reply {
 
 async fn wait_while_stalled(shared: &Shared) -> std::sync::Arc<Faults> {
     let mut changes = shared.faults.changes();
+    let is_struck = strikes(shared.faults.current().stall_share);
     loop {
         changes.borrow_and_update();
         let faults = shared.faults.current();
+        let waits = is_struck && faults.stall_share > 0.0;
         // A backend that goes away stalls for ever; the task then ends with its connection.
-        if !faults.stall || changes.changed().await.is_err() {
+        if !waits || changes.changed().await.is_err() {
             return faults;
         }
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 pub use faults::{Delay, FaultSwitch, Faults, Partial, Poison, Refuse, Window};
@@ -40,10 +40,14 @@ pub enum Counting {
     Light { bytes_per_item: f64 },
 }
 
-/// What a backend is to be. The default verifies OTLP over gRPC on a free port of the loopback interface, with the
-/// message limit of real backends.
+/// How often a connection is asked for its second byte, once a millisecond.
+const PEEK_LIMIT: u32 = 1000;
+
+/// What a backend is to be. The default verifies OTLP over gRPC and over HTTP/1 on a free port of the loopback interface, with
+/// the message limit of real backends.
 #[derive(Clone, Debug)]
 pub struct BackendOptions {
+    /// `Grpc` takes gRPC and, on the same port, OTLP over HTTP/1; `Http` takes OTLP over HTTP/1 and HTTP/2.
     pub protocol: Protocol,
     pub listen: SocketAddr,
     pub counting: Counting,
@@ -123,6 +127,11 @@ impl Backend {
 
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Changes what is wrong with it, from the next request on; what is stalled goes on once no stall is left.
+    pub fn set_faults(&self, faults: Faults) {
+        self.shared.faults.set(faults);
     }
 
     /// The switch for this backend's faults.
@@ -233,17 +242,33 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
                 shared.store.lock().counts.connections += 1;
                 // Failure means a connection that is already gone.
                 let _ = stream.set_nodelay(true);
-                let shared = Arc::clone(&shared);
-                match shared.options.protocol {
-                    Protocol::Grpc => connections.spawn(grpc::serve(shared, stream)),
-                    Protocol::Http => connections.spawn(http::serve(shared, stream)),
-                };
+                connections.spawn(serve(Arc::clone(&shared), stream));
             }
         }
     }
 }
 
-async fn accept_one(listener: Option<&TcpListener>) -> io::Result<(tokio::net::TcpStream, SocketAddr)> {
+async fn serve(shared: Arc<Shared>, stream: TcpStream) {
+    match shared.options.protocol {
+        Protocol::Grpc if begins_http2(&stream).await => grpc::serve(shared, stream).await,
+        Protocol::Grpc | Protocol::Http => http::serve(shared, stream).await,
+    }
+}
+
+/// Whether a connection begins as HTTP/2's do ("PRI"), not as a "POST". One that says nothing counts as HTTP/2.
+async fn begins_http2(stream: &TcpStream) -> bool {
+    let mut first = [0; 2];
+    for _ in 0..PEEK_LIMIT {
+        match stream.peek(&mut first).await {
+            Ok(2) => return first == *b"PR",
+            Ok(1) => tokio::time::sleep(Duration::from_millis(1)).await,
+            _ => return true,
+        }
+    }
+    true
+}
+
+async fn accept_one(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,
         None => std::future::pending().await,

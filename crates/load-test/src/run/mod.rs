@@ -1,6 +1,7 @@
 //! `sluice load-test`: subjects run the same work in turn, and a record says what came of it.
 
 mod definition;
+mod faults;
 mod figures;
 mod machine;
 mod plan;
@@ -14,8 +15,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
 pub use definition::{Definition, DefinitionError, SUBJECT_FILE};
+pub use faults::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
 pub use machine::Cores;
-pub use plan::{Backpressure, Plan};
+pub use plan::{Plan, pipelines};
 pub use verdict::Threshold;
 
 use crate::report::{FORMAT, RunRecord, SubjectLimits, SubjectRecord, Warning};

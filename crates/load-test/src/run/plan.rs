@@ -6,22 +6,13 @@ use std::time::Duration;
 use sluice_otlp::Signal;
 
 use super::definition::Definition;
+use super::faults::FaultSchedule;
 use super::verdict::Threshold;
-use crate::backend::{Delay, Faults};
 use crate::generate::{Load, Pace, Retry, Shape};
 use crate::report::{Scenario, Target};
-use crate::status::Code;
 
 /// Pipelines of a multi-pipeline run, as in the Kyma load test.
 const SEVERAL_PIPELINES: usize = 3;
-
-/// Backends that refuse: a share of the requests is answered 503 (over gRPC UNAVAILABLE), and the same share is delayed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Backpressure {
-    /// Of all requests, 0.0 to 1.0.
-    pub share: f64,
-    pub delay: Duration,
-}
 
 /// One call of the load test.
 #[derive(Clone, Debug)]
@@ -30,7 +21,8 @@ pub struct Plan {
     pub signal: Signal,
     pub name: String,
     pub multi: bool,
-    pub backpressure: Option<Backpressure>,
+    /// What is wrong with the backends while the load lasts.
+    pub faults: FaultSchedule,
     pub duration: Duration,
     /// Items a second; `None`: as the target's generators do in the Kyma load test.
     pub rate: Option<f64>,
@@ -46,31 +38,19 @@ pub struct Plan {
     pub command: Option<String>,
 }
 
+/// How many pipelines there are, with and without `-m`.
+pub fn pipelines(multi: bool) -> usize {
+    if multi { SEVERAL_PIPELINES } else { 1 }
+}
+
 impl Plan {
     pub(super) fn pipelines(&self) -> usize {
-        if self.multi { SEVERAL_PIPELINES } else { 1 }
+        pipelines(self.multi)
     }
 
     /// A Kyma gateway's: 500 MiB and 1500 MiB more a pipeline.
     pub(super) fn memory_limit_mib(&self) -> u64 {
         500 + 1500 * self.pipelines() as u64
-    }
-
-    pub(super) fn faults(&self) -> Faults {
-        let Some(Backpressure { share, delay }) = self.backpressure else { return Faults::none() };
-        let delay = (!delay.is_zero()).then_some(Delay { share, by: delay });
-        Faults { delay, ..Faults::refusing(share, Code::UNAVAILABLE) }
-    }
-
-    /// In words; `None` without faults.
-    pub(super) fn faults_in_words(&self) -> Option<String> {
-        let Backpressure { share, delay } = self.backpressure?;
-        let percent = 100.0 * share;
-        let refused = format!("{percent:.0} % of requests answered 503");
-        Some(match delay.is_zero() {
-            true => refused,
-            false => format!("{refused}, {percent:.0} % delayed by {} s", delay.as_secs_f64()),
-        })
     }
 
     /// Items offered a second; `None`: closed loop.
@@ -113,8 +93,8 @@ impl Plan {
             target: self.target,
             name: self.name.clone(),
             multi: self.multi,
-            backpressure: self.backpressure.is_some(),
-            faults: self.faults_in_words(),
+            backpressure: !self.faults.is_empty(),
+            faults: self.faults.in_words(),
             load_s: self.duration.as_secs_f64(),
             rate_per_s: self.rate_per_s(),
             body_bytes: (self.signal == Signal::Logs).then_some(load.shape.body_bytes as u64),

@@ -17,7 +17,7 @@ use super::source::{RunningSource, Source};
 use crate::backend::{Backend, BackendOptions};
 use crate::generate::LoadReport;
 use crate::progress::ProgressView;
-use crate::report::{FaultWindow, Turn, Warning};
+use crate::report::{Turn, Warning};
 use crate::subject::{Limits, Subject, free_addr};
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ pub(super) async fn run(
     label: &str,
 ) -> anyhow::Result<TurnOutcome> {
     let runtime = BackendRuntime::new(cores.of_bench())?;
-    let backends = runtime.start(plan.pipelines(), &BackendOptions::default().faults(plan.faults())).await?;
+    let backends = runtime.start(plan.pipelines(), &BackendOptions::default()).await?;
     let setting = Setting {
         signal: plan.signal,
         listen: free_addr()?,
@@ -82,10 +82,11 @@ pub(super) async fn run(
     let mut sampler = Sampler::new(&setting, &definition.metrics, &backends);
     sampler.begin(&subject).await;
     let load = Source::Otlp(plan.load(setting.listen)).start()?;
+    let faults = plan.faults.start(&backends, plan.duration);
     let interrupted_load = under_load(plan, &subject, &load, &mut sampler, &mut interrupted, label).await;
     load.stop();
     // The backends get well with the load's end: what is missing after the drain is lost for good.
-    backends.iter().for_each(|backend| backend.faults().clear());
+    faults.end(&backends).await;
     let report = timeout(FINISH_WITHIN, load.finish()).await.context("the load did not end")??;
     let drained_after =
         if interrupted_load { None } else { drain(&report, &backends, plan.drain_within, &mut interrupted).await };
@@ -97,9 +98,8 @@ pub(super) async fn run(
     warnings.iter_mut().for_each(|warning| warning.subject = Some(definition.name.clone()));
     let is_limited = subject.warnings().is_empty();
     let load_s = figures.load_s();
-    let fault_windows = plan.faults_in_words().map(|label| FaultWindow { from_s: 0.0, to_s: Some(load_s), label });
-    let turn =
-        Turn { kpis, samples: sampler.samples.clone(), fault_windows: fault_windows.into_iter().collect(), bench };
+    let fault_windows = plan.faults.windows(Duration::from_secs_f64(load_s));
+    let turn = Turn { kpis, samples: sampler.samples.clone(), fault_windows, bench };
     Ok(TurnOutcome { turn, warnings, is_limited })
 }
 
@@ -124,8 +124,14 @@ async fn under_load(
         sampler.sample(subject, load).await;
         if let Some(sample) = sampler.samples.last() {
             let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.0}"));
+            let faults: String = plan
+                .faults
+                .active_at(began.elapsed(), plan.duration)
+                .iter()
+                .map(|fault| format!(", {fault}"))
+                .collect();
             let message = format!(
-                "{label}: received {}/s, exported {}/s, queue {}, {} MiB",
+                "{label}: received {}/s, exported {}/s, queue {}, {} MiB{faults}",
                 number(sample.received_per_s),
                 number(sample.exported_per_s),
                 number(sample.queue),

@@ -1,39 +1,78 @@
-//! What is wrong with the backends: `-b` and how.
+//! What is wrong with the backends: `-b` and `--fault`.
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use sluice_load_test::run::Backpressure;
+use sluice_load_test::run::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
 
 use crate::arguments::seconds;
+
+/// As in the Kyma load test.
+const DEFAULT_SHARE: f64 = 0.7;
 
 #[derive(Debug, Args)]
 pub(super) struct FaultArguments {
     /// Backends that answer a share of the requests 503 while the load lasts
     #[arg(short = 'b', long, value_name = "BOOL", num_args = 0..=1, default_value_t = false, default_missing_value = "true")]
     backpressure: bool,
-    /// Share of the requests that -b refuses, 0 to 1 [default: 0.7]
+    /// Share of the requests that -b refuses, above 0, up to 1 [default: 0.7]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fault_share: Option<f64>,
-    /// Delay the same share of the requests as well [default: 0]
+    /// With -b, delay the same share of the requests as well [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     fault_delay: Option<Duration>,
+    /// Make the backends sick, for instance 'stall,from=10,to=20,pipeline=1'; may be given several times
+    #[arg(long, value_name = "FAULT", long_help = FAULT_HELP)]
+    fault: Vec<ScheduledFault>,
 }
 
+const FAULT_HELP: &str = "\
+Make the backends sick; may be given several times. A FAULT is a kind and what else is to be said of it, with commas between:
+
+  refuse                   requests are answered 503 (gRPC: UNAVAILABLE)
+  throttle[,retry-after=S] requests are answered 429 with Retry-After (gRPC: RESOURCE_EXHAUSTED with RetryInfo) [default: 1]
+  delay,by=S               requests are taken after S seconds
+  stall                    requests are accepted and not answered until the fault ends
+  reset                    requests are broken off in the middle of the answer
+  outage                   connections are refused, and those that there are cut
+
+  share=SHARE              of the requests, above 0, up to 1 [default: 1]; not for outage
+  from=S, to=S             seconds of the load [default: from its beginning to its end]
+  pipeline=N[+N...]        with -m: the pipelines whose backends have it, from 0 [default: all]
+
+Examples:
+  --fault outage,from=20,to=30
+  --fault stall,share=0.1 --fault throttle,retry-after=5,from=30,pipeline=0+2";
+
 impl FaultArguments {
-    pub(super) fn backpressure(&self) -> Result<Option<Backpressure>> {
+    pub(super) fn schedule(&self, load: Duration, pipelines: usize) -> Result<FaultSchedule> {
         if !self.backpressure && (self.fault_share.is_some() || self.fault_delay.is_some()) {
             bail!("--fault-share and --fault-delay say how backends refuse: add -b");
         }
-        Ok(self.backpressure.then(|| Backpressure {
-            share: self.fault_share.unwrap_or(0.7),
-            delay: self.fault_delay.unwrap_or_default(),
-        }))
+        let faults = self.of_backpressure().into_iter().chain(self.fault.iter().cloned()).collect();
+        FaultSchedule::new(faults, load, pipelines).map_err(|(fault, error)| match error {
+            FaultError::Overlaps { .. } if self.backpressure => {
+                anyhow!("--fault '{fault}' (-b is a `refuse` itself): {error}")
+            }
+            error => anyhow!("--fault '{fault}': {error}"),
+        })
+    }
+
+    fn of_backpressure(&self) -> Vec<ScheduledFault> {
+        let share = self.fault_share.unwrap_or(DEFAULT_SHARE);
+        if !self.backpressure {
+            return Vec::new();
+        }
+        let mut faults = vec![ScheduledFault::throughout(FaultKind::Refuse, share)];
+        if let Some(by) = self.fault_delay.filter(|by| !by.is_zero()) {
+            faults.push(ScheduledFault::throughout(FaultKind::Delay { by }, share));
+        }
+        faults
     }
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "give a share from 0 to 1".to_owned())
+    let share = text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0);
+    share.ok_or_else(|| "give a share above 0, up to 1".to_owned())
 }

@@ -1,7 +1,7 @@
 //! From what was said to what is done.
 
 use anyhow::Result;
-use sluice_load_test::run::Plan;
+use sluice_load_test::run::{Plan, pipelines};
 
 use super::arguments::LoadTestArguments;
 
@@ -13,7 +13,7 @@ pub(super) fn plan(arguments: &LoadTestArguments) -> Result<Plan> {
         signal: load.signal()?,
         name: load.name.clone(),
         multi: load.multi,
-        backpressure: faults.backpressure()?,
+        faults: faults.schedule(load.duration, pipelines(load.multi))?,
         duration: load.duration,
         rate: load.rate,
         body_bytes: load.body_bytes.map(|bytes| bytes as usize),

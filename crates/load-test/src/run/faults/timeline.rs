@@ -1,0 +1,71 @@
+//! From faults that begin and end as they like to what each backend is told, and when.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use super::{FaultKind, FaultSchedule, ScheduledFault};
+use crate::backend::{Backend, Delay, Faults, Refuse, Window};
+use crate::status::Code;
+
+impl FaultSchedule {
+    /// One after the other: between two moments at which a fault begins or ends, all that there are then together.
+    pub(super) fn timeline(&self, pipeline: usize, load: Duration) -> Vec<Window> {
+        let faults: Vec<_> = self.faults.iter().filter(|fault| fault.concerns(pipeline)).collect();
+        let mut borders: Vec<_> = faults.iter().flat_map(|fault| [fault.from, fault.end(load)]).collect();
+        borders.sort();
+        borders.dedup();
+        let between = borders.windows(2).map(|pair| (pair[0], pair[1]));
+        let together = between.map(|(from, until)| {
+            let active = faults.iter().filter(|fault| fault.from <= from && fault.end(load) >= until);
+            let faults = active.fold(Faults::none(), |faults, fault| fault.add_to(faults));
+            Window { from, until, faults }
+        });
+        together.filter(|window| window.faults != Faults::none()).collect()
+    }
+
+    /// Begins now: what is wrong from the start is wrong when this returns.
+    pub(in crate::run) fn start(&self, backends: &[Backend], load: Duration) -> RunningFaults {
+        let schedule = |(index, backend): (usize, &Backend)| backend.faults().schedule(self.timeline(index, load));
+        RunningFaults { tasks: backends.iter().enumerate().map(schedule).collect() }
+    }
+}
+
+/// A schedule on its way. It stops where it is when this is dropped.
+pub(in crate::run) struct RunningFaults {
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl RunningFaults {
+    /// All backends get well and stay so.
+    pub(in crate::run) async fn end(mut self, backends: &[Backend]) {
+        for task in self.tasks.drain(..) {
+            task.abort();
+            // Ended or cancelled: in both cases it sets nothing any more.
+            let _ = task.await;
+        }
+        backends.iter().for_each(|backend| backend.faults().clear());
+    }
+}
+
+impl Drop for RunningFaults {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl ScheduledFault {
+    fn add_to(&self, faults: Faults) -> Faults {
+        let refuse = |code, retry_delay| Some(Refuse { share: self.share, code, retry_delay });
+        match self.kind {
+            FaultKind::Refuse => Faults { refuse: refuse(Code::UNAVAILABLE, None), ..faults },
+            FaultKind::Throttle { retry_after } => {
+                Faults { refuse: refuse(Code::RESOURCE_EXHAUSTED, Some(retry_after)), ..faults }
+            }
+            FaultKind::Delay { by } => Faults { delay: Some(Delay { share: self.share, by }), ..faults },
+            FaultKind::Stall => Faults { stall_share: self.share, ..faults },
+            FaultKind::Reset => Faults { reset_share: self.share, ..faults },
+            FaultKind::Outage => Faults { dead: true, ..faults },
+        }
+    }
+}
