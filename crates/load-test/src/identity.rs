@@ -11,6 +11,16 @@ pub const MARK_ATTRIBUTE: &str = "load_test.mark";
 pub const ORDINARY_MARK: &str = "ordinary";
 pub const POISON_MARK: &str = "poisoned";
 
+/// Begins the identity of an item that is text, a log line: 32 hexadecimal digits follow as in [`REQUEST_ATTRIBUTE`].
+pub const TEXT_MARK: &str = "load-test-item-";
+/// Is at the end of such a text: without it the item has been torn.
+pub const TEXT_END: &str = "load-test-end";
+
+/// Begins the identity of an item that is a number, a sample of a scraped target: 16 bits of the generator and 32 bits of the
+/// sequence number follow. Such a number is whole, exact in a double, and always of [`SAMPLE_DIGITS`] digits.
+const SAMPLE_MARK: u64 = 22 << 48;
+pub(crate) const SAMPLE_DIGITS: usize = 16;
+
 /// Sequence numbers take the lower 48 bits of an identity.
 const SEQUENCE_BITS: u32 = 48;
 /// An item of this "generator" carries its index in the request; the request's attribute says where that begins.
@@ -36,6 +46,19 @@ impl Identity {
 
     pub fn sequence(self) -> u64 {
         self.0 & ((1 << SEQUENCE_BITS) - 1)
+    }
+
+    /// As a sample's value. The sequence number must be below [`SequenceSet::LIMIT`].
+    pub(crate) fn to_sample(self) -> u64 {
+        debug_assert!(self.sequence() < SequenceSet::LIMIT);
+        SAMPLE_MARK | u64::from(self.generator()) << 32 | self.sequence()
+    }
+
+    /// `None`: the value is none of ours.
+    pub(crate) fn from_sample(value: f64) -> Option<Identity> {
+        let number = value as u64;
+        let is_ours = number >> 48 == SAMPLE_MARK >> 48 && number as f64 == value;
+        is_ours.then(|| Identity::new((number >> 32) as u16, number & u64::from(u32::MAX)))
     }
 
     /// The identity proper of an item whose request begins at `base`.
@@ -82,6 +105,15 @@ impl SequenceSet {
     pub fn insert_range(&mut self, range: std::ops::Range<u64>) {
         for sequence in range {
             self.insert(sequence);
+        }
+    }
+
+    pub fn remove_range(&mut self, range: std::ops::Range<u64>) {
+        for sequence in range.filter(|sequence| *sequence < Self::LIMIT) {
+            let Some(word) = self.words.get_mut((sequence / 64) as usize) else { return };
+            let bit = 1 << (sequence % 64);
+            self.len -= u64::from(*word & bit != 0);
+            *word &= !bit;
         }
     }
 
@@ -140,6 +172,21 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_survives_as_the_value_of_a_sample() {
+        for (generator, sequence) in [(1, 0), (7, 123_456), (u16::MAX - 1, SequenceSet::LIMIT - 1)] {
+            let identity = Identity::new(generator, sequence);
+            let text = identity.to_sample().to_string();
+            assert_eq!(text.len(), SAMPLE_DIGITS);
+            assert_eq!(Identity::from_sample(text.parse().unwrap()), Some(identity));
+            let scientific = format!("{:e}", text.parse::<f64>().unwrap());
+            assert_eq!(Identity::from_sample(scientific.parse().unwrap()), Some(identity));
+        }
+        for strange in [0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, 1e18, SAMPLE_MARK as f64 - 1.0] {
+            assert_eq!(Identity::from_sample(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
     fn sets_count_to_the_item_what_is_missing_and_what_came_twice() {
         let mut acknowledged = SequenceSet::default();
         acknowledged.insert_range(0..1000);
@@ -153,5 +200,8 @@ mod tests {
         assert_eq!((acknowledged.len(), acknowledged.contains(999)), (998, false));
         seen.insert_all(&acknowledged);
         assert_eq!((seen.len(), acknowledged.count_missing_from(&seen)), (1000, 0));
+        seen.remove_range(990..2_000);
+        seen.remove_range(995..996);
+        assert_eq!((seen.len(), seen.contains(989), seen.contains(990)), (990, true, false));
     }
 }

@@ -12,7 +12,7 @@ use sluice_otlp::{Encoding, Signal};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::judge::{Body, Incoming, Reply, estimate_items, judge};
+use super::judge::{Body, Form, Incoming, Reply, estimate_items, judge};
 use super::skim::Skimmer;
 use super::{Counting, Shared};
 use crate::status::{Code, retry_details};
@@ -58,7 +58,7 @@ async fn serve_stream(shared: Arc<Shared>, request: Request<RecvStream>, mut res
     let Some((body, encoding)) = read(&shared, signal, encoding, body).await else {
         return;
     };
-    let incoming = Incoming { signal, encoding, is_json: false, headers: head.headers, body };
+    let incoming = Incoming { signal, encoding, form: Form::Protobuf, headers: head.headers, body };
     let reply = tokio::select! {
         reply = judge(&shared, incoming) => reply,
         // The client has given up: a backend would not go on either.

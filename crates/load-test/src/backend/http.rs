@@ -1,4 +1,4 @@
-//! The HTTP side of a backend: protobuf and JSON.
+//! The HTTP side of a backend: OTLP as protobuf and JSON, and log lines as others post them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 
 use super::Shared;
-use super::judge::{Body, Incoming, Reply, judge};
+use super::judge::{Body, Form, Incoming, Reply, judge};
 use crate::status::{Code, encode_status};
 use crate::wire::{put_bytes, put_unsigned};
 
@@ -60,10 +60,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
 
 async fn answer(shared: &Shared, request: Request<HyperBody>) -> Result<Response<Full<Bytes>>, Broken> {
     let (head, body) = request.into_parts();
-    let Some(signal) = Signal::ALL.into_iter().find(|signal| signal.http_path() == head.uri.path()) else {
-        return Ok(respond(StatusCode::NOT_FOUND, "text/plain", Bytes::from_static(b"not an OTLP path")));
-    };
-    let Some((encoding, is_json)) = read_head(&head.headers) else {
+    let signal = Signal::ALL.into_iter().find(|signal| signal.http_path() == head.uri.path());
+    let Some((encoding, form)) = read_head(&head.headers, signal) else {
         return Ok(respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, "text/plain", Bytes::new()));
     };
     let body = match Limited::new(body, shared.options.message_limit_bytes).collect().await {
@@ -76,7 +74,8 @@ async fn answer(shared: &Shared, request: Request<HyperBody>) -> Result<Response
     if let (Some(rate), Body::Whole(body)) = (shared.faults.current().read_bytes_per_s, &body) {
         tokio::time::sleep(Duration::from_secs_f64(body.len() as f64 / rate.max(1) as f64)).await;
     }
-    let incoming = Incoming { signal, encoding, is_json, headers: head.headers, body };
+    let is_json = form != Form::Protobuf;
+    let incoming = Incoming { signal: signal.unwrap_or(Signal::Logs), encoding, form, headers: head.headers, body };
     match judge(shared, incoming).await {
         Reply::Taken { rejected } => Ok(taken(is_json, rejected)),
         Reply::Status { code, message, retry_delay } => Ok(refused(is_json, code, &message, retry_delay)),
@@ -84,16 +83,18 @@ async fn answer(shared: &Shared, request: Request<HyperBody>) -> Result<Response
     }
 }
 
-/// Encoding and whether the body is JSON; `None` for what a backend does not know.
-fn read_head(headers: &HeaderMap) -> Option<(Encoding, bool)> {
+/// How the body is to be read; `None` for what a backend does not know. On a path that is not OTLP's (`signal` is none) come
+/// log lines.
+fn read_head(headers: &HeaderMap, signal: Option<Signal>) -> Option<(Encoding, Form)> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let media_type = text("content-type").and_then(|value| value.split(';').next()).map(str::trim);
-    let is_json = match media_type {
-        Some("application/x-protobuf") => false,
-        Some("application/json") => true,
+    let form = match (media_type, signal) {
+        (Some("application/x-protobuf"), Some(_)) => Form::Protobuf,
+        (Some("application/json"), Some(_)) => Form::Json,
+        (Some("application/json" | "application/x-ndjson"), None) => Form::Lines,
         _ => return None,
     };
-    Encoding::from_name(text("content-encoding").unwrap_or("identity")).map(|encoding| (encoding, is_json))
+    Encoding::from_name(text("content-encoding").unwrap_or("identity")).map(|encoding| (encoding, form))
 }
 
 fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {

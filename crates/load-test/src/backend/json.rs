@@ -4,6 +4,7 @@ use serde_json::Value;
 use sluice_otlp::Signal;
 
 use super::scan::{Item, RequestStamp};
+use super::text;
 use crate::identity::REQUEST_ATTRIBUTE;
 use crate::wire::Malformed;
 
@@ -19,10 +20,9 @@ pub(crate) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Res
         let stamp = find_stamp(&resource["resource"]);
         for entry in list(resource, scopes).flat_map(|scope| list(scope, entries)) {
             if signal == Signal::Metrics {
-                items.extend(points(entry).map(|point| read(stamp, point["asInt"].as_str().and_then(parse_point))));
+                items.extend(points(entry).map(|point| read_point(stamp, point)));
             } else {
-                let id = entry["spanId"].as_str().and_then(|id| u64::from_str_radix(id, 16).ok());
-                items.push(read(stamp, id));
+                items.push(read_entry(signal, stamp, entry));
             }
         }
     }
@@ -48,9 +48,21 @@ fn find_stamp(resource: &Value) -> Option<RequestStamp> {
     RequestStamp::parse(attribute["value"]["stringValue"].as_str()?.as_bytes())
 }
 
-fn read(stamp: Option<RequestStamp>, raw: Option<u64>) -> Item {
-    match (stamp, raw) {
-        (Some(stamp), Some(raw)) => stamp.item(raw),
-        _ => Item { identity: None, sent_unix_ns: 0 },
-    }
+fn read_point(stamp: Option<RequestStamp>, point: &Value) -> Item {
+    let raw = point["asInt"].as_str().and_then(parse_point);
+    let of_sample = || {
+        let time = point["timeUnixNano"].as_str().and_then(|time| time.parse().ok());
+        Item::of_sample(point["asDouble"].as_f64()?, time.unwrap_or(0))
+    };
+    stamped(stamp, raw).or_else(of_sample).unwrap_or(Item::UNKNOWN)
+}
+
+fn read_entry(signal: Signal, stamp: Option<RequestStamp>, entry: &Value) -> Item {
+    let raw = entry["spanId"].as_str().and_then(|id| u64::from_str_radix(id, 16).ok());
+    let of_line = || if signal == Signal::Logs { text::identify(entry.to_string().as_bytes()) } else { None };
+    stamped(stamp, raw).or_else(of_line).unwrap_or(Item::UNKNOWN)
+}
+
+fn stamped(stamp: Option<RequestStamp>, raw: Option<u64>) -> Option<Item> {
+    Some(stamp?.item(raw?))
 }

@@ -9,16 +9,25 @@ use sluice_otlp::{Encoding, Signal};
 
 use super::faults::{Faults, strikes};
 use super::store::Received;
-use super::{Shared, json, scan};
+use super::{Shared, json, scan, text};
 use crate::status::Code;
 
 /// A request that was read to its end.
 pub(crate) struct Incoming {
     pub(crate) signal: Signal,
     pub(crate) encoding: Encoding,
-    pub(crate) is_json: bool,
+    pub(crate) form: Form,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Body,
+}
+
+/// What an inflated body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Protobuf,
+    Json,
+    /// Log lines in something that is not OTLP: JSON as Fluent Bit's `http` output posts it, or one object a line.
+    Lines,
 }
 
 pub(crate) enum Body {
@@ -129,9 +138,10 @@ fn take_whole(shared: &Shared, incoming: Incoming, sent: Bytes, faults: &Faults)
         Err(Inflating::Malformed) => return malformed(shared),
     };
     let mut items = Vec::new();
-    let scanned = match incoming.is_json {
-        true => json::scan(incoming.signal, &body, &mut items),
-        false => scan::scan(incoming.signal, &body, &mut items),
+    let scanned = match incoming.form {
+        Form::Protobuf => scan::scan(incoming.signal, &body, &mut items),
+        Form::Json => json::scan(incoming.signal, &body, &mut items),
+        Form::Lines => text::scan(&body, &mut items),
     };
     if scanned.is_err() {
         return malformed(shared);
@@ -151,8 +161,8 @@ fn take_whole(shared: &Shared, incoming: Incoming, sent: Bytes, faults: &Faults)
     store.take(incoming.signal, items.len() as u64, sent.len() as u64);
     store.verify(&items);
     if shared.options.keep_requests > 0 {
-        let Incoming { signal, encoding, is_json, headers, .. } = incoming;
-        store.keep(Received { signal, headers, encoding, body, is_json });
+        let Incoming { signal, encoding, form, headers, .. } = incoming;
+        store.keep(Received { signal, headers, encoding, body, is_json: form != Form::Protobuf });
     }
     Reply::Taken { rejected }
 }

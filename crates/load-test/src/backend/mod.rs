@@ -11,6 +11,7 @@ mod scan;
 mod scan_tests;
 mod skim;
 mod store;
+mod text;
 
 use std::collections::HashMap;
 use std::io;
@@ -96,6 +97,17 @@ pub(crate) struct Shared {
     pub(crate) store: Mutex<Store>,
 }
 
+/// How far a backend is, for whoever does not own it.
+#[derive(Clone)]
+pub struct Arrivals(Arc<Shared>);
+
+impl Arrivals {
+    /// Different items seen so far.
+    pub fn unique_items(&self) -> u64 {
+        self.0.store.lock().unique()
+    }
+}
+
 /// A running backend. It stops when dropped.
 pub struct Backend {
     addr: SocketAddr,
@@ -151,6 +163,10 @@ impl Backend {
     /// Different items seen so far.
     pub fn unique_items(&self) -> u64 {
         self.shared.store.lock().unique()
+    }
+
+    pub fn arrivals(&self) -> Arrivals {
+        Arrivals(Arc::clone(&self.shared))
     }
 
     /// From an item's first sending to its arrival here.

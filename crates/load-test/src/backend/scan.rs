@@ -2,16 +2,26 @@
 
 use sluice_otlp::Signal;
 
+use super::text;
 use crate::identity::{Identity, REQUEST_ATTRIBUTE};
 use crate::wire::{Fields, Malformed, Value};
 
 /// What a backend learns of one item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// `None` for items that no generator of ours made.
+    /// `None` for items that no generator of ours made, and for torn ones.
     pub(crate) identity: Option<Identity>,
     /// When it was sent, nanoseconds since the epoch. Zero where unknown.
     pub(crate) sent_unix_ns: u64,
+}
+
+impl Item {
+    pub(crate) const UNKNOWN: Item = Item { identity: None, sent_unix_ns: 0 };
+
+    /// A sample of a scraped target, with the time that the pipeline has given it.
+    pub(crate) fn of_sample(value: f64, time_unix_ns: u64) -> Option<Item> {
+        Some(Item { identity: Some(Identity::from_sample(value)?), sent_unix_ns: time_unix_ns })
+    }
 }
 
 /// The value of [`REQUEST_ATTRIBUTE`].
@@ -26,6 +36,11 @@ impl RequestStamp {
         let text = std::str::from_utf8(value).ok().filter(|text| text.len() == 32 && text.is_ascii())?;
         let number = |digits| u64::from_str_radix(digits, 16).ok();
         Some(RequestStamp { first: Identity(number(&text[..16])?), sent_unix_ns: number(&text[16..])? })
+    }
+
+    /// The item that the stamp alone is of.
+    pub(crate) fn whole_item(self) -> Item {
+        Item { identity: Some(self.first), sent_unix_ns: self.sent_unix_ns }
     }
 
     /// The item with this identity, as found in its own fields.
@@ -99,18 +114,23 @@ fn find_stamp(resource: &[u8]) -> Result<Option<RequestStamp>, Malformed> {
 
 /// Reads the identity of one span, point or record. All fields are walked, so that malformed items are found.
 fn read_item(signal: Signal, item: &[u8], stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
-    let mut raw = None;
+    let (mut raw, mut time_unix_ns, mut value) = (None, 0, None);
     for field in Fields::of(item) {
         match (signal, field?) {
             (Signal::Traces, (2, Value::Bytes(id))) | (Signal::Logs, (10, Value::Bytes(id))) => {
                 raw = id.try_into().ok().map(u64::from_be_bytes);
             }
+            (Signal::Metrics, (3, Value::Fixed64(time))) => time_unix_ns = time,
+            (Signal::Metrics, (4, Value::Fixed64(bits))) => value = Some(f64::from_bits(bits)),
             (Signal::Metrics, (6, Value::Fixed64(value))) => raw = Some(value),
             _ => {}
         }
     }
-    Ok(match (stamp, raw) {
-        (Some(stamp), Some(raw)) => stamp.item(raw),
-        _ => Item { identity: None, sent_unix_ns: 0 },
-    })
+    let known = match (stamp, raw) {
+        (Some(stamp), Some(raw)) => Some(stamp.item(raw)),
+        _ if signal == Signal::Metrics => value.and_then(|value| Item::of_sample(value, time_unix_ns)),
+        _ if signal == Signal::Logs => text::identify(item),
+        _ => None,
+    };
+    Ok(known.unwrap_or(Item::UNKNOWN))
 }

@@ -243,7 +243,12 @@ impl RunningLoad {
     }
 
     /// Waits for the end.
-    pub async fn finish(self) -> Result<LoadReport, LoadError> {
-        self.task.await.map_err(|error| LoadError::Broken(error.to_string()))
+    pub async fn finish(mut self) -> Result<LoadReport, LoadError> {
+        self.join().await
+    }
+
+    /// Waits for the end. To be called once.
+    pub(crate) async fn join(&mut self) -> Result<LoadReport, LoadError> {
+        (&mut self.task).await.map_err(|error| LoadError::Broken(error.to_string()))
     }
 }

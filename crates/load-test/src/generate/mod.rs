@@ -1,9 +1,11 @@
 //! Generators that are cheaper than what they test: a request is encoded once, then stamped in place and sent.
 
 mod answer;
+mod farm;
 mod grpc;
 mod http;
 mod load;
+mod log_files;
 mod packed;
 mod report;
 mod retry;
@@ -11,7 +13,9 @@ pub(crate) mod template;
 mod worker;
 
 pub use answer::Ending;
+pub use farm::{Farm, FarmError, OpenFarm, RunningFarm};
 pub use load::{Load, LoadError, Pace, Protocol, RunningLoad};
-pub use report::{LoadReport, Progress};
+pub use log_files::{LogFiles, LogFilesError, OpenLogFiles, RunningLogFiles};
+pub use report::{LoadReport, Problem, Progress};
 pub use retry::Retry;
 pub use template::Shape;

@@ -113,9 +113,44 @@ pub struct LoadReport {
     pub elapsed: Duration,
     /// Sequence numbers of the items that were acknowledged for certain (those of requests without rejections).
     pub acknowledged: SequenceSet,
+    /// What makes it another load than was asked for.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that a source of load found out about the run, and what helps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub message: String,
+    pub remedy: &'static str,
 }
 
 impl LoadReport {
+    /// What a source without answers of its own has come to: scraped targets, written files. What is not known of it is zero.
+    pub(crate) fn of(generator: u16, progress: &Progress, acknowledged: SequenceSet, elapsed: Duration) -> Self {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LoadReport {
+            generator,
+            offered: count(&progress.offered),
+            never_sent: 0,
+            accepted: count(&progress.accepted),
+            rejected: count(&progress.rejected),
+            refused: count(&progress.refused),
+            failed: count(&progress.failed),
+            unanswered: count(&progress.unanswered),
+            requests: count(&progress.requests),
+            late_requests: count(&progress.late_requests),
+            retries: count(&progress.retries),
+            bytes_sent: count(&progress.bytes_sent),
+            endings: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            refusals_without_delay: 0,
+            acknowledged_after: Latency::default(),
+            elapsed,
+            acknowledged,
+            problems: Vec::new(),
+        }
+    }
+
     pub fn accepted_per_s(&self) -> f64 {
         self.accepted as f64 / self.elapsed.as_secs_f64()
     }

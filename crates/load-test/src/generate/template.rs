@@ -145,7 +145,7 @@ impl Template {
     }
 }
 
-fn put_hex(out: &mut [u8], value: u64) {
+pub(crate) fn put_hex(out: &mut [u8], value: u64) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (index, digit) in out.iter_mut().enumerate() {
         *digit = DIGITS[(value >> (60 - 4 * index) & 15) as usize];

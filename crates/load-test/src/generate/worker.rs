@@ -120,30 +120,18 @@ impl Shared {
         let progress = &*self.progress;
         let collected = self.collected.lock();
         let sent = progress.offered();
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let offered = match self.load.pace {
             Pace::Closed => sent,
             Pace::Open { .. } => (self.scheduled() * u64::from(self.template.items())).max(sent),
         };
         LoadReport {
-            generator: self.generator,
             offered,
             never_sent: offered - sent,
-            accepted: count(&progress.accepted),
-            rejected: count(&progress.rejected),
-            refused: count(&progress.refused),
-            failed: count(&progress.failed),
-            unanswered: count(&progress.unanswered),
-            requests: count(&progress.requests),
-            late_requests: count(&progress.late_requests),
-            retries: count(&progress.retries),
-            bytes_sent: count(&progress.bytes_sent),
             endings: collected.endings.clone(),
             messages: collected.messages.clone(),
             refusals_without_delay: collected.refusals_without_delay,
             acknowledged_after: Latency::of(&collected.acknowledged_after_us),
-            elapsed: self.started.elapsed(),
-            acknowledged: collected.acknowledged.clone(),
+            ..LoadReport::of(self.generator, progress, collected.acknowledged.clone(), self.started.elapsed())
         }
     }
 }

@@ -1,0 +1,257 @@
+//! A farm of targets for a subject that scrapes: HTTP servers with metrics as avalanche shows them, the generator that the
+//! Kyma telemetry load test scrapes. Each sample's value is its identity (target, scrape, series), so what was served in a
+//! completed scrape and has not arrived is told to the sample.
+
+mod accept;
+mod page;
+mod scrape;
+mod server;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::report::{LoadReport, Problem, Progress};
+use crate::identity::{SequenceSet, next_generator};
+use page::Pages;
+
+/// Samples of one target: about 500 MB of text.
+const SERIES_LIMIT: u64 = 1_000_000;
+const TARGETS_LIMIT: usize = 1_000;
+/// What is being scraped at the end may take so long.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Targets, and what is on their pages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Farm {
+    pub targets: usize,
+    pub metrics: u32,
+    /// Of each metric.
+    pub series: u32,
+    /// How many of the metrics are counters; the others are gauges.
+    pub counters: u32,
+    /// Labels of each series besides `series_id` and `cycle_id`.
+    pub labels: u32,
+    /// All series are replaced by new ones (another `cycle_id`) after this time, again and again. `None`: never.
+    pub churn_every: Option<Duration>,
+    /// How often the subject is told to scrape each target; what it leaves out is a [`Problem`] of the report.
+    pub scrape_every: Duration,
+}
+
+/// Why a farm cannot be.
+#[derive(Debug, Error)]
+pub enum FarmError {
+    #[error("a farm has 1 to {TARGETS_LIMIT} targets, not {0}")]
+    Targets(usize),
+    #[error("a target has 1 to {SERIES_LIMIT} series (metrics × series of each), not {0}")]
+    Series(u64),
+    #[error("{counters} of {metrics} metrics cannot be counters")]
+    Counters { counters: u32, metrics: u32 },
+    #[error("the time between scrapes and between generations of series must be above zero")]
+    Interval,
+    #[error("cannot listen on the loopback interface: {0}")]
+    Listen(#[from] io::Error),
+}
+
+impl Default for Farm {
+    /// The Kyma load test's: 20 targets of 1,000 metrics with 10 series and 10 labels each, scraped every 30 seconds, with
+    /// new series every minute as avalanche makes them unless told otherwise.
+    fn default() -> Self {
+        Farm {
+            targets: 20,
+            metrics: 1_000,
+            series: 10,
+            counters: 0,
+            labels: 10,
+            churn_every: Some(Duration::from_secs(60)),
+            scrape_every: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Farm {
+    pub fn series_per_target(&self) -> u64 {
+        u64::from(self.metrics) * u64::from(self.series)
+    }
+
+    /// Samples of all targets' pages.
+    pub fn samples_per_round(&self) -> u64 {
+        self.targets as u64 * self.series_per_target()
+    }
+
+    /// Scraped so often that this comes of it.
+    pub fn scraped_at(mut self, samples_per_s: f64) -> Self {
+        let every_s = self.samples_per_round() as f64 / samples_per_s;
+        self.scrape_every = Duration::try_from_secs_f64(every_s).unwrap_or(Duration::MAX).max(Duration::from_millis(1));
+        self
+    }
+
+    pub fn samples_per_s(&self) -> f64 {
+        self.samples_per_round() as f64 / self.scrape_every.as_secs_f64()
+    }
+
+    /// Binds all targets. Scrapes wait until [`OpenFarm::start`].
+    pub fn open(self) -> Result<OpenFarm, FarmError> {
+        self.check()?;
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listeners: Vec<TcpListener> = (0..self.targets).map(|_| listen(any_port)).collect::<Result<_, _>>()?;
+        let addrs = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
+        let (phase, _) = watch::channel(Phase::Waiting);
+        let shared = Arc::new(Shared {
+            pages: Pages::new(&self),
+            scrapes: (0..self.targets).map(|_| AtomicU32::new(0)).collect(),
+            generator: next_generator(),
+            progress: Arc::default(),
+            acknowledged: Mutex::default(),
+            phase,
+            began: Instant::now(),
+            farm: self,
+        });
+        let mut servers = JoinSet::new();
+        for (target, listener) in listeners.into_iter().enumerate() {
+            servers.spawn(server::serve(Arc::clone(&shared), target, listener));
+        }
+        Ok(OpenFarm { shared, addrs, servers })
+    }
+
+    fn check(&self) -> Result<(), FarmError> {
+        let every = [Some(self.scrape_every), self.churn_every];
+        match self.series_per_target() {
+            _ if !(1..=TARGETS_LIMIT).contains(&self.targets) => Err(FarmError::Targets(self.targets)),
+            series if !(1..=SERIES_LIMIT).contains(&series) => Err(FarmError::Series(series)),
+            _ if self.counters > self.metrics => {
+                Err(FarmError::Counters { counters: self.counters, metrics: self.metrics })
+            }
+            _ if every.into_iter().flatten().any(|every| every.is_zero()) => Err(FarmError::Interval),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    // What is on its way to the scraper is not yet scraped: little of it.
+    socket.set_send_buffer_size(256 << 10)?;
+    socket.bind(addr)?;
+    socket.listen(128)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Scrapes are held.
+    Waiting,
+    Serving,
+    /// Scrapes are answered 503.
+    Stopped,
+}
+
+/// What all targets share.
+struct Shared {
+    farm: Farm,
+    pages: Pages,
+    /// Begun so far, by target.
+    scrapes: Vec<AtomicU32>,
+    generator: u16,
+    progress: Arc<Progress>,
+    acknowledged: Mutex<SequenceSet>,
+    phase: watch::Sender<Phase>,
+    began: Instant,
+}
+
+/// A farm whose targets have their addresses.
+pub struct OpenFarm {
+    shared: Arc<Shared>,
+    addrs: Vec<SocketAddr>,
+    servers: JoinSet<()>,
+}
+
+impl OpenFarm {
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    /// Answers scrapes from now on.
+    pub fn start(self) -> RunningFarm {
+        self.shared.phase.send_replace(Phase::Serving);
+        RunningFarm { shared: self.shared, _servers: self.servers, started: Instant::now() }
+    }
+}
+
+/// A farm that is scraped. Its targets are gone when this is dropped.
+pub struct RunningFarm {
+    shared: Arc<Shared>,
+    _servers: JoinSet<()>,
+    started: Instant,
+}
+
+impl RunningFarm {
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.shared.progress
+    }
+
+    /// Scrapes that begin from now on are answered 503.
+    pub fn stop(&self) {
+        self.shared.phase.send_replace(Phase::Stopped);
+    }
+
+    /// Waits for the scrapes that are under way, and says what was served.
+    pub async fn finish(&mut self) -> LoadReport {
+        let elapsed = self.started.elapsed();
+        self.stop();
+        let all_ended = async {
+            while self.shared.under_way() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        // What has not ended then is counted as not answered.
+        let _ = timeout(GRACE, all_ended).await;
+        self.shared.report(elapsed)
+    }
+}
+
+impl Shared {
+    /// Samples of scrapes that have neither been completed nor cut off.
+    fn under_way(&self) -> u64 {
+        let ended = self.progress.accepted() + self.progress.turned_away();
+        self.progress.offered().saturating_sub(ended)
+    }
+
+    fn report(&self, elapsed: Duration) -> LoadReport {
+        let acknowledged = self.acknowledged.lock().clone();
+        let mut report = LoadReport::of(self.generator, &self.progress, acknowledged, elapsed);
+        report.unanswered += self.under_way();
+        report.problems.extend(self.left_out(elapsed));
+        report
+    }
+
+    /// Targets that were scraped less often than the subject was told.
+    fn left_out(&self, elapsed: Duration) -> Option<Problem> {
+        // The first scrape comes at any moment of the first interval, and the last may fall on the end.
+        let due = (elapsed.as_secs_f64() / self.farm.scrape_every.as_secs_f64()).floor() as u32;
+        let due = due.saturating_sub(1);
+        let missed = |scrapes: &AtomicU32| due.saturating_sub(scrapes.load(Ordering::Relaxed));
+        let missed: Vec<u32> = self.scrapes.iter().map(missed).filter(|missed| *missed > 0).collect();
+        (!missed.is_empty()).then(|| Problem {
+            message: format!(
+                "{} of {} targets were scraped less often than every {} s: {} scrapes were left out",
+                missed.len(),
+                self.farm.targets,
+                self.farm.scrape_every.as_secs_f64(),
+                missed.iter().sum::<u32>()
+            ),
+            remedy: "set a lower rate with -r: the subject does not keep up",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

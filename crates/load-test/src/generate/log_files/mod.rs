@@ -1,0 +1,182 @@
+//! Log files for a subject that tails them: lines as flog writes them, in Kubernetes' CRI format, in a tree like the kubelet's
+//! /var/log/pods, rotated like the kubelet does it. Each line carries its identity (pod and number) and its time.
+
+mod civil;
+mod line;
+mod pod;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tempfile::TempDir;
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use super::load::LoadError;
+use super::report::{LoadReport, Progress};
+use crate::backend::Arrivals;
+use line::LineTemplate;
+use pod::PodLog;
+use writer::Writer;
+
+const PODS_LIMIT: usize = 1_000;
+const BODY_LIMIT_BYTES: usize = 1_000_000;
+/// The kubelet keeps five files of a container, the one that is written included.
+const KEPT_FILES: usize = 5;
+
+/// What is written, and how fast.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogFiles {
+    pub pods: usize,
+    /// Of a line without what CRI puts before it. More than 16 KiB become several lines, all but the last marked as partial.
+    pub body_bytes: usize,
+    /// All pods together. `None`: as fast as the lines arrive at the backends, with a bounded lead.
+    pub lines_per_s: Option<f64>,
+    /// A file that would grow beyond this is renamed, and a new one is begun.
+    pub rotate_bytes: u64,
+}
+
+/// Why log files cannot be written.
+#[derive(Debug, Error)]
+pub enum LogFilesError {
+    #[error("there can be 1 to {PODS_LIMIT} pods, not {0}")]
+    Pods(usize),
+    #[error("a line's body has {minimum} to {BODY_LIMIT_BYTES} bytes, not {bytes}: set it with -s")]
+    Body { bytes: usize, minimum: usize },
+    #[error("a file must hold at least one line of {line} bytes before it is rotated, {rotate} are too few")]
+    Rotation { line: usize, rotate: u64 },
+    #[error("the rate must be above zero")]
+    Rate,
+    #[error(
+        "the log files of {pods} pods need up to {needed_mib} MiB in {folder}, where {free_mib} MiB are free: set TMPDIR to \
+         another disk, or take fewer or smaller files"
+    )]
+    Space { pods: usize, needed_mib: u64, free_mib: u64, folder: PathBuf },
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl Default for LogFiles {
+    /// As in the Kyma load test: ten pods of flog; the kubelet's rotation at 10 MiB.
+    fn default() -> Self {
+        LogFiles { pods: 10, body_bytes: 400, lines_per_s: None, rotate_bytes: 10 << 20 }
+    }
+}
+
+impl LogFiles {
+    /// Creates the tree, with an empty file a pod, in a temporary folder.
+    pub fn open(self) -> Result<OpenLogFiles, LogFilesError> {
+        let template = self.check()?;
+        let folder = std::env::temp_dir();
+        self.check_space(&folder)?;
+        let failed = |source| LogFilesError::Io { path: folder.clone(), source };
+        let tree = TempDir::with_prefix("sluice-load-test-logs-").map_err(failed)?;
+        let pods = (0..self.pods).map(|pod| PodLog::create(tree.path(), pod, self.rotate_bytes));
+        let pods = pods.collect::<Result<_, _>>()?;
+        Ok(OpenLogFiles { shape: self, template, tree, pods })
+    }
+
+    fn check(&self) -> Result<LineTemplate, LogFilesError> {
+        let minimum = LineTemplate::minimum_body_bytes();
+        if !(1..=PODS_LIMIT).contains(&self.pods) {
+            return Err(LogFilesError::Pods(self.pods));
+        }
+        if !(minimum..=BODY_LIMIT_BYTES).contains(&self.body_bytes) {
+            return Err(LogFilesError::Body { bytes: self.body_bytes, minimum });
+        }
+        if self.lines_per_s.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
+            return Err(LogFilesError::Rate);
+        }
+        let template = LineTemplate::new(self.body_bytes);
+        match template.bytes().len() {
+            line if line as u64 > self.rotate_bytes => Err(LogFilesError::Rotation { line, rotate: self.rotate_bytes }),
+            _ => Ok(template),
+        }
+    }
+
+    fn check_space(&self, folder: &Path) -> Result<(), LogFilesError> {
+        let needed = self.kept_bytes();
+        let failed = |source: rustix::io::Errno| LogFilesError::Io { path: folder.to_owned(), source: source.into() };
+        let disk = rustix::fs::statvfs(folder).map_err(failed)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free >= needed {
+            return Ok(());
+        }
+        let (needed_mib, free_mib) = (needed >> 20, free >> 20);
+        Err(LogFilesError::Space { pods: self.pods, needed_mib, free_mib, folder: folder.to_owned() })
+    }
+
+    /// What all files together hold at most.
+    fn kept_bytes(&self) -> u64 {
+        self.rotate_bytes.saturating_mul((self.pods * KEPT_FILES) as u64)
+    }
+}
+
+/// A tree in which nothing is written yet.
+pub struct OpenLogFiles {
+    shape: LogFiles,
+    template: LineTemplate,
+    tree: TempDir,
+    pods: Vec<PodLog>,
+}
+
+impl OpenLogFiles {
+    /// The folder that stands for /var/log/pods.
+    pub fn root(&self) -> &Path {
+        self.tree.path()
+    }
+
+    /// Begins to write, on a thread of its own. Without a rate, `backends` say how fast.
+    pub fn start(self, backends: Vec<Arrivals>) -> RunningLogFiles {
+        let (progress, stop) = (Arc::<Progress>::default(), Arc::<AtomicBool>::default());
+        let (sender, outcome) = oneshot::channel();
+        let writer = Writer::new(&self.shape, self.template, self.pods, backends, &progress, &stop);
+        // Nobody waits for the outcome of one that was dropped.
+        std::thread::spawn(move || drop(sender.send(writer.run())));
+        RunningLogFiles { progress, stop, outcome, tree: self.tree }
+    }
+}
+
+/// Log files that are being written. They are removed when this is dropped.
+pub struct RunningLogFiles {
+    progress: Arc<Progress>,
+    stop: Arc<AtomicBool>,
+    outcome: oneshot::Receiver<Result<LoadReport, LogFilesError>>,
+    tree: TempDir,
+}
+
+impl RunningLogFiles {
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    pub fn root(&self) -> &Path {
+        self.tree.path()
+    }
+
+    /// Writes no more.
+    pub fn stop(&self) {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Ends the writing. The files stay as long as this does. To be called once.
+    pub async fn finish(&mut self) -> Result<LoadReport, LoadError> {
+        self.stop();
+        match (&mut self.outcome).await {
+            Ok(outcome) => outcome.map_err(|error| LoadError::Broken(error.to_string())),
+            Err(_) => Err(LoadError::Broken("the writer of log files has ended".to_owned())),
+        }
+    }
+}
+
+impl Drop for RunningLogFiles {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests;
