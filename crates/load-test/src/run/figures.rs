@@ -132,6 +132,9 @@ impl Figures<'_> {
         for problem in self.subject.warnings() {
             warn(problem.clone(), "run as root, or in a delegated cgroup");
         }
+        for problem in &self.report.problems {
+            warn(problem.message.clone(), problem.remedy);
+        }
         if self.last.subject.is_none() {
             let message = format!("it has ended during the run; the end of its output: {}", self.subject.output_tail());
             warn(message, "see whether the memory limit or a fault of its own ended it");

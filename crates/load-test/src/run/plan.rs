@@ -7,8 +7,9 @@ use sluice_otlp::Signal;
 
 use super::definition::Definition;
 use super::faults::FaultSchedule;
+use super::source::Source;
 use super::verdict::Threshold;
-use crate::generate::{Load, Pace, Retry, Shape};
+use crate::generate::{Farm, Load, LogFiles, Pace, Retry, Shape};
 use crate::report::{Scenario, Target};
 
 /// Pipelines of a multi-pipeline run, as in the Kyma load test.
@@ -26,8 +27,12 @@ pub struct Plan {
     pub duration: Duration,
     /// Items a second; `None`: as the target's generators do in the Kyma load test.
     pub rate: Option<f64>,
-    /// Of a log record's body; `None`: 2,000.
+    /// Of a log record's body; `None`: 2,000, and 400 of lines in files.
     pub body_bytes: Option<usize>,
+    /// What a metric agent scrapes. `rate` sets how often.
+    pub farm: Farm,
+    /// What a log agent tails. `rate` and `body_bytes` go before its own.
+    pub log_files: LogFiles,
     pub subjects: Vec<Definition>,
     /// Of each subject, interleaved.
     pub turns: usize,
@@ -55,12 +60,38 @@ impl Plan {
 
     /// Items offered a second; `None`: closed loop.
     pub(super) fn rate_per_s(&self) -> Option<f64> {
-        self.rate.or(match self.signal {
-            Signal::Traces => None,
+        self.rate.or(match self.target {
+            Target::Traces => None,
             // 2,000 producers that push once in 30 seconds each, and log/s by default.
-            Signal::Metrics => Some(2000.0 / 30.0 * f64::from(Shape::of(Signal::Metrics).items_per_request)),
-            Signal::Logs => Some(1000.0),
+            Target::Metrics => Some(2000.0 / 30.0 * f64::from(Shape::of(Signal::Metrics).items_per_request)),
+            Target::MetricAgent => Some(self.farm.samples_per_s()),
+            Target::LogsOtel => Some(1000.0),
+            Target::LogAgent | Target::LogsFluentBit => self.log_files.lines_per_s,
         })
+    }
+
+    /// What offers the load. `listen` is where the subject takes requests, if that is what it is offered.
+    pub(super) fn source(&self, listen: SocketAddr) -> anyhow::Result<Source> {
+        Ok(match self.target {
+            Target::Traces | Target::Metrics | Target::LogsOtel => Source::Otlp(self.load(listen)),
+            Target::MetricAgent => Source::Farm(self.farm().open()?),
+            Target::LogAgent | Target::LogsFluentBit => Source::LogFiles(self.log_files().open()?),
+        })
+    }
+
+    pub(super) fn farm(&self) -> Farm {
+        match self.rate {
+            Some(samples_per_s) => self.farm.clone().scraped_at(samples_per_s),
+            None => self.farm.clone(),
+        }
+    }
+
+    fn log_files(&self) -> LogFiles {
+        LogFiles {
+            lines_per_s: self.rate_per_s(),
+            body_bytes: self.body_bytes.unwrap_or(self.log_files.body_bytes),
+            ..self.log_files.clone()
+        }
     }
 
     /// The generators of the Kyma load test: 2 with 10 workers each and 512 spans a request; 20 with 100 workers each for
@@ -89,6 +120,13 @@ impl Plan {
 
     pub(super) fn scenario(&self) -> Scenario {
         let load = self.load(SocketAddr::from(([127, 0, 0, 1], 4317)));
+        let (body_bytes, items_per_request) = match self.target {
+            Target::Traces | Target::Metrics => (None, Some(u64::from(load.shape.items_per_request))),
+            Target::LogsOtel => (Some(load.shape.body_bytes), Some(u64::from(load.shape.items_per_request))),
+            // A scrape is a request, the other way round.
+            Target::MetricAgent => (None, Some(self.farm.series_per_target())),
+            Target::LogAgent | Target::LogsFluentBit => (Some(self.log_files().body_bytes), None),
+        };
         Scenario {
             target: self.target,
             name: self.name.clone(),
@@ -97,8 +135,8 @@ impl Plan {
             faults: self.faults.in_words(),
             load_s: self.duration.as_secs_f64(),
             rate_per_s: self.rate_per_s(),
-            body_bytes: (self.signal == Signal::Logs).then_some(load.shape.body_bytes as u64),
-            items_per_request: Some(u64::from(load.shape.items_per_request)),
+            body_bytes: body_bytes.map(|bytes| bytes as u64),
+            items_per_request,
             pipelines: self.pipelines() as u32,
             command: self.command.clone(),
         }

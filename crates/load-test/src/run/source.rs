@@ -5,23 +5,35 @@
 
 use std::sync::Arc;
 
-use crate::generate::{Load, LoadError, LoadReport, Progress, RunningLoad};
+use crate::backend::Backend;
+use crate::generate::{
+    Load, LoadError, LoadReport, OpenFarm, OpenLogFiles, Progress, RunningFarm, RunningLoad, RunningLogFiles,
+};
 
 /// A source that waits for its subject.
 pub(super) enum Source {
     Otlp(Load),
+    Farm(OpenFarm),
+    LogFiles(OpenLogFiles),
 }
 
-/// A source on its way.
+/// A source on its way. What it offers is there until it is dropped: files that are not read yet outlive the load.
 pub(super) enum RunningSource {
     Otlp(RunningLoad),
+    Farm(RunningFarm),
+    LogFiles(RunningLogFiles),
 }
 
 impl Source {
-    pub(super) fn start(self) -> Result<RunningSource, LoadError> {
-        match self {
-            Source::Otlp(load) => Ok(RunningSource::Otlp(load.start()?)),
-        }
+    /// Without a rate of its own, a source goes as fast as its items arrive at these backends.
+    pub(super) fn start(self, backends: &[Backend]) -> Result<RunningSource, LoadError> {
+        Ok(match self {
+            Source::Otlp(load) => RunningSource::Otlp(load.start()?),
+            Source::Farm(farm) => RunningSource::Farm(farm.start()),
+            Source::LogFiles(files) => {
+                RunningSource::LogFiles(files.start(backends.iter().map(Backend::arrivals).collect()))
+            }
+        })
     }
 }
 
@@ -29,6 +41,8 @@ impl RunningSource {
     pub(super) fn progress(&self) -> &Arc<Progress> {
         match self {
             RunningSource::Otlp(load) => load.progress(),
+            RunningSource::Farm(farm) => farm.progress(),
+            RunningSource::LogFiles(files) => files.progress(),
         }
     }
 
@@ -36,13 +50,17 @@ impl RunningSource {
     pub(super) fn stop(&self) {
         match self {
             RunningSource::Otlp(load) => load.stop(),
+            RunningSource::Farm(farm) => farm.stop(),
+            RunningSource::LogFiles(files) => files.stop(),
         }
     }
 
-    /// Waits until what is under way has ended.
-    pub(super) async fn finish(self) -> Result<LoadReport, LoadError> {
+    /// Waits until what is under way has ended. To be called once.
+    pub(super) async fn finish(&mut self) -> Result<LoadReport, LoadError> {
         match self {
-            RunningSource::Otlp(load) => load.finish().await,
+            RunningSource::Otlp(load) => load.join().await,
+            RunningSource::Farm(farm) => Ok(farm.finish().await),
+            RunningSource::LogFiles(files) => files.finish().await,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::figures::Figures;
 use super::machine::Cores;
 use super::plan::Plan;
 use super::sampler::{BACKEND_THREADS, Sampler};
-use super::source::{RunningSource, Source};
+use super::source::RunningSource;
 use crate::backend::{Backend, BackendOptions};
 use crate::generate::LoadReport;
 use crate::progress::ProgressView;
@@ -69,9 +69,11 @@ pub(super) async fn run(
 ) -> anyhow::Result<TurnOutcome> {
     let runtime = BackendRuntime::new(cores.of_bench())?;
     let backends = runtime.start(plan.pipelines(), &BackendOptions::default()).await?;
+    let listen = free_addr()?;
+    let source = plan.source(listen)?;
     let setting = Setting {
         signal: plan.signal,
-        listen: free_addr()?,
+        listen,
         metrics: free_addr()?,
         backends: backends.iter().map(Backend::addr).collect(),
         memory_limit_mib: plan.memory_limit_mib(),
@@ -81,7 +83,7 @@ pub(super) async fn run(
     let subject = Subject::start(definition.spec(&setting, limits, &cores.subject)).await?;
     let mut sampler = Sampler::new(&setting, &definition.metrics, &backends);
     sampler.begin(&subject).await;
-    let load = Source::Otlp(plan.load(setting.listen)).start()?;
+    let mut load = source.start(&backends)?;
     let faults = plan.faults.start(&backends, plan.duration);
     let interrupted_load = under_load(plan, &subject, &load, &mut sampler, &mut interrupted, label).await;
     load.stop();

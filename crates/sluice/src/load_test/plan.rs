@@ -1,6 +1,7 @@
 //! From what was said to what is done.
 
 use anyhow::Result;
+use sluice_load_test::generate::{Farm, LogFiles};
 use sluice_load_test::run::{Plan, pipelines};
 
 use super::arguments::LoadTestArguments;
@@ -17,6 +18,8 @@ pub(super) fn plan(arguments: &LoadTestArguments) -> Result<Plan> {
         duration: load.duration,
         rate: load.rate,
         body_bytes: load.body_bytes.map(|bytes| bytes as usize),
+        farm: Farm::default(),
+        log_files: LogFiles::default(),
         subjects: subjects.definitions()?,
         turns: usize::from(subjects.turns),
         drain_within: load.drain_within,
