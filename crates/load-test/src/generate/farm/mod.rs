@@ -105,14 +105,14 @@ impl Farm {
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listeners: Vec<TcpListener> = (0..self.targets).map(|_| listen(any_port)).collect::<Result<_, _>>()?;
         let addrs = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
-        let (phase, _) = watch::channel(Phase::Waiting);
         let shared = Arc::new(Shared {
             pages: Pages::new(&self),
             scrapes: (0..self.targets).map(|_| AtomicU32::new(0)).collect(),
             generator: next_generator(),
             progress: Arc::default(),
             acknowledged: Mutex::default(),
-            phase,
+            phase: watch::Sender::new(Phase::Waiting),
+            first_scrape: watch::Sender::new(false),
             began: Instant::now(),
             farm: self,
         });
@@ -164,6 +164,8 @@ struct Shared {
     progress: Arc<Progress>,
     acknowledged: Mutex<SequenceSet>,
     phase: watch::Sender<Phase>,
+    /// True when one has come.
+    first_scrape: watch::Sender<bool>,
     began: Instant,
 }
 
@@ -177,6 +179,13 @@ pub struct OpenFarm {
 impl OpenFarm {
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addrs
+    }
+
+    /// Waits until the first scrape has come, which is held; false if none has by then. Prometheus and what is made of it
+    /// discover their targets five seconds after they have started.
+    pub async fn wait_for_scraper(&self, limit: Duration) -> bool {
+        let mut first = self.shared.first_scrape.subscribe();
+        timeout(limit, first.wait_for(|has_come| *has_come)).await.is_ok_and(|come| come.is_ok())
     }
 
     /// Answers scrapes from now on.

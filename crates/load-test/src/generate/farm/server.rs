@@ -103,6 +103,7 @@ impl Connection {
     }
 
     async fn scrape(&mut self, head: &Head) -> io::Result<()> {
+        self.shared.first_scrape.send_if_modified(|has_come| !std::mem::replace(has_come, true));
         let mut phase = self.shared.phase.subscribe();
         // Ends with the farm at the latest.
         let Ok(phase) = phase.wait_for(|phase| *phase != Phase::Waiting).await.map(|phase| *phase) else {
