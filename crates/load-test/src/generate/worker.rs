@@ -194,11 +194,15 @@ impl Worker {
     async fn deliver(&mut self, first_sequence: u64, frame: &Bytes) {
         let shared = Arc::clone(&self.shared);
         let began = Instant::now();
-        let answering = self.attempt_until_final(frame, began);
+        // The answer of an attempt that was to be followed by another.
+        let mut refusal = None;
+        let answering = self.attempt_until_final(frame, began, &mut refusal);
         let answer = match shared.last_call() {
             Some(last_call) => timeout_at(last_call, answering).await.ok(),
             None => Some(answering.await),
         };
+        // One that waited for its next attempt when time was up has been refused, not left without an answer.
+        let answer = answer.or(refusal);
         let items = u64::from(shared.template.items());
         let progress = &shared.progress;
         progress.requests.fetch_add(1, Ordering::Relaxed);
@@ -225,7 +229,8 @@ impl Worker {
         counter.fetch_add(items, Ordering::Relaxed);
     }
 
-    async fn attempt_until_final(&mut self, frame: &Bytes, began: Instant) -> Answer {
+    /// `refusal` is the last answer while the next attempt is waited for.
+    async fn attempt_until_final(&mut self, frame: &Bytes, began: Instant, refusal: &mut Option<Answer>) -> Answer {
         let shared = Arc::clone(&self.shared);
         let mut attempt = 0;
         loop {
@@ -239,7 +244,9 @@ impl Worker {
                 return answer;
             };
             shared.progress.retries.fetch_add(1, Ordering::Relaxed);
+            *refusal = Some(answer);
             sleep(delay).await;
+            *refusal = None;
         }
     }
 

@@ -1,11 +1,11 @@
 //! The report as CSV (RFC 4180), for other programs: a line a turn, and one for each of its pipelines.
 
 use super::format::utc;
-use super::record::{Kpis, PipelineKpis, RunRecord, SubjectRecord, Turn};
+use super::record::{FoundLimit, Kpis, PipelineKpis, RunRecord, SubjectRecord, Turn};
 
 type Figure = (&'static str, fn(&Kpis) -> Option<f64>);
 
-const FIGURES: [Figure; 23] = [
+const FIGURES: [Figure; 25] = [
     ("received_per_s", |kpis| kpis.received_per_s),
     ("exported_per_s", |kpis| kpis.exported_per_s),
     ("queue", |kpis| kpis.queue),
@@ -17,6 +17,8 @@ const FIGURES: [Figure; 23] = [
     ("offered", |kpis| whole(kpis.offered)),
     ("accepted", |kpis| whole(kpis.accepted)),
     ("refused", |kpis| whole(kpis.refused)),
+    ("unanswered", |kpis| whole(kpis.unanswered)),
+    ("never_sent", |kpis| whole(kpis.never_sent)),
     ("lost", |kpis| whole(kpis.lost)),
     ("doubled", |kpis| whole(kpis.doubled)),
     ("latency_p50_ms", |kpis| kpis.latency_p50_ms),
@@ -46,6 +48,9 @@ const FACTS: [&str; 12] = [
     "pipeline",
 ];
 
+/// What a search found, the same in all of a subject's lines.
+const LIMITS: [&str; 3] = ["limit_per_s", "limit_held_always_per_s", "limit_failed_per_s"];
+
 fn whole(count: Option<u64>) -> Option<f64> {
     count.map(|count| count as f64)
 }
@@ -53,7 +58,7 @@ fn whole(count: Option<u64>) -> Option<f64> {
 /// Units are in the columns' names. What is not known is empty. A subject that did not run has a line without figures.
 pub fn to_csv(records: &[RunRecord]) -> String {
     let head: Vec<String> =
-        FACTS.iter().copied().chain(FIGURES.iter().map(|(name, _)| *name)).map(str::to_owned).collect();
+        FACTS.iter().copied().chain(FIGURES.iter().map(|(name, _)| *name)).chain(LIMITS).map(str::to_owned).collect();
     let mut lines = vec![line(&head)];
     for record in records {
         for subject in &record.subjects {
@@ -108,7 +113,16 @@ fn turn_line(record: &RunRecord, subject: &SubjectRecord, turn: Option<usize>, p
         pipeline.to_owned(),
     ];
     cells.extend(FIGURES.iter().map(|(_, figure)| figure(kpis).map(|value| value.to_string()).unwrap_or_default()));
+    cells.extend(limit_cells(subject));
     line(&cells)
+}
+
+fn limit_cells(subject: &SubjectRecord) -> [String; 3] {
+    let limit = subject.limit.as_ref();
+    let rate = |value: fn(&FoundLimit) -> Option<f64>| {
+        limit.and_then(value).map(|value| value.to_string()).unwrap_or_default()
+    };
+    [rate(|limit| limit.rate_per_s), rate(|limit| limit.held_always_per_s), rate(|limit| limit.failed_per_s)]
 }
 
 fn line(cells: &[String]) -> String {

@@ -6,6 +6,7 @@ mod csv;
 mod fixtures;
 mod format;
 mod html;
+mod limits;
 mod markdown;
 mod record;
 mod tables;
@@ -16,6 +17,6 @@ pub use csv::to_csv;
 pub use html::to_html;
 pub use markdown::to_markdown;
 pub use record::{
-    BenchCost, FORMAT, FaultWindow, Kpis, Machine, PipelineKpis, RECORD_FILE, RecordError, RunRecord, Sample, Scenario,
-    SubjectLimits, SubjectRecord, Target, Turn, Verdict, Warning,
+    BenchCost, FORMAT, FaultWindow, FoundLimit, Kpis, LimitTry, Machine, PipelineKpis, RECORD_FILE, RecordError,
+    RunRecord, Sample, Scenario, SubjectLimits, SubjectRecord, Target, Turn, Verdict, Warning,
 };

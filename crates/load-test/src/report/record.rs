@@ -92,12 +92,18 @@ pub struct Scenario {
     pub faults: Option<String>,
     /// How long each turn's load lasts, seconds.
     pub load_s: f64,
-    /// Items offered a second; `None` where the generators send as fast as they are answered.
+    /// Items offered a second; `None` where the generators send as fast as they are answered, or rates were searched.
     pub rate_per_s: Option<f64>,
+    /// The highest rate that is held was searched; `load_s` is then the length of a try.
+    #[serde(default)]
+    pub find_limit: bool,
     /// Of a log record's body.
     pub body_bytes: Option<u64>,
     pub items_per_request: Option<u64>,
     pub pipelines: u32,
+    /// Protocol, compression, connections and streams in plain words.
+    #[serde(default)]
+    pub carried: Option<String>,
     /// The call, so that it can be made again.
     #[serde(default)]
     pub command: Option<String>,
@@ -112,9 +118,47 @@ pub struct SubjectRecord {
     pub limits: SubjectLimits,
     /// One a time that it ran, in order. Empty where it could not run: the warnings say why.
     pub turns: Vec<Turn>,
+    /// Where rates were searched; the turns are then those at the rate that was found.
+    #[serde(default)]
+    pub limit: Option<FoundLimit>,
     /// These figures were published by others and not measured in this run: where they are from.
     #[serde(default)]
     pub measured_elsewhere: Option<String>,
+}
+
+/// The highest rate that a subject held, and how sure that is. Rates are items a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FoundLimit {
+    /// `None`: no rate was held.
+    pub rate_per_s: Option<f64>,
+    /// In so many of `tries_at_rate` tries. A rate fails only if it fails twice.
+    pub held: u32,
+    pub tries_at_rate: u32,
+    /// How long a try lasted, seconds.
+    pub try_s: f64,
+    /// The limit lies between the highest rate that was held in all its tries ...
+    pub held_always_per_s: Option<f64>,
+    /// ... and the lowest that failed; `None`: none did.
+    pub failed_per_s: Option<f64>,
+    /// The lowest rate that failed did so while generator and backends were near their cores: the subject may hold more.
+    pub bench_was_limit: bool,
+    /// Why the search ended before it was done, for instance its time.
+    #[serde(default)]
+    pub ended_early: Option<String>,
+    /// In the order in which they were made.
+    pub tries: Vec<LimitTry>,
+}
+
+/// One try of a search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LimitTry {
+    pub rate_per_s: f64,
+    pub held: bool,
+    /// Why it was not.
+    #[serde(default)]
+    pub reason: Option<String>,
+    #[serde(default)]
+    pub bench_was_busy: bool,
 }
 
 /// What a subject was allowed; `None` is no limit.
@@ -163,6 +207,10 @@ pub struct Kpis {
     pub accepted: Option<u64>,
     /// Items that the subject turned away.
     pub refused: Option<u64>,
+    /// Items that were sent and never answered: the subject may have them.
+    pub unanswered: Option<u64>,
+    /// Items of an open loop that were due and not sent, because all senders waited for answers.
+    pub never_sent: Option<u64>,
     /// Accepted items that did not reach every backend, told by identity, after the drain.
     pub lost: Option<u64>,
     /// Items that reached a backend more than once, told by identity.
@@ -205,6 +253,8 @@ pub struct Sample {
     pub received_per_s: Option<f64>,
     pub exported_per_s: Option<f64>,
     pub queue: Option<f64>,
+    /// Items on their way: sent, and not at every backend.
+    pub backlog_items: Option<f64>,
     pub memory_bytes: Option<f64>,
     pub cpu_cores: Option<f64>,
     /// Of what arrived since the sample before.

@@ -1,6 +1,7 @@
 //! The tables of a report, before they become Markdown or HTML.
 
 use super::format::{DASH, KIBIBYTE, MEBIBYTE, count, number, spread};
+use super::limits::limits;
 use super::record::{Kpis, RunRecord, SubjectRecord, Target};
 
 type Figure = fn(&Kpis) -> Option<f64>;
@@ -167,7 +168,8 @@ pub(super) fn by_target(records: &[RunRecord]) -> Vec<(Target, Vec<&RunRecord>)>
 /// All tables of one target's runs; those that would say nothing are left out.
 pub(super) fn tables(target: Target, records: &[&RunRecord]) -> Vec<Table> {
     let rows = rows(records);
-    let mut tables = vec![kpis(target, &rows), integrity(&rows)];
+    let mut tables: Vec<Table> = limits(records).into_iter().collect();
+    tables.extend([kpis(target, &rows), integrity(&rows)]);
     tables.extend(pipelines(&rows));
     tables.extend(ratios(records));
     tables

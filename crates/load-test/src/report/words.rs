@@ -43,13 +43,20 @@ fn when(record: &RunRecord) -> String {
 
 fn load(record: &RunRecord) -> String {
     let scenario = &record.scenario;
-    let rate = scenario.rate_per_s.map_or("as fast as it is answered".to_owned(), |rate| format!("{rate:.0} items/s"));
-    let mut text = format!("Load: {rate} for {:.0} s, {} pipeline(s)", scenario.load_s, scenario.pipelines);
+    let rate = match scenario.rate_per_s {
+        Some(rate) => format!("{rate:.0} items/s for"),
+        None if scenario.find_limit => "rates searched in tries of".to_owned(),
+        None => "as fast as it is answered for".to_owned(),
+    };
+    let mut text = format!("Load: {rate} {:.0} s, {} pipeline(s)", scenario.load_s, scenario.pipelines);
     if let Some(items) = scenario.items_per_request {
         text.push_str(&format!(", {items} items a request"));
     }
     if let Some(bytes) = scenario.body_bytes {
         text.push_str(&format!(", bodies of {bytes} bytes"));
+    }
+    if let Some(carried) = &scenario.carried {
+        text.push_str(&format!(", {carried}"));
     }
     text
 }

@@ -12,7 +12,7 @@ use crate::report::{BenchCost, Kpis, PipelineKpis, Warning};
 use crate::subject::Subject;
 
 /// Share of its cores from which on the bench is taken for the limit.
-const BENCH_SHARE: f64 = 0.85;
+pub(super) const BENCH_SHARE: f64 = 0.85;
 /// Share of the requests that may be late without a warning.
 const LATE_SHARE: f64 = 0.01;
 
@@ -82,6 +82,8 @@ impl Figures<'_> {
             offered: Some(report.offered),
             accepted: Some(report.accepted),
             refused: Some(report.refused + report.failed + report.rejected),
+            unanswered: Some(report.unanswered),
+            never_sent: Some(report.never_sent),
             lost: Some(self.lost()),
             doubled: Some(self.sampler.backends.iter().map(|backend| backend.counts().doubled).sum()),
             latency_p50_ms: known(latency.p50),

@@ -3,8 +3,10 @@
 mod definition;
 mod faults;
 mod figures;
+mod find_limit;
 mod machine;
 mod plan;
+mod requests;
 mod sampler;
 mod source;
 mod turn;
@@ -16,8 +18,10 @@ use tokio::sync::watch;
 
 pub use definition::{Definition, DefinitionError, SUBJECT_FILE};
 pub use faults::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
+pub use find_limit::LimitSearch;
 pub use machine::Cores;
 pub use plan::{Plan, pipelines};
+pub use requests::{Requests, RequestsError};
 pub use verdict::Threshold;
 
 use crate::report::{FORMAT, RunRecord, SubjectLimits, SubjectRecord, Warning};
@@ -31,33 +35,11 @@ pub async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>)
     let mut warnings: Vec<Warning> = cores.warning.iter().cloned().collect();
     let mut subjects: Vec<SubjectRecord> =
         plan.subjects.iter().map(|subject| new_subject(plan, subject, cores)).collect();
-    let mut failures = Vec::new();
-    'turns: for number in 1..=plan.turns {
-        for (definition, subject) in plan.subjects.iter().zip(&mut subjects) {
-            if *interrupted.borrow() {
-                break 'turns;
-            }
-            let label =
-                if plan.turns > 1 { format!("{} {number}/{}", subject.name, plan.turns) } else { subject.name.clone() };
-            match turn::run(plan, definition, cores, interrupted.clone(), &label).await {
-                Ok(TurnOutcome { turn, warnings: more, is_limited }) => {
-                    if !is_limited {
-                        subject.limits.memory_bytes = None;
-                    }
-                    subject.turns.push(turn);
-                    warnings.extend(more);
-                }
-                Err(error) => {
-                    warnings.push(Warning {
-                        subject: Some(subject.name.clone()),
-                        message: format!("turn {number} failed: {error:#}"),
-                        remedy: None,
-                    });
-                    failures.push(error);
-                }
-            }
-        }
-    }
+    warnings.extend(plan.warnings_of_requests());
+    let mut failures = match plan.find_limit {
+        Some(options) => find_limit::run(plan, options, cores, interrupted.clone(), &mut subjects, &mut warnings).await,
+        None => run_turns(plan, cores, &interrupted, &mut subjects, &mut warnings).await,
+    };
     if subjects.iter().all(|subject| subject.turns.is_empty())
         && let Some(error) = failures.pop()
     {
@@ -78,6 +60,48 @@ pub async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>)
         warnings,
         verdicts,
     })
+}
+
+/// All turns, the subjects one after the other in each; what went wrong.
+async fn run_turns(
+    plan: &Plan,
+    cores: &Cores,
+    interrupted: &watch::Receiver<bool>,
+    subjects: &mut [SubjectRecord],
+    warnings: &mut Vec<Warning>,
+) -> Vec<anyhow::Error> {
+    let mut failures = Vec::new();
+    for number in 1..=plan.turns {
+        for (definition, subject) in plan.subjects.iter().zip(&mut *subjects) {
+            if *interrupted.borrow() {
+                return failures;
+            }
+            let label =
+                if plan.turns > 1 { format!("{} {number}/{}", subject.name, plan.turns) } else { subject.name.clone() };
+            match turn::run(plan, definition, cores, interrupted.clone(), &label).await {
+                Ok(outcome) => {
+                    warnings.extend(outcome.warnings.iter().cloned());
+                    add_turn(subject, outcome);
+                }
+                Err(error) => {
+                    warnings.push(Warning {
+                        subject: Some(subject.name.clone()),
+                        message: format!("turn {number} failed: {error:#}"),
+                        remedy: None,
+                    });
+                    failures.push(error);
+                }
+            }
+        }
+    }
+    failures
+}
+
+fn add_turn(subject: &mut SubjectRecord, outcome: TurnOutcome) {
+    if !outcome.is_limited {
+        subject.limits.memory_bytes = None;
+    }
+    subject.turns.push(outcome.turn);
 }
 
 fn new_subject(plan: &Plan, definition: &Definition, cores: &Cores) -> SubjectRecord {

@@ -7,9 +7,11 @@ use sluice_otlp::Signal;
 
 use super::definition::Definition;
 use super::faults::FaultSchedule;
+use super::find_limit::LimitSearch;
+use super::requests::Requests;
 use super::source::Source;
 use super::verdict::Threshold;
-use crate::generate::{Farm, Load, LogFiles, Pace, Retry, Shape};
+use crate::generate::{Farm, LogFiles, Pace};
 use crate::report::{Scenario, Target};
 
 /// Pipelines of a multi-pipeline run, as in the Kyma load test.
@@ -25,14 +27,18 @@ pub struct Plan {
     /// What is wrong with the backends while the load lasts.
     pub faults: FaultSchedule,
     pub duration: Duration,
-    /// Items a second; `None`: as the target's generators do in the Kyma load test.
-    pub rate: Option<f64>,
+    /// When items are sent; `None`: as the target's generators do in the Kyma load test.
+    pub pace: Option<Pace>,
+    /// For targets that are sent requests.
+    pub requests: Requests,
     /// Of a log record's body; `None`: 2,000, and 400 of lines in files.
     pub body_bytes: Option<usize>,
-    /// What a metric agent scrapes. `rate` sets how often.
+    /// What a metric agent scrapes. An open loop's rate sets how often.
     pub farm: Farm,
-    /// What a log agent tails. `rate` and `body_bytes` go before its own.
+    /// What a log agent tails. `pace` and `body_bytes` go before its own.
     pub log_files: LogFiles,
+    /// Searches the highest rate that is held; `duration` is then that of one try.
+    pub find_limit: Option<LimitSearch>,
     pub subjects: Vec<Definition>,
     /// Of each subject, interleaved.
     pub turns: usize,
@@ -58,18 +64,6 @@ impl Plan {
         500 + 1500 * self.pipelines() as u64
     }
 
-    /// Items offered a second; `None`: closed loop.
-    pub(super) fn rate_per_s(&self) -> Option<f64> {
-        self.rate.or(match self.target {
-            Target::Traces => None,
-            // 2,000 producers that push once in 30 seconds each, and log/s by default.
-            Target::Metrics => Some(2000.0 / 30.0 * f64::from(Shape::of(Signal::Metrics).items_per_request)),
-            Target::MetricAgent => Some(self.farm.samples_per_s()),
-            Target::LogsOtel => Some(1000.0),
-            Target::LogAgent | Target::LogsFluentBit => self.log_files.lines_per_s,
-        })
-    }
-
     /// What offers the load. `listen` is where the subject takes requests, if that is what it is offered.
     pub(super) fn source(&self, listen: SocketAddr) -> anyhow::Result<Source> {
         Ok(match self.target {
@@ -80,9 +74,9 @@ impl Plan {
     }
 
     pub(super) fn farm(&self) -> Farm {
-        match self.rate {
-            Some(samples_per_s) => self.farm.clone().scraped_at(samples_per_s),
-            None => self.farm.clone(),
+        match self.pace {
+            Some(Pace::Open { items_per_s }) => self.farm.clone().scraped_at(items_per_s),
+            _ => self.farm.clone(),
         }
     }
 
@@ -94,35 +88,11 @@ impl Plan {
         }
     }
 
-    /// The generators of the Kyma load test: 2 with 10 workers each and 512 spans a request; 20 with 100 workers each for
-    /// metrics; for logs 4 with 8.
-    pub(super) fn load(&self, target: SocketAddr) -> Load {
-        let mut shape = Shape::of(self.signal);
-        let (connections, streams) = match self.signal {
-            Signal::Traces => (2, 10),
-            Signal::Metrics => (20, 100),
-            Signal::Logs => (4, 8),
-        };
-        if self.signal == Signal::Traces {
-            shape.items_per_request = 512;
-        }
-        shape.body_bytes = self.body_bytes.unwrap_or(shape.body_bytes);
-        Load {
-            shape,
-            connections,
-            streams,
-            pace: self.rate_per_s().map_or(Pace::Closed, |items_per_s| Pace::Open { items_per_s }),
-            duration: Some(self.duration),
-            retry: Retry::SDK,
-            ..Load::new(self.signal, target)
-        }
-    }
-
     pub(super) fn scenario(&self) -> Scenario {
-        let load = self.load(SocketAddr::from(([127, 0, 0, 1], 4317)));
+        let of_requests = Some(u64::from(self.items_per_request()));
         let (body_bytes, items_per_request) = match self.target {
-            Target::Traces | Target::Metrics => (None, Some(u64::from(load.shape.items_per_request))),
-            Target::LogsOtel => (Some(load.shape.body_bytes), Some(u64::from(load.shape.items_per_request))),
+            Target::Traces | Target::Metrics => (None, of_requests),
+            Target::LogsOtel => (Some(self.shape().body_bytes), of_requests),
             // A scrape is a request, the other way round.
             Target::MetricAgent => (None, Some(self.farm.series_per_target())),
             Target::LogAgent | Target::LogsFluentBit => (Some(self.log_files().body_bytes), None),
@@ -134,11 +104,45 @@ impl Plan {
             backpressure: !self.faults.is_empty(),
             faults: self.faults.in_words(),
             load_s: self.duration.as_secs_f64(),
-            rate_per_s: self.rate_per_s(),
+            rate_per_s: if self.find_limit.is_some() { None } else { self.rate_per_s() },
+            find_limit: self.find_limit.is_some(),
             body_bytes: body_bytes.map(|bytes| bytes as u64),
             items_per_request,
+            carried: self.carried(),
             pipelines: self.pipelines() as u32,
             command: self.command.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A plan in which nothing was asked for.
+    pub(in crate::run) fn plan(signal: Signal) -> Plan {
+        Plan {
+            target: match signal {
+                Signal::Traces => Target::Traces,
+                Signal::Metrics => Target::Metrics,
+                Signal::Logs => Target::LogsOtel,
+            },
+            signal,
+            name: "test".to_owned(),
+            multi: false,
+            faults: FaultSchedule::default(),
+            duration: Duration::from_secs(60),
+            pace: None,
+            requests: Requests::default(),
+            body_bytes: None,
+            farm: Farm::default(),
+            log_files: LogFiles::default(),
+            find_limit: None,
+            subjects: Vec::new(),
+            turns: 1,
+            drain_within: Duration::from_secs(30),
+            fail_if: Vec::new(),
+            command: None,
         }
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Look {
     pub(super) arrived: Vec<u64>,
     /// Items acknowledged to the generator.
     pub(super) acknowledged: u64,
+    /// Items that were sent and not turned away.
+    pub(super) sent: u64,
 }
 
 pub(super) struct Sampler<'a> {
@@ -71,6 +73,7 @@ impl<'a> Sampler<'a> {
             backends_cpu: cpu_of_threads(BACKEND_THREADS),
             arrived: self.backends.iter().map(Backend::unique_items).collect(),
             acknowledged: load.map_or(0, |load| load.progress().accepted()),
+            sent: load.map_or(0, |load| load.progress().offered().saturating_sub(load.progress().turned_away())),
         }
     }
 
@@ -99,6 +102,7 @@ impl<'a> Sampler<'a> {
             received_per_s: Some(look.taken_since(before) / elapsed_s),
             exported_per_s: Some((total(&look.arrived) - total(&before.arrived)) / elapsed_s),
             queue: look.queue,
+            backlog_items: Some(look.backlog()),
             memory_bytes: look.subject.map(|usage| usage.rss_bytes as f64),
             cpu_cores,
             latency_p99_ms: (latency.count > 0).then(|| milliseconds(latency.p99)),
@@ -109,6 +113,12 @@ impl<'a> Sampler<'a> {
 }
 
 impl Look {
+    /// Items on their way: sent and not at every backend.
+    fn backlog(&self) -> f64 {
+        let arrived = self.arrived.iter().min().copied().unwrap_or(0);
+        self.sent.saturating_sub(arrived) as f64
+    }
+
     /// Items that the subject has taken meanwhile: by its own count, else by its answers.
     pub(super) fn taken_since(&self, before: &Look) -> f64 {
         match (self.received, before.received) {

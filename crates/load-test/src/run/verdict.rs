@@ -2,31 +2,59 @@
 
 use std::str::FromStr;
 
-use crate::report::{Kpis, SubjectRecord, Verdict};
+use crate::report::{BenchCost, Kpis, SubjectRecord, Verdict};
 
-/// What can be held against a threshold: its name and where it is found.
-type Kpi = (&'static str, fn(&Kpis) -> Option<f64>);
+/// Where a figure is found.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Turn(fn(&Kpis) -> Option<f64>),
+    Bench(fn(&BenchCost) -> Option<f64>),
+    /// One for all turns.
+    Subject(fn(&SubjectRecord) -> Option<f64>),
+}
 
-const KPIS: [Kpi; 18] = [
-    ("received", |kpis| kpis.received_per_s),
-    ("exported", |kpis| kpis.exported_per_s),
-    ("queue", |kpis| kpis.queue),
-    ("queue_max", |kpis| kpis.queue_max),
-    ("memory_mb", |kpis| kpis.memory_bytes.map(|bytes| bytes / f64::from(1 << 20))),
-    ("memory_max_mb", |kpis| kpis.memory_max_bytes.map(|bytes| bytes / f64::from(1 << 20))),
-    ("cpu", |kpis| kpis.cpu_cores),
-    ("restarts", |kpis| kpis.restarts.map(|count| count as f64)),
-    ("offered", |kpis| kpis.offered.map(|count| count as f64)),
-    ("accepted", |kpis| kpis.accepted.map(|count| count as f64)),
-    ("refused", |kpis| kpis.refused.map(|count| count as f64)),
-    ("lost", |kpis| kpis.lost.map(|count| count as f64)),
-    ("doubled", |kpis| kpis.doubled.map(|count| count as f64)),
-    ("p50_ms", |kpis| kpis.latency_p50_ms),
-    ("p99_ms", |kpis| kpis.latency_p99_ms),
-    ("p999_ms", |kpis| kpis.latency_p999_ms),
-    ("cpu_s_per_million", |kpis| kpis.cpu_s_per_million),
-    ("drain_s", |kpis| kpis.drain_s),
+use Source::{Bench, Subject, Turn};
+
+/// What can be held against a threshold.
+const FIGURES: [(&str, Source); 29] = [
+    ("received", Turn(|kpis| kpis.received_per_s)),
+    ("exported", Turn(|kpis| kpis.exported_per_s)),
+    ("queue", Turn(|kpis| kpis.queue)),
+    ("queue_max", Turn(|kpis| kpis.queue_max)),
+    ("memory_mb", Turn(|kpis| megabytes(kpis.memory_bytes))),
+    ("memory_max_mb", Turn(|kpis| megabytes(kpis.memory_max_bytes))),
+    ("cpu", Turn(|kpis| kpis.cpu_cores)),
+    ("restarts", Turn(|kpis| whole(kpis.restarts))),
+    ("offered", Turn(|kpis| whole(kpis.offered))),
+    ("accepted", Turn(|kpis| whole(kpis.accepted))),
+    ("refused", Turn(|kpis| whole(kpis.refused))),
+    ("unanswered", Turn(|kpis| whole(kpis.unanswered))),
+    ("never_sent", Turn(|kpis| whole(kpis.never_sent))),
+    ("lost", Turn(|kpis| whole(kpis.lost))),
+    ("doubled", Turn(|kpis| whole(kpis.doubled))),
+    ("p50_ms", Turn(|kpis| kpis.latency_p50_ms)),
+    ("p99_ms", Turn(|kpis| kpis.latency_p99_ms)),
+    ("p999_ms", Turn(|kpis| kpis.latency_p999_ms)),
+    ("cpu_s_per_million", Turn(|kpis| kpis.cpu_s_per_million)),
+    ("wire_in_mb", Turn(|kpis| megabytes(kpis.wire_in_bytes.map(|bytes| bytes as f64)))),
+    ("wire_out_mb", Turn(|kpis| megabytes(kpis.wire_out_bytes.map(|bytes| bytes as f64)))),
+    ("received_bytes", Turn(|kpis| kpis.received_bytes_per_s)),
+    ("exported_bytes", Turn(|kpis| kpis.exported_bytes_per_s)),
+    ("buffer_mb", Turn(|kpis| megabytes(kpis.buffer_bytes))),
+    ("drain_s", Turn(|kpis| kpis.drain_s)),
+    ("late_requests", Bench(|bench| whole(bench.late_requests))),
+    ("generator_cpu", Bench(|bench| bench.generator_cpu_cores)),
+    ("backend_cpu", Bench(|bench| bench.backend_cpu_cores)),
+    ("limit", Subject(|subject| subject.limit.as_ref()?.rate_per_s)),
 ];
+
+fn whole(count: Option<u64>) -> Option<f64> {
+    count.map(|count| count as f64)
+}
+
+fn megabytes(bytes: Option<f64>) -> Option<f64> {
+    bytes.map(|bytes| bytes / f64::from(1 << 20))
+}
 
 /// A comparison of a figure with a limit, and how it is written.
 type Operator = (&'static str, fn(f64, f64) -> bool);
@@ -45,7 +73,7 @@ const OPERATORS: [Operator; 6] = [
 #[derive(Clone, Debug)]
 pub struct Threshold {
     text: String,
-    kpi: fn(&Kpis) -> Option<f64>,
+    figure: Source,
     is_met: fn(f64, f64) -> bool,
     limit: f64,
 }
@@ -58,20 +86,29 @@ impl FromStr for Threshold {
         let ((name, limit), is_met) = split
             .ok_or_else(|| "give a figure, one of > >= < <= == != and a number, for instance lost>0".to_owned())?;
         let name = name.trim();
-        let (_, kpi) = KPIS.iter().find(|(known, _)| *known == name).ok_or_else(|| {
-            let names: Vec<_> = KPIS.iter().map(|(name, _)| *name).collect();
+        let (_, figure) = FIGURES.iter().find(|(known, _)| *known == name).ok_or_else(|| {
+            let names: Vec<_> = FIGURES.iter().map(|(name, _)| *name).collect();
             format!("no figure `{name}`: there are {}", names.join(", "))
         })?;
         let limit = limit.trim().parse().ok().filter(|limit: &f64| limit.is_finite());
         let limit = limit.ok_or_else(|| format!("a number is needed behind `{name}`"))?;
-        Ok(Threshold { text: text.to_owned(), kpi: *kpi, is_met, limit })
+        Ok(Threshold { text: text.to_owned(), figure: *figure, is_met, limit })
     }
 }
 
 impl Threshold {
+    /// Whether it is about what `--find-limit` finds.
+    pub fn needs_a_search(&self) -> bool {
+        matches!(self.figure, Subject(_))
+    }
+
     /// Holds it against every turn: one that meets it is enough, and so is one whose figure is not known.
     pub(super) fn judge(&self, subject: &SubjectRecord) -> Verdict {
-        let values: Vec<Option<f64>> = subject.turns.iter().map(|turn| (self.kpi)(&turn.kpis)).collect();
+        let values: Vec<Option<f64>> = match self.figure {
+            Turn(figure) => subject.turns.iter().map(|turn| figure(&turn.kpis)).collect(),
+            Bench(figure) => subject.turns.iter().map(|turn| figure(&turn.bench)).collect(),
+            Subject(figure) => vec![figure(subject)],
+        };
         let fails = |value: &Option<f64>| value.is_none_or(|value| (self.is_met)(value, self.limit));
         let failing = values.iter().find(|value| fails(value));
         Verdict {
@@ -86,7 +123,7 @@ impl Threshold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Turn;
+    use crate::report::{FoundLimit, Turn};
 
     fn judge(threshold: &str, lost: &[Option<u64>]) -> Verdict {
         let turn = |lost: &Option<u64>| Turn { kpis: Kpis { lost: *lost, ..Kpis::default() }, ..Turn::default() };
@@ -106,6 +143,64 @@ mod tests {
     #[test]
     fn what_is_not_known_fails() {
         assert!(judge("lost>0", &[None]).failed && judge("lost>0", &[]).failed);
+    }
+
+    #[test]
+    fn figures_of_the_bench_and_of_a_search_can_be_held_too() {
+        let bench = BenchCost { late_requests: Some(3), backend_cpu_cores: Some(0.5), ..BenchCost::default() };
+        let limit = Some(FoundLimit { rate_per_s: Some(10_000.0), ..FoundLimit::default() });
+        let turns = vec![Turn { bench, ..Turn::default() }];
+        let subject = SubjectRecord { turns, limit, ..SubjectRecord::default() };
+        let judge = |text: &str| text.parse::<Threshold>().unwrap().judge(&subject);
+        assert!(judge("late_requests>2").failed && !judge("backend_cpu>0.5").failed && !judge("limit<10000").failed);
+        assert_eq!(judge("limit<20000").value, Some(10_000.0));
+        assert!("limit<1".parse::<Threshold>().unwrap().needs_a_search());
+    }
+
+    #[test]
+    fn every_figure_is_found_by_its_name() {
+        for (name, _) in FIGURES {
+            let threshold: Threshold = format!("{name}>=0").parse().unwrap();
+            let known = Kpis {
+                received_per_s: Some(1.0),
+                exported_per_s: Some(1.0),
+                queue: Some(1.0),
+                queue_max: Some(1.0),
+                memory_bytes: Some(1.0),
+                memory_max_bytes: Some(1.0),
+                cpu_cores: Some(1.0),
+                restarts: Some(1),
+                offered: Some(1),
+                accepted: Some(1),
+                refused: Some(1),
+                unanswered: Some(1),
+                never_sent: Some(1),
+                lost: Some(1),
+                doubled: Some(1),
+                latency_p50_ms: Some(1.0),
+                latency_p99_ms: Some(1.0),
+                latency_p999_ms: Some(1.0),
+                cpu_s_per_million: Some(1.0),
+                wire_in_bytes: Some(1),
+                wire_out_bytes: Some(1),
+                received_bytes_per_s: Some(1.0),
+                exported_bytes_per_s: Some(1.0),
+                buffer_bytes: Some(1.0),
+                drain_s: Some(1.0),
+                ..Kpis::default()
+            };
+            let bench = BenchCost {
+                generator_cpu_cores: Some(1.0),
+                backend_cpu_cores: Some(1.0),
+                late_requests: Some(1),
+                ..BenchCost::default()
+            };
+            let limit = Some(FoundLimit { rate_per_s: Some(1.0), ..FoundLimit::default() });
+            let turns = vec![Turn { kpis: known, bench, ..Turn::default() }];
+            let verdict = threshold.judge(&SubjectRecord { turns, limit, ..SubjectRecord::default() });
+            assert!(verdict.failed && verdict.value.is_some(), "{name}");
+            assert!(threshold.judge(&SubjectRecord::default()).failed, "{name}: what is not known fails");
+        }
     }
 
     #[test]

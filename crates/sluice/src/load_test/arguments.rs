@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::faults::FaultArguments;
+use super::find_limit::LimitArguments;
 use super::load::LoadArguments;
 use super::output::OutputArguments;
 use super::subjects::SubjectArguments;
@@ -18,6 +19,8 @@ pub(crate) struct LoadTestArguments {
     pub(super) load: LoadArguments,
     #[command(flatten)]
     pub(super) faults: FaultArguments,
+    #[command(flatten)]
+    pub(super) limit: LimitArguments,
     #[command(flatten)]
     pub(super) subjects: SubjectArguments,
     #[command(flatten)]

@@ -1,13 +1,20 @@
-//! What is sent: `-t`, `-n`, `-m`, `-d`, `-r`, `-s`.
+//! What is sent, and how: `-t`, `-n`, `-m`, `-d`, `-r`, `-s` and how requests are made.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use sluice_load_test::report::Target;
-use sluice_otlp::Signal;
+use sluice_load_test::run::Requests;
+use sluice_load_test::{Pace, Protocol};
+use sluice_otlp::{Encoding, Signal};
 
 use crate::arguments::seconds;
+
+/// A canonical run.
+const DURATION: Duration = Duration::from_secs(60);
+/// One try of a search.
+const TRY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(super) struct LoadArguments {
@@ -20,18 +27,51 @@ pub(super) struct LoadArguments {
     /// Three pipelines instead of one
     #[arg(short = 'm', long, value_name = "BOOL", num_args = 0..=1, default_value_t = false, default_missing_value = "true")]
     pub(super) multi: bool,
-    /// How long the load lasts
-    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "60", value_parser = load_seconds)]
-    pub(super) duration: Duration,
-    /// Items a second, open loop [default: traces as fast as they are answered, metrics 6667, logs 1000]
+    /// How long the load lasts, with --find-limit each try [default: 60, with --find-limit 10]
+    #[arg(short = 'd', long, value_name = "SECONDS", value_parser = load_seconds)]
+    duration: Option<Duration>,
+    /// Items a second, open loop: sent by the clock, whatever the answers are
+    /// [default: traces as fast as they are answered, metrics 6667, logs 1000]
     #[arg(short = 'r', long, value_name = "ITEMS", value_parser = rate)]
-    pub(super) rate: Option<f64>,
+    rate: Option<f64>,
+    /// Send as fast as requests are answered, whatever the target's default is
+    #[arg(long, conflicts_with = "rate")]
+    closed_loop: bool,
     /// Bytes of a log record's body, for -t logs-otel [default: 2000]
     #[arg(short = 's', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) body_bytes: Option<u32>,
+    /// How requests reach the subject [default: grpc]
+    #[arg(long, value_name = "PROTOCOL")]
+    protocol: Option<ProtocolName>,
+    /// How requests are compressed [default: none]
+    #[arg(long, value_name = "ENCODING")]
+    compression: Option<Compression>,
+    /// Items a request [default: traces 512, metrics and logs 100]
+    #[arg(long, value_name = "ITEMS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    batch_size: Option<u32>,
+    /// Connections to the subject [default: traces 2, metrics 20, logs 4]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections: Option<u32>,
+    /// Requests in flight at once on each connection; over HTTP each has a connection of its own
+    /// [default: traces 10, metrics 100, logs 8]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    streams: Option<u32>,
     /// How long the rest may take to arrive when the load has ended
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(super) drain_within: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProtocolName {
+    Grpc,
+    Http,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Compression {
+    None,
+    Gzip,
+    Zstd,
 }
 
 impl LoadArguments {
@@ -42,6 +82,9 @@ impl LoadArguments {
             Target::LogsOtel => Signal::Logs,
             other => {
                 let name = other.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+                if let Some(option) = self.option_of_requests() {
+                    bail!("{option} is about OTLP requests: -t {name} sends none, use -t traces, metrics or logs-otel");
+                }
                 bail!("-t {name} is not there yet: use traces, metrics or logs-otel");
             }
         };
@@ -49,6 +92,47 @@ impl LoadArguments {
             bail!("-s sets the size of log bodies: use it with -t logs-otel");
         }
         Ok(signal)
+    }
+
+    /// The first option that only OTLP requests can have.
+    pub(super) fn option_of_requests(&self) -> Option<&'static str> {
+        let options = [
+            (self.protocol.is_some(), "--protocol"),
+            (self.compression.is_some(), "--compression"),
+            (self.batch_size.is_some(), "--batch-size"),
+            (self.connections.is_some(), "--connections"),
+            (self.streams.is_some(), "--streams"),
+            (self.closed_loop, "--closed-loop"),
+        ];
+        options.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
+    }
+
+    pub(super) fn duration(&self, is_search: bool) -> Duration {
+        self.duration.unwrap_or(if is_search { TRY } else { DURATION })
+    }
+
+    pub(super) fn pace(&self) -> Option<Pace> {
+        match self.rate {
+            Some(items_per_s) => Some(Pace::Open { items_per_s }),
+            None => self.closed_loop.then_some(Pace::Closed),
+        }
+    }
+
+    pub(super) fn requests(&self) -> Requests {
+        Requests {
+            protocol: match self.protocol {
+                None | Some(ProtocolName::Grpc) => Protocol::Grpc,
+                Some(ProtocolName::Http) => Protocol::Http,
+            },
+            encoding: match self.compression {
+                None | Some(Compression::None) => Encoding::Identity,
+                Some(Compression::Gzip) => Encoding::Gzip,
+                Some(Compression::Zstd) => Encoding::Zstd,
+            },
+            connections: self.connections,
+            streams: self.streams,
+            items: self.batch_size,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod faults;
+mod find_limit;
 mod interruption;
 mod load;
 mod output;

@@ -1,0 +1,149 @@
+//! What a search for the highest rate found, as a table.
+
+use super::format::DASH;
+use super::record::{FoundLimit, RunRecord, SubjectRecord};
+use super::tables::{Table, group_title, subject_label};
+
+/// `None`: nobody searched.
+pub(super) fn limits(records: &[&RunRecord]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for record in records {
+        let first = record.subjects.first().and_then(rate);
+        for subject in &record.subjects {
+            let Some(limit) = &subject.limit else { continue };
+            rows.push(vec![
+                record.scenario.name.clone(),
+                group_title(record).to_owned(),
+                subject_label(subject),
+                limit.rate_per_s.map_or_else(|| DASH.to_owned(), |rate| format!("{rate:.0}")),
+                format!("{} of {}", limit.held, limit.tries_at_rate),
+                between(limit),
+                first.zip(rate(subject)).map_or_else(|| DASH.to_owned(), |(first, own)| format!("{:.2}", own / first)),
+                limit.tries.len().to_string(),
+                why_not_more(limit),
+            ]);
+        }
+    }
+    let columns = [
+        "Version/Test",
+        "Scenario",
+        "Subject",
+        "Held items/sec",
+        "Tries that held",
+        "The limit lies",
+        "To the first",
+        "Tries",
+        "Why not more",
+    ];
+    (!rows.is_empty()).then(|| Table {
+        title: "Limits".to_owned(),
+        groups: Vec::new(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows,
+        notes: vec![
+            "A rate is held with no loss, nothing turned away, all sent in time and no growing backlog; it fails if it does so \
+             twice. The limit lies between the highest rate that was held in all its tries and the lowest that failed."
+                .to_owned(),
+        ],
+    })
+}
+
+fn rate(subject: &SubjectRecord) -> Option<f64> {
+    subject.limit.as_ref()?.rate_per_s
+}
+
+fn between(limit: &FoundLimit) -> String {
+    match (limit.held_always_per_s, limit.failed_per_s) {
+        _ if limit.bench_was_limit => limit
+            .rate_per_s
+            .map_or_else(|| DASH.to_owned(), |rate| format!("at {rate:.0} or above: the bench was the limit")),
+        (Some(held), Some(failed)) => format!("between {held:.0} and {failed:.0}"),
+        (Some(held), None) => format!("at {held:.0} or above"),
+        (None, Some(failed)) => format!("below {failed:.0}"),
+        (None, None) => DASH.to_owned(),
+    }
+}
+
+/// What happened at the lowest rate that failed, and whether the search was cut short.
+fn why_not_more(limit: &FoundLimit) -> String {
+    let failing = limit.tries.iter().rev().find(|tried| !tried.held && Some(tried.rate_per_s) == limit.failed_per_s);
+    let reason = failing.and_then(|tried| tried.reason.clone());
+    let early = limit.ended_early.as_ref().map(|why| format!("the search ended early: {why}"));
+    let told: Vec<String> = [reason, early].into_iter().flatten().collect();
+    if told.is_empty() { DASH.to_owned() } else { told.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::LimitTry;
+    use super::super::{fixtures, to_csv, to_html, to_markdown};
+    use super::*;
+
+    fn found() -> FoundLimit {
+        let tried = |rate_per_s, reason: Option<&str>| LimitTry {
+            rate_per_s,
+            held: reason.is_none(),
+            reason: reason.map(str::to_owned),
+            bench_was_busy: false,
+        };
+        FoundLimit {
+            rate_per_s: Some(10_000.0),
+            held: 3,
+            tries_at_rate: 4,
+            try_s: 10.0,
+            held_always_per_s: Some(9_600.0),
+            failed_per_s: Some(10_400.0),
+            tries: vec![
+                tried(9_600.0, None),
+                tried(10_400.0, Some("512 items lost")),
+                tried(10_400.0, Some("3.1 % of the requests sent late or never")),
+                tried(10_000.0, None),
+            ],
+            ..FoundLimit::default()
+        }
+    }
+
+    fn row(limit: FoundLimit) -> Vec<String> {
+        let mut record = fixtures::multi();
+        record.subjects[1].limit = Some(limit);
+        limits(&[&record]).unwrap().rows.remove(0)
+    }
+
+    #[test]
+    fn the_interval_and_its_confidence_are_told() {
+        let row = row(found());
+        assert_eq!(&row[2..6], ["otelcol 0.160.0", "10000", "3 of 4", "between 9600 and 10400"]);
+        assert_eq!(
+            &row[6..],
+            [DASH, "4", "3.1 % of the requests sent late or never"],
+            "the first has none to compare with"
+        );
+    }
+
+    #[test]
+    fn what_the_search_could_not_tell_is_told_too() {
+        let at_bench = row(FoundLimit { bench_was_limit: true, ..found() });
+        assert_eq!(at_bench[5], "at 10000 or above: the bench was the limit");
+        let nothing_failed =
+            row(FoundLimit { failed_per_s: None, ended_early: Some("interrupted".to_owned()), ..found() });
+        assert_eq!(nothing_failed[5], "at 9600 or above");
+        assert_eq!(nothing_failed[8], "the search ended early: interrupted");
+        let nothing_held = row(FoundLimit { rate_per_s: None, held_always_per_s: None, ..found() });
+        assert_eq!((nothing_held[3].as_str(), nothing_held[5].as_str()), (DASH, "below 10400"));
+    }
+
+    #[test]
+    fn every_report_has_it_and_subjects_are_compared() {
+        let mut record = fixtures::multi();
+        assert!(limits(&[&record]).is_none());
+        record.subjects[0].limit = Some(FoundLimit { rate_per_s: Some(40_000.0), ..found() });
+        record.subjects[1].limit = Some(found());
+        let records = [record];
+        let markdown = to_markdown(&records);
+        assert!(markdown.contains("### Limits") && markdown.contains("between 9600 and 10400"), "{markdown}");
+        assert!(to_html(&records).contains("<h3>Limits</h3>"));
+        let csv = to_csv(&records);
+        assert!(csv.lines().nth(1).unwrap().ends_with(",40000,9600,10400"), "{csv}");
+        assert_eq!(limits(&[&records[0]]).unwrap().rows[1][6], "0.25");
+    }
+}

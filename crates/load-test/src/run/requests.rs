@@ -1,0 +1,226 @@
+//! How requests are made and carried: as the Kyma load test's generators do, where nothing else is asked for.
+
+use std::net::SocketAddr;
+
+use sluice_otlp::{Encoding, Signal};
+use thiserror::Error;
+
+use super::plan::Plan;
+use crate::generate::{Load, Pace, Protocol, Retry, Shape};
+use crate::report::{Target, Warning};
+
+/// Every stream has its own copy of a request; all together may take so much.
+const BUFFERS_LIMIT_BYTES: f64 = 2.0 * (1_u64 << 30) as f64;
+/// What receivers and backends take in one message where nothing else is configured.
+const MESSAGE_LIMIT_BYTES: f64 = (4_u64 << 20) as f64;
+/// Files that this process needs for other things than the load's connections.
+const OTHER_FILES: u64 = 256;
+
+/// `None`: as in the Kyma load test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requests {
+    pub protocol: Protocol,
+    pub encoding: Encoding,
+    pub connections: Option<u32>,
+    /// Requests in flight at once on each connection. Over HTTP/1 each of them has a connection of its own.
+    pub streams: Option<u32>,
+    pub items: Option<u32>,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        let (protocol, encoding) = (Protocol::Grpc, Encoding::Identity);
+        Requests { protocol, encoding, connections: None, streams: None, items: None }
+    }
+}
+
+/// Why a load cannot be had on this machine.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum RequestsError {
+    #[error(
+        "{streams} streams with a request of {request_bytes:.0} bytes each would take {gibibytes:.1} GiB: \
+         use fewer --connections or --streams, or a smaller --batch-size"
+    )]
+    Memory { streams: u64, request_bytes: f64, gibibytes: f64 },
+    #[error("the load needs {needed} connections and this process may have {limit} files open: {remedy}")]
+    Files { needed: u64, limit: u64, remedy: &'static str },
+}
+
+impl Plan {
+    /// Items a second; `None`: closed loop.
+    pub(super) fn rate_per_s(&self) -> Option<f64> {
+        match self.pace {
+            Some(Pace::Open { items_per_s }) => Some(items_per_s),
+            Some(Pace::Closed) if self.sends_requests() => None,
+            _ => match self.target {
+                Target::Traces => None,
+                // 2,000 producers that push once in 30 seconds each, and log/s by default.
+                Target::Metrics => Some(2000.0 / 30.0 * f64::from(self.items_per_request())),
+                Target::MetricAgent => Some(self.farm.samples_per_s()),
+                Target::LogsOtel => Some(1000.0),
+                Target::LogAgent | Target::LogsFluentBit => self.log_files.lines_per_s,
+            },
+        }
+    }
+
+    /// Not a farm that is scraped, nor files that are tailed.
+    fn sends_requests(&self) -> bool {
+        matches!(self.target, Target::Traces | Target::Metrics | Target::LogsOtel)
+    }
+
+    pub(super) fn items_per_request(&self) -> u32 {
+        let default = if self.signal == Signal::Traces { 512 } else { Shape::of(self.signal).items_per_request };
+        self.requests.items.unwrap_or(default)
+    }
+
+    /// The generators of the Kyma load test: 2 with 10 workers each and 512 spans a request; 20 with 100 workers each for
+    /// metrics; for logs 4 with 8.
+    pub(super) fn load(&self, target: SocketAddr) -> Load {
+        let (connections, streams) = match self.signal {
+            Signal::Traces => (2, 10),
+            Signal::Metrics => (20, 100),
+            Signal::Logs => (4, 8),
+        };
+        Load {
+            shape: self.shape(),
+            protocol: self.requests.protocol,
+            encoding: self.requests.encoding,
+            connections: self.requests.connections.unwrap_or(connections) as usize,
+            streams: self.requests.streams.unwrap_or(streams) as usize,
+            pace: self.rate_per_s().map_or(Pace::Closed, |items_per_s| Pace::Open { items_per_s }),
+            duration: Some(self.duration),
+            retry: Retry::SDK,
+            ..Load::new(self.signal, target)
+        }
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        let shape = Shape::of(self.signal);
+        let body_bytes = self.body_bytes.unwrap_or(shape.body_bytes);
+        Shape { items_per_request: self.items_per_request(), body_bytes, ..shape }
+    }
+
+    fn any_load(&self) -> Load {
+        self.load(SocketAddr::from(([127, 0, 0, 1], 4317)))
+    }
+
+    /// Whether the load fits into this process.
+    pub fn check_requests(&self) -> Result<(), RequestsError> {
+        if !self.sends_requests() {
+            return Ok(());
+        }
+        let load = self.any_load();
+        let streams = load.connections as u64 * load.streams as u64;
+        let request_bytes = load.shape.bytes_per_item() * f64::from(load.shape.items_per_request);
+        if streams as f64 * request_bytes > BUFFERS_LIMIT_BYTES {
+            let gibibytes = streams as f64 * request_bytes / f64::from(1 << 30);
+            return Err(RequestsError::Memory { streams, request_bytes, gibibytes });
+        }
+        let (needed, remedy) = match load.protocol {
+            Protocol::Grpc => (load.connections as u64, "use fewer --connections, or raise it with ulimit -n"),
+            Protocol::Http => (
+                streams,
+                "over HTTP every stream has a connection of its own, so use fewer --connections or --streams, or raise it \
+                 with ulimit -n",
+            ),
+        };
+        match rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+            Some(limit) if needed + OTHER_FILES > limit => Err(RequestsError::Files { needed, limit, remedy }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What of the load most receivers would refuse.
+    pub(super) fn warnings_of_requests(&self) -> Option<Warning> {
+        let load = self.any_load();
+        let bytes = load.shape.bytes_per_item() * f64::from(load.shape.items_per_request);
+        (self.sends_requests() && bytes > MESSAGE_LIMIT_BYTES).then(|| Warning {
+            subject: None,
+            message: format!(
+                "a request has {:.1} MiB before compression, and 4 MiB are what receivers and backends take by default",
+                bytes / f64::from(1 << 20)
+            ),
+            remedy: Some("send fewer items a request with --batch-size, or smaller ones with -s".to_owned()),
+        })
+    }
+
+    /// How requests are carried, for the report.
+    pub(super) fn carried(&self) -> Option<String> {
+        let load = self.any_load();
+        let protocol = match load.protocol {
+            Protocol::Grpc => "gRPC",
+            Protocol::Http => "HTTP",
+        };
+        let encoding = match load.encoding {
+            Encoding::Identity => "not compressed",
+            encoding => encoding.as_str(),
+        };
+        let (connections, streams) = (load.connections, load.streams);
+        self.sends_requests()
+            .then(|| format!("{protocol}, {encoding}, {connections} connection(s) of {streams} stream(s)"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::plan::tests::plan;
+
+    #[test]
+    fn what_is_not_asked_for_is_as_in_the_kyma_load_test() {
+        let of = |signal| {
+            let load = plan(signal).any_load();
+            (load.connections, load.streams, load.shape.items_per_request, load.pace)
+        };
+        assert_eq!(of(Signal::Traces), (2, 10, 512, Pace::Closed));
+        let (connections, streams, items, pace) = of(Signal::Metrics);
+        assert_eq!((connections, streams, items), (20, 100, 100));
+        let Pace::Open { items_per_s } = pace else { panic!("producers that push by the clock") };
+        assert_eq!(items_per_s.round(), 6_667.0);
+        assert_eq!(of(Signal::Logs), (4, 8, 100, Pace::Open { items_per_s: 1000.0 }));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_had() {
+        let requests = Requests {
+            protocol: Protocol::Http,
+            encoding: Encoding::Zstd,
+            connections: Some(3),
+            streams: Some(5),
+            items: Some(7),
+        };
+        let plan = Plan { requests, pace: Some(Pace::Closed), ..plan(Signal::Metrics) };
+        let load = plan.any_load();
+        assert_eq!((load.protocol, load.encoding), (Protocol::Http, Encoding::Zstd));
+        assert_eq!((load.connections, load.streams, load.shape.items_per_request), (3, 5, 7));
+        assert_eq!((load.pace, plan.rate_per_s()), (Pace::Closed, None));
+        assert_eq!(plan.carried().unwrap(), "HTTP, zstd, 3 connection(s) of 5 stream(s)");
+    }
+
+    #[test]
+    fn a_load_that_does_not_fit_is_refused_with_what_helps() {
+        let mut plan = plan(Signal::Logs);
+        plan.check_requests().unwrap();
+        plan.requests.streams = Some(10_000);
+        let error = plan.check_requests().unwrap_err().to_string();
+        assert!(error.contains("40000 streams") && error.contains("smaller --batch-size"), "{error}");
+        plan.requests = Requests { streams: None, connections: Some(1_000_000), items: Some(1), ..plan.requests };
+        plan.requests.streams = Some(1);
+        plan.body_bytes = Some(1);
+        let error = plan.check_requests().unwrap_err().to_string();
+        assert!(error.contains("needs 1000000 connections") && error.contains("ulimit -n"), "{error}");
+    }
+
+    #[test]
+    fn requests_that_receivers_refuse_are_warned_of() {
+        let mut plan = plan(Signal::Logs);
+        assert_eq!(plan.warnings_of_requests(), None);
+        plan.requests.items = Some(4_000);
+        let warning = plan.warnings_of_requests().unwrap();
+        assert!(
+            warning.message.contains("9.") && warning.remedy.unwrap().contains("--batch-size"),
+            "{}",
+            warning.message
+        );
+    }
+}
