@@ -21,6 +21,7 @@ pub mod demo;
 pub mod generate;
 pub mod identity;
 mod latency;
+pub mod live;
 mod progress;
 pub mod report;
 pub mod run;

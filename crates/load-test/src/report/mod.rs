@@ -20,3 +20,4 @@ pub use record::{
     BenchCost, FORMAT, FaultWindow, FoundLimit, Kpis, LimitTry, Machine, PipelineKpis, RECORD_FILE, RecordError,
     RunRecord, Sample, Scenario, SubjectLimits, SubjectRecord, Target, Turn, Verdict, Warning,
 };
+pub use tables::title;

@@ -2,7 +2,7 @@
 
 use super::format::{DASH, KIBIBYTE, MEBIBYTE, count, number, spread};
 use super::limits::limits;
-use super::record::{Kpis, RunRecord, SubjectRecord, Target};
+use super::record::{Kpis, RunRecord, Scenario, SubjectRecord, Target};
 
 type Figure = fn(&Kpis) -> Option<f64>;
 type Count = fn(&Kpis) -> Option<u64>;
@@ -74,12 +74,17 @@ impl Target {
 const GROUPS: [&str; 4] =
     ["Single Pipeline", "Multi Pipeline", "Single Pipeline Backpressure", "Multi Pipeline Backpressure"];
 
-fn group(record: &RunRecord) -> usize {
-    usize::from(record.scenario.multi) + 2 * usize::from(record.scenario.backpressure)
+fn group(scenario: &Scenario) -> usize {
+    usize::from(scenario.multi) + 2 * usize::from(scenario.backpressure)
 }
 
 pub(super) fn group_title(record: &RunRecord) -> &'static str {
-    GROUPS[group(record)]
+    GROUPS[group(&record.scenario)]
+}
+
+/// For instance `Traces, Multi Pipeline`.
+pub fn title(scenario: &Scenario) -> String {
+    format!("{}, {}", scenario.target.title(), GROUPS[group(scenario)])
 }
 
 /// One subject in one run.
@@ -118,7 +123,7 @@ fn rows<'a>(records: &[&'a RunRecord]) -> Vec<Row<'a>> {
     let several = entries.iter().any(|entry| entry.subject.name != entries[0].subject.name);
     let mut rows: Vec<Row<'a>> = Vec::new();
     for entry in entries {
-        let group = group(entry.record);
+        let group = group(&entry.record.scenario);
         let place = rows.iter().position(|row| row.is_of(entry) && row.cells[group].is_none());
         let index = place.unwrap_or_else(|| {
             let times = rows.iter().filter(|row| row.is_of(entry)).count() + 1;

@@ -24,7 +24,8 @@ pub use plan::{Plan, pipelines};
 pub use requests::{Requests, RequestsError};
 pub use verdict::Threshold;
 
-use crate::report::{FORMAT, RunRecord, SubjectLimits, SubjectRecord, Warning};
+use crate::live::{self, LiveView};
+use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Warning};
 use turn::TurnOutcome;
 
 /// Runs all turns. `interrupted` turning true ends the load at once; the record then holds what was measured until then. An
@@ -36,10 +37,14 @@ pub async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>)
     let mut subjects: Vec<SubjectRecord> =
         plan.subjects.iter().map(|subject| new_subject(plan, subject, cores)).collect();
     warnings.extend(plan.warnings_of_requests());
+    let turns = if plan.find_limit.is_some() { None } else { Some(plan.turns * plan.subjects.len()) };
+    let view = LiveView::new(&report::title(&plan.scenario()), turns, plan.quiet);
+    let bench = Bench { plan, cores, interrupted: &interrupted, view: &view };
     let mut failures = match plan.find_limit {
-        Some(options) => find_limit::run(plan, options, cores, interrupted.clone(), &mut subjects, &mut warnings).await,
-        None => run_turns(plan, cores, &interrupted, &mut subjects, &mut warnings).await,
+        Some(options) => find_limit::run(bench, options, &mut subjects, &mut warnings).await,
+        None => run_turns(bench, &mut subjects, &mut warnings).await,
     };
+    drop(view);
     if subjects.iter().all(|subject| subject.turns.is_empty())
         && let Some(error) = failures.pop()
     {
@@ -62,28 +67,37 @@ pub async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>)
     })
 }
 
+/// What all turns of a run have in common.
+#[derive(Clone, Copy)]
+struct Bench<'a> {
+    plan: &'a Plan,
+    cores: &'a Cores,
+    interrupted: &'a watch::Receiver<bool>,
+    view: &'a LiveView,
+}
+
 /// All turns, the subjects one after the other in each; what went wrong.
 async fn run_turns(
-    plan: &Plan,
-    cores: &Cores,
-    interrupted: &watch::Receiver<bool>,
+    bench: Bench<'_>,
     subjects: &mut [SubjectRecord],
     warnings: &mut Vec<Warning>,
 ) -> Vec<anyhow::Error> {
+    let Bench { plan, interrupted, view, .. } = bench;
     let mut failures = Vec::new();
     for number in 1..=plan.turns {
         for (definition, subject) in plan.subjects.iter().zip(&mut *subjects) {
             if *interrupted.borrow() {
                 return failures;
             }
-            let label =
-                if plan.turns > 1 { format!("{} {number}/{}", subject.name, plan.turns) } else { subject.name.clone() };
-            match turn::run(plan, definition, cores, interrupted.clone(), &label).await {
+            view.begin_turn(&subject.name);
+            match turn::run(bench, definition).await {
                 Ok(outcome) => {
+                    view.end_turn(&outcome.turn.kpis);
                     warnings.extend(outcome.warnings.iter().cloned());
                     add_turn(subject, outcome);
                 }
                 Err(error) => {
+                    live::note(&format!("{}: {error:#}", subject.name));
                     warnings.push(Warning {
                         subject: Some(subject.name.clone()),
                         message: format!("turn {number} failed: {error:#}"),

@@ -45,6 +45,8 @@ pub struct Plan {
     /// How long the backends may take to get the rest when the load has ended.
     pub drain_within: Duration,
     pub fail_if: Vec<Threshold>,
+    /// Nothing is shown while it runs.
+    pub quiet: bool,
     /// The call, for the report.
     pub command: Option<String>,
 }
@@ -142,6 +144,7 @@ pub(super) mod tests {
             turns: 1,
             drain_within: Duration::from_secs(30),
             fail_if: Vec::new(),
+            quiet: true,
             command: None,
         }
     }

@@ -8,15 +8,15 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::Bench;
 use super::definition::{Definition, Setting};
 use super::figures::Figures;
-use super::machine::Cores;
 use super::plan::Plan;
 use super::sampler::{BACKEND_THREADS, Sampler};
 use super::source::RunningSource;
 use crate::backend::{Backend, BackendOptions};
 use crate::generate::LoadReport;
-use crate::progress::ProgressView;
+use crate::live::{LiveView, Phase};
 use crate::report::{Turn, Warning};
 use crate::subject::{Limits, Subject, free_addr};
 
@@ -61,12 +61,10 @@ impl Drop for BackendRuntime {
 }
 
 pub(super) async fn run(
-    plan: &Plan,
+    Bench { plan, cores, interrupted, view }: Bench<'_>,
     definition: &Definition,
-    cores: &Cores,
-    mut interrupted: watch::Receiver<bool>,
-    label: &str,
 ) -> anyhow::Result<TurnOutcome> {
+    let mut interrupted = interrupted.clone();
     let runtime = BackendRuntime::new(cores.of_bench())?;
     let backends = runtime.start(plan.pipelines(), &BackendOptions::default()).await?;
     let listen = free_addr()?;
@@ -85,11 +83,13 @@ pub(super) async fn run(
     sampler.begin(&subject).await;
     let mut load = source.start(&backends)?;
     let faults = plan.faults.start(&backends, plan.duration);
-    let interrupted_load = under_load(plan, &subject, &load, &mut sampler, &mut interrupted, label).await;
+    let interrupted_load = under_load(plan, &subject, &load, &mut sampler, &mut interrupted, view).await;
     load.stop();
     // The backends get well with the load's end: what is missing after the drain is lost for good.
     faults.end(&backends).await;
+    view.begin(Phase::Waiting("the answers in flight".to_owned()));
     let report = timeout(FINISH_WITHIN, load.finish()).await.context("the load did not end")??;
+    view.begin(Phase::Draining { within: plan.drain_within });
     let drained_after =
         if interrupted_load { None } else { drain(&report, &backends, plan.drain_within, &mut interrupted).await };
     let last = sampler.look(&subject, None).await;
@@ -112,11 +112,11 @@ async fn under_load(
     load: &RunningSource,
     sampler: &mut Sampler<'_>,
     interrupted: &mut watch::Receiver<bool>,
-    label: &str,
+    view: &LiveView,
 ) -> bool {
     let began = Instant::now();
     let end = began + plan.duration;
-    let view = ProgressView::new(plan.duration);
+    view.begin(Phase::Load { lasts: plan.duration, windows: plan.faults.windows(plan.duration) });
     loop {
         let next = (Instant::now() + SAMPLE_EVERY).min(end);
         let is_interrupted = tokio::select! {
@@ -125,24 +125,9 @@ async fn under_load(
         };
         sampler.sample(subject, load).await;
         if let Some(sample) = sampler.samples.last() {
-            let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.0}"));
-            let faults: String = plan
-                .faults
-                .active_at(began.elapsed(), plan.duration)
-                .iter()
-                .map(|fault| format!(", {fault}"))
-                .collect();
-            let message = format!(
-                "{label}: received {}/s, exported {}/s, queue {}, {} MiB{faults}",
-                number(sample.received_per_s),
-                number(sample.exported_per_s),
-                number(sample.queue),
-                number(sample.memory_bytes.map(|bytes| bytes / f64::from(1 << 20))),
-            );
-            view.show(began.elapsed(), &message);
+            view.show(sample);
         }
         if is_interrupted || Instant::now() >= end {
-            view.done();
             return is_interrupted;
         }
     }

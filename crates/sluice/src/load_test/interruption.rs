@@ -1,6 +1,7 @@
 //! SIGINT and SIGTERM: what was measured until then is reported.
 
 use anyhow::Result;
+use sluice_load_test::live;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -18,9 +19,10 @@ pub(super) fn interruption() -> Result<watch::Receiver<bool>> {
                 _ = terminate.recv() => {}
             }
             if sender.send_replace(true) {
+                live::restore();
                 std::process::exit(i32::from(INTERRUPTED));
             }
-            eprintln!("interrupted: the load ends, what was measured is reported");
+            live::note("interrupted: the load ends, what was measured is reported");
         }
     });
     Ok(receiver)

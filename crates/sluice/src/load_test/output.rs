@@ -16,6 +16,9 @@ pub(super) struct OutputArguments {
     /// Exit with 1 where this holds, for instance 'lost>0'; may be given several times
     #[arg(long, value_name = "CONDITION")]
     pub(super) fail_if: Vec<Threshold>,
+    /// Show nothing while it runs
+    #[arg(short = 'q', long)]
+    pub(super) quiet: bool,
     /// Write the record of the run to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,

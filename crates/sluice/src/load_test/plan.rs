@@ -27,6 +27,7 @@ pub(super) fn plan(arguments: &LoadTestArguments) -> Result<Plan> {
         turns: usize::from(subjects.turns),
         drain_within: load.drain_within,
         fail_if: output.fail_if.clone(),
+        quiet: output.quiet,
         command: Some(format!("sluice {}", command.get(1..).unwrap_or_default().join(" "))),
     };
     plan.check_requests()?;

@@ -76,12 +76,6 @@ impl FaultSchedule {
         (!words.is_empty()).then(|| words.join("; "))
     }
 
-    /// Labels of the faults that there are now.
-    pub(in crate::run) fn active_at(&self, since_begin: Duration, load: Duration) -> Vec<String> {
-        let active = self.faults.iter().filter(|fault| fault.from <= since_begin && since_begin < fault.end(load));
-        active.map(ScheduledFault::label).collect()
-    }
-
     /// Those that began before the load's end, which an interruption brings forward.
     pub(in crate::run) fn windows(&self, load: Duration) -> Vec<FaultWindow> {
         let begun = self.faults.iter().filter(|fault| fault.from < load);

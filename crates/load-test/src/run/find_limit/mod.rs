@@ -5,14 +5,14 @@ mod search;
 
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
-
+use super::Bench;
 use super::definition::Definition;
 use super::figures::BENCH_SHARE;
 use super::machine::Cores;
 use super::plan::Plan;
 use super::turn::{self, TurnOutcome};
 use crate::generate::Pace;
+use crate::live;
 use crate::report::{FoundLimit, LimitTry, SubjectRecord, Warning};
 use judge::{Judgement, Meant, judge};
 use search::Search;
@@ -47,20 +47,19 @@ struct Seeker<'a> {
 /// Searches for all subjects, one try of each in turn, so that they share the machine's moods. Fills in the limits, and as
 /// turns those at the limit.
 pub(super) async fn run(
-    plan: &Plan,
+    bench: Bench<'_>,
     options: LimitSearch,
-    cores: &Cores,
-    interrupted: watch::Receiver<bool>,
     subjects: &mut [SubjectRecord],
     warnings: &mut Vec<Warning>,
 ) -> Vec<anyhow::Error> {
+    let Bench { plan, interrupted, .. } = bench;
     let mut failures = Vec::new();
     let mut seekers: Vec<_> = plan.subjects.iter().map(Seeker::new).collect();
     while let Some(seeker) = least_spent(&mut seekers) {
         if *interrupted.borrow() {
             break;
         }
-        if let Err(error) = seeker.step(plan, options, cores, &interrupted).await {
+        if let Err(error) = seeker.step(bench, options).await {
             warnings.push(Warning {
                 subject: Some(seeker.definition.name.clone()),
                 message: format!("the search for its limit ended: {error:#}"),
@@ -100,18 +99,13 @@ impl<'a> Seeker<'a> {
     }
 
     /// One try, or the look at what it takes at most that comes before the first.
-    async fn step(
-        &mut self,
-        plan: &Plan,
-        options: LimitSearch,
-        cores: &Cores,
-        interrupted: &watch::Receiver<bool>,
-    ) -> anyhow::Result<()> {
+    async fn step(&mut self, bench: Bench<'_>, options: LimitSearch) -> anyhow::Result<()> {
+        let plan = bench.plan;
         let name = self.definition.name.clone();
         let Some(search) = &self.search else {
             let start = match plan.pace {
                 Some(Pace::Open { items_per_s }) => items_per_s,
-                _ => self.probe(plan, cores, interrupted).await?,
+                _ => self.probe(bench).await?,
             };
             self.search = Some(Search::new(start, options.precision));
             return Ok(());
@@ -127,12 +121,13 @@ impl<'a> Seeker<'a> {
         let began = Instant::now();
         let try_plan = Plan { pace: Some(Pace::Open { items_per_s: rate }), ..plan.clone() };
         let label = format!("{name}, try {} at {rate:.0}/s", self.tries.len() + 1);
-        let outcome = turn::run(&try_plan, self.definition, cores, interrupted.clone(), &label).await?;
+        bench.view.begin_turn(&label);
+        let outcome = turn::run(Bench { plan: &try_plan, ..bench }, self.definition).await?;
         self.took(began.elapsed());
-        if *interrupted.borrow() {
+        if *bench.interrupted.borrow() {
             return Ok(());
         }
-        let judgement = judge(&outcome.turn, &meant(&try_plan, rate, cores));
+        let judgement = judge(&outcome.turn, &meant(&try_plan, rate, bench.cores));
         tell(&label, &judgement);
         self.note(rate, judgement, outcome);
         Ok(())
@@ -152,14 +147,16 @@ impl<'a> Seeker<'a> {
     }
 
     /// Where to begin: below what it takes when it is sent as much as it answers.
-    async fn probe(&mut self, plan: &Plan, cores: &Cores, interrupted: &watch::Receiver<bool>) -> anyhow::Result<f64> {
+    async fn probe(&mut self, bench: Bench<'_>) -> anyhow::Result<f64> {
+        let plan = bench.plan;
         let began = Instant::now();
         let closed = Plan { pace: Some(Pace::Closed), ..plan.clone() };
         let label = format!("{}, what it answers at most", self.definition.name);
-        let outcome = turn::run(&closed, self.definition, cores, interrupted.clone(), &label).await?;
+        bench.view.begin_turn(&label);
+        let outcome = turn::run(Bench { plan: &closed, ..bench }, self.definition).await?;
         self.took(began.elapsed());
         let taken = outcome.turn.kpis.accepted.unwrap_or(0) as f64 / plan.duration.as_secs_f64();
-        eprintln!("{label}: {taken:.0} items/s");
+        live::note(&format!("{label}: {taken:.0} items/s"));
         Ok(if taken > 0.0 { START_SHARE * taken } else { FALLBACK_START })
     }
 
@@ -210,7 +207,7 @@ fn meant(plan: &Plan, rate_per_s: f64, cores: &Cores) -> Meant {
 fn tell(label: &str, judgement: &Judgement) {
     let busy = if judgement.bench_was_busy { " (the bench was near its cores)" } else { "" };
     match &judgement.reason {
-        None => eprintln!("{label}: held{busy}"),
-        Some(reason) => eprintln!("{label}: not held: {reason}{busy}"),
+        None => live::note(&format!("{label}: held{busy}")),
+        Some(reason) => live::note(&format!("{label}: not held: {reason}{busy}")),
     }
 }

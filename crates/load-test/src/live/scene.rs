@@ -1,0 +1,96 @@
+//! What the live view knows of a run.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::report::{FaultWindow, Sample};
+
+/// Samples that are kept for the small curves: more than a terminal is wide.
+const HISTORY_LIMIT: usize = 400;
+/// What a turn takes beside its load, for the guess how long all will take.
+const AROUND_A_LOAD: Duration = Duration::from_secs(2);
+
+/// What a turn is at.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Phase {
+    /// The subject starts.
+    Starting,
+    /// Waits for somebody else, who is named.
+    Waiting(String),
+    /// The load runs for so long; the windows are in seconds since its begin.
+    Load { lasts: Duration, windows: Vec<FaultWindow> },
+    /// What is on its way may arrive, for at most so long.
+    Draining { within: Duration },
+}
+
+/// The run as a whole, and its present turn.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    pub(super) title: String,
+    /// Of the whole run, where that is known.
+    pub(super) turns: Option<usize>,
+    /// Begun so far.
+    pub(super) turn: usize,
+    /// Who is under load.
+    pub(super) label: String,
+    pub(super) phase: Phase,
+    pub(super) phase_began: Instant,
+    pub(super) samples: VecDeque<Sample>,
+}
+
+impl Scene {
+    pub(super) fn new(title: &str, turns: Option<usize>) -> Scene {
+        Scene {
+            title: title.to_owned(),
+            turns,
+            turn: 0,
+            label: String::new(),
+            phase: Phase::Starting,
+            phase_began: Instant::now(),
+            samples: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn begin_turn(&mut self, label: &str) {
+        self.turn += 1;
+        label.clone_into(&mut self.label);
+        self.samples.clear();
+        self.begin(Phase::Starting);
+    }
+
+    pub(super) fn begin(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.phase_began = Instant::now();
+    }
+
+    pub(super) fn add(&mut self, sample: &Sample) {
+        if self.samples.len() == HISTORY_LIMIT {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(sample.clone());
+    }
+
+    /// The faults of a moment of the phase.
+    pub(super) fn faults(&self, elapsed: Duration) -> Vec<&str> {
+        let Phase::Load { windows, .. } = &self.phase else { return Vec::new() };
+        let second = elapsed.as_secs_f64();
+        let is_active = |window: &&FaultWindow| window.from_s <= second && window.to_s.is_none_or(|end| second < end);
+        windows.iter().filter(is_active).map(|window| window.label.as_str()).collect()
+    }
+
+    /// How long the phase lasts at most, where that is known.
+    pub(super) fn lasts(&self) -> Option<Duration> {
+        match &self.phase {
+            Phase::Load { lasts, .. } => Some(*lasts),
+            Phase::Draining { within } => Some(*within),
+            Phase::Starting | Phase::Waiting(_) => None,
+        }
+    }
+
+    /// A guess for all turns, while a load runs and others follow.
+    pub(super) fn all_left(&self, elapsed: Duration) -> Option<Duration> {
+        let Phase::Load { lasts, .. } = &self.phase else { return None };
+        let others = self.turns?.checked_sub(self.turn).filter(|&others| others > 0)?;
+        Some(lasts.saturating_sub(elapsed) + (*lasts + AROUND_A_LOAD) * u32::try_from(others).ok()?)
+    }
+}
