@@ -16,10 +16,10 @@ const SCRAPE_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Error)]
 pub enum ScrapeError {
-    #[error("{addr}/metrics: {reason}")]
-    Unreachable { addr: SocketAddr, reason: String },
-    #[error("{addr}/metrics answers {status}")]
-    Status { addr: SocketAddr, status: StatusCode },
+    #[error("{place}: {reason}")]
+    Unreachable { place: String, reason: String },
+    #[error("{place} answers {status}")]
+    Status { place: String, status: StatusCode },
 }
 
 /// One line of a page.
@@ -39,12 +39,18 @@ pub struct Scrape {
 impl Scrape {
     /// Reads `http://ADDR/metrics`.
     pub async fn fetch(addr: SocketAddr) -> Result<Scrape, ScrapeError> {
-        let unreachable = |reason: String| ScrapeError::Unreachable { addr, reason };
-        match tokio::time::timeout(SCRAPE_WITHIN, get(addr)).await {
+        Scrape::fetch_from(addr, "/metrics").await
+    }
+
+    /// Reads `http://ADDR` and this path.
+    pub async fn fetch_from(addr: SocketAddr, path: &str) -> Result<Scrape, ScrapeError> {
+        let place = || format!("{addr}{path}");
+        let unreachable = |reason: String| ScrapeError::Unreachable { place: place(), reason };
+        match tokio::time::timeout(SCRAPE_WITHIN, get(addr, path)).await {
             Err(_) => Err(unreachable(format!("no answer within {SCRAPE_WITHIN:?}"))),
             Ok(Err(error)) => Err(unreachable(error.to_string())),
             Ok(Ok((StatusCode::OK, body))) => Ok(Scrape::parse(&String::from_utf8_lossy(&body))),
-            Ok(Ok((status, _))) => Err(ScrapeError::Status { addr, status }),
+            Ok(Ok((status, _))) => Err(ScrapeError::Status { place: place(), status }),
         }
     }
 
@@ -66,11 +72,17 @@ impl Scrape {
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-async fn get(addr: SocketAddr) -> Result<(StatusCode, Bytes), BoxError> {
+/// Whether GET is answered with 200.
+pub(crate) async fn get_ok(addr: SocketAddr, path: &str) -> bool {
+    let answer = tokio::time::timeout(SCRAPE_WITHIN, get(addr, path)).await;
+    matches!(answer, Ok(Ok((StatusCode::OK, _))))
+}
+
+async fn get(addr: SocketAddr, path: &str) -> Result<(StatusCode, Bytes), BoxError> {
     let stream = TcpStream::connect(addr).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
-    let request = Request::get("/metrics").header("host", addr.to_string()).body(Empty::<Bytes>::new())?;
+    let request = Request::get(path).header("host", addr.to_string()).body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await?;
     let status = response.status();
     Ok((status, Limited::new(response.into_body(), PAGE_LIMIT_BYTES).collect().await?.to_bytes()))

@@ -41,7 +41,7 @@ async fn collector(binary: PathBuf, signal: &str, receiver: &str, backend: &Back
         args: vec!["--config".to_owned(), "{config}".to_owned()],
         config,
         config_file: "config.yaml".to_owned(),
-        ready: Some(metrics),
+        ready: Some(metrics.into()),
         ..SubjectSpec::default()
     };
     Subject::start(spec).await.unwrap()
@@ -120,7 +120,7 @@ async fn prometheus_scrapes_every_series_of_every_target() {
         args: words.map(str::to_owned).to_vec(),
         config: prometheus_yaml(open.addrs(), ""),
         config_file: "prometheus.yaml".to_owned(),
-        ready: Some(listen),
+        ready: Some(listen.into()),
         ..SubjectSpec::default()
     };
     let subject = Subject::start(spec).await.unwrap();

@@ -28,7 +28,7 @@ fn collector(binary: PathBuf, config: String, ready: std::net::SocketAddr) -> Su
         args: vec!["--config".to_owned(), "{config}".to_owned()],
         config,
         config_file: "config.yaml".to_owned(),
-        ready: Some(ready),
+        ready: Some(ready.into()),
         ..SubjectSpec::default()
     }
 }
@@ -44,7 +44,7 @@ async fn nginx_relays_every_item_once() {
             binary: binary.clone(),
             args: ["-e", "{dir}/error.log", "-p", "{dir}", "-c", "{config}"].map(str::to_owned).to_vec(),
             config: nginx_relay(listen, backend.addr(), keepalive),
-            ready: Some(listen),
+            ready: Some(listen.into()),
             ..SubjectSpec::default()
         };
         let _subject = Subject::start(spec).await.unwrap();

@@ -236,7 +236,8 @@ async fn refused(config: &str) -> String {
         env: vec![("GATEWAY_BASE".to_owned(), base)],
         cpus: Vec::new(),
         limits: Default::default(),
-        ready: Some(health),
+        ready: Some(health.into()),
+        ..SubjectSpec::default()
     };
     match Subject::start(spec).await {
         Err(SubjectError::Ended { status, output, .. }) => {

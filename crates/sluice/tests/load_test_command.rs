@@ -180,12 +180,12 @@ fn what_cannot_be_done_is_refused_in_one_sentence_that_says_what_helps() {
         (&["-t", "metricagent"], "use traces, metrics or logs-otel"),
         (&["-t", "logagent"], "not there yet"),
         (&["-t", "logs-fluentbit"], "not there yet"),
-        (&["--subject", "rotel"], "--subject-dir"),
+        (&["--subject", "vector"], "no program `vector` in PATH"),
         (&["-s", "100"], "-t logs-otel"),
         (&["--fault-share", "0.5"], "add -b"),
         (&["-d", "0"], "1 second or more"),
         (&["--fail-if", "losst>0"], "no figure `losst`"),
-        (&["--subject-dir", &broken], "cannot start /nonexistent/engine"),
+        (&["--subject-dir", &broken], "no program at /nonexistent/engine"),
     ];
     for (args, expected) in cases {
         let output = load_test(args).output().unwrap();

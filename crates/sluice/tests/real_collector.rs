@@ -253,7 +253,7 @@ async fn the_kyma_metric_gateway_runs_in_both() {
             config,
             config_file: "config.yaml".to_owned(),
             env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
-            ready: Some(listen),
+            ready: Some(listen.into()),
             ..SubjectSpec::default()
         })
         .await
@@ -319,7 +319,7 @@ async fn nginx_before_it_relays_every_item_once() {
             args: ["-e", "{dir}/start.log", "-p", "{dir}", "-c", "{config}"].map(str::to_owned).to_vec(),
             config: nginx_relay(listen, gateway.grpc, keepalive),
             config_file: "nginx.conf".to_owned(),
-            ready: Some(listen),
+            ready: Some(listen.into()),
             ..SubjectSpec::default()
         })
         .await

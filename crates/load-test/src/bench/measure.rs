@@ -94,7 +94,7 @@ impl Contestant {
             config,
             config_file: "config.yaml".to_owned(),
             env,
-            ready: Some(listen),
+            ready: Some(listen.into()),
             ..SubjectSpec::default()
         }
     }

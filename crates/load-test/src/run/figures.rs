@@ -64,21 +64,30 @@ impl Figures<'_> {
         self.missing().saturating_sub(held as u64)
     }
 
+    /// The same of one pipeline. `None` where the subject tells what it holds of all together only.
+    fn lost_in(&self, index: usize) -> Option<u64> {
+        let missing = self.report.missing_at(self.sampler.backends.get(index)?);
+        match self.last.pipelines.get(index).and_then(|pipeline| pipeline.held) {
+            Some(held) if self.last.subject.is_some() => Some(missing.saturating_sub(held as u64)),
+            Some(_) => Some(missing),
+            None => self.last.held.is_none().then_some(missing),
+        }
+    }
+
     pub(super) fn kpis(&self) -> Kpis {
-        let (first, at_end, load_s, report) = (self.first(), self.at_end(), self.load_s(), self.report);
+        let (at_end, load_s, report) = (self.at_end(), self.load_s(), self.report);
         let latency = Latency::of(&all_latencies(self.sampler.backends));
         let known = |quantile| (latency.count > 0).then(|| milliseconds(quantile));
         let delivered = total(&self.last.arrived) / self.last.arrived.len() as f64;
         Kpis {
-            received_per_s: Some(at_end.taken_since(first) / load_s),
+            received_per_s: Some(self.sampler.taken() / load_s),
             exported_per_s: Some(total(&at_end.arrived) / load_s),
             queue: at_end.queue,
             queue_max: self.highest(|sample| sample.queue),
             memory_bytes: self.mean(|sample| sample.memory_bytes),
             memory_max_bytes: self.highest(|sample| sample.memory_bytes),
             cpu_cores: self.cpu_s(at_end).map(|cpu_s| cpu_s / load_s),
-            // One that ends is not started again: there is a warning then.
-            restarts: self.last.subject.map(|_| 0),
+            restarts: Some(self.subject.lives().restarts),
             offered: Some(report.offered),
             accepted: Some(report.accepted),
             refused: Some(report.refused + report.failed + report.rejected),
@@ -99,14 +108,15 @@ impl Figures<'_> {
     }
 
     fn pipelines(&self) -> Vec<PipelineKpis> {
+        let is_only = self.sampler.backends.len() == 1;
         let one = |(index, backend): (usize, &Backend)| {
             let latency = backend.latency();
+            let queue = self.at_end().pipelines.get(index).and_then(|pipeline| pipeline.queue);
             PipelineKpis {
                 name: format!("{}/{index}", self.plan.signal),
                 exported_per_s: self.at_end().arrived.get(index).map(|&items| items as f64 / self.load_s()),
-                // The subject's own words for what it holds are of all pipelines together.
-                queue: None,
-                lost: (self.sampler.backends.len() == 1).then(|| self.lost()),
+                queue: queue.or(self.at_end().queue.filter(|_| is_only)),
+                lost: self.lost_in(index).or(is_only.then(|| self.lost())),
                 doubled: Some(backend.counts().doubled),
                 latency_p99_ms: (latency.count > 0).then(|| milliseconds(latency.p99)),
             }
@@ -126,20 +136,42 @@ impl Figures<'_> {
         }
     }
 
+    /// Where it did not live through the turn: how often and how it ended, and what helps.
+    fn ends(&self) -> Option<(String, &'static str)> {
+        let lives = self.subject.lives();
+        let how = lives.last_end.map_or_else(|| "in a way that is not known".to_owned(), |status| status.to_string());
+        let ends = lives.restarts + u64::from(lives.is_down);
+        let message = match ends {
+            0 => return None,
+            1 => format!("it ended during the run ({how})"),
+            _ => format!("it ended {ends} times during the run (the last time: {how})"),
+        };
+        let after = match (lives.restarts, lives.is_down) {
+            (0, _) => " and was not started again".to_owned(),
+            (_, true) => ", and does not run at the end".to_owned(),
+            (_, false) => " and was started again".to_owned(),
+        };
+        let remedy = match self.subject.oom_kills() {
+            Some(1..) => "its memory limit ended it: give it more with --memory-limit, or lower the rate with -r",
+            _ => "see what it wrote at its end, which follows",
+        };
+        let output = self.subject.output_tail();
+        Some((format!("{message}{after}; the end of its output: {output}"), remedy))
+    }
+
     pub(super) fn warnings(&self, kpis: &Kpis, bench: &BenchCost, cores: &Cores) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let mut warn = |message: String, remedy: &str| {
             warnings.push(Warning { subject: None, message, remedy: Some(remedy.to_owned()) });
         };
         for problem in self.subject.warnings() {
-            warn(problem.clone(), "run as root, or in a delegated cgroup");
+            warn(problem.clone(), "run as root, or where control groups are delegated");
         }
         for problem in &self.report.problems {
             warn(problem.message.clone(), problem.remedy);
         }
-        if self.last.subject.is_none() {
-            let message = format!("it has ended during the run; the end of its output: {}", self.subject.output_tail());
-            warn(message, "see whether the memory limit or a fault of its own ended it");
+        if let Some((message, remedy)) = self.ends() {
+            warn(message, remedy);
         }
         let used = bench.generator_cpu_cores.unwrap_or(0.0) + bench.backend_cpu_cores.unwrap_or(0.0);
         if used > BENCH_SHARE * cores.of_bench() as f64 {

@@ -1,5 +1,6 @@
 //! `sluice load-test`: subjects run the same work in turn, and a record says what came of it.
 
+mod check;
 mod definition;
 mod faults;
 mod figures;
@@ -16,7 +17,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-pub use definition::{Definition, DefinitionError, SUBJECT_FILE};
+pub use definition::{BUILT_IN_NAMES, Definition, DefinitionError, SUBJECT_FILE, Tried};
 pub use faults::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
 pub use find_limit::LimitSearch;
 pub use machine::Cores;
@@ -31,11 +32,11 @@ use turn::TurnOutcome;
 /// Runs all turns. `interrupted` turning true ends the load at once; the record then holds what was measured until then. An
 /// error where no subject could run at all; one of several that cannot run is a warning in the record.
 pub async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>) -> anyhow::Result<RunRecord> {
+    check::check(plan, cores)?;
     let began = Instant::now();
     let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let mut warnings: Vec<Warning> = cores.warning.iter().cloned().collect();
-    let mut subjects: Vec<SubjectRecord> =
-        plan.subjects.iter().map(|subject| new_subject(plan, subject, cores)).collect();
+    let mut subjects: Vec<SubjectRecord> = plan.subjects.iter().map(|subject| new_subject(subject, cores)).collect();
     warnings.extend(plan.warnings_of_requests());
     let turns = if plan.find_limit.is_some() { None } else { Some(plan.turns * plan.subjects.len()) };
     let view = LiveView::new(&report::title(&plan.scenario()), turns, plan.quiet);
@@ -112,20 +113,18 @@ async fn run_turns(
 }
 
 fn add_turn(subject: &mut SubjectRecord, outcome: TurnOutcome) {
-    if !outcome.is_limited {
-        subject.limits.memory_bytes = None;
-    }
+    // Those of the later turns are the same, or there is a warning.
+    (subject.limits.cpu_cores, subject.limits.memory_bytes) = (outcome.limits.cpu_cores, outcome.limits.memory_bytes);
     subject.turns.push(outcome.turn);
 }
 
-fn new_subject(plan: &Plan, definition: &Definition, cores: &Cores) -> SubjectRecord {
+fn new_subject(definition: &Definition, cores: &Cores) -> SubjectRecord {
     SubjectRecord {
         name: definition.name.clone(),
         version: definition.version_number(),
         limits: SubjectLimits {
-            cpu_cores: None,
-            memory_bytes: Some(plan.memory_limit_mib() << 20),
             pinned_cores: cores.subject.iter().map(|&core| core as u32).collect(),
+            ..SubjectLimits::default()
         },
         ..SubjectRecord::default()
     }

@@ -8,11 +8,13 @@ use sluice_otlp::Signal;
 use super::definition::Definition;
 use super::faults::FaultSchedule;
 use super::find_limit::LimitSearch;
+use super::machine::Cores;
 use super::requests::Requests;
 use super::source::Source;
 use super::verdict::Threshold;
 use crate::generate::{Farm, LogFiles, Pace};
 use crate::report::{Scenario, Target};
+use crate::subject::Limits;
 
 /// Pipelines of a multi-pipeline run, as in the Kyma load test.
 const SEVERAL_PIPELINES: usize = 3;
@@ -42,6 +44,10 @@ pub struct Plan {
     pub subjects: Vec<Definition>,
     /// Of each subject, interleaved.
     pub turns: usize,
+    /// CPU quota of each subject, in cores; `None`: all of its cores.
+    pub cpus: Option<f64>,
+    /// Memory limit of each subject; `None`: a Kyma gateway's.
+    pub memory_mib: Option<u64>,
     /// How long the backends may take to get the rest when the load has ended.
     pub drain_within: Duration,
     pub fail_if: Vec<Threshold>,
@@ -61,9 +67,19 @@ impl Plan {
         pipelines(self.multi)
     }
 
-    /// A Kyma gateway's: 500 MiB and 1500 MiB more a pipeline.
+    /// A Kyma gateway's, where nothing else was said: 500 MiB and 1500 MiB more a pipeline.
     pub(super) fn memory_limit_mib(&self) -> u64 {
-        500 + 1500 * self.pipelines() as u64
+        self.memory_mib.unwrap_or(500 + 1500 * self.pipelines() as u64)
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits { cpu_cores: self.cpus, memory_bytes: Some(self.memory_limit_mib() << 20) }
+    }
+
+    /// Cores that a subject can use at once.
+    pub(super) fn cores_of_subject(&self, cores: &Cores) -> usize {
+        let quota = self.cpus.map_or(usize::MAX, |cpus| cpus.ceil() as usize);
+        cores.of_subject().min(quota).max(1)
     }
 
     /// What offers the load. `listen` is where the subject takes requests, if that is what it is offered.
@@ -142,6 +158,8 @@ pub(super) mod tests {
             find_limit: None,
             subjects: Vec::new(),
             turns: 1,
+            cpus: None,
+            memory_mib: None,
             drain_within: Duration::from_secs(30),
             fail_if: Vec::new(),
             quiet: true,

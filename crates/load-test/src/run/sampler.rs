@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
-use super::definition::{MetricNames, Setting};
+use super::definition::{PipelineSelectors, Selector, Selectors};
 use super::source::RunningSource;
 use crate::backend::Backend;
 use crate::latency::Latency;
@@ -26,6 +26,8 @@ pub(super) struct Look {
     pub(super) queue: Option<f64>,
     /// Items that the subject says it holds.
     pub(super) held: Option<f64>,
+    /// By the subject's own count, one a pipeline.
+    pub(super) pipelines: Vec<PipelineLook>,
     /// `None`: it has ended.
     pub(super) subject: Option<Usage>,
     pub(super) bench: Option<Usage>,
@@ -38,9 +40,16 @@ pub(super) struct Look {
     pub(super) sent: u64,
 }
 
+/// What a subject says of one pipeline; `None`: nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PipelineLook {
+    pub(super) queue: Option<f64>,
+    pub(super) held: Option<f64>,
+}
+
 pub(super) struct Sampler<'a> {
     metrics: SocketAddr,
-    names: MetricNames,
+    selectors: Selectors,
     pub(super) backends: &'a [Backend],
     pub(super) looks: Vec<Look>,
     pub(super) samples: Vec<Sample>,
@@ -48,26 +57,28 @@ pub(super) struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    pub(super) fn new(setting: &Setting, names: &MetricNames, backends: &'a [Backend]) -> Self {
-        let fill = |name: &Option<String>| name.as_ref().map(|name| setting.fill(name));
-        let names = MetricNames { received: fill(&names.received), queue: fill(&names.queue), held: fill(&names.held) };
+    pub(super) fn new(metrics: SocketAddr, selectors: Selectors, backends: &'a [Backend]) -> Self {
         let latencies_before = all_latencies(backends);
-        Sampler { metrics: setting.metrics, names, backends, looks: Vec::new(), samples: Vec::new(), latencies_before }
+        Sampler { metrics, selectors, backends, looks: Vec::new(), samples: Vec::new(), latencies_before }
     }
 
     pub(super) async fn look(&self, subject: &Subject, load: Option<&RunningSource>) -> Look {
-        let has_metrics = [&self.names.received, &self.names.queue, &self.names.held].iter().any(|name| name.is_some());
+        let names = &self.selectors;
         // One that is too busy to answer leaves a gap in this second.
-        let scrape = if has_metrics { Scrape::fetch(self.metrics).await.ok() } else { None };
-        let value = |name: &Option<String>| scrape.as_ref()?.sum(name.as_ref()?, &[]);
+        let scrape = match names.is_empty() {
+            true => None,
+            false => Scrape::fetch_from(self.metrics, &names.path).await.ok(),
+        };
+        let value = |selector: &Option<Selector>| selector.as_ref()?.read(scrape.as_ref()?);
         // A counter that nothing was counted in yet is not there.
-        let received =
-            scrape.as_ref().and(self.names.received.as_ref()).map(|_| value(&self.names.received).unwrap_or(0.0));
+        let received = scrape.as_ref().and(names.received.as_ref()).map(|_| value(&names.received).unwrap_or(0.0));
+        let of_pipeline = |one: &PipelineSelectors| PipelineLook { queue: value(&one.queue), held: value(&one.held) };
         Look {
             at: Instant::now(),
             received,
-            queue: value(&self.names.queue),
-            held: value(&self.names.held),
+            queue: value(&names.queue),
+            held: value(&names.held),
+            pipelines: names.pipelines.iter().map(of_pipeline).collect(),
             subject: subject.usage(),
             bench: usage_of_process(std::process::id()),
             backends_cpu: cpu_of_threads(BACKEND_THREADS),
@@ -112,6 +123,13 @@ impl<'a> Sampler<'a> {
     }
 }
 
+impl Sampler<'_> {
+    /// Items that the subject has taken while the load ran.
+    pub(super) fn taken(&self) -> f64 {
+        self.looks.windows(2).map(|pair| pair[1].taken_since(&pair[0])).sum()
+    }
+}
+
 impl Look {
     /// Items on their way: sent and not at every backend.
     fn backlog(&self) -> f64 {
@@ -119,10 +137,12 @@ impl Look {
         self.sent.saturating_sub(arrived) as f64
     }
 
-    /// Items that the subject has taken meanwhile: by its own count, else by its answers.
-    pub(super) fn taken_since(&self, before: &Look) -> f64 {
+    /// Items that the subject has taken since the look just before: by its own count, which begins again at 0 when the
+    /// subject is started again, else by its answers.
+    fn taken_since(&self, before: &Look) -> f64 {
         match (self.received, before.received) {
-            (Some(now), Some(then)) => now - then,
+            (Some(now), Some(then)) if now >= then => now - then,
+            (Some(now), Some(_)) => now,
             _ => self.acknowledged.saturating_sub(before.acknowledged) as f64,
         }
     }

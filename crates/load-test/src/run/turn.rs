@@ -27,8 +27,8 @@ const FINISH_WITHIN: Duration = Duration::from_secs(90);
 pub(super) struct TurnOutcome {
     pub(super) turn: Turn,
     pub(super) warnings: Vec<Warning>,
-    /// The memory limit could be set.
-    pub(super) is_limited: bool,
+    /// Those that could be set.
+    pub(super) limits: Limits,
 }
 
 /// The backends have a runtime of their own, so that their cost can be told from the generator's.
@@ -71,15 +71,22 @@ pub(super) async fn run(
     let source = plan.source(listen)?;
     let setting = Setting {
         signal: plan.signal,
+        protocol: plan.requests.protocol,
         listen,
+        listen_other: free_addr()?,
         metrics: free_addr()?,
+        spare: free_addr()?,
         backends: backends.iter().map(Backend::addr).collect(),
         memory_limit_mib: plan.memory_limit_mib(),
-        cores: cores.of_subject(),
+        cores: plan.cores_of_subject(cores),
+        scrape_targets: Vec::new(),
+        scrape_interval: None,
+        log_root: None,
     };
-    let limits = Limits { cpu_cores: None, memory_bytes: Some(plan.memory_limit_mib() << 20) };
-    let subject = Subject::start(definition.spec(&setting, limits, &cores.subject)).await?;
-    let mut sampler = Sampler::new(&setting, &definition.metrics, &backends);
+    let selectors = definition.selectors(plan.target, &setting)?;
+    let spec = definition.spec(plan.target, &setting, plan.limits(), &cores.subject)?;
+    let subject = Subject::start(spec).await?;
+    let mut sampler = Sampler::new(setting.metrics, selectors, &backends);
     sampler.begin(&subject).await;
     let mut load = source.start(&backends)?;
     let faults = plan.faults.start(&backends, plan.duration);
@@ -98,11 +105,10 @@ pub(super) async fn run(
     let bench = figures.bench();
     let mut warnings = figures.warnings(&kpis, &bench, cores);
     warnings.iter_mut().for_each(|warning| warning.subject = Some(definition.name.clone()));
-    let is_limited = subject.warnings().is_empty();
     let load_s = figures.load_s();
     let fault_windows = plan.faults.windows(Duration::from_secs_f64(load_s));
     let turn = Turn { kpis, samples: sampler.samples.clone(), fault_windows, bench };
-    Ok(TurnOutcome { turn, warnings, is_limited })
+    Ok(TurnOutcome { turn, warnings, limits: subject.limits() })
 }
 
 /// Samples until the load's end; true where it was interrupted.

@@ -6,12 +6,19 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+/// Where control groups are mounted.
+const MOUNT: &str = "/sys/fs/cgroup";
+/// The period over which a CPU quota is counted, the kernel's default.
+const PERIOD_US: u64 = 100_000;
+/// The kernel takes no shorter quota.
+const QUOTA_MIN_US: f64 = 1000.0;
+
 /// Why a limit could not be set. The run can go on without, with a warning.
 #[derive(Debug, Error)]
 pub enum LimitError {
-    #[error("no cgroup controller `{0}` is mounted below /sys/fs/cgroup")]
+    #[error("no cgroup controller `{0}` is mounted below {MOUNT}")]
     NoController(&'static str),
-    #[error("{path}: {source} (limits need root, or a delegated cgroup)")]
+    #[error("{path}: {source}")]
     Denied { path: PathBuf, source: io::Error },
 }
 
@@ -27,54 +34,119 @@ pub struct Limits {
 #[derive(Debug, Default)]
 pub struct ControlGroup {
     folders: Vec<PathBuf>,
+    memory_folder: Option<PathBuf>,
+    limits: Limits,
 }
 
-/// The period over which a CPU quota is counted, the kernel's default.
-const PERIOD_US: u64 = 100_000;
+/// Where groups can be made, and in which of the kernel's two ways.
+enum Hierarchy {
+    /// A folder for each controller.
+    V1 { root: PathBuf },
+    /// One folder for all, the first of these that lets us.
+    V2 { parents: Vec<PathBuf> },
+}
 
 impl ControlGroup {
-    /// Makes groups with these limits; a process joins by [`ControlGroup::add`].
-    pub fn create(name: &str, limits: Limits) -> Result<Self, LimitError> {
-        let root = Path::new("/sys/fs/cgroup");
+    /// Makes groups with these limits, as far as this machine allows; a process joins by [`ControlGroup::add`].
+    pub fn create(name: &str, limits: Limits) -> (ControlGroup, Vec<LimitError>) {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        ControlGroup::create_in(&Hierarchy::find(Path::new(MOUNT), &own), name, limits)
+    }
+
+    fn create_in(hierarchy: &Hierarchy, name: &str, limits: Limits) -> (ControlGroup, Vec<LimitError>) {
         let mut group = ControlGroup::default();
-        let is_v2 = root.join("cgroup.controllers").exists();
+        let mut errors = Vec::new();
         if let Some(cores) = limits.cpu_cores {
-            let quota_us = (cores * PERIOD_US as f64).max(1000.0) as u64;
-            if is_v2 {
-                group.limit(root, name, "cpu.max", &format!("{quota_us} {PERIOD_US}"))?;
-            } else {
-                let controller = v1_controller(root, "cpu")?;
-                group.limit(&controller, name, "cpu.cfs_period_us", &PERIOD_US.to_string())?;
-                group.limit(&controller, name, "cpu.cfs_quota_us", &quota_us.to_string())?;
+            match group.limit_cpu(hierarchy, name, cores) {
+                Ok(()) => group.limits.cpu_cores = Some(cores),
+                Err(error) => errors.push(error),
             }
         }
         if let Some(bytes) = limits.memory_bytes {
-            if is_v2 {
-                group.limit(root, name, "memory.max", &bytes.to_string())?;
-            } else {
-                let controller = v1_controller(root, "memory")?;
-                group.limit(&controller, name, "memory.limit_in_bytes", &bytes.to_string())?;
+            match group.limit_memory(hierarchy, name, bytes) {
+                Ok(()) => group.limits.memory_bytes = Some(bytes),
+                Err(error) => errors.push(error),
             }
         }
-        Ok(group)
+        (group, errors)
     }
 
-    fn limit(&mut self, controller: &Path, name: &str, file: &str, value: &str) -> Result<(), LimitError> {
-        let folder = controller.join(name);
+    fn limit_cpu(&mut self, hierarchy: &Hierarchy, name: &str, cores: f64) -> Result<(), LimitError> {
+        let quota_us = (cores * PERIOD_US as f64).max(QUOTA_MIN_US) as u64;
+        let folder = self.folder(hierarchy, "cpu", name)?;
+        match hierarchy {
+            Hierarchy::V1 { .. } => {
+                write(&folder.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
+                write(&folder.join("cpu.cfs_quota_us"), &quota_us.to_string())
+            }
+            Hierarchy::V2 { .. } => write(&folder.join("cpu.max"), &format!("{quota_us} {PERIOD_US}")),
+        }
+    }
+
+    fn limit_memory(&mut self, hierarchy: &Hierarchy, name: &str, bytes: u64) -> Result<(), LimitError> {
+        let folder = self.folder(hierarchy, "memory", name)?;
+        // A pod has no swap: its limit would be none. The second file is there where the kernel counts swap.
+        let (limit, swap, swap_bytes) = match hierarchy {
+            Hierarchy::V1 { .. } => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes),
+            Hierarchy::V2 { .. } => ("memory.max", "memory.swap.max", 0),
+        };
+        write(&folder.join(limit), &bytes.to_string())?;
+        if folder.join(swap).exists() {
+            write(&folder.join(swap), &swap_bytes.to_string())?;
+        }
+        self.memory_folder = Some(folder);
+        Ok(())
+    }
+
+    /// The group's folder for this controller; makes it where it is not there yet.
+    fn folder(&mut self, hierarchy: &Hierarchy, controller: &'static str, name: &str) -> Result<PathBuf, LimitError> {
+        match hierarchy {
+            Hierarchy::V1 { root } => {
+                let folders = [root.join(controller), root.join(format!("{controller},cpuacct"))];
+                let parent = folders.into_iter().find(|folder| folder.join("cgroup.procs").exists());
+                self.make(parent.ok_or(LimitError::NoController(controller))?.join(name))
+            }
+            Hierarchy::V2 { parents } => {
+                let mut denied = LimitError::NoController(controller);
+                for parent in parents {
+                    match enable(parent, controller).and_then(|()| self.make(parent.join(name))) {
+                        Ok(folder) => return Ok(folder),
+                        Err(error) => denied = error,
+                    }
+                }
+                Err(denied)
+            }
+        }
+    }
+
+    fn make(&mut self, folder: PathBuf) -> Result<PathBuf, LimitError> {
         if !self.folders.contains(&folder) {
             fs::create_dir(&folder).map_err(|source| LimitError::Denied { path: folder.clone(), source })?;
             self.folders.push(folder.clone());
         }
-        let path = folder.join(file);
-        fs::write(&path, value).map_err(|source| LimitError::Denied { path, source })
+        Ok(folder)
     }
 
     /// Moves a process, with all its threads, into the group. What it starts afterwards is in it as well.
     pub fn add(&self, pid: u32) -> Result<(), LimitError> {
-        self.folders.iter().try_for_each(|folder| {
-            let path = folder.join("cgroup.procs");
-            fs::write(&path, pid.to_string()).map_err(|source| LimitError::Denied { path, source })
-        })
+        self.folders.iter().try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
+    }
+
+    /// Those that could be set.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    pub(super) fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
+    /// Processes that the kernel has ended for the memory limit; `None` where it does not say.
+    pub fn oom_kills(&self) -> Option<u64> {
+        let folder = self.memory_folder.as_ref()?;
+        let read = |file: &str| fs::read_to_string(folder.join(file)).ok();
+        let text = read("memory.events").or_else(|| read("memory.oom_control"))?;
+        text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
     }
 }
 
@@ -92,9 +164,37 @@ impl Drop for ControlGroup {
     }
 }
 
-fn v1_controller(root: &Path, name: &'static str) -> Result<PathBuf, LimitError> {
-    let folders = [root.join(name), root.join(format!("{name},cpuacct"))];
-    folders.into_iter().find(|folder| folder.join("cgroup.procs").exists()).ok_or(LimitError::NoController(name))
+impl Hierarchy {
+    /// `own_groups` as in /proc/self/cgroup.
+    fn find(mount: &Path, own_groups: &str) -> Hierarchy {
+        if !mount.join("cgroup.controllers").exists() {
+            return Hierarchy::V1 { root: mount.to_owned() };
+        }
+        // Beside our own group where the root is not ours: there controllers are on already, and a group with processes of its
+        // own (as ours has) may have none below it.
+        let own = own_groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+        let beside = mount.join(own).parent().map(Path::to_owned).filter(|parent| parent.starts_with(mount));
+        let parents = [mount.to_owned()].into_iter().chain(beside.filter(|parent| parent != mount)).collect();
+        Hierarchy::V2 { parents }
+    }
+}
+
+/// Lets the groups below `parent` have this controller (cgroup v2).
+fn enable(parent: &Path, controller: &'static str) -> Result<(), LimitError> {
+    let has = |file: &str| {
+        fs::read_to_string(parent.join(file)).is_ok_and(|text| text.split_whitespace().any(|word| word == controller))
+    };
+    if has("cgroup.subtree_control") {
+        return Ok(());
+    }
+    if !has("cgroup.controllers") {
+        return Err(LimitError::NoController(controller));
+    }
+    write(&parent.join("cgroup.subtree_control"), &format!("+{controller}"))
+}
+
+fn write(path: &Path, value: &str) -> Result<(), LimitError> {
+    fs::write(path, value).map_err(|source| LimitError::Denied { path: path.to_owned(), source })
 }
 
 /// Pins the calling thread, and every thread that it starts from now on, to these CPUs.
@@ -103,3 +203,7 @@ pub fn pin_this_thread(cpus: &[usize]) -> io::Result<()> {
     cpus.iter().for_each(|&cpu| set.set(cpu));
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
+
+#[cfg(test)]
+#[path = "limits_tests.rs"]
+mod tests;

@@ -1,23 +1,34 @@
 //! Subjects: the processes under test, started with their own configuration, pinned, watched and reliably ended.
 
 mod config;
+mod keeper;
+mod life;
 mod limits;
+mod ready;
+mod restart;
 mod usage;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use parking_lot::Mutex;
+use rustix::process::Signal;
 use tempfile::TempDir;
 use thiserror::Error;
+use tokio::task::JoinHandle;
 
 pub use config::{Dialect, GatewayConfig, nginx_relay};
+use keeper::Keeper;
+use life::Life;
 pub use limits::{ControlGroup, LimitError, Limits, pin_this_thread};
+pub use ready::Ready;
+use restart::Existence;
+pub use restart::{Lives, RestartPolicy};
 pub(crate) use usage::cpu_of_threads;
 pub use usage::{Usage, usage_of_group, usage_of_process};
 
@@ -38,88 +49,107 @@ pub struct SubjectSpec {
     pub cpus: Vec<usize>,
     /// CPU quota and memory limit; not set where the machine does not allow it, see [`Subject::warnings`].
     pub limits: Limits,
-    /// The subject is up when this accepts a connection.
-    pub ready: Option<SocketAddr>,
+    /// When the subject is up; `None`: at once.
+    pub ready: Option<Ready>,
+    /// How long that may take; `None`: 30 s.
+    pub ready_within: Option<Duration>,
+    /// Whether and when it is started again after its end.
+    pub restart: Option<RestartPolicy>,
 }
 
 #[derive(Debug, Error)]
 pub enum SubjectError {
-    #[error("{name}: cannot start {binary}: {source}")]
+    #[error("{name}: cannot start {binary}: {source}: it must be a file that this machine can execute")]
     Start { name: String, binary: PathBuf, source: io::Error },
+    #[error("{name}: no folder for its configuration: {source}: TMPDIR must name a folder that can be written to")]
+    Folder { name: String, source: io::Error },
     #[error("{name}: something else listens on {addr} already: end it or choose another port")]
     PortInUse { name: String, addr: SocketAddr },
-    #[error("{name} ended at once ({status}); the end of its output:\n{output}")]
-    Ended { name: String, status: ExitStatus, output: String },
-    #[error("{name} does not accept connections on {addr} after {waited:?}; the end of its output:\n{output}")]
-    NotReady { name: String, addr: SocketAddr, waited: Duration, output: String },
+    #[error(
+        "{name} ended ({status}) instead of {ready}: check its command and configuration; the end of its output:\n{output}"
+    )]
+    Ended { name: String, status: ExitStatus, ready: Ready, output: String },
+    #[error(
+        "{name} is not {ready} after {waited:?}: check its configuration, or give it more time; the end of its output:\n{output}"
+    )]
+    NotReady { name: String, ready: Ready, waited: Duration, output: String },
 }
 
-/// How long a subject may take to accept connections.
+/// How long a subject may take to be up where nothing else is said.
 const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Of the output that messages show.
+const TAIL_BYTES: usize = 2000;
 
-/// A running subject. Its whole process group is killed when this is dropped, and its folder removed.
+/// A running subject. Its whole process group is killed when this is dropped, and its folder and control groups removed; a
+/// process of its own does that where this one is killed.
 #[derive(Debug)]
 pub struct Subject {
     name: String,
-    child: Child,
-    folder: TempDir,
+    existence: Arc<Mutex<Existence>>,
+    supervisor: Option<JoinHandle<()>>,
+    group: Arc<ControlGroup>,
     warnings: Vec<String>,
-    /// After `child`: a group can be removed only when its processes are gone.
-    _group: ControlGroup,
+    folder: TempDir,
 }
 
 impl Subject {
     /// Starts the process and waits until it is ready.
     pub async fn start(spec: SubjectSpec) -> Result<Subject, SubjectError> {
-        let failed = |source| SubjectError::Start { name: spec.name.clone(), binary: spec.binary.clone(), source };
-        if let Some(addr) = spec.ready
-            && tokio::net::TcpStream::connect(addr).await.is_ok()
+        if let Some(ready) = &spec.ready
+            && let Some(addr) = ready.taken_addr().await
         {
             return Err(SubjectError::PortInUse { name: spec.name, addr });
         }
-        let folder = TempDir::with_prefix("sluice-load-test-").map_err(failed)?;
-        let child = spawn(&spec, folder.path()).map_err(failed)?;
-        let mut subject =
-            Subject { name: spec.name.clone(), child, folder, warnings: Vec::new(), _group: ControlGroup::default() };
-        subject.confine(spec.limits);
-        if let Some(addr) = spec.ready {
-            subject.wait_until_ready(addr).await?;
+        let folder = TempDir::with_prefix("sluice-load-test-")
+            .map_err(|source| SubjectError::Folder { name: spec.name.clone(), source })?;
+        let life = Life::begin(&spec, folder.path()).map_err(|source| SubjectError::Start {
+            name: spec.name.clone(),
+            binary: spec.binary.clone(),
+            source,
+        })?;
+        let (group, mut errors) = ControlGroup::create(&format!("sluice-load-test-{}", life.pid()), spec.limits);
+        errors.extend(group.add(life.pid()).err());
+        let warnings = errors.iter().map(|error| format!("it runs without a limit: {error}")).collect();
+        let mut keeper = Keeper::start(folder.path(), group.folders());
+        if let Some(keeper) = &mut keeper {
+            keeper.watch(life.pid());
         }
+        let group = Arc::new(group);
+        let (ready, within, restart) = (spec.ready.clone(), spec.ready_within.unwrap_or(READY_WITHIN), spec.restart);
+        let name = spec.name.clone();
+        let existence = Existence::new(spec, folder.path().to_owned(), life, Arc::clone(&group), keeper);
+        let existence = Arc::new(Mutex::new(existence));
+        let mut subject = Subject { name, existence, supervisor: None, group, warnings, folder };
+        if let Some(ready) = ready {
+            subject.wait_until(ready, within).await?;
+        }
+        // One that ends before it is ready is not started again: that would not help.
+        let supervise = |policy| tokio::spawn(restart::supervise(Arc::clone(&subject.existence), policy));
+        subject.supervisor = restart.map(supervise);
         Ok(subject)
     }
 
-    fn confine(&mut self, limits: Limits) {
-        let name = format!("sluice-load-test-{}", self.child.id());
-        match ControlGroup::create(&name, limits) {
-            Ok(group) => {
-                self.warnings.extend(group.add(self.child.id()).err().map(|error| error.to_string()));
-                self._group = group;
-            }
-            Err(error) => self.warnings.push(format!("{} runs without its limits: {error}", self.name)),
-        }
-    }
-
-    async fn wait_until_ready(&mut self, addr: SocketAddr) -> Result<(), SubjectError> {
+    async fn wait_until(&mut self, ready: Ready, within: Duration) -> Result<(), SubjectError> {
         let began = Instant::now();
-        while began.elapsed() < READY_WITHIN {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(SubjectError::Ended { name: self.name.clone(), status, output: self.output_tail() });
+        while began.elapsed() < within {
+            if let Ok(Some(status)) = self.existence.lock().try_wait() {
+                return Err(SubjectError::Ended { name: self.name.clone(), status, ready, output: self.output_tail() });
             }
-            if tokio::net::TcpStream::connect(addr).await.is_ok() {
+            if ready.holds(&self.folder.path().join(life::OUTPUT_FILE)).await {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let output = self.output_tail();
-        Err(SubjectError::NotReady { name: self.name.clone(), addr, waited: READY_WITHIN, output })
+        Err(SubjectError::NotReady { name: self.name.clone(), ready, waited: within, output: self.output_tail() })
     }
 
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// Of the process, and of its group; another one after a restart.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.existence.lock().pid()
     }
 
     /// The temporary folder, with the configuration and `output.log`.
@@ -132,20 +162,35 @@ impl Subject {
         &self.warnings
     }
 
-    /// CPU and memory of the process and those that it has started; `None` when it is gone.
+    /// Limits that could be set.
+    pub fn limits(&self) -> Limits {
+        self.group.limits()
+    }
+
+    /// How often the kernel has ended one of its processes for the memory limit; `None` where that is not known.
+    pub fn oom_kills(&self) -> Option<u64> {
+        self.group.oom_kills()
+    }
+
+    pub fn lives(&self) -> Lives {
+        self.existence.lock().lives()
+    }
+
+    /// CPU and memory of the process and those that it has started, CPU of earlier lives included; `None` when it is gone
+    /// for good.
     pub fn usage(&self) -> Option<Usage> {
-        usage_of_group(self.child.id())
+        self.existence.lock().usage()
     }
 
     /// The last lines that it wrote.
     pub fn output_tail(&self) -> String {
-        let output = fs::read(self.folder.path().join("output.log")).unwrap_or_default();
-        String::from_utf8_lossy(&output[output.len().saturating_sub(2000)..]).into_owned()
+        let output = fs::read(self.folder.path().join(life::OUTPUT_FILE)).unwrap_or_default();
+        String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_BYTES)..]).into_owned()
     }
 
     /// All that it wrote.
     pub fn output(&self) -> String {
-        let output = fs::read(self.folder.path().join("output.log")).unwrap_or_default();
+        let output = fs::read(self.folder.path().join(life::OUTPUT_FILE)).unwrap_or_default();
         String::from_utf8_lossy(&output).into_owned()
     }
 
@@ -156,14 +201,20 @@ impl Subject {
             return Ok(status);
         }
         self.signal(Signal::KILL);
-        self.child.wait()
+        loop {
+            if let Some(status) = self.wait(patience.max(Duration::from_secs(1))).await? {
+                return Ok(status);
+            }
+        }
     }
 
-    /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read afterwards.
+    /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read afterwards. It is not
+    /// started again.
     pub async fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+        self.let_it_end();
         let began = Instant::now();
         loop {
-            let status = self.child.try_wait()?;
+            let status = self.existence.lock().try_wait()?;
             if status.is_some() || began.elapsed() >= patience {
                 return Ok(status);
             }
@@ -171,8 +222,9 @@ impl Subject {
         }
     }
 
-    /// SIGTERM: asks it to end.
+    /// SIGTERM: asks it to end. It is not started again.
     pub fn terminate(&self) {
+        self.let_it_end();
         self.signal(Signal::TERM);
     }
 
@@ -183,63 +235,22 @@ impl Subject {
 
     /// Sends a signal to the whole group.
     pub fn signal(&self, signal: Signal) {
-        if let Some(group) = Pid::from_raw(self.child.id().cast_signed()) {
-            // An error means that the group is gone.
-            let _ = kill_process_group(group, signal);
+        self.existence.lock().signal(signal);
+    }
+
+    fn let_it_end(&self) {
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.abort();
         }
+        self.existence.lock().end_with_this_life();
     }
 }
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
-        // An error means that it has been waited for.
-        let _ = self.child.wait();
+        self.let_it_end();
+        self.existence.lock().end();
     }
-}
-
-fn spawn(spec: &SubjectSpec, folder: &Path) -> io::Result<Child> {
-    let dir = folder.display().to_string();
-    let config_path = folder.join(if spec.config_file.is_empty() { "config" } else { &spec.config_file });
-    fs::write(&config_path, spec.config.replace("{dir}", &dir))?;
-    let output = File::create(folder.join("output.log"))?;
-    // Fails here, with the binary's own name, rather than in a wrapper.
-    fs::metadata(&spec.binary)?;
-    let mut words = wrappers(&spec.cpus);
-    words.push(spec.binary.display().to_string());
-    let mut command = Command::new(&words[0]);
-    command
-        .args(&words[1..])
-        .args(
-            spec.args
-                .iter()
-                .map(|arg| arg.replace("{config}", &config_path.display().to_string()).replace("{dir}", &dir)),
-        )
-        .envs(spec.env.iter().cloned())
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output)
-        .process_group(0);
-    command.spawn()
-}
-
-/// Commands of util-linux that change what they start and then become it: the subject dies with this process, and runs
-/// on its CPUs from its first thread on.
-fn wrappers(cpus: &[usize]) -> Vec<String> {
-    let mut words = Vec::new();
-    if is_installed("setpriv") {
-        words.extend(["setpriv", "--pdeathsig", "KILL"].map(str::to_owned));
-    }
-    if !cpus.is_empty() {
-        let list = cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-        words.extend(["taskset".to_owned(), "--cpu-list".to_owned(), list]);
-    }
-    words
-}
-
-fn is_installed(command: &str) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(command).exists()))
 }
 
 /// A port of the loopback interface that was free a moment ago.

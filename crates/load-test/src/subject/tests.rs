@@ -36,7 +36,7 @@ async fn dropping_a_subject_ends_what_it_started_and_removes_its_folder() {
 #[tokio::test]
 async fn a_subject_that_ends_at_once_says_why() {
     let mut spec = shell("echo no such option >&2; exit 3");
-    spec.ready = Some(free_addr().unwrap());
+    spec.ready = Some(free_addr().unwrap().into());
     let error = Subject::start(spec).await.unwrap_err().to_string();
     assert!(error.contains("no such option") && error.contains('3'), "{error}");
 }
@@ -45,7 +45,7 @@ async fn a_subject_that_ends_at_once_says_why() {
 async fn a_taken_port_and_a_missing_binary_are_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut spec = shell("sleep 600");
-    spec.ready = Some(listener.local_addr().unwrap());
+    spec.ready = Some(listener.local_addr().unwrap().into());
     assert!(matches!(Subject::start(spec).await, Err(SubjectError::PortInUse { .. })));
     let missing = SubjectSpec { binary: "/nonexistent/otelcol".into(), ..shell("") };
     let error = Subject::start(missing).await.unwrap_err().to_string();

@@ -25,16 +25,33 @@ pub fn usage_of_process(pid: u32) -> Option<Usage> {
     })
 }
 
-/// Usage of all processes of a group together; `None` when none is left.
+/// Usage of all processes of a group together, and of those that they have waited for; `None` when none is left.
 pub fn usage_of_group(group: u32) -> Option<Usage> {
+    usage_of(|stat| stat.group == group && !stat.is_zombie)
+}
+
+/// The same with processes that have ended and have not been waited for: they have no memory, but CPU time.
+pub(super) fn usage_of_group_and_ended(group: u32) -> Option<Usage> {
+    usage_of(|stat| stat.group == group)
+}
+
+fn usage_of(is_wanted: impl Fn(&Stat) -> bool) -> Option<Usage> {
     let pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|&pid| Stat::read(pid).is_some_and(|stat| stat.group == group && !stat.is_zombie))
-        .filter_map(usage_of_process)
-        .reduce(|sum, one| Usage {
-            cpu: sum.cpu + one.cpu,
-            rss_bytes: sum.rss_bytes + one.rss_bytes,
-            peak_rss_bytes: sum.peak_rss_bytes + one.peak_rss_bytes,
-        })
+    let stats = pids.filter_map(|pid| Some((pid, Stat::read(pid)?)));
+    let usages = stats.filter(|(_, stat)| is_wanted(stat)).filter_map(|(pid, stat)| {
+        let usage = usage_of_process(pid)?;
+        Some(Usage { cpu: usage.cpu + stat.cpu_of_children, ..usage })
+    });
+    usages.reduce(|sum, one| Usage {
+        cpu: sum.cpu + one.cpu,
+        rss_bytes: sum.rss_bytes + one.rss_bytes,
+        peak_rss_bytes: sum.peak_rss_bytes + one.peak_rss_bytes,
+    })
+}
+
+/// It has ended and has not been waited for, or is gone.
+pub(super) fn has_ended(pid: u32) -> bool {
+    Stat::read(pid).is_none_or(|stat| stat.is_zombie)
 }
 
 /// CPU time so far of this process's threads of that name.
@@ -49,6 +66,8 @@ struct Stat {
     group: u32,
     is_zombie: bool,
     cpu: Duration,
+    /// Of its children that have ended and that it has waited for.
+    cpu_of_children: Duration,
 }
 
 impl Stat {
@@ -60,11 +79,13 @@ impl Stat {
     fn parse(line: &str) -> Option<Stat> {
         let fields: Vec<&str> = line[line.rfind(')')? + 1..].split_ascii_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        let ticks = number(11)? + number(12)?;
+        let duration =
+            |ticks: u64| Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
         Some(Stat {
             group: u32::try_from(number(2)?).ok()?,
             is_zombie: *fields.first()? == "Z",
-            cpu: Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64),
+            cpu: duration(number(11)? + number(12)?),
+            cpu_of_children: duration(number(13)? + number(14)?),
         })
     }
 }
@@ -80,10 +101,11 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
-        let line = "42 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 5 1000 1 18446744073709551615";
+        let line = "42 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 7 3 20 0 1 0 5 1000 1 18446744073709551615";
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.group, stat.is_zombie), (7, false));
-        assert_eq!(stat.cpu.as_secs_f64() * rustix::param::clock_ticks_per_second() as f64, 300.0);
+        let ticks = |cpu: Duration| cpu.as_secs_f64() * rustix::param::clock_ticks_per_second() as f64;
+        assert_eq!((ticks(stat.cpu), ticks(stat.cpu_of_children)), (300.0, 10.0));
     }
 
     #[test]

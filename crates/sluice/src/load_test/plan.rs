@@ -25,6 +25,8 @@ pub(super) fn plan(arguments: &LoadTestArguments) -> Result<Plan> {
         log_files: LogFiles::default(),
         subjects: subjects.definitions()?,
         turns: usize::from(subjects.turns),
+        cpus: subjects.cpus,
+        memory_mib: subjects.memory_limit,
         drain_within: load.drain_within,
         fail_if: output.fail_if.clone(),
         quiet: output.quiet,

@@ -1,63 +1,77 @@
-//! Who is tested: `--subject`, `--subject-dir`, `--turns`.
+//! Who is tested, and within which limits: `--subject`, `--subject-dir`, `--cpus` and what belongs to them.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
-use sluice_load_test::run::Definition;
+use clap::Args;
+use sluice_load_test::run::{BUILT_IN_NAMES, Definition};
 
-/// The path of a Collector, where it is not `otelcol` in PATH.
-const COLLECTOR_VARIABLE: &str = "SLUICE_TEST_OTELCOL";
+/// The subject whose program is this one.
+const OURS: &str = "sluice";
 
 #[derive(Debug, Args)]
 pub(super) struct SubjectArguments {
-    /// Who is tested; may be given several times [default: sluice]
-    #[arg(long, value_name = "NAME")]
-    subject: Vec<SubjectName>,
-    /// Another subject: a folder with `subject.json` and a configuration template; may be given several times
+    #[arg(long, value_name = "NAME", help = format!("Who is tested: {}; may be given several times [default: sluice]", BUILT_IN_NAMES.join(", ")))]
+    subject: Vec<String>,
+    /// Another subject: a folder with `subject.json` and configuration templates; may be given several times
     #[arg(long, value_name = "DIR")]
     subject_dir: Vec<PathBuf>,
+    /// The program of a subject, where it is not in PATH; may be given several times
+    #[arg(long, value_name = "NAME=PATH", value_parser = name_and_path)]
+    subject_binary: Vec<(String, PathBuf)>,
     /// Turns of each subject, interleaved
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(super) turns: u16,
+    /// CPU quota of each subject, as a pod has it, for instance 1 or 0.5 [default: none but its cores]
+    #[arg(long, value_name = "CORES", value_parser = cpus)]
+    pub(super) cpus: Option<f64>,
+    /// Memory limit of each subject [default: 500 MiB, and 1500 MiB a pipeline]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1_048_576))]
+    pub(super) memory_limit: Option<u64>,
 }
 
-/// A subject that the load test knows by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SubjectName {
-    Sluice,
-    Otelcol,
-    Rotel,
+fn name_and_path(text: &str) -> Result<(String, PathBuf), String> {
+    let pair = text.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty());
+    let (name, path) =
+        pair.ok_or_else(|| "give the subject's name and the path, for instance rotel=/opt/rotel-agent".to_owned())?;
+    Ok((name.to_owned(), path.into()))
+}
+
+fn cpus(text: &str) -> Result<f64, String> {
+    let cpus = text.parse().ok().filter(|cpus: &f64| (0.01..=1024.0).contains(cpus));
+    cpus.ok_or_else(|| "give a number of cores from 0.01 up, for instance 1 or 0.5".to_owned())
 }
 
 impl SubjectArguments {
-    /// All subjects, each once.
+    /// All subjects, each once, each with its program.
     pub(super) fn definitions(&self) -> Result<Vec<Definition>> {
         let mut definitions = Vec::new();
         for name in &self.subject {
-            definitions.push(match name {
-                SubjectName::Sluice => sluice()?,
-                SubjectName::Otelcol => Definition::collector(COLLECTOR_VARIABLE)?,
-                SubjectName::Rotel => {
-                    bail!("--subject rotel is not there yet: describe it in a folder for --subject-dir")
-                }
-            });
+            definitions.push(Definition::built_in(name)?);
         }
         for folder in &self.subject_dir {
             definitions.push(Definition::read(folder)?);
         }
         if definitions.is_empty() {
-            definitions.push(sluice()?);
+            definitions.push(Definition::built_in(OURS)?);
         }
         let mut names: Vec<_> = definitions.iter().map(|definition| &definition.name).collect();
         names.sort();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             bail!("subject `{}` is given twice: --turns repeats a subject", twice[0]);
         }
+        if let Some((name, _)) = self.subject_binary.iter().find(|(name, _)| !names.contains(&name)) {
+            bail!("--subject-binary names `{name}`, which is not tested here: add --subject {name}, or leave it out");
+        }
+        for definition in &mut definitions {
+            match self.subject_binary.iter().find(|(name, _)| *name == definition.name) {
+                Some((_, path)) => definition.set_program(path)?,
+                None if definition.name == OURS => {
+                    definition.set_program(&std::env::current_exe().context("cannot find this program's own file")?)?;
+                }
+                None => definition.find_program()?,
+            }
+        }
         Ok(definitions)
     }
-}
-
-fn sluice() -> Result<Definition> {
-    Ok(Definition::sluice(&std::env::current_exe().context("cannot find this program's own file")?))
 }

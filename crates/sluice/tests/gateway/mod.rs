@@ -80,7 +80,8 @@ impl Gateway {
             env,
             cpus: options.cpus,
             limits: options.limits,
-            ready: Some(health),
+            ready: Some(health.into()),
+            ..SubjectSpec::default()
         })
         .await?;
         Ok(Gateway { grpc, http, metrics, health, subject })

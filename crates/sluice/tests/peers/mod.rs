@@ -61,7 +61,7 @@ pub(crate) async fn start_collector(binary: &Path, config: &str, ready: SocketAd
         args: vec!["--config".to_owned(), "{config}".to_owned()],
         config: config.to_owned(),
         config_file: "config.yaml".to_owned(),
-        ready: Some(ready),
+        ready: Some(ready.into()),
         ..SubjectSpec::default()
     };
     Subject::start(spec).await.unwrap_or_else(|error| panic!("{error}"))

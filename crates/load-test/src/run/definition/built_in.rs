@@ -1,0 +1,63 @@
+//! The subjects of the repository's folder `subjects`, which are part of this program.
+
+use std::path::{Component, Path};
+
+/// In the order of their listing.
+pub const BUILT_IN_NAMES: &[&str] = &["sluice", "otelcol", "rotel", "fluent-bit", "vector", "telegraf", "df_engine"];
+
+macro_rules! files {
+    ($($path:literal),* $(,)?) => {
+        [$(($path, include_str!(concat!("../../../../../subjects/", $path)))),*]
+    };
+}
+
+const FILES: &[(&str, &str)] = &files![
+    "sluice/subject.json",
+    "otelcol/subject.json",
+    "otelcol/gateway.yaml",
+    "rotel/subject.json",
+    "fluent-bit/subject.json",
+    "fluent-bit/gateway.yaml",
+    "vector/subject.json",
+    "vector/gateway.yaml",
+    "telegraf/subject.json",
+    "telegraf/gateway.toml",
+    "df_engine/subject.json",
+    "df_engine/gateway.yaml",
+];
+
+/// The text of a file below `subjects/`.
+pub(super) fn file(path: &Path) -> Option<&'static str> {
+    let mut parts: Vec<&str> = Vec::new();
+    for component in path.strip_prefix("subjects").ok()?.components() {
+        match component {
+            Component::ParentDir => drop(parts.pop()?),
+            Component::Normal(part) => parts.push(part.to_str()?),
+            _ => return None,
+        }
+    }
+    let wanted = parts.join("/");
+    FILES.iter().find(|(path, _)| *path == wanted).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that is added to the folder must be added here: otherwise `--subject` would not have it.
+    #[test]
+    fn every_file_of_the_repositorys_folder_is_part_of_the_program() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../subjects");
+        let mut found = Vec::new();
+        for folder in std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir())
+        {
+            for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                found.push(file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+        let mut known: Vec<_> = FILES.iter().map(|(path, _)| (*path).to_owned()).collect();
+        found.sort();
+        known.sort();
+        assert_eq!(found, known);
+    }
+}

@@ -1,0 +1,240 @@
+//! How a subject is started and what its metrics are called: folders with a description and templates. Those of the
+//! repository (`subjects/`) are part of this program; docs/load-test.md, section "Subjects", says what a folder holds.
+
+mod built_in;
+mod description;
+mod error;
+mod metrics;
+mod template;
+mod variables;
+mod version;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use built_in::BUILT_IN_NAMES;
+pub use description::{SUBJECT_FILE, Tried};
+pub use error::DefinitionError;
+pub(crate) use metrics::{PipelineSelectors, Selector, Selectors};
+pub(crate) use variables::Setting;
+
+use crate::report::Target;
+use crate::subject::{Limits, Ready, RestartPolicy, SubjectSpec};
+use description::{Chosen, Description, ReadyWhen};
+use error::Place;
+
+/// A subject that can be started.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub name: String,
+    description: Description,
+    /// For messages about the description.
+    path: PathBuf,
+    source: String,
+    /// Templates by the names that the description has for them.
+    templates: BTreeMap<String, Template>,
+    program: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+struct Template {
+    path: PathBuf,
+    text: String,
+}
+
+impl Definition {
+    /// One of [`BUILT_IN_NAMES`].
+    pub fn built_in(name: &str) -> Result<Definition, DefinitionError> {
+        let file = |path: &Path| {
+            built_in::file(path).map(str::to_owned).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        };
+        if !BUILT_IN_NAMES.contains(&name) {
+            return Err(DefinitionError::unknown_name(name));
+        }
+        Definition::load(&Path::new("subjects").join(name), file)
+    }
+
+    /// Reads a folder with [`SUBJECT_FILE`] and the templates that it names.
+    pub fn read(folder: &Path) -> Result<Definition, DefinitionError> {
+        Definition::load(folder, |path: &Path| fs::read_to_string(path))
+    }
+
+    fn load(folder: &Path, read: impl Fn(&Path) -> io::Result<String>) -> Result<Definition, DefinitionError> {
+        let read = |path: &Path| read(path).map_err(|source| DefinitionError::File { path: path.to_owned(), source });
+        let path = folder.join(SUBJECT_FILE);
+        let source = read(&path)?;
+        let description = Description::parse(&path, &source)?;
+        let mut templates = BTreeMap::new();
+        for name in description.template_names() {
+            let path = folder.join(name);
+            templates.insert(name.to_owned(), Template { text: read(&path)?, path });
+        }
+        Ok(Definition { name: description.name.clone(), description, path, source, templates, program: None })
+    }
+
+    /// In a sentence, what it is.
+    pub fn about(&self) -> Option<&str> {
+        self.description.about.as_deref()
+    }
+
+    /// Which version it was tried with, and when; `None`: it was written from documentation alone.
+    pub fn tried(&self) -> Option<&Tried> {
+        self.description.tried.as_ref()
+    }
+
+    /// What can be asked of it with `-t`.
+    pub fn targets(&self) -> Vec<Target> {
+        self.description.targets()
+    }
+
+    /// An error that says what it can do, where it cannot do this.
+    pub fn require_target(&self, target: Target) -> Result<(), DefinitionError> {
+        let targets = self.targets();
+        if targets.contains(&target) {
+            return Ok(());
+        }
+        Err(DefinitionError::Target { name: self.name.clone(), target, targets, path: self.path.clone() })
+    }
+
+    /// The variable of the environment that may hold its program's path.
+    pub fn program_variable(&self) -> String {
+        let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+        format!("SLUICE_TEST_{}", self.name.chars().map(upper).collect::<String>())
+    }
+
+    /// Uses the program at this path.
+    pub fn set_program(&mut self, path: &Path) -> Result<(), DefinitionError> {
+        if !path.is_file() {
+            return Err(DefinitionError::NoProgram { name: self.name.clone(), path: path.to_owned() });
+        }
+        self.program = Some(path.to_owned());
+        Ok(())
+    }
+
+    /// Finds the program: by [`Definition::program_variable`], relative to the folder where the command begins with `./`, by
+    /// its absolute path, or in PATH.
+    pub fn find_program(&mut self) -> Result<(), DefinitionError> {
+        if let Some(path) = std::env::var_os(self.program_variable()).filter(|path| !path.is_empty()) {
+            return self.set_program(Path::new(&path));
+        }
+        let program = self.description.command[0].clone();
+        if let Some(relative) = program.strip_prefix("./") {
+            let path = self.path.parent().unwrap_or(Path::new("")).join(relative);
+            return self.set_program(&path);
+        }
+        if program.contains('/') {
+            return self.set_program(Path::new(&program));
+        }
+        match in_path(&program) {
+            Some(path) => self.set_program(&path),
+            None => Err(DefinitionError::NotInPath {
+                name: self.name.clone(),
+                program,
+                variable: self.program_variable(),
+                install: self.description.install.clone().unwrap_or_else(|| "install it".to_owned()),
+            }),
+        }
+    }
+
+    /// Its version, if it prints one.
+    pub(super) fn version_number(&self) -> Option<String> {
+        version::ask(self.program.as_ref()?, &self.description.version)
+    }
+
+    /// The selectors of its metrics for one turn.
+    pub(super) fn selectors(&self, target: Target, setting: &Setting) -> Result<Selectors, DefinitionError> {
+        let chosen = self.description.chosen(target);
+        let fill = |text: &str, index: Option<usize>| {
+            let scope = index.map_or(template::Scope::default(), template::Scope::pipeline);
+            self.filled(text, setting, scope)
+        };
+        chosen.metrics.select(setting.backends.len(), fill, |text| self.place_of(text))
+    }
+
+    /// What is to be started for one turn.
+    pub(super) fn spec(
+        &self,
+        target: Target,
+        setting: &Setting,
+        limits: Limits,
+        cpus: &[usize],
+    ) -> Result<SubjectSpec, DefinitionError> {
+        self.require_target(target)?;
+        let chosen = self.description.chosen(target);
+        let fill = |text: &String| self.filled(text, setting, template::Scope::default());
+        let (mut config, mut config_file) = (String::new(), String::new());
+        if let Some(Template { path, text }) = chosen.config.and_then(|name| self.templates.get(name)) {
+            config = template::render(text, setting).map_err(|(line, problem)| problem.at(Place::line(path, line)))?;
+            config_file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        }
+        Ok(SubjectSpec {
+            name: self.name.clone(),
+            binary: self.program.clone().unwrap_or_else(|| chosen.command[0].clone().into()),
+            args: chosen.command[1..].iter().map(fill).collect::<Result<_, _>>()?,
+            config,
+            config_file,
+            env: self.environment(&chosen, setting)?,
+            cpus: cpus.to_vec(),
+            limits,
+            ready: Some(self.ready(&chosen, setting)?),
+            ready_within: Some(Duration::from_secs(self.description.ready_within_s)),
+            restart: self
+                .description
+                .restart
+                .then(|| RestartPolicy::backing_off_from(Duration::from_millis(self.description.restart_delay_ms))),
+        })
+    }
+
+    /// One whose name has the pipeline's index is there once a pipeline.
+    fn environment(&self, chosen: &Chosen<'_>, setting: &Setting) -> Result<Vec<(String, String)>, DefinitionError> {
+        let mut filled = Vec::new();
+        for (name, value) in &chosen.env {
+            let scopes = match name.contains("@INDEX@") {
+                true => (0..setting.backends.len()).map(template::Scope::pipeline).collect(),
+                false => vec![template::Scope::default()],
+            };
+            for scope in scopes {
+                filled.push((self.filled(name, setting, scope)?, self.filled(value, setting, scope)?));
+            }
+        }
+        Ok(filled)
+    }
+
+    fn ready(&self, chosen: &Chosen<'_>, setting: &Setting) -> Result<Ready, DefinitionError> {
+        let fill = |text: &str| self.filled(text, setting, template::Scope::default());
+        let address = |text: &str, filled: &str| {
+            let problem = error::Problem::Address(filled.to_owned());
+            filled.parse().map_err(|_| problem.at(self.place_of(text)))
+        };
+        Ok(match &chosen.ready {
+            ReadyWhen::Connect(text) => Ready::Connect(address(text, &fill(text)?)?),
+            ReadyWhen::Http(text) => {
+                let url = fill(text)?;
+                let (host, path) = url.split_once('/').unwrap_or((&url, ""));
+                Ready::Http { addr: address(text, host)?, path: format!("/{path}") }
+            }
+            ReadyWhen::Output(text) => Ready::Output(fill(text)?),
+        })
+    }
+
+    fn filled(&self, text: &str, setting: &Setting, scope: template::Scope) -> Result<String, DefinitionError> {
+        template::fill(text, setting, scope).map_err(|problem| problem.at(self.place_of(text)))
+    }
+
+    /// Where the description has this text.
+    fn place_of(&self, text: &str) -> Place {
+        let quoted = serde_json::to_string(text).unwrap_or_default();
+        let line = self.source.lines().position(|line| line.contains(&quoted)).unwrap_or(0);
+        Place::line(&self.path, line + 1)
+    }
+}
+
+fn in_path(program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Templates: variables between at signs are replaced, sections are repeated.
+//!
+//! Lines between `@EACH_PIPELINE@` and `@END@`, each on a line of its own, are repeated once a pipeline, those behind
+//! `@EACH_TARGET@` once a scrape target. Within one line such a section is repeated with commas between.
+
+use super::error::Problem;
+use super::variables::{Lookup, Setting, look_up};
+
+/// What a section is about at the moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scope {
+    pub(super) pipeline: Option<usize>,
+    pub(super) target: Option<usize>,
+}
+
+impl Scope {
+    pub(super) fn pipeline(index: usize) -> Scope {
+        Scope { pipeline: Some(index), target: None }
+    }
+
+    fn target(index: usize) -> Scope {
+        Scope { pipeline: None, target: Some(index) }
+    }
+}
+
+/// What a section is repeated for; `None`: not the name of a section.
+fn scopes(name: &str, setting: &Setting) -> Option<Vec<Scope>> {
+    match name {
+        "EACH_PIPELINE" => Some((0..setting.backends.len()).map(Scope::pipeline).collect()),
+        "EACH_TARGET" => Some((0..setting.scrape_targets.len()).map(Scope::target).collect()),
+        _ => None,
+    }
+}
+
+/// Lines of a section, with the number of the first.
+struct Section<'a> {
+    name: &'a str,
+    begins: usize,
+    lines: Vec<&'a str>,
+}
+
+/// Renders a whole template. An error has the number of its line, from 1.
+pub(super) fn render(template: &str, setting: &Setting) -> Result<String, (usize, Problem)> {
+    let mut out = String::new();
+    let mut section: Option<Section<'_>> = None;
+    for (index, line) in template.lines().enumerate() {
+        let number = index + 1;
+        let alone = variable(line.trim()).filter(|(_, rest)| rest.is_empty()).map(|(name, _)| name);
+        match (alone, &mut section) {
+            (Some("END"), Some(_)) => {
+                let Some(done) = section.take() else { continue };
+                for scope in scopes(done.name, setting).unwrap_or_default() {
+                    for (offset, line) in done.lines.iter().enumerate() {
+                        let filled = fill(line, setting, scope).map_err(|problem| (done.begins + offset, problem))?;
+                        out += &filled;
+                        out.push('\n');
+                    }
+                }
+            }
+            (Some(name), Some(_)) if scopes(name, setting).is_some() => {
+                return Err((number, Problem::Nested(name.to_owned())));
+            }
+            (Some(name), None) if scopes(name, setting).is_some() => {
+                section = Some(Section { name, begins: number + 1, lines: Vec::new() });
+            }
+            (_, Some(section)) => section.lines.push(line),
+            (_, None) => {
+                out += &fill(line, setting, Scope::default()).map_err(|problem| (number, problem))?;
+                out.push('\n');
+            }
+        }
+    }
+    match section {
+        Some(section) => Err((section.begins - 1, Problem::Unended(section.name.to_owned()))),
+        None => Ok(out),
+    }
+}
+
+/// Fills in one line.
+pub(super) fn fill(text: &str, setting: &Setting, scope: Scope) -> Result<String, Problem> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('@') {
+        out += &rest[..at];
+        rest = &rest[at..];
+        let Some((name, after)) = variable(rest) else {
+            // An at sign of the subject's own.
+            out.push('@');
+            rest = &rest[1..];
+            continue;
+        };
+        rest = after;
+        if let Some(scopes) = scopes(name, setting) {
+            let (inside, after) = after.split_once("@END@").ok_or_else(|| Problem::Unended(name.to_owned()))?;
+            if scope.pipeline.or(scope.target).is_some() || inside.contains("@EACH_") {
+                return Err(Problem::Nested(name.to_owned()));
+            }
+            let filled: Result<Vec<_>, _> = scopes.iter().map(|scope| fill(inside, setting, *scope)).collect();
+            out += &filled?.join(",");
+            rest = after;
+            continue;
+        }
+        if name == "END" {
+            return Err(Problem::EndAlone);
+        }
+        match look_up(name, setting, scope) {
+            Lookup::Value(value) => out += &value,
+            Lookup::Unset(reason) => return Err(Problem::UnsetVariable(name.to_owned(), reason)),
+            Lookup::Unknown => return Err(Problem::UnknownVariable(name.to_owned())),
+        }
+    }
+    out += rest;
+    Ok(out)
+}
+
+/// Splits `@NAME@rest`; `None` where the text does not begin with a variable.
+fn variable(text: &str) -> Option<(&str, &str)> {
+    let (name, rest) = text.strip_prefix('@')?.split_once('@')?;
+    let is_name = name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+    is_name.then_some((name, rest))
+}

@@ -1,0 +1,56 @@
+//! Cleans up behind a bench that was killed: a shell that waits for the bench's end and then ends the subject, removes its
+//! folder and its control groups. Nothing of this can be done by the bench itself then.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Each line that it reads is the process group of the subject's life. The end of input is the end of the bench.
+/// Arguments: the temporary folder, then the control groups.
+const SCRIPT: &str = r#"
+trap '' HUP INT TERM
+while read -r line; do group=$line; done
+[ -n "$group" ] && kill -9 -- "-$group" 2>/dev/null
+folder=$1
+shift
+for cgroup in "$@"; do
+    for try in 1 2 3 4 5 6 7 8 9 10; do
+        while read -r pid; do kill -9 "$pid" 2>/dev/null; done <"$cgroup/cgroup.procs"
+        rmdir "$cgroup" 2>/dev/null && break
+        sleep 0.1
+    done
+done
+rm -rf -- "$folder"
+"#;
+
+/// Ended when dropped, without doing anything.
+#[derive(Debug)]
+pub(super) struct Keeper(Child);
+
+impl Keeper {
+    /// `None` where there is no shell: then a killed bench leaves its subject's folder behind.
+    pub(super) fn start(folder: &Path, control_groups: &[PathBuf]) -> Option<Keeper> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", SCRIPT, "sluice-load-test-keeper"]).arg(folder).args(control_groups);
+        let quiet = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A group of its own: what ends the bench's group leaves it alone.
+        quiet.process_group(0).current_dir("/").spawn().ok().map(Keeper)
+    }
+
+    /// The subject has another process group from now on.
+    pub(super) fn watch(&mut self, group: u32) {
+        if let Some(input) = self.0.stdin.as_mut() {
+            // An error means that somebody has ended it; the subject is then ended with the bench all the same.
+            let _ = writeln!(input, "{group}");
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Before its input is closed. An error means that it is gone.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,107 @@
+//! One life of a subject: a process with all that it starts.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::SubjectSpec;
+use super::usage::{Usage, has_ended, usage_of_group, usage_of_group_and_ended};
+
+pub(super) const OUTPUT_FILE: &str = "output.log";
+
+/// Its whole process group is killed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Life(Child);
+
+impl Life {
+    /// Starts the process. What it writes is appended to the output of the lives before.
+    pub(super) fn begin(spec: &SubjectSpec, folder: &Path) -> io::Result<Life> {
+        let dir = folder.display().to_string();
+        let config_path = folder.join(if spec.config_file.is_empty() { "config" } else { &spec.config_file });
+        fs::write(&config_path, spec.config.replace("{dir}", &dir))?;
+        let output = OpenOptions::new().create(true).append(true).open(folder.join(OUTPUT_FILE))?;
+        // Fails here, with the binary's own name, rather than in a wrapper.
+        fs::metadata(&spec.binary)?;
+        let fill = |text: &str| text.replace("{config}", &config_path.display().to_string()).replace("{dir}", &dir);
+        let mut words = wrappers(&spec.cpus);
+        words.push(spec.binary.display().to_string());
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .args(spec.args.iter().map(|arg| fill(arg)))
+            .envs(spec.env.iter().map(|(name, value)| (name, fill(value))))
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0);
+        command.spawn().map(Life)
+    }
+
+    /// Of the process, and of its group.
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// How it ended; `None` while it lasts.
+    pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.0.try_wait()
+    }
+
+    /// The process has ended; it still stands in /proc until it is waited for.
+    pub(super) fn has_ended(&self) -> bool {
+        has_ended(self.pid())
+    }
+
+    pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.0.wait()
+    }
+
+    /// CPU and memory of the process and those that it has started; `None` when it is gone.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        usage_of_group(self.pid())
+    }
+
+    /// The same of one that has ended and has not been waited for: its CPU time still stands there.
+    pub(super) fn usage_at_end(&self) -> Option<Usage> {
+        usage_of_group_and_ended(self.pid())
+    }
+
+    /// Sends a signal to the whole group.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(group) = Pid::from_raw(self.pid().cast_signed()) {
+            // An error means that the group is gone.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        // An error means that it has been waited for.
+        let _ = self.0.wait();
+    }
+}
+
+/// Commands of util-linux that change what they start and then become it: the subject dies with this process, and runs
+/// on its CPUs from its first thread on.
+fn wrappers(cpus: &[usize]) -> Vec<String> {
+    let mut words = Vec::new();
+    if is_installed("setpriv") {
+        words.extend(["setpriv", "--pdeathsig", "KILL"].map(str::to_owned));
+    }
+    if !cpus.is_empty() {
+        let list = cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        words.extend(["taskset".to_owned(), "--cpu-list".to_owned(), list]);
+    }
+    words
+}
+
+fn is_installed(command: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(command).exists()))
+}

@@ -1,0 +1,54 @@
+//! How it shows that a subject is up.
+
+use std::fmt;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use tokio::net::TcpStream;
+
+use crate::scrape;
+
+/// A subject is up when this holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// A connection is accepted.
+    Connect(SocketAddr),
+    /// GET is answered with 200.
+    Http { addr: SocketAddr, path: String },
+    /// This has been written to standard output or standard error.
+    Output(String),
+}
+
+impl From<SocketAddr> for Ready {
+    fn from(addr: SocketAddr) -> Self {
+        Ready::Connect(addr)
+    }
+}
+
+/// What a subject is doing when it is up, as the end of a sentence.
+impl fmt::Display for Ready {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ready::Connect(addr) => write!(formatter, "listening on {addr}"),
+            Ready::Http { addr, path } => write!(formatter, "answering http://{addr}{path} with 200"),
+            Ready::Output(text) => write!(formatter, "writing `{text}`"),
+        }
+    }
+}
+
+impl Ready {
+    /// An address that must be free before the subject starts, and is not.
+    pub(super) async fn taken_addr(&self) -> Option<SocketAddr> {
+        let (Ready::Connect(addr) | Ready::Http { addr, .. }) = self else { return None };
+        TcpStream::connect(addr).await.is_ok().then_some(*addr)
+    }
+
+    pub(super) async fn holds(&self, output: &Path) -> bool {
+        match self {
+            Ready::Connect(addr) => TcpStream::connect(addr).await.is_ok(),
+            Ready::Http { addr, path } => scrape::get_ok(*addr, path).await,
+            Ready::Output(text) => fs::read_to_string(output).is_ok_and(|output| output.contains(text)),
+        }
+    }
+}
