@@ -150,8 +150,9 @@ fn filelog(root: &Path) -> String {
 async fn every_line_that_the_collector_tailed_over_rotations_arrives_once() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
     let backend = Backend::healthy().await.unwrap();
-    // A file of each pod is full every second; the Collector looks every 200 ms.
-    let shape = LogFiles { pods: 3, lines_per_s: Some(1_500.0), rotate_bytes: 220_000, ..LogFiles::default() };
+    // A file of each pod is full twice a second and is looked at once a second; the Collector looks every 200 ms.
+    let (rotate_bytes, rotate_every) = (110_000, Duration::from_secs(1));
+    let shape = LogFiles { pods: 3, lines_per_s: Some(1_500.0), rotate_bytes, rotate_every, ..LogFiles::default() };
     let open = shape.open().unwrap();
     let subject = collector(binary, "logs", &filelog(open.root()), &backend).await;
     let mut running = open.start(Vec::new());

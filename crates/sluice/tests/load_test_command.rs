@@ -177,9 +177,9 @@ fn what_cannot_be_done_is_refused_in_one_sentence_that_says_what_helps() {
     std::fs::write(folder.path().join("subject.json"), broken.to_string()).unwrap();
     let broken = folder.path().display().to_string();
     let cases: [(&[&str], &str); 9] = [
-        (&["-t", "metricagent"], "use traces, metrics or logs-otel"),
-        (&["-t", "logagent"], "not there yet"),
-        (&["-t", "logs-fluentbit"], "not there yet"),
+        (&["-t", "metricagent"], "Sluice has no agent yet, it scrapes no targets: -t metricagent can be tested with"),
+        (&["-t", "logagent"], "it tails no files: -t logagent can be tested with --subject otelcol"),
+        (&["-t", "logs-fluentbit"], "Sluice has no agent yet"),
         (&["--subject", "vector"], "no program `vector` in PATH"),
         (&["-s", "100"], "-t logs-otel"),
         (&["--fault-share", "0.5"], "add -b"),

@@ -160,6 +160,11 @@ impl Backend {
         self.shared.store.lock().counts.items
     }
 
+    /// Of messages taken so far, as sent: `counts().bytes` without the copy.
+    pub fn bytes(&self) -> u64 {
+        self.shared.store.lock().counts.bytes
+    }
+
     /// Different items seen so far.
     pub fn unique_items(&self) -> u64 {
         self.shared.store.lock().unique()

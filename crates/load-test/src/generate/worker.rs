@@ -15,7 +15,7 @@ use super::answer::{Answer, Ending};
 use super::grpc::GrpcConnection;
 use super::http::HttpConnection;
 use super::load::{Load, Pace, Protocol};
-use super::report::{Collected, LoadReport, Progress};
+use super::report::{Collected, LoadReport, Problem, Progress};
 use super::template::{PREFIX_LEN, Stamp, Template};
 use crate::identity::{Identity, SequenceSet, next_generator};
 use crate::latency::{Latency, record};
@@ -124,9 +124,15 @@ impl Shared {
             Pace::Closed => sent,
             Pace::Open { .. } => (self.scheduled() * u64::from(self.template.items())).max(sent),
         };
+        let never_sent = offered - sent;
+        let problem = || Problem {
+            message: format!("{never_sent} items were due and never sent, because all senders waited for answers"),
+            remedy: "set a lower rate with -r: the subject does not keep up",
+        };
         LoadReport {
             offered,
-            never_sent: offered - sent,
+            never_sent,
+            problems: (never_sent > 0).then(problem).into_iter().collect(),
             endings: collected.endings.clone(),
             messages: collected.messages.clone(),
             refusals_without_delay: collected.refusals_without_delay,

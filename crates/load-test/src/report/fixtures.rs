@@ -70,6 +70,7 @@ fn subject(name: &str, version: &str, rates: &[f64]) -> SubjectRecord {
         limits: SubjectLimits { cpu_cores: Some(1.0), memory_bytes: Some(500 << 20), pinned_cores: vec![0] },
         turns: rates.iter().copied().map(turn).collect(),
         limit: None,
+        cannot: None,
         measured_elsewhere: None,
     }
 }

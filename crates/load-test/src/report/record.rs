@@ -121,6 +121,9 @@ pub struct SubjectRecord {
     /// Where rates were searched; the turns are then those at the rate that was found.
     #[serde(default)]
     pub limit: Option<FoundLimit>,
+    /// It cannot be tested in this way: why. It has no turns then, and has not failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot: Option<String>,
     /// These figures were published by others and not measured in this run: where they are from.
     #[serde(default)]
     pub measured_elsewhere: Option<String>,

@@ -20,6 +20,7 @@ pub(super) fn check(plan: &Plan, cores: &Cores) -> anyhow::Result<()> {
             cores.of_subject()
         );
     }
+    plan.check_source()?;
     let setting = any_setting(plan, cores);
     for definition in &plan.subjects {
         definition.spec(plan.target, &setting, plan.limits(), &cores.subject)?;

@@ -103,7 +103,7 @@ impl Figures<'_> {
             wire_out_bytes: Some(self.sampler.backends.iter().map(|backend| backend.counts().bytes).sum()),
             drain_s: self.drained_after.map(|after| after.as_secs_f64()),
             pipelines: self.pipelines(),
-            ..Kpis::default()
+            ..self.byte_kpis()
         }
     }
 
@@ -185,13 +185,6 @@ impl Figures<'_> {
         if late > LATE_SHARE * self.report.requests as f64 {
             let message = format!("{late:.0} of {} requests were sent more than 50 ms late", self.report.requests);
             warn(message, "set a lower rate with -r: the subject or the bench does not keep up");
-        }
-        if self.report.never_sent > 0 {
-            let message = format!(
-                "{} items were due and never sent, because all senders waited for answers",
-                self.report.never_sent
-            );
-            warn(message, "set a lower rate with -r: the subject does not keep up");
         }
         let waits = self.last.queue.is_some_and(|queue| queue > 0.0) && self.last.held.is_none();
         if waits && kpis.lost.is_some_and(|lost| lost > 0) {

@@ -1,5 +1,6 @@
 //! `sluice load-test`: subjects run the same work in turn, and a record says what came of it.
 
+mod bytes;
 mod check;
 mod definition;
 mod faults;
@@ -21,7 +22,7 @@ pub use definition::{BUILT_IN_NAMES, Definition, DefinitionError, SUBJECT_FILE, 
 pub use faults::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
 pub use find_limit::LimitSearch;
 pub use machine::Cores;
-pub use plan::{Plan, pipelines};
+pub use plan::{Plan, Unable, pipelines};
 pub use requests::{Requests, RequestsError};
 pub use verdict::Threshold;
 
@@ -29,10 +30,31 @@ use crate::live::{self, LiveView};
 use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Warning};
 use turn::TurnOutcome;
 
-/// Runs all turns. `interrupted` turning true ends the load at once; the record then holds what was measured until then. An
-/// error where no subject could run at all; one of several that cannot run is a warning in the record.
-pub async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>) -> anyhow::Result<RunRecord> {
-    check::check(plan, cores)?;
+/// Runs several targets one after the other. `interrupted` turning true ends the load at once; the record then holds what was
+/// measured until then, and the targets after it have none. What went wrong is in the record, and an error only where that is
+/// all there is.
+pub async fn run_all(
+    plans: &[Plan],
+    cores: &Cores,
+    interrupted: watch::Receiver<bool>,
+) -> anyhow::Result<Vec<RunRecord>> {
+    plans.iter().try_for_each(|plan| check::check(plan, cores))?;
+    let mut records = Vec::new();
+    for plan in plans {
+        if *interrupted.borrow() {
+            break;
+        }
+        match run(plan, cores, interrupted.clone()).await {
+            (record, None) => records.push(record),
+            (record, Some(_)) if plans.len() > 1 => records.push(record),
+            (_, Some(error)) => return Err(error),
+        }
+    }
+    Ok(records)
+}
+
+/// Runs all turns of one target. With an error where no subject could run at all.
+async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>) -> (RunRecord, Option<anyhow::Error>) {
     let began = Instant::now();
     let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let mut warnings: Vec<Warning> = cores.warning.iter().cloned().collect();
@@ -46,15 +68,13 @@ pub async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>)
         None => run_turns(bench, &mut subjects, &mut warnings).await,
     };
     drop(view);
-    if subjects.iter().all(|subject| subject.turns.is_empty())
-        && let Some(error) = failures.pop()
-    {
-        return Err(error);
-    }
+    let failure = if subjects.iter().all(|subject| subject.turns.is_empty()) { failures.pop() } else { None };
     warnings.dedup();
     let judge = |threshold: &Threshold| subjects.iter().map(|subject| threshold.judge(subject)).collect::<Vec<_>>();
     let verdicts = plan.fail_if.iter().flat_map(judge).collect();
-    Ok(RunRecord {
+    subjects.extend(plan.unable.iter().map(Unable::record));
+    warnings.extend(plan.unable.iter().map(Unable::warning));
+    let record = RunRecord {
         format: FORMAT,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine::describe(cores),
@@ -65,7 +85,8 @@ pub async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>)
         subjects,
         warnings,
         verdicts,
-    })
+    };
+    (record, failure)
 }
 
 /// What all turns of a run have in common.

@@ -13,7 +13,7 @@ use super::requests::Requests;
 use super::source::Source;
 use super::verdict::Threshold;
 use crate::generate::{Farm, LogFiles, Pace};
-use crate::report::{Scenario, Target};
+use crate::report::{Scenario, SubjectRecord, Target, Warning};
 use crate::subject::Limits;
 
 /// Pipelines of a multi-pipeline run, as in the Kyma load test.
@@ -42,6 +42,8 @@ pub struct Plan {
     /// Searches the highest rate that is held; `duration` is then that of one try.
     pub find_limit: Option<LimitSearch>,
     pub subjects: Vec<Definition>,
+    /// Who was asked for as well and cannot be tested in this way.
+    pub unable: Vec<Unable>,
     /// Of each subject, interleaved.
     pub turns: usize,
     /// CPU quota of each subject, in cores; `None`: all of its cores.
@@ -55,6 +57,23 @@ pub struct Plan {
     pub quiet: bool,
     /// The call, for the report.
     pub command: Option<String>,
+}
+
+/// A subject that cannot do the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unable {
+    pub name: String,
+    pub reason: String,
+}
+
+impl Unable {
+    pub(super) fn record(&self) -> SubjectRecord {
+        SubjectRecord { name: self.name.clone(), cannot: Some(self.reason.clone()), ..SubjectRecord::default() }
+    }
+
+    pub(super) fn warning(&self) -> Warning {
+        Warning { subject: Some(self.name.clone()), message: format!("not tested: {}", self.reason), remedy: None }
+    }
 }
 
 /// How many pipelines there are, with and without `-m`.
@@ -89,6 +108,16 @@ impl Plan {
             Target::MetricAgent => Source::Farm(self.farm().open()?),
             Target::LogAgent | Target::LogsFluentBit => Source::LogFiles(self.log_files().open()?),
         })
+    }
+
+    /// Whether what the target is about can be had.
+    pub(super) fn check_source(&self) -> anyhow::Result<()> {
+        match self.target {
+            Target::Traces | Target::Metrics | Target::LogsOtel => {}
+            Target::MetricAgent => self.farm().check()?,
+            Target::LogAgent | Target::LogsFluentBit => self.log_files().check()?,
+        }
+        Ok(())
     }
 
     pub(super) fn farm(&self) -> Farm {
@@ -157,6 +186,7 @@ pub(super) mod tests {
             log_files: LogFiles::default(),
             find_limit: None,
             subjects: Vec::new(),
+            unable: Vec::new(),
             turns: 1,
             cpus: None,
             memory_mib: None,

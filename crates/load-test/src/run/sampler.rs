@@ -6,6 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
+use super::bytes::ByteLook;
 use super::definition::{PipelineSelectors, Selector, Selectors};
 use super::source::RunningSource;
 use crate::backend::Backend;
@@ -34,6 +35,8 @@ pub(super) struct Look {
     pub(super) backends_cpu: Duration,
     /// Different items at each backend.
     pub(super) arrived: Vec<u64>,
+    /// Where bytes are counted.
+    pub(super) bytes: Option<ByteLook>,
     /// Items acknowledged to the generator.
     pub(super) acknowledged: u64,
     /// Items that were sent and not turned away.
@@ -50,6 +53,7 @@ pub(super) struct PipelineLook {
 pub(super) struct Sampler<'a> {
     metrics: SocketAddr,
     selectors: Selectors,
+    counts_bytes: bool,
     pub(super) backends: &'a [Backend],
     pub(super) looks: Vec<Look>,
     pub(super) samples: Vec<Sample>,
@@ -58,8 +62,21 @@ pub(super) struct Sampler<'a> {
 
 impl<'a> Sampler<'a> {
     pub(super) fn new(metrics: SocketAddr, selectors: Selectors, backends: &'a [Backend]) -> Self {
-        let latencies_before = all_latencies(backends);
-        Sampler { metrics, selectors, backends, looks: Vec::new(), samples: Vec::new(), latencies_before }
+        Sampler {
+            metrics,
+            selectors,
+            counts_bytes: false,
+            backends,
+            looks: Vec::new(),
+            samples: Vec::new(),
+            latencies_before: all_latencies(backends),
+        }
+    }
+
+    /// Looks at bytes as well.
+    pub(super) fn counting_bytes(mut self, counts_bytes: bool) -> Self {
+        self.counts_bytes = counts_bytes;
+        self
     }
 
     pub(super) async fn look(&self, subject: &Subject, load: Option<&RunningSource>) -> Look {
@@ -83,6 +100,7 @@ impl<'a> Sampler<'a> {
             bench: usage_of_process(std::process::id()),
             backends_cpu: cpu_of_threads(BACKEND_THREADS),
             arrived: self.backends.iter().map(Backend::unique_items).collect(),
+            bytes: self.counts_bytes.then(|| ByteLook::take(names, value, subject, self.backends)),
             acknowledged: load.map_or(0, |load| load.progress().accepted()),
             sent: load.map_or(0, |load| load.progress().offered().saturating_sub(load.progress().turned_away())),
         }

@@ -1,6 +1,7 @@
 //! One turn: a subject starts, takes the load, hands on what it holds, and is judged by what has arrived.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -79,14 +80,19 @@ pub(super) async fn run(
         backends: backends.iter().map(Backend::addr).collect(),
         memory_limit_mib: plan.memory_limit_mib(),
         cores: plan.cores_of_subject(cores),
-        scrape_targets: Vec::new(),
-        scrape_interval: None,
-        log_root: None,
+        scrape_targets: source.scrape_targets().to_vec(),
+        scrape_interval: source.scrape_interval(),
+        log_root: source.log_root().map(Path::to_owned),
     };
     let selectors = definition.selectors(plan.target, &setting)?;
     let spec = definition.spec(plan.target, &setting, plan.limits(), &cores.subject)?;
     let subject = Subject::start(spec).await?;
-    let mut sampler = Sampler::new(setting.metrics, selectors, &backends);
+    tokio::select! {
+        wanted = source.wait_until_wanted() => wanted?,
+        // The load ends as soon as it has begun.
+        _ = interrupted.wait_for(|interrupted| *interrupted) => {}
+    }
+    let mut sampler = Sampler::new(setting.metrics, selectors, &backends).counting_bytes(setting.log_root.is_some());
     sampler.begin(&subject).await;
     let mut load = source.start(&backends)?;
     let faults = plan.faults.start(&backends, plan.duration);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::agents::AgentArguments;
 use super::faults::FaultArguments;
 use super::find_limit::LimitArguments;
 use super::load::LoadArguments;
@@ -17,6 +18,8 @@ pub(crate) struct LoadTestArguments {
     pub(super) command: Option<LoadTestCommand>,
     #[command(flatten)]
     pub(super) load: LoadArguments,
+    #[command(flatten)]
+    pub(super) agents: AgentArguments,
     #[command(flatten)]
     pub(super) faults: FaultArguments,
     #[command(flatten)]

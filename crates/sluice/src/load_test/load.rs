@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use sluice_load_test::report::Target;
 use sluice_load_test::run::Requests;
@@ -20,7 +21,7 @@ const TRY: Duration = Duration::from_secs(10);
 pub(super) struct LoadArguments {
     /// What is under load
     #[arg(short = 't', long, default_value = "traces", value_name = "TARGET")]
-    pub(super) target: Target,
+    target: TargetChoice,
     /// Name of the row in reports, for instance a version
     #[arg(short = 'n', long, default_value = env!("CARGO_PKG_VERSION"))]
     pub(super) name: String,
@@ -31,13 +32,14 @@ pub(super) struct LoadArguments {
     #[arg(short = 'd', long, value_name = "SECONDS", value_parser = load_seconds)]
     duration: Option<Duration>,
     /// Items a second, open loop: sent by the clock, whatever the answers are
-    /// [default: traces as fast as they are answered, metrics 6667, logs 1000]
+    /// [default: traces as fast as they are answered, metrics 6667, metricagent every target once in 30 s, logs-otel 1000,
+    /// lines of log files as fast as they arrive]
     #[arg(short = 'r', long, value_name = "ITEMS", value_parser = rate)]
     rate: Option<f64>,
     /// Send as fast as requests are answered, whatever the target's default is
     #[arg(long, conflicts_with = "rate")]
     closed_loop: bool,
-    /// Bytes of a log record's body, for -t logs-otel [default: 2000]
+    /// Bytes of a log record's body [default: logs-otel 2000, lines of log files 400]
     #[arg(short = 's', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) body_bytes: Option<u32>,
     /// How requests reach the subject [default: grpc]
@@ -74,24 +76,79 @@ enum Compression {
     Zstd,
 }
 
-impl LoadArguments {
-    pub(super) fn signal(&self) -> Result<Signal> {
-        let signal = match self.target {
-            Target::Traces => Signal::Traces,
-            Target::Metrics => Signal::Metrics,
-            Target::LogsOtel => Signal::Logs,
-            other => {
-                let name = other.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-                if let Some(option) = self.option_of_requests() {
-                    bail!("{option} is about OTLP requests: -t {name} sends none, use -t traces, metrics or logs-otel");
-                }
-                bail!("-t {name} is not there yet: use traces, metrics or logs-otel");
-            }
+/// `-t`.
+#[derive(Clone, Copy, Debug)]
+enum TargetChoice {
+    One(Target),
+    All,
+}
+
+impl ValueEnum for TargetChoice {
+    fn value_variants<'a>() -> &'a [Self] {
+        use TargetChoice::{All, One};
+        &[
+            One(Target::Traces),
+            One(Target::Metrics),
+            One(Target::MetricAgent),
+            One(Target::LogsOtel),
+            One(Target::LogAgent),
+            One(Target::LogsFluentBit),
+            All,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = |target: &Target| match target {
+            Target::Traces => "spans over OTLP",
+            Target::Metrics => "metric points over OTLP",
+            Target::MetricAgent => "Prometheus targets that the subject scrapes",
+            Target::LogsOtel => "log records over OTLP",
+            Target::LogAgent => "log files that the subject tails",
+            Target::LogsFluentBit => "the same, counted in bytes as Fluent Bit does",
         };
-        if self.body_bytes.is_some() && signal != Signal::Logs {
-            bail!("-s sets the size of log bodies: use it with -t logs-otel");
+        match self {
+            TargetChoice::One(target) => target.to_possible_value().map(|value| value.help(help(target))),
+            TargetChoice::All => Some(PossibleValue::new("all").help("each of these in turn")),
         }
-        Ok(signal)
+    }
+}
+
+pub(super) fn signal(target: Target) -> Signal {
+    match target {
+        Target::Traces => Signal::Traces,
+        Target::Metrics | Target::MetricAgent => Signal::Metrics,
+        Target::LogsOtel | Target::LogAgent | Target::LogsFluentBit => Signal::Logs,
+    }
+}
+
+/// By the name that `-t` has for it.
+pub(super) fn name(target: Target) -> String {
+    target.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+impl LoadArguments {
+    /// In the order in which they are run. An error where an option has no effect on any of them.
+    pub(super) fn targets(&self) -> Result<Vec<Target>> {
+        let targets = match self.target {
+            TargetChoice::One(target) => vec![target],
+            TargetChoice::All => Target::value_variants().to_vec(),
+        };
+        let takes_requests = |target: &Target| matches!(target, Target::Traces | Target::Metrics | Target::LogsOtel);
+        if let Some(option) = self.option_of_requests()
+            && !targets.iter().any(takes_requests)
+        {
+            let name = name(targets[0]);
+            bail!("{option} is about OTLP requests: -t {name} sends none, use -t traces, metrics or logs-otel");
+        }
+        if self.body_bytes.is_some() && !targets.iter().any(|target| signal(*target) == Signal::Logs) {
+            bail!("-s sets the size of log bodies: use it with -t logs-otel, logagent or logs-fluentbit");
+        }
+        Ok(targets)
+    }
+
+    /// `-t all`.
+    pub(super) fn is_all(&self) -> bool {
+        matches!(self.target, TargetChoice::All)
     }
 
     /// The first option that only OTLP requests can have.

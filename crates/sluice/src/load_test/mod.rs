@@ -1,5 +1,6 @@
 //! `sluice load-test`: one scenario for one or several subjects, and a report.
 
+mod agents;
 mod arguments;
 mod faults;
 mod find_limit;
@@ -22,7 +23,7 @@ pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
         output::merge(places, output.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let plan = plan::plan(arguments)?;
+    let plans = plan::plans(arguments)?;
     arguments.output.prepare()?;
     // Before the runtime: its threads are to be the bench's.
     let cores = Cores::divide();
@@ -31,7 +32,7 @@ pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     let runtime = builder.worker_threads(cores.of_bench()).enable_all().build().context("cannot start the runtime")?;
-    let record = runtime.block_on(async { run::run(&plan, &cores, interruption::interruption()?).await })?;
-    arguments.output.put_out(&record)?;
-    Ok(output::verdict(&record))
+    let records = runtime.block_on(async { run::run_all(&plans, &cores, interruption::interruption()?).await })?;
+    arguments.output.put_out(&records)?;
+    Ok(output::verdict(&records))
 }

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use sluice_load_test::report::{self, RunRecord};
+use sluice_load_test::report::{self, RunRecord, SubjectRecord};
 use sluice_load_test::run::Threshold;
 
 use super::interruption::INTERRUPTED;
+use super::load::name;
 
 #[derive(Debug, Args)]
 pub(super) struct OutputArguments {
@@ -25,7 +26,7 @@ pub(super) struct OutputArguments {
     /// Write the figures to this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write record and all reports into this folder
+    /// Write record and all reports into this folder; with -t all the records into folders below, one a target
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
@@ -36,25 +37,44 @@ impl OutputArguments {
         self.output.as_deref().map_or(Ok(()), create_folder)
     }
 
-    /// Prints the tables and writes the files.
-    pub(super) fn put_out(&self, record: &RunRecord) -> Result<()> {
-        print!("{}", report::to_markdown(std::slice::from_ref(record)));
-        tell(record);
-        self.write(record)
+    /// A record is of one target.
+    pub(super) fn check(&self, targets: usize) -> Result<()> {
+        if targets > 1 && self.json.is_some() {
+            bail!("--json writes the record of one target: with -t all use --output DIR, which holds one a target");
+        }
+        Ok(())
     }
 
-    fn write(&self, record: &RunRecord) -> Result<()> {
+    /// Prints the tables and writes the files.
+    pub(super) fn put_out(&self, records: &[RunRecord]) -> Result<()> {
+        print!("{}", report::to_markdown(records));
+        records.iter().for_each(tell);
+        self.write(records)
+    }
+
+    fn write(&self, records: &[RunRecord]) -> Result<()> {
         let save = |path: &PathBuf, text: String| {
             fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
         };
-        if let Some(path) = &self.json {
+        if let (Some(path), [record]) = (&self.json, records) {
             save(path, record.to_json())?;
         }
         if let Some(path) = &self.csv {
-            save(path, report::to_csv(std::slice::from_ref(record)))?;
+            save(path, report::to_csv(records))?;
         }
-        if let Some(folder) = &self.output {
-            report::write_all(record, folder)?;
+        match (&self.output, records) {
+            (None, _) => {}
+            (Some(folder), [record]) => {
+                report::write_all(record, folder)?;
+            }
+            (Some(folder), records) => {
+                for record in records {
+                    let folder = folder.join(name(record.scenario.target));
+                    create_folder(&folder)?;
+                    record.write(&folder)?;
+                }
+                report::write_reports(records, folder)?;
+            }
         }
         Ok(())
     }
@@ -88,10 +108,15 @@ fn tell(record: &RunRecord) {
     }
 }
 
-pub(super) fn verdict(record: &RunRecord) -> ExitCode {
-    let has_failed = record.verdicts.iter().any(|verdict| verdict.failed)
-        || !record.interrupted && record.subjects.iter().any(|subject| subject.turns.is_empty());
-    match (record.interrupted, has_failed) {
+pub(super) fn verdict(records: &[RunRecord]) -> ExitCode {
+    let has_failed = |record: &RunRecord| {
+        // Who cannot do a target has not failed in it.
+        let is_missing = |subject: &SubjectRecord| subject.turns.is_empty() && subject.cannot.is_none();
+        record.verdicts.iter().any(|verdict| verdict.failed)
+            || !record.interrupted && record.subjects.iter().any(is_missing)
+    };
+    let is_interrupted = records.iter().any(|record| record.interrupted);
+    match (is_interrupted, records.iter().any(has_failed)) {
         (true, _) => ExitCode::from(INTERRUPTED),
         (false, true) => ExitCode::FAILURE,
         (false, false) => ExitCode::SUCCESS,

@@ -1,18 +1,33 @@
 //! From what was said to what is done.
 
 use anyhow::Result;
-use sluice_load_test::generate::{Farm, LogFiles};
-use sluice_load_test::run::{Plan, pipelines};
+use sluice_load_test::report::Target;
+use sluice_load_test::run::{Definition, Plan, Unable, pipelines};
 
+use super::agents;
 use super::arguments::LoadTestArguments;
+use super::load::signal;
 
-pub(super) fn plan(arguments: &LoadTestArguments) -> Result<Plan> {
-    let LoadTestArguments { load, faults, limit, subjects, output, .. } = arguments;
+/// One plan a target, in the order in which they are run.
+pub(super) fn plans(arguments: &LoadTestArguments) -> Result<Vec<Plan>> {
+    let targets = arguments.load.targets()?;
+    arguments.agents.check(&targets)?;
+    arguments.output.check(targets.len())?;
+    let subjects = arguments.subjects.definitions()?;
+    let of_target = |target: &Target| {
+        let (able, unable) = agents::able(&subjects, *target, arguments.load.is_all())?;
+        plan(arguments, *target, able, unable)
+    };
+    targets.iter().map(of_target).collect()
+}
+
+fn plan(arguments: &LoadTestArguments, target: Target, subjects: Vec<Definition>, unable: Vec<Unable>) -> Result<Plan> {
+    let LoadTestArguments { load, agents, faults, limit, subjects: of_subjects, output, .. } = arguments;
     let duration = load.duration(limit.is_search());
     let command = std::env::args().collect::<Vec<_>>();
     let plan = Plan {
-        target: load.target,
-        signal: load.signal()?,
+        target,
+        signal: signal(target),
         name: load.name.clone(),
         multi: load.multi,
         faults: faults.schedule(duration, pipelines(load.multi))?,
@@ -21,12 +36,13 @@ pub(super) fn plan(arguments: &LoadTestArguments) -> Result<Plan> {
         requests: load.requests(),
         find_limit: limit.search(duration, &output.fail_if)?,
         body_bytes: load.body_bytes.map(|bytes| bytes as usize),
-        farm: Farm::default(),
-        log_files: LogFiles::default(),
-        subjects: subjects.definitions()?,
-        turns: usize::from(subjects.turns),
-        cpus: subjects.cpus,
-        memory_mib: subjects.memory_limit,
+        farm: agents.farm(),
+        log_files: agents.log_files(load.body_bytes),
+        subjects,
+        unable,
+        turns: usize::from(of_subjects.turns),
+        cpus: of_subjects.cpus,
+        memory_mib: of_subjects.memory_limit,
         drain_within: load.drain_within,
         fail_if: output.fail_if.clone(),
         quiet: output.quiet,

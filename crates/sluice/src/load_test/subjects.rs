@@ -7,7 +7,7 @@ use clap::Args;
 use sluice_load_test::run::{BUILT_IN_NAMES, Definition};
 
 /// The subject whose program is this one.
-const OURS: &str = "sluice";
+pub(super) const OURS: &str = "sluice";
 
 #[derive(Debug, Args)]
 pub(super) struct SubjectArguments {

@@ -123,7 +123,8 @@ impl Farm {
         Ok(OpenFarm { shared, addrs, servers })
     }
 
-    fn check(&self) -> Result<(), FarmError> {
+    /// An error that says what of it cannot be.
+    pub fn check(&self) -> Result<(), FarmError> {
         let every = [Some(self.scrape_every), self.churn_every];
         match self.series_per_target() {
             _ if !(1..=TARGETS_LIMIT).contains(&self.targets) => Err(FarmError::Targets(self.targets)),
@@ -179,6 +180,10 @@ pub struct OpenFarm {
 impl OpenFarm {
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addrs
+    }
+
+    pub fn scrape_interval(&self) -> Duration {
+        self.shared.farm.scrape_every
     }
 
     /// Waits until the first scrape has come, which is held; false if none has by then. Prometheus and what is made of it
@@ -238,27 +243,30 @@ impl Shared {
         let acknowledged = self.acknowledged.lock().clone();
         let mut report = LoadReport::of(self.generator, &self.progress, acknowledged, elapsed);
         report.unanswered += self.under_way();
-        report.problems.extend(self.left_out(elapsed));
+        let left_out = self.left_out(elapsed);
+        let scrapes: u32 = left_out.iter().sum();
+        report.never_sent = u64::from(scrapes) * self.farm.series_per_target();
+        report.offered += report.never_sent;
+        if scrapes > 0 {
+            let (targets, every_s) = (left_out.len(), self.farm.scrape_every.as_secs_f64());
+            report.problems.push(Problem {
+                message: format!(
+                    "{targets} of {} targets were scraped less often than every {every_s} s: {scrapes} scrapes were left out",
+                    self.farm.targets
+                ),
+                remedy: "set a lower rate with -r: the subject does not keep up",
+            });
+        }
         report
     }
 
-    /// Targets that were scraped less often than the subject was told.
-    fn left_out(&self, elapsed: Duration) -> Option<Problem> {
+    /// Scrapes that the subject was told to make and has not, of each target where there are any.
+    fn left_out(&self, elapsed: Duration) -> Vec<u32> {
         // The first scrape comes at any moment of the first interval, and the last may fall on the end.
         let due = (elapsed.as_secs_f64() / self.farm.scrape_every.as_secs_f64()).floor() as u32;
         let due = due.saturating_sub(1);
         let missed = |scrapes: &AtomicU32| due.saturating_sub(scrapes.load(Ordering::Relaxed));
-        let missed: Vec<u32> = self.scrapes.iter().map(missed).filter(|missed| *missed > 0).collect();
-        (!missed.is_empty()).then(|| Problem {
-            message: format!(
-                "{} of {} targets were scraped less often than every {} s: {} scrapes were left out",
-                missed.len(),
-                self.farm.targets,
-                self.farm.scrape_every.as_secs_f64(),
-                missed.iter().sum::<u32>()
-            ),
-            remedy: "set a lower rate with -r: the subject does not keep up",
-        })
+        self.scrapes.iter().map(missed).filter(|missed| *missed > 0).collect()
     }
 }
 

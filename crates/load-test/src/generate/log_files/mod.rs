@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use thiserror::Error;
@@ -19,13 +20,15 @@ use super::load::LoadError;
 use super::report::{LoadReport, Progress};
 use crate::backend::Arrivals;
 use line::LineTemplate;
-use pod::PodLog;
+use pod::{PodLog, Rotation};
 use writer::Writer;
 
 const PODS_LIMIT: usize = 1_000;
 const BODY_LIMIT_BYTES: usize = 1_000_000;
 /// The kubelet keeps five files of a container, the one that is written included.
 const KEPT_FILES: usize = 5;
+/// A file that has grown to so many times the size at which it is to be rotated does not wait until it is looked at.
+const OVERGROWN: u64 = 4;
 
 /// What is written, and how fast.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +38,10 @@ pub struct LogFiles {
     pub body_bytes: usize,
     /// All pods together. `None`: as fast as the lines arrive at the backends, with a bounded lead.
     pub lines_per_s: Option<f64>,
-    /// A file that would grow beyond this is renamed, and a new one is begun.
+    /// A file that has reached this size when it is looked at is renamed, and a new one is begun.
     pub rotate_bytes: u64,
+    /// How often the sizes are looked at.
+    pub rotate_every: Duration,
 }
 
 /// Why log files cannot be written.
@@ -60,26 +65,42 @@ pub enum LogFilesError {
 }
 
 impl Default for LogFiles {
-    /// As in the Kyma load test: ten pods of flog; the kubelet's rotation at 10 MiB.
+    /// As in the Kyma load test: ten pods of flog; and as the kubelet rotates: at 10 MiB, looking every ten seconds.
     fn default() -> Self {
-        LogFiles { pods: 10, body_bytes: 400, lines_per_s: None, rotate_bytes: 10 << 20 }
+        LogFiles {
+            pods: 10,
+            body_bytes: 400,
+            lines_per_s: None,
+            rotate_bytes: 10 << 20,
+            rotate_every: Duration::from_secs(10),
+        }
     }
 }
 
 impl LogFiles {
     /// Creates the tree, with an empty file a pod, in a temporary folder.
     pub fn open(self) -> Result<OpenLogFiles, LogFilesError> {
-        let template = self.check()?;
+        let template = self.template()?;
         let folder = std::env::temp_dir();
         self.check_space(&folder)?;
         let failed = |source| LogFilesError::Io { path: folder.clone(), source };
         let tree = TempDir::with_prefix("sluice-load-test-logs-").map_err(failed)?;
-        let pods = (0..self.pods).map(|pod| PodLog::create(tree.path(), pod, self.rotate_bytes));
+        let rotation = Rotation {
+            size_bytes: self.rotate_bytes,
+            check_every: self.rotate_every,
+            limit_bytes: self.file_limit_bytes(),
+        };
+        let pods = (0..self.pods).map(|pod| PodLog::create(tree.path(), pod, rotation));
         let pods = pods.collect::<Result<_, _>>()?;
         Ok(OpenLogFiles { shape: self, template, tree, pods })
     }
 
-    fn check(&self) -> Result<LineTemplate, LogFilesError> {
+    /// An error that says what of it cannot be.
+    pub fn check(&self) -> Result<(), LogFilesError> {
+        self.template().map(|_| ())
+    }
+
+    fn template(&self) -> Result<LineTemplate, LogFilesError> {
         let minimum = LineTemplate::minimum_body_bytes();
         if !(1..=PODS_LIMIT).contains(&self.pods) {
             return Err(LogFilesError::Pods(self.pods));
@@ -109,9 +130,13 @@ impl LogFiles {
         Err(LogFilesError::Space { pods: self.pods, needed_mib, free_mib, folder: folder.to_owned() })
     }
 
+    fn file_limit_bytes(&self) -> u64 {
+        self.rotate_bytes.saturating_mul(OVERGROWN)
+    }
+
     /// What all files together hold at most.
     fn kept_bytes(&self) -> u64 {
-        self.rotate_bytes.saturating_mul((self.pods * KEPT_FILES) as u64)
+        self.file_limit_bytes().saturating_mul((self.pods * KEPT_FILES) as u64)
     }
 }
 

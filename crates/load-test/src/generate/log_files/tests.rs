@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::identity::{Identity, SequenceSet, TEXT_MARK};
 
 fn small() -> LogFiles {
-    LogFiles { pods: 3, body_bytes: 400, lines_per_s: Some(3_000.0), rotate_bytes: 10 << 20 }
+    LogFiles { pods: 3, lines_per_s: Some(3_000.0), ..LogFiles::default() }
 }
 
 /// The files of every container, by folder, rotated ones first and in order.
@@ -61,9 +61,9 @@ async fn every_pod_has_its_tree_and_what_was_written_is_what_is_reported() {
 }
 
 #[tokio::test]
-async fn files_are_rotated_at_their_size_and_four_old_ones_are_kept() {
+async fn overgrown_files_are_rotated_at_once_and_four_old_ones_are_kept() {
     let line_bytes = LineTemplate::new(400).bytes().len() as u64;
-    let rotate_bytes = 10 * line_bytes + 5;
+    let rotate_bytes = 10 * line_bytes / 4 + 5;
     let open = LogFiles { pods: 1, lines_per_s: Some(100_000.0), rotate_bytes, ..small() }.open().unwrap();
     let mut running = open.start(Vec::new());
     while running.progress().accepted() < 200 {
@@ -84,11 +84,22 @@ async fn files_are_rotated_at_their_size_and_four_old_ones_are_kept() {
 }
 
 #[tokio::test]
+async fn files_are_looked_at_every_so_often() {
+    let shape = LogFiles { rotate_bytes: 1_000, rotate_every: Duration::from_millis(300), ..small() };
+    // 1.4 kB a second and pod: a file is full after 0.7 s, and overgrown after 2.8 s.
+    let mut running = LogFiles { lines_per_s: Some(10.0), ..shape }.open().unwrap().start(Vec::new());
+    tokio::time::sleep(Duration::from_millis(2_000)).await;
+    running.finish().await.unwrap();
+    let files = files(running.root());
+    assert!(files.values().all(|files| (2..=5).contains(&files.len())), "{files:?}");
+}
+
+#[tokio::test]
 async fn without_a_rate_the_writer_keeps_a_bounded_lead_and_goes_on_when_nothing_arrives() {
     let backend = Backend::healthy().await.unwrap();
     let line_bytes = LineTemplate::new(400).bytes().len() as u64;
-    // Half of the five files: 250 lines.
-    let shape = LogFiles { pods: 1, lines_per_s: None, rotate_bytes: 100 * line_bytes, ..small() };
+    // Half of a file: 250 lines.
+    let shape = LogFiles { pods: 1, lines_per_s: None, rotate_bytes: 500 * line_bytes, ..small() };
     let mut running = shape.open().unwrap().start(vec![backend.arrivals()]);
     let began = Instant::now();
     tokio::time::sleep(Duration::from_millis(500)).await;

@@ -9,7 +9,7 @@ use super::line::{LineTemplate, LineTime};
 use super::pod::PodLog;
 use super::{LogFiles, LogFilesError};
 use crate::backend::Arrivals;
-use crate::generate::report::{LoadReport, Progress};
+use crate::generate::report::{LoadReport, Problem, Progress};
 use crate::identity::{Identity, SequenceSet, next_generator};
 
 /// Handed to a file at once.
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// A line of a fixed rate is late when it is written this long after its time.
 const LATE_AFTER: Duration = Duration::from_millis(50);
 /// Without a rate, lines that have not arrived yet: more than this keep no tailing subject busier.
-const LEAD_LINES: u64 = 250_000;
+const LEAD_LINES: u64 = 100_000;
 /// When nothing has arrived for so long, what is missing is not waited for any more.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -47,8 +47,8 @@ impl Writer {
         progress: &Arc<Progress>,
         stop: &Arc<AtomicBool>,
     ) -> Writer {
-        // Half of what is kept: no line is to be deleted unread because the writer hurried ahead.
-        let kept_lines = shape.kept_bytes() / template.bytes().len() as u64 / 2;
+        // Half of what a file a pod holds: no line is to be rotated away unread because the writer hurried ahead.
+        let kept_lines = shape.rotate_bytes * shape.pods as u64 / template.bytes().len() as u64 / 2;
         let pace = match shape.lines_per_s {
             Some(lines_per_s) => Pacer::Fixed { lines_per_s, began: Instant::now() },
             None => Pacer::Following(Following::new(backends, kept_lines.clamp(1, LEAD_LINES))),
@@ -82,6 +82,12 @@ impl Writer {
         let mut report = LoadReport::of(self.generator, &self.progress, self.acknowledged, began.elapsed());
         report.never_sent = self.pace.overdue().saturating_sub(written);
         report.offered += report.never_sent;
+        if report.never_sent > 0 {
+            report.problems.push(Problem {
+                message: format!("{} lines were due and never written", report.never_sent),
+                remedy: "set a lower rate with -r: the bench's disk or core does not keep up",
+            });
+        }
         Ok(report)
     }
 

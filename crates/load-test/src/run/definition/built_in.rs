@@ -15,6 +15,8 @@ const FILES: &[(&str, &str)] = &files![
     "sluice/subject.json",
     "otelcol/subject.json",
     "otelcol/gateway.yaml",
+    "otelcol/logagent.yaml",
+    "otelcol/metricagent.yaml",
     "rotel/subject.json",
     "fluent-bit/subject.json",
     "fluent-bit/gateway.yaml",
