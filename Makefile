@@ -21,7 +21,7 @@ demo: ## build sluice and show three pipelines, one of them dead and one refusin
 build: ## the release binary
 	$(CARGO) build --release $(LOCKED) -p sluice --bin sluice
 
-components: ## what the tests run against: a Collector, telemetrygen, nginx, SDK clients (cached by version)
+components: ## what the tests run against: Collector, Rotel, Prometheus, nginx, SDK clients, … (cached by version)
 	tests/components/install
 
 # --no-fail-fast: one run says everything that is wrong. Both commands share one profile and so one build.

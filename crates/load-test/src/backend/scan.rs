@@ -96,24 +96,32 @@ fn scan_metric(metric: &[u8], stamp: Option<RequestStamp>, items: &mut Vec<Item>
 
 fn find_stamp(resource: &[u8]) -> Result<Option<RequestStamp>, Malformed> {
     for attribute in messages(resource, 1) {
-        let (mut key, mut value) = (&[][..], &[][..]);
-        for field in Fields::of(attribute?) {
-            match field? {
-                (1, Value::Bytes(bytes)) => key = bytes,
-                (2, Value::Bytes(bytes)) => value = bytes,
-                _ => {}
-            }
-        }
-        if key == REQUEST_ATTRIBUTE.as_bytes() {
-            let text = messages(value, 1).next().transpose()?;
-            return Ok(text.and_then(RequestStamp::parse));
+        let stamp = stamp_in(attribute?)?;
+        if stamp.is_some() {
+            return Ok(stamp);
         }
     }
     Ok(None)
 }
 
+fn stamp_in(attribute: &[u8]) -> Result<Option<RequestStamp>, Malformed> {
+    let (mut key, mut value) = (&[][..], &[][..]);
+    for field in Fields::of(attribute) {
+        match field? {
+            (1, Value::Bytes(bytes)) => key = bytes,
+            (2, Value::Bytes(bytes)) => value = bytes,
+            _ => {}
+        }
+    }
+    if key != REQUEST_ATTRIBUTE.as_bytes() {
+        return Ok(None);
+    }
+    let text = messages(value, 1).next().transpose()?;
+    Ok(text.and_then(RequestStamp::parse))
+}
+
 /// Reads the identity of one span, point or record. All fields are walked, so that malformed items are found.
-fn read_item(signal: Signal, item: &[u8], stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
+fn read_item(signal: Signal, item: &[u8], mut stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
     let (mut raw, mut time_unix_ns, mut value) = (None, 0, None);
     for field in Fields::of(item) {
         match (signal, field?) {
@@ -123,6 +131,8 @@ fn read_item(signal: Signal, item: &[u8], stamp: Option<RequestStamp>) -> Result
             (Signal::Metrics, (3, Value::Fixed64(time))) => time_unix_ns = time,
             (Signal::Metrics, (4, Value::Fixed64(bits))) => value = Some(f64::from_bits(bits)),
             (Signal::Metrics, (6, Value::Fixed64(value))) => raw = Some(value),
+            // Engines that know no resources hand their attributes on with each point.
+            (Signal::Metrics, (7, Value::Bytes(attribute))) if stamp.is_none() => stamp = stamp_in(attribute)?,
             _ => {}
         }
     }

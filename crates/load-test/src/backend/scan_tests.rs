@@ -1,6 +1,9 @@
 //! The two scans against requests of the generator, of the official types, and broken ones.
 
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use prost::Message as _;
 use sluice_otlp::{Encoding, Signal};
 
@@ -42,6 +45,30 @@ fn every_item_is_found_with_its_identity_and_time() {
     for signal in Signal::ALL {
         assert_eq!(scanned(signal, &request(signal)), expected(100), "{signal}");
     }
+}
+
+/// Telegraf makes tags of a resource's attributes, and of tags a point's.
+#[test]
+fn a_point_that_has_the_resources_mark_itself_is_known_by_it() {
+    let mut attribute = Vec::new();
+    put_bytes(&mut attribute, 1, b"load_test.request");
+    let mut value = Vec::new();
+    put_bytes(&mut value, 1, format!("{:016x}{TIME:016x}", FIRST.0).as_bytes());
+    put_bytes(&mut attribute, 2, &value);
+    let mut message = ExportMetricsServiceRequest::decode(request(Signal::Metrics).as_slice()).unwrap();
+    for resource in &mut message.resource_metrics {
+        resource.resource = None;
+    }
+    assert!(scanned(Signal::Metrics, &message.encode_to_vec()).iter().all(|item| item.identity.is_none()));
+    for metric in
+        message.resource_metrics.iter_mut().flat_map(|one| &mut one.scope_metrics).flat_map(|one| &mut one.metrics)
+    {
+        let Some(Data::Gauge(gauge)) = &mut metric.data else { panic!("the generator makes gauges") };
+        for point in &mut gauge.data_points {
+            point.attributes.push(KeyValue::decode(attribute.as_slice()).unwrap());
+        }
+    }
+    assert_eq!(scanned(Signal::Metrics, &message.encode_to_vec()), expected(100));
 }
 
 #[test]
