@@ -151,12 +151,12 @@ impl Figures<'_> {
             (_, true) => ", and does not run at the end".to_owned(),
             (_, false) => " and was started again".to_owned(),
         };
+        let words = self.subject.last_words().map_or_else(String::new, |words| format!("; its last words: {words}"));
         let remedy = match self.subject.oom_kills() {
             Some(1..) => "its memory limit ended it: give it more with --memory-limit, or lower the rate with -r",
-            _ => "see what it wrote at its end, which follows",
+            _ => "find out why it ended: --fail-if 'restarts>0' makes that a failure",
         };
-        let output = self.subject.output_tail();
-        Some((format!("{message}{after}; the end of its output: {output}"), remedy))
+        Some((format!("{message}{after}{words}"), remedy))
     }
 
     pub(super) fn warnings(&self, kpis: &Kpis, bench: &BenchCost, cores: &Cores) -> Vec<Warning> {

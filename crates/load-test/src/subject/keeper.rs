@@ -6,18 +6,20 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use super::life::SHELL;
+
 /// Each line that it reads is the process group of the subject's life. The end of input is the end of the bench.
 /// Arguments: the temporary folder, then the control groups.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 while read -r line; do group=$line; done
-[ -n "$group" ] && kill -9 -- "-$group" 2>/dev/null
+[ -n "$group" ] && kill -s KILL -- "-$group"
 folder=$1
 shift
 for cgroup in "$@"; do
     for try in 1 2 3 4 5 6 7 8 9 10; do
-        while read -r pid; do kill -9 "$pid" 2>/dev/null; done <"$cgroup/cgroup.procs"
-        rmdir "$cgroup" 2>/dev/null && break
+        while read -r pid; do kill -s KILL "$pid"; done <"$cgroup/cgroup.procs"
+        rmdir "$cgroup" && break
         sleep 0.1
     done
 done
@@ -31,7 +33,7 @@ pub(super) struct Keeper(Child);
 impl Keeper {
     /// `None` where there is no shell: then a killed bench leaves its subject's folder behind.
     pub(super) fn start(folder: &Path, control_groups: &[PathBuf]) -> Option<Keeper> {
-        let mut command = Command::new("/bin/sh");
+        let mut command = Command::new(SHELL);
         command.args(["-c", SCRIPT, "sluice-load-test-keeper"]).arg(folder).args(control_groups);
         let quiet = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // A group of its own: what ends the bench's group leaves it alone.

@@ -9,9 +9,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::SubjectSpec;
+use super::limits::ControlGroup;
 use super::usage::{Usage, has_ended, usage_of_group, usage_of_group_and_ended};
 
+pub(super) const SHELL: &str = "/bin/sh";
 pub(super) const OUTPUT_FILE: &str = "output.log";
+
+/// Puts itself into the control groups named before `--`, then becomes the rest. So whatever the subject starts, however early, is
+/// within its limits. The bench adds it once more, and so learns whether it may.
+const JOIN: &str = r#"while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done 2>/dev/null; shift; exec "$@""#;
 
 /// Its whole process group is killed when this is dropped.
 #[derive(Debug)]
@@ -19,7 +25,7 @@ pub(super) struct Life(Child);
 
 impl Life {
     /// Starts the process. What it writes is appended to the output of the lives before.
-    pub(super) fn begin(spec: &SubjectSpec, folder: &Path) -> io::Result<Life> {
+    pub(super) fn begin(spec: &SubjectSpec, folder: &Path, group: &ControlGroup) -> io::Result<Life> {
         let dir = folder.display().to_string();
         let config_path = folder.join(if spec.config_file.is_empty() { "config" } else { &spec.config_file });
         fs::write(&config_path, spec.config.replace("{dir}", &dir))?;
@@ -27,7 +33,7 @@ impl Life {
         // Fails here, with the binary's own name, rather than in a wrapper.
         fs::metadata(&spec.binary)?;
         let fill = |text: &str| text.replace("{config}", &config_path.display().to_string()).replace("{dir}", &dir);
-        let mut words = wrappers(&spec.cpus);
+        let mut words = wrappers(&spec.cpus, group);
         words.push(spec.binary.display().to_string());
         let mut command = Command::new(&words[0]);
         command
@@ -88,9 +94,14 @@ impl Drop for Life {
 }
 
 /// Commands of util-linux that change what they start and then become it: the subject dies with this process, and runs
-/// on its CPUs from its first thread on.
-fn wrappers(cpus: &[usize]) -> Vec<String> {
+/// on its CPUs and in its control groups from its first thread on.
+fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
     let mut words = Vec::new();
+    if !group.folders().is_empty() && Path::new(SHELL).exists() {
+        words.extend([SHELL, "-c", JOIN, "sluice-load-test-join"].map(str::to_owned));
+        words.extend(group.folders().iter().map(|folder| folder.display().to_string()));
+        words.push("--".to_owned());
+    }
     if is_installed("setpriv") {
         words.extend(["setpriv", "--pdeathsig", "KILL"].map(str::to_owned));
     }

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -77,6 +78,8 @@ pub enum SubjectError {
 
 /// How long a subject may take to be up where nothing else is said.
 const READY_WITHIN: Duration = Duration::from_secs(30);
+/// One that is ready and still runs after this is taken for up.
+const SETTLED_AFTER: Duration = Duration::from_millis(50);
 /// Of the output that messages show.
 const TAIL_BYTES: usize = 2000;
 
@@ -102,12 +105,12 @@ impl Subject {
         }
         let folder = TempDir::with_prefix("sluice-load-test-")
             .map_err(|source| SubjectError::Folder { name: spec.name.clone(), source })?;
-        let life = Life::begin(&spec, folder.path()).map_err(|source| SubjectError::Start {
+        let (group, mut errors) = ControlGroup::create(&group_name(), spec.limits);
+        let life = Life::begin(&spec, folder.path(), &group).map_err(|source| SubjectError::Start {
             name: spec.name.clone(),
             binary: spec.binary.clone(),
             source,
         })?;
-        let (group, mut errors) = ControlGroup::create(&format!("sluice-load-test-{}", life.pid()), spec.limits);
         errors.extend(group.add(life.pid()).err());
         let warnings = errors.iter().map(|error| format!("it runs without a limit: {error}")).collect();
         let mut keeper = Keeper::start(folder.path(), group.folders());
@@ -131,16 +134,29 @@ impl Subject {
 
     async fn wait_until(&mut self, ready: Ready, within: Duration) -> Result<(), SubjectError> {
         let began = Instant::now();
+        let mut is_up = false;
         while began.elapsed() < within {
             if let Ok(Some(status)) = self.existence.lock().try_wait() {
-                return Err(SubjectError::Ended { name: self.name.clone(), status, ready, output: self.output_tail() });
+                return Err(SubjectError::Ended {
+                    name: self.name.clone(),
+                    status,
+                    ready,
+                    output: without_colours(&self.output_tail()),
+                });
             }
-            if ready.holds(&self.folder.path().join(life::OUTPUT_FILE)).await {
+            if is_up && ready.holds(&self.folder.path().join(life::OUTPUT_FILE)).await {
                 return Ok(());
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            // Once more after a moment: some listen, then read the rest of their configuration and end.
+            is_up = !is_up && ready.holds(&self.folder.path().join(life::OUTPUT_FILE)).await;
+            tokio::time::sleep(if is_up { SETTLED_AFTER } else { Duration::from_millis(10) }).await;
         }
-        Err(SubjectError::NotReady { name: self.name.clone(), ready, waited: within, output: self.output_tail() })
+        Err(SubjectError::NotReady {
+            name: self.name.clone(),
+            ready,
+            waited: within,
+            output: without_colours(&self.output_tail()),
+        })
     }
 
     pub fn name(&self) -> &str {
@@ -186,6 +202,13 @@ impl Subject {
     pub fn output_tail(&self) -> String {
         let output = fs::read(self.folder.path().join(life::OUTPUT_FILE)).unwrap_or_default();
         String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_BYTES)..]).into_owned()
+    }
+
+    /// The last line that it wrote, without colours.
+    pub fn last_words(&self) -> Option<String> {
+        let tail = self.output_tail();
+        let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
+        Some(without_colours(line).trim().to_owned())
     }
 
     /// All that it wrote.
@@ -251,6 +274,21 @@ impl Drop for Subject {
         self.let_it_end();
         self.existence.lock().end();
     }
+}
+
+/// One for each subject of this machine's load tests.
+fn group_name() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("sluice-load-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Takes away the escape sequences that colour a terminal.
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |plain, part| {
+        plain + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest)
+    })
 }
 
 /// A port of the loopback interface that was free a moment ago.

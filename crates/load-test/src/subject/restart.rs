@@ -121,8 +121,11 @@ impl Existence {
         self.keeper = None;
     }
 
-    pub(super) fn lives(&self) -> Lives {
-        Lives { is_down: self.life.is_none(), ..self.lives }
+    pub(super) fn lives(&mut self) -> Lives {
+        // Where nothing supervises it, nobody else has noticed.
+        let ended = self.life.as_mut().and_then(|life| life.try_wait().ok().flatten());
+        let last_end = ended.or(self.lives.last_end);
+        Lives { is_down: self.life.is_none() || ended.is_some(), last_end, ..self.lives }
     }
 
     /// No life after this one.
@@ -174,7 +177,7 @@ impl Existence {
 
     fn begin(&mut self, policy: RestartPolicy) {
         self.in_a_row = self.in_a_row.saturating_add(1);
-        match Life::begin(&self.spec, &self.folder) {
+        match Life::begin(&self.spec, &self.folder, &self.group) {
             Ok(life) => {
                 // An error was a warning at the first start already.
                 let _ = self.group.add(life.pid());

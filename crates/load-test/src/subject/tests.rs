@@ -87,3 +87,56 @@ async fn a_quota_holds_or_there_is_a_warning() {
     let cpu = subject.usage().unwrap().cpu;
     assert!(!subject.warnings().is_empty() || cpu < Duration::from_millis(900), "{cpu:?}");
 }
+
+#[test]
+fn colours_are_taken_out_of_last_words() {
+    assert_eq!(without_colours("\x1b[2m12:00\x1b[0m \x1b[31mERROR\x1b[0m no"), "12:00 ERROR no");
+    assert_eq!(without_colours("plain [x]"), "plain [x]");
+}
+
+/// Some bind their port, then find a fault in their configuration.
+#[tokio::test]
+async fn one_that_listens_and_ends_a_moment_later_was_never_ready() {
+    let mut spec = shell("echo ready; echo fault; exit 4");
+    spec.ready = Some(Ready::Output("ready".to_owned()));
+    let error = Subject::start(spec).await.unwrap_err();
+    assert!(matches!(error, SubjectError::Ended { .. }) && error.to_string().contains("fault"), "{error}");
+}
+
+/// What a subject starts first of all is in its group as well. Where groups cannot be made there is a warning.
+#[tokio::test]
+async fn a_child_that_is_started_at_once_cannot_leave_the_limits() {
+    let mut spec = shell("cat /proc/self/cgroup; echo done; sleep 600");
+    spec.limits = Limits { cpu_cores: Some(0.5), memory_bytes: Some(64 << 20) };
+    spec.ready = Some(Ready::Output("done".to_owned()));
+    let subject = Subject::start(spec).await.unwrap();
+    let output = subject.output();
+    let name = format!("sluice-load-test-{}-", std::process::id());
+    assert!(
+        !subject.warnings().is_empty() || output.matches(&name).count() >= subject.group.folders().len(),
+        "{output}"
+    );
+}
+
+/// As the kernel does it to a pod. Where the limit cannot be set there is a warning.
+#[tokio::test]
+async fn one_that_takes_too_much_memory_is_killed_counted_and_started_again() {
+    let mut spec = shell("exec tail /dev/zero");
+    spec.limits = Limits { cpu_cores: None, memory_bytes: Some(32 << 20) };
+    spec.restart = Some(RestartPolicy::backing_off_from(Duration::from_millis(50)));
+    let subject = Subject::start(spec).await.unwrap();
+    if !subject.warnings().is_empty() {
+        eprintln!("passed over: {:?}", subject.warnings());
+        return;
+    }
+    let began = Instant::now();
+    while subject.lives().restarts < 2 {
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", subject.lives());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(subject.oom_kills().unwrap() >= 2, "{:?}", subject.oom_kills());
+    let last = subject.lives().last_end.unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&last), Some(9));
+    let usage = subject.usage().unwrap();
+    assert!(usage.peak_rss_bytes <= 40 << 20, "{usage:?}");
+}

@@ -1,0 +1,10 @@
+//! The subjects of `sluice load-test`, from outside: real ones, ones that die, ones that cannot be started, and what is left of
+//! them.
+
+mod lives;
+mod peers;
+mod refusals;
+#[path = "../../../load-test/tests/support/mod.rs"]
+mod relay;
+mod remains;
+mod support;
