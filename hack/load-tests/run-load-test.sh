@@ -16,7 +16,8 @@ fi
 duration=(-d 1200)
 for argument in "$@"; do
   case $argument in
-    -d* | --duration | --duration=* | report | -h | --help) duration=() ;;
+    # A search has tries, and its own length for them.
+    -d* | --duration | --duration=* | --find-limit | report | -h | --help) duration=() ;;
   esac
 done
 exec "$sluice" load-test "$@" ${duration[@]+"${duration[@]}"}

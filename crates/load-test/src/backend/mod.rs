@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -172,6 +172,11 @@ impl Backend {
 
     pub fn arrivals(&self) -> Arrivals {
         Arrivals(Arc::clone(&self.shared))
+    }
+
+    /// When the last item came that had not come before.
+    pub fn last_arrival(&self) -> Option<Instant> {
+        self.shared.store.lock().last_new()
     }
 
     /// From an item's first sending to its arrival here.

@@ -63,6 +63,8 @@ pub(crate) struct Store {
     seen: HashMap<u16, SequenceSet>,
     doubled: HashMap<u16, SequenceSet>,
     latency_us: Histogram<u64>,
+    /// When an item came that had not come before.
+    last_new: Option<Instant>,
     kept: VecDeque<Received>,
     keep_requests: usize,
     started: Instant,
@@ -75,6 +77,7 @@ impl Store {
             seen: HashMap::new(),
             doubled: HashMap::new(),
             latency_us: new_histogram(),
+            last_new: None,
             kept: VecDeque::new(),
             keep_requests,
             started: Instant::now(),
@@ -110,16 +113,22 @@ impl Store {
                 record(&mut self.latency_us, latency, run.len() as u64);
             }
         }
+        let mut arrived = false;
         for item in items {
             let Some(identity) = item.identity else {
                 self.counts.unidentified += 1;
                 continue;
             };
             let is_new = self.seen.entry(identity.generator()).or_default().insert(identity.sequence());
-            if !is_new {
+            if is_new {
+                arrived = true;
+            } else {
                 self.counts.doubled += 1;
                 self.doubled.entry(identity.generator()).or_default().insert(identity.sequence());
             }
+        }
+        if arrived {
+            self.last_new = Some(Instant::now());
         }
     }
 
@@ -140,6 +149,10 @@ impl Store {
 
     pub(crate) fn all_doubled(&self) -> HashMap<u16, SequenceSet> {
         self.doubled.clone()
+    }
+
+    pub(crate) fn last_new(&self) -> Option<Instant> {
+        self.last_new
     }
 
     pub(crate) fn unique(&self) -> u64 {

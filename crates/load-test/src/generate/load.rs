@@ -7,7 +7,9 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use sluice_otlp::{Encoding, Signal};
 use thiserror::Error;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::report::{LoadReport, Progress};
 use super::retry::Retry;
@@ -228,7 +230,7 @@ impl Load {
 /// A load on its way.
 pub struct RunningLoad {
     progress: Arc<Progress>,
-    stop: tokio::sync::watch::Sender<bool>,
+    stop: watch::Sender<Option<Instant>>,
     task: JoinHandle<LoadReport>,
 }
 
@@ -239,7 +241,11 @@ impl RunningLoad {
 
     /// Ends it early; what is in flight is still waited for, as long as `grace`.
     pub fn stop(&self) {
-        self.stop.send_replace(true);
+        self.stop.send_if_modified(|stopped| {
+            let is_first = stopped.is_none();
+            stopped.get_or_insert_with(Instant::now);
+            is_first
+        });
     }
 
     /// Waits for the end.

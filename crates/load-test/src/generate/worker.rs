@@ -34,7 +34,8 @@ pub(crate) struct Shared {
     started: Instant,
     pub(crate) progress: Arc<Progress>,
     collected: Mutex<Collected>,
-    stop: watch::Sender<bool>,
+    /// When it was asked to send no more.
+    stop: watch::Sender<Option<Instant>>,
 }
 
 impl Shared {
@@ -48,11 +49,11 @@ impl Shared {
             started: Instant::now(),
             progress: Arc::default(),
             collected: Collected::new(),
-            stop: watch::Sender::new(false),
+            stop: watch::Sender::new(None),
         }
     }
 
-    pub(crate) fn stopper(&self) -> watch::Sender<bool> {
+    pub(crate) fn stopper(&self) -> watch::Sender<Option<Instant>> {
         self.stop.clone()
     }
 
@@ -104,12 +105,14 @@ impl Shared {
         }
     }
 
-    /// Requests that an open loop had to send within its time.
+    /// Requests that an open loop had to send within its time, or until it was stopped before that.
     fn scheduled(&self) -> u64 {
         let sent = self.next.load(Ordering::Relaxed);
         match (self.load.pace, self.load.duration) {
-            (Pace::Open { items_per_s }, Some(duration)) if !*self.stop.borrow() => {
-                let due = items_per_s * duration.as_secs_f64() / f64::from(self.template.items());
+            (Pace::Open { items_per_s }, Some(duration)) => {
+                let stopped_after = self.stop.borrow().map_or(duration, |at| at - self.started);
+                let time = duration.min(stopped_after);
+                let due = items_per_s * time.as_secs_f64() / f64::from(self.template.items());
                 (due.ceil() as u64).min(self.request_limit())
             }
             _ => sent.min(self.request_limit()),
@@ -127,7 +130,7 @@ impl Shared {
         let never_sent = offered - sent;
         let problem = || Problem {
             message: format!("{never_sent} items were due and never sent, because all senders waited for answers"),
-            remedy: "set a lower rate with -r: the subject does not keep up",
+            remedy: "set a lower rate with -r: the subject does not keep up; where it is only slow to answer, use more --streams",
         };
         LoadReport {
             offered,
@@ -169,9 +172,9 @@ impl Worker {
     }
 
     /// Waits until the next request is to be sent. `None`: no more.
-    async fn next_ticket(&self, stop: &mut watch::Receiver<bool>) -> Option<u64> {
+    async fn next_ticket(&self, stop: &mut watch::Receiver<Option<Instant>>) -> Option<u64> {
         let shared = &self.shared;
-        let is_over = || *stop.borrow() || shared.end().is_some_and(|end| Instant::now() >= end);
+        let is_over = || stop.borrow().is_some() || shared.end().is_some_and(|end| Instant::now() >= end);
         if is_over() {
             return None;
         }
@@ -186,7 +189,7 @@ impl Worker {
             let mut stop = stop.clone();
             tokio::select! {
                 () = sleep_until(due) => {}
-                _ = stop.wait_for(|stop| *stop) => return None,
+                _ = stop.wait_for(Option::is_some) => return None,
             }
             if due.elapsed() > LATE_AFTER {
                 shared.progress.late_requests.fetch_add(1, Ordering::Relaxed);

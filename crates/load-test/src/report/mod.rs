@@ -21,3 +21,4 @@ pub use record::{
     RunRecord, Sample, Scenario, SubjectLimits, SubjectRecord, Target, Turn, Verdict, Warning,
 };
 pub use tables::title;
+pub use words::load as load_in_words;

@@ -245,6 +245,10 @@ pub struct PipelineKpis {
     pub lost: Option<u64>,
     pub doubled: Option<u64>,
     pub latency_p99_ms: Option<f64>,
+    /// What its backend was sent, and what of that its faults answered with a refusal or broke off.
+    pub backend_requests: Option<u64>,
+    pub backend_refused: Option<u64>,
+    pub backend_resets: Option<u64>,
 }
 
 /// One moment of a turn.

@@ -1,7 +1,7 @@
 //! What a report says of a run beside its tables.
 
 use super::format::{MEBIBYTE, number, utc};
-use super::record::{RunRecord, SubjectRecord};
+use super::record::{PipelineKpis, RunRecord, Scenario, SubjectRecord};
 use super::tables::subject_label;
 
 /// The circumstances, then verdicts, then warnings: one sentence a line.
@@ -19,8 +19,11 @@ pub(super) fn circumstances(record: &RunRecord) -> Vec<String> {
         // This machine, time and load are not those of the figures.
         return vec![format!("Published, not measured here: {}", sources.join(", "))];
     }
-    let mut lines = vec![when(record), load(record)];
-    lines.extend(record.scenario.faults.as_ref().map(|faults| format!("Faults: {faults}")));
+    let mut lines = vec![when(record), load(&record.scenario)];
+    if let Some(faults) = &record.scenario.faults {
+        lines.push(format!("Faults: {faults}"));
+        lines.extend(record.subjects.iter().filter_map(faults_had));
+    }
     lines.extend(record.scenario.command.as_ref().map(|command| format!("Command: {command}")));
     lines.extend(record.subjects.iter().filter(|subject| subject.measured_elsewhere.is_none()).map(subject));
     lines
@@ -41,8 +44,8 @@ fn when(record: &RunRecord) -> String {
     )
 }
 
-fn load(record: &RunRecord) -> String {
-    let scenario = &record.scenario;
+/// How much, how fast, in which form.
+pub fn load(scenario: &Scenario) -> String {
     let rate = match scenario.rate_per_s {
         Some(rate) => format!("{rate:.0} items/s for"),
         None if scenario.find_limit => "rates searched in tries of".to_owned(),
@@ -59,6 +62,22 @@ fn load(record: &RunRecord) -> String {
         text.push_str(&format!(", {carried}"));
     }
     text
+}
+
+/// What the backends did to their requests because of the faults, while the load lasted and all turns together.
+fn faults_had(subject: &SubjectRecord) -> Option<String> {
+    let pipelines = || subject.turns.iter().flat_map(|turn| &turn.kpis.pipelines);
+    let sum = |count: fn(&PipelineKpis) -> Option<u64>| pipelines().filter_map(count).sum::<u64>();
+    let requests = sum(|pipeline| pipeline.backend_requests);
+    let percent = |count: u64| format!("{count} ({:.1} %)", 100.0 * count as f64 / requests as f64);
+    let (refused, resets) = (sum(|pipeline| pipeline.backend_refused), sum(|pipeline| pipeline.backend_resets));
+    (requests > 0).then(|| {
+        let (refused, resets) = (percent(refused), percent(resets));
+        format!(
+            "{}: of {requests} requests to its backends {refused} were refused and {resets} reset",
+            subject_label(subject)
+        )
+    })
 }
 
 /// Its limits, and what the bench took beside it.

@@ -3,18 +3,15 @@
 use std::time::Duration;
 
 use super::machine::Cores;
+use super::noise::{CoreTimes, Noise};
 use super::plan::Plan;
 use super::sampler::{Look, Sampler, all_latencies, milliseconds, total};
+use super::warnings::Facts;
 use crate::backend::Backend;
 use crate::generate::LoadReport;
 use crate::latency::Latency;
-use crate::report::{BenchCost, Kpis, PipelineKpis, Warning};
+use crate::report::{BenchCost, Kpis, PipelineKpis};
 use crate::subject::Subject;
-
-/// Share of its cores from which on the bench is taken for the limit.
-pub(super) const BENCH_SHARE: f64 = 0.85;
-/// Share of the requests that may be late without a warning.
-const LATE_SHARE: f64 = 0.01;
 
 /// What a turn's figures are made of.
 pub(super) struct Figures<'a> {
@@ -25,6 +22,8 @@ pub(super) struct Figures<'a> {
     /// After the drain.
     pub(super) last: &'a Look,
     pub(super) drained_after: Option<Duration>,
+    /// Of the cores of the run, when the load began and when it ended.
+    pub(super) core_times: Option<(CoreTimes, CoreTimes)>,
 }
 
 impl Figures<'_> {
@@ -110,15 +109,18 @@ impl Figures<'_> {
     fn pipelines(&self) -> Vec<PipelineKpis> {
         let is_only = self.sampler.backends.len() == 1;
         let one = |(index, backend): (usize, &Backend)| {
-            let latency = backend.latency();
+            let (latency, counts) = (backend.latency(), backend.counts());
             let queue = self.at_end().pipelines.get(index).and_then(|pipeline| pipeline.queue);
             PipelineKpis {
                 name: format!("{}/{index}", self.plan.signal),
                 exported_per_s: self.at_end().arrived.get(index).map(|&items| items as f64 / self.load_s()),
                 queue: queue.or(self.at_end().queue.filter(|_| is_only)),
                 lost: self.lost_in(index).or(is_only.then(|| self.lost())),
-                doubled: Some(backend.counts().doubled),
+                doubled: Some(counts.doubled),
                 latency_p99_ms: (latency.count > 0).then(|| milliseconds(latency.p99)),
+                backend_requests: Some(counts.requests),
+                backend_refused: Some(counts.refused.values().sum()),
+                backend_resets: Some(counts.resets),
             }
         };
         self.sampler.backends.iter().enumerate().map(one).collect()
@@ -159,39 +161,38 @@ impl Figures<'_> {
         Some((format!("{message}{after}{words}"), remedy))
     }
 
-    pub(super) fn warnings(&self, kpis: &Kpis, bench: &BenchCost, cores: &Cores) -> Vec<Warning> {
-        let mut warnings = Vec::new();
-        let mut warn = |message: String, remedy: &str| {
-            warnings.push(Warning { subject: None, message, remedy: Some(remedy.to_owned()) });
-        };
+    /// What the warnings of this turn depend on.
+    pub(super) fn facts(&self, kpis: &Kpis, bench: &BenchCost, cores: &Cores) -> Facts {
+        let mut told: Vec<(String, String)> = Vec::new();
+        let mut tell = |message: &str, remedy: &str| told.push((message.to_owned(), remedy.to_owned()));
         for problem in self.subject.warnings() {
-            warn(problem.clone(), "run as root, or where control groups are delegated");
+            tell(problem, "run as root, or where control groups are delegated");
         }
         for problem in &self.report.problems {
-            warn(problem.message.clone(), problem.remedy);
+            tell(&problem.message, problem.remedy);
         }
         if let Some((message, remedy)) = self.ends() {
-            warn(message, remedy);
+            tell(&message, remedy);
         }
-        let used = bench.generator_cpu_cores.unwrap_or(0.0) + bench.backend_cpu_cores.unwrap_or(0.0);
-        if used > BENCH_SHARE * cores.of_bench() as f64 {
-            let message = format!(
-                "generator and backends took {used:.2} of their {} cores: the bench was the limit",
-                cores.of_bench()
-            );
-            warn(message, "give the bench more cores, or set a lower rate with -r");
+        Facts {
+            told,
+            generator_cores: bench.generator_cpu_cores.unwrap_or(0.0),
+            backend_cores: bench.backend_cpu_cores.unwrap_or(0.0),
+            bench_cores: cores.of_bench(),
+            requests: self.report.requests,
+            late_requests: self.report.late_requests,
+            lost: kpis.lost.unwrap_or(0),
+            queue_is_unknown: self.last.queue.is_some_and(|queue| queue > 0.0) && self.last.held.is_none(),
+            noise: self.noise(),
         }
-        let late = self.report.late_requests as f64;
-        if late > LATE_SHARE * self.report.requests as f64 {
-            let message = format!("{late:.0} of {} requests were sent more than 50 ms late", self.report.requests);
-            warn(message, "set a lower rate with -r: the subject or the bench does not keep up");
-        }
-        let waits = self.last.queue.is_some_and(|queue| queue > 0.0) && self.last.held.is_none();
-        if waits && kpis.lost.is_some_and(|lost| lost > 0) {
-            let message = "its queue was not empty at the end of the drain and it does not say how many items it holds: \
-                           they are counted as lost";
-            warn(message.to_owned(), "wait longer with --drain-within");
-        }
-        warnings
+    }
+
+    /// What others did on the cores of the run while the load lasted.
+    fn noise(&self) -> Option<Noise> {
+        let (before, after) = self.core_times?;
+        let (first, at_end) = (self.first(), self.at_end());
+        let bench = at_end.bench?.cpu.saturating_sub(first.bench?.cpu);
+        let subject = Duration::from_secs_f64(self.cpu_s(at_end)?);
+        Some(Noise::between(before, after, bench + subject))
     }
 }

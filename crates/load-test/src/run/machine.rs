@@ -39,6 +39,11 @@ impl Cores {
         Cores { subject: Vec::new(), bench: Vec::new(), warning: Some(warning) }
     }
 
+    /// All that the run has.
+    pub(super) fn all(&self) -> Vec<usize> {
+        if self.bench.is_empty() { allowed_cores() } else { [&self.subject[..], &self.bench].concat() }
+    }
+
     /// How many the subject has.
     pub(super) fn of_subject(&self) -> usize {
         if self.subject.is_empty() { allowed_cores().len().max(1) } else { self.subject.len() }

@@ -7,12 +7,14 @@ mod faults;
 mod figures;
 mod find_limit;
 mod machine;
+mod noise;
 mod plan;
 mod requests;
 mod sampler;
 mod source;
 mod turn;
 mod verdict;
+mod warnings;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -113,7 +115,8 @@ async fn run_turns(
             }
             view.begin_turn(&subject.name);
             match turn::run(bench, definition).await {
-                Ok(outcome) => {
+                Ok(None) => return failures,
+                Ok(Some(outcome)) => {
                     view.end_turn(&outcome.turn.kpis);
                     warnings.extend(outcome.warnings.iter().cloned());
                     add_turn(subject, outcome);

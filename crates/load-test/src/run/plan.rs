@@ -13,7 +13,7 @@ use super::requests::Requests;
 use super::source::Source;
 use super::verdict::Threshold;
 use crate::generate::{Farm, LogFiles, Pace};
-use crate::report::{Scenario, SubjectRecord, Target, Warning};
+use crate::report::{self, Scenario, SubjectRecord, Target, Warning};
 use crate::subject::Limits;
 
 /// Pipelines of a multi-pipeline run, as in the Kyma load test.
@@ -133,6 +133,21 @@ impl Plan {
             body_bytes: self.body_bytes.unwrap_or(self.log_files.body_bytes),
             ..self.log_files.clone()
         }
+    }
+
+    /// What would be done: a line each for scenario, load, faults, subjects and how often.
+    pub fn in_words(&self) -> String {
+        let scenario = self.scenario();
+        let mut lines =
+            vec![report::title(&scenario), format!("Name: {}", self.name), report::load_in_words(&scenario)];
+        lines.extend(scenario.faults.map(|faults| format!("Faults: {faults}")));
+        let subjects: Vec<&str> = self.subjects.iter().map(|subject| subject.name.as_str()).collect();
+        lines.push(format!("Subjects: {}", subjects.join(", ")));
+        lines.push(match self.find_limit {
+            Some(search) => format!("The limit of each is searched for at most {} s", search.within.as_secs_f64()),
+            None => format!("Turns of each: {}", self.turns),
+        });
+        lines.join("\n") + "\n"
     }
 
     pub(super) fn scenario(&self) -> Scenario {

@@ -12,9 +12,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::Bench;
 use super::definition::{Definition, Setting};
 use super::figures::Figures;
+use super::noise::CoreTimes;
 use super::plan::Plan;
 use super::sampler::{BACKEND_THREADS, Sampler};
 use super::source::RunningSource;
+use super::warnings;
 use crate::backend::{Backend, BackendOptions};
 use crate::generate::LoadReport;
 use crate::live::{LiveView, Phase};
@@ -61,10 +63,11 @@ impl Drop for BackendRuntime {
     }
 }
 
+/// `None`: interrupted before the load began.
 pub(super) async fn run(
     Bench { plan, cores, interrupted, view }: Bench<'_>,
     definition: &Definition,
-) -> anyhow::Result<TurnOutcome> {
+) -> anyhow::Result<Option<TurnOutcome>> {
     let mut interrupted = interrupted.clone();
     let runtime = BackendRuntime::new(cores.of_bench())?;
     let backends = runtime.start(plan.pipelines(), &BackendOptions::default()).await?;
@@ -86,35 +89,42 @@ pub(super) async fn run(
     };
     let selectors = definition.selectors(plan.target, &setting)?;
     let spec = definition.spec(plan.target, &setting, plan.limits(), &cores.subject)?;
-    let subject = Subject::start(spec).await?;
+    let subject = tokio::select! {
+        started = Subject::start(spec) => started?,
+        Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Ok(None),
+    };
     tokio::select! {
         wanted = source.wait_until_wanted() => wanted?,
-        // The load ends as soon as it has begun.
-        _ = interrupted.wait_for(|interrupted| *interrupted) => {}
+        Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Ok(None),
     }
     let mut sampler = Sampler::new(setting.metrics, selectors, &backends).counting_bytes(setting.log_root.is_some());
     sampler.begin(&subject).await;
+    let core_times = CoreTimes::of(&cores.all());
     let mut load = source.start(&backends)?;
     let faults = plan.faults.start(&backends, plan.duration);
     let interrupted_load = under_load(plan, &subject, &load, &mut sampler, &mut interrupted, view).await;
     load.stop();
+    let load_ended = std::time::Instant::now();
+    let core_times = core_times.zip(CoreTimes::of(&cores.all()));
     // The backends get well with the load's end: what is missing after the drain is lost for good.
     faults.end(&backends).await;
     view.begin(Phase::Waiting("the answers in flight".to_owned()));
     let report = timeout(FINISH_WITHIN, load.finish()).await.context("the load did not end")??;
     view.begin(Phase::Draining { within: plan.drain_within });
-    let drained_after =
-        if interrupted_load { None } else { drain(&report, &backends, plan.drain_within, &mut interrupted).await };
+    let is_drained = !interrupted_load && drain(&report, &backends, plan.drain_within, &mut interrupted).await;
+    let last_arrival = backends.iter().filter_map(Backend::last_arrival).max().unwrap_or(load_ended);
+    let drained_after = is_drained.then(|| last_arrival.saturating_duration_since(load_ended));
     let last = sampler.look(&subject, None).await;
-    let figures = Figures { plan, subject: &subject, sampler: &sampler, report: &report, last: &last, drained_after };
+    let figures =
+        Figures { plan, subject: &subject, sampler: &sampler, report: &report, last: &last, drained_after, core_times };
     let kpis = figures.kpis();
     let bench = figures.bench();
-    let mut warnings = figures.warnings(&kpis, &bench, cores);
+    let mut warnings = warnings::warnings(&figures.facts(&kpis, &bench, cores));
     warnings.iter_mut().for_each(|warning| warning.subject = Some(definition.name.clone()));
     let load_s = figures.load_s();
     let fault_windows = plan.faults.windows(Duration::from_secs_f64(load_s));
     let turn = Turn { kpis, samples: sampler.samples.clone(), fault_windows, bench };
-    Ok(TurnOutcome { turn, warnings, limits: subject.limits() })
+    Ok(Some(TurnOutcome { turn, warnings, limits: subject.limits() }))
 }
 
 /// Samples until the load's end; true where it was interrupted.
@@ -145,20 +155,20 @@ async fn under_load(
     }
 }
 
-/// Waits until every backend has all that was acknowledged. How long that took; `None`: they have not within `limit`.
+/// Waits until every backend has all that was acknowledged; false if they have not within `limit`.
 async fn drain(
     report: &LoadReport,
     backends: &[Backend],
     limit: Duration,
     interrupted: &mut watch::Receiver<bool>,
-) -> Option<Duration> {
+) -> bool {
     let began = Instant::now();
     loop {
         if backends.iter().all(|backend| report.missing_at(backend) == 0) {
-            return Some(began.elapsed());
+            return true;
         }
         if began.elapsed() >= limit || *interrupted.borrow_and_update() {
-            return None;
+            return false;
         }
         sleep(Duration::from_millis(20)).await;
     }

@@ -1,4 +1,5 @@
-//! A relay that behaves in a known way: forwards requests to a backend, some of them never or twice.
+//! A mock of a pipeline engine that behaves in a known way: a relay that forwards requests to a backend, some of them late, never
+//! or twice.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,16 +7,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::RecvStream;
+use h2::{RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, Request, Response};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message as _;
 use tokio::net::{TcpListener, TcpStream};
+
+const PREFIX_LEN: usize = 5;
+const OK: &str = "0";
+const UNAVAILABLE: &str = "14";
 
 /// What becomes of request number n (from 0).
 pub(crate) type Behaviour = Arc<dyn Fn(u64) -> Action + Send + Sync>;
 
+#[allow(dead_code, reason = "each test file uses some of them")]
 pub(crate) enum Action {
-    /// Forwarded so many times, after a while, then answered OK.
+    /// Forwarded so many times, after a while, then answered as the backend did (never forwarded: OK).
     Forward { times: u32, after: Duration },
+    /// Answered OK at once, and forwarded after a while.
+    ForwardLater { after: Duration },
+    /// Forwarded, and once more those of its spans whose number, counted over all requests of `request_spans`, is a multiple.
+    RepeatSpans { every: u64, request_spans: u64 },
+    /// Forwarded after the relay has used so much CPU time.
+    Burn { cpu: Duration },
+    /// Answered UNAVAILABLE.
+    Refuse,
 }
 
 #[allow(dead_code, reason = "each test file uses one of the two")]
@@ -43,40 +59,119 @@ async fn serve(stream: TcpStream, backend: SocketAddr, behaviour: Behaviour, num
         let (behaviour, number) = (Arc::clone(&behaviour), Arc::clone(&number));
         tokio::spawn(async move {
             let (head, body) = request.into_parts();
-            let frame = read(body).await;
-            let Action::Forward { times, after } = behaviour(number.fetch_add(1, Ordering::Relaxed));
-            tokio::time::sleep(after).await;
-            for _ in 0..times {
-                forward(backend, &head, frame.clone()).await;
+            // A sender that is stopped in the middle says no more.
+            let Ok(frame) = read(body).await else { return };
+            let number = number.fetch_add(1, Ordering::Relaxed);
+            let status = act(behaviour(number), number, backend, &head, frame).await;
+            if let Ok(stream) = respond.send_response(Response::new(()), false) {
+                answer(stream, status);
             }
-            let mut stream = respond.send_response(Response::new(()), false).unwrap();
-            stream.send_data(Bytes::from_static(&[0; 5]), false).unwrap();
-            let mut trailers = HeaderMap::new();
-            trailers.insert("grpc-status", HeaderValue::from_static("0"));
-            stream.send_trailers(trailers).unwrap();
         });
     }
 }
 
-async fn read(mut body: RecvStream) -> Bytes {
-    let mut frame = Vec::new();
-    while let Some(chunk) = body.data().await {
-        let chunk = chunk.unwrap();
-        body.flow_control().release_capacity(chunk.len()).unwrap();
-        frame.extend_from_slice(&chunk);
+async fn act(
+    action: Action,
+    number: u64,
+    backend: SocketAddr,
+    head: &http::request::Parts,
+    frame: Bytes,
+) -> HeaderValue {
+    let mut status = HeaderValue::from_static(OK);
+    match action {
+        Action::Forward { times, after } => {
+            tokio::time::sleep(after).await;
+            for _ in 0..times {
+                status = forward(backend, head, frame.clone()).await;
+            }
+        }
+        Action::ForwardLater { after } => {
+            let head = head.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(after).await;
+                forward(backend, &head, frame).await;
+            });
+        }
+        Action::RepeatSpans { every, request_spans } => {
+            let repeated = every_so_many(&frame, every, number * request_spans);
+            status = forward(backend, head, frame).await;
+            forward(backend, head, repeated).await;
+        }
+        Action::Burn { cpu } => {
+            burn(cpu);
+            status = forward(backend, head, frame).await;
+        }
+        Action::Refuse => status = HeaderValue::from_static(UNAVAILABLE),
     }
+    status
+}
+
+/// The request with those of its spans whose number is a multiple; the first has number `first`.
+fn every_so_many(frame: &Bytes, every: u64, first: u64) -> Bytes {
+    let mut request = ExportTraceServiceRequest::decode(&frame[PREFIX_LEN..]).unwrap();
+    let mut number = first;
+    for scope in request.resource_spans.iter_mut().flat_map(|resource| &mut resource.scope_spans) {
+        scope.spans.retain(|_| {
+            number += 1;
+            (number - 1).is_multiple_of(every)
+        });
+    }
+    let message = request.encode_to_vec();
+    let mut frame = vec![0];
+    frame.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
+    frame.extend_from_slice(&message);
     frame.into()
 }
 
-async fn forward(backend: SocketAddr, head: &http::request::Parts, frame: Bytes) {
-    let stream = TcpStream::connect(backend).await.unwrap();
-    let (sender, connection) = h2::client::handshake(stream).await.unwrap();
+/// Uses up this thread's CPU time, not just time.
+fn burn(cpu: Duration) {
+    let used = || {
+        // Nanoseconds on a CPU, then two other numbers.
+        let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        Duration::from_nanos(line.split(' ').next().unwrap().parse().unwrap())
+    };
+    let began = used();
+    while used() - began < cpu {
+        std::hint::spin_loop();
+    }
+}
+
+fn answer(mut stream: SendStream<Bytes>, status: HeaderValue) {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", status);
+    // Errors mean that the sender has gone.
+    let _ = stream.send_data(Bytes::from_static(&[0; PREFIX_LEN]), false).and_then(|()| stream.send_trailers(trailers));
+}
+
+async fn read(mut body: RecvStream) -> Result<Bytes, h2::Error> {
+    let mut frame = Vec::new();
+    while let Some(chunk) = body.data().await {
+        let chunk = chunk?;
+        body.flow_control().release_capacity(chunk.len())?;
+        frame.extend_from_slice(&chunk);
+    }
+    Ok(frame.into())
+}
+
+/// The backend's status; UNAVAILABLE where it has none.
+async fn forward(backend: SocketAddr, head: &http::request::Parts, frame: Bytes) -> HeaderValue {
+    exchange(backend, head, frame).await.unwrap_or(HeaderValue::from_static(UNAVAILABLE))
+}
+
+async fn exchange(backend: SocketAddr, head: &http::request::Parts, frame: Bytes) -> Option<HeaderValue> {
+    let stream = TcpStream::connect(backend).await.ok()?;
+    let (sender, connection) = h2::client::handshake(stream).await.ok()?;
     tokio::spawn(connection);
     let request = Request::from_parts(head.clone(), ());
-    let (response, mut body) = sender.ready().await.unwrap().send_request(request, false).unwrap();
-    body.send_data(frame, true).unwrap();
-    let mut answer = response.await.unwrap().into_body();
-    while answer.data().await.is_some() {}
-    let trailers = answer.trailers().await.unwrap().unwrap();
-    assert_eq!(trailers["grpc-status"], "0");
+    let (response, mut body) = sender.ready().await.ok()?.send_request(request, false).ok()?;
+    body.send_data(frame, true).ok()?;
+    let response = response.await.ok()?;
+    if let Some(status) = response.headers().get("grpc-status") {
+        return Some(status.clone());
+    }
+    let mut answer = response.into_body();
+    while let Some(chunk) = answer.data().await {
+        chunk.ok()?;
+    }
+    answer.trailers().await.ok()??.get("grpc-status").cloned()
 }

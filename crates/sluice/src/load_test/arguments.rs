@@ -28,6 +28,9 @@ pub(crate) struct LoadTestArguments {
     pub(super) subjects: SubjectArguments,
     #[command(flatten)]
     pub(super) output: OutputArguments,
+    /// Check everything, say what would be done, and do nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
 }
 
 #[derive(Debug, Subcommand)]

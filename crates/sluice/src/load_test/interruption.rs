@@ -1,29 +1,41 @@
 //! SIGINT and SIGTERM: what was measured until then is reported.
 
+use std::future::Future;
+
 use anyhow::Result;
 use sluice_load_test::live;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 /// As shells say it of a program that SIGINT ended.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// True as soon as this process is asked to end. The second time it ends at once, and its subjects with it.
-pub(super) fn interruption() -> Result<watch::Receiver<bool>> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let (sender, receiver) = watch::channel(false);
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            if sender.send_replace(true) {
-                live::restore();
-                std::process::exit(i32::from(INTERRUPTED));
-            }
-            live::note("interrupted: the load ends, what was measured is reported");
-        }
-    });
-    Ok(receiver)
+/// This process being asked to end.
+pub(super) struct Interruption<T> {
+    /// True as soon as it was asked.
+    pub(super) once: watch::Receiver<bool>,
+    /// Ends when it was asked again: then nothing more is waited for.
+    pub(super) twice: T,
+}
+
+impl Interruption<()> {
+    /// From now on signals do not end this process by themselves.
+    pub(super) fn listen() -> Result<Interruption<impl Future<Output = ()>>> {
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (sender, once) = watch::channel(false);
+        let twice = async move {
+            either(&mut interrupt, &mut terminate).await;
+            live::note("interrupted: the load ends, what was measured is reported; once more ends at once");
+            sender.send_replace(true);
+            either(&mut interrupt, &mut terminate).await;
+        };
+        Ok(Interruption { once, twice })
+    }
+}
+
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
 }

@@ -17,6 +17,7 @@ use sluice_load_test::run::{self, Cores};
 
 pub(crate) use arguments::LoadTestArguments;
 use arguments::LoadTestCommand;
+use interruption::{INTERRUPTED, Interruption};
 
 pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
     if let Some(LoadTestCommand::Report { places, output }) = &arguments.command {
@@ -24,6 +25,10 @@ pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let plans = plan::plans(arguments)?;
+    if arguments.dry_run {
+        plans.iter().for_each(|plan| print!("{}", plan.in_words()));
+        return Ok(ExitCode::SUCCESS);
+    }
     arguments.output.prepare()?;
     // Before the runtime: its threads are to be the bench's.
     let cores = Cores::divide();
@@ -32,7 +37,15 @@ pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     let runtime = builder.worker_threads(cores.of_bench()).enable_all().build().context("cannot start the runtime")?;
-    let records = runtime.block_on(async { run::run_all(&plans, &cores, interruption::interruption()?).await })?;
+    let records = runtime.block_on(async {
+        let Interruption { once, twice } = Interruption::listen()?;
+        tokio::select! {
+            records = run::run_all(&plans, &cores, once) => records.map(Some),
+            // What was begun is dropped, and with it its processes and files.
+            () = twice => Ok(None),
+        }
+    })?;
+    let Some(records) = records else { return Ok(ExitCode::from(INTERRUPTED)) };
     arguments.output.put_out(&records)?;
     Ok(output::verdict(&records))
 }

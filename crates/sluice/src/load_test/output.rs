@@ -32,8 +32,14 @@ pub(super) struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Makes the folder before anything is measured.
+    /// Makes the folder, and looks for those of the files, before anything is measured.
     pub(super) fn prepare(&self) -> Result<()> {
+        for path in [&self.json, &self.csv].into_iter().flatten() {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            if !folder.is_dir() || path.is_dir() {
+                bail!("cannot write {}: name a file in a folder that is there", path.display());
+            }
+        }
         self.output.as_deref().map_or(Ok(()), create_folder)
     }
 

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::Bench;
 use super::definition::Definition;
-use super::figures::BENCH_SHARE;
 use super::machine::Cores;
 use super::plan::Plan;
 use super::turn::{self, TurnOutcome};
+use super::warnings::BENCH_SHARE;
 use crate::generate::Pace;
 use crate::live;
 use crate::report::{FoundLimit, LimitTry, SubjectRecord, Warning};
@@ -124,9 +124,7 @@ impl<'a> Seeker<'a> {
         bench.view.begin_turn(&label);
         let outcome = turn::run(Bench { plan: &try_plan, ..bench }, self.definition).await?;
         self.took(began.elapsed());
-        if *bench.interrupted.borrow() {
-            return Ok(());
-        }
+        let Some(outcome) = outcome.filter(|_| !*bench.interrupted.borrow()) else { return Ok(()) };
         let judgement = judge(&outcome.turn, &meant(&try_plan, rate, bench.cores));
         tell(&label, &judgement);
         self.note(rate, judgement, outcome);
@@ -155,7 +153,8 @@ impl<'a> Seeker<'a> {
         bench.view.begin_turn(&label);
         let outcome = turn::run(Bench { plan: &closed, ..bench }, self.definition).await?;
         self.took(began.elapsed());
-        let taken = outcome.turn.kpis.accepted.unwrap_or(0) as f64 / plan.duration.as_secs_f64();
+        let accepted = outcome.and_then(|outcome| outcome.turn.kpis.accepted).unwrap_or(0);
+        let taken = accepted as f64 / plan.duration.as_secs_f64();
         live::note(&format!("{label}: {taken:.0} items/s"));
         Ok(if taken > 0.0 { START_SHARE * taken } else { FALLBACK_START })
     }

@@ -1,0 +1,170 @@
+//! What makes a turn's figures doubtful, and what helps.
+
+use super::noise::Noise;
+use crate::report::Warning;
+
+/// Share of its cores from which on the bench is taken for the limit.
+pub(super) const BENCH_SHARE: f64 = 0.85;
+/// Share of the requests that may be late without a warning.
+const LATE_SHARE: f64 = 0.01;
+/// Share of the cores' time that the hypervisor may take, and that others may.
+const STOLEN_SHARE: f64 = 0.02;
+const OTHERS_SHARE: f64 = 0.1;
+
+/// What the warnings of a turn depend on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// What subject and source of the load tell by themselves, with what helps.
+    pub(super) told: Vec<(String, String)>,
+    pub(super) generator_cores: f64,
+    pub(super) backend_cores: f64,
+    /// How many the bench has.
+    pub(super) bench_cores: usize,
+    pub(super) requests: u64,
+    pub(super) late_requests: u64,
+    /// Items.
+    pub(super) lost: u64,
+    /// Its queue was not empty after the drain, and it does not say how many items it holds.
+    pub(super) queue_is_unknown: bool,
+    pub(super) noise: Option<Noise>,
+}
+
+pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
+    let mut warnings: Vec<_> = facts.told.iter().map(|(message, remedy)| warning(message.clone(), remedy)).collect();
+    warnings
+        .extend([bench_was_busy(facts), late(facts), queue_is_unknown(facts)].into_iter().flatten());
+    warnings.extend(facts.noise.into_iter().flat_map(|noise| [stolen(noise), others(noise)]).flatten());
+    warnings
+}
+
+impl Facts {
+    fn bench_is_busy(&self) -> bool {
+        self.generator_cores + self.backend_cores > BENCH_SHARE * self.bench_cores as f64
+    }
+}
+
+fn warning(message: String, remedy: &str) -> Warning {
+    Warning { subject: None, message, remedy: Some(remedy.to_owned()) }
+}
+
+fn bench_was_busy(facts: &Facts) -> Option<Warning> {
+    let Facts { generator_cores, backend_cores, bench_cores, .. } = facts;
+    facts.bench_is_busy().then(|| {
+        let message = format!(
+            "the generator took {generator_cores:.2} and the backends {backend_cores:.2} of the bench's {bench_cores} core(s): \
+             the bench was the limit"
+        );
+        warning(message, "give the bench more cores, or set a lower rate with -r")
+    })
+}
+
+fn late(facts: &Facts) -> Option<Warning> {
+    let Facts { requests, late_requests, .. } = *facts;
+    (late_requests as f64 > LATE_SHARE * requests as f64).then(|| {
+        let message = format!("{late_requests} of {requests} requests were sent more than 50 ms late");
+        warning(message, who_does_not_keep_up(facts))
+    })
+}
+
+fn who_does_not_keep_up(facts: &Facts) -> &'static str {
+    match facts.bench_is_busy() {
+        true => "set a lower rate with -r: the bench does not keep up",
+        false => {
+            "set a lower rate with -r: the subject does not keep up; where it is only slow to answer, use more --streams"
+        }
+    }
+}
+
+fn queue_is_unknown(facts: &Facts) -> Option<Warning> {
+    (facts.queue_is_unknown && facts.lost > 0).then(|| {
+        let message = "its queue was not empty at the end of the drain and it does not say how many items it holds: they are \
+                       counted as lost";
+        warning(message.to_owned(), "wait longer with --drain-within")
+    })
+}
+
+fn stolen(noise: Noise) -> Option<Warning> {
+    (noise.stolen > STOLEN_SHARE).then(|| {
+        let message = format!("the hypervisor took {:.0} % of the cores' time (steal)", 100.0 * noise.stolen);
+        warning(message, "run on a machine whose cores are not shared, or take several turns with --turns")
+    })
+}
+
+fn others(noise: Noise) -> Option<Warning> {
+    (noise.others > OTHERS_SHARE).then(|| {
+        let message = format!(
+            "processes that have nothing to do with the run took {:.0} % of its cores' time",
+            100.0 * noise.others
+        );
+        warning(message, "end them, or take several turns with --turns")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calm() -> Facts {
+        Facts {
+            generator_cores: 0.4,
+            backend_cores: 0.3,
+            bench_cores: 1,
+            requests: 1_000,
+            late_requests: 10,
+            lost: 7,
+            noise: Some(Noise { stolen: 0.02, others: 0.1 }),
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn a_run_in_which_all_is_within_bounds_has_no_warning() {
+        assert_eq!(warnings(&calm()), []);
+    }
+
+    #[test]
+    fn each_doubt_has_its_warning_and_its_remedy() {
+        type Change = fn(&mut Facts);
+        let cases: [(Change, &str, &str); 7] = [
+            (|facts| facts.told.push(("it ended".to_owned(), "see why".to_owned())), "it ended", "see why"),
+            (|facts| facts.backend_cores = 0.5, "generator took 0.40 and the backends 0.50", "more cores"),
+            (|facts| facts.generator_cores = 0.6, "the bench was the limit", "-r"),
+            (
+                |facts| facts.late_requests = 11,
+                "11 of 1000 requests were sent more than 50 ms late",
+                "subject does not keep up",
+            ),
+            (|facts| facts.queue_is_unknown = true, "counted as lost", "--drain-within"),
+            (
+                |facts| facts.noise = Some(Noise { stolen: 0.05, others: 0.0 }),
+                "took 5 % of the cores' time (steal)",
+                "not shared",
+            ),
+            (
+                |facts| facts.noise = Some(Noise { stolen: 0.0, others: 0.3 }),
+                "took 30 % of its cores' time",
+                "end them",
+            ),
+        ];
+        for (change, message, remedy) in cases {
+            let mut facts = calm();
+            change(&mut facts);
+            let found = warnings(&facts);
+            assert_eq!(found.len(), 1, "{message}: {found:?}");
+            assert!(found[0].message.contains(message), "{message}: {found:?}");
+            assert!(found[0].remedy.as_ref().is_some_and(|text| text.contains(remedy)), "{remedy}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_busy_bench_is_named_as_the_one_that_is_late() {
+        let facts = Facts { generator_cores: 1.0, late_requests: 500, ..calm() };
+        let found = warnings(&facts);
+        assert!(found[1].remedy.as_ref().unwrap().contains("the bench does not keep up"), "{found:?}");
+    }
+
+    #[test]
+    fn nothing_lost_is_no_reason_to_doubt_an_unknown_queue() {
+        assert_eq!(warnings(&Facts { queue_is_unknown: true, lost: 0, ..calm() }), []);
+    }
+}

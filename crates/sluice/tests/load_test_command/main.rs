@@ -1,0 +1,11 @@
+//! `sluice load-test` from outside: its figures against subjects whose behaviour is known, and what it refuses.
+
+mod faults;
+mod flags;
+mod interruption;
+mod kpis;
+mod limit;
+#[path = "../../../load-test/tests/support/mod.rs"]
+mod relay;
+mod sluice;
+mod support;
