@@ -31,8 +31,7 @@ pub(super) struct Facts {
 
 pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
     let mut warnings: Vec<_> = facts.told.iter().map(|(message, remedy)| warning(message.clone(), remedy)).collect();
-    warnings
-        .extend([bench_was_busy(facts), late(facts), queue_is_unknown(facts)].into_iter().flatten());
+    warnings.extend([bench_was_busy(facts), late(facts), queue_is_unknown(facts)].into_iter().flatten());
     warnings.extend(facts.noise.into_iter().flat_map(|noise| [stolen(noise), others(noise)]).flatten());
     warnings
 }

@@ -1,5 +1,6 @@
 //! `--find-limit`: the highest rate that a subject holds with no loss and a bounded queue, open loop, and how sure that is.
 
+mod found;
 mod judge;
 mod search;
 
@@ -13,7 +14,8 @@ use super::turn::{self, TurnOutcome};
 use super::warnings::BENCH_SHARE;
 use crate::generate::Pace;
 use crate::live;
-use crate::report::{FoundLimit, LimitTry, SubjectRecord, Warning};
+use crate::report::{LimitTry, SubjectRecord, Warning};
+use found::found;
 use judge::{Judgement, Meant, judge};
 use search::Search;
 
@@ -165,27 +167,16 @@ impl<'a> Seeker<'a> {
             self.end("interrupted");
         }
         let search = self.search.unwrap_or_else(|| Search::new(FALLBACK_START, 0.0));
-        let (best, failed) = (search.best(), search.lowest_failed());
-        let bench_was_limit =
-            self.tries.iter().any(|(tried, _)| !tried.held && tried.bench_was_busy && Some(tried.rate_per_s) == failed);
-        let limit = FoundLimit {
-            rate_per_s: best.map(|best| best.rate),
-            held: best.map_or(0, |best| best.held),
-            tries_at_rate: best.map_or(0, |best| best.held + best.failed),
-            try_s: plan.duration.as_secs_f64(),
-            held_always_per_s: search.held_always(),
-            failed_per_s: failed,
-            bench_was_limit,
-            ended_early: self.ended,
-            tries: self.tries.iter().map(|(tried, _)| tried.clone()).collect(),
-        };
+        let tries = self.tries.iter().map(|(tried, _)| tried.clone()).collect();
+        let limit = found(&search, tries, plan.duration.as_secs_f64(), self.ended);
+        let rate = limit.rate_per_s;
         subject.limit = Some(limit);
         let mut warnings = Vec::new();
         // Where nothing was held, the last try says what happened instead.
         let last = self.tries.len().saturating_sub(1);
         for (index, (tried, outcome)) in self.tries.into_iter().enumerate() {
-            let is_result = tried.held && best.is_some_and(|best| best.rate == tried.rate_per_s);
-            if is_result || best.is_none() && index == last {
+            let is_result = tried.held && rate == Some(tried.rate_per_s);
+            if is_result || rate.is_none() && index == last {
                 warnings.extend(outcome.warnings.iter().cloned());
                 super::add_turn(subject, outcome);
             }
