@@ -23,6 +23,7 @@ pub mod identity;
 mod latency;
 pub mod live;
 mod progress;
+mod prometheus;
 pub mod report;
 pub mod run;
 pub mod scrape;
@@ -33,6 +34,7 @@ mod wire;
 pub use backend::{Backend, BackendOptions, Counting, Counts, FaultSwitch, Faults};
 pub use generate::{Ending, Load, LoadReport, Pace, Protocol, Retry, RunningLoad, Shape};
 pub use latency::Latency;
+pub use prometheus::{PrometheusUrl, UrlError};
 pub use status::Code;
 
 /// Nanoseconds since the epoch.

@@ -60,6 +60,7 @@ fn turn(rate: f64) -> Turn {
             memory_max_bytes: Some(90.0 * 1048576.0),
             late_requests: Some(2),
         },
+        prometheus: None,
     }
 }
 

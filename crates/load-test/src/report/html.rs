@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::format::utc;
-use super::record::{FaultWindow, RunRecord};
+use super::record::{FaultWindow, RunRecord, Target};
 use super::tables::{self, Table, subject_label};
 use super::words;
 
@@ -17,9 +17,10 @@ const SCRIPT: &str = include_str!("page/page.js");
 pub fn to_html(records: &[RunRecord]) -> String {
     let mut body = String::new();
     let mut plots = Vec::new();
-    for (target, runs) in tables::by_target(records) {
-        let _ = writeln!(body, "<h2>{}</h2>", target.title());
-        for table in tables::tables(target, &runs) {
+    let targets = tables::by_target(records);
+    for (number, (target, runs)) in targets.iter().enumerate() {
+        let _ = writeln!(body, "<h2 id=\"target-{number}\">{}</h2>", target.title());
+        for table in tables::tables(*target, runs) {
             write_table(&mut body, &table);
         }
         for run in runs {
@@ -33,12 +34,23 @@ pub fn to_html(records: &[RunRecord]) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n<p class=\"lead\">{lead}</p>\n</header>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n<p class=\"lead\">{lead}</p>\n{contents}</header>\n\
          <main>\n{body}</main>\n<script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n\
          </body>\n</html>\n",
         title = "Telemetry limit test",
         lead = escape(&lead(records)),
+        contents = contents(&targets),
     )
+}
+
+/// Where the page has several targets, links to them.
+fn contents(targets: &[(Target, Vec<&RunRecord>)]) -> String {
+    if targets.len() < 2 {
+        return String::new();
+    }
+    let links = targets.iter().enumerate();
+    let links = links.map(|(number, (target, _))| format!("<a href=\"#target-{number}\">{}</a>", target.title()));
+    format!("<nav aria-label=\"Targets\">{}</nav>\n", links.collect::<String>())
 }
 
 fn lead(records: &[RunRecord]) -> String {
@@ -70,22 +82,80 @@ fn write_table(body: &mut String, table: &Table) {
         }
         body.push_str("</tr>\n");
     }
-    let class = |column: usize| if begins.contains(&column) { " class=\"first\"" } else { "" };
+    let looks: Vec<Look> = (0..table.columns.len()).map(|column| Look::of(table, column)).collect();
+    let class = |column: usize, is_bad: bool| {
+        let names = [
+            (begins.contains(&column), "first"),
+            (looks[column] != Look::Figures, "text"),
+            (looks[column] == Look::Sentences, "long"),
+            (is_bad, "bad"),
+        ];
+        let names: Vec<&str> = names.iter().filter(|(is_so, _)| *is_so).map(|(_, name)| *name).collect();
+        if names.is_empty() { String::new() } else { format!(" class=\"{}\"", names.join(" ")) }
+    };
     body.push_str("<tr>");
     for (column, name) in table.columns.iter().enumerate() {
-        let _ = write!(body, "<th scope=\"col\"{}>{}</th>", class(column), escape(name));
+        let _ = write!(body, "<th scope=\"col\"{}>{}</th>", class(column, false), escape(name));
     }
     body.push_str("</tr>\n</thead>\n<tbody>\n");
     for row in &table.rows {
         let _ = write!(body, "<tr><th scope=\"row\">{}</th>", escape(&row[0]));
         for (column, cell) in row.iter().enumerate().skip(1) {
-            let _ = write!(body, "<td{}>{}</td>", class(column), escape(cell));
+            let is_bad = is_loss(&table.columns[column], cell);
+            let _ = write!(body, "<td{}>{}</td>", class(column, is_bad), escape(cell));
         }
         body.push_str("</tr>\n");
     }
     body.push_str("</tbody>\n</table>\n</div>\n");
     for note in &table.notes {
         let _ = writeln!(body, "<p class=\"note\">{}</p>", escape(note));
+    }
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Figures,
+    Names,
+    Sentences,
+}
+
+impl Look {
+    fn of(table: &Table, column: usize) -> Look {
+        let cells = || table.rows.iter().map(|row| row[column].as_str());
+        let is_name = |cell: &str| cell.chars().next().is_some_and(char::is_alphabetic);
+        match (cells().any(is_name), cells().any(|cell| cell.chars().count() > 40)) {
+            (true, true) => Look::Sentences,
+            (true, false) => Look::Names,
+            (false, _) => Look::Figures,
+        }
+    }
+}
+
+/// Items that did not arrive, or more than once.
+fn is_loss(column: &str, cell: &str) -> bool {
+    matches!(column, "Lost" | "Doubled") && cell.parse().is_ok_and(|items: u64| items > 0)
+}
+
+/// What a Prometheus was asked, and what it said: the first turn's.
+fn write_queries(body: &mut String, run: &RunRecord) {
+    let readings = run.subjects.iter().filter_map(|subject| {
+        let reading = subject.turns.iter().find_map(|turn| turn.prometheus.as_ref())?;
+        Some((subject_label(subject), reading))
+    });
+    for (subject, reading) in readings {
+        let _ = writeln!(
+            body,
+            "<details><summary>{}: what {} was asked</summary><ul class=\"about\">",
+            escape(&subject),
+            escape(&reading.url)
+        );
+        for query in &reading.queries {
+            let value = query.value.map_or_else(|| "no series".to_owned(), |value| value.to_string());
+            let _ =
+                writeln!(body, "<li>{}: <code>{}</code> = {value}</li>", escape(&query.figure), escape(&query.promql));
+        }
+        body.push_str("</ul></details>\n");
     }
 }
 
@@ -107,6 +177,7 @@ fn write_run(body: &mut String, plots: &mut Vec<Value>, run: &RunRecord) {
         let _ = writeln!(body, "<li class=\"warning\">{}</li>", escape(&line));
     }
     body.push_str("</ul>\n");
+    write_queries(body, run);
     let has_samples = run.subjects.iter().flat_map(|subject| &subject.turns).any(|turn| !turn.samples.is_empty());
     if has_samples {
         let id = plots.len();
@@ -129,14 +200,25 @@ fn plot_data(id: usize, run: &RunRecord) -> Value {
         })
         .collect();
     let turns = || run.subjects.iter().flat_map(|subject| &subject.turns);
-    let mut windows: Vec<&FaultWindow> = Vec::new();
-    for window in turns().flat_map(|turn| &turn.fault_windows) {
-        if !windows.contains(&window) {
-            windows.push(window);
-        }
-    }
+    let windows = fault_windows(turns().flat_map(|turn| &turn.fault_windows));
     let end_s = turns().flat_map(|turn| &turn.samples).map(|sample| sample.t_s).fold(0.0, f64::max);
     json!({ "id": id, "end_s": end_s, "subjects": subjects, "windows": windows })
+}
+
+/// Of all turns: the same fault is one, although loads do not end at the same millisecond.
+fn fault_windows<'a>(all: impl Iterator<Item = &'a FaultWindow>) -> Vec<FaultWindow> {
+    let mut windows: Vec<FaultWindow> = Vec::new();
+    for window in all {
+        let same = windows.iter_mut().find(|known| {
+            let ends_alike = known.to_s.zip(window.to_s).is_none_or(|(one, other)| (one - other).abs() < 1.0);
+            known.label == window.label && known.from_s == window.from_s && ends_alike
+        });
+        match same {
+            Some(known) => known.to_s = known.to_s.zip(window.to_s).map(|(one, other)| one.max(other)),
+            None => windows.push(window.clone()),
+        }
+    }
+    windows
 }
 
 fn escape(text: &str) -> String {

@@ -17,8 +17,9 @@ pub use csv::to_csv;
 pub use html::to_html;
 pub use markdown::to_markdown;
 pub use record::{
-    BenchCost, FORMAT, FaultWindow, FoundLimit, Kpis, LimitTry, Machine, PipelineKpis, RECORD_FILE, RecordError,
-    RunRecord, Sample, Scenario, SubjectLimits, SubjectRecord, Target, Turn, Verdict, Warning,
+    BenchCost, FORMAT, FaultWindow, FoundLimit, Kpis, LimitTry, Machine, PipelineKpis, PrometheusReading, Query,
+    RECORD_FILE, RecordError, RunRecord, Sample, Scenario, SubjectLimits, SubjectRecord, Target, Turn, Verdict,
+    Warning,
 };
 pub use tables::title;
 pub use words::load as load_in_words;

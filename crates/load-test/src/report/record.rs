@@ -185,6 +185,29 @@ pub struct Turn {
     pub fault_windows: Vec<FaultWindow>,
     #[serde(default)]
     pub bench: BenchCost,
+    /// Where its rates, queue, memory, CPU and restarts are not from the subject itself and /proc.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prometheus: Option<PrometheusReading>,
+}
+
+/// What a Prometheus was asked, and what it said.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PrometheusReading {
+    pub url: String,
+    /// Of rates and means, as long as the load.
+    pub window_s: f64,
+    /// Of the subject, within the window.
+    pub scrapes: u64,
+    pub queries: Vec<Query>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Query {
+    /// For instance `received/s`.
+    pub figure: String,
+    pub promql: String,
+    /// `None`: no series.
+    pub value: Option<f64>,
 }
 
 /// A turn's figures. `None` is what is not known: never zero in its place.

@@ -1,8 +1,9 @@
 //! The tables of a report, before they become Markdown or HTML.
 
-use super::format::{DASH, KIBIBYTE, MEBIBYTE, count, number, spread};
+use super::format::{DASH, KIBIBYTE, MEBIBYTE, count, spread};
 use super::limits::limits;
-use super::record::{Kpis, RunRecord, Scenario, SubjectRecord, Target};
+use super::record::{Kpis, PipelineKpis, RunRecord, Scenario, SubjectRecord, Target};
+use crate::bench::Spread;
 
 type Figure = fn(&Kpis) -> Option<f64>;
 type Count = fn(&Kpis) -> Option<u64>;
@@ -174,18 +175,19 @@ pub(super) fn by_target(records: &[RunRecord]) -> Vec<(Target, Vec<&RunRecord>)>
 pub(super) fn tables(target: Target, records: &[&RunRecord]) -> Vec<Table> {
     let rows = rows(records);
     let mut tables: Vec<Table> = limits(records).into_iter().collect();
-    tables.extend([kpis(target, &rows), integrity(&rows)]);
+    tables.extend([kpis(target, &rows, records.len() == 1), integrity(&rows)]);
     tables.extend(pipelines(&rows));
     tables.extend(ratios(records));
     tables
 }
 
 /// The table of the Kyma load test: a row a version, a group of columns a scenario.
-fn kpis(target: Target, rows: &[Row<'_>]) -> Table {
+/// Of a single run only its own group, as that load test prints it.
+fn kpis(target: Target, rows: &[Row<'_>], is_single_run: bool) -> Table {
+    let is_measured = |group: usize| rows.iter().any(|row| row.cells[group].is_some());
     // That load test knows the metric agent with one pipeline only.
-    let is_shown = |group: usize| {
-        target != Target::MetricAgent || group.is_multiple_of(2) || rows.iter().any(|row| row.cells[group].is_some())
-    };
+    let is_usual = |group: usize| !is_single_run && (target != Target::MetricAgent || group.is_multiple_of(2));
+    let is_shown = |group: usize| is_measured(group) || is_usual(group);
     let shown: Vec<usize> = (0..GROUPS.len()).filter(|&group| is_shown(group)).collect();
     let mut columns = vec!["Version/Test".to_owned()];
     columns.extend(shown.iter().flat_map(|_| target.columns()));
@@ -275,32 +277,20 @@ fn integrity(rows: &[Row<'_>]) -> Table {
     }
 }
 
+/// Each pipeline of the runs that have several: all turns together.
 fn pipelines(rows: &[Row<'_>]) -> Option<Table> {
     let mut cells = Vec::new();
     for row in rows {
         for entry in row.entries() {
-            for (number_of_turn, turn) in entry.subject.turns.iter().enumerate() {
-                if turn.kpis.pipelines.len() < 2 {
-                    continue;
-                }
-                for pipeline in &turn.kpis.pipelines {
-                    cells.push(vec![
-                        row.label.clone(),
-                        group_title(entry.record).to_owned(),
-                        (number_of_turn + 1).to_string(),
-                        pipeline.name.clone(),
-                        number(pipeline.exported_per_s, 0),
-                        number(pipeline.queue, 0),
-                        count(pipeline.lost),
-                        count(pipeline.doubled),
-                        number(pipeline.latency_p99_ms, 1),
-                    ]);
-                }
+            let turns: Vec<&[PipelineKpis]> =
+                entry.subject.turns.iter().map(|turn| turn.kpis.pipelines.as_slice()).collect();
+            let most = turns.iter().copied().max_by_key(|pipelines| pipelines.len()).unwrap_or_default();
+            if most.len() > 1 {
+                cells.extend(most.iter().map(|pipeline| pipeline_cells(row, entry, &pipeline.name, &turns)));
             }
         }
     }
-    let columns =
-        ["Version/Test", "Scenario", "Turn", "Pipeline", "Exported/sec", "Queue", "Lost", "Doubled", "p99 ms"];
+    let columns = ["Version/Test", "Scenario", "Pipeline", "Exported/sec", "Queue", "Lost", "Doubled", "p99 ms"];
     (!cells.is_empty()).then(|| Table {
         title: "Pipelines".to_owned(),
         groups: Vec::new(),
@@ -308,6 +298,28 @@ fn pipelines(rows: &[Row<'_>]) -> Option<Table> {
         rows: cells,
         notes: Vec::new(),
     })
+}
+
+fn pipeline_cells(row: &Row<'_>, entry: Entry<'_>, name: &str, turns: &[&[PipelineKpis]]) -> Vec<String> {
+    let of_turns: Vec<Option<&PipelineKpis>> =
+        turns.iter().map(|pipelines| pipelines.iter().find(|pipeline| pipeline.name == name)).collect();
+    let figure = |kpi: fn(&PipelineKpis) -> Option<f64>, decimals| {
+        spread(Spread::of(of_turns.iter().copied().flatten().filter_map(kpi)), decimals)
+    };
+    // Unknown in one turn is unknown in all, since the others' sum could hide it.
+    let total = |kpi: fn(&PipelineKpis) -> Option<u64>| {
+        count(of_turns.iter().map(|pipeline| kpi((*pipeline)?)).sum::<Option<u64>>())
+    };
+    vec![
+        row.label.clone(),
+        group_title(entry.record).to_owned(),
+        name.to_owned(),
+        figure(|kpis| kpis.exported_per_s, 0),
+        figure(|kpis| kpis.queue, 0),
+        total(|kpis| kpis.lost),
+        total(|kpis| kpis.doubled),
+        figure(|kpis| kpis.latency_p99_ms, 1),
+    ]
 }
 
 /// Where several subjects did the same work in turn.

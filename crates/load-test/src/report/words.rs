@@ -24,6 +24,7 @@ pub(super) fn circumstances(record: &RunRecord) -> Vec<String> {
         lines.push(format!("Faults: {faults}"));
         lines.extend(record.subjects.iter().filter_map(faults_had));
     }
+    lines.extend(through_prometheus(record));
     lines.extend(record.scenario.command.as_ref().map(|command| format!("Command: {command}")));
     lines.extend(record.subjects.iter().filter(|subject| subject.measured_elsewhere.is_none()).map(subject));
     lines
@@ -80,6 +81,19 @@ fn faults_had(subject: &SubjectRecord) -> Option<String> {
     })
 }
 
+/// Where figures are from, unless from the subjects themselves and the kernel.
+fn through_prometheus(record: &RunRecord) -> Option<String> {
+    let mut turns = record.subjects.iter().flat_map(|subject| &subject.turns);
+    let reading = turns.find_map(|turn| turn.prometheus.as_ref())?;
+    let figures: Vec<&str> = reading.queries.iter().map(|query| query.figure.as_str()).collect();
+    Some(format!(
+        "{} through PromQL at {}, rate window {} s, as long as the load",
+        figures.join(", "),
+        reading.url,
+        reading.window_s
+    ))
+}
+
 /// Its limits, and what the bench took beside it.
 fn subject(subject: &SubjectRecord) -> String {
     let limits = &subject.limits;
@@ -118,8 +132,9 @@ pub(super) fn verdicts(record: &RunRecord) -> Vec<(bool, String)> {
 pub(super) fn warnings(record: &RunRecord) -> Vec<String> {
     let told = record.warnings.iter().map(|warning| {
         let subject = warning.subject.as_ref().map(|subject| format!("{subject}: ")).unwrap_or_default();
+        let message = warning.message.trim_end_matches('.');
         let remedy = warning.remedy.as_ref().map(|remedy| format!(" Remedy: {remedy}")).unwrap_or_default();
-        format!("Warning: {subject}{}{remedy}", warning.message)
+        format!("Warning: {subject}{message}.{remedy}")
     });
     told.collect()
 }

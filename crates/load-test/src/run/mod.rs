@@ -9,6 +9,7 @@ mod find_limit;
 mod machine;
 mod noise;
 mod plan;
+mod promql;
 mod requests;
 mod sampler;
 mod source;
@@ -16,6 +17,7 @@ mod turn;
 mod verdict;
 mod warnings;
 
+use std::collections::HashSet;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
@@ -25,6 +27,7 @@ pub use faults::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
 pub use find_limit::LimitSearch;
 pub use machine::Cores;
 pub use plan::{Plan, Unable, pipelines};
+pub use promql::{METRICS_PORT, PrometheusPlan};
 pub use requests::{Requests, RequestsError};
 pub use verdict::Threshold;
 
@@ -41,6 +44,9 @@ pub async fn run_all(
     interrupted: watch::Receiver<bool>,
 ) -> anyhow::Result<Vec<RunRecord>> {
     plans.iter().try_for_each(|plan| check::check(plan, cores))?;
+    if let Some(prometheus) = plans.iter().find_map(|plan| plan.prometheus.as_ref()) {
+        prometheus.check().await?;
+    }
     let mut records = Vec::new();
     for plan in plans {
         if *interrupted.borrow() {
@@ -71,7 +77,8 @@ async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>) -> 
     };
     drop(view);
     let failure = if subjects.iter().all(|subject| subject.turns.is_empty()) { failures.pop() } else { None };
-    warnings.dedup();
+    let mut told = HashSet::new();
+    warnings.retain(|warning| told.insert((warning.subject.clone(), warning.message.clone())));
     let judge = |threshold: &Threshold| subjects.iter().map(|subject| threshold.judge(subject)).collect::<Vec<_>>();
     let verdicts = plan.fail_if.iter().flat_map(judge).collect();
     subjects.extend(plan.unable.iter().map(Unable::record));

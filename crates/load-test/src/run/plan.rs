@@ -9,6 +9,7 @@ use super::definition::Definition;
 use super::faults::FaultSchedule;
 use super::find_limit::LimitSearch;
 use super::machine::Cores;
+use super::promql::PrometheusPlan;
 use super::requests::Requests;
 use super::source::Source;
 use super::verdict::Threshold;
@@ -53,6 +54,10 @@ pub struct Plan {
     /// How long the backends may take to get the rest when the load has ended.
     pub drain_within: Duration,
     pub fail_if: Vec<Threshold>,
+    /// Takes the place of the subject's own metrics and of /proc for the figures that the Kyma load test has.
+    pub prometheus: Option<PrometheusPlan>,
+    /// Where subjects serve their metrics; `None`: at a free port.
+    pub metrics_listen: Option<SocketAddr>,
     /// Nothing is shown while it runs.
     pub quiet: bool,
     /// The call, for the report.
@@ -207,6 +212,8 @@ pub(super) mod tests {
             memory_mib: None,
             drain_within: Duration::from_secs(30),
             fail_if: Vec::new(),
+            prometheus: None,
+            metrics_listen: None,
             quiet: true,
             command: None,
         }

@@ -1,10 +1,11 @@
 //! One turn: a subject starts, takes the load, hands on what it holds, and is judged by what has arrived.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -14,6 +15,7 @@ use super::definition::{Definition, Setting};
 use super::figures::Figures;
 use super::noise::CoreTimes;
 use super::plan::Plan;
+use super::promql::{self, Window};
 use super::sampler::{BACKEND_THREADS, Sampler};
 use super::source::RunningSource;
 use super::warnings;
@@ -78,7 +80,7 @@ pub(super) async fn run(
         protocol: plan.requests.protocol,
         listen,
         listen_other: free_addr()?,
-        metrics: free_addr()?,
+        metrics: metrics_addr(plan)?,
         spare: free_addr()?,
         backends: backends.iter().map(Backend::addr).collect(),
         memory_limit_mib: plan.memory_limit_mib(),
@@ -93,16 +95,25 @@ pub(super) async fn run(
         started = Subject::start(spec) => started?,
         Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Ok(None),
     };
+    if let Some(prometheus) = &plan.prometheus {
+        view.begin(Phase::Waiting(prometheus.url.to_string()));
+        tokio::select! {
+            scraped = prometheus.wait_until_scraped(setting.metrics) => scraped?,
+            Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Ok(None),
+        }
+    }
     tokio::select! {
         wanted = source.wait_until_wanted() => wanted?,
         Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Ok(None),
     }
-    let mut sampler = Sampler::new(setting.metrics, selectors, &backends).counting_bytes(setting.log_root.is_some());
+    let mut sampler =
+        Sampler::new(setting.metrics, selectors.clone(), &backends).counting_bytes(setting.log_root.is_some());
     sampler.begin(&subject).await;
     let core_times = CoreTimes::of(&cores.all());
     let mut load = source.start(&backends)?;
     let faults = plan.faults.start(&backends, plan.duration);
     let interrupted_load = under_load(plan, &subject, &load, &mut sampler, &mut interrupted, view).await;
+    let load_ended_unix_s = promql::unix_s();
     load.stop();
     let load_ended = std::time::Instant::now();
     let core_times = core_times.zip(CoreTimes::of(&cores.all()));
@@ -117,14 +128,30 @@ pub(super) async fn run(
     let last = sampler.look(&subject, None).await;
     let figures =
         Figures { plan, subject: &subject, sampler: &sampler, report: &report, last: &last, drained_after, core_times };
-    let kpis = figures.kpis();
+    let mut kpis = figures.kpis();
     let bench = figures.bench();
     let mut warnings = warnings::warnings(&figures.facts(&kpis, &bench, cores));
-    warnings.iter_mut().for_each(|warning| warning.subject = Some(definition.name.clone()));
     let load_s = figures.load_s();
+    let mut reading = None;
+    if let Some(prometheus) = &plan.prometheus {
+        let window = Window { load: Duration::from_secs_f64(load_s), ended_unix_s: load_ended_unix_s };
+        let (read, doubts) = prometheus.replace(&mut kpis, setting.metrics, &selectors, window).await;
+        reading = Some(read);
+        warnings.extend(doubts);
+    }
+    warnings.iter_mut().for_each(|warning| warning.subject = Some(definition.name.clone()));
     let fault_windows = plan.faults.windows(Duration::from_secs_f64(load_s));
-    let turn = Turn { kpis, samples: sampler.samples.clone(), fault_windows, bench };
+    let turn = Turn { kpis, samples: sampler.samples.clone(), fault_windows, bench, prometheus: reading };
     Ok(Some(TurnOutcome { turn, warnings, limits: subject.limits() }))
+}
+
+fn metrics_addr(plan: &Plan) -> anyhow::Result<SocketAddr> {
+    let Some(addr) = plan.metrics_listen else { return Ok(free_addr()?) };
+    // Whoever listens there would be taken for the subject.
+    TcpListener::bind(addr).map_err(|error| {
+        anyhow!("subjects cannot serve their metrics at {addr} ({error}): choose another address with --metrics-listen")
+    })?;
+    Ok(addr)
 }
 
 /// Samples until the load's end; true where it was interrupted.

@@ -9,6 +9,7 @@ use super::faults::FaultArguments;
 use super::find_limit::LimitArguments;
 use super::load::LoadArguments;
 use super::output::OutputArguments;
+use super::prometheus::PrometheusArguments;
 use super::subjects::SubjectArguments;
 
 #[derive(Debug, Args)]
@@ -26,6 +27,8 @@ pub(crate) struct LoadTestArguments {
     pub(super) limit: LimitArguments,
     #[command(flatten)]
     pub(super) subjects: SubjectArguments,
+    #[command(flatten)]
+    pub(super) prometheus: PrometheusArguments,
     #[command(flatten)]
     pub(super) output: OutputArguments,
     /// Check everything, say what would be done, and do nothing

@@ -8,6 +8,7 @@ mod interruption;
 mod load;
 mod output;
 mod plan;
+mod prometheus;
 mod subjects;
 
 use std::process::ExitCode;

@@ -22,7 +22,7 @@ pub(super) fn plans(arguments: &LoadTestArguments) -> Result<Vec<Plan>> {
 }
 
 fn plan(arguments: &LoadTestArguments, target: Target, subjects: Vec<Definition>, unable: Vec<Unable>) -> Result<Plan> {
-    let LoadTestArguments { load, agents, faults, limit, subjects: of_subjects, output, .. } = arguments;
+    let LoadTestArguments { load, agents, faults, limit, subjects: of_subjects, prometheus, output, .. } = arguments;
     let duration = load.duration(limit.is_search());
     let command = std::env::args().collect::<Vec<_>>();
     let plan = Plan {
@@ -45,6 +45,8 @@ fn plan(arguments: &LoadTestArguments, target: Target, subjects: Vec<Definition>
         memory_mib: of_subjects.memory_limit,
         drain_within: load.drain_within,
         fail_if: output.fail_if.clone(),
+        prometheus: prometheus.plan(),
+        metrics_listen: prometheus.metrics_listen(),
         quiet: output.quiet,
         command: Some(format!("sluice {}", command.get(1..).unwrap_or_default().join(" "))),
     };

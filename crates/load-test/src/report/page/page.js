@@ -2,14 +2,17 @@
 // Draws the plots of each run from the data in the page. Nothing is fetched.
 (() => {
   const CHARTS = [
-    { title: "Throughput", unit: "items/s", wide: true, curves: [["exported_per_s", "exported"], ["received_per_s", "received", "dashed"]] },
+    { title: "Throughput", unit: "items/s", curves: [["exported_per_s", "exported"], ["received_per_s", "received", "dashed"]] },
     { title: "Latency, end to end", unit: "p99, ms", logarithmic: true, curves: [["latency_p99_ms", "p99"]] },
+    { title: "On their way", unit: "items sent and not yet at every backend", curves: [["backlog_items", "items"]] },
     { title: "Queue", unit: "in the subject's own unit", curves: [["queue", "queue"]] },
     { title: "Memory", unit: "MB", scale: 1 / 1048576, curves: [["memory_bytes", "memory"]] },
     { title: "CPU", unit: "cores", curves: [["cpu_cores", "CPU"]] },
   ];
   const COLOURS = 6;
-  const MARGIN = { left: 58, right: 14, top: 18, bottom: 26 };
+  const MARGIN = { left: 52, right: 12, top: 20, bottom: 26 };
+  const HEIGHT = 230;
+  const LETTER = 6.2;
   const SVG = "http://www.w3.org/2000/svg";
 
   const element = (name, attributes = {}, ...children) => {
@@ -105,37 +108,37 @@
       const area = shape(svg, "rect", { class: "fault", x: from, y: MARGIN.top, width: to - from, height: bottom - MARGIN.top });
       shape(area, "title", {}, window.label);
       for (const edge of [from, to]) shape(svg, "line", { class: "fault-edge", x1: edge, x2: edge, y1: MARGIN.top, y2: bottom });
-      shape(svg, "text", { class: "fault-label", x: (from + to) / 2, y: MARGIN.top - 6, "text-anchor": "middle" }, window.label);
+      // The legend has them all: here only what has room.
+      if (window.label.length * LETTER < to - from) {
+        shape(svg, "text", { class: "fault-label", x: (from + to) / 2, y: MARGIN.top - 7, "text-anchor": "middle" }, window.label);
+      }
     }
     const bottom = size.height - MARGIN.bottom;
     shape(svg, "line", { class: "axis", x1: MARGIN.left, x2: size.width - MARGIN.right, y1: bottom, y2: bottom });
-    const unit = step(end, size.width > 800 ? 10 : 5);
+    const unit = step(end, size.width > 420 ? 8 : 5);
     for (let time = 0; time <= end * 1.0001; time += unit) {
-      shape(svg, "text", { x: x(time), y: size.height - 8, "text-anchor": "middle" }, `${figure(time)}${time + unit > end * 1.0001 ? " s" : ""}`);
+      const isLast = time + unit > end * 1.0001;
+      const anchor = isLast && x(time) > size.width - 30 ? "end" : "middle";
+      const place = anchor === "end" ? size.width - 2 : x(time);
+      shape(svg, "text", { x: place, y: size.height - 8, "text-anchor": anchor }, `${figure(time)}${isLast ? " s" : ""}`);
     }
   };
 
-  const draw = (chart, run, number, pointAt) => {
-    const curves = curvesOf(chart, run);
-    const name = `plot-${run.id}-${number}`;
-    const caption = element("figcaption", {}, chart.title, element("small", {}, chart.unit));
-    const holder = element("figure", chart.wide ? { class: "wide" } : {}, caption);
-    if (!curves.length) {
-      holder.append(element("p", {}, "Not known: no subject told it."));
-      return { holder, show() {} };
-    }
-    const size = chart.wide ? { width: 1200, height: 280 } : { width: 590, height: 230 };
-    const svg = shape(holder, "svg", {
-      viewBox: `0 0 ${size.width} ${size.height}`, role: "img", tabindex: "0", "aria-labelledby": `${name}-title ${name}-about`,
-    });
+  // A picture of one chart, as wide as there is room for it.
+  const picture = (chart, curves, run, name, width) => {
+    const size = { width, height: HEIGHT };
+    const svg = document.createElementNS(SVG, "svg");
+    const about = { viewBox: `0 0 ${size.width} ${size.height}`, role: "img", tabindex: "0", "aria-labelledby": `${name}-title ${name}-about` };
+    for (const [key, value] of Object.entries(about)) svg.setAttribute(key, value);
     shape(svg, "title", { id: `${name}-title` }, `${chart.title} over time, ${chart.unit}`);
     shape(svg, "desc", { id: `${name}-about` }, describe(chart, curves, run));
     const values = curves.flatMap((curve) => curve.points.map(([, value]) => value)).filter(known);
     const positive = values.filter((value) => value > 0);
-    const wideRange = chart.logarithmic && positive.length && Math.max(...positive) > 30 * Math.min(...positive);
-    const scale = wideRange ? logarithmic(values) : linear(values);
+    const isWideRange = chart.logarithmic && positive.length && Math.max(...positive) > 30 * Math.min(...positive);
+    const scale = isWideRange ? logarithmic(values) : linear(values);
     const end = Math.max(run.end_s, 1);
-    const x = (time) => MARGIN.left + (time / end) * (size.width - MARGIN.left - MARGIN.right);
+    const inner = size.width - MARGIN.left - MARGIN.right;
+    const x = (time) => MARGIN.left + (time / end) * inner;
     const y = (value) => size.height - MARGIN.bottom - scale.share(value) * (size.height - MARGIN.top - MARGIN.bottom);
     frame(svg, size, end, scale, run, x, y);
     for (const curve of [...curves].reverse()) {
@@ -143,31 +146,57 @@
       shape(svg, "path", { class: classes, style: colour(curve.index), "data-subject": curve.index, d: path(curve.points, x, y) });
     }
     const hand = shape(svg, "line", { class: "hand", y1: MARGIN.top, y2: size.height - MARGIN.bottom });
+    const timeAt = (clientX) => {
+      const box = svg.getBoundingClientRect();
+      return ((((clientX - box.left) / box.width) * size.width - MARGIN.left) / inner) * end;
+    };
+    return { svg, hand, x, timeAt };
+  };
+
+  const draw = (chart, run, number, pointAt) => {
+    const curves = curvesOf(chart, run);
+    const caption = element("figcaption", {}, chart.title, element("small", {}, chart.unit));
+    const holder = element("figure", {}, caption);
+    if (!curves.length) {
+      holder.append(element("p", {}, "Not known: no subject told it."));
+      return { holder, fit() {}, show() {} };
+    }
     const tip = element("div", { class: "tip", "aria-live": "off" });
     holder.append(tip);
+    let drawn = null;
 
-    svg.addEventListener("pointermove", (event) => {
-      const box = svg.getBoundingClientRect();
-      const inside = ((event.clientX - box.left) / box.width) * size.width - MARGIN.left;
-      pointAt((inside / (size.width - MARGIN.left - MARGIN.right)) * end);
-    });
-    svg.addEventListener("pointerleave", () => pointAt(null));
-    svg.addEventListener("blur", () => pointAt(null));
-    svg.addEventListener("keydown", (event) => {
-      const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!move) return;
-      event.preventDefault();
-      pointAt((run.pointed === null ? 0 : run.pointed) + move * (end / 60));
-      tip.setAttribute("aria-live", "polite");
-    });
+    const listen = (svg) => {
+      svg.addEventListener("pointermove", (event) => pointAt(drawn.timeAt(event.clientX)));
+      svg.addEventListener("pointerleave", () => pointAt(null));
+      svg.addEventListener("blur", () => pointAt(null));
+      svg.addEventListener("keydown", (event) => {
+        const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+        if (!move) return;
+        event.preventDefault();
+        pointAt((run.pointed === null ? 0 : run.pointed) + move * (Math.max(run.end_s, 1) / 60));
+        tip.setAttribute("aria-live", "polite");
+      });
+    };
+
+    const fit = () => {
+      const style = getComputedStyle(holder);
+      const room = holder.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+      const width = Math.round(room > 0 ? Math.max(room, 240) : 590);
+      if (drawn && drawn.width === width) return;
+      const before = drawn;
+      drawn = { ...picture(chart, curves, run, `plot-${run.id}-${number}`, width), width };
+      listen(drawn.svg);
+      if (before) before.svg.replaceWith(drawn.svg);
+      else holder.insertBefore(drawn.svg, tip);
+    };
 
     const show = (time, hidden) => {
-      for (const line of svg.querySelectorAll(".curve")) line.style.display = hidden.has(+line.dataset.subject) ? "none" : "";
-      hand.style.visibility = time === null ? "hidden" : "visible";
+      for (const line of drawn.svg.querySelectorAll(".curve")) line.style.display = hidden.has(+line.dataset.subject) ? "none" : "";
+      drawn.hand.style.visibility = time === null ? "hidden" : "visible";
       tip.replaceChildren();
       if (time === null) return;
-      hand.setAttribute("x1", x(time));
-      hand.setAttribute("x2", x(time));
+      drawn.hand.setAttribute("x1", drawn.x(time));
+      drawn.hand.setAttribute("x2", drawn.x(time));
       tip.append(element("span", {}, `${figure(time)} s`));
       for (const curve of curves.filter((one) => one.turn === 0 && !hidden.has(one.index))) {
         const nearest = curve.points.reduce((best, point) => (Math.abs(point[0] - time) < Math.abs(best[0] - time) ? point : best));
@@ -175,7 +204,7 @@
         tip.append(element("span", {}, `${label} `, element("b", { style: colour(curve.index) }, figure(nearest[1]))));
       }
     };
-    return { holder, show };
+    return { holder, fit, show };
   };
 
   const legend = (run, hidden, redraw) => {
@@ -191,8 +220,11 @@
     });
     box.append(element("span", {}, element("i", { class: "full" }), "exported"));
     box.append(element("span", {}, element("i", { class: "dashed" }), "received"));
-    if (run.windows.length) box.append(element("span", {}, element("i", { class: "shade" }), "faults"));
-    if (run.subjects.some((subject) => subject.turns.length > 1)) box.append(element("span", {}, "(faint: later turns)"));
+    for (const window of run.windows) {
+      const time = `${figure(window.from_s)}–${window.to_s === null ? "" : figure(window.to_s)} s`;
+      box.append(element("span", {}, element("i", { class: "shade" }), `${window.label}, ${time}`));
+    }
+    if (run.subjects.some((subject) => subject.turns.length > 1)) box.append(element("span", {}, "faint: later turns"));
     return box;
   };
 
@@ -209,6 +241,12 @@
     const charts = CHARTS.map((chart, number) => draw(chart, run, number, pointAt));
     const grid = element("div", { class: "plots" }, ...charts.map((chart) => chart.holder));
     place.replaceChildren(legend(run, hidden, redraw), grid);
+    const fit = () => {
+      charts.forEach((chart) => chart.fit());
+      redraw();
+    };
+    fit();
+    new ResizeObserver(fit).observe(grid);
   }
   document.body.dataset.drawn = String(document.querySelectorAll("svg").length);
 })();

@@ -64,7 +64,6 @@ pub(crate) struct Selector {
 
 /// What is read in one turn.
 #[derive(Clone, Debug, Default)]
-#[allow(dead_code, reason = "some are for reading through a Prometheus alone")]
 pub(crate) struct Selectors {
     pub(crate) path: String,
     pub(crate) received: Option<Selector>,

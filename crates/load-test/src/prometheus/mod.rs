@@ -1,0 +1,145 @@
+//! A client of Prometheus' HTTP API, as far as instant queries go.
+
+mod url;
+
+use std::time::Duration;
+
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use thiserror::Error;
+use tokio::net::TcpStream;
+
+pub use url::{PrometheusUrl, UrlError};
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// Of an answer: thousands of series.
+const ANSWER_LIMIT_BYTES: usize = 4 << 20;
+
+/// Why a query has no answer.
+#[derive(Debug, Error)]
+pub enum PrometheusError {
+    #[error("no Prometheus answers at {url} ({reason}): start it, or correct --prometheus")]
+    Unreachable { url: PrometheusUrl, reason: String },
+    #[error("{url} answers, but not as a Prometheus does ({reason}): give the address at which its own page opens")]
+    NotPrometheus { url: PrometheusUrl, reason: String },
+    #[error("{url} refuses the query `{query}`: {reason}")]
+    Refused { url: PrometheusUrl, query: String, reason: String },
+}
+
+/// One series of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    pub labels: Vec<(String, String)>,
+    pub value: f64,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    status: String,
+    error: Option<String>,
+    data: Option<Data>,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    result: Vec<Element>,
+}
+
+#[derive(Deserialize)]
+struct Element {
+    metric: std::collections::BTreeMap<String, String>,
+    /// Seconds since the epoch, and the value as text.
+    value: (f64, String),
+}
+
+impl PrometheusUrl {
+    /// The series that a query has at a moment, in seconds since the epoch. Values that are no numbers are left out.
+    pub async fn query(&self, query: &str, at_unix_s: f64) -> Result<Vec<Series>, PrometheusError> {
+        let path = format!("/api/v1/query?query={}&time={at_unix_s:.3}", url::encode(query));
+        let unreachable = |reason: String| PrometheusError::Unreachable { url: self.clone(), reason };
+        let (status, body) = match tokio::time::timeout(ANSWER_WITHIN, self.get(&path)).await {
+            Err(_) => return Err(unreachable(format!("no answer within {} s", ANSWER_WITHIN.as_secs()))),
+            Ok(Err(error)) => return Err(unreachable(error.to_string())),
+            Ok(Ok(answer)) => answer,
+        };
+        let not_prometheus = |reason: String| PrometheusError::NotPrometheus { url: self.clone(), reason };
+        let answer: Answer = serde_json::from_slice(&body).map_err(|_| not_prometheus(format!("status {status}")))?;
+        let Some(data) = answer.data.filter(|_| answer.status == "success") else {
+            let reason = answer.error.unwrap_or_else(|| format!("status {status}"));
+            return Err(PrometheusError::Refused { url: self.clone(), query: query.to_owned(), reason });
+        };
+        let series = data.result.into_iter().filter_map(|element| {
+            let value = element.value.1.parse().ok().filter(|value: &f64| value.is_finite())?;
+            Some(Series { labels: element.metric.into_iter().collect(), value })
+        });
+        Ok(series.collect())
+    }
+
+    async fn get(&self, path: &str) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
+        let stream = TcpStream::connect(self.authority()).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let connection = tokio::spawn(connection);
+        let path = format!("{}{path}", self.prefix());
+        let request = Request::get(path).header("host", self.authority()).body(Empty::<Bytes>::new())?;
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_LIMIT_BYTES).collect().await?.to_bytes();
+        connection.abort();
+        Ok((status, body))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that gives every request this answer; and what the requests were.
+    async fn answering(status: &str, body: &str) -> (PrometheusUrl, tokio::sync::mpsc::UnboundedReceiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/prefix/", listener.local_addr().unwrap()).parse().unwrap();
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+        let (sender, requests) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut buffer = vec![0; 4096];
+                let length = stream.read(&mut buffer).await.unwrap_or(0);
+                let _ = sender.send(String::from_utf8_lossy(&buffer[..length]).into_owned());
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        (url, requests)
+    }
+
+    #[tokio::test]
+    async fn series_are_read_and_what_is_no_number_is_left_out() {
+        let body = r#"{"status":"success","data":{"resultType":"vector","result":[
+            {"metric":{"instance":"a:1"},"value":[1700000000.5,"12.5"]},
+            {"metric":{},"value":[1700000000.5,"NaN"]}]}}"#;
+        let (url, mut requests) = answering("200 OK", body).await;
+        let series = url.query("sum(rate(x{a=\"b\"}[8s]))", 1_700_000_000.5).await.unwrap();
+        assert_eq!(series, [Series { labels: vec![("instance".to_owned(), "a:1".to_owned())], value: 12.5 }]);
+        let request = requests.recv().await.unwrap();
+        let expected =
+            "GET /prefix/api/v1/query?query=sum%28rate%28x%7Ba%3D%22b%22%7D%5B8s%5D%29%29&time=1700000000.500 HTTP/1.1";
+        assert_eq!(request.lines().next().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_refused_query_another_server_and_none_are_told_apart() {
+        let (url, _requests) = answering("400 Bad Request", r#"{"status":"error","error":"parse error: }"}"#).await;
+        let error = url.query("}", 0.0).await.unwrap_err();
+        assert!(matches!(&error, PrometheusError::Refused { reason, .. } if reason == "parse error: }"), "{error}");
+        let (url, _requests) = answering("404 Not Found", "<html>").await;
+        let error = url.query("x", 0.0).await.unwrap_err();
+        assert!(error.to_string().contains("not as a Prometheus does (status 404 Not Found)"), "{error}");
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = format!("http://{closed}").parse::<PrometheusUrl>().unwrap().query("x", 0.0).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("no Prometheus answers at http://{closed}")), "{error}");
+    }
+}

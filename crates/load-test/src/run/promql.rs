@@ -1,0 +1,274 @@
+//! Figures through PromQL: the queries of the Kyma load test, asked of a Prometheus that scrapes the subject.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use super::definition::{Selector, Selectors};
+use crate::prometheus::{PrometheusError, PrometheusUrl, Series};
+use crate::report::{Kpis, PrometheusReading, Query, Warning};
+
+/// Where subjects serve their metrics for a Prometheus, unless something else was said: the Collector's own port.
+pub const METRICS_PORT: u16 = 8888;
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// What was scraped at the load's end is in the database then.
+const SETTLE: Duration = Duration::from_secs(1);
+/// That a subject may have behind a name, or not.
+const SUFFIXES: &str = "(_bytes|_seconds)?(_total)?";
+/// With fewer scrapes under load, rates are coarse.
+const ENOUGH_SCRAPES: f64 = 5.0;
+
+/// A Prometheus that is asked.
+#[derive(Clone, Debug)]
+pub struct PrometheusPlan {
+    pub url: PrometheusUrl,
+    /// Label matchers that select the subject's series, without braces; `None`: by the port of its `instance`.
+    pub selector: Option<String>,
+    /// How long it may take until a subject has been scraped.
+    pub within: Duration,
+}
+
+/// Of which time the figures are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) load: Duration,
+    pub(super) ended_unix_s: f64,
+}
+
+#[derive(Debug, Error)]
+pub(super) enum ScrapedError {
+    #[error(transparent)]
+    Query(#[from] PrometheusError),
+    #[error(
+        "{url} has not scraped the subject at {metrics} within {} s (`up{{{selector}}}` is not 1): add `targets: ['{metrics}']` \
+         to its scrape_configs, or say with --prometheus-selector which series are the subject's, or allow it more time \
+         with --prometheus-within",
+        within.as_secs()
+    )]
+    NoTarget { url: PrometheusUrl, selector: String, metrics: SocketAddr, within: Duration },
+    #[error("{url} has {} targets with {selector} ({}): say with --prometheus-selector which is the subject", instances.len(), instances.join(", "))]
+    SeveralTargets { url: PrometheusUrl, selector: String, instances: Vec<String> },
+}
+
+/// How a figure is asked for: its name, what is summed, and the query around the selector.
+type Question<'a> = (&'static str, &'a Option<Selector>, fn(&str, &str) -> String, fn(&mut Kpis, Option<f64>));
+
+impl PrometheusPlan {
+    /// That there is one, before anything starts.
+    pub(super) async fn check(&self) -> Result<(), PrometheusError> {
+        self.url.query("vector(1)", unix_s()).await.map(drop)
+    }
+
+    fn matchers(&self, metrics: SocketAddr) -> String {
+        self.selector.clone().unwrap_or_else(|| format!("instance=~\".+:{}\"", metrics.port()))
+    }
+
+    /// Waits until the subject that has just started was scraped.
+    pub(super) async fn wait_until_scraped(&self, metrics: SocketAddr) -> Result<(), ScrapedError> {
+        let (began, began_unix_s) = (Instant::now(), unix_s());
+        let (url, selector) = (self.url.clone(), self.matchers(metrics));
+        loop {
+            let now = unix_s();
+            let up = self.url.query(&format!("up{{{selector}}}"), now).await?;
+            if up.len() > 1 {
+                let instances = up.iter().map(|series| series.label("instance")).collect();
+                return Err(ScrapedError::SeveralTargets { url, selector, instances });
+            }
+            // The value of a subject that has ended stays for a while.
+            let scraped_at = self.url.query(&format!("timestamp(up{{{selector}}})"), now).await?;
+            let is_new = scraped_at.first().is_some_and(|series| series.value >= began_unix_s);
+            if is_new && up.first().is_some_and(|series| series.value == 1.0) {
+                return Ok(());
+            }
+            if began.elapsed() >= self.within {
+                return Err(ScrapedError::NoTarget { url, selector, metrics, within: self.within });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Asks for the figures of a load, and puts them in the place of those that were read from the subject itself. What
+    /// cannot be had is not known then: a figure of another source is never taken for one of this.
+    pub(super) async fn replace(
+        &self,
+        kpis: &mut Kpis,
+        metrics: SocketAddr,
+        selectors: &Selectors,
+        window: Window,
+    ) -> (PrometheusReading, Vec<Warning>) {
+        let rest = window.ended_unix_s + SETTLE.as_secs_f64() - unix_s();
+        tokio::time::sleep(Duration::from_secs_f64(rest.clamp(0.0, SETTLE.as_secs_f64()))).await;
+        let window_s = window.load.as_secs_f64().round().max(1.0);
+        let (range, matchers) = (format!("{window_s}s"), self.matchers(metrics));
+        let mut reading = PrometheusReading { url: self.url.to_string(), window_s, ..PrometheusReading::default() };
+        let mut failure = None;
+        for (figure, selector, promql, put) in questions(selectors) {
+            let mut value = None;
+            if let Some(selector) = selector {
+                let promql = promql(&selector.promql(&matchers), &range);
+                value = self.value(&promql, window, &mut failure).await;
+                reading.queries.push(Query { figure: figure.to_owned(), promql, value });
+            }
+            put(kpis, value);
+        }
+        let scrapes = format!("sum(count_over_time(up{{{matchers}}}[{range}]))");
+        reading.scrapes = self.value(&scrapes, window, &mut failure).await.unwrap_or(0.0) as u64;
+        let warnings = match failure {
+            Some(error) => vec![warning(format!("{error}: what was asked for is not known"), None)],
+            None => doubts(&reading),
+        };
+        (reading, warnings)
+    }
+
+    /// Keeps the first failure, after which nothing is asked any more.
+    async fn value(&self, promql: &str, window: Window, failure: &mut Option<PrometheusError>) -> Option<f64> {
+        if failure.is_some() {
+            return None;
+        }
+        match self.url.query(promql, window.ended_unix_s).await {
+            Ok(series) => series.first().map(|series| series.value),
+            Err(error) => {
+                *failure = Some(error);
+                None
+            }
+        }
+    }
+}
+
+/// The queries of the Kyma load test. What a subject does not tell is not asked for: its figure is not known.
+fn questions(selectors: &Selectors) -> [Question<'_>; 9] {
+    let rate = |series: &str, window: &str| format!("sum(rate({series}[{window}]))");
+    let now = |series: &str, _: &str| format!("avg(sum({series}))");
+    let mean = |series: &str, window: &str| format!("sum(avg_over_time({series}[{window}]))");
+    let resets = |series: &str, window: &str| format!("sum(resets({series}[{window}]))");
+    [
+        ("received/s", &selectors.received, rate, |kpis, value| kpis.received_per_s = value),
+        ("exported/s", &selectors.exported, rate, |kpis, value| kpis.exported_per_s = value),
+        ("queue", &selectors.queue, now, |kpis, value| kpis.queue = value),
+        ("received bytes/s", &selectors.received_bytes, rate, |kpis, value| kpis.received_bytes_per_s = value),
+        ("exported bytes/s", &selectors.exported_bytes, rate, |kpis, value| kpis.exported_bytes_per_s = value),
+        ("buffer bytes", &selectors.buffer_bytes, now, |kpis, value| kpis.buffer_bytes = value),
+        ("memory bytes", &selectors.memory_bytes, mean, |kpis, value| kpis.memory_bytes = value),
+        ("CPU cores", &selectors.cpu_seconds, rate, |kpis, value| kpis.cpu_cores = value),
+        ("restarts", &selectors.uptime_s, resets, |kpis, value| kpis.restarts = value.map(|count| count as u64)),
+    ]
+}
+
+impl Selector {
+    /// With and without the suffixes of units and counters, as the exposition has it.
+    fn promql(&self, matchers: &str) -> String {
+        let base = self.name.strip_suffix("_total").unwrap_or(&self.name);
+        let mut all = vec![format!("__name__=~\"{base}{SUFFIXES}\"")];
+        all.extend(self.labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escape(value))));
+        all.push(matchers.to_owned());
+        format!("{{{}}}", all.join(","))
+    }
+}
+
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+impl Series {
+    fn label(&self, name: &str) -> String {
+        self.labels.iter().find(|(label, _)| label == name).map_or_else(|| "?".to_owned(), |(_, value)| value.clone())
+    }
+}
+
+/// What makes the figures doubtful.
+fn doubts(reading: &PrometheusReading) -> Vec<Warning> {
+    let mut doubts = Vec::new();
+    if (reading.scrapes as f64) < ENOUGH_SCRAPES {
+        let message = format!(
+            "Prometheus scraped it {} times in the {} s of the load: rates are coarse or not known",
+            reading.scrapes, reading.window_s
+        );
+        doubts.push(warning(message, Some("lengthen the load with -d, or set a shorter scrape_interval")));
+    }
+    let unknown = reading.queries.iter().filter(|query| query.value.is_none());
+    let unknown: Vec<_> = unknown.map(|query| query.figure.as_str()).collect();
+    if !unknown.is_empty() {
+        let message = format!("{} has no series for {}: they are not known", reading.url, unknown.join(", "));
+        doubts.push(warning(message, Some("see the queries in the record (--json), and --prometheus-selector")));
+    }
+    doubts
+}
+
+fn warning(message: String, remedy: Option<&str>) -> Warning {
+    Warning { subject: None, message, remedy: remedy.map(str::to_owned) }
+}
+
+pub(super) fn unix_s() -> f64 {
+    crate::unix_ns() as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selectors() -> Selectors {
+        let selector = |name: &str| Some(Selector { name: name.to_owned(), labels: Vec::new() });
+        let labels = vec![("service".to_owned(), "a\"b".to_owned())];
+        Selectors {
+            received: selector("otelcol_receiver_accepted_spans_total"),
+            queue: Some(Selector { name: "otelcol_exporter_queue_size".to_owned(), labels }),
+            uptime_s: selector("otelcol_process_uptime"),
+            ..Selectors::default()
+        }
+    }
+
+    #[test]
+    fn queries_are_those_of_the_kyma_load_test_with_a_window_as_long_as_the_load() {
+        let plan =
+            PrometheusPlan { url: "http://a:9090".parse().unwrap(), selector: None, within: Duration::from_secs(1) };
+        let matchers = plan.matchers("127.0.0.1:8888".parse().unwrap());
+        let selectors = selectors();
+        let asked: Vec<_> = questions(&selectors)
+            .into_iter()
+            .filter_map(|(figure, selector, promql, _)| {
+                Some((figure, promql(&selector.as_ref()?.promql(&matchers), "1200s")))
+            })
+            .collect();
+        let all = "instance=~\".+:8888\"";
+        assert_eq!(
+            asked,
+            [
+                (
+                    "received/s",
+                    format!(
+                        "sum(rate({{__name__=~\"otelcol_receiver_accepted_spans(_bytes|_seconds)?(_total)?\",{all}}}[1200s]))"
+                    )
+                ),
+                (
+                    "queue",
+                    format!(
+                        "avg(sum({{__name__=~\"otelcol_exporter_queue_size(_bytes|_seconds)?(_total)?\",service=\"a\\\"b\",{all}}}))"
+                    )
+                ),
+                (
+                    "restarts",
+                    format!(
+                        "sum(resets({{__name__=~\"otelcol_process_uptime(_bytes|_seconds)?(_total)?\",{all}}}[1200s]))"
+                    )
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn few_scrapes_and_unknown_figures_are_doubted_and_nothing_else() {
+        let query = |figure: &str, value| Query { figure: figure.to_owned(), promql: String::new(), value };
+        let mut reading = PrometheusReading {
+            url: "http://a:9090".to_owned(),
+            window_s: 8.0,
+            scrapes: 8,
+            queries: vec![query("received/s", Some(1.0)), query("queue", Some(0.0))],
+        };
+        assert_eq!(doubts(&reading), []);
+        reading.scrapes = 1;
+        reading.queries[1].value = None;
+        let told: Vec<String> = doubts(&reading).into_iter().map(|doubt| doubt.message).collect();
+        assert!(told[0].contains("1 times in the 8 s") && told[1].contains("no series for queue"), "{told:?}");
+    }
+}
