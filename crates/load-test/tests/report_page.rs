@@ -79,13 +79,13 @@ fn the_page_draws_every_plot_and_asks_nobody() {
     // For whoever wants to look at it.
     std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.html"), &page).unwrap();
     let (dom, requests) = open(&chromium, &page);
-    assert!(dom.contains("data-drawn=\"5\""), "five plots are drawn: {}", &dom[dom.len().saturating_sub(2000)..]);
-    for title in ["Throughput", "Latency, end to end", "Queue", "Memory", "CPU"] {
+    assert!(dom.contains("data-drawn=\"6\""), "six plots are drawn: {}", &dom[dom.len().saturating_sub(2000)..]);
+    for title in ["Throughput", "Latency, end to end", "On their way", "Queue", "Memory", "CPU"] {
         assert!(dom.contains(&format!(">{title} over time, ")), "{title} has a name for those who hear the page");
     }
     // Two subjects, two turns: throughput has two curves of each, the others one.
-    assert_eq!(dom.matches("data-subject=").count(), 4 * 6);
-    assert_eq!(dom.matches("class=\"fault\"").count(), 5, "the window of faults is shaded in every plot");
+    assert_eq!(dom.matches("data-subject=").count(), 4 * 7);
+    assert_eq!(dom.matches("class=\"fault\"").count(), 6, "the window of faults is shaded in every plot");
     assert_eq!(dom.matches("aria-pressed=\"true\"").count(), 2, "a legend with both subjects");
     assert_eq!(requests, Vec::<String>::new(), "no request left the page");
 }
