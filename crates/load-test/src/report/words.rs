@@ -100,6 +100,9 @@ fn subject(subject: &SubjectRecord) -> String {
     let cpu = limits.cpu_cores.map_or("no CPU limit".to_owned(), |cores| format!("{cores} CPU"));
     let memory =
         limits.memory_bytes.map_or("no memory limit".to_owned(), |bytes| format!("{:.0} MB", bytes as f64 / MEBIBYTE));
+    if let Some(reason) = &subject.cannot {
+        return format!("{}: not tested: {reason}", subject_label(subject));
+    }
     let mut text = format!("{}: {cpu}, {memory}", subject_label(subject));
     if !limits.pinned_cores.is_empty() {
         let cores: Vec<String> = limits.pinned_cores.iter().map(u32::to_string).collect();
