@@ -68,6 +68,7 @@ async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>) -> 
     let mut warnings: Vec<Warning> = cores.warning.iter().cloned().collect();
     let mut subjects: Vec<SubjectRecord> = plan.subjects.iter().map(|subject| new_subject(subject, cores)).collect();
     warnings.extend(plan.warnings_of_requests());
+    warnings.extend(plan.subjects.iter().filter_map(Definition::warning));
     let turns = if plan.find_limit.is_some() { None } else { Some(plan.turns * plan.subjects.len()) };
     let view = LiveView::new(&report::title(&plan.scenario()), turns, plan.quiet);
     let bench = Bench { plan, cores, interrupted: &interrupted, view: &view };

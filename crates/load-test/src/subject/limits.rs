@@ -22,6 +22,14 @@ pub enum LimitError {
     Denied { path: PathBuf, source: io::Error },
 }
 
+/// A limit that could not be set, and why.
+#[derive(Debug, Error)]
+#[error("it runs without {what}: {source}")]
+pub struct LimitMissing {
+    what: &'static str,
+    source: LimitError,
+}
+
 /// Limits of a control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
@@ -48,24 +56,24 @@ enum Hierarchy {
 
 impl ControlGroup {
     /// Makes groups with these limits, as far as this machine allows; a process joins by [`ControlGroup::add`].
-    pub fn create(name: &str, limits: Limits) -> (ControlGroup, Vec<LimitError>) {
+    pub fn create(name: &str, limits: Limits) -> (ControlGroup, Vec<LimitMissing>) {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         ControlGroup::create_in(&Hierarchy::find(Path::new(MOUNT), &own), name, limits)
     }
 
-    fn create_in(hierarchy: &Hierarchy, name: &str, limits: Limits) -> (ControlGroup, Vec<LimitError>) {
+    fn create_in(hierarchy: &Hierarchy, name: &str, limits: Limits) -> (ControlGroup, Vec<LimitMissing>) {
         let mut group = ControlGroup::default();
         let mut errors = Vec::new();
         if let Some(cores) = limits.cpu_cores {
             match group.limit_cpu(hierarchy, name, cores) {
                 Ok(()) => group.limits.cpu_cores = Some(cores),
-                Err(error) => errors.push(error),
+                Err(source) => errors.push(LimitMissing { what: "a CPU quota", source }),
             }
         }
         if let Some(bytes) = limits.memory_bytes {
             match group.limit_memory(hierarchy, name, bytes) {
                 Ok(()) => group.limits.memory_bytes = Some(bytes),
-                Err(error) => errors.push(error),
+                Err(source) => errors.push(LimitMissing { what: "a memory limit", source }),
             }
         }
         (group, errors)
@@ -127,8 +135,17 @@ impl ControlGroup {
         Ok(folder)
     }
 
-    /// Moves a process, with all its threads, into the group. What it starts afterwards is in it as well.
-    pub fn add(&self, pid: u32) -> Result<(), LimitError> {
+    /// Moves a process, with all its threads, into the group. What it starts afterwards is in it as well. Where that is
+    /// denied there are no limits.
+    pub fn add(&mut self, pid: u32) -> Result<(), LimitMissing> {
+        self.add_again(pid).map_err(|source| {
+            self.limits = Limits::default();
+            LimitMissing { what: "limits", source }
+        })
+    }
+
+    /// The same for a later life of the subject.
+    pub(super) fn add_again(&self, pid: u32) -> Result<(), LimitError> {
         self.folders.iter().try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
     }
 

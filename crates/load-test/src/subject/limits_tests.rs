@@ -22,7 +22,7 @@ fn read(mount: &tempfile::TempDir, file: &str) -> String {
 fn version_2_has_one_folder_with_both_limits() {
     let mount =
         mount(&[("cgroup.controllers", "cpuset cpu io memory pids\n"), ("cgroup.subtree_control", "cpu memory\n")]);
-    let (group, errors) = ControlGroup::create_in(&Hierarchy::find(mount.path(), "0::/\n"), "one", LIMITS);
+    let (mut group, errors) = ControlGroup::create_in(&Hierarchy::find(mount.path(), "0::/\n"), "one", LIMITS);
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!((group.limits(), group.folders().len()), (LIMITS, 1));
     assert_eq!(read(&mount, "one/cpu.max"), "50000 100000");
@@ -74,10 +74,22 @@ fn a_limit_that_cannot_be_set_is_named_and_does_not_keep_the_other_from_being_se
     let mount = mount(&[("cpu/cgroup.procs", "")]);
     let (group, errors) = ControlGroup::create_in(&Hierarchy::find(mount.path(), ""), "one", LIMITS);
     assert_eq!(group.limits(), Limits { cpu_cores: Some(0.5), memory_bytes: None });
-    assert!(matches!(errors[..], [LimitError::NoController("memory")]), "{errors:?}");
+    let expected = "it runs without a memory limit: no cgroup controller `memory` is mounted below /sys/fs/cgroup";
+    assert_eq!(errors.iter().map(LimitMissing::to_string).collect::<Vec<_>>(), [expected]);
     let nothing = tempfile::tempdir().unwrap();
     let (group, errors) = ControlGroup::create_in(&Hierarchy::find(nothing.path(), ""), "one", LIMITS);
     assert_eq!((group.limits(), errors.len()), (Limits::default(), 2));
+}
+
+#[test]
+fn a_group_that_may_not_be_joined_is_no_limit() {
+    let mount = mount(&[("cpu/cgroup.procs", "")]);
+    let limits = Limits { cpu_cores: Some(1.0), memory_bytes: None };
+    let (mut group, _) = ControlGroup::create_in(&Hierarchy::find(mount.path(), ""), "one", limits);
+    // A folder cannot be written to, whoever asks.
+    fs::create_dir(group.folders()[0].join("cgroup.procs")).unwrap();
+    assert!(group.add(42).unwrap_err().to_string().starts_with("it runs without limits: "));
+    assert_eq!(group.limits(), Limits::default());
 }
 
 #[test]

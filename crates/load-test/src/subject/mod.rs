@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 pub use config::{Dialect, GatewayConfig, nginx_relay};
 use keeper::Keeper;
 use life::Life;
-pub use limits::{ControlGroup, LimitError, Limits, pin_this_thread};
+pub use limits::{ControlGroup, LimitError, LimitMissing, Limits, pin_this_thread};
 pub use ready::Ready;
 use restart::Existence;
 pub use restart::{Lives, RestartPolicy};
@@ -105,14 +105,14 @@ impl Subject {
         }
         let folder = TempDir::with_prefix("sluice-load-test-")
             .map_err(|source| SubjectError::Folder { name: spec.name.clone(), source })?;
-        let (group, mut errors) = ControlGroup::create(&group_name(), spec.limits);
+        let (mut group, mut errors) = ControlGroup::create(&group_name(), spec.limits);
         let life = Life::begin(&spec, folder.path(), &group).map_err(|source| SubjectError::Start {
             name: spec.name.clone(),
             binary: spec.binary.clone(),
             source,
         })?;
         errors.extend(group.add(life.pid()).err());
-        let warnings = errors.iter().map(|error| format!("it runs without a limit: {error}")).collect();
+        let warnings = errors.iter().map(LimitMissing::to_string).collect();
         let mut keeper = Keeper::start(folder.path(), group.folders());
         if let Some(keeper) = &mut keeper {
             keeper.watch(life.pid());

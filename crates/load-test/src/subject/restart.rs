@@ -180,7 +180,7 @@ impl Existence {
         match Life::begin(&self.spec, &self.folder, &self.group) {
             Ok(life) => {
                 // An error was a warning at the first start already.
-                let _ = self.group.add(life.pid());
+                let _ = self.group.add_again(life.pid());
                 if let Some(keeper) = &mut self.keeper {
                     keeper.watch(life.pid());
                 }

@@ -38,6 +38,8 @@ pub(crate) struct LoadTestArguments {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LoadTestCommand {
+    /// List the subjects that come with this program
+    Subjects,
     /// Merge the records of several runs into one table
     Report {
         /// Folders that `--output` wrote, or records

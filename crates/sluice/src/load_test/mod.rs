@@ -21,9 +21,16 @@ use arguments::LoadTestCommand;
 use interruption::{INTERRUPTED, Interruption};
 
 pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
-    if let Some(LoadTestCommand::Report { places, output }) = &arguments.command {
-        output::merge(places, output.as_deref())?;
-        return Ok(ExitCode::SUCCESS);
+    match &arguments.command {
+        Some(LoadTestCommand::Report { places, output }) => {
+            output::merge(places, output.as_deref())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(LoadTestCommand::Subjects) => {
+            subjects::list()?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => {}
     }
     let plans = plan::plans(arguments)?;
     if arguments.dry_run {

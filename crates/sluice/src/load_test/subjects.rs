@@ -3,8 +3,31 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum as _};
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
+use sluice_load_test::report::Target;
 use sluice_load_test::run::{BUILT_IN_NAMES, Definition};
+
+/// Prints the subjects that come with this program.
+pub(super) fn list() -> Result<()> {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["Name", "Targets", "Tried", "Program", "What it is"]);
+    for name in BUILT_IN_NAMES {
+        let definition = Definition::built_in(name)?;
+        let target = |target: Target| target.to_possible_value().map(|value| value.get_name().to_owned());
+        let targets: Vec<String> = definition.targets().into_iter().filter_map(target).collect();
+        let tried =
+            definition.tried().map_or_else(|| "no".to_owned(), |tried| format!("{}, {}", tried.version, tried.date));
+        let is_here = *name == OURS || definition.is_installed();
+        let program = if is_here { "here" } else { "not here" };
+        let about = definition.about().unwrap_or_default();
+        table.add_row([*name, &targets.join(" "), &tried, program, about]);
+    }
+    println!("{}", table.trim_fmt());
+    Ok(())
+}
 
 /// The subject whose program is this one.
 pub(super) const OURS: &str = "sluice";

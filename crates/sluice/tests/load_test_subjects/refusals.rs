@@ -64,6 +64,22 @@ fn a_program_that_is_not_there_is_named_with_the_ways_to_give_it() {
     assert!(said.contains("given twice: --turns repeats"), "{said}");
 }
 
+/// What to choose from can be asked, and what came of documentation alone is told from what was tried.
+#[test]
+fn the_subjects_that_come_with_the_program_are_listed() {
+    let mut command = load_test(&["subjects"]);
+    let output = command.env("PATH", "/nonexistent").env_remove("SLUICE_TEST_VECTOR").output().unwrap();
+    let listed = String::from_utf8(output.stdout).unwrap();
+    let line = |name: &str| {
+        listed.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_else(|| panic!("{listed}"))
+    };
+    assert!(line("sluice").contains(" here"), "{listed}");
+    assert!(line("vector").contains("no ") && line("vector").contains("not here"), "{listed}");
+    for name in ["otelcol", "rotel", "telegraf", "fluent-bit", "df_engine"] {
+        line(name);
+    }
+}
+
 #[test]
 fn a_subject_that_ends_at_once_is_shown_with_its_last_words() {
     let talks =
@@ -138,7 +154,9 @@ fn limits_are_stated_as_they_were_in_force() {
     let (_, record) = run(command.arg("--subject-dir").arg(folder.path()));
     let limits = &record["subjects"][0]["limits"];
     let said = warnings(&record);
-    let is_warned = said.contains("runs without a limit");
-    assert!(limits["cpu_cores"] == json!(0.5) || is_warned, "{limits} {said}");
-    assert!(limits["memory_bytes"] == json!(300 << 20) || is_warned, "{limits} {said}");
+    assert!(limits["cpu_cores"] == json!(0.5) || said.contains("it runs without a CPU quota"), "{limits} {said}");
+    assert!(
+        limits["memory_bytes"] == json!(300 << 20) || said.contains("it runs without a memory limit"),
+        "{limits} {said}"
+    );
 }

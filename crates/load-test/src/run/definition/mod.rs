@@ -21,7 +21,7 @@ pub use error::DefinitionError;
 pub(crate) use metrics::{PipelineSelectors, Selector, Selectors};
 pub(crate) use variables::Setting;
 
-use crate::report::Target;
+use crate::report::{Target, Warning};
 use crate::subject::{Limits, Ready, RestartPolicy, SubjectSpec};
 use description::{Chosen, Description, ReadyWhen};
 use error::Place;
@@ -83,6 +83,21 @@ impl Definition {
     /// Which version it was tried with, and when; `None`: it was written from documentation alone.
     pub fn tried(&self) -> Option<&Tried> {
         self.description.tried.as_ref()
+    }
+
+    /// Where it comes with this program and was never tried: what its figures are worth.
+    pub(super) fn warning(&self) -> Option<Warning> {
+        let is_doubtful = BUILT_IN_NAMES.contains(&self.name.as_str()) && self.tried().is_none();
+        is_doubtful.then(|| Warning {
+            subject: Some(self.name.clone()),
+            message: "its configuration was written from documentation and has never been tried".to_owned(),
+            remedy: Some(format!("look at {} before you believe its figures", self.path.display())),
+        })
+    }
+
+    /// Whether its program is there.
+    pub fn is_installed(&self) -> bool {
+        self.clone().find_program().is_ok()
     }
 
     /// What can be asked of it with `-t`.
