@@ -23,7 +23,7 @@ pub fn to_html(records: &[RunRecord]) -> String {
         for table in tables::tables(*target, runs) {
             write_table(&mut body, &table);
         }
-        for run in runs {
+        for run in runs.iter().filter(|run| run.is_of_a_run()) {
             write_run(&mut body, &mut plots, run);
         }
     }
@@ -54,9 +54,10 @@ fn contents(targets: &[(Target, Vec<&RunRecord>)]) -> String {
 }
 
 fn lead(records: &[RunRecord]) -> String {
-    let runs = if records.len() == 1 { "1 run".to_owned() } else { format!("{} runs", records.len()) };
-    let first = records.iter().map(|record| record.started_unix_ms).min();
-    let last = records.iter().map(|record| record.started_unix_ms).max();
+    let measured: Vec<&RunRecord> = records.iter().filter(|record| record.is_of_a_run()).collect();
+    let runs = if measured.len() == 1 { "1 run".to_owned() } else { format!("{} runs", measured.len()) };
+    let first = measured.iter().map(|record| record.started_unix_ms).min();
+    let last = measured.iter().map(|record| record.started_unix_ms).max();
     match (first, last) {
         (Some(first), Some(last)) if first != last => format!("{runs}, {} to {}", utc(first), utc(last)),
         (Some(first), _) => format!("{runs}, {}", utc(first)),

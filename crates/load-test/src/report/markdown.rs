@@ -14,7 +14,7 @@ pub fn to_markdown(records: &[RunRecord]) -> String {
         for table in tables::tables(target, &runs) {
             write_table(&mut text, &table);
         }
-        for run in runs {
+        for run in runs.into_iter().filter(|run| run.is_of_a_run()) {
             let _ = writeln!(text, "### {}: {}\n", escape(&run.scenario.name), tables::group_title(run));
             for line in words::about(run) {
                 let _ = writeln!(text, "- {}", escape(&line));
@@ -79,6 +79,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::fixtures::{self, golden};
+    use super::super::record::SubjectRecord;
     use super::*;
 
     #[test]
@@ -101,7 +102,8 @@ mod tests {
             width = if bars == 0 { None } else { Some(width.unwrap_or(bars)) };
             assert!(width.is_none_or(|width| width == bars), "{line}");
         }
-        let runs: usize = records.iter().map(|record| record.subjects.len()).sum();
+        let measured = |subject: &&SubjectRecord| subject.measured_elsewhere.is_none();
+        let runs: usize = records.iter().map(|record| record.subjects.iter().filter(measured).count()).sum();
         // In each target's second table a run has a line a subject; head and rule are two.
         let told = text
             .split("### What became of the items")

@@ -333,6 +333,11 @@ pub struct Verdict {
 }
 
 impl RunRecord {
+    /// There is something to tell of circumstances: somebody ran, or should have.
+    pub(super) fn is_of_a_run(&self) -> bool {
+        self.subjects.iter().any(|subject| subject.measured_elsewhere.is_none() && subject.cannot.is_none())
+    }
+
     /// Reads a record that [`RunRecord::write`] wrote.
     pub fn read(path: &Path) -> Result<RunRecord, RecordError> {
         let text = fs::read_to_string(path).map_err(|source| RecordError::File { path: path.to_owned(), source })?;

@@ -217,7 +217,18 @@ fn notes(rows: &[Row<'_>]) -> Vec<String> {
     sources.sort_unstable();
     sources.dedup();
     notes.extend(sources.iter().map(|source| format!("* Measured elsewhere, not in these runs: {source}")));
+    let mut reasons: Vec<String> = entries()
+        .filter_map(|entry| Some(format!("{} was not run: {}", entry.subject.name, entry.subject.cannot.as_ref()?)))
+        .collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    notes.extend(reasons);
     notes
+}
+
+/// Others do not publish what became of the items.
+fn is_of_this_tool(entry: &Entry<'_>) -> bool {
+    entry.subject.measured_elsewhere.is_none() && entry.subject.cannot.is_none()
 }
 
 /// What became of the items, and what it took.
@@ -270,7 +281,10 @@ fn integrity(rows: &[Row<'_>]) -> Table {
         title: "What became of the items".to_owned(),
         groups: Vec::new(),
         columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.iter().flat_map(|row| row.entries().map(move |entry| cells(row, entry))).collect(),
+        rows: rows
+            .iter()
+            .flat_map(|row| row.entries().filter(is_of_this_tool).map(move |entry| cells(row, entry)))
+            .collect(),
         notes: vec![
             "Counts are of all turns together; other figures are medians, with the range of the turns.".to_owned(),
         ],

@@ -13,12 +13,6 @@ pub(super) fn about(record: &RunRecord) -> Vec<String> {
 }
 
 pub(super) fn circumstances(record: &RunRecord) -> Vec<String> {
-    let sources: Vec<&str> =
-        record.subjects.iter().filter_map(|subject| subject.measured_elsewhere.as_deref()).collect();
-    if !sources.is_empty() && sources.len() == record.subjects.len() {
-        // This machine, time and load are not those of the figures.
-        return vec![format!("Published, not measured here: {}", sources.join(", "))];
-    }
     let mut lines = vec![when(record), load(&record.scenario)];
     if let Some(faults) = &record.scenario.faults {
         lines.push(format!("Faults: {faults}"));
