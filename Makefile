@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo build test torture bench fuzz lint fmt clippy deny docs components
+.PHONY: help demo build test torture bench limits fuzz lint fmt clippy deny docs components
 
 CARGO ?= cargo
 LOCKED := --locked
@@ -38,6 +38,10 @@ bench: ## rates, latencies and CPU an item as ratios, side by side (QUICK=1: a f
 	tests/components/install otelcol nginx
 	$(CARGO) build --release $(LOCKED) -p sluice -p sluice-load-test --bins
 	$(WITH_COMPONENTS) $(CARGO) run --release $(LOCKED) -p sluice-load-test --bin sluice-bench -- $(if $(QUICK),--quick) $(BENCH_ARGS)
+
+limits: build ## docs/limits.md: every scenario of the limit test for every subject, in half an hour (goes on where it was interrupted)
+	tests/components/install otelcol rotel
+	source tests/components/env; SLUICE="$${CARGO_TARGET_DIR:-target}/release/sluice" hack/load-tests/limits.sh
 
 FUZZ_TARGETS ?= $(filter-out write_corpus,$(basename $(notdir $(wildcard fuzz/targets/*.rs))))
 FUZZ_SECONDS ?= 60
