@@ -51,7 +51,8 @@ fn the_collector_and_rotel_take_turns_with_traces_and_are_compared_turn_by_turn(
     assert_eq!(order, ["otelcol", "rotel", "otelcol", "rotel"], "{said}");
     let markdown = String::from_utf8_lossy(&output.stdout).into_owned();
     let ratio = markdown.lines().find(|line| line.contains("otelcol : rotel")).unwrap_or_else(|| panic!("{markdown}"));
-    assert!(ratio.contains('–') || ratio.contains('('), "the range of the turns: {ratio}");
+    // CPU time and memory are never the same twice: the range of the turns is told.
+    assert!(ratio.contains(" (") && ratio.matches('|').count() > 5, "{ratio}");
 }
 
 #[test]
