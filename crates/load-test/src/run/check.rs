@@ -36,7 +36,7 @@ fn any_setting(plan: &Plan, cores: &Cores) -> Setting {
     Setting {
         signal: plan.signal,
         protocol: plan.requests.protocol,
-        listen: addr,
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, u16::MAX)),
         listen_other: addr,
         metrics: addr,
         spare: addr,

@@ -27,6 +27,10 @@ pub enum DefinitionError {
     UnknownName { name: String, hint: String },
     #[error("{name} cannot be tested with -t {}: {path} names {} only", spelt(*target), targets.iter().map(|target| spelt(*target)).collect::<Vec<_>>().join(", "))]
     Target { name: String, target: Target, targets: Vec<Target>, path: PathBuf },
+    #[error(
+        "{name} takes no OTLP over HTTP: {path} and its template use neither `@LISTEN@` nor `@LISTEN_HTTP@`; leave --protocol out"
+    )]
+    NoHttp { name: String, path: PathBuf },
     #[error("{name}: no program at {path}: give its path with --subject-binary {name}=PATH")]
     NoProgram { name: String, path: PathBuf },
     #[error(

@@ -21,6 +21,7 @@ pub use error::DefinitionError;
 pub(crate) use metrics::{PipelineSelectors, Selector, Selectors};
 pub(crate) use variables::Setting;
 
+use crate::generate::Protocol;
 use crate::report::{Target, Warning};
 use crate::subject::{Limits, Ready, RestartPolicy, SubjectSpec};
 use description::{Chosen, Description, ReadyWhen};
@@ -185,7 +186,7 @@ impl Definition {
             config = template::render(text, setting).map_err(|(line, problem)| problem.at(Place::line(path, line)))?;
             config_file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         }
-        Ok(SubjectSpec {
+        let spec = SubjectSpec {
             name: self.name.clone(),
             binary: self.program.clone().unwrap_or_else(|| chosen.command[0].clone().into()),
             args: chosen.command[1..].iter().map(fill).collect::<Result<_, _>>()?,
@@ -200,7 +201,25 @@ impl Definition {
                 .description
                 .restart
                 .then(|| RestartPolicy::backing_off_from(Duration::from_millis(self.description.restart_delay_ms))),
-        })
+        };
+        if matches!(target, Target::Traces | Target::Metrics | Target::LogsOtel) {
+            self.require_address(setting, &spec)?;
+        }
+        Ok(spec)
+    }
+
+    /// One that is never told where the load is sent would not take it. Of gRPC this shows when it is not ready: every
+    /// subject is asked for that.
+    fn require_address(&self, setting: &Setting, spec: &SubjectSpec) -> Result<(), DefinitionError> {
+        let port = setting.listen.port().to_string();
+        let env = spec.env.iter().map(|(_, value)| value);
+        let knows = spec.config.contains(&port) || spec.args.iter().chain(env).any(|text| text.contains(&port));
+        match setting.protocol {
+            Protocol::Http if !knows => {
+                Err(DefinitionError::NoHttp { name: self.name.clone(), path: self.path.clone() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// One whose name has the pipeline's index is there once a pipeline.

@@ -166,6 +166,19 @@ fn a_target_that_a_subject_cannot_do_and_a_subject_that_is_not_there_are_refused
 }
 
 #[test]
+fn one_that_is_never_told_where_requests_over_http_go_is_refused() {
+    let over_http = |name: &str| {
+        let setting = Setting { protocol: Protocol::Http, ..setting(Signal::Metrics) };
+        Definition::built_in(name).unwrap().spec(Target::Metrics, &setting, Limits::default(), &[])
+    };
+    let error = over_http("telegraf").unwrap_err().to_string();
+    assert!(error.starts_with("telegraf takes no OTLP over HTTP: subjects/telegraf/subject.json"), "{error}");
+    for name in BUILT_IN_NAMES.iter().filter(|name| **name != "telegraf") {
+        over_http(name).unwrap();
+    }
+}
+
+#[test]
 fn a_missing_program_is_said_with_all_ways_to_give_it() {
     let described = |command: &str| {
         folder(&format!(r#"{{"name": "my-engine", "command": ["{command}"], "install": "build it"}}"#), &[])
