@@ -28,8 +28,6 @@ const PACE_BYTES: u64 = 4 << 20;
 const PACE_WAIT: Duration = Duration::from_millis(750);
 /// What a request that waits has sent already, at most: one frame of HTTP/2.
 const HELD_MAX_BYTES: usize = 64 * 1024;
-/// Of the memory for receiving, what the flow-control windows of one port may come to.
-const WINDOWS_SHARE: usize = 4;
 /// Compressed frames from this inflated size on go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
 /// How long a sender waits for a disk before it is asked whether the disk works at all.
@@ -126,10 +124,6 @@ impl Intake for ReceiverIntake {
                 let _ = tokio::time::timeout_at(until.into(), self.receiving.freed(signal).notified()).await;
             }
         })
-    }
-
-    fn windows_bytes(&self) -> usize {
-        self.receiving.limit_bytes() / WINDOWS_SHARE
     }
 
     fn keeps_compressed(&self, signal: Signal, encoding: Encoding, uncompressed_len_bytes: usize) -> bool {

@@ -36,11 +36,6 @@ pub trait Intake: Send + Sync + 'static {
     /// to come free (meanwhile HTTP/2 flow control holds the sender), then refuses.
     fn admit(&self, signal: Signal, bytes: usize) -> BoxFuture<'_, Result<Box<dyn Permit>, Refusal>>;
 
-    /// Memory in bytes for what senders may have sent on all connections of one port before anybody reads it.
-    fn windows_bytes(&self) -> usize {
-        64 << 20
-    }
-
     /// Whether a compressed payload may be handed in as it came (because the signal's pipelines pass it on unchanged to
     /// some exporter that sends that encoding, and it is large enough to go alone). Otherwise hand in the inflated bytes.
     fn keeps_compressed(&self, signal: Signal, encoding: Encoding, uncompressed_len_bytes: usize) -> bool;

@@ -209,7 +209,7 @@ fn read_dead_letters(fields: &mut Fields<'_>) -> DeadLetters {
             "limit_mib",
             0..=MEMORY_LIMIT_MIB,
             "MiB for each delivery; beyond it the oldest goes first. Without a directory it is memory, at most half of the delivery's share. \
-             Unset: 64 with a directory, 16 without.",
+             Unset: 64 with a directory, else an eighth of the delivery's share, at most 32.",
         ),
     })
 }

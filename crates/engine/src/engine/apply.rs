@@ -23,7 +23,7 @@ impl Engine {
         self.apply_admin(plan).await?;
         self.receiving.set_limit(plan.memory.receiving_bytes as usize);
         self.storage.apply(plan);
-        self.connections.set_limit(plan.memory.connections_bytes as usize);
+        self.connections.set_limits(plan.memory.connections_bytes as usize, plan.memory.windows_bytes as usize);
         self.extensions = extensions;
         self.open_intakes(plan);
         let gone = self.apply_deliveries(plan, &exporters, dead_letters).await;

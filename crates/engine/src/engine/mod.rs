@@ -104,7 +104,10 @@ impl Engine {
             receiving,
             shared_work,
             receivers: Vec::new(),
-            connections: ConnectionBudget::new(plan.memory.connections_bytes as usize),
+            connections: ConnectionBudget::new(
+                plan.memory.connections_bytes as usize,
+                plan.memory.windows_bytes as usize,
+            ),
             intakes: BTreeMap::new(),
             exporters: HashMap::new(),
             deliveries: BTreeMap::new(),

@@ -6,6 +6,8 @@ pub struct MemoryPlan {
     pub limit_bytes: u64,
     /// For connections that are open, of all receivers together.
     pub connections_bytes: u64,
+    /// For what senders may send on all connections before anybody reads it: flow-control windows.
+    pub windows_bytes: u64,
     /// For requests that are being read. No backlog can take it.
     pub receiving_bytes: u64,
     /// For results that the deliveries of a pipeline share.
@@ -32,9 +34,11 @@ const CONNECTIONS_MAX_BYTES: u64 = 256 * MIB;
 /// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
-/// What comes before admission, in percent of the share for receiving: requests that wait to be admitted, and the flow-control
-/// windows of two ports, a quarter each (see `intake.rs`).
-const BEFORE_ADMISSION_PERCENT: u64 = 75;
+/// What requests that wait to be admitted hold, of the share for receiving on top of it (see `receiving.rs`).
+const WAITING_PART: u64 = 4;
+/// Flow-control windows, in percent of the share for receiving, on top of it. Small windows are dear under load: a request that
+/// comes in many pieces waits for each, and what it holds meanwhile leaves the caches.
+const WINDOWS_PERCENT: u64 = 75;
 
 impl MemoryPlan {
     /// `spike_bytes` is what `memory_limiter` keeps free below its limit: here the share of receiving.
@@ -45,15 +49,16 @@ impl MemoryPlan {
         let receiving_bytes =
             spike_bytes.map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
         let shared_work_bytes = payloads / 16;
-        let before_admission_bytes = receiving_bytes / 100 * BEFORE_ADMISSION_PERCENT;
-        let share =
-            (payloads - receiving_bytes - before_admission_bytes - shared_work_bytes) / (deliveries.max(1) as u64);
+        let windows_bytes = receiving_bytes / 100 * WINDOWS_PERCENT;
+        let receives = windows_bytes + receiving_bytes / WAITING_PART + receiving_bytes;
+        let share = (payloads - receives - shared_work_bytes) / (deliveries.max(1) as u64);
         let packed_bytes = share / 8;
         let dead_letters_bytes = dead_letters_bytes.unwrap_or((share / 8).min(32 * MIB)).min(share / 2);
         let best_effort_bytes = (share / 8).min(16 * MIB);
         MemoryPlan {
             limit_bytes,
             connections_bytes,
+            windows_bytes,
             receiving_bytes,
             shared_work_bytes,
             delivery_bytes: share - packed_bytes - dead_letters_bytes,
@@ -80,7 +85,7 @@ mod tests {
                 for (dead_letters, spike) in [(None, None), (Some(0), Some(0)), (Some(u64::MAX), Some(u64::MAX))] {
                     let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike);
                     let a_delivery = plan.delivery_bytes + plan.packed_bytes + plan.dead_letters_bytes;
-                    let receiving = plan.receiving_bytes / 100 * (100 + BEFORE_ADMISSION_PERCENT);
+                    let receiving = plan.receiving_bytes + plan.receiving_bytes / WAITING_PART + plan.windows_bytes;
                     let parts = receiving + plan.shared_work_bytes + a_delivery * deliveries.max(1) as u64;
                     assert!(parts + plan.connections_bytes + PROCESS_BYTES <= plan.limit_bytes, "{plan:?}");
                     assert!(plan.delivery_bytes > 0);

@@ -18,8 +18,6 @@ use crate::delivery::{DeliveryId, Policy};
 use crate::memory;
 
 const MIB: u64 = 1 << 20;
-/// Dead letters of a delivery in memory, in MiB, where the configuration says nothing.
-const DEAD_LETTERS_MIB: u64 = 16;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn build(
@@ -36,10 +34,10 @@ pub(super) fn build(
         ids.iter().filter(|id| !read.exporters[&id.exporter].config.is_best_effort()).collect();
     let (ack, settings) = disk::settings(document, &read, diagnostics);
     // With a directory dead letters are there.
-    let dead_letters_mib = document.buffer.dead_letters.limit_mib.unwrap_or(DEAD_LETTERS_MIB);
-    let dead_letters_bytes = if settings.is_some() { 0 } else { dead_letters_mib * MIB };
+    let dead_letters_bytes =
+        if settings.is_some() { Some(0) } else { document.buffer.dead_letters.limit_mib.map(|mib| mib * MIB) };
     let (limit_bytes, spike_bytes) = memory_limit_bytes(document, &read);
-    let memory = MemoryPlan::new(limit_bytes, holding.len(), Some(dead_letters_bytes), spike_bytes);
+    let memory = MemoryPlan::new(limit_bytes, holding.len(), dead_letters_bytes, spike_bytes);
     if memory.limit_bytes > limit_bytes {
         diagnostics.warning(
             None,

@@ -33,7 +33,12 @@ impl Plan {
             "  {} for connections: at most {connections} at a time, fewer with TLS",
             bytes(memory.connections_bytes)
         );
-        let _ = writeln!(text, "  {} for requests while they are read", bytes(memory.receiving_bytes));
+        let _ = writeln!(
+            text,
+            "  {} for requests while they are read, {} for what senders may send before",
+            bytes(memory.receiving_bytes),
+            bytes(memory.windows_bytes)
+        );
         let _ = match &self.disk {
             None => writeln!(
                 text,

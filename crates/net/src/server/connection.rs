@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::counters::ServerCounters;
 use super::transport::{Socket, Stream, Transport, TurnTaking};
 use super::turns::{Turn, Turns};
-use super::windows::{WindowSizes, Windows};
+use super::windows::{ConnectionBudget, WindowSizes};
 use super::{Handler, Peer, Protocols, ServerOptions};
 use crate::tls::ServerTls;
 
@@ -30,7 +30,7 @@ pub(super) struct Context<H> {
     pub tls: Option<ServerTls>,
     pub handler: Arc<H>,
     pub counters: Arc<ServerCounters>,
-    pub windows: Windows,
+    pub budget: Arc<ConnectionBudget>,
     /// Ask connections to go.
     pub shutdown: CancellationToken,
     /// Close them whatever they do.
@@ -131,7 +131,7 @@ async fn drive<H: Handler>(
             Ok::<_, Infallible>(response)
         }
     });
-    let window = context.windows.take(context.options.initial_connection_window_bytes as usize);
+    let window = context.budget.take_window(context.options.initial_connection_window_bytes as usize);
     let builder = protocol(&context.options, window.sizes(&context.options));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
     let mut schedule = Schedule::new(&context.options);

@@ -13,7 +13,7 @@
 //! | slow bodies | [`BodyReader`]: a bound on each gap and on the whole |
 //! | many streams | `max_concurrent_streams` |
 //! | rapid reset | h2: `max_pending_reset_streams`, then GOAWAY ENHANCE_YOUR_CALM |
-//! | unread data | stream and connection windows: no more than a window is held of a body nobody has admitted; many connections share `windows_bytes` |
+//! | unread data | stream and connection windows: no more than a window is held of a body nobody has admitted; all connections share the budget of [`ConnectionBudget`] |
 //! | more than the CPU can bear | [`Turns`]: connections are read from when what was read before is done |
 //! | peers that vanished | keepalive pings |
 

@@ -33,13 +33,10 @@ pub struct ServerOptions {
     pub handshake_timeout: Duration,
     /// HTTP/1: from the end of one request to the end of the next one's headers, so it closes idle connections too.
     pub read_header_timeout: Duration,
-    /// What a peer may send of one body before anybody reads it.
+    /// What a peer may send of one body before anybody reads it. Less, down to 8 KiB, where many connections share the budget.
     pub initial_stream_window_bytes: u32,
     /// What a peer may send of all its bodies together before anybody reads them.
     pub initial_connection_window_bytes: u32,
-    /// What the windows of the whole port may come to: as connections come, new ones get smaller windows, down to
-    /// 8 KiB a stream.
-    pub windows_bytes: usize,
     /// 16 KiB to 16 MiB.
     pub max_frame_bytes: u32,
     /// A ping after this long without a frame from the peer.
@@ -69,7 +66,6 @@ impl ServerOptions {
             read_header_timeout: Duration::from_secs(60),
             initial_stream_window_bytes: 512 << 10,
             initial_connection_window_bytes: 2 << 20,
-            windows_bytes: 64 << 20,
             max_frame_bytes: 64 << 10,
             keepalive_time: Duration::from_secs(60),
             keepalive_timeout: Duration::from_secs(20),

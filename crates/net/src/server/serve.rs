@@ -12,7 +12,7 @@ use super::connection::{Context, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
 use super::transport::Socket;
-use super::windows::{ConnectionBudget, Windows};
+use super::windows::ConnectionBudget;
 use super::{Handler, ServerOptions};
 use crate::tls::ServerTls;
 
@@ -34,8 +34,7 @@ pub async fn serve<H: Handler>(
     let places = Arc::new(Semaphore::new(options.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let connections = TaskTracker::new();
     let cut_off = CancellationToken::new();
-    let windows = Windows::new(options.windows_bytes);
-    let context = Arc::new(Context { options, tls, handler, counters, windows, shutdown, cut_off });
+    let context = Arc::new(Context { options, tls, handler, counters, budget, shutdown, cut_off });
     loop {
         let accepted = tokio::select! {
             biased;
@@ -46,7 +45,7 @@ pub async fn serve<H: Handler>(
             Ok((socket, peer)) => {
                 ServerCounters::count(&context.counters.accepted);
                 let place = Arc::clone(&places).try_acquire_owned().ok();
-                match place.and_then(|place| Some((place, budget.try_take(context.tls.is_some())?))) {
+                match place.and_then(|place| Some((place, context.budget.try_take(context.tls.is_some())?))) {
                     Some(place) => {
                         let context = Arc::clone(&context);
                         connections.spawn(async move {

@@ -1,8 +1,10 @@
-//! Memory of connections: what they take by being open, out of one budget for the process; and flow-control windows, out of
-//! one for each port, because what peers may send before anybody reads it is memory too.
+//! Memory of connections, out of one budget for all ports of a process: what they take by being open, and their flow-control
+//! windows, because what peers may send before anybody reads it is memory too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use super::ServerOptions;
 
@@ -20,12 +22,15 @@ const WINDOW_LEAST_BYTES: usize = 8 << 10;
 const PART_OF_LARGE: usize = 4;
 /// The same of what is left for windows up to the protocol's own.
 const PART_OF_SMALL: usize = 16;
+/// For windows where nobody says how much.
+const UNLIMITED_WINDOWS_BYTES: usize = 64 << 20;
 
-/// What all ports of a process may take for connections that are open.
+/// What all ports of a process may take for connections.
 #[derive(Debug)]
 pub struct ConnectionBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
+    windows: Mutex<Windows>,
 }
 
 /// The place of an open connection, given back when it is gone.
@@ -36,13 +41,19 @@ pub(super) struct ConnectionPlace {
 }
 
 impl ConnectionBudget {
-    pub fn new(limit_bytes: usize) -> Arc<Self> {
-        Arc::new(ConnectionBudget { used_bytes: AtomicUsize::new(0), limit_bytes: AtomicUsize::new(limit_bytes) })
+    /// `open_bytes` for connections that are open, `windows_bytes` for what their peers may send before anybody reads it.
+    pub fn new(open_bytes: usize, windows_bytes: usize) -> Arc<Self> {
+        let windows = Mutex::new(Windows { budget_bytes: windows_bytes, ..Windows::default() });
+        Arc::new(ConnectionBudget {
+            used_bytes: AtomicUsize::new(0),
+            limit_bytes: AtomicUsize::new(open_bytes),
+            windows,
+        })
     }
 
     /// No bound but the ports' own.
     pub fn unlimited() -> Arc<Self> {
-        ConnectionBudget::new(usize::MAX)
+        ConnectionBudget::new(usize::MAX, UNLIMITED_WINDOWS_BYTES)
     }
 
     /// How many connections without TLS a budget is good for.
@@ -50,9 +61,10 @@ impl ConnectionBudget {
         limit_bytes / OPEN_BYTES
     }
 
-    /// Changes the limit. Connections that are open stay.
-    pub fn set_limit(&self, limit_bytes: usize) {
-        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+    /// Changes the limits. Connections that are open stay, with the windows that they have.
+    pub fn set_limits(&self, open_bytes: usize, windows_bytes: usize) {
+        self.limit_bytes.store(open_bytes, Ordering::Relaxed);
+        self.windows.lock().budget_bytes = windows_bytes;
     }
 
     pub(super) fn try_take(self: &Arc<Self>, has_tls: bool) -> Option<ConnectionPlace> {
@@ -71,18 +83,19 @@ impl Drop for ConnectionPlace {
     }
 }
 
-/// What is left of a port's budget: a quarter for windows beyond the protocol's own, half for windows up to that. The last
-/// quarter is what the least windows come to.
-#[derive(Debug)]
-pub(super) struct Windows {
-    large_bytes: AtomicUsize,
-    small_bytes: AtomicUsize,
+/// What has been given of the budget for windows: of a quarter of it for windows beyond the protocol's own, of half for windows
+/// up to that. The last quarter is what the least windows come to.
+#[derive(Debug, Default)]
+struct Windows {
+    budget_bytes: usize,
+    large_bytes: usize,
+    small_bytes: usize,
 }
 
 /// A connection's window, given back when the connection is gone.
 #[derive(Debug)]
 pub(super) struct Window<'a> {
-    windows: &'a Windows,
+    budget: &'a ConnectionBudget,
     large_bytes: usize,
     small_bytes: usize,
 }
@@ -94,28 +107,18 @@ pub(super) struct WindowSizes {
     pub stream_bytes: u32,
 }
 
-impl Windows {
-    pub(super) fn new(budget_bytes: usize) -> Self {
-        Windows { large_bytes: AtomicUsize::new(budget_bytes / 4), small_bytes: AtomicUsize::new(budget_bytes / 2) }
-    }
-
+impl ConnectionBudget {
     /// The window of a new connection: as large as wanted while there is plenty, less and less as connections come.
-    pub(super) fn take(&self, wanted_bytes: usize) -> Window<'_> {
-        let small_bytes = take_part(&self.small_bytes, WINDOW_START_BYTES - WINDOW_LEAST_BYTES, PART_OF_SMALL);
-        let wanted_bytes = wanted_bytes.saturating_sub(WINDOW_START_BYTES);
-        let large_bytes = take_part(&self.large_bytes, wanted_bytes, PART_OF_LARGE);
-        Window { windows: self, large_bytes, small_bytes }
-    }
-}
-
-fn take_part(left_bytes: &AtomicUsize, wanted_bytes: usize, part: usize) -> usize {
-    let mut left = left_bytes.load(Ordering::Relaxed);
-    loop {
-        let bytes = wanted_bytes.min(left / part);
-        match left_bytes.compare_exchange_weak(left, left - bytes, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => return bytes,
-            Err(now) => left = now,
-        }
+    pub(super) fn take_window(&self, wanted_bytes: usize) -> Window<'_> {
+        let windows = &mut *self.windows.lock();
+        let part = |of_bytes: usize, taken_bytes: usize, part: usize| of_bytes.saturating_sub(taken_bytes) / part;
+        let small_bytes = part(windows.budget_bytes / 2, windows.small_bytes, PART_OF_SMALL);
+        let small_bytes = small_bytes.min(WINDOW_START_BYTES - WINDOW_LEAST_BYTES);
+        let large_bytes = part(windows.budget_bytes / 4, windows.large_bytes, PART_OF_LARGE);
+        let large_bytes = large_bytes.min(wanted_bytes.saturating_sub(WINDOW_START_BYTES));
+        windows.small_bytes += small_bytes;
+        windows.large_bytes += large_bytes;
+        Window { budget: self, large_bytes, small_bytes }
     }
 }
 
@@ -138,8 +141,9 @@ impl Window<'_> {
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
-        self.windows.large_bytes.fetch_add(self.large_bytes, Ordering::AcqRel);
-        self.windows.small_bytes.fetch_add(self.small_bytes, Ordering::AcqRel);
+        let windows = &mut *self.budget.windows.lock();
+        windows.large_bytes -= self.large_bytes;
+        windows.small_bytes -= self.small_bytes;
     }
 }
 
@@ -154,8 +158,8 @@ mod tests {
     fn windows_shrink_as_connections_come_and_stay_within_the_budget() {
         const BUDGET: usize = 16 << 20;
         let options = ServerOptions::new(Protocols::Http2);
-        let windows = Windows::new(BUDGET);
-        let taken: Vec<_> = (0..500).map(|_| windows.take(WANTED)).collect();
+        let budget = ConnectionBudget::new(usize::MAX, BUDGET);
+        let taken: Vec<_> = (0..500).map(|_| budget.take_window(WANTED)).collect();
         let sizes: Vec<_> = taken.iter().map(|window| window.sizes(&options)).collect();
         assert!(taken.windows(2).all(|pair| pair[0].len_bytes() >= pair[1].len_bytes()));
         assert_eq!(sizes[0], WindowSizes { connection_bytes: (1 << 20) + 65_535, stream_bytes: 512 << 10 });
@@ -165,8 +169,8 @@ mod tests {
         assert!((8 << 10..9 << 10).contains(&sizes[499].stream_bytes), "{:?}", sizes[499]);
         assert!(taken.iter().map(Window::len_bytes).sum::<usize>() <= BUDGET);
         drop(taken);
-        assert_eq!(windows.large_bytes.load(Ordering::Relaxed), BUDGET / 4);
-        assert_eq!(windows.small_bytes.load(Ordering::Relaxed), BUDGET / 2);
+        let windows = budget.windows.lock();
+        assert_eq!((windows.large_bytes, windows.small_bytes), (0, 0));
     }
 
     #[test]
@@ -174,19 +178,22 @@ mod tests {
         let mut options = ServerOptions::new(Protocols::Http2);
         options.initial_stream_window_bytes = 1000;
         for budget in [0, 1 << 20, 1 << 30] {
-            assert_eq!(Windows::new(budget).take(WANTED).sizes(&options).stream_bytes, 1000);
+            assert_eq!(
+                ConnectionBudget::new(usize::MAX, budget).take_window(WANTED).sizes(&options).stream_bytes,
+                1000
+            );
         }
     }
 
     #[test]
     fn connections_of_all_ports_share_one_budget() {
-        let budget = ConnectionBudget::new(2 * OPEN_BYTES + TLS_BYTES);
+        let budget = ConnectionBudget::new(2 * OPEN_BYTES + TLS_BYTES, 0);
         let (plain, tls) = (budget.try_take(false).expect("fits"), budget.try_take(true).expect("fits"));
         assert!(budget.try_take(false).is_none());
         drop(tls);
         let again = budget.try_take(false).expect("fits");
         assert!(budget.try_take(true).is_none());
-        budget.set_limit(0);
+        budget.set_limits(0, 0);
         drop((plain, again));
         assert!(budget.try_take(false).is_none());
         assert_eq!(budget.used_bytes.load(Ordering::Relaxed), 0);

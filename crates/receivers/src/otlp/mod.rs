@@ -135,9 +135,7 @@ impl Bound {
     ) -> Running {
         let mut running =
             Running { grpc_address: None, http_address: None, counters, listeners: Vec::new(), ports: JoinSet::new() };
-        let windows_bytes = intake.windows_bytes();
-        if let Some(Port { listener, tls, config: GrpcConfig { mut shared } }) = self.grpc {
-            shared.server.windows_bytes = windows_bytes;
+        if let Some(Port { listener, tls, config: GrpcConfig { shared } }) = self.grpc {
             running.grpc_address = listener.local_address();
             running.listeners.push(listener.downgrade());
             let ingest =
@@ -154,8 +152,7 @@ impl Bound {
                 shutdown.clone(),
             ));
         }
-        if let Some(Port { listener, tls, mut config }) = self.http {
-            config.shared.server.windows_bytes = windows_bytes;
+        if let Some(Port { listener, tls, config }) = self.http {
             running.http_address = listener.local_address();
             running.listeners.push(listener.downgrade());
             let ingest = ingest::Ingest::new(intake, authenticators.http, &running.counters.requests, &config.shared);
