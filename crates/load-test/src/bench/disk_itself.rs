@@ -14,10 +14,11 @@ use crate::latency::{Latency, new_histogram, record};
 const LARGE_BYTES: usize = 4 << 20;
 /// Bytes a sync where latency is measured: one request of a hundred spans.
 const SMALL_BYTES: usize = 192 << 10;
-/// Reserved beforehand, as a log does; written from its start again when it is full.
+/// Reserved beforehand, as a log does. The next one begins when it is full: to write again what was written once would spare the
+/// file system what it has to do for new data.
 const FILE_BYTES: u64 = 512 << 20;
 
-/// Sequential writes to a preallocated file, each followed by fdatasync.
+/// Sequential writes to preallocated files, each followed by fdatasync.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DiskItself {
     pub(super) bytes_per_s: f64,
@@ -27,31 +28,37 @@ pub(super) struct DiskItself {
 
 /// Measures for this time at each length. Blocks.
 pub(super) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskItself> {
-    let file = tempfile::tempfile_in(folder)?;
-    fallocate(&file, FallocateFlags::empty(), 0, FILE_BYTES)?;
-    file.sync_all()?;
-    let (bytes_per_s, _) = write_for(&file, LARGE_BYTES, lasts)?;
-    let (_, sync) = write_for(&file, SMALL_BYTES, lasts)?;
+    let (bytes_per_s, _) = write_for(folder, LARGE_BYTES, lasts)?;
+    let (_, sync) = write_for(folder, SMALL_BYTES, lasts)?;
     Ok(DiskItself { bytes_per_s, sync })
 }
 
-fn write_for(file: &File, len_bytes: usize, lasts: Duration) -> io::Result<(f64, Latency)> {
+/// The time that it takes to reserve a file does not count.
+fn write_for(folder: &Path, len_bytes: usize, lasts: Duration) -> io::Result<(f64, Latency)> {
     let bytes = vec![0xa5; len_bytes];
     let mut syncs_us = new_histogram();
-    let (mut position, mut written) = (0, 0_u64);
-    let began = Instant::now();
-    while began.elapsed() < lasts {
+    let (mut file, mut position) = (reserve(folder)?, 0);
+    let (mut took, mut written) = (Duration::ZERO, 0_u64);
+    while took < lasts {
         if position + len_bytes as u64 > FILE_BYTES {
-            position = 0;
+            (file, position) = (reserve(folder)?, 0);
         }
         let before = Instant::now();
         file.write_all_at(&bytes, position)?;
-        fdatasync(file)?;
+        fdatasync(&file)?;
+        took += before.elapsed();
         record(&mut syncs_us, before.elapsed(), 1);
         position += len_bytes as u64;
         written += len_bytes as u64;
     }
-    Ok((written as f64 / began.elapsed().as_secs_f64(), Latency::of(&syncs_us)))
+    Ok((written as f64 / took.as_secs_f64(), Latency::of(&syncs_us)))
+}
+
+fn reserve(folder: &Path) -> io::Result<File> {
+    let file = tempfile::tempfile_in(folder)?;
+    fallocate(&file, FallocateFlags::empty(), 0, FILE_BYTES)?;
+    file.sync_all()?;
+    Ok(file)
 }
 
 #[cfg(test)]

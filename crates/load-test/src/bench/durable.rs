@@ -1,5 +1,9 @@
-//! Written through: how near `ack: durable` comes to what the disk does by itself, measured in the same turn.
+//! Written through: how near `ack: durable` comes to what the disk does by itself, measured in the same turn. The backend is away,
+//! so that nobody is answered but by the disk. Twice: on this machine's disk, and on one that is throttled to what ordinary disks do,
+//! because a disk can be faster than what one core receives.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -8,14 +12,13 @@ use tokio::time::{Instant, sleep};
 
 use super::disk_itself::{DiskItself, measure_disk};
 use super::gateway::{Gateway, Setting, Taken};
+use super::limited_disk::LimitedDisk;
 use super::measure::Contestant;
 use super::scenario::{Scenario, ScenarioOptions, Section, markdown, median, milliseconds, yes_or_no};
 use super::table::Spread;
-use crate::backend::{Backend, BackendOptions, Counting};
 use crate::generate::Retry;
-use crate::generate::Shape;
 use crate::latency::Latency;
-use crate::subject::Limits;
+use crate::subject::{Limits, free_addr};
 
 const MEMORY_LIMIT_MIB: u64 = 1024;
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -23,10 +26,30 @@ const COUNTED_WINDOWS: u32 = 2;
 /// Many senders: a group commit covers whoever waits.
 const CONNECTIONS: usize = 4;
 const STREAMS: usize = 32;
-const DURABLE: &str = "buffer:\n  directory: {dir}/buffer\n  ack: durable\n  policy: backpressure\n";
+const DISK_LIMIT_MIB: u64 = 32 << 10;
+
+const THROTTLED_BYTES_PER_S: u64 = 200_000_000;
+/// It holds what is written in one measurement and then is emptied.
+const THROTTLED_SIZE_BYTES: u64 = 16 << 30;
 
 const BANDWIDTH_BAR: f64 = 0.80;
 const LATENCY_BAR: f64 = 2.5;
+
+/// Where the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Where {
+    ThisDisk,
+    Throttled,
+}
+
+impl Where {
+    fn name(self) -> &'static str {
+        match self {
+            Where::ThisDisk => "this machine's",
+            Where::Throttled => "throttled",
+        }
+    }
+}
 
 #[derive(Clone, Debug, Default)]
 struct Turn {
@@ -40,49 +63,76 @@ struct Turn {
 }
 
 pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str)) -> Section {
-    let mut turns = Vec::new();
+    let mut all = [(Where::ThisDisk, Vec::new()), (Where::Throttled, Vec::new())];
     let sluice = options.gateways().find(|contestant| matches!(contestant, Contestant::Sluice { .. }));
     if let Some(contestant) = sluice {
         for number in 1..=options.turns {
-            match measure(contestant, options).await {
-                Ok(turn) => {
-                    progress(&format!("durable turn {number}: {}", describe(&turn)));
-                    turns.push(turn);
+            for (place, turns) in &mut all {
+                let label = format!("durable, {} disk, turn {number}", place.name());
+                match measure(contestant, *place, options).await {
+                    Ok(turn) => {
+                        progress(&format!("{label}: {}", describe(&turn)));
+                        turns.push(turn);
+                    }
+                    Err(error) => progress(&format!("{label} FAILED: {error:#}")),
                 }
-                Err(error) => progress(&format!("durable turn {number} FAILED: {error:#}")),
             }
         }
     }
-    let json = json!({ "holds": holds(&turns), "turns": turns.iter().map(turn_json).collect::<Vec<_>>() });
-    Section { scenario: Scenario::Durable, notes: notes(options), table: table(&turns), json }
+    let json = |(place, turns): &(Where, Vec<Turn>)| {
+        let all: Vec<_> = turns.iter().map(turn_json).collect();
+        json!({ "disk": place.name(), "holds": holds(turns), "turns": all })
+    };
+    let json = all.iter().map(json).collect();
+    Section { scenario: Scenario::Durable, notes: notes(options), table: table(&all), json }
 }
 
-async fn measure(contestant: &Contestant, options: &ScenarioOptions) -> anyhow::Result<Turn> {
-    let window = options.window;
-    let disk = tokio::task::spawn_blocking(move || measure_disk(&std::env::temp_dir(), window)).await??;
-    let (bytes_per_s, full) = at_full_speed(contestant, options).await?;
-    let (acknowledged, rate) = at_a_rate(contestant, options).await?;
+async fn measure(contestant: &Contestant, place: Where, options: &ScenarioOptions) -> anyhow::Result<Turn> {
+    let throttled = match place {
+        Where::ThisDisk => None,
+        Where::Throttled => Some(LimitedDisk::mount(THROTTLED_SIZE_BYTES, THROTTLED_BYTES_PER_S)?),
+    };
+    let folder = throttled.as_ref().map_or_else(std::env::temp_dir, LimitedDisk::path);
+    let (window, of_disk) = (options.window, folder.clone());
+    let disk = tokio::task::spawn_blocking(move || measure_disk(&of_disk, window)).await??;
+    let (bytes_per_s, full) = at_full_speed(contestant, &folder, options).await?;
+    let (acknowledged, rate) = at_a_rate(contestant, &folder, options).await?;
     Ok(Turn { disk, bytes_per_s, full, acknowledged, rate })
 }
 
-async fn start(contestant: &Contestant, options: &ScenarioOptions) -> anyhow::Result<(Backend, Gateway)> {
-    let bytes_per_item = Shape::of(sluice_otlp::Signal::Traces).bytes_per_item();
-    let counting = Counting::Light { bytes_per_item };
-    let backend = Backend::start(BackendOptions { counting, ..BackendOptions::default() }).await?;
+/// A gateway whose log goes into `folder`. The backend is away.
+async fn start(contestant: &Contestant, folder: &Path, options: &ScenarioOptions) -> anyhow::Result<(Gateway, Buffer)> {
+    let buffer = Buffer(folder.join("sluice-bench-buffer"));
+    let sluice_only = format!(
+        "buffer:\n  directory: {}\n  ack: durable\n  policy: backpressure\n  disk:\n    limit_mib: {DISK_LIMIT_MIB}\n",
+        buffer.0.display()
+    );
     let setting = Setting {
         contestant,
         memory_limit_mib: MEMORY_LIMIT_MIB,
-        backends: vec![backend.addr()],
-        sluice_only: DURABLE,
+        backends: vec![free_addr()?],
+        sluice_only: &sluice_only,
         limits: Limits::default(),
         cpus: &options.subject_cpus,
     };
-    let gateway = setting.start().await?;
-    Ok((backend, gateway))
+    Ok((setting.start().await?, buffer))
 }
 
-async fn at_full_speed(contestant: &Contestant, options: &ScenarioOptions) -> anyhow::Result<(f64, Taken)> {
-    let (_backend, gateway) = start(contestant, options).await?;
+/// Removed when it is done with.
+struct Buffer(PathBuf);
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn at_full_speed(
+    contestant: &Contestant,
+    folder: &Path,
+    options: &ScenarioOptions,
+) -> anyhow::Result<(f64, Taken)> {
+    let (gateway, _buffer) = start(contestant, folder, options).await?;
     let counted = options.window * COUNTED_WINDOWS;
     let load = gateway.load().concurrency(CONNECTIONS, STREAMS).duration(WARM_UP + counted).retry(Retry::SDK);
     let bytes_per_item = load.shape.bytes_per_item();
@@ -100,8 +150,12 @@ async fn at_full_speed(contestant: &Contestant, options: &ScenarioOptions) -> an
     Ok((bytes_per_s, before.0.until(&after.0)))
 }
 
-async fn at_a_rate(contestant: &Contestant, options: &ScenarioOptions) -> anyhow::Result<(Latency, Taken)> {
-    let (_backend, gateway) = start(contestant, options).await?;
+async fn at_a_rate(
+    contestant: &Contestant,
+    folder: &Path,
+    options: &ScenarioOptions,
+) -> anyhow::Result<(Latency, Taken)> {
+    let (gateway, _buffer) = start(contestant, folder, options).await?;
     let load = gateway.load().concurrency(CONNECTIONS, STREAMS).rate(options.spans_per_s).retry(Retry::SDK);
     let before = gateway.reading()?;
     let report = load.duration(options.window * COUNTED_WINDOWS).run().await?;
@@ -140,29 +194,34 @@ fn describe(turn: &Turn) -> String {
 
 fn notes(options: &ScenarioOptions) -> String {
     format!(
-        "`ack: durable`, one healthy backend, spans of 40 attributes: as fast as they go, then {:.0} spans/s. The disk by itself: \
+        "`ack: durable`, the backend away, spans of 40 attributes: as fast as they go, then {:.0} spans/s. The disk by itself: \
          sequential writes to a preallocated file, each with fdatasync, of 4 MiB for the bandwidth and 192 KiB for the latency, right \
-         before.\nBar: at least {BANDWIDTH_BAR} of the disk's bandwidth, acknowledged within {LATENCY_BAR} × the disk's p99 at the \
-         99th percentile.",
-        options.spans_per_s
+         before. The throttled disk is an ext4 image behind a loop device of {} MB/s.\nBar: at least {BANDWIDTH_BAR} of the disk's \
+         bandwidth, acknowledged within {LATENCY_BAR} × the disk's p99 at the 99th percentile. Where the subject's core is full, the \
+         core is the limit and not the disk.",
+        options.spans_per_s,
+        THROTTLED_BYTES_PER_S / 1_000_000
     )
 }
 
-fn table(turns: &[Turn]) -> String {
-    const HEADER: [&str; 9] =
-        ["Subject", "disk MB/s", "MB/s", "share", "subject core", "sync p99 ms", "ack p99 ms", "×", "holds"];
-    let row = vec![
-        "sluice".to_owned(),
-        median(turns.iter().map(|turn| turn.disk.bytes_per_s / 1e6), 0),
-        median(turns.iter().map(|turn| turn.bytes_per_s / 1e6), 0),
-        median(turns.iter().map(Turn::bandwidth), 2),
-        median(turns.iter().map(|turn| turn.full.subject_core), 2),
-        median(turns.iter().map(|turn| milliseconds(turn.disk.sync.p99)), 2),
-        median(turns.iter().map(|turn| milliseconds(turn.acknowledged.p99)), 2),
-        median(turns.iter().map(Turn::latency), 2),
-        yes_or_no(holds(turns)),
-    ];
-    markdown(&HEADER, 1, vec![row])
+fn table(all: &[(Where, Vec<Turn>)]) -> String {
+    const HEADER: [&str; 10] =
+        ["Subject", "disk", "disk MB/s", "MB/s", "share", "subject core", "sync p99 ms", "ack p99 ms", "×", "holds"];
+    let row = |(place, turns): &(Where, Vec<Turn>)| {
+        vec![
+            "sluice".to_owned(),
+            place.name().to_owned(),
+            median(turns.iter().map(|turn| turn.disk.bytes_per_s / 1e6), 0),
+            median(turns.iter().map(|turn| turn.bytes_per_s / 1e6), 0),
+            median(turns.iter().map(Turn::bandwidth), 2),
+            median(turns.iter().map(|turn| turn.full.subject_core), 2),
+            median(turns.iter().map(|turn| milliseconds(turn.disk.sync.p99)), 2),
+            median(turns.iter().map(|turn| milliseconds(turn.acknowledged.p99)), 2),
+            median(turns.iter().map(Turn::latency), 2),
+            yes_or_no(holds(turns)),
+        ]
+    };
+    markdown(&HEADER, 2, all.iter().map(row).collect())
 }
 
 fn turn_json(turn: &Turn) -> Value {

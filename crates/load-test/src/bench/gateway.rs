@@ -22,7 +22,7 @@ pub(super) struct Setting<'a> {
     /// Pipeline `traces/0` exports to the first by `otlp/0`, and so on.
     pub(super) backends: Vec<SocketAddr>,
     /// Lines of YAML that only Sluice gets.
-    pub(super) sluice_only: &'static str,
+    pub(super) sluice_only: &'a str,
     pub(super) limits: Limits,
     pub(super) cpus: &'a [usize],
 }

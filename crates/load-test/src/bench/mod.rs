@@ -8,6 +8,7 @@ mod drain;
 mod durable;
 mod gateway;
 mod isolation;
+mod limited_disk;
 mod measure;
 mod on_demand;
 mod overload;

@@ -2,12 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Read};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fdatasync, flock, statvfs};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, fdatasync, flock, statvfs};
 use rustix::io::Errno;
 
 use super::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space, write_all_at};
@@ -139,6 +140,12 @@ impl DiskFile for RealFile {
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.file.read_at(buffer, position)
+    }
+
+    fn begin_writing(&self, position: u64, len_bytes: u64) {
+        // Linux begins to write the range's dirty pages, without waiting (`sync_file_range` does no more, but is not to be had without
+        // unsafe code). It is a hint: whether it did anything shows at the sync.
+        let _ = fadvise(&self.file, position, NonZeroU64::new(len_bytes), Advice::DontNeed);
     }
 
     fn sync_data(&self) -> io::Result<()> {

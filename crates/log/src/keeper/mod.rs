@@ -1,4 +1,5 @@
-//! The keeper thread: writes the cursors, removes segments that nobody needs and writes anew those that few frames pin.
+//! The keeper thread: seals segments that are full, writes the cursors, removes segments that nobody needs and writes anew those that
+//! few frames pin.
 //!
 //! It looks at each interval ([`crate::OpenOptions::keep_interval`]), and only while something is on disk. Nothing that it does has to be done for safety: cursors that were
 //! not written mean that frames are delivered again after a crash, segments that were not removed mean space.
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use cursors::{CursorFiles, cursor_state};
 
@@ -58,6 +59,7 @@ impl<T: Record> Keeper<T> {
         while self.wait() {
             self.keep(false);
         }
+        self.seal_full_segments();
         let ends = self.shared.inner.lock().store.as_ref().map_or(Ends::Now, |store| store.ends);
         if ends == Ends::Closing {
             self.keep(true);
@@ -80,11 +82,16 @@ impl<T: Record> Keeper<T> {
     }
 
     /// True when it is time to look again, false at the end: after the writer, which still needs what is here.
-    fn wait(&self) -> bool {
+    fn wait(&mut self) -> bool {
         let mut next = Instant::now() + self.home.keep_interval;
-        let mut inner = self.shared.inner.lock();
+        let shared = self.shared.clone();
+        let mut inner = shared.inner.lock();
         loop {
             let Some(store) = &mut inner.store else { return false };
+            if !store.full_segments.is_empty() && store.ends != Ends::Now {
+                MutexGuard::unlocked(&mut inner, || self.seal_full_segments());
+                continue;
+            }
             match store.ends {
                 Ends::Now => return false,
                 Ends::Closing if store.writer_has_ended => return false,
@@ -93,14 +100,31 @@ impl<T: Record> Keeper<T> {
             }
             let has_work = !store.segments.is_empty() || !store.gone_readers.is_empty();
             let timed_out = if has_work || store.ends == Ends::Closing {
-                self.shared.keeper_wake.wait_until(&mut inner, next).timed_out()
+                shared.keeper_wake.wait_until(&mut inner, next).timed_out()
             } else {
-                self.shared.keeper_wake.wait(&mut inner);
+                shared.keeper_wake.wait(&mut inner);
                 next = Instant::now() + self.home.keep_interval;
                 false
             };
             if timed_out && inner.store.as_ref().is_some_and(|store| store.ends == Ends::No) {
                 return true;
+            }
+        }
+    }
+
+    /// Ends segments that are full. Where that fails their frames are durable all the same.
+    fn seal_full_segments(&self) {
+        let full = match &mut self.shared.inner.lock().store {
+            Some(store) if store.ends != Ends::Now => std::mem::take(&mut store.full_segments),
+            _ => return,
+        };
+        for mut segment in full {
+            let failed = segment.seal().is_err();
+            let mut inner = self.shared.inner.lock();
+            let Some(store) = &mut inner.store else { return };
+            store.stats.failures += u64::from(failed);
+            if let Some(known) = store.segments.get_mut(segment.header().first_offset) {
+                known.len_bytes = segment.len_bytes();
             }
         }
     }

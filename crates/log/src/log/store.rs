@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Log;
 use super::segments::Segments;
 use crate::options::FlushPolicy;
+use crate::segment::SegmentWriter;
 use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
 
 /// What the writer thread waits for, which says who has to wake it.
@@ -46,6 +47,9 @@ pub(crate) struct Store {
     /// Why segments cannot be read.
     pub(crate) read_trouble: Option<DiskTrouble>,
     pub(crate) stats: LogStats,
+    /// Full segments, all of whose frames are durable, that lack their footers. The keeper sees to it: it takes syncs that no frame
+    /// has to wait for.
+    pub(crate) full_segments: Vec<SegmentWriter>,
     /// Readers whose files are to be removed, with their names.
     pub(crate) gone_readers: Vec<(CursorId, String)>,
     /// Higher than that of any reader, also of those that are gone.

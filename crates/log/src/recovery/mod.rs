@@ -75,6 +75,7 @@ impl<T: Record> Log<T> {
             trouble: None,
             cursor_trouble: None,
             read_trouble: None,
+            full_segments: Vec::new(),
             stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
             gone_readers: Vec::new(),
             highest_persistent_id: highest_persistent_id.unwrap_or(0),

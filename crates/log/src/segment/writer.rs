@@ -47,8 +47,9 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Creates a file, reserves its space, writes its header and makes all of it durable. If a file of this first offset exists,
-    /// the name gets the next free attempt. What was begun is removed after an error.
+    /// Creates a file whose directory entry is durable, reserves its space and writes its header, which the first sync makes durable
+    /// with the first frames: before that the file is an unfinished one. If a file of this first offset exists, the name gets the next
+    /// free attempt. What was begun is removed after an error.
     pub fn create(disk: &dyn Disk, new: NewSegment<'_>) -> Result<Self, SegmentError> {
         let mut name = SegmentName { first_offset: new.header.first_offset, attempt: 0 };
         let (path, file) = loop {
@@ -198,6 +199,8 @@ impl SegmentWriter {
             write_all_vectored_at(&*writer.file, &mut slices, writer.buffer_position)
         })?;
         written += more.iter().map(|bytes| bytes.len()).sum::<usize>();
+        // While the next frames are copied.
+        self.file.begin_writing(self.buffer_position, written as u64);
         self.buffer.clear();
         self.buffer_position += written as u64;
         Ok(())
@@ -246,6 +249,5 @@ fn prepare(
 ) -> Result<(), SegmentError> {
     file.allocate(len_bytes).map_err(SegmentError::io(path, "cannot reserve space"))?;
     write_all_at(file, &new.header.encode(), 0).map_err(SegmentError::io(path, "cannot write the header"))?;
-    file.sync_all().map_err(SegmentError::io(path, "cannot sync"))?;
     disk.sync_directory(new.directory).map_err(SegmentError::io(new.directory, "cannot sync the directory"))
 }

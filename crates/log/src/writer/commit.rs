@@ -39,7 +39,7 @@ impl<T: Record> Writer<T> {
             if self.segment.as_ref().is_some_and(|segment| !segment.fits(&encoded)) {
                 self.sync(batch, first_unsynced..index, &mut marks)?;
                 first_unsynced = index;
-                self.seal_segment();
+                self.leave_full_segment();
             }
             let len_bytes = SegmentWriter::len_for(&encoded);
             let segment_bytes = self.home.segment_bytes;
@@ -132,23 +132,22 @@ impl<T: Record> Writer<T> {
         Ok(())
     }
 
-    /// Ends a segment that is full. If that fails its frames are durable all the same.
-    fn seal_segment(&mut self) {
-        let Some(mut segment) = self.segment.take() else { return };
-        let failed = segment.seal().is_err();
+    /// Leaves a segment that is full, and whose frames are durable, to the keeper.
+    fn leave_full_segment(&mut self) {
+        let Some(segment) = self.segment.take() else { return };
         let mut inner = self.shared.inner.lock();
         let Some(store) = &mut inner.store else { return };
-        store.stats.failures += u64::from(failed);
         if let Some(known) = store.segments.get_mut(segment.header().first_offset) {
             known.is_open = false;
-            known.len_bytes = segment.len_bytes();
         }
+        store.full_segments.push(segment);
+        self.shared.keeper_wake.notify_all();
     }
 
-    /// At the end: what is open is sealed, so that the next start finds all without a scan.
+    /// At the end: what is open is to be sealed, so that the next start finds all without a scan.
     pub(super) fn close_segment(&mut self) {
         if self.segment.as_ref().is_some_and(|segment| segment.totals().frames > 0) {
-            self.seal_segment();
+            self.leave_full_segment();
         } else {
             self.give_up_segment();
         }
