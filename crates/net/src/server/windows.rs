@@ -18,10 +18,9 @@ const TLS_BYTES: usize = 12 << 10;
 const WINDOW_START_BYTES: usize = 65_535;
 /// The window of streams on a connection for which nothing is left.
 const WINDOW_LEAST_BYTES: usize = 8 << 10;
-/// A new connection gets at most this part of what is left for windows beyond the protocol's own.
-const PART_OF_LARGE: usize = 4;
-/// The same of what is left for windows up to the protocol's own.
-const PART_OF_SMALL: usize = 16;
+/// A new connection gets at most this part of what is left. Large enough that dozens of connections get nearly the same: under load
+/// a request that comes in many small pieces costs far more than one that comes in a few.
+const PART_OF_REST: usize = 64;
 /// For windows where nobody says how much.
 const UNLIMITED_WINDOWS_BYTES: usize = 64 << 20;
 
@@ -83,21 +82,19 @@ impl Drop for ConnectionPlace {
     }
 }
 
-/// What has been given of the budget for windows: of a quarter of it for windows beyond the protocol's own, of half for windows
-/// up to that. The last quarter is what the least windows come to.
+/// What has been given of the budget for windows. A quarter of it is what the least windows come to.
 #[derive(Debug, Default)]
 struct Windows {
     budget_bytes: usize,
-    large_bytes: usize,
-    small_bytes: usize,
+    given_bytes: usize,
 }
 
 /// A connection's window, given back when the connection is gone.
 #[derive(Debug)]
 pub(super) struct Window<'a> {
     budget: &'a ConnectionBudget,
-    large_bytes: usize,
-    small_bytes: usize,
+    /// Beyond the least.
+    given_bytes: usize,
 }
 
 /// What one HTTP/2 connection is told that it may send unasked.
@@ -111,20 +108,16 @@ impl ConnectionBudget {
     /// The window of a new connection: as large as wanted while there is plenty, less and less as connections come.
     pub(super) fn take_window(&self, wanted_bytes: usize) -> Window<'_> {
         let windows = &mut *self.windows.lock();
-        let part = |of_bytes: usize, taken_bytes: usize, part: usize| of_bytes.saturating_sub(taken_bytes) / part;
-        let small_bytes = part(windows.budget_bytes / 2, windows.small_bytes, PART_OF_SMALL);
-        let small_bytes = small_bytes.min(WINDOW_START_BYTES - WINDOW_LEAST_BYTES);
-        let large_bytes = part(windows.budget_bytes / 4, windows.large_bytes, PART_OF_LARGE);
-        let large_bytes = large_bytes.min(wanted_bytes.saturating_sub(WINDOW_START_BYTES));
-        windows.small_bytes += small_bytes;
-        windows.large_bytes += large_bytes;
-        Window { budget: self, large_bytes, small_bytes }
+        let rest_bytes = (windows.budget_bytes / 4 * 3).saturating_sub(windows.given_bytes);
+        let given_bytes = (rest_bytes / PART_OF_REST).min(wanted_bytes.saturating_sub(WINDOW_LEAST_BYTES));
+        windows.given_bytes += given_bytes;
+        Window { budget: self, given_bytes }
     }
 }
 
 impl Window<'_> {
     fn len_bytes(&self) -> usize {
-        WINDOW_LEAST_BYTES + self.small_bytes + self.large_bytes
+        WINDOW_LEAST_BYTES + self.given_bytes
     }
 
     /// A connection's own window is never below the protocol's; where that is more than there is memory for, smaller windows of
@@ -141,9 +134,7 @@ impl Window<'_> {
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
-        let windows = &mut *self.budget.windows.lock();
-        windows.large_bytes -= self.large_bytes;
-        windows.small_bytes -= self.small_bytes;
+        self.budget.windows.lock().given_bytes -= self.given_bytes;
     }
 }
 
@@ -162,15 +153,14 @@ mod tests {
         let taken: Vec<_> = (0..500).map(|_| budget.take_window(WANTED)).collect();
         let sizes: Vec<_> = taken.iter().map(|window| window.sizes(&options)).collect();
         assert!(taken.windows(2).all(|pair| pair[0].len_bytes() >= pair[1].len_bytes()));
-        assert_eq!(sizes[0], WindowSizes { connection_bytes: (1 << 20) + 65_535, stream_bytes: 512 << 10 });
-        // More than a hundred have the protocol's own window at least.
-        assert!(sizes[100].stream_bytes >= 65_535);
+        assert_eq!(sizes[0], WindowSizes { connection_bytes: 200 << 10, stream_bytes: 200 << 10 });
+        // A hundred and more have something, and dozens nearly as much as the first.
+        assert!(sizes[30].stream_bytes >= 120 << 10 && sizes[64].stream_bytes >= 65_535);
         assert_eq!(sizes[499].connection_bytes, 65_535);
         assert!((8 << 10..9 << 10).contains(&sizes[499].stream_bytes), "{:?}", sizes[499]);
         assert!(taken.iter().map(Window::len_bytes).sum::<usize>() <= BUDGET);
         drop(taken);
-        let windows = budget.windows.lock();
-        assert_eq!((windows.large_bytes, windows.small_bytes), (0, 0));
+        assert_eq!(budget.windows.lock().given_bytes, 0);
     }
 
     #[test]
