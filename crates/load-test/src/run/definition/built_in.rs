@@ -20,10 +20,13 @@ const FILES: &[(&str, &str)] = &files![
     "rotel/subject.json",
     "fluent-bit/subject.json",
     "fluent-bit/gateway.yaml",
+    "fluent-bit/logagent.yaml",
+    "fluent-bit/logs-fluentbit.yaml",
     "vector/subject.json",
     "vector/gateway.yaml",
     "telegraf/subject.json",
     "telegraf/gateway.toml",
+    "telegraf/metricagent.toml",
     "df_engine/subject.json",
     "df_engine/gateway.yaml",
 ];
