@@ -13,6 +13,9 @@ use crate::latency::Latency;
 use crate::report::{BenchCost, Kpis, PipelineKpis};
 use crate::subject::Subject;
 
+/// A subject of which nothing comes for so long is not handing on any more.
+const QUIET: Duration = Duration::from_secs(2);
+
 /// What a turn's figures are made of.
 pub(super) struct Figures<'a> {
     pub(super) plan: &'a Plan,
@@ -183,8 +186,16 @@ impl Figures<'_> {
             late_requests: self.report.late_requests,
             lost: kpis.lost.unwrap_or(0),
             queue_is_unknown: self.last.queue.is_some_and(|queue| queue > 0.0) && self.last.held.is_none(),
+            is_still_draining: self.is_still_draining(),
             noise: self.noise(),
         }
+    }
+
+    /// The drain was given up, and something had come shortly before.
+    fn is_still_draining(&self) -> bool {
+        let last_arrival = self.sampler.backends.iter().filter_map(Backend::last_arrival).max();
+        let quiet_for = last_arrival.map(|at| self.last.at.into_std().saturating_duration_since(at));
+        self.drained_after.is_none() && quiet_for.is_some_and(|quiet_for| quiet_for < QUIET)
     }
 
     /// What others did on the cores of the run while the load lasted.

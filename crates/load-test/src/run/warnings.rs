@@ -26,12 +26,16 @@ pub(super) struct Facts {
     pub(super) lost: u64,
     /// Its queue was not empty after the drain, and it does not say how many items it holds.
     pub(super) queue_is_unknown: bool,
+    /// Items had been coming until the time to drain was over.
+    pub(super) is_still_draining: bool,
     pub(super) noise: Option<Noise>,
 }
 
 pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
     let mut warnings: Vec<_> = facts.told.iter().map(|(message, remedy)| warning(message.clone(), remedy)).collect();
-    warnings.extend([bench_was_busy(facts), late(facts), queue_is_unknown(facts)].into_iter().flatten());
+    warnings.extend(
+        [bench_was_busy(facts), late(facts), queue_is_unknown(facts), is_still_draining(facts)].into_iter().flatten(),
+    );
     warnings.extend(facts.noise.into_iter().flat_map(|noise| [stolen(noise), others(noise)]).flatten());
     warnings
 }
@@ -82,6 +86,13 @@ fn queue_is_unknown(facts: &Facts) -> Option<Warning> {
     })
 }
 
+fn is_still_draining(facts: &Facts) -> Option<Warning> {
+    (facts.is_still_draining && facts.lost > 0).then(|| {
+        let message = "items were still coming when the time to drain was over: what had not come is counted as lost";
+        warning(message.to_owned(), "wait longer with --drain-within")
+    })
+}
+
 fn stolen(noise: Noise) -> Option<Warning> {
     (noise.stolen > STOLEN_SHARE).then(|| {
         let message = format!("the hypervisor took {:.0} % of the cores' time (steal)", 100.0 * noise.stolen);
@@ -124,7 +135,7 @@ mod tests {
     #[test]
     fn each_doubt_has_its_warning_and_its_remedy() {
         type Change = fn(&mut Facts);
-        let cases: [(Change, &str, &str); 7] = [
+        let cases: [(Change, &str, &str); 8] = [
             (|facts| facts.told.push(("it ended".to_owned(), "see why".to_owned())), "it ended", "see why"),
             (|facts| facts.backend_cores = 0.5, "generator took 0.40 and the backends 0.50", "more cores"),
             (|facts| facts.generator_cores = 0.6, "the bench was the limit", "-r"),
@@ -134,6 +145,7 @@ mod tests {
                 "subject does not keep up",
             ),
             (|facts| facts.queue_is_unknown = true, "counted as lost", "--drain-within"),
+            (|facts| facts.is_still_draining = true, "still coming", "--drain-within"),
             (
                 |facts| facts.noise = Some(Noise { stolen: 0.05, others: 0.0 }),
                 "took 5 % of the cores' time (steal)",

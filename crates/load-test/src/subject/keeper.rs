@@ -28,11 +28,11 @@ rm -rf -- "$folder"
 
 /// Ended when dropped, without doing anything.
 #[derive(Debug)]
-pub(super) struct Keeper(Child);
+pub(crate) struct Keeper(Child);
 
 impl Keeper {
-    /// `None` where there is no shell: then a killed bench leaves its subject's folder behind.
-    pub(super) fn start(folder: &Path, control_groups: &[PathBuf]) -> Option<Keeper> {
+    /// `None` where there is no shell: then a killed bench leaves the folder behind.
+    pub(crate) fn start(folder: &Path, control_groups: &[PathBuf]) -> Option<Keeper> {
         let mut command = Command::new(SHELL);
         command.args(["-c", SCRIPT, "sluice-load-test-keeper"]).arg(folder).args(control_groups);
         let quiet = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

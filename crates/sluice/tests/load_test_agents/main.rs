@@ -5,6 +5,7 @@ mod mock;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -143,6 +144,29 @@ fn all_targets_in_turn_with_a_reason_where_a_subject_cannot_do_one() {
     let merged = load_test(&["report"]).arg(folder.path()).output().unwrap();
     assert!(merged.status.success(), "{}", stderr(&merged));
     assert_eq!(String::from_utf8(merged.stdout).unwrap(), markdown, "the same from what is on disk");
+}
+
+/// Also where it is killed, which nothing within it can answer.
+#[test]
+fn a_load_test_that_was_killed_leaves_no_log_files_behind() {
+    let (mock, folder) = (mock::folder("forwards"), TempDir::new().unwrap());
+    let mut command = load_test(&["-t", "logagent", "-d", "600"]);
+    command.args(LINES).arg("--subject-dir").arg(mock.path()).env("TMPDIR", folder.path());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let folders = || std::fs::read_dir(folder.path()).unwrap().count();
+    // The subject's and the log files'.
+    wait_until("both folders are there", || folders() == 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("both folders are gone", || folders() == 0);
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "not so: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -19,6 +20,7 @@ use tokio::sync::oneshot;
 use super::load::LoadError;
 use super::report::{LoadReport, Progress};
 use crate::backend::Arrivals;
+use crate::subject::Keeper;
 use line::LineTemplate;
 use pod::{PodLog, Rotation};
 use writer::Writer;
@@ -92,7 +94,8 @@ impl LogFiles {
         };
         let pods = (0..self.pods).map(|pod| PodLog::create(tree.path(), pod, rotation));
         let pods = pods.collect::<Result<_, _>>()?;
-        Ok(OpenLogFiles { shape: self, template, tree, pods })
+        let keeper = Keeper::start(tree.path(), &[]);
+        Ok(OpenLogFiles { shape: self, template, pods, tree: Tree { folder: tree, _keeper: keeper } })
     }
 
     /// An error that says what of it cannot be.
@@ -140,18 +143,24 @@ impl LogFiles {
     }
 }
 
+/// Removed at the end, also at that of a bench which was killed.
+struct Tree {
+    _keeper: Option<Keeper>,
+    folder: TempDir,
+}
+
 /// A tree in which nothing is written yet.
 pub struct OpenLogFiles {
     shape: LogFiles,
     template: LineTemplate,
-    tree: TempDir,
+    tree: Tree,
     pods: Vec<PodLog>,
 }
 
 impl OpenLogFiles {
     /// The folder that stands for /var/log/pods.
     pub fn root(&self) -> &Path {
-        self.tree.path()
+        self.tree.folder.path()
     }
 
     /// Begins to write, on a thread of its own. Without a rate, `backends` say how fast.
@@ -160,8 +169,8 @@ impl OpenLogFiles {
         let (sender, outcome) = oneshot::channel();
         let writer = Writer::new(&self.shape, self.template, self.pods, backends, &progress, &stop);
         // Nobody waits for the outcome of one that was dropped.
-        std::thread::spawn(move || drop(sender.send(writer.run())));
-        RunningLogFiles { progress, stop, outcome, tree: self.tree }
+        let thread = std::thread::spawn(move || drop(sender.send(writer.run())));
+        RunningLogFiles { progress, stop, outcome, thread: Some(thread), tree: self.tree }
     }
 }
 
@@ -170,7 +179,8 @@ pub struct RunningLogFiles {
     progress: Arc<Progress>,
     stop: Arc<AtomicBool>,
     outcome: oneshot::Receiver<Result<LoadReport, LogFilesError>>,
-    tree: TempDir,
+    thread: Option<JoinHandle<()>>,
+    tree: Tree,
 }
 
 impl RunningLogFiles {
@@ -179,7 +189,7 @@ impl RunningLogFiles {
     }
 
     pub fn root(&self) -> &Path {
-        self.tree.path()
+        self.tree.folder.path()
     }
 
     /// Writes no more.
@@ -200,6 +210,11 @@ impl RunningLogFiles {
 impl Drop for RunningLogFiles {
     fn drop(&mut self) {
         self.stop();
+        // Within milliseconds. A file that it begins while the tree is removed would stay.
+        if let Some(thread) = self.thread.take() {
+            // It has told of its failure otherwise.
+            let _ = thread.join();
+        }
     }
 }
 
