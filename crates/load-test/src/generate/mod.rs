@@ -1,4 +1,5 @@
-//! Generators that are cheaper than what they test: a request is encoded once, then stamped in place and sent.
+//! Generators that are cheaper than what they test: a request is encoded once, then stamped in place and sent; so is a page that is
+//! scraped (`farm/`), and a line of a log file (`log_files/`).
 
 mod answer;
 mod farm;

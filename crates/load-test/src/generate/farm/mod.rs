@@ -247,8 +247,19 @@ impl Shared {
         let scrapes: u32 = left_out.iter().sum();
         report.never_sent = u64::from(scrapes) * self.farm.series_per_target();
         report.offered += report.never_sent;
+        let every_s = self.farm.scrape_every.as_secs_f64();
+        if elapsed < 2 * self.farm.scrape_every {
+            report.problems.push(Problem {
+                message: format!(
+                    "the load lasted {:.1} s and each target is scraped every {every_s} s: {} scrapes are little to go by",
+                    elapsed.as_secs_f64(),
+                    report.requests
+                ),
+                remedy: "scrape more often with -r, or let the load last longer with -d",
+            });
+        }
         if scrapes > 0 {
-            let (targets, every_s) = (left_out.len(), self.farm.scrape_every.as_secs_f64());
+            let targets = left_out.len();
             report.problems.push(Problem {
                 message: format!(
                     "{targets} of {} targets were scraped less often than every {every_s} s: {scrapes} scrapes were left out",
