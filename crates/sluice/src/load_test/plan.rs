@@ -13,8 +13,8 @@ pub(super) fn plans(arguments: &LoadTestArguments) -> Result<Vec<Plan>> {
     let targets = arguments.load.targets()?;
     arguments.agents.check(&targets)?;
     arguments.output.check(targets.len())?;
-    let subjects = arguments.subjects.definitions()?;
     let of_target = |target: &Target| {
+        let subjects = arguments.subjects.definitions(*target)?;
         let (able, unable) = agents::able(&subjects, *target, arguments.load.is_all())?;
         plan(arguments, *target, able, unable)
     };

@@ -34,7 +34,7 @@ pub(super) const OURS: &str = "sluice";
 
 #[derive(Debug, Args)]
 pub(super) struct SubjectArguments {
-    #[arg(long, value_name = "NAME", help = format!("Who is tested: {}; may be given several times [default: sluice]", BUILT_IN_NAMES.join(", ")))]
+    #[arg(long, value_name = "NAME", help = format!("Who is tested: {}; may be given several times [default: sluice, for agents otelcol or fluent-bit]", BUILT_IN_NAMES.join(", ")))]
     subject: Vec<String>,
     /// Another subject: a folder with `subject.json` and configuration templates; may be given several times
     #[arg(long, value_name = "DIR")]
@@ -66,8 +66,8 @@ fn cpus(text: &str) -> Result<f64, String> {
 }
 
 impl SubjectArguments {
-    /// All subjects, each once, each with its program.
-    pub(super) fn definitions(&self) -> Result<Vec<Definition>> {
+    /// All subjects, each once, each with its program. Where none is named: the target's.
+    pub(super) fn definitions(&self, target: Target) -> Result<Vec<Definition>> {
         let mut definitions = Vec::new();
         for name in &self.subject {
             definitions.push(Definition::built_in(name)?);
@@ -76,7 +76,7 @@ impl SubjectArguments {
             definitions.push(Definition::read(folder)?);
         }
         if definitions.is_empty() {
-            definitions.push(Definition::built_in(OURS)?);
+            definitions.push(default_subject(target)?);
         }
         let mut names: Vec<_> = definitions.iter().map(|definition| &definition.name).collect();
         names.sort();
@@ -97,4 +97,17 @@ impl SubjectArguments {
         }
         Ok(definitions)
     }
+}
+
+/// Sluice, and for what it cannot do yet those of the Kyma load test: the first of them that is installed.
+fn default_subject(target: Target) -> Result<Definition> {
+    let names: &[_] = match target {
+        Target::Traces | Target::Metrics | Target::LogsOtel => &[OURS],
+        Target::MetricAgent | Target::LogAgent => &["otelcol"],
+        Target::LogsFluentBit => &["fluent-bit", "otelcol"],
+    };
+    let definitions = names.iter().map(|name| Definition::built_in(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut able: Vec<_> = definitions.into_iter().filter(|one| one.targets().contains(&target)).collect();
+    let installed = able.iter().position(|definition| definition.clone().find_program().is_ok());
+    Ok(able.swap_remove(installed.unwrap_or(0)))
 }

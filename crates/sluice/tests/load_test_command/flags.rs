@@ -14,9 +14,12 @@ fn what_cannot_be_done_is_refused_in_one_sentence_that_says_what_helps() {
     std::fs::write(folder.path().join("subject.json"), broken.to_string()).unwrap();
     let broken = folder.path().display().to_string();
     let cases: [(&[&str], &str); 29] = [
-        (&["-t", "metricagent"], "Sluice has no agent yet, it scrapes no targets: -t metricagent can be tested with"),
-        (&["-t", "logagent"], "it tails no files: -t logagent can be tested with --subject otelcol"),
-        (&["-t", "logs-fluentbit"], "Sluice has no agent yet"),
+        (&["-t", "metricagent", "--subject", "sluice"], "it scrapes no targets: -t metricagent can be tested with"),
+        (
+            &["-t", "logagent", "--subject", "sluice"],
+            "it tails no files: -t logagent can be tested with --subject otelcol",
+        ),
+        (&["-t", "logs-fluentbit", "--subject", "sluice"], "Sluice has no agent yet"),
         (&["-t", "logagent", "--compression", "gzip"], "--compression is about OTLP requests"),
         (&["--subject", "vector"], "no program `vector` in PATH"),
         (&["--subject-dir", &broken], "no program at /nonexistent/engine"),
@@ -118,6 +121,8 @@ fn script(arguments: &str) -> Command {
     // As a shell splits what the published instructions show.
     command.arg(script).args(arguments.split_whitespace().map(|word| word.trim_matches('"')));
     command.env("SLUICE", env!("CARGO_BIN_EXE_sluice"));
+    // A dry run looks for the subjects' programs, and starts none.
+    command.env("SLUICE_TEST_OTELCOL", "/bin/true").env("SLUICE_TEST_FLUENT_BIT", "/bin/true");
     command
 }
 
@@ -132,6 +137,12 @@ fn the_published_commands_of_the_kyma_load_test_are_taken_as_they_stand() {
         ("-t metrics -n \"0.92\" -b true", "Metrics, Single Pipeline Backpressure\n"),
         ("-t metrics -n \"0.92\" -m true", "Metrics, Multi Pipeline\n"),
         ("-t metrics -n \"0.92\" -m true -b true", "Metrics, Multi Pipeline Backpressure\n"),
+        ("-t metricagent -n \"0.92\"", "Metric agent, Single Pipeline\n"),
+        ("-t metricagent -n \"0.92\" -b true", "Metric agent, Single Pipeline Backpressure\n"),
+        ("-t logs-fluentbit -n \"2.2.1\"", "Logs (Fluent Bit), Single Pipeline\n"),
+        ("-t logs-fluentbit -n \"2.2.1\" -b true", "Logs (Fluent Bit), Single Pipeline Backpressure\n"),
+        ("-t logs-fluentbit -n \"2.2.1\" -m true", "Logs (Fluent Bit), Multi Pipeline\n"),
+        ("-t logs-fluentbit -n \"2.2.1\" -m true -b true", "Logs (Fluent Bit), Multi Pipeline Backpressure\n"),
         ("-t logs-otel", "Logs (OTLP), Single Pipeline\n"),
         ("-t logs-otel -r 2000", "Logs (OTLP), Single Pipeline\n"),
         ("-t logs-otel -n \"0.92\" -m true -b true -d 600", "Logs (OTLP), Multi Pipeline Backpressure\n"),

@@ -7,21 +7,24 @@ use crate::support::{PACED_REQUESTS_PER_S, kpis, load_test, record, relay_folder
 /// So that the relay's limit is 1,000 items a second.
 const ITEMS: u64 = 10;
 const LIMIT_PER_S: f64 = (PACED_REQUESTS_PER_S * ITEMS) as f64;
-const SEARCH: [&str; 14] = [
+/// The relay takes a fifth more than the second of the rates that come of this, and a fifth less than the third, so that a busy
+/// machine decides nothing.
+const SEARCH: [&str; 15] = [
     "--find-limit",
     "--find-limit-precision",
-    "0.25",
+    "0.6",
     "--batch-size",
     "10",
     "--connections",
-    "2",
+    "4",
     "--streams",
-    "2",
+    "10",
     "-d",
-    "3",
+    "5",
     "--drain-within",
-    "3",
+    "5",
     "-r",
+    "534",
 ];
 
 fn rate(limit: &Value, name: &str) -> f64 {
@@ -31,7 +34,7 @@ fn rate(limit: &Value, name: &str) -> f64 {
 #[test]
 fn the_limit_of_a_relay_that_keeps_time_lies_in_the_stated_interval() {
     let (output, record) =
-        run_relay_with("paced", &[&SEARCH[..], &["600", "--fail-if", "limit<500", "--fail-if", "limit>1000"]].concat());
+        run_relay_with("paced", &[&SEARCH[..], &["--fail-if", "limit<500", "--fail-if", "limit>1000"]].concat());
     let limit = &record["subjects"][0]["limit"];
     let (held, failed) = (rate(limit, "held_always_per_s"), rate(limit, "failed_per_s"));
     assert!(held <= LIMIT_PER_S && LIMIT_PER_S <= failed, "{limit}");
@@ -47,12 +50,13 @@ fn the_limit_of_a_relay_that_keeps_time_lies_in_the_stated_interval() {
         markdown.contains("### Limits") && markdown.contains(&format!("between {held:.0} and {failed:.0}")),
         "{markdown}"
     );
-    assert!(stderr(&output).contains("try 1 at 600/s: held"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("try 1 at 534/s"), "{}", stderr(&output));
 }
 
 #[test]
 fn a_subject_that_holds_nothing_has_a_row_and_its_time_is_bounded() {
-    let (output, record) = run_relay_with("discards", &[&SEARCH[..], &["100", "--find-limit-within", "15"]].concat());
+    let search = ["--find-limit", "--find-limit-within", "10", "-d", "2", "--drain-within", "1", "-r", "1000"];
+    let (output, record) = run_relay_with("discards", &search);
     let limit = &record["subjects"][0]["limit"];
     assert_eq!((&limit["rate_per_s"], &limit["held"]), (&Value::Null, &json!(0)), "{limit}");
     assert_eq!(limit["ended_early"], "the time for the search was over");

@@ -6,6 +6,24 @@ use tempfile::TempDir;
 use crate::support::{kpis, load_test, record, stderr};
 
 #[test]
+fn requests_of_every_form_arrive_to_the_item() {
+    for form in [["http", "none"], ["http", "gzip"], ["grpc", "gzip"], ["grpc", "zstd"]] {
+        let folder = TempDir::new().unwrap();
+        let mut command =
+            load_test(&["-t", "logs-otel", "-r", "2000", "-d", "2", "--batch-size", "50", "--fail-if", "lost>0"]);
+        command.args(["--protocol", form[0], "--compression", form[1], "--output"]).arg(folder.path());
+        let output = command.output().unwrap();
+        let record = record(&folder.path().join("run.json"));
+        let kpis = kpis(&record);
+        assert_eq!(output.status.code(), Some(0), "{form:?}: {}", stderr(&output));
+        let of = |name: &str| kpis[name].as_u64().unwrap();
+        assert!(of("accepted") >= 2_000 && of("doubled") == 0 && of("refused") == 0, "{form:?}: {kpis}");
+        let bytes_per_record = of("wire_in_bytes") / of("accepted");
+        assert_eq!(bytes_per_record < 1_500, form[1] != "none", "{form:?}: {bytes_per_record}");
+    }
+}
+
+#[test]
 fn sluice_under_backpressure_in_three_pipelines_loses_nothing_and_fills_every_report() {
     let folder = TempDir::new().unwrap();
     let mut command = load_test(&["-t", "metrics", "-n", "0.92", "-m", "true", "-b", "true", "-r", "2048", "-d", "3"]);

@@ -15,7 +15,7 @@ use crate::relay::{self, Action};
 pub(crate) const REQUEST_ITEMS: u64 = 512;
 /// What the relay that is as slow as a clock takes, and how much of a pause it makes up for.
 pub(crate) const PACED_REQUESTS_PER_S: u64 = 100;
-const PACED_CREDIT: Duration = Duration::from_millis(100);
+const PACED_CREDIT: Duration = Duration::from_millis(250);
 /// CPU time that the relay that burns it takes for each request.
 pub(crate) const BURNT: Duration = Duration::from_millis(10);
 /// What the metrics page of the relay says.
