@@ -56,7 +56,7 @@ records_of_rows() {
             path = folder "/" NR
             system("mkdir -p " path)
             file = path "/run.json"
-            printf "{\"format\":1,\"tool_version\":\"-\",\"machine\":{\"cores\":0},\"started_unix_ms\":%d,\"duration_s\":0,\"interrupted\":false,", 4102444800000 + NR > file
+            printf "{\"format\":1,\"tool_version\":\"-\",\"machine\":{\"cores\":0},\"started_unix_ms\":%.0f,\"duration_s\":0,\"interrupted\":false,", 4102444800000 + NR > file
             printf "\"scenario\":{\"target\":%s,\"name\":%s,\"multi\":%s,\"backpressure\":%s,\"load_s\":0,\"pipelines\":1},", quote($1), quote($2), $4, $5 > file
             printf "\"subjects\":[{\"name\":%s,\"limits\":{},\"turns\":%s", quote($3), turns > file
             if (source != "") printf ",\"measured_elsewhere\":%s", quote(source) > file
@@ -114,7 +114,7 @@ measure() {
         elif [[ $reason != *"cannot do"* ]]; then
             # It could, and is not here: its row has dashes.
             printf '%s\there\t%s\tfalse\tfalse\t-\t-\t-\t-\t-\n' "$target" "$subject" |
-                records_of_rows "absent-$target/$subject" "" "${reason#Error: }"
+                records_of_rows "absent-$target/$subject" "" "${reason##*"$subject: "}"
         fi
     done
     if [ ${#able[@]} = 0 ]; then return; fi

@@ -1,6 +1,7 @@
 //! What comes out: tables, files, the exit code.
 
 use std::fs;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -54,7 +55,10 @@ impl OutputArguments {
     /// Prints the tables and writes the files.
     pub(super) fn put_out(&self, records: &[RunRecord]) -> Result<()> {
         print!("{}", report::to_markdown(records));
-        records.iter().for_each(tell);
+        // On the same terminal the report has just said it.
+        if !std::io::stdout().is_terminal() {
+            records.iter().for_each(tell);
+        }
         self.write(records)
     }
 

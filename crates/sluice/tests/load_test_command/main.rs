@@ -5,6 +5,7 @@ mod flags;
 mod interruption;
 mod kpis;
 mod limit;
+mod pipelines;
 #[path = "../../../load-test/tests/support/mod.rs"]
 mod relay;
 mod sluice;

@@ -83,7 +83,10 @@ fn serve_metrics(addr: SocketAddr) {
     let listener = TcpListener::bind(addr).unwrap();
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();
-        let page = format!("# TYPE relay_queue gauge\nrelay_queue {QUEUE}\n");
+        let mut page = format!("# TYPE relay_queue gauge\nrelay_queue {QUEUE}\n");
+        for pipeline in 0..3 {
+            page += &format!("relay_pipeline_queue{{pipeline=\"{pipeline}\"}} {}\n", 10 * pipeline);
+        }
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", page.len());
         // One that goes away early asks again.
         let _ = stream.read(&mut [0; 4096]).and_then(|_| stream.write_all((head + &page).as_bytes()));
@@ -101,7 +104,10 @@ pub(crate) fn relay_folder(mode: &str) -> TempDir {
         "env": {
             "RELAY_LISTEN": "@LISTEN@", "RELAY_BACKEND": "@BACKEND@", "RELAY_METRICS": "@METRICS@", "RELAY_MODE": mode
         },
-        "metrics": { "queue": "relay_queue" },
+        "metrics": {
+            "queue": "relay_queue",
+            "pipeline": { "queue": "relay_pipeline_queue{pipeline=\"@INDEX@\"}" }
+        },
     });
     std::fs::write(folder.path().join("subject.json"), subject.to_string()).unwrap();
     folder
