@@ -127,7 +127,7 @@ measure() {
 
 find_limits() {
     local target=$1
-    run "$target-limit" $((2 * (search + 60))) -t "$target" -n "highest rate held" --find-limit --find-limit-within "$search" -d 5 \
+    run "$target-limit" $((2 * (search + 60))) -t "$target" -n highest-rate --find-limit --find-limit-within "$search" -d 5 \
         --subject sluice --subject otelcol --drain-within 5
 }
 

@@ -56,7 +56,10 @@ async fn every_sample_of_every_scrape_has_an_identity_of_its_own_and_all_are_ack
     assert_eq!((all.len(), report.acknowledged.count_missing_from(&all)), (72, 0));
     assert!(report.bytes_sent > 0, "{report:?}");
     let [problem] = &report.problems[..] else { panic!("{report:?}") };
-    assert!(problem.message.contains("6 scrapes are little to go by"), "every 30 s is what this farm expects: {problem:?}");
+    assert!(
+        problem.message.contains("6 scrapes are little to go by"),
+        "every 30 s is what this farm expects: {problem:?}"
+    );
 }
 
 #[tokio::test]
