@@ -23,11 +23,12 @@ const MEMORY_LIMIT_MIB: u64 = 128;
 /// So little that generator and backend could take several times as much.
 const CPU_CORES: f64 = 0.1;
 const TIMES_THE_PEAK: f64 = 3.0;
-/// Connections and streams in the search for the peak: from so few that nothing is wasted on refusals to as many as
-/// there are in the flood.
-const PEAK_CONCURRENCY: [(usize, usize); 3] = [(4, 2), (4, 8), FLOOD_CONCURRENCY];
-/// While three times the peak is offered: as many as it takes for the schedule to be kept.
-const FLOOD_CONCURRENCY: (usize, usize) = (16, 16);
+/// Connections and streams of a few senders in closed loops: what the subject takes if hardly anything waits.
+const FEW_SENDERS: [(usize, usize); 2] = [(4, 2), (4, 8)];
+/// The senders whose load grows until the subject is flooded: as many as it takes for the schedule to be kept.
+const MANY_SENDERS: (usize, usize) = (16, 16);
+/// What the many senders offer in the search for their peak, of what few senders got through.
+const PEAK_SEARCH: [f64; 4] = [0.5, 0.65, 0.8, 1.0];
 /// Windows before counting, and counted.
 const WARM_UP_WINDOWS: u32 = 1;
 const COUNTED_WINDOWS: u32 = 2;
@@ -62,8 +63,10 @@ impl Ack {
 
 #[derive(Clone, Debug, Default)]
 struct Turn {
-    /// Delivered by closed loops, in the order of [`PEAK_CONCURRENCY`].
-    closed_per_s: [f64; PEAK_CONCURRENCY.len()],
+    /// The most that closed loops of few senders got through.
+    few_senders_per_s: f64,
+    /// Delivered from many senders, in the order of [`PEAK_SEARCH`].
+    search_per_s: [f64; PEAK_SEARCH.len()],
     /// The highest of these.
     peak_per_s: f64,
     /// What the generator sent, first attempts only.
@@ -160,8 +163,8 @@ async fn under_load(
 }
 
 async fn measure(contestant: &Contestant, ack: Ack, options: &ScenarioOptions) -> anyhow::Result<Turn> {
-    let mut closed_per_s = [0.0; PEAK_CONCURRENCY.len()];
-    for ((connections, streams), delivered_per_s) in PEAK_CONCURRENCY.into_iter().zip(&mut closed_per_s) {
+    let mut few_senders_per_s = 0.0_f64;
+    for (connections, streams) in FEW_SENDERS {
         let (gateway, backend) = start(contestant, ack, options).await?;
         // Who is turned away comes back a little later and does not spin.
         let retry = Retry::Backoff {
@@ -170,19 +173,26 @@ async fn measure(contestant: &Contestant, ack: Ack, options: &ScenarioOptions) -
             give_up_after: Duration::from_secs(10),
         };
         let load = gateway.load().concurrency(connections, streams).retry(retry);
+        few_senders_per_s = few_senders_per_s.max(under_load(&gateway, &backend, load, options).await?.delivered_per_s);
+    }
+    ensure!(few_senders_per_s > 0.0, "nothing was delivered");
+    let mut search_per_s = [0.0; PEAK_SEARCH.len()];
+    for (share, delivered_per_s) in PEAK_SEARCH.into_iter().zip(&mut search_per_s) {
+        let (gateway, backend) = start(contestant, ack, options).await?;
+        let load = many_senders(&gateway, share * few_senders_per_s);
         *delivered_per_s = under_load(&gateway, &backend, load, options).await?.delivered_per_s;
     }
-    let peak_per_s = closed_per_s.into_iter().fold(0.0, f64::max);
+    let peak_per_s = search_per_s.into_iter().fold(0.0, f64::max);
     ensure!(peak_per_s > 0.0, "nothing was delivered");
     let (gateway, backend) = start(contestant, ack, options).await?;
-    let mut load = gateway.load().concurrency(FLOOD_CONCURRENCY.0, FLOOD_CONCURRENCY.1);
-    load.pace = Pace::Open { items_per_s: TIMES_THE_PEAK * peak_per_s };
+    let load = many_senders(&gateway, TIMES_THE_PEAK * peak_per_s.max(few_senders_per_s));
     let flood = under_load(&gateway, &backend, load, options).await?;
     let report = &flood.report;
     drained(report, &[&backend], DRAIN_WITHIN).await;
     let load_s = (options.window * (WARM_UP_WINDOWS + COUNTED_WINDOWS)).as_secs_f64();
     Ok(Turn {
-        closed_per_s,
+        few_senders_per_s,
+        search_per_s,
         peak_per_s,
         offered_per_s: (report.offered - report.never_sent) as f64 / load_s,
         goodput_per_s: flood.delivered_per_s,
@@ -199,6 +209,12 @@ async fn measure(contestant: &Contestant, ack: Ack, options: &ScenarioOptions) -
     })
 }
 
+fn many_senders(gateway: &Gateway, spans_per_s: f64) -> Load {
+    let mut load = gateway.load().concurrency(MANY_SENDERS.0, MANY_SENDERS.1);
+    load.pace = Pace::Open { items_per_s: spans_per_s };
+    load
+}
+
 impl Turn {
     fn goodput_share(&self) -> f64 {
         self.goodput_per_s / self.peak_per_s
@@ -213,8 +229,9 @@ impl Turn {
 
 fn describe(turn: &Turn) -> String {
     format!(
-        "closed loops {:.0?} spans/s, offered {:.0}, delivered {:.0} ({:.1} %), refused {} failed {} unanswered {}, lost {}, {:.0} MiB, subject {:.0} % and bench {:.0} % of a core",
-        turn.closed_per_s,
+        "few senders {:.0} spans/s, many {:.0?}, flooded with {:.0}, delivered {:.0} ({:.1} %), refused {} failed {} unanswered {}, lost {}, {:.0} MiB, subject {:.0} % and bench {:.0} % of a core",
+        turn.few_senders_per_s,
+        turn.search_per_s,
         turn.offered_per_s,
         turn.goodput_per_s,
         100.0 * turn.goodput_share(),
@@ -247,17 +264,18 @@ impl Series {
 
 fn notes() -> String {
     format!(
-        "{CPU_CORES} cores by quota, memory limit {MEMORY_LIMIT_MIB} MiB, spans of 40 attributes. The peak: the best of closed \
-         loops of 8, 32 and 256 requests in flight; then {TIMES_THE_PEAK} × that rate in open loop, whose senders do not come \
-         back.\nBar: goodput at least 95 % of the peak, every refusal retryable, nothing acknowledged lost, memory at most \
-         110 % of the limit."
+        "{CPU_CORES} cores by quota, memory limit {MEMORY_LIMIT_MIB} MiB, spans of 40 attributes. Few senders: the better of closed \
+         loops of 8 and 32 requests in flight. The peak: the most that is delivered while 256 senders offer {PEAK_SEARCH:?} times that, \
+         in open loop. Then the same senders offer {TIMES_THE_PEAK} × the higher of both, and do not come back.\nBar: goodput at least \
+         95 % of the peak, every refusal retryable, nothing acknowledged lost, memory at most 110 % of the limit."
     )
 }
 
 fn table(all: &[Series]) -> String {
-    const HEADER: [&str; 11] = [
+    const HEADER: [&str; 12] = [
         "Subject",
         "ack",
+        "few senders spans/s",
         "peak spans/s",
         "offered of peak",
         "goodput of peak",
@@ -274,6 +292,7 @@ fn table(all: &[Series]) -> String {
         vec![
             series.name.to_owned(),
             series.ack.name().to_owned(),
+            median(turns().map(|turn| turn.few_senders_per_s), 0),
             median(turns().map(|turn| turn.peak_per_s), 0),
             percent(turns().map(|turn| turn.offered_per_s / turn.peak_per_s)),
             percent(turns().map(Turn::goodput_share)),
@@ -290,7 +309,8 @@ fn table(all: &[Series]) -> String {
 
 fn turn_json(turn: &Turn) -> Value {
     json!({
-        "closed_per_s": turn.closed_per_s,
+        "few_senders_per_s": turn.few_senders_per_s,
+        "search_per_s": turn.search_per_s,
         "peak_per_s": turn.peak_per_s,
         "offered_per_s": turn.offered_per_s,
         "goodput_per_s": turn.goodput_per_s,
