@@ -51,6 +51,7 @@ fn turn(rate: f64) -> Turn {
         }
     };
     Turn {
+        number: 1,
         kpis: kpis(rate),
         samples: (0..=60).map(sample).collect(),
         fault_windows: vec![FaultWindow { from_s: 20.0, to_s: Some(35.0), label: "70 % 503".to_owned() }],
@@ -69,7 +70,7 @@ fn subject(name: &str, version: &str, rates: &[f64]) -> SubjectRecord {
         name: name.to_owned(),
         version: Some(version.to_owned()),
         limits: SubjectLimits { cpu_cores: Some(1.0), memory_bytes: Some(500 << 20), pinned_cores: vec![0] },
-        turns: rates.iter().copied().map(turn).collect(),
+        turns: rates.iter().enumerate().map(|(index, &rate)| Turn { number: index + 1, ..turn(rate) }).collect(),
         limit: None,
         cannot: None,
         measured_elsewhere: None,

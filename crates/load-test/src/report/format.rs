@@ -2,7 +2,7 @@
 
 use crate::bench::Spread;
 
-use super::record::{Kpis, SubjectRecord};
+use super::record::{Kpis, SubjectRecord, Turn};
 
 /// What is not known.
 pub(super) const DASH: &str = "–";
@@ -24,9 +24,11 @@ impl SubjectRecord {
         self.turns.iter().map(|turn| kpi(&turn.kpis)).sum()
     }
 
-    /// How many times as much as another: turn by turn, since both ran within the same minutes.
+    /// How many times as much as another: turn by turn, since both ran within the same minutes. A turn that one of them failed has
+    /// no partner.
     pub fn ratio(&self, to: &SubjectRecord, kpi: impl Fn(&Kpis) -> Option<f64>) -> Option<Spread> {
-        let pairs = self.turns.iter().zip(&to.turns);
+        let partner = |own: &Turn| to.turns.iter().find(|other| other.number == own.number);
+        let pairs = self.turns.iter().filter_map(|own| Some((own, partner(own)?)));
         let ratios = pairs.filter_map(|(own, other)| Some(kpi(&own.kpis)? / kpi(&other.kpis)?));
         Spread::of(ratios.filter(|ratio| ratio.is_finite()))
     }
@@ -72,13 +74,12 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::Turn;
     use super::*;
 
     fn subject(lost: &[Option<u64>], rates: &[Option<f64>]) -> SubjectRecord {
         let kpis =
             lost.iter().zip(rates).map(|(&lost, &received_per_s)| Kpis { lost, received_per_s, ..Kpis::default() });
-        let turns = kpis.map(|kpis| Turn { kpis, ..Turn::default() }).collect();
+        let turns = kpis.enumerate().map(|(index, kpis)| Turn { number: index + 1, kpis, ..Turn::default() }).collect();
         SubjectRecord { name: "x".to_owned(), turns, ..SubjectRecord::default() }
     }
 
@@ -95,6 +96,9 @@ mod tests {
         let own = subject(&[None; 3], &[Some(10.0), Some(40.0), None]);
         let other = subject(&[None; 3], &[Some(5.0), Some(10.0), Some(1.0)]);
         assert_eq!(spread(own.ratio(&other, |kpis| kpis.received_per_s), 1), "3.0 (2.0–4.0)");
+        let mut failed_once = other.clone();
+        failed_once.turns.remove(0);
+        assert_eq!(spread(own.ratio(&failed_once, |kpis| kpis.received_per_s), 1), "4.0", "the second with the second");
         let zero = subject(&[None], &[Some(0.0)]);
         assert_eq!(spread(own.ratio(&zero, |kpis| kpis.received_per_s), 1), DASH);
     }

@@ -178,6 +178,9 @@ pub struct SubjectLimits {
 /// One subject, once under the scenario's load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
+    /// From 1: subjects' turns of the same number ran side by side. 0 in records that do not say.
+    #[serde(default)]
+    pub number: usize,
     pub kpis: Kpis,
     #[serde(default)]
     pub samples: Vec<Sample>,

@@ -32,7 +32,7 @@ pub use requests::{Requests, RequestsError};
 pub use verdict::Threshold;
 
 use crate::live::{self, LiveView};
-use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Warning};
+use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Turn, Warning};
 use turn::TurnOutcome;
 
 /// Runs several targets one after the other. `interrupted` turning true ends the load at once; the record then holds what was
@@ -127,7 +127,7 @@ async fn run_turns(
                 Ok(Some(outcome)) => {
                     view.end_turn(&outcome.turn.kpis);
                     warnings.extend(outcome.warnings.iter().cloned());
-                    add_turn(subject, outcome);
+                    add_turn(subject, number, outcome);
                 }
                 Err(error) => {
                     live::note(&format!("{}: {error:#}", subject.name));
@@ -144,10 +144,10 @@ async fn run_turns(
     failures
 }
 
-fn add_turn(subject: &mut SubjectRecord, outcome: TurnOutcome) {
+fn add_turn(subject: &mut SubjectRecord, number: usize, outcome: TurnOutcome) {
     // Those of the later turns are the same, or there is a warning.
     (subject.limits.cpu_cores, subject.limits.memory_bytes) = (outcome.limits.cpu_cores, outcome.limits.memory_bytes);
-    subject.turns.push(outcome.turn);
+    subject.turns.push(Turn { number, ..outcome.turn });
 }
 
 fn new_subject(definition: &Definition, cores: &Cores) -> SubjectRecord {

@@ -141,7 +141,8 @@ pub(super) async fn run(
     }
     warnings.iter_mut().for_each(|warning| warning.subject = Some(definition.name.clone()));
     let fault_windows = plan.faults.windows(Duration::from_secs_f64(load_s));
-    let turn = Turn { kpis, samples: sampler.samples.clone(), fault_windows, bench, prometheus: reading };
+    let turn =
+        Turn { kpis, samples: sampler.samples.clone(), fault_windows, bench, prometheus: reading, ..Turn::default() };
     Ok(Some(TurnOutcome { turn, warnings, limits: subject.limits() }))
 }
 

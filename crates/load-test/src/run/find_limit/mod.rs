@@ -178,7 +178,7 @@ impl<'a> Seeker<'a> {
             let is_result = tried.held && rate == Some(tried.rate_per_s);
             if is_result || rate.is_none() && index == last {
                 warnings.extend(outcome.warnings.iter().cloned());
-                super::add_turn(subject, outcome);
+                super::add_turn(subject, subject.turns.len() + 1, outcome);
             }
         }
         warnings
