@@ -10,20 +10,20 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::Bench;
 use super::definition::{Definition, Setting};
 use super::figures::Figures;
 use super::noise::CoreTimes;
 use super::plan::Plan;
 use super::promql::{self, Window};
 use super::sampler::{BACKEND_THREADS, Sampler};
-use super::source::RunningSource;
+use super::source::{RunningSource, Source};
 use super::warnings;
+use super::{Bench, Cores};
 use crate::backend::{Backend, BackendOptions};
 use crate::generate::LoadReport;
 use crate::live::{LiveView, Phase};
 use crate::report::{Turn, Warning};
-use crate::subject::{Limits, Subject, free_addr};
+use crate::subject::{Limits, Subject, SubjectSpec, free_addr};
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// What is in flight at the load's end is answered within its grace of 10 s; a load that does not end then is broken.
@@ -66,46 +66,20 @@ impl Drop for BackendRuntime {
 }
 
 /// `None`: interrupted before the load began.
-pub(super) async fn run(
-    Bench { plan, cores, interrupted, view }: Bench<'_>,
-    definition: &Definition,
-) -> anyhow::Result<Option<TurnOutcome>> {
+pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Result<Option<TurnOutcome>> {
+    let Bench { plan, cores, interrupted, view } = bench;
     let mut interrupted = interrupted.clone();
     let runtime = BackendRuntime::new(cores.of_bench())?;
     let backends = runtime.start(plan.pipelines(), &BackendOptions::default()).await?;
     let listen = free_addr()?;
     let source = plan.source(listen)?;
-    let setting = Setting {
-        signal: plan.signal,
-        protocol: plan.requests.protocol,
-        listen,
-        listen_other: free_addr()?,
-        metrics: metrics_addr(plan)?,
-        spare: free_addr()?,
-        backends: backends.iter().map(Backend::addr).collect(),
-        memory_limit_mib: plan.memory_limit_mib(),
-        cores: plan.cores_of_subject(cores),
-        scrape_targets: source.scrape_targets().to_vec(),
-        scrape_interval: source.scrape_interval(),
-        log_root: source.log_root().map(Path::to_owned),
-    };
+    let setting = setting(plan, cores, listen, &source, &backends)?;
     let selectors = definition.selectors(plan.target, &setting)?;
     let spec = definition.spec(plan.target, &setting, plan.limits(), &cores.subject)?;
     let subject = tokio::select! {
-        started = Subject::start(spec) => started?,
+        started = start(bench, &source, &setting, spec) => started?,
         Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Ok(None),
     };
-    if let Some(prometheus) = &plan.prometheus {
-        view.begin(Phase::Waiting(prometheus.url.to_string()));
-        tokio::select! {
-            scraped = prometheus.wait_until_scraped(setting.metrics) => scraped?,
-            Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Ok(None),
-        }
-    }
-    tokio::select! {
-        wanted = source.wait_until_wanted() => wanted?,
-        Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Ok(None),
-    }
     let mut sampler =
         Sampler::new(setting.metrics, selectors.clone(), &backends).counting_bytes(setting.log_root.is_some());
     sampler.begin(&subject).await;
@@ -129,8 +103,8 @@ pub(super) async fn run(
     let figures =
         Figures { plan, subject: &subject, sampler: &sampler, report: &report, last: &last, drained_after, core_times };
     let mut kpis = figures.kpis();
-    let bench = figures.bench();
-    let mut warnings = warnings::warnings(&figures.facts(&kpis, &bench, cores));
+    let bench_cost = figures.bench();
+    let mut warnings = warnings::warnings(&figures.facts(&kpis, &bench_cost, cores));
     let load_s = figures.load_s();
     let mut reading = None;
     if let Some(prometheus) = &plan.prometheus {
@@ -141,9 +115,50 @@ pub(super) async fn run(
     }
     warnings.iter_mut().for_each(|warning| warning.subject = Some(definition.name.clone()));
     let fault_windows = plan.faults.windows(Duration::from_secs_f64(load_s));
-    let turn =
-        Turn { kpis, samples: sampler.samples.clone(), fault_windows, bench, prometheus: reading, ..Turn::default() };
+    let turn = Turn {
+        kpis,
+        samples: sampler.samples.clone(),
+        fault_windows,
+        bench: bench_cost,
+        prometheus: reading,
+        ..Turn::default()
+    };
     Ok(Some(TurnOutcome { turn, warnings, limits: subject.limits() }))
+}
+
+/// What the subject's configuration is made with.
+fn setting(
+    plan: &Plan,
+    cores: &Cores,
+    listen: SocketAddr,
+    source: &Source,
+    backends: &[Backend],
+) -> anyhow::Result<Setting> {
+    Ok(Setting {
+        signal: plan.signal,
+        protocol: plan.requests.protocol,
+        listen,
+        listen_other: free_addr()?,
+        metrics: metrics_addr(plan)?,
+        spare: free_addr()?,
+        backends: backends.iter().map(Backend::addr).collect(),
+        memory_limit_mib: plan.memory_limit_mib(),
+        cores: plan.cores_of_subject(cores),
+        scrape_targets: source.scrape_targets().to_vec(),
+        scrape_interval: source.scrape_interval(),
+        log_root: source.log_root().map(Path::to_owned),
+    })
+}
+
+/// Starts the subject and waits until whoever has to look at it first has done so: Prometheus, and agents that come for the load.
+async fn start(bench: Bench<'_>, source: &Source, setting: &Setting, spec: SubjectSpec) -> anyhow::Result<Subject> {
+    let subject = Subject::start(spec).await?;
+    if let Some(prometheus) = &bench.plan.prometheus {
+        bench.view.begin(Phase::Waiting(prometheus.url.to_string()));
+        prometheus.wait_until_scraped(setting.metrics).await?;
+    }
+    source.wait_until_wanted().await?;
+    Ok(subject)
 }
 
 fn metrics_addr(plan: &Plan) -> anyhow::Result<SocketAddr> {
