@@ -1,6 +1,7 @@
 //! `sluice load-test --prometheus` with a real Prometheus that scrapes the subject. Where it is missing the tests pass over it,
 //! unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
 
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -58,6 +59,22 @@ impl Prometheus {
             std::thread::sleep(Duration::from_millis(50));
         }
         Some(prometheus)
+    }
+
+    /// Prometheus begins to scrape some seconds after its start, one target after the other.
+    fn wait_until_it_knows(&self, targets: usize) {
+        let began = Instant::now();
+        loop {
+            let mut connection = TcpStream::connect(self.addr).unwrap();
+            write!(connection, "GET /api/v1/query?query=count(up) HTTP/1.0\r\nHost: {}\r\n\r\n", self.addr).unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).unwrap();
+            if answer.contains(&format!(",\"{targets}\"]")) {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "{answer}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     fn url(&self) -> String {
@@ -174,6 +191,7 @@ fn what_is_wrong_with_prometheus_is_said_with_what_helps() {
     assert!(stderr(&output).contains("for instance http://127.0.0.1:9090"), "{}", stderr(&output));
 
     let Some(prometheus) = Prometheus::start(&[metrics, other]) else { return };
+    prometheus.wait_until_it_knows(2);
     let (url, metrics, elsewhere) = (prometheus.url(), metrics.to_string(), free_addr().to_string());
     let run = |more: &[&str]| {
         let output = load_test(&[&["--prometheus", &url, "-d", "1", "--prometheus-within", "3"], more].concat());
