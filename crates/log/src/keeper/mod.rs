@@ -7,7 +7,8 @@
 //! Invariants
 //! - Cursors are written before segments are removed.
 //! - A segment that is written anew holds every frame of the old ones that some reader has not resolved; it takes the place of the
-//!   first of them by a rename, when it is durable, and the others are removed after that.
+//!   first of them by a rename, when it is durable, and the others are removed after that, in order. Recovery takes a segment for what is
+//!   in it up to the next file's first frame; so nothing is written anew across a file that is not among the old ones.
 
 mod cursors;
 mod retention;

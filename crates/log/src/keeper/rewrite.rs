@@ -13,7 +13,8 @@ use crate::log::budget::unix_now_ns;
 use crate::log::segments::{Pin, Segment};
 use crate::record::Record;
 use crate::segment::{
-    Damage, Located, NewSegment, ReaderOptions, SegmentError, SegmentReader, SegmentWriter, random_u64,
+    Damage, Located, NewSegment, ReaderOptions, SegmentError, SegmentName, SegmentReader, SegmentWriter, list_segments,
+    random_u64,
 };
 use crate::types::{CursorId, Offset};
 use crate::writer::WriteError;
@@ -51,14 +52,37 @@ struct Rewritten {
 impl<T: Record> Keeper<T> {
     /// Writes one run of old segments anew, if there is one.
     pub(super) fn rewrite(&mut self) {
-        let Some(olds) = self.shared.inner.lock().choose_olds(self.home.segment_bytes) else { return };
-        if let Err(_error) = self.rewrite_run(&olds) {
+        let Some(mut olds) = self.shared.inner.lock().choose_olds(self.home.segment_bytes) else { return };
+        let result = self.without_strangers(&mut olds).and_then(|()| {
+            if is_worthwhile(&olds, self.home.segment_bytes) {
+                return self.rewrite_run(&olds);
+            }
+            self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
+            Ok(())
+        });
+        if let Err(_error) = result {
             // Nothing was lost by it: the old files are still there.
             self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
             if let Some(store) = &mut self.shared.inner.lock().store {
                 store.stats.failures += 1;
             }
         }
+    }
+
+    /// Ends the run before the first file that is none of it and that recovery would look into for frames of the run: one that could
+    /// not be removed, or that cannot be read. Of the new segment only what is below that file's first offset would count.
+    fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<(), WriteError> {
+        let (first, last) = (olds[0].first, olds[olds.len() - 1].last);
+        let files = list_segments(&*self.home.disk, &self.home.directory)?;
+        let within = files.iter().map(|(name, _)| name).filter(|name| (first + 1..=last).contains(&name.first_offset));
+        let is_stranger = |name: &&SegmentName| {
+            let path = self.home.directory.join(name.to_string());
+            olds.iter().all(|old| old.path != path)
+        };
+        if let Some(stranger) = within.filter(is_stranger).map(|name| name.first_offset).min() {
+            olds.retain(|old| old.last < stranger);
+        }
+        Ok(())
     }
 
     fn rewrite_run(&self, olds: &[Old]) -> Result<(), WriteError> {
@@ -82,9 +106,11 @@ impl<T: Record> Keeper<T> {
         disk.sync_directory(&self.home.directory).map_err(io("cannot sync the directory"))?;
         let done = &olds[..rewritten.segments];
         self.install(path, done, &rewritten);
+        // Should one stay behind, recovery looks only there for the frames from its first one on: so those behind it must stay too.
         for old in &done[1..] {
-            // Should one stay behind, it holds nothing that its readers need beside the new one.
-            let _ = disk.remove_file(&old.path);
+            if disk.remove_file(&old.path).is_err() {
+                break;
+            }
         }
         Ok(())
     }
