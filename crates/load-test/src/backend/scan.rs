@@ -131,8 +131,10 @@ fn read_item(signal: Signal, item: &[u8], mut stamp: Option<RequestStamp>) -> Re
             (Signal::Metrics, (3, Value::Fixed64(time))) => time_unix_ns = time,
             (Signal::Metrics, (4, Value::Fixed64(bits))) => value = Some(f64::from_bits(bits)),
             (Signal::Metrics, (6, Value::Fixed64(value))) => raw = Some(value),
-            // Engines that know no resources hand their attributes on with each point.
-            (Signal::Metrics, (7, Value::Bytes(attribute))) if stamp.is_none() => stamp = stamp_in(attribute)?,
+            // Engines that know no resources hand their attributes on with each point. In histograms the field is their bounds.
+            (Signal::Metrics, (7, Value::Bytes(attribute))) if stamp.is_none() => {
+                stamp = stamp_in(attribute).unwrap_or(None);
+            }
             _ => {}
         }
     }

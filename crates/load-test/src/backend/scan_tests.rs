@@ -4,6 +4,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::{Histogram, HistogramDataPoint, Metric, ResourceMetrics, ScopeMetrics};
 use prost::Message as _;
 use sluice_otlp::{Encoding, Signal};
 
@@ -114,6 +115,16 @@ fn items_of_others_count_without_identity() {
     let found = scanned(Signal::Traces, &decoded.encode_to_vec());
     assert_eq!(found.len(), 100);
     assert!(found.iter().all(|item| item.identity.is_none()));
+}
+
+#[test]
+fn the_bounds_of_a_histogram_are_not_taken_for_attributes() {
+    let point = HistogramDataPoint { time_unix_nano: TIME, explicit_bounds: vec![0.5, 1e300], ..Default::default() };
+    let data = Some(Data::Histogram(Histogram { data_points: vec![point], aggregation_temporality: 2 }));
+    let scopes = vec![ScopeMetrics { metrics: vec![Metric { data, ..Default::default() }], ..Default::default() }];
+    let resource_metrics = vec![ResourceMetrics { scope_metrics: scopes, ..Default::default() }];
+    let message = ExportMetricsServiceRequest { resource_metrics }.encode_to_vec();
+    assert_eq!(scanned(Signal::Metrics, &message).len(), 1);
 }
 
 #[test]
