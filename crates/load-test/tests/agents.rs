@@ -1,24 +1,18 @@
 //! What agents scrape and tail, between real agents and verifying backends. Where a component is missing the test passes over
 //! it, unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
 
+#[path = "support/component.rs"]
+mod component;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use component::component;
 use sluice_load_test::generate::{Farm, LogFiles};
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::subject::{Subject, SubjectSpec, free_addr};
 use sluice_load_test::{Backend, LoadReport};
-
-fn component(variable: &str) -> Option<PathBuf> {
-    let found = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
-    let required = std::env::var_os("SLUICE_TEST_REQUIRE_COMPONENTS").is_some_and(|value| value == "1");
-    assert!(found.is_some() || !required, "{variable} names no file: run tests/components/install");
-    if found.is_none() {
-        eprintln!("passed over: {variable} names no file");
-    }
-    found
-}
 
 /// Starts a Collector with one pipeline from this receiver to the backend.
 async fn collector(binary: PathBuf, signal: &str, receiver: &str, backend: &Backend) -> Subject {

@@ -1,25 +1,19 @@
 //! Real subjects between generator and backend. Where a component is missing the test passes over it, unless
 //! SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
 
+#[path = "support/component.rs"]
+mod component;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
+use component::component;
 use sluice_load_test::bench::{Contestant, Kind, all_rows, measure};
 use sluice_load_test::demo::{self, DemoBackends, DemoOptions};
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::subject::{Dialect, GatewayConfig, Subject, SubjectSpec, free_addr, nginx_relay};
 use sluice_load_test::{Backend, BackendOptions, Load, Retry};
 use sluice_otlp::{Encoding, Signal};
-
-fn component(variable: &str) -> Option<PathBuf> {
-    let found = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
-    let required = std::env::var_os("SLUICE_TEST_REQUIRE_COMPONENTS").is_some_and(|value| value == "1");
-    assert!(found.is_some() || !required, "{variable} names no file: run tests/components/install");
-    if found.is_none() {
-        eprintln!("passed over: {variable} names no file");
-    }
-    found
-}
 
 fn collector(binary: PathBuf, config: String, ready: std::net::SocketAddr) -> SubjectSpec {
     SubjectSpec {

@@ -1,5 +1,6 @@
 //! OTLP on its wire form: what can be known and changed of an encoded export request without decoding it into objects.
 
+mod civil;
 mod edit;
 mod encoding;
 pub mod json;
@@ -10,6 +11,7 @@ mod split;
 mod value;
 mod wire;
 
+pub use civil::civil_date;
 pub use edit::{Attributes, Item, ItemEditor, Metric, NewValue, Resource, Scope, edit_items, edit_resources};
 pub use encoding::Encoding;
 pub use scan::{NESTING_LIMIT, Summary, scan};

@@ -1,28 +1,20 @@
 //! `sluice load-test --prometheus` with a real Prometheus that scrapes the subject. Where it is missing the tests pass over it,
 //! unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
 
+mod command;
+#[path = "../../load-test/tests/support/component.rs"]
+mod component;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use command::stderr;
+use component::component;
 use serde_json::Value;
+use sluice_load_test::subject::free_addr;
 use tempfile::TempDir;
-
-fn component(variable: &str) -> Option<PathBuf> {
-    let found = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
-    let required = std::env::var_os("SLUICE_TEST_REQUIRE_COMPONENTS").is_some_and(|value| value == "1");
-    assert!(found.is_some() || !required, "{variable} names no file: run tests/components/install");
-    if found.is_none() {
-        eprintln!("passed over: {variable} names no file");
-    }
-    found
-}
-
-fn free_addr() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 /// A Prometheus that scrapes these targets twice a second; it ends when dropped.
 struct Prometheus {
@@ -34,7 +26,7 @@ struct Prometheus {
 impl Prometheus {
     fn start(targets: &[SocketAddr]) -> Option<Prometheus> {
         let binary = component("SLUICE_TEST_PROMETHEUS")?;
-        let (folder, addr) = (TempDir::new().unwrap(), free_addr());
+        let (folder, addr) = (TempDir::new().unwrap(), free_addr().unwrap());
         let targets: Vec<String> = targets.iter().map(|target| format!("'{target}'")).collect();
         let config = format!(
             "global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}\n\
@@ -90,13 +82,7 @@ impl Drop for Prometheus {
 }
 
 fn load_test(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    command.args(["load-test", "-t", "logs-otel", "-s", "200", "--quiet"]).args(arguments).stdin(Stdio::null());
-    command.output().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    command::load_test(&["-t", "logs-otel", "-s", "200", "--quiet"]).args(arguments).output().unwrap()
 }
 
 fn number(value: &Value) -> f64 {
@@ -111,7 +97,7 @@ fn assert_close(what: &str, found: f64, expected: f64, percent: f64) {
 
 /// Guarantee: what Prometheus says of a load is what the subject's own metrics, the kernel and the backends say of it.
 fn values_agree(subject: &[&str]) {
-    let metrics = free_addr();
+    let metrics = free_addr().unwrap();
     let Some(prometheus) = Prometheus::start(&[metrics]) else { return };
     let (folder, metrics) = (TempDir::new().unwrap(), metrics.to_string());
     let (json, url) = (folder.path().join("run.json"), prometheus.url());
@@ -165,7 +151,7 @@ fn what_prometheus_says_of_the_collector_agrees_with_what_the_collector_says() {
 /// Guarantee: a series that is not there is a dash in its column, with a warning, and the row stays.
 #[test]
 fn a_figure_that_prometheus_does_not_know_is_a_dash_in_a_row_that_stays() {
-    let metrics = free_addr();
+    let metrics = free_addr().unwrap();
     let Some(prometheus) = Prometheus::start(&[metrics]) else { return };
     let (url, metrics) = (prometheus.url(), metrics.to_string());
     // Leaves out what has an exporter.
@@ -182,7 +168,7 @@ fn a_figure_that_prometheus_does_not_know_is_a_dash_in_a_row_that_stays() {
 /// Guarantee: each thing that can be wrong is said in one sentence with what helps, before a load begins.
 #[test]
 fn what_is_wrong_with_prometheus_is_said_with_what_helps() {
-    let (nobody, metrics, other) = (free_addr(), free_addr(), free_addr());
+    let (nobody, metrics, other) = (free_addr().unwrap(), free_addr().unwrap(), free_addr().unwrap());
     let url = format!("http://{nobody}");
     let output = load_test(&["--prometheus", &url, "-d", "1"]);
     assert!(!output.status.success());
@@ -192,7 +178,7 @@ fn what_is_wrong_with_prometheus_is_said_with_what_helps() {
 
     let Some(prometheus) = Prometheus::start(&[metrics, other]) else { return };
     prometheus.wait_until_it_knows(2);
-    let (url, metrics, elsewhere) = (prometheus.url(), metrics.to_string(), free_addr().to_string());
+    let (url, metrics, elsewhere) = (prometheus.url(), metrics.to_string(), free_addr().unwrap().to_string());
     let run = |more: &[&str]| {
         let output = load_test(&[&["--prometheus", &url, "-d", "1", "--prometheus-within", "3"], more].concat());
         assert!(!output.status.success(), "{more:?}");

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use sluice_otlp::civil_date;
 
 pub(super) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
@@ -77,7 +78,7 @@ pub(super) fn attribute(attribute: &Value) -> (&str, &'static str, String) {
 pub(super) fn timestamp(nanos: i128) -> String {
     let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).unwrap_or(0);
     let fraction = nanos.rem_euclid(1_000_000_000);
-    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    let (year, month, day) = civil_date(seconds.div_euclid(86_400));
     let time = seconds.rem_euclid(86_400);
     let mut out = format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", time / 3600, time / 60 % 60, time % 60);
     if fraction > 0 {
@@ -85,19 +86,6 @@ pub(super) fn timestamp(nanos: i128) -> String {
         let _ = write!(out, ".{}", digits.trim_end_matches('0'));
     }
     out + " +0000 UTC"
-}
-
-/// Days since 1970 → year, month, day (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

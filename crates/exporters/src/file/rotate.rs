@@ -5,8 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use sluice_otlp::civil_date;
+
 use super::Rotation;
-use crate::debug::text::civil;
 
 /// Renames the file and removes what is too old or too many. The caller opens a new one.
 pub(super) fn rotate(path: &Path, rotation: &Rotation) -> io::Result<()> {
@@ -39,7 +40,7 @@ fn backup_name(path: &Path, at: SystemTime) -> PathBuf {
 fn stamp(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(0);
-    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    let (year, month, day) = civil_date(seconds.div_euclid(86_400));
     let time = seconds.rem_euclid(86_400);
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}.{:03}", since.subsec_millis())

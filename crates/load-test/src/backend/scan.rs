@@ -69,7 +69,7 @@ fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], M
 fn scan_resource(signal: Signal, resource_items: &[u8], items: &mut Vec<Item>) -> Result<(), Malformed> {
     let mut stamp = None;
     for resource in messages(resource_items, 1) {
-        stamp = find_stamp(resource?)?.or(stamp);
+        stamp = find_stamp(resource?, 1)?.or(stamp);
     }
     for scope in messages(resource_items, 2) {
         for entry in messages(scope?, 2) {
@@ -85,17 +85,24 @@ fn scan_resource(signal: Signal, resource_items: &[u8], items: &mut Vec<Item>) -
 
 fn scan_metric(metric: &[u8], stamp: Option<RequestStamp>, items: &mut Vec<Item>) -> Result<(), Malformed> {
     for field in Fields::of(metric) {
-        if let (5 | 7 | 9 | 10 | 11, Value::Bytes(data)) = field? {
+        if let (kind @ (5 | 7 | 9 | 10 | 11), Value::Bytes(data)) = field? {
             for point in messages(data, 1) {
-                items.push(read_item(Signal::Metrics, point?, stamp)?);
+                let point = point?;
+                // Engines that know no resources hand their attributes on with each point; our points are gauges' and sums'.
+                let stamp = match stamp {
+                    None if matches!(kind, 5 | 7) => find_stamp(point, 7)?,
+                    known => known,
+                };
+                items.push(read_item(Signal::Metrics, point, stamp)?);
             }
         }
     }
     Ok(())
 }
 
-fn find_stamp(resource: &[u8]) -> Result<Option<RequestStamp>, Malformed> {
-    for attribute in messages(resource, 1) {
+/// In the attributes that are this field of a message.
+fn find_stamp(message: &[u8], attributes: u32) -> Result<Option<RequestStamp>, Malformed> {
+    for attribute in messages(message, attributes) {
         let stamp = stamp_in(attribute?)?;
         if stamp.is_some() {
             return Ok(stamp);
@@ -121,7 +128,7 @@ fn stamp_in(attribute: &[u8]) -> Result<Option<RequestStamp>, Malformed> {
 }
 
 /// Reads the identity of one span, point or record. All fields are walked, so that malformed items are found.
-fn read_item(signal: Signal, item: &[u8], mut stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
+fn read_item(signal: Signal, item: &[u8], stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
     let (mut raw, mut time_unix_ns, mut value) = (None, 0, None);
     for field in Fields::of(item) {
         match (signal, field?) {
@@ -131,10 +138,6 @@ fn read_item(signal: Signal, item: &[u8], mut stamp: Option<RequestStamp>) -> Re
             (Signal::Metrics, (3, Value::Fixed64(time))) => time_unix_ns = time,
             (Signal::Metrics, (4, Value::Fixed64(bits))) => value = Some(f64::from_bits(bits)),
             (Signal::Metrics, (6, Value::Fixed64(value))) => raw = Some(value),
-            // Engines that know no resources hand their attributes on with each point. In histograms the field is their bounds.
-            (Signal::Metrics, (7, Value::Bytes(attribute))) if stamp.is_none() => {
-                stamp = stamp_in(attribute).unwrap_or(None);
-            }
             _ => {}
         }
     }

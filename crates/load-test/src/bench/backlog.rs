@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::gateway::{Gateway, Memory, Setting, Taken, drained};
 use super::measure::Contestant;
 use super::scenario::{
-    Scenario, ScenarioOptions, Section, markdown, mebibytes, median, milliseconds, worst, yes_or_no,
+    Scenario, ScenarioOptions, Section, markdown, mebibytes, median, milliseconds, told, worst, yes_or_no,
 };
 use super::table::Spread;
 use crate::backend::{Backend, BackendOptions, Faults};
@@ -55,16 +55,11 @@ type Pairs = Vec<(Turn, Turn)>;
 pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str)) -> Section {
     let mut pairs = Pairs::new();
     // The Collector's queue holds a hundredth of that.
-    let sluice = options.gateways().find(|contestant| matches!(contestant, Contestant::Sluice { .. }));
+    let sluice = options.sluice();
     if let Some(contestant) = sluice {
         for number in 1..=options.turns {
-            match measure_pair(contestant, options).await {
-                Ok(pair) => {
-                    progress(&format!("backlog turn {number}: {}", describe(&pair)));
-                    pairs.push(pair);
-                }
-                Err(error) => progress(&format!("backlog turn {number} FAILED: {error:#}")),
-            }
+            let pair = measure_pair(contestant, options).await;
+            pairs.extend(told(&format!("backlog turn {number}"), pair, describe, progress));
         }
     }
     let turns = |of: fn(&(Turn, Turn)) -> &Turn| pairs.iter().map(|pair| turn_json(of(pair))).collect::<Vec<_>>();

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::gateway::{Memory, Setting, Taken, drained};
 use super::measure::Contestant;
 use super::scenario::{
-    MEMORY_BAR, Scenario, ScenarioOptions, Section, markdown, mebibytes, median, milliseconds, percent, worst,
+    MEMORY_BAR, Scenario, ScenarioOptions, Section, markdown, mebibytes, median, milliseconds, percent, told, worst,
     yes_or_no,
 };
 use super::table::Spread;
@@ -62,13 +62,8 @@ pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str
     for number in 1..=options.turns {
         for (contestant, series) in options.gateways().zip(&mut all) {
             let label = format!("backpressure, {} turn {number}", series.name);
-            match measure(contestant, options).await {
-                Ok(turn) => {
-                    progress(&format!("{label}: {}", describe(&turn)));
-                    series.turns.push(turn);
-                }
-                Err(error) => progress(&format!("{label} FAILED: {error:#}")),
-            }
+            let turn = measure(contestant, options).await;
+            series.turns.extend(told(&label, turn, describe, progress));
         }
     }
     let json = all.iter().map(|series| (series.name.to_owned(), series.json())).collect::<serde_json::Map<_, _>>();

@@ -14,7 +14,7 @@ use super::disk_itself::{DiskItself, measure_disk};
 use super::gateway::{Gateway, Setting, Taken};
 use super::limited_disk::LimitedDisk;
 use super::measure::Contestant;
-use super::scenario::{Scenario, ScenarioOptions, Section, markdown, median, milliseconds, yes_or_no};
+use super::scenario::{Scenario, ScenarioOptions, Section, markdown, median, milliseconds, told, yes_or_no};
 use super::table::Spread;
 use crate::generate::Retry;
 use crate::latency::Latency;
@@ -64,18 +64,13 @@ struct Turn {
 
 pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str)) -> Section {
     let mut all = [(Where::ThisDisk, Vec::new()), (Where::Throttled, Vec::new())];
-    let sluice = options.gateways().find(|contestant| matches!(contestant, Contestant::Sluice { .. }));
+    let sluice = options.sluice();
     if let Some(contestant) = sluice {
         for number in 1..=options.turns {
             for (place, turns) in &mut all {
                 let label = format!("durable, {} disk, turn {number}", place.name());
-                match measure(contestant, *place, options).await {
-                    Ok(turn) => {
-                        progress(&format!("{label}: {}", describe(&turn)));
-                        turns.push(turn);
-                    }
-                    Err(error) => progress(&format!("{label} FAILED: {error:#}")),
-                }
+                let turn = measure(contestant, *place, options).await;
+                turns.extend(told(&label, turn, describe, progress));
             }
         }
     }

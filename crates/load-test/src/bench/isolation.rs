@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::gateway::{Memory, Setting, Taken, drained};
 use super::measure::Contestant;
 use super::scenario::{
-    MEMORY_BAR, Scenario, ScenarioOptions, Section, markdown, mebibytes, median, milliseconds, percent, worst,
+    MEMORY_BAR, Scenario, ScenarioOptions, Section, markdown, mebibytes, median, milliseconds, percent, told, worst,
     yes_or_no,
 };
 use super::table::Spread;
@@ -97,11 +97,7 @@ pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str
             for (contestant, series) in options.gateways().zip(&mut all) {
                 let label = format!("isolation, third {}, {} turn {number}", third.name(), series.name);
                 let turn = measure(contestant, third, options).await;
-                match &turn {
-                    Ok(turn) => progress(&format!("{label}: {}", describe(turn))),
-                    Err(error) => progress(&format!("{label} FAILED: {error:#}")),
-                }
-                series.turns[index].push(turn.ok());
+                series.turns[index].push(told(&label, turn, describe, progress));
             }
         }
     }

@@ -22,6 +22,7 @@ use sluice_otlp::Signal;
 
 pub use measure::{Contestant, Measurement, measure};
 pub use rows::{Kind, Row, all_rows};
+use scenario::told;
 pub use scenario::{Scenario, ScenarioOptions, Section, run_scenario};
 pub use table::{RowResult, Spread, further_pipeline, to_json, to_markdown};
 
@@ -61,13 +62,8 @@ pub async fn run(options: &BenchOptions, mut progress: impl FnMut(&str)) -> Vec<
                     continue;
                 }
                 let label = format!("{} {} {name} turn {turn}", result.row.id, result.row.signal);
-                match measure(contestant, &result.row, options.window, &options.subject_cpus).await {
-                    Ok(one) => {
-                        progress(&format!("{label}: {}", describe(&result.row, &one)));
-                        turns.push(one);
-                    }
-                    Err(error) => progress(&format!("{label} FAILED: {error:#}")),
-                }
+                let one = measure(contestant, &result.row, options.window, &options.subject_cpus).await;
+                turns.extend(told(&label, one, |one| describe(&result.row, one), &mut progress));
             }
         }
         results.push(result);

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::gateway::{Setting, Taken};
 use super::measure::Contestant;
-use super::scenario::{Scenario, ScenarioOptions, Section, markdown, median, milliseconds, yes_or_no};
+use super::scenario::{Scenario, ScenarioOptions, Section, markdown, median, milliseconds, told, yes_or_no};
 use super::table::Spread;
 use crate::backend::{Backend, BackendOptions, Counting};
 use crate::generate::{Retry, Shape};
@@ -40,16 +40,11 @@ type Pairs = Vec<(Turn, Turn)>;
 
 pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str)) -> Section {
     let mut pairs = Pairs::new();
-    let sluice = options.gateways().find(|contestant| matches!(contestant, Contestant::Sluice { .. }));
+    let sluice = options.sluice();
     if let Some(contestant) = sluice {
         for number in 1..=options.turns {
-            match measure_pair(contestant, options).await {
-                Ok(pair) => {
-                    progress(&format!("on-demand turn {number}: {}", describe(&pair)));
-                    pairs.push(pair);
-                }
-                Err(error) => progress(&format!("on-demand turn {number} FAILED: {error:#}")),
-            }
+            let pair = measure_pair(contestant, options).await;
+            pairs.extend(told(&format!("on-demand turn {number}"), pair, describe, progress));
         }
     }
     let turns = |of: fn(&(Turn, Turn)) -> &Turn| pairs.iter().map(|pair| turn_json(of(pair))).collect::<Vec<_>>();

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::gateway::{Gateway, Memory, Setting, Taken, drained};
 use super::measure::Contestant;
 use super::scenario::{
-    MEMORY_BAR, Scenario, ScenarioOptions, Section, markdown, mebibytes, median, milliseconds, percent, worst,
+    MEMORY_BAR, Scenario, ScenarioOptions, Section, markdown, mebibytes, median, milliseconds, percent, told, worst,
     yes_or_no,
 };
 use super::table::Spread;
@@ -109,13 +109,8 @@ pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str
     for number in 1..=options.turns {
         for (contestant, series) in &mut all {
             let label = format!("overload, {} ack {} turn {number}", series.name, series.ack.name());
-            match measure(contestant, series.ack, options).await {
-                Ok(turn) => {
-                    progress(&format!("{label}: {}", describe(&turn)));
-                    series.turns.push(turn);
-                }
-                Err(error) => progress(&format!("{label} FAILED: {error:#}")),
-            }
+            let turn = measure(contestant, series.ack, options).await;
+            series.turns.extend(told(&label, turn, describe, progress));
         }
     }
     let all: Vec<Series> = all.into_iter().map(|(_, series)| series).collect();

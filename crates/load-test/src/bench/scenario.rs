@@ -76,6 +76,10 @@ impl ScenarioOptions {
     pub(super) fn gateways(&self) -> impl Iterator<Item = &Contestant> {
         self.contestants.iter().filter(|contestant| !matches!(contestant, Contestant::Nginx { .. }))
     }
+
+    pub(super) fn sluice(&self) -> Option<&Contestant> {
+        self.contestants.iter().find(|contestant| matches!(contestant, Contestant::Sluice { .. }))
+    }
 }
 
 /// What a scenario came to.
@@ -107,6 +111,20 @@ pub async fn run_scenario(scenario: Scenario, options: &ScenarioOptions, progres
         Scenario::Durable => durable::run(options, progress).await,
         Scenario::Drain => drain::run(options, progress).await,
     }
+}
+
+/// Tells what came of a turn. `None`: it failed.
+pub(super) fn told<T>(
+    label: &str,
+    turn: anyhow::Result<T>,
+    describe: impl Fn(&T) -> String,
+    progress: &mut dyn FnMut(&str),
+) -> Option<T> {
+    match &turn {
+        Ok(turn) => progress(&format!("{label}: {}", describe(turn))),
+        Err(error) => progress(&format!("{label} FAILED: {error:#}")),
+    }
+    turn.ok()
 }
 
 /// The share of the configured limit that resident memory may reach.

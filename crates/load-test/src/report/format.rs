@@ -1,5 +1,7 @@
 //! Figures as people read them.
 
+use sluice_otlp::civil_date;
+
 use crate::bench::Spread;
 
 use super::record::{Kpis, SubjectRecord, Turn};
@@ -54,22 +56,8 @@ pub(super) fn number(value: Option<f64>, decimals: usize) -> String {
 pub(super) fn utc(unix_ms: u64) -> String {
     let minutes = unix_ms / 60_000;
     let (days, minute) = (minutes / 1440, minutes % 1440);
-    let (year, month, day) = civil(days);
+    let (year, month, day) = civil_date(days.cast_signed());
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", minute / 60, minute % 60)
-}
-
-/// Year, month and day of a number of days since the epoch (proleptic Gregorian). Years begin in March here, so that the leap day is
-/// the last of its year.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ impl SegmentWriter {
         let padding = [0; 8];
         let unaligned = FrameLen::of(frame);
         if frame.payload.len() >= COPY_LIMIT_BYTES {
-            self.write_out(&[frame.payload])?;
+            self.write_ahead(&[frame.payload])?;
         } else {
             self.buffer.extend_from_slice(frame.payload);
         }
@@ -115,7 +115,7 @@ impl SegmentWriter {
         self.end = position + unaligned.whole;
         self.totals.count(frame.offset, frame.items, frame.charge_bytes);
         if self.buffer.len() >= BUFFER_LEN_BYTES {
-            self.write_out(&[])?;
+            self.write_ahead(&[])?;
         }
         Ok(position)
     }
@@ -190,6 +190,14 @@ impl SegmentWriter {
         self.failed
     }
 
+    /// As [`SegmentWriter::write_out`]; the disk begins to write while the next frames are copied.
+    fn write_ahead(&mut self, more: &[&[u8]]) -> Result<(), SegmentError> {
+        let position = self.buffer_position;
+        self.write_out(more)?;
+        self.file.begin_writing(position, self.buffer_position - position);
+        Ok(())
+    }
+
     /// Hands the buffer and what follows it to the disk.
     fn write_out(&mut self, more: &[&[u8]]) -> Result<(), SegmentError> {
         let mut written = self.buffer.len();
@@ -199,8 +207,6 @@ impl SegmentWriter {
             write_all_vectored_at(&*writer.file, &mut slices, writer.buffer_position)
         })?;
         written += more.iter().map(|bytes| bytes.len()).sum::<usize>();
-        // While the next frames are copied.
-        self.file.begin_writing(self.buffer_position, written as u64);
         self.buffer.clear();
         self.buffer_position += written as u64;
         Ok(())

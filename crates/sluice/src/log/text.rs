@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use sluice_otlp::civil_date;
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
@@ -60,23 +61,10 @@ pub(super) fn age(unix_ns: u64) -> Duration {
 /// Nanoseconds since 1970 as `2026-11-21T06:05:43.120Z`.
 pub(super) fn time(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
-    let (year, month, day) = civil(seconds / SECONDS_PER_DAY);
+    let (year, month, day) = civil_date((seconds / SECONDS_PER_DAY).cast_signed());
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     let millis = unix_ns / 1_000_000 % 1000;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// Days since 1970 → year, month, day (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
 /// A table without lines; columns whose title begins with `>` are numbers.

@@ -1,12 +1,15 @@
 //! `sluice load-test` of subjects that scrape and tail: the real Collector, and a mock that behaves in a known way. Where a
 //! component is missing the test passes over it, unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
 
+#[path = "../command/mod.rs"]
+mod command;
 mod mock;
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
+use command::{load_test, stderr};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -15,16 +18,6 @@ use tempfile::TempDir;
 #[ignore = "the process that other tests put under load"]
 fn mock_agent_process() {
     mock::run();
-}
-
-fn load_test(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    command.arg("load-test").args(args).stdin(Stdio::null());
-    command
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn record(path: &Path) -> Value {

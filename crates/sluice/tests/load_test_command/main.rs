@@ -1,5 +1,7 @@
 //! `sluice load-test` from outside: its figures against subjects whose behaviour is known, and what it refuses.
 
+#[path = "../command/mod.rs"]
+mod command;
 mod faults;
 mod flags;
 mod interruption;

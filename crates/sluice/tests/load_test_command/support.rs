@@ -3,13 +3,14 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+pub(crate) use crate::command::{load_test, stderr};
 use crate::relay::{self, Action};
 
 pub(crate) const REQUEST_ITEMS: u64 = 512;
@@ -20,16 +21,6 @@ const PACED_CREDIT: Duration = Duration::from_millis(250);
 pub(crate) const BURNT: Duration = Duration::from_millis(10);
 /// What the metrics page of the relay says.
 pub(crate) const QUEUE: u64 = 7;
-
-pub(crate) fn load_test(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    command.arg("load-test").args(args).stdin(Stdio::null());
-    command
-}
-
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 /// Not a test: the subject of those beside it.
 #[test]

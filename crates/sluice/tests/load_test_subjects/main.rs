@@ -1,6 +1,10 @@
 //! The subjects of `sluice load-test`, from outside: real ones, ones that die, ones that cannot be started, and what is left of
 //! them.
 
+#[path = "../command/mod.rs"]
+mod command;
+#[path = "../../../load-test/tests/support/component.rs"]
+mod component;
 mod lives;
 mod peers;
 mod refusals;

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{component, load_test, number, run, stderr};
+use crate::component::component;
+use crate::support::{load_test, number, run, stderr};
 
 /// Adds the two, with their programs.
 fn with_peers<'a>(command: &'a mut Command, otelcol: &Path, rotel: &Path) -> &'a mut Command {

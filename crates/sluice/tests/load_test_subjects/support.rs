@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,22 +11,13 @@ use serde_json::{Value, json};
 use sluice_load_test::subject::usage_of_process;
 use tempfile::TempDir;
 
+pub(crate) use crate::command::{load_test, stderr};
 use crate::relay::{self, Action};
 
 /// CPU time that the mock burns at the begin of each life.
 pub(crate) const BURNT: Duration = Duration::from_millis(200);
 /// How long the mock lives that ends by itself.
 pub(crate) const LIFE: Duration = Duration::from_secs(1);
-
-pub(crate) fn load_test(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    command.arg("load-test").args(args).stdin(Stdio::null());
-    command
-}
-
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 /// Not a test: a relay that hands on what it gets, and burns CPU time when it starts. With RELAY_LIFE_S it ends by itself.
 #[test]
@@ -96,17 +87,6 @@ pub(crate) fn number(kpis: &Value, name: &str) -> f64 {
 
 pub(crate) fn warnings(record: &Value) -> String {
     record["warnings"].to_string()
-}
-
-/// A real component; `None` where it is missing and need not be there (see tests/components/env).
-pub(crate) fn component(variable: &str) -> Option<PathBuf> {
-    let found = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
-    let required = std::env::var_os("SLUICE_TEST_REQUIRE_COMPONENTS").is_some_and(|value| value == "1");
-    assert!(found.is_some() || !required, "{variable} names no file: run tests/components/install");
-    if found.is_none() {
-        eprintln!("passed over: {variable} names no file");
-    }
-    found
 }
 
 /// Waits for a process that this one started and whose command line contains `text`.

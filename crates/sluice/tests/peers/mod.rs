@@ -1,35 +1,20 @@
 //! Programs of others that stand before or behind the real binary: found through `tests/components/env`, run, and judged by
 //! what reaches the backend.
 
-#![allow(dead_code, reason = "each test file uses a part of this")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of this")]
+
+#[path = "../../../load-test/tests/support/component.rs"]
+mod component;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+pub(crate) use component::{component, pass_over};
 use sluice_load_test::subject::{Subject, SubjectSpec};
 
 /// No client may take longer: one that hangs is killed and fails its test.
 const CLIENT_WITHIN_S: &str = "120";
-
-/// The program that a variable of `tests/components/env` names. `None`: the test passes itself over, and said so.
-///
-/// # Panics
-/// If it is missing and SLUICE_TEST_REQUIRE_COMPONENTS=1.
-pub(crate) fn component(variable: &str) -> Option<PathBuf> {
-    let found = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
-    if found.is_none() {
-        pass_over(&format!("{variable} names no file"));
-    }
-    found
-}
-
-/// Says that a test is skipped, or fails it where everything has to be there.
-pub(crate) fn pass_over(reason: &str) {
-    let required = std::env::var_os("SLUICE_TEST_REQUIRE_COMPONENTS").is_some_and(|value| value == "1");
-    assert!(!required, "{reason}: run tests/components/install");
-    eprintln!("skipped: {reason} (tests/components/install makes it available)");
-}
 
 /// What became of a program that was run to its end.
 #[derive(Debug)]

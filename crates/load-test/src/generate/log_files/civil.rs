@@ -1,11 +1,13 @@
 //! Times as log lines have them.
 
+use sluice_otlp::civil_date;
+
 /// A moment in UTC, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
-    year: u64,
-    month: u64,
-    day: u64,
+    year: i64,
+    month: i64,
+    day: i64,
     hour: u64,
     minute: u64,
     second: u64,
@@ -15,25 +17,11 @@ pub(super) struct Moment {
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl Moment {
-    /// The date after Howard Hinnant's `civil_from_days`, for days since 1970.
     pub(super) fn of(unix_ns: u64) -> Moment {
         let (seconds, nanosecond) = (unix_ns / 1_000_000_000, unix_ns % 1_000_000_000);
-        // Eras of 400 years begin on the first of March.
-        let days = seconds / 86_400 + 719_468;
-        let (era, day_of_era) = (days / 146_097, days % 146_097);
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        Moment {
-            year: year_of_era + era * 400 + u64::from(month <= 2),
-            month,
-            day: day_of_year - (153 * month_from_march + 2) / 5 + 1,
-            hour: seconds / 3_600 % 24,
-            minute: seconds / 60 % 60,
-            second: seconds % 60,
-            nanosecond,
-        }
+        let (year, month, day) = civil_date((seconds / 86_400).cast_signed());
+        let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+        Moment { year, month, day, hour, minute, second, nanosecond }
     }
 
     /// RFC 3339 with nanoseconds: what CRI begins its lines with. Always of [`RFC3339_LEN`] bytes.
