@@ -1,11 +1,12 @@
 //! `sluice demo`: this binary as a gateway, three backends, the load of the Kyma load test, and a table.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sluice_load_test::demo::{self, DemoBackends, DemoOptions};
+use sluice_load_test::subject::free_addr;
 
 use crate::arguments::DemoArguments;
 use crate::run;
@@ -19,7 +20,7 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
 
 async fn show(arguments: &DemoArguments) -> Result<ExitCode> {
     let backends = DemoBackends::start().await.context("cannot start the demonstration's backends")?;
-    let [gateway, metrics] = free_addresses()?;
+    let (gateway, metrics) = (free_addr()?, free_addr()?);
     let config = backends.gateway_config(gateway, metrics);
     let seconds = arguments.seconds.as_secs();
     eprintln!(
@@ -33,12 +34,6 @@ async fn show(arguments: &DemoArguments) -> Result<ExitCode> {
     let report = demo::run(&options, &backends).await?;
     println!("\n{}", report.to_markdown());
     Ok(ExitCode::SUCCESS)
-}
-
-/// Two ports that are free now. They are taken a moment later, by the gateway.
-fn free_addresses() -> Result<[SocketAddr; 2]> {
-    let listeners = [TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?];
-    Ok([listeners[0].local_addr()?, listeners[1].local_addr()?])
 }
 
 /// The gateway's process, ended with the demonstration.

@@ -11,7 +11,7 @@ mod processor_cases;
 mod samples;
 
 use std::fmt::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use gateway::Gateway;
 use meaning::Meaning;
@@ -20,6 +20,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use peers::{component, start_collector};
 use processor_cases::{CASES, Case};
+use sluice_load_test::subject::free_addr;
 use sluice_load_test::{Backend, BackendOptions};
 use sluice_otlp::Signal;
 use tonic::metadata::MetadataValue;
@@ -52,12 +53,6 @@ fn common_config(ports: &[SocketAddr], backend: &Backend, exporter_options: &str
         backend.addr()
     );
     (components, pipelines)
-}
-
-/// So many different free ports.
-fn free_ports(count: usize) -> Vec<SocketAddr> {
-    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-    listeners.iter().map(|listener| listener.local_addr().expect("an address")).collect()
 }
 
 /// Sends the samples of a signal and returns what the backend has got of them, which is one request.
@@ -118,7 +113,7 @@ async fn resource_and_attributes_do_what_the_collectors_do() {
     let options = || BackendOptions::default().keep_requests(1);
     let backends =
         [Backend::start(options()).await.expect("a backend"), Backend::start(options()).await.expect("a backend")];
-    let ports = free_ports(2 * CASES.len());
+    let ports: Vec<_> = (0..2 * CASES.len()).map(|_| free_addr().expect("a port")).collect();
     let (for_collector, for_sluice) = ports.split_at(CASES.len());
     let at_once = "    sending_queue:\n      enabled: false\n    retry_on_failure:\n      enabled: false\n";
     let (components, pipelines) = common_config(for_collector, &backends[0], at_once);

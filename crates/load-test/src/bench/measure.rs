@@ -15,6 +15,8 @@ use crate::subject::{Dialect, GatewayConfig, Subject, SubjectSpec, Usage, free_a
 
 /// Before counting begins: connections are made, allocators and windows have grown.
 const WARM_UP: Duration = Duration::from_millis(1000);
+/// A subject that gathers items before it sends any (or has hardly a share of its core) has so long to show the first.
+const FIRST_ITEMS_WITHIN: Duration = Duration::from_secs(30);
 /// At rest a process is looked at after this time.
 const REST: Duration = Duration::from_secs(3);
 /// How often memory is looked at.
@@ -182,9 +184,14 @@ impl Reading {
             at: Instant::now(),
             subject: subject.usage().with_context(ended)?,
             bench: usage_of_process(std::process::id()).context("/proc is not readable")?,
-            items: backends.iter().map(Backend::items).sum::<u64>() as f64 / backends.len() as f64,
+            items: delivered(backends),
         })
     }
+}
+
+/// Items to each backend, on average.
+fn delivered(backends: &[Backend]) -> f64 {
+    backends.iter().map(Backend::items).sum::<u64>() as f64 / backends.len() as f64
 }
 
 async fn under_load(
@@ -197,7 +204,8 @@ async fn under_load(
     sleep(WARM_UP).await;
     let before = Reading::take(subject, backends)?;
     let mut rss_bytes = before.subject.rss_bytes;
-    while before.at.elapsed() < window {
+    let nothing_came = || delivered(backends) <= before.items;
+    while before.at.elapsed() < window || (nothing_came() && before.at.elapsed() < FIRST_ITEMS_WITHIN) {
         sleep(SAMPLE_EVERY).await;
         // One that has ended shows in the reading after the window.
         rss_bytes = rss_bytes.max(usage_of_process(subject.pid()).map_or(0, |usage| usage.rss_bytes));

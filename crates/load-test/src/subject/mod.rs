@@ -4,6 +4,7 @@ mod config;
 mod keeper;
 mod life;
 mod limits;
+mod ports;
 mod ready;
 mod restart;
 mod usage;
@@ -27,6 +28,7 @@ pub use config::{Dialect, GatewayConfig, nginx_relay};
 pub(crate) use keeper::Keeper;
 use life::Life;
 pub use limits::{ControlGroup, LimitError, LimitMissing, Limits, pin_this_thread};
+pub use ports::free_addr;
 pub use ready::Ready;
 use restart::Existence;
 pub use restart::{Lives, RestartPolicy};
@@ -289,11 +291,6 @@ fn without_colours(text: &str) -> String {
     parts.fold(first, |plain, part| {
         plain + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest)
     })
-}
-
-/// A port of the loopback interface that was free a moment ago.
-pub fn free_addr() -> io::Result<SocketAddr> {
-    std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
 #[cfg(test)]

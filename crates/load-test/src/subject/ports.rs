@@ -1,0 +1,56 @@
+//! Ports for subjects. Between the choice of a port and the moment its subject listens nobody else may come by it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+/// Below those that Linux gives to outgoing connections and to whoever asks for any port (from 32768), and below Kubernetes' node
+/// ports (from 30000).
+const RANGE: Range<u16> = 20_000..30_000;
+
+/// The UDP ports of the same numbers, which no subject takes: held, they tell other load tests on this machine that a port is given away.
+static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+
+/// A port of the loopback interface that nobody listens on. While this process lives, no other call gives it away, here or in
+/// another process.
+pub fn free_addr() -> io::Result<SocketAddr> {
+    let count = RANGE.end - RANGE.start;
+    // Processes that start together must not all try the same ones.
+    let first = (RandomState::new().hash_one(std::process::id()) % u64::from(count)) as u16;
+    let mut last_error = None;
+    for step in 0..count {
+        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, RANGE.start + (first + step) % count));
+        let claimed = UdpSocket::bind(addr).and_then(|claim| {
+            TcpListener::bind(addr)?;
+            Ok(claim)
+        });
+        match claimed {
+            Ok(claim) => {
+                CLAIMS.lock().push(claim);
+                return Ok(addr);
+            }
+            Err(error) => last_error = Some(error),
+        }
+    }
+    Err(last_error.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_port_is_given_away_twice_or_while_somebody_listens_on_it() {
+        let listeners: Vec<_> = (0..8).map(|_| TcpListener::bind(free_addr().unwrap()).unwrap()).collect();
+        let mut seen: HashSet<_> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        for _ in 0..200 {
+            assert!(seen.insert(free_addr().unwrap()));
+        }
+        assert!(seen.iter().all(|addr| RANGE.contains(&addr.port())));
+    }
+}
