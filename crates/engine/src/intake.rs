@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use sluice_flow::intake::Permit;
 use sluice_flow::{BoxFuture, Frame, Intake, Metadata, Payload, Refusal};
 use sluice_log::{CursorId, Log};
+use sluice_net::server::Turns;
 use sluice_otlp::{Encoding, Signal};
 
 use crate::ack::{Ack, Awaited};
@@ -20,10 +21,6 @@ use crate::storage::LogWatch;
 
 /// How long a request may wait for memory before it is refused. HTTP/2 flow control holds its sender meanwhile.
 const ADMISSION_WAIT: Duration = Duration::from_millis(250);
-/// A delivery that is so far behind the head of the log is not idle for want of data: what comes now had better wait with its
-/// sender, unread, than in memory. Under more load than the CPU can bear, this is what keeps it from being spent on receiving
-/// and refusing what cannot be delivered, and what is in flight within the CPU's caches.
-const PACE_BYTES: u64 = 4 << 20;
 /// How long a request is paced, if the delivery does not catch up. Then it is admitted as far as budgets allow.
 const PACE_WAIT: Duration = Duration::from_millis(750);
 /// What a request that waits has sent already, at most: one frame of HTTP/2.
@@ -41,7 +38,9 @@ pub(crate) struct Route {
     pub log: Arc<Log<Entry>>,
     pub deliveries: Arc<[Arc<Delivery>]>,
     pub readers: Arc<[CursorId]>,
-    /// The deliveries that can refuse: admission looks at their budgets.
+    /// The deliveries whose senders are told to come back, if need be: admission looks at their budgets.
+    pub refusing: Vec<CursorId>,
+    /// Those of them that refuse each on its own; the others do only together.
     pub backpressure: Vec<CursorId>,
     /// What the sender waits for. Nothing where it is answered from memory.
     pub awaited: Arc<Awaited>,
@@ -49,6 +48,27 @@ pub(crate) struct Route {
     pub disk: Option<RouteDisk>,
     /// Encodings that some delivery passes on unchanged.
     pub passes_through: Vec<Encoding>,
+}
+
+impl Route {
+    /// The delivery on whose behalf senders have to wait if deliveries are in this state. One that refuses on its own suffices. The
+    /// others wait until none keeps up any more: as long as one does, the rest have slow backends, for which nobody else is held up.
+    fn held_up_by(&self, state: impl Fn(&Delivery) -> bool) -> Option<&Delivery> {
+        let (mut together, mut some_keeps_up) = (None, false);
+        for delivery in self.deliveries.iter().filter(|delivery| self.refusing.contains(&delivery.cursor)) {
+            if self.backpressure.contains(&delivery.cursor) && state(delivery) {
+                return Some(delivery);
+            }
+            if delivery.is_apart() {
+                continue;
+            }
+            some_keeps_up |= !delivery.is_behind();
+            if state(delivery) {
+                together = Some(&**delivery);
+            }
+        }
+        together.filter(|_| !some_keeps_up)
+    }
 }
 
 /// What admission looks at where the log goes on on disk.
@@ -201,14 +221,11 @@ impl ReceiverIntake {
         if self.closed.load(Ordering::SeqCst) { Err(overloaded("shutting down")) } else { Ok(()) }
     }
 
-    /// Whether a delivery that can refuse is behind, although its backend takes what it is sent.
+    /// Whether what comes now had better wait with its sender: receiving takes the CPU that sending needs.
     fn is_behind(&self, signal: Signal) -> bool {
-        self.routes.load().get(signal).is_some_and(|route| {
-            route
-                .deliveries
-                .iter()
-                .any(|delivery| route.backpressure.contains(&delivery.cursor) && delivery.is_behind(PACE_BYTES))
-        })
+        let is_behind = |delivery: &Delivery| delivery.is_behind() && !delivery.is_apart();
+        Turns::is_cpu_bound()
+            && self.routes.load().get(signal).is_some_and(|route| route.held_up_by(is_behind).is_some())
     }
 
     fn try_admit(&self, signal: Signal, bytes: usize) -> Result<Box<dyn Permit>, Refusal> {
@@ -222,12 +239,8 @@ impl ReceiverIntake {
         }
         // What others were admitted for and has not arrived yet counts too.
         let arriving = self.receiving.used_bytes() + bytes;
-        for delivery in route.deliveries.iter() {
-            if route.backpressure.contains(&delivery.cursor)
-                && delivery.log.would_exceed(delivery.cursor, arriving as u64)
-            {
-                return Err(overloaded(format!("the budget of delivery {} is spent", delivery.id)));
-            }
+        if let Some(full) = route.held_up_by(|delivery| delivery.is_full(arriving as u64)) {
+            return Err(overloaded(format!("the budget of delivery {} is spent", full.id)));
         }
         check_disk(route, arriving as u64)?;
         let permit = self.receiving.try_acquire(bytes);

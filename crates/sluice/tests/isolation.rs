@@ -5,6 +5,7 @@ mod gateway;
 use std::time::Duration;
 
 use gateway::{Gateway, MIB, alone, assert_all_accepted, assert_arrives_once, fan_out};
+use sluice_load_test::backend::Delay;
 use sluice_load_test::{Backend, BackendOptions, Code, Ending, Faults, LoadReport};
 use sluice_otlp::Signal;
 
@@ -124,6 +125,28 @@ async fn backpressure_of_a_sick_pipeline_reaches_the_senders() {
     assert_eq!(bench.gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
     let again = load(&bench, Duration::from_secs(1)).await;
     assert_all_accepted(&again);
+}
+
+/// Scenario: all three backends are slow, until all budgets are spent.
+/// Guarantee: there is nobody to isolate, so senders are told to come back and when, and nothing that was accepted is dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_pipeline_keeps_up_senders_are_told_to_come_back() {
+    let _alone = alone().await;
+    let slow = Faults { delay: Some(Delay { share: 1.0, by: Duration::from_secs(4) }), ..Faults::none() };
+    let bench = start(slow.clone(), "").await;
+    bench.healthy.iter().for_each(|backend| backend.faults().set(slow.clone()));
+    let load = bench.gateway.load(Signal::Traces).rate(4.0 * SPANS_PER_S).duration(Duration::from_secs(8));
+    let report = load.concurrency(2, 32).run().await.expect("a load");
+    assert!(report.refused > 0, "the budgets were to be spent: {:?}", report.endings);
+    assert_eq!((report.failed, report.unanswered, report.refusals_without_delay), (0, 0, 0), "{:?}", report.messages);
+    let message = &report.messages[&Ending::Grpc(Code::UNAVAILABLE)];
+    assert!(message.contains("the budget of delivery"), "{message}");
+    for backend in [&bench.sick, &bench.healthy[0], &bench.healthy[1]] {
+        backend.faults().clear();
+        assert_arrives_once(&report, backend, Duration::from_secs(20)).await;
+    }
+    assert_eq!(bench.gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
+    bench.gateway.assert_memory_within(LIMIT_MIB);
 }
 
 /// Ten times as long, one fault after the other at the same backend.

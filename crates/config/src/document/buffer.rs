@@ -25,6 +25,8 @@ pub enum OverflowPolicy {
     Backpressure,
     /// The oldest data of this delivery is dropped, counted, without slowing anybody else.
     DropOldest,
+    /// The oldest data of this delivery is dropped as long as another one keeps up; where all are full senders are told to come back.
+    Isolate,
 }
 
 /// A value and where it stands in the configuration.
@@ -196,9 +198,15 @@ fn read_disk(fields: &mut Fields<'_>) -> DiskBounds {
 }
 
 fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
-    let choices = [("backpressure", OverflowPolicy::Backpressure), ("drop_oldest", OverflowPolicy::DropOldest)];
-    let doc = "What happens when a delivery's budget is spent: its senders are told to come back, or its oldest data is dropped and \
-               counted. Unset: `backpressure` where a receiver feeds one delivery, `drop_oldest` where it feeds several.";
+    let choices = [
+        ("backpressure", OverflowPolicy::Backpressure),
+        ("drop_oldest", OverflowPolicy::DropOldest),
+        ("isolate", OverflowPolicy::Isolate),
+    ];
+    let doc = "What happens when a delivery's budget is spent: its senders are told to come back (`backpressure`); its oldest data is \
+               dropped and counted (`drop_oldest`); or its oldest data is dropped as long as another delivery of its receiver keeps \
+               up, but where all are full that still move their senders are told to come back (`isolate`). Unset: `backpressure` where a receiver \
+               feeds one delivery, `isolate` where it feeds several.";
     fields.optional_choice("policy", &choices, doc)
 }
 

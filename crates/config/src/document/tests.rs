@@ -398,7 +398,7 @@ fn says_what_is_wrong_beside_pipelines() {
         ("buffer: {flush_after: 0s}", "c.yaml:5:23: error: `buffer.flush_after` must be between 1ms and 1m, not `0s`"),
         (
             "buffer: {policy: drop_newest}",
-            "c.yaml:5:18: error: `buffer.policy` must be one of `backpressure`, `drop_oldest`, not `drop_newest` (did you mean `drop_oldest`?)",
+            "c.yaml:5:18: error: `buffer.policy` must be one of `backpressure`, `drop_oldest`, `isolate`, not `drop_newest` (did you mean `drop_oldest`?)",
         ),
         (
             "buffer: {memory: {limit_mib: 0}}",

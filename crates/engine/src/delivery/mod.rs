@@ -9,7 +9,7 @@ mod task;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) use dead_letters::{DeadLetters, OnDisk};
 pub(crate) use prepare::{Preparer, inflated};
@@ -41,6 +41,9 @@ pub enum Policy {
     Backpressure,
     /// Its oldest frames are dropped, and counted.
     DropOldest,
+    /// As `DropOldest`, so that no sender waits for one sick backend; where all deliveries of a receiver that still move are full, as
+    /// `Backpressure`.
+    Isolate,
 }
 
 impl Policy {
@@ -48,6 +51,7 @@ impl Policy {
         match self {
             Policy::Backpressure => "backpressure",
             Policy::DropOldest => "drop_oldest",
+            Policy::Isolate => "isolate",
         }
     }
 }
@@ -64,6 +68,7 @@ pub(crate) struct Delivery {
     /// Set by an append that found the budget spent.
     over_budget: AtomicBool,
     drops_oldest: AtomicBool,
+    pace_bytes: AtomicU64,
     /// The log goes on on disk.
     on_disk: bool,
     wake: Arc<Notify>,
@@ -72,6 +77,12 @@ pub(crate) struct Delivery {
 
 /// A delivery that stays so far behind has a backlog, rather than too little of the CPU.
 const BACKLOG_BYTES: u64 = 16 << 20;
+/// A delivery for which so much waits is not idle for want of data: what comes now had better wait with its sender, unread, than
+/// in memory. Under more load than the CPU can bear, this is what keeps it from being spent on receiving and refusing what cannot be
+/// delivered, and what is in flight within the CPU's caches.
+const PACE_BYTES: u64 = 4 << 20;
+/// Of the budget, at most.
+const PACE_SHARE: u64 = 4;
 
 impl Delivery {
     /// Goes on where a delivery of this name was, if its backlog is in the log.
@@ -98,27 +109,40 @@ impl Delivery {
             dead_letters,
             over_budget: AtomicBool::new(false),
             drops_oldest: AtomicBool::new(false),
+            pace_bytes: AtomicU64::new(PACE_BYTES),
             wake,
             receiving,
         }
     }
 
     pub(crate) fn set_policy(&self, policy: Policy, budget_bytes: u64, lease_bytes: u64) {
-        self.drops_oldest.store(policy == Policy::DropOldest, Ordering::Relaxed);
+        self.drops_oldest.store(policy != Policy::Backpressure, Ordering::Relaxed);
+        self.pace_bytes.store(PACE_BYTES.min(budget_bytes / PACE_SHARE), Ordering::Relaxed);
         self.log.set_limits(self.cursor, budget_bytes, lease_bytes);
     }
 
-    /// True if the delivery is behind the head of the log by more than `pace_bytes` although its backend takes what it is sent. One
-    /// that works off a backlog on disk is not: what comes now waits there.
-    pub(crate) fn is_behind(&self, pace_bytes: u64) -> bool {
-        self.log.is_behind(self.cursor, pace_bytes)
-            && !(self.on_disk && self.log.is_behind(self.cursor, BACKLOG_BYTES))
-            && self.stats.trouble.lock().is_none()
+    /// It has enough to do.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.log.is_behind(self.cursor, self.pace_bytes.load(Ordering::Relaxed))
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.log.is_behind(self.cursor, BACKLOG_BYTES)
+    }
+
+    /// Its backend is out of order, or it works off a backlog on disk: what comes now waits, at whatever pace it comes.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.stats.trouble.lock().is_some() || self.on_disk && self.has_backlog()
+    }
+
+    /// The budget is spent, or would be with so much more.
+    pub(crate) fn is_full(&self, arriving_bytes: u64) -> bool {
+        self.log.would_exceed(self.cursor, arriving_bytes)
     }
 
     /// What comes now is not delivered soon.
     pub(crate) fn is_late(&self) -> bool {
-        self.stats.trouble.lock().is_some() || self.log.is_behind(self.cursor, BACKLOG_BYTES)
+        self.stats.trouble.lock().is_some() || self.has_backlog()
     }
 
     /// New frames may have come.
@@ -182,7 +206,7 @@ impl Delivery {
                 pipeline = %self.id.pipeline,
                 exporter = %self.id.exporter,
                 items,
-                "the delivery's budget is spent, or the disk too slow: its oldest items were dropped (policy drop_oldest); \
+                "the delivery's budget is spent, or the disk too slow: its oldest items were dropped (`buffer.policy`); \
                  raise the limit or mend the backend"
             );
         }

@@ -9,7 +9,7 @@ use crate::ack::Awaited;
 use crate::delivery::Policy;
 use crate::entry::Origin;
 use crate::intake::{Route, RouteDisk, Routes};
-use crate::plan::{Plan, Way};
+use crate::plan::{DeliveryPlan, Plan, Way};
 use crate::steps;
 
 impl Engine {
@@ -34,8 +34,9 @@ impl Engine {
                 running.push(delivery);
             }
         }
-        let refusing = |running: &&&RunningDelivery| running.plan.policy == Policy::Backpressure;
-        let backpressure: Vec<_> = running.iter().filter(refusing).map(|running| running.delivery.cursor).collect();
+        let cursors = |of: fn(&DeliveryPlan) -> bool| {
+            running.iter().filter(|running| of(&running.plan)).map(|running| running.delivery.cursor).collect()
+        };
         let origin =
             Origin { receiver: receiver.to_owned(), prepared: prefix.iter().map(|step| step.fingerprint).collect() };
         let disk = plan.disk.as_ref().map(|disk| RouteDisk {
@@ -56,7 +57,8 @@ impl Engine {
             log: self.storage.log(signal).clone(),
             deliveries: running.iter().map(|running| running.delivery.clone()).collect(),
             readers: running.iter().map(|running| running.delivery.cursor).collect(),
-            backpressure,
+            refusing: cursors(|plan| plan.policy != Policy::DropOldest),
+            backpressure: cursors(|plan| plan.policy == Policy::Backpressure),
         }
     }
 }

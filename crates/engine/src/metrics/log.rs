@@ -67,7 +67,7 @@ const TROUBLE: &str = "1 while the disk does not work.";
 const ORPHAN_ITEMS: &str = "Items on disk of a delivery that the configuration does not have.";
 const ORPHAN_BYTES: &str = "Bytes on disk of a delivery that the configuration does not have.";
 const DROPPED_EVER: &str =
-    "Items that the policy drop_oldest ever dropped, also before a restart where there is a directory.";
+    "Items that were ever dropped because the budget was spent, also before a restart where there is a directory.";
 
 pub(super) fn render(exposition: &mut Exposition<'_>, storage: &Storage) {
     for signal in Signal::ALL {

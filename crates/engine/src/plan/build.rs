@@ -148,7 +148,8 @@ impl Planner<'_> {
             _ if best_effort => Policy::DropOldest,
             Some(OverflowPolicy::Backpressure) => Policy::Backpressure,
             Some(OverflowPolicy::DropOldest) => Policy::DropOldest,
-            None if fan_out > 1 => Policy::DropOldest,
+            Some(OverflowPolicy::Isolate) => Policy::Isolate,
+            None if fan_out > 1 => Policy::Isolate,
             None => Policy::Backpressure,
         };
         let own_memory = pipeline.and_then(|pipeline| pipeline.buffer.memory_limit_mib).map(|mib| mib * MIB);

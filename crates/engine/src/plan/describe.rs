@@ -117,6 +117,9 @@ impl Plan {
         let then = match delivery.policy {
             Policy::Backpressure => "then its senders are told to come back",
             Policy::DropOldest => "then drops its oldest, without slowing the others",
+            Policy::Isolate => {
+                "then drops its oldest, without slowing the others; where all are full its senders are told to come back"
+            }
         };
         format!("{crash}; {held}; {then}.")
     }

@@ -75,6 +75,11 @@ impl Turns {
         Arc::clone(INSTALLED.get_or_init(Arc::default))
     }
 
+    /// Whether the CPU is the bottleneck, as far as the line has found out: known only while connections are read from.
+    pub fn is_cpu_bound() -> bool {
+        INSTALLED.get().is_some_and(|turns| turns.is_cpu_bound.load(Ordering::Relaxed))
+    }
+
     pub(super) fn installed() -> Option<Arc<Turns>> {
         INSTALLED.get().cloned()
     }
