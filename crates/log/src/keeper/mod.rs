@@ -138,7 +138,8 @@ impl<T: Record> Keeper<T> {
         }
         for (first, path, end) in leftovers.tails {
             let file = self.home.disk.open(&path, crate::disk::Access::ReadWrite);
-            if file.and_then(|file| file.set_len(end)).is_ok() {
+            // Synced before any cursor is stored: from then on the next start does not look into this file any more.
+            if file.and_then(|file| file.set_len(end).and_then(|()| file.sync_data())).is_ok() {
                 let mut inner = self.shared.inner.lock();
                 let segment = inner.store.as_mut().and_then(|store| store.segments.get_mut(first));
                 if let Some(segment) = segment {
