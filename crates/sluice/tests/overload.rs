@@ -10,6 +10,8 @@ use sluice_load_test::{Backend, Load, LoadReport, Pace};
 use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 80;
+/// Who waits longer has been kept waiting: alone, a request is answered within a few milliseconds.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A gateway with a quarter of a core, so that the generators are never the limit.
 async fn slow_gateway(backend: &Backend, ack: &str) -> Gateway {
@@ -42,7 +44,8 @@ async fn is_drained(gateway: &Gateway) -> bool {
 async fn the_flood_is_turned_away_in_order(load: Load, gateway: Gateway, backend: Backend) {
     let report = load.run().await.expect("a load");
     assert_refusals_are_retryable(&report);
-    assert!(report.refused > 0, "the load was to be too much: {:?}", report.endings);
+    let waited = report.acknowledged_after.p50;
+    assert!(report.refused > 0 || waited > PATIENCE, "the load was to be too much: {waited:?}, {:?}", report.endings);
     assert_arrives_once(&report, &backend, Duration::from_secs(30)).await;
     assert!(eventually(gateway::SOON, async || is_drained(&gateway).await).await, "the backlog ends");
     assert_eq!(backend.unique_items(), report.accepted, "what was refused did not get through as well");
