@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo build test torture bench limits fuzz lint fmt clippy deny docs components
+.PHONY: help demo build build-tools test torture bench limits fuzz lint fmt clippy deny docs components
 
 CARGO ?= cargo
 LOCKED := --locked
@@ -14,27 +14,30 @@ WITH_COMPONENTS := source tests/components/env; export SLUICE_TEST_REQUIRE_COMPO
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: ## build sluice and show three pipelines, one of them dead and one refusing, under load (DEMO_ARGS=...)
+demo: build-tools ## build sluice and show three pipelines, one of them dead and one refusing, under load (DEMO_ARGS=...)
 	$(CARGO) build --release $(LOCKED) -p sluice --bin sluice
 	"$${CARGO_TARGET_DIR:-target}/release/sluice" demo $(DEMO_ARGS)
 
-build: ## the release binary
+build: build-tools ## the release binary
 	$(CARGO) build --release $(LOCKED) -p sluice --bin sluice
+
+build-tools: ## what the build needs beside Rust: a C compiler, and on x86-64 nasm and the autotools
+	@hack/build-tools
 
 components: ## what the tests run against: Collector, Rotel, Prometheus, nginx, SDK clients, … (cached by version)
 	tests/components/install
 
 # --no-fail-fast: one run says everything that is wrong. Both commands share one profile and so one build.
-test: components ## everything that asserts (TEST_ARGS=... is handed to cargo test)
+test: build-tools components ## everything that asserts (TEST_ARGS=... is handed to cargo test)
 	$(CARGO) build $(LOCKED) --workspace --all-targets
 	$(WITH_COMPONENTS) $(CARGO) test $(LOCKED) --workspace --no-fail-fast $(TEST_ARGS)
 
 # The long runs are tests that cargo ignores by default and whose names contain `torture`.
-torture: components ## the long fault runs
+torture: build-tools components ## the long fault runs
 	$(CARGO) build $(LOCKED) --workspace --all-targets
 	$(WITH_COMPONENTS) $(CARGO) test $(LOCKED) --workspace --no-fail-fast -- --ignored --nocapture --test-threads=1 torture
 
-bench: ## rates, latencies and CPU an item as ratios, side by side (QUICK=1: a few minutes; BENCH_ARGS=...)
+bench: build-tools ## rates, latencies and CPU an item as ratios, side by side (QUICK=1: a few minutes; BENCH_ARGS=...)
 	tests/components/install otelcol nginx
 	$(CARGO) build --release $(LOCKED) -p sluice -p sluice-load-test --bins
 	$(WITH_COMPONENTS) $(CARGO) run --release $(LOCKED) -p sluice-load-test --bin sluice-bench -- $(if $(QUICK),--quick) $(BENCH_ARGS)
@@ -55,12 +58,12 @@ lint: fmt clippy deny docs ## format, clippy, licences, bans, sources, documenta
 fmt:
 	$(CARGO) fmt --all --check
 
-clippy:
+clippy: build-tools
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
 
 deny:
 	tests/components/install cargo-deny
 	source tests/components/env; "$$SLUICE_TEST_CARGO_DENY" $(LOCKED) check --hide-inclusion-graph licenses bans sources
 
-docs:
+docs: build-tools
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps --lib

@@ -1,4 +1,4 @@
-//! Gzip (RFC 1952) and zlib (RFC 1950).
+//! Unpacking gzip (RFC 1952) and zlib (RFC 1950).
 //!
 //! Whole-buffer libdeflate inflates several times as fast as a streaming decoder (see `examples/compression_speed.rs`). It
 //! does the common case: one member whose trailer tells its size honestly. Everything else (several members, a trailer
@@ -6,13 +6,12 @@
 
 use std::cell::RefCell;
 
-use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
-use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
+use libdeflater::{DecompressionError, Decompressor};
 use memchr::memmem;
 use sluice_otlp::Encoding;
 
-use super::{CompressError, DecompressError, Output};
+use super::{DecompressError, Output};
 
 /// A deflate block of only the longest matches: 258 bytes for two bits.
 const DEFLATE_RATIO_MAX: usize = 1032;
@@ -20,13 +19,8 @@ const DEFLATE_RATIO_MAX: usize = 1032;
 /// Header (10) and trailer (8) of a member without optional fields, and an empty deflate block (2).
 const MEMBER_MIN_BYTES: usize = 20;
 
-/// The fastest level: 6 costs three times as much for six percent.
-const DEFAULT_LEVEL: i32 = 1;
-
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
-    static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
-    static ROOM: RefCell<Room> = RefCell::new(Room::default());
     static GZIP_STREAM: RefCell<Decompress> = RefCell::new(Decompress::new_gzip(15));
 }
 
@@ -138,63 +132,4 @@ fn inflate_one(
             Err(_) => return Err(StreamError::Malformed),
         }
     }
-}
-
-pub(super) fn compress(input: &[u8], level: Option<i32>) -> Result<Bytes, CompressError> {
-    with_compressor(level, |compressor, room| {
-        let bound = compressor.gzip_compress_bound(input.len());
-        compressor.gzip_compress(input, room.at_least(bound))
-    })
-}
-
-pub(super) fn compress_zlib(input: &[u8], level: Option<i32>) -> Result<Bytes, CompressError> {
-    with_compressor(level, |compressor, room| {
-        let bound = compressor.zlib_compress_bound(input.len());
-        compressor.zlib_compress(input, room.at_least(bound))
-    })
-}
-
-/// Where a thread packs. Used again, so that its pages are there already and need no zeroing: the packed bytes, which are few,
-/// are then copied to their own place.
-#[derive(Default)]
-struct Room(Vec<u8>);
-
-/// A larger room is given back after use.
-const ROOM_KEPT_BYTES: usize = 4 << 20;
-
-impl Room {
-    fn at_least(&mut self, length: usize) -> &mut [u8] {
-        if self.0.len() < length {
-            self.0.resize(length, 0);
-        }
-        &mut self.0[..length]
-    }
-
-    fn take(&mut self, length: usize) -> Bytes {
-        let packed = Bytes::copy_from_slice(&self.0[..length]);
-        if self.0.len() > ROOM_KEPT_BYTES {
-            self.0 = Vec::new();
-        }
-        packed
-    }
-}
-
-fn with_compressor(
-    level: Option<i32>,
-    pack: impl FnOnce(&mut Compressor, &mut Room) -> Result<usize, libdeflater::CompressionError>,
-) -> Result<Bytes, CompressError> {
-    // -1 is zlib's way of saying "default"; 0 stores.
-    let level = level.filter(|level| *level >= 0).unwrap_or(DEFAULT_LEVEL);
-    let refused = |reason: String| CompressError { encoding: Encoding::Gzip, reason };
-    let valid = CompressionLvl::new(level).map_err(|_| refused(format!("there is no level {level}; use 1 to 9")))?;
-    COMPRESSOR.with_borrow_mut(|kept| {
-        if kept.as_ref().is_none_or(|(kept_level, _)| *kept_level != level) {
-            *kept = Some((level, Compressor::new(valid)));
-        }
-        let (_, compressor) = kept.as_mut().expect("was just put there");
-        ROOM.with_borrow_mut(|room| {
-            let length = pack(compressor, room).map_err(|error| refused(error.to_string()))?;
-            Ok(room.take(length))
-        })
-    })
 }

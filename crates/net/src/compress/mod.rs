@@ -3,6 +3,7 @@
 //! Unpacking is where a small hostile request could become a large allocation, so every function here takes a limit on
 //! the unpacked size, stops at it, and never allocates what a header merely claims. Contexts are reused per thread.
 
+mod deflate;
 mod gzip;
 mod lz4;
 mod snappy;
@@ -13,6 +14,7 @@ use std::cell::RefCell;
 use bytes::Bytes;
 use sluice_otlp::Encoding;
 
+use self::deflate::Wrapping;
 pub use self::snappy::compress_block as compress_snappy_block;
 
 /// The largest zstd window that is accepted and passed on: what every zstd decoder has to support (RFC 8878, 3.1.1.1.2).
@@ -175,7 +177,7 @@ pub fn passable(encoding: Encoding, input: &[u8], unpacked_len_bytes: usize) -> 
 pub fn compress(encoding: Encoding, chunks: &[Bytes], level: Option<i32>) -> Result<Bytes, CompressError> {
     match encoding {
         Encoding::Identity => Ok(joined(chunks)),
-        Encoding::Gzip => gzip::compress(&joined(chunks), level),
+        Encoding::Gzip => deflate::compress(&joined(chunks), Wrapping::Gzip, level),
         Encoding::Zstd => zstd::compress(chunks, level),
         Encoding::Snappy => snappy::compress_framed(chunks),
     }
@@ -183,7 +185,7 @@ pub fn compress(encoding: Encoding, chunks: &[Bytes], level: Option<i32>) -> Res
 
 /// Packs into a zlib stream, for `content-encoding: deflate` and `zlib`.
 pub fn compress_zlib(chunks: &[Bytes], level: Option<i32>) -> Result<Bytes, CompressError> {
-    gzip::compress_zlib(&joined(chunks), level)
+    deflate::compress(&joined(chunks), Wrapping::Zlib, level)
 }
 
 /// Packs into an LZ4 frame, for `content-encoding: lz4`.

@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::io::{Read, Write};
 
 use proptest::prelude::*;
 
@@ -37,6 +37,40 @@ fn every_encoding_round_trips_and_chunks_are_one_message() {
         let zlib = compress_zlib(&chunks, None).expect("packs");
         assert_eq!(decompress_zlib(&zlib, LIMIT).expect("unpacks"), plain);
     }
+}
+
+/// Another decoder than the one that [`decompress`] takes for a single member.
+fn unpacked_by_flate2(packed: &[u8], wrapping: Wrapping) -> Vec<u8> {
+    let mut plain = Vec::new();
+    match wrapping {
+        Wrapping::Gzip => flate2::read::MultiGzDecoder::new(packed).read_to_end(&mut plain),
+        Wrapping::Zlib => flate2::read::ZlibDecoder::new(packed).read_to_end(&mut plain),
+    }
+    .expect("unpacks");
+    plain
+}
+
+proptest! {
+    #[test]
+    fn what_is_packed_others_unpack(
+        words in proptest::collection::vec(any::<u16>(), 0..60_000), alphabet in 1_u16..=u16::MAX, level in 1_i32..=9
+    ) {
+        // From all the same, over text, to what cannot be packed.
+        let plain: Vec<u8> = words.iter().flat_map(|word| (word % alphabet).to_le_bytes()).collect();
+        for wrapping in [Wrapping::Gzip, Wrapping::Zlib] {
+            for level in [None, Some(level)] {
+                let packed = deflate::compress(&plain, wrapping, level).expect("packs");
+                prop_assert!(packed.len() <= plain.len() + plain.len() / 1000 + 64);
+                prop_assert_eq!(&unpacked_by_flate2(&packed, wrapping), &plain);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_level_that_does_not_exist_is_refused() {
+    let error = compress(Encoding::Gzip, &[Bytes::from_static(b"x")], Some(13)).expect_err("there is none");
+    assert!(error.to_string().contains("there is no level 13; use 1 to 9"), "{error}");
 }
 
 #[test]
