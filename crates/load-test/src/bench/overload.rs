@@ -25,8 +25,6 @@ const CPU_CORES: f64 = 0.1;
 const TIMES_THE_PEAK: f64 = 3.0;
 /// Connections and streams of a few senders in closed loops: what the subject takes if hardly anything waits.
 const FEW_SENDERS: [(usize, usize); 2] = [(4, 2), (4, 8)];
-/// The senders whose load grows until the subject is flooded: as many as it takes for the schedule to be kept.
-const MANY_SENDERS: (usize, usize) = (16, 16);
 /// What the many senders offer in the search for their peak, of what few senders got through.
 const PEAK_SEARCH: [f64; 4] = [0.5, 0.65, 0.8, 1.0];
 /// Windows before counting, and counted.
@@ -58,6 +56,39 @@ impl Ack {
             Ack::Memory => "",
             Ack::Delivered => "buffer:\n  ack: delivered\n",
         }
+    }
+}
+
+/// The 256 senders whose load grows until the subject is flooded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Senders {
+    /// Clients with a connection each, as SDKs and agents are.
+    Clients,
+    /// A few gateways before this one: sixteen requests at a time on each connection, which arrive interleaved.
+    Gateways,
+}
+
+impl Senders {
+    fn name(self) -> &'static str {
+        match self {
+            Senders::Clients => "256 × 1",
+            Senders::Gateways => "16 × 16",
+        }
+    }
+
+    /// Connections and streams of each.
+    fn concurrency(self) -> (usize, usize) {
+        match self {
+            Senders::Clients => (256, 1),
+            Senders::Gateways => (16, 16),
+        }
+    }
+
+    fn load(self, gateway: &Gateway, spans_per_s: f64) -> Load {
+        let (connections, streams) = self.concurrency();
+        let mut load = gateway.load().concurrency(connections, streams);
+        load.pace = Pace::Open { items_per_s: spans_per_s };
+        load
     }
 }
 
@@ -93,6 +124,7 @@ struct Turn {
 struct Series {
     name: &'static str,
     ack: Ack,
+    senders: Senders,
     turns: Vec<Turn>,
 }
 
@@ -103,13 +135,17 @@ pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str
             Contestant::Sluice { .. } => &[Ack::Memory, Ack::Delivered],
             _ => &[Ack::Memory],
         };
-        let series = |&ack| (contestant, Series { name: contestant.name(), ack, turns: Vec::new() });
-        all.extend(acks.iter().map(series));
+        for senders in [Senders::Clients, Senders::Gateways] {
+            let series = |&ack| (contestant, Series { name: contestant.name(), ack, senders, turns: Vec::new() });
+            all.extend(acks.iter().map(series));
+        }
     }
     for number in 1..=options.turns {
         for (contestant, series) in &mut all {
-            let label = format!("overload, {} ack {} turn {number}", series.name, series.ack.name());
-            let turn = measure(contestant, series.ack, options).await;
+            let (ack, senders) = (series.ack, series.senders);
+            let label =
+                format!("overload, {} ack {} senders {} turn {number}", series.name, ack.name(), senders.name());
+            let turn = measure(contestant, ack, senders, options).await;
             series.turns.extend(told(&label, turn, describe, progress));
         }
     }
@@ -157,7 +193,12 @@ async fn under_load(
     Ok(UnderLoad { delivered_per_s: (after.1 - before.1) as f64 / taken.elapsed_s, taken, report })
 }
 
-async fn measure(contestant: &Contestant, ack: Ack, options: &ScenarioOptions) -> anyhow::Result<Turn> {
+async fn measure(
+    contestant: &Contestant,
+    ack: Ack,
+    senders: Senders,
+    options: &ScenarioOptions,
+) -> anyhow::Result<Turn> {
     let mut few_senders_per_s = 0.0_f64;
     for (connections, streams) in FEW_SENDERS {
         let (gateway, backend) = start(contestant, ack, options).await?;
@@ -174,13 +215,13 @@ async fn measure(contestant: &Contestant, ack: Ack, options: &ScenarioOptions) -
     let mut search_per_s = [0.0; PEAK_SEARCH.len()];
     for (share, delivered_per_s) in PEAK_SEARCH.into_iter().zip(&mut search_per_s) {
         let (gateway, backend) = start(contestant, ack, options).await?;
-        let load = many_senders(&gateway, share * few_senders_per_s);
+        let load = senders.load(&gateway, share * few_senders_per_s);
         *delivered_per_s = under_load(&gateway, &backend, load, options).await?.delivered_per_s;
     }
     let peak_per_s = search_per_s.into_iter().fold(0.0, f64::max);
     ensure!(peak_per_s > 0.0, "nothing was delivered");
     let (gateway, backend) = start(contestant, ack, options).await?;
-    let load = many_senders(&gateway, TIMES_THE_PEAK * peak_per_s.max(few_senders_per_s));
+    let load = senders.load(&gateway, TIMES_THE_PEAK * peak_per_s.max(few_senders_per_s));
     let flood = under_load(&gateway, &backend, load, options).await?;
     let report = &flood.report;
     drained(report, &[&backend], DRAIN_WITHIN).await;
@@ -202,12 +243,6 @@ async fn measure(contestant: &Contestant, ack: Ack, options: &ScenarioOptions) -
         memory: gateway.memory()?,
         taken: flood.taken,
     })
-}
-
-fn many_senders(gateway: &Gateway, spans_per_s: f64) -> Load {
-    let mut load = gateway.load().concurrency(MANY_SENDERS.0, MANY_SENDERS.1);
-    load.pace = Pace::Open { items_per_s: spans_per_s };
-    load
 }
 
 impl Turn {
@@ -251,6 +286,7 @@ impl Series {
         json!({
             "subject": self.name,
             "ack": self.ack.name(),
+            "senders": self.senders.name(),
             "holds": self.holds(),
             "turns": self.turns.iter().map(turn_json).collect::<Vec<_>>(),
         })
@@ -261,15 +297,16 @@ fn notes() -> String {
     format!(
         "{CPU_CORES} cores by quota, memory limit {MEMORY_LIMIT_MIB} MiB, spans of 40 attributes. Few senders: the better of closed \
          loops of 8 and 32 requests in flight. The peak: the most that is delivered while 256 senders offer {PEAK_SEARCH:?} times that, \
-         in open loop. Then the same senders offer {TIMES_THE_PEAK} × the higher of both, and do not come back.\nBar: goodput at least \
+         in open loop: clients with a connection each (256 × 1), or gateways with sixteen requests at a time on each (16 × 16). Then the same senders offer {TIMES_THE_PEAK} × the higher of both, and do not come back.\nBar: goodput at least \
          95 % of the peak, every refusal retryable, nothing acknowledged lost, memory at most 110 % of the limit."
     )
 }
 
 fn table(all: &[Series]) -> String {
-    const HEADER: [&str; 12] = [
+    const HEADER: [&str; 13] = [
         "Subject",
         "ack",
+        "senders",
         "few senders spans/s",
         "peak spans/s",
         "offered of peak",
@@ -287,6 +324,7 @@ fn table(all: &[Series]) -> String {
         vec![
             series.name.to_owned(),
             series.ack.name().to_owned(),
+            series.senders.name().to_owned(),
             median(turns().map(|turn| turn.few_senders_per_s), 0),
             median(turns().map(|turn| turn.peak_per_s), 0),
             percent(turns().map(|turn| turn.offered_per_s / turn.peak_per_s)),
@@ -299,7 +337,7 @@ fn table(all: &[Series]) -> String {
             yes_or_no(series.holds()),
         ]
     };
-    markdown(&HEADER, 2, all.iter().map(row).collect())
+    markdown(&HEADER, 3, all.iter().map(row).collect())
 }
 
 fn turn_json(turn: &Turn) -> Value {
@@ -338,7 +376,7 @@ mod tests {
             ..Turn::default()
         };
         change(&mut turn);
-        Series { name: "sluice", ack: Ack::Memory, turns: vec![turn] }.holds()
+        Series { name: "sluice", ack: Ack::Memory, senders: Senders::Clients, turns: vec![turn] }.holds()
     }
 
     #[test]
@@ -349,6 +387,7 @@ mod tests {
         assert!(!holds(|turn| turn.unanswered = 1));
         assert!(!holds(|turn| turn.lost = 1));
         assert!(!holds(|turn| turn.memory.peak_bytes = 111));
-        assert!(!Series { name: "sluice", ack: Ack::Memory, turns: vec![] }.holds(), "not measured");
+        let none = Series { name: "sluice", ack: Ack::Memory, senders: Senders::Clients, turns: vec![] };
+        assert!(!none.holds(), "not measured");
     }
 }
