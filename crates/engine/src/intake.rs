@@ -54,20 +54,18 @@ impl Route {
     /// The delivery on whose behalf senders have to wait if deliveries are in this state. One that refuses on its own suffices. The
     /// others wait until none keeps up any more: as long as one does, the rest have slow backends, for which nobody else is held up.
     fn held_up_by(&self, state: impl Fn(&Delivery) -> bool) -> Option<&Delivery> {
-        let (mut together, mut some_keeps_up) = (None, false);
-        for delivery in self.deliveries.iter().filter(|delivery| self.refusing.contains(&delivery.cursor)) {
-            if self.backpressure.contains(&delivery.cursor) && state(delivery) {
-                return Some(delivery);
-            }
-            if delivery.is_apart() {
-                continue;
-            }
-            some_keeps_up |= !delivery.is_behind();
-            if state(delivery) {
-                together = Some(&**delivery);
-            }
+        let mut deliveries = self.deliveries.iter().map(|delivery| &**delivery);
+        let is_alone = |delivery: &Delivery| self.backpressure.contains(&delivery.cursor);
+        let is_refusing = |delivery: &Delivery| self.refusing.contains(&delivery.cursor);
+        if let Some(alone) = deliveries.clone().find(|delivery| is_alone(delivery) && state(delivery)) {
+            return Some(alone);
         }
-        together.filter(|_| !some_keeps_up)
+        let is_together = |delivery: &Delivery| is_refusing(delivery) && !is_alone(delivery);
+        // Hardly ever is there one: what the others do is not asked before.
+        let together =
+            deliveries.clone().rfind(|delivery| is_together(delivery) && state(delivery) && !delivery.is_apart())?;
+        let keeps_up = |delivery: &Delivery| is_refusing(delivery) && !delivery.is_apart() && !delivery.is_behind();
+        (!deliveries.any(keeps_up)).then_some(together)
     }
 }
 
