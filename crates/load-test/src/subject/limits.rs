@@ -42,6 +42,7 @@ pub struct Limits {
 #[derive(Debug, Default)]
 pub struct ControlGroup {
     folders: Vec<PathBuf>,
+    cpu_folder: Option<PathBuf>,
     memory_folder: Option<PathBuf>,
     limits: Limits,
 }
@@ -85,10 +86,12 @@ impl ControlGroup {
         match hierarchy {
             Hierarchy::V1 { .. } => {
                 write(&folder.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
-                write(&folder.join("cpu.cfs_quota_us"), &quota_us.to_string())
+                write(&folder.join("cpu.cfs_quota_us"), &quota_us.to_string())?;
             }
-            Hierarchy::V2 { .. } => write(&folder.join("cpu.max"), &format!("{quota_us} {PERIOD_US}")),
+            Hierarchy::V2 { .. } => write(&folder.join("cpu.max"), &format!("{quota_us} {PERIOD_US}"))?,
         }
+        self.cpu_folder = Some(folder);
+        Ok(())
     }
 
     fn limit_memory(&mut self, hierarchy: &Hierarchy, name: &str, bytes: u64) -> Result<(), LimitError> {
@@ -163,8 +166,19 @@ impl ControlGroup {
         let folder = self.memory_folder.as_ref()?;
         let read = |file: &str| fs::read_to_string(folder.join(file)).ok();
         let text = read("memory.events").or_else(|| read("memory.oom_control"))?;
-        text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+        number_of("oom_kill ", &text)
     }
+
+    /// Periods of 100 ms in which it wanted more CPU time than its quota; `None` where the kernel does not say.
+    pub fn throttled_periods(&self) -> Option<u64> {
+        let folder = self.cpu_folder.as_ref()?;
+        number_of("nr_throttled ", &fs::read_to_string(folder.join("cpu.stat")).ok()?)
+    }
+}
+
+/// The number in the line of a flat keyed file that begins like this.
+fn number_of(key: &str, text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
 }
 
 impl Drop for ControlGroup {

@@ -190,6 +190,11 @@ impl Subject {
         self.group.oom_kills()
     }
 
+    /// Periods of 100 ms in which it wanted more CPU time than its quota; `None` without a quota.
+    pub fn throttled_periods(&self) -> Option<u64> {
+        self.group.throttled_periods()
+    }
+
     pub fn lives(&self) -> Lives {
         self.existence.lock().lives()
     }

@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use sluice_load_test::scrape::Scrape;
-use sluice_load_test::subject::{Limits, Subject, SubjectError, SubjectSpec, Usage, free_addr};
+use sluice_load_test::subject::{Limits, Subject, SubjectSpec, Usage, free_addr};
 use sluice_load_test::{Backend, Load, LoadReport};
 use sluice_otlp::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -50,20 +50,6 @@ impl Gateway {
     }
 
     pub(crate) async fn start_with(config: &str, options: Options) -> Gateway {
-        for _ in 0..3 {
-            match Gateway::try_start(config, options.clone()).await {
-                Ok(gateway) => return gateway,
-                // A port that was free a moment ago: somebody else has it now.
-                Err(SubjectError::Ended { output, .. })
-                    if output.contains("listens there already") || output.contains("in use") => {}
-                Err(SubjectError::PortInUse { .. }) => {}
-                Err(error) => panic!("{error}"),
-            }
-        }
-        panic!("three times a free port was taken before the gateway could listen on it");
-    }
-
-    async fn try_start(config: &str, options: Options) -> Result<Gateway, SubjectError> {
         let [grpc, http, metrics, health] = [(); 4].map(|()| free_addr().expect("a free port"));
         let base = base_config(grpc, http, metrics, health);
         let mut args = vec!["run".to_owned(), "--config".to_owned(), "env:GATEWAY_BASE".to_owned()];
@@ -83,8 +69,9 @@ impl Gateway {
             ready: Some(health.into()),
             ..SubjectSpec::default()
         })
-        .await?;
-        Ok(Gateway { grpc, http, metrics, health, subject })
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+        Gateway { grpc, http, metrics, health, subject }
     }
 
     /// The file that the test's part of the configuration is read from.
@@ -103,6 +90,11 @@ impl Gateway {
 
     pub(crate) fn usage(&self) -> Usage {
         self.subject.usage().expect("the gateway runs")
+    }
+
+    /// Periods of 100 ms in which it wanted more CPU time than its quota.
+    pub(crate) fn throttled_periods(&self) -> u64 {
+        self.subject.throttled_periods().unwrap_or(0)
     }
 
     /// Limits of the operating system that could not be set.
