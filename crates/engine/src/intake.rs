@@ -23,7 +23,8 @@ use crate::storage::LogWatch;
 const ADMISSION_WAIT: Duration = Duration::from_millis(250);
 /// How long a request is paced, if the delivery does not catch up. Then it is admitted as far as budgets allow.
 const PACE_WAIT: Duration = Duration::from_millis(750);
-/// What a request that waits has sent already, at most: one frame of HTTP/2.
+/// What a request that waits has sent already, at most: the window that every connection has. Larger ones have a share of memory of
+/// their own.
 const HELD_MAX_BYTES: usize = 64 * 1024;
 /// Compressed frames from this inflated size on go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;

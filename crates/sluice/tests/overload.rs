@@ -25,7 +25,12 @@ async fn slow_gateway(backend: &Backend, ack: &str) -> Gateway {
 
 /// 16 connections with 16 requests in flight each: 50 MB at a time.
 fn flood(gateway: &Gateway, duration: Duration) -> Load {
-    let mut load = gateway.load(Signal::Traces).duration(duration).concurrency(16, 16);
+    flood_of(gateway, duration, 16)
+}
+
+/// 16 connections with so many requests in flight each.
+fn flood_of(gateway: &Gateway, duration: Duration, streams: usize) -> Load {
+    let mut load = gateway.load(Signal::Traces).duration(duration).concurrency(16, streams);
     load.pace = Pace::Closed;
     load.timeout = Duration::from_secs(30);
     load.grace = Duration::from_secs(30);
@@ -52,7 +57,7 @@ async fn is_drained(gateway: &Gateway) -> bool {
 }
 
 /// Guarantee: memory within the limit, refusals retryable and with a delay, everything acknowledged delivered once.
-async fn the_flood_is_turned_away_in_order(load: Load, gateway: Gateway, backend: Backend) {
+async fn the_flood_is_turned_away_in_order(load: Load, gateway: Gateway, backend: Backend) -> LoadReport {
     let report = load.run().await.expect("a load");
     assert_refusals_are_retryable(&report);
     assert_was_too_much(&report, &gateway);
@@ -61,6 +66,7 @@ async fn the_flood_is_turned_away_in_order(load: Load, gateway: Gateway, backend
     assert_eq!(backend.unique_items(), report.accepted, "what was refused did not get through as well");
     assert_eq!(gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
     gateway.assert_memory_within(LIMIT_MIB);
+    report
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,6 +83,18 @@ async fn a_flood_acknowledged_on_delivery() {
     let backend = Backend::healthy().await.expect("a backend");
     let gateway = slow_gateway(&backend, "delivered").await;
     the_flood_is_turned_away_in_order(flood(&gateway, Duration::from_secs(8)), gateway, backend).await;
+}
+
+/// Ten times as much at a time as there is memory for receiving: most of it waits unread. To receive it only to refuse it would cost
+/// the CPU time that delivering takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_many_streams_on_few_connections_is_not_received_to_be_refused() {
+    let _alone = alone().await;
+    let backend = Backend::healthy().await.expect("a backend");
+    let gateway = slow_gateway(&backend, "memory").await;
+    let load = flood_of(&gateway, Duration::from_secs(8), 32);
+    let report = the_flood_is_turned_away_in_order(load, gateway, backend).await;
+    assert!(report.refused < report.accepted, "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

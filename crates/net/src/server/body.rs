@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
 use super::BodyTimeouts;
+use super::turns::Arriving;
 
 /// Why a body did not arrive.
 #[derive(Debug, thiserror::Error)]
@@ -22,16 +23,25 @@ pub enum BodyError {
     BrokenOff(hyper::Error),
 }
 
+/// The body of a request, of which nothing was read yet.
+pub struct RequestBody {
+    pub(super) incoming: Incoming,
+    pub(super) arriving: Arriving,
+}
+
 /// Reads a body piece by piece. A slow peer is given up.
 pub struct BodyReader {
     body: Incoming,
+    /// Until its end was read.
+    arriving: Option<Arriving>,
     timeouts: BodyTimeouts,
     deadline: Instant,
 }
 
 impl BodyReader {
-    pub fn new(body: Incoming, timeouts: BodyTimeouts) -> Self {
-        BodyReader { body, timeouts, deadline: Instant::now() + timeouts.total }
+    pub fn new(body: RequestBody, timeouts: BodyTimeouts) -> Self {
+        let RequestBody { incoming, arriving } = body;
+        BodyReader { body: incoming, arriving: Some(arriving), timeouts, deadline: Instant::now() + timeouts.total }
     }
 
     /// The length that the peer announced, if it did.
@@ -42,6 +52,8 @@ impl BodyReader {
     /// Reads and forgets what is left, within bounds. For HTTP/1, where closing a connection on bytes that nobody has read
     /// resets it, and the client may lose the answer.
     pub async fn discard(mut self, limit_bytes: usize, time: std::time::Duration) {
+        // It holds no memory: nobody has to wait for it.
+        self.arriving = None;
         self.deadline = self.deadline.min(Instant::now() + time);
         let mut discarded = 0;
         while let Ok(Some(piece)) = self.next().await {
@@ -61,7 +73,10 @@ impl BodyReader {
             match frame {
                 Err(_) if gap_end < self.deadline => return Err(BodyError::TooSlow("nothing came for too long")),
                 Err(_) => return Err(BodyError::TooSlow("it took too long as a whole")),
-                Ok(None) => return Ok(None),
+                Ok(None) => {
+                    self.arriving = None;
+                    return Ok(None);
+                }
                 Ok(Some(Err(error))) => return Err(BodyError::BrokenOff(error)),
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {

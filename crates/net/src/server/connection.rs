@@ -3,9 +3,11 @@
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -16,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::counters::ServerCounters;
 use super::transport::{Socket, Stream, Transport, TurnTaking};
-use super::turns::{Turn, Turns};
+use super::turns::{Arriving, Requests, Turn, Turns};
 use super::windows::{ConnectionBudget, WindowSizes};
-use super::{Handler, Peer, Protocols, ServerOptions};
+use super::{Handler, Peer, Protocols, RequestBody, ServerOptions};
 use crate::tls::ServerTls;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
@@ -55,8 +57,8 @@ impl Drop for Open {
 
 pub(super) async fn serve_connection<H: Handler>(socket: Socket, mut peer: Peer, context: Arc<Context<H>>) {
     let _open = Open::new(&context.counters);
-    let in_flight = Arc::new(AtomicUsize::new(0));
-    let socket = TurnTaking { socket, turn: Turn::new(Turns::installed(), Arc::clone(&in_flight)) };
+    let requests = Arc::new(Requests::default());
+    let socket = TurnTaking { socket, turn: Turn::new(Turns::installed(), Arc::clone(&requests)) };
     let stream = match &context.tls {
         None => Stream::Plain(socket),
         Some(tls) => {
@@ -84,31 +86,30 @@ pub(super) async fn serve_connection<H: Handler>(socket: Socket, mut peer: Peer,
         }
     };
     let read_bytes = Arc::new(AtomicU64::new(0));
-    let activity = Arc::new(Activity { in_flight, served: AtomicU64::new(0), idle_since: Mutex::new(Instant::now()) });
+    let activity = Arc::new(Activity { requests, served: AtomicU64::new(0), idle_since: Mutex::new(Instant::now()) });
     drive(Transport { stream, read_bytes: Arc::clone(&read_bytes) }, &read_bytes, activity, &peer, &context).await;
 }
 
 /// Requests of one connection, for its idle time.
 struct Activity {
-    in_flight: Arc<AtomicUsize>,
+    requests: Arc<Requests>,
     served: AtomicU64,
-    /// When `in_flight` last became zero.
+    /// When the last request that was under way was answered.
     idle_since: Mutex<Instant>,
 }
 
 struct InFlight(Arc<Activity>);
 
 impl InFlight {
-    fn new(activity: &Arc<Activity>) -> Self {
-        activity.in_flight.fetch_add(1, Ordering::Relaxed);
+    fn begin(activity: &Arc<Activity>) -> (Self, Arriving) {
         activity.served.fetch_add(1, Ordering::Relaxed);
-        InFlight(Arc::clone(activity))
+        (InFlight(Arc::clone(activity)), activity.requests.begin())
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if self.0.in_flight.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.0.requests.end() == 0 {
             *self.0.idle_since.lock() = Instant::now();
         }
     }
@@ -122,11 +123,16 @@ async fn drive<H: Handler>(
     context: &Arc<Context<H>>,
 ) {
     let known = Arc::new(context.handler.connected(peer));
-    let service = service_fn(|request| {
-        let in_flight = InFlight::new(&activity);
+    let service = service_fn(|request: Request<Incoming>| {
+        let (in_flight, arriving) = InFlight::begin(&activity);
+        let request = request.map(|incoming| RequestBody { incoming, arriving });
         let (handler, known) = (Arc::clone(&context.handler), Arc::clone(&known));
         async move {
             let response = handler.handle(&known, request).await;
+            if Turns::is_cpu_bound() {
+                // See `turns`: the answer would bring the next request.
+                in_flight.0.requests.all_have_arrived().await;
+            }
             drop(in_flight);
             Ok::<_, Infallible>(response)
         }
@@ -271,7 +277,7 @@ impl Schedule {
         }
         if let (true, Some(idle)) = (is_due(self.idle_check), self.idle_after) {
             let idle_since = *activity.idle_since.lock();
-            if activity.in_flight.load(Ordering::Relaxed) == 0 && idle_since + idle <= now {
+            if activity.requests.in_flight() == 0 && idle_since + idle <= now {
                 ServerCounters::count(&counters.idled);
                 self.close(self.grace);
                 return Event::AskToGo;

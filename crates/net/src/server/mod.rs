@@ -32,9 +32,8 @@ use std::future::Future;
 use std::net::SocketAddr;
 
 use http::{Request, Response};
-pub use hyper::body::Incoming;
 
-pub use body::{BodyError, BodyReader, ReplyBody};
+pub use body::{BodyError, BodyReader, ReplyBody, RequestBody};
 pub use cors::{Cors, CorsError};
 pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Listener, WeakListener};
@@ -62,6 +61,6 @@ pub trait Handler: Send + Sync + 'static {
     fn handle(
         &self,
         connection: &Self::Connection,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
     ) -> impl Future<Output = Response<ReplyBody>> + Send;
 }

@@ -86,7 +86,7 @@ impl Socket {
 impl AsyncRead for TurnTaking {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if !this.turn.has_come() {
+        if !this.turn.goes_on() {
             // Who has nothing to be read does not line up.
             ready!(this.socket.poll_read_ready(context))?;
             ready!(this.turn.poll(context));

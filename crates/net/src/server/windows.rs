@@ -14,12 +14,11 @@ const OPEN_BYTES: usize = 36 << 10;
 /// What TLS adds. Measured.
 const TLS_BYTES: usize = 12 << 10;
 
-/// HTTP/2 begins every connection with this window (RFC 9113, 6.9.2); it can only be enlarged. Streams can be given less.
-const WINDOW_START_BYTES: usize = 65_535;
-/// The window of streams on a connection for which nothing is left.
-const WINDOW_LEAST_BYTES: usize = 8 << 10;
-/// A new connection gets at most this part of what is left. Large enough that dozens of connections get nearly the same: under load
-/// a request that comes in many small pieces costs far more than one that comes in a few.
+/// HTTP/2 begins every connection, and every stream, with a window of 65,535 bytes (RFC 9113, 6.9.2), and a connection's can only be
+/// enlarged. Streams are not given less: under load a request that comes in many small pieces costs far more than one that comes in
+/// a few. Of what peers send within it, only requests that wait to be admitted leave anything unread, and those are counted.
+const WINDOW_LEAST_BYTES: usize = 64 << 10;
+/// A new connection gets at most this part of what is left. Large enough that dozens of connections get nearly the same.
 const PART_OF_REST: usize = 64;
 /// For windows where nobody says how much.
 const UNLIMITED_WINDOWS_BYTES: usize = 64 << 20;
@@ -82,7 +81,7 @@ impl Drop for ConnectionPlace {
     }
 }
 
-/// What has been given of the budget for windows. A quarter of it is what the least windows come to.
+/// What has been given of the budget for windows, beyond the least.
 #[derive(Debug, Default)]
 struct Windows {
     budget_bytes: usize,
@@ -108,7 +107,7 @@ impl ConnectionBudget {
     /// The window of a new connection: as large as wanted while there is plenty, less and less as connections come.
     pub(super) fn take_window(&self, wanted_bytes: usize) -> Window<'_> {
         let windows = &mut *self.windows.lock();
-        let rest_bytes = (windows.budget_bytes / 4 * 3).saturating_sub(windows.given_bytes);
+        let rest_bytes = windows.budget_bytes.saturating_sub(windows.given_bytes);
         let given_bytes = (rest_bytes / PART_OF_REST).min(wanted_bytes.saturating_sub(WINDOW_LEAST_BYTES));
         windows.given_bytes += given_bytes;
         Window { budget: self, given_bytes }
@@ -120,14 +119,11 @@ impl Window<'_> {
         WINDOW_LEAST_BYTES + self.given_bytes
     }
 
-    /// A connection's own window is never below the protocol's; where that is more than there is memory for, smaller windows of
-    /// streams keep peers from using it up. (Fewer streams would do so more strictly, but many clients open streams before they
-    /// have heard how many they may, and fail.)
     pub(super) fn sizes(&self, options: &ServerOptions) -> WindowSizes {
-        let narrow = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let window_bytes = u32::try_from(self.len_bytes()).unwrap_or(u32::MAX);
         WindowSizes {
-            connection_bytes: narrow(self.len_bytes().max(WINDOW_START_BYTES)),
-            stream_bytes: narrow(self.len_bytes()).min(options.initial_stream_window_bytes),
+            connection_bytes: window_bytes,
+            stream_bytes: window_bytes.min(options.initial_stream_window_bytes),
         }
     }
 }
@@ -153,12 +149,11 @@ mod tests {
         let taken: Vec<_> = (0..500).map(|_| budget.take_window(WANTED)).collect();
         let sizes: Vec<_> = taken.iter().map(|window| window.sizes(&options)).collect();
         assert!(taken.windows(2).all(|pair| pair[0].len_bytes() >= pair[1].len_bytes()));
-        assert_eq!(sizes[0], WindowSizes { connection_bytes: 200 << 10, stream_bytes: 200 << 10 });
+        assert_eq!(sizes[0], WindowSizes { connection_bytes: (256 + 64) << 10, stream_bytes: (256 + 64) << 10 });
         // A hundred and more have something, and dozens nearly as much as the first.
-        assert!(sizes[30].stream_bytes >= 120 << 10 && sizes[64].stream_bytes >= 65_535);
-        assert_eq!(sizes[499].connection_bytes, 65_535);
-        assert!((8 << 10..9 << 10).contains(&sizes[499].stream_bytes), "{:?}", sizes[499]);
-        assert!(taken.iter().map(Window::len_bytes).sum::<usize>() <= BUDGET);
+        assert!(sizes[30].stream_bytes >= 200 << 10 && sizes[64].stream_bytes >= 128 << 10);
+        assert!((64 << 10..65 << 10).contains(&sizes[499].stream_bytes), "{:?}", sizes[499]);
+        assert!(taken.iter().map(|window| window.given_bytes).sum::<usize>() <= BUDGET);
         drop(taken);
         assert_eq!(budget.windows.lock().given_bytes, 0);
     }

@@ -3,11 +3,10 @@
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use sluice_net::grpc::frame::EMPTY_MESSAGE;
 use sluice_net::grpc::status::GRPC_STATUS;
 use sluice_net::grpc::{Code, Status};
-use sluice_net::server::{Handler, Peer, ReplyBody};
+use sluice_net::server::{Handler, Peer, ReplyBody, RequestBody};
 use sluice_otlp::{Encoding, Signal};
 use std::sync::atomic::Ordering;
 
@@ -31,7 +30,7 @@ impl GrpcHandler {
         GrpcHandler { ingest }
     }
 
-    async fn export(&self, signal: Signal, sender: &Sender, request: Request<Incoming>) -> Result<(), Refused> {
+    async fn export(&self, signal: Signal, sender: &Sender, request: Request<RequestBody>) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Grpc);
         let (head, body) = request.into_parts();
         let received = async {
@@ -73,7 +72,7 @@ impl Handler for GrpcHandler {
         Sender::new(peer)
     }
 
-    async fn handle(&self, sender: &Sender, request: Request<Incoming>) -> Response<ReplyBody> {
+    async fn handle(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
         if request.method() != Method::POST {
             self.count_unknown();
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);

@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering;
 
 use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
-use sluice_net::server::{Cors, Handler, Peer, ReplyBody};
+use sluice_net::server::{Cors, Handler, Peer, ReplyBody, RequestBody};
 use sluice_otlp::{Encoding, Signal};
 
 use super::config::HttpConfig;
@@ -47,7 +46,7 @@ impl HttpHandler {
         }
     }
 
-    async fn answer(&self, sender: &Sender, request: Request<Incoming>) -> Response<ReplyBody> {
+    async fn answer(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
         if let Some(response) = self.cors.as_ref().and_then(|cors| cors.preflight(request.method(), request.headers()))
         {
             return response;
@@ -80,7 +79,7 @@ impl HttpHandler {
         signal: Signal,
         format: Format,
         sender: &Sender,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
     ) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Http);
         let (head, body) = request.into_parts();
@@ -164,7 +163,7 @@ impl Handler for HttpHandler {
         Sender::new(peer)
     }
 
-    async fn handle(&self, sender: &Sender, request: Request<Incoming>) -> Response<ReplyBody> {
+    async fn handle(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
         let origin = self.cors.as_ref().and_then(|_| request.headers().get(ORIGIN).cloned());
         let is_http1 = request.version() < http::Version::HTTP_2;
         let is_preflight = request.method() == Method::OPTIONS;

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use sluice_flow::intake::Permit;
 use sluice_net::grpc::MessageReader;
 use sluice_net::grpc::frame::Message;
-use sluice_net::server::BodyReader;
+use sluice_net::server::{BodyReader, RequestBody};
 use sluice_otlp::Signal;
 
 use super::ingest::Ingest;
@@ -30,7 +29,7 @@ impl Ingest {
     pub(super) async fn read_message(
         &self,
         signal: Signal,
-        body: Incoming,
+        body: RequestBody,
     ) -> Result<(Message, Box<dyn Permit>), Refused> {
         let mut body = BodyReader::new(body, self.body_timeouts);
         let result = self.read_admitted_message(signal, &mut body).await;
@@ -68,7 +67,7 @@ impl Ingest {
     pub(super) async fn read_body(
         &self,
         signal: Signal,
-        body: Incoming,
+        body: RequestBody,
         discards: bool,
     ) -> Result<(Bytes, Box<dyn Permit>), Refused> {
         let mut body = BodyReader::new(body, self.body_timeouts);

@@ -7,20 +7,25 @@ use std::time::{Duration, Instant};
 
 /// Looked at no more often than this: shorter than a period of the kernel's CPU quota (100 ms) tells little.
 const WINDOW: Duration = Duration::from_millis(25);
-/// From this share of the time on.
+/// From this share of the time on it is the bottleneck.
 const BOUND_SHARE: f64 = 0.9;
+/// It is no longer if its share was smaller for so many windows: under a quota a process that is short of CPU time comes by some
+/// now and then, and whoever were called then would all be under way at once.
+const UNBOUND_WINDOWS: u32 = 8;
 
 #[derive(Debug)]
 pub(super) struct CpuShare {
     since: Instant,
     busy: Option<Duration>,
     threads: f64,
+    /// How many windows ago it was the bottleneck.
+    windows_since_bound: u32,
 }
 
 impl CpuShare {
     pub(super) fn start() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get) as f64;
-        CpuShare { since: Instant::now(), busy: busy(), threads }
+        CpuShare { since: Instant::now(), busy: busy(), threads, windows_since_bound: UNBOUND_WINDOWS }
     }
 
     /// What was so since the last answer. `None`: it is too early, or the kernel does not tell.
@@ -33,7 +38,12 @@ impl CpuShare {
         let (before, now) = (std::mem::replace(&mut self.busy, now)?, now?);
         self.since += elapsed;
         let share = now.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64() / self.threads;
-        Some(share >= BOUND_SHARE)
+        Some(self.note(share))
+    }
+
+    fn note(&mut self, share: f64) -> bool {
+        self.windows_since_bound = if share >= BOUND_SHARE { 0 } else { self.windows_since_bound.saturating_add(1) };
+        self.windows_since_bound < UNBOUND_WINDOWS
     }
 }
 
@@ -58,6 +68,14 @@ fn parse(schedstat: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_window_with_time_to_spare_is_not_the_end_of_a_bottleneck() {
+        let mut share = CpuShare::start();
+        assert!(!share.note(0.5) && share.note(0.95));
+        assert!((1..UNBOUND_WINDOWS).all(|_| share.note(0.5)));
+        assert!(!share.note(0.5));
+    }
 
     #[test]
     fn running_and_waiting_to_run_are_both_busy() {

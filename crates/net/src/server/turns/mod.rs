@@ -6,9 +6,14 @@
 //! the bottleneck only if few requests are under way. What is not read stays in the socket, where flow control holds the
 //! sender. Under less load some thread is always about to park, and nobody waits.
 //!
+//! What has begun to arrive is read to its end in the same turn, because a request of which a part was read holds memory for all of
+//! it until its connection's turn comes again. So while the CPU is the bottleneck, answers of a connection are held until all that
+//! has begun on it has arrived: senders that have as much in flight as they may begin nothing new meanwhile.
+//!
 //! There is one line a runtime, so that of all ports of a process the connection that waits longest comes first.
 
 mod cpu;
+mod requests;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,14 +26,21 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use cpu::CpuShare;
+pub(super) use requests::{Arriving, Requests};
 
 /// Read in one turn, at most: enough for the bodies that are under way on a connection to be read to their ends.
-const TURN_BYTES: usize = 4 << 20;
+const TURN_BYTES: usize = 16 << 20;
+/// While the CPU is the bottleneck a turn ends when so much was read and nothing is under way any more of which a part was read.
+const TURN_LEAST_BYTES: usize = 1 << 20;
 /// While the CPU is the bottleneck nobody is called if so many requests are under way with those whose turn it is. Measured:
 /// 32 requests of 190 kB are answered as cheaply as 8, and 256 at half to two thirds of that rate.
 const FEW_REQUESTS: usize = 32;
-/// So often somebody's turn comes even if no thread ever parks, because all are busy with what was received long ago.
+/// So often somebody's turn comes even if no thread ever parks, because all are busy with what was received long ago. A tick is as
+/// long, or longer where the process gets no CPU time.
 const CALL_INTERVAL: Duration = Duration::from_millis(5);
+/// Requests of which nothing was read for so many ticks keep nobody from being called: their peers are slow, or they wait for
+/// something else than the CPU.
+const STALLED_TICKS: u64 = 8;
 
 static INSTALLED: OnceLock<Arc<Turns>> = OnceLock::new();
 
@@ -37,6 +49,7 @@ static INSTALLED: OnceLock<Arc<Turns>> = OnceLock::new();
 pub struct Turns {
     state: Mutex<State>,
     called: AtomicU64,
+    ticks: AtomicU64,
     lined_up: Notify,
     idle_threads: AtomicUsize,
     is_cpu_bound: AtomicBool,
@@ -45,26 +58,43 @@ pub struct Turns {
 #[derive(Debug, Default)]
 struct State {
     line: VecDeque<Arc<Place>>,
+    /// Those that were called and have something under way, or may yet.
     in_turn: Vec<Arc<Place>>,
 }
 
 /// What the line knows of a connection.
 #[derive(Debug, Default)]
 struct Place {
-    /// Requests that are not answered.
-    in_flight: Arc<AtomicUsize>,
-    /// Changed under the lock of the line.
+    requests: Arc<Requests>,
+    /// It stands in the line. Changed under its lock, as is the next one.
     is_lined_up: AtomicBool,
+    /// It is among those whose requests count.
+    is_in_turn: AtomicBool,
     /// Of its turn. Zero: it is not its turn.
     left_bytes: AtomicUsize,
+    /// Requests that came in its last turn: as many are likely to come in this one.
+    forecast: AtomicUsize,
     /// There was nothing more to read when it was last tried.
     is_drained: AtomicBool,
+    /// The tick in which its turn came or something was read, whichever is later.
+    moved: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
 
 impl Place {
+    fn has_turn(&self) -> bool {
+        self.left_bytes.load(Ordering::Acquire) > 0
+    }
+
+    /// Requests that are under way, and those that are likely to come while it has its turn.
+    fn load(&self) -> usize {
+        let in_flight = self.requests.in_flight().max(1);
+        if self.has_turn() { in_flight.max(self.forecast.load(Ordering::Relaxed)) } else { in_flight }
+    }
+
+    /// Nothing is under way, and nothing more will be in this turn.
     fn is_over(&self) -> bool {
-        self.is_drained.load(Ordering::Relaxed) && self.in_flight.load(Ordering::Relaxed) == 0
+        self.requests.in_flight() == 0 && (self.is_drained.load(Ordering::Relaxed) || !self.has_turn())
     }
 }
 
@@ -106,8 +136,12 @@ impl Turns {
             }
             let before = self.called.load(Ordering::Relaxed);
             sleep(CALL_INTERVAL).await;
+            self.ticks.fetch_add(1, Ordering::Relaxed);
             if self.called.load(Ordering::Relaxed) == before {
-                self.call(&mut self.state.lock());
+                let mut state = self.state.lock();
+                if self.is_room(&mut state) {
+                    self.call(&mut state);
+                }
             }
             if let Some(is_bound) = share.is_bound() {
                 self.is_cpu_bound.store(is_bound, Ordering::Relaxed);
@@ -121,20 +155,30 @@ impl Turns {
             let is_over = place.is_over();
             if is_over {
                 place.left_bytes.store(0, Ordering::Relaxed);
+                place.is_in_turn.store(false, Ordering::Relaxed);
             }
             !is_over
         });
-        let requests = || state.in_turn.iter().map(|place| place.in_flight.load(Ordering::Relaxed).max(1));
-        !self.is_cpu_bound.load(Ordering::Relaxed) || requests().sum::<usize>() < FEW_REQUESTS
+        if !self.is_cpu_bound.load(Ordering::Relaxed) {
+            return true;
+        }
+        let now = self.ticks.load(Ordering::Relaxed);
+        let moves = |place: &&Arc<Place>| now.saturating_sub(place.moved.load(Ordering::Relaxed)) < STALLED_TICKS;
+        state.in_turn.iter().filter(moves).map(|place| place.load()).sum::<usize>() < FEW_REQUESTS
     }
 
     fn call(&self, state: &mut State) {
         let Some(place) = state.line.pop_front() else { return };
         place.is_lined_up.store(false, Ordering::Relaxed);
+        place.moved.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
+        place.forecast.store(place.requests.most_in_flight(), Ordering::Relaxed);
         place.left_bytes.store(TURN_BYTES, Ordering::Release);
         self.called.fetch_add(1, Ordering::Relaxed);
         let waker = place.waker.lock().take();
-        state.in_turn.push(place);
+        // Requests of its last turn may still be under way.
+        if !place.is_in_turn.swap(true, Ordering::Relaxed) {
+            state.in_turn.push(place);
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -143,7 +187,7 @@ impl Turns {
     fn line_up(&self, place: &Arc<Place>) {
         let mut state = self.state.lock();
         // It may have been called since it was last asked, or stand in the line already.
-        if place.left_bytes.load(Ordering::Relaxed) > 0 || place.is_lined_up.swap(true, Ordering::Relaxed) {
+        if place.has_turn() || place.is_lined_up.swap(true, Ordering::Relaxed) {
             return;
         }
         state.line.push_back(Arc::clone(place));
@@ -154,10 +198,6 @@ impl Turns {
         if self.idle_threads.load(Ordering::Relaxed) > 0 && self.is_room(&mut state) {
             self.call(&mut state);
         }
-    }
-
-    fn end(&self, place: &Arc<Place>) {
-        self.state.lock().in_turn.retain(|other| !Arc::ptr_eq(other, place));
     }
 
     fn leave(&self, place: &Arc<Place>) {
@@ -174,14 +214,20 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Without a line it is always the connection's turn. `in_flight`: its requests that are not answered.
-    pub(super) fn new(turns: Option<Arc<Turns>>, in_flight: Arc<AtomicUsize>) -> Self {
-        Turn { turns, place: Arc::new(Place { in_flight, ..Place::default() }) }
+    /// Without a line it is always the connection's turn.
+    pub(super) fn new(turns: Option<Arc<Turns>>, requests: Arc<Requests>) -> Self {
+        Turn { turns, place: Arc::new(Place { requests, ..Place::default() }) }
     }
 
-    /// True while the connection may be read from.
-    pub(super) fn has_come(&self) -> bool {
-        self.turns.is_none() || self.place.left_bytes.load(Ordering::Acquire) > 0
+    /// Whether the connection may be read from now. A turn ends here if it is a good moment: everything has arrived that had begun.
+    pub(super) fn goes_on(&mut self) -> bool {
+        let Some(turns) = &self.turns else { return true };
+        let left = self.place.left_bytes.load(Ordering::Relaxed);
+        let has_had_enough = left <= TURN_BYTES - TURN_LEAST_BYTES;
+        if has_had_enough && turns.is_cpu_bound.load(Ordering::Relaxed) && !self.place.requests.is_any_arriving() {
+            self.place.left_bytes.store(0, Ordering::Relaxed);
+        }
+        self.place.has_turn()
     }
 
     /// Lines up. Ready when the turn has come.
@@ -189,7 +235,7 @@ impl Turn {
         let Some(turns) = &self.turns else { return Poll::Ready(()) };
         *self.place.waker.lock() = Some(context.waker().clone());
         turns.line_up(&self.place);
-        if self.has_come() { Poll::Ready(()) } else { Poll::Pending }
+        if self.place.has_turn() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// So much was read. Nothing: there is no more at the moment.
@@ -198,11 +244,8 @@ impl Turn {
         self.place.is_drained.store(bytes == 0, Ordering::Relaxed);
         let left = self.place.left_bytes.load(Ordering::Relaxed);
         if left > 0 && bytes > 0 {
-            let left = left.saturating_sub(bytes);
-            self.place.left_bytes.store(left, Ordering::Relaxed);
-            if left == 0 {
-                turns.end(&self.place);
-            }
+            self.place.moved.store(turns.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.place.left_bytes.store(left.saturating_sub(bytes), Ordering::Relaxed);
         }
     }
 }
@@ -216,125 +259,4 @@ impl Drop for Turn {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Connection(Turn, Arc<AtomicUsize>);
-
-    impl Connection {
-        fn new(turns: &Arc<Turns>) -> Self {
-            let in_flight = Arc::new(AtomicUsize::new(0));
-            Connection(Turn::new(Some(Arc::clone(turns)), Arc::clone(&in_flight)), in_flight)
-        }
-
-        fn has_turn(&mut self) -> bool {
-            self.0.poll(&mut Context::from_waker(Waker::noop())).is_ready()
-        }
-    }
-
-    #[test]
-    fn while_no_thread_is_idle_connections_wait_and_are_called_in_the_order_in_which_they_lined_up() {
-        let turns = Arc::new(Turns::default());
-        let mut all = [Connection::new(&turns), Connection::new(&turns), Connection::new(&turns)];
-        assert!(all.iter_mut().all(|connection| !connection.has_turn()));
-        for next in 0..3 {
-            turns.on_thread_park();
-            turns.on_thread_unpark();
-            let who: Vec<_> = all.iter_mut().map(Connection::has_turn).collect();
-            assert_eq!(who.iter().filter(|has| **has).count(), next + 1);
-            assert!(who[next]);
-        }
-    }
-
-    #[test]
-    fn a_connection_does_not_wait_while_a_thread_is_idle() {
-        let turns = Arc::new(Turns::default());
-        turns.on_thread_park();
-        assert!(Connection::new(&turns).has_turn());
-    }
-
-    #[test]
-    fn a_turn_ends_when_its_bytes_are_read_or_nothing_is_under_way() {
-        let turns = Arc::new(Turns::default());
-        let mut connection = Connection::new(&turns);
-        let call = || {
-            turns.on_thread_park();
-            turns.on_thread_unpark();
-        };
-        assert!(!connection.has_turn());
-        call();
-        assert!(connection.has_turn());
-        connection.1.store(1, Ordering::Relaxed);
-        connection.0.note_read(1000);
-        connection.0.note_read(0);
-        // Somebody else is called meanwhile: a turn with a request under way goes on.
-        let mut other = Connection::new(&turns);
-        assert!(!other.has_turn());
-        call();
-        assert!(connection.0.has_come() && other.has_turn());
-        connection.0.note_read(TURN_BYTES);
-        assert!(!connection.0.has_come());
-        // The other has nothing under way and nothing to read.
-        other.0.note_read(0);
-        assert!(!connection.has_turn());
-        call();
-        assert!(!other.0.has_come() && connection.has_turn());
-    }
-
-    #[test]
-    fn while_the_cpu_is_the_bottleneck_few_requests_are_under_way() {
-        let turns = Arc::new(Turns::default());
-        turns.is_cpu_bound.store(true, Ordering::Relaxed);
-        let mut first = Connection::new(&turns);
-        let mut second = Connection::new(&turns);
-        assert!(!first.has_turn() && !second.has_turn());
-        turns.on_thread_park();
-        turns.on_thread_unpark();
-        assert!(first.has_turn());
-        first.1.store(FEW_REQUESTS, Ordering::Relaxed);
-        turns.on_thread_park();
-        assert!(!second.has_turn(), "not even where a thread is idle for the moment");
-        turns.on_thread_unpark();
-        first.1.store(1, Ordering::Relaxed);
-        turns.on_thread_park();
-        assert!(second.has_turn());
-    }
-
-    #[test]
-    fn who_leaves_holds_up_nobody() {
-        let turns = Arc::new(Turns::default());
-        let mut gone = Connection::new(&turns);
-        let mut stays = Connection::new(&turns);
-        assert!(!gone.has_turn() && !stays.has_turn());
-        drop(gone);
-        turns.on_thread_park();
-        assert!(stays.has_turn());
-    }
-
-    #[test]
-    fn after_its_turn_a_connection_lines_up_again() {
-        let turns = Arc::new(Turns::default());
-        let mut connection = Connection::new(&turns);
-        for _ in 0..3 {
-            assert!(!connection.has_turn());
-            turns.on_thread_park();
-            turns.on_thread_unpark();
-            assert!(connection.0.has_come(), "as whoever reads asks");
-            connection.0.note_read(TURN_BYTES);
-        }
-    }
-
-    #[tokio::test]
-    async fn the_line_moves_even_if_no_thread_ever_parks() {
-        let turns = Arc::new(Turns::default());
-        let moving = tokio::spawn({
-            let turns = Arc::clone(&turns);
-            async move { turns.keep_moving().await }
-        });
-        let mut connection = Connection::new(&turns);
-        assert!(!connection.has_turn());
-        sleep(3 * CALL_INTERVAL).await;
-        assert!(connection.has_turn());
-        moving.abort();
-    }
-}
+mod tests;

@@ -1,0 +1,70 @@
+//! The requests of one connection: how many are under way, and of how many a part is still to come.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// No answer is held for longer: a peer may be slow with one body, or wait for this answer before it sends the rest of another.
+pub(super) const HELD_AT_MOST: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Default)]
+pub(in crate::server) struct Requests {
+    in_flight: AtomicUsize,
+    /// Since it was last asked.
+    most_in_flight: AtomicUsize,
+    arriving: AtomicUsize,
+    all_have_arrived: Notify,
+}
+
+/// A request whose body has not ended. Dropped when it has, or when nobody wants it any more.
+#[derive(Debug)]
+pub(in crate::server) struct Arriving(Arc<Requests>);
+
+impl Requests {
+    /// Requests that are not answered.
+    pub(in crate::server) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// The most that were under way at a time since this was last asked.
+    pub(super) fn most_in_flight(&self) -> usize {
+        self.most_in_flight.swap(0, Ordering::Relaxed)
+    }
+
+    pub(super) fn is_any_arriving(&self) -> bool {
+        self.arriving.load(Ordering::Relaxed) > 0
+    }
+
+    /// A request begins.
+    pub(in crate::server) fn begin(self: &Arc<Self>) -> Arriving {
+        let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_in_flight.fetch_max(in_flight, Ordering::Relaxed);
+        self.arriving.fetch_add(1, Ordering::Relaxed);
+        Arriving(Arc::clone(self))
+    }
+
+    /// A request is answered, or its peer is gone. Returns how many are left.
+    pub(in crate::server) fn end(&self) -> usize {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed) - 1
+    }
+
+    /// Waits until nothing is arriving.
+    pub(in crate::server) async fn all_have_arrived(&self) {
+        let notified = self.all_have_arrived.notified();
+        if self.is_any_arriving() {
+            // Too late is the same as enough.
+            let _ = timeout(HELD_AT_MOST, notified).await;
+        }
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if self.0.arriving.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.all_have_arrived.notify_waiters();
+        }
+    }
+}

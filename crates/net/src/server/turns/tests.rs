@@ -1,0 +1,230 @@
+//! The line, without connections behind its places.
+
+use super::*;
+
+struct Connection {
+    turn: Turn,
+    requests: Arc<Requests>,
+}
+
+impl Connection {
+    fn new(turns: &Arc<Turns>) -> Self {
+        let requests = Arc::new(Requests::default());
+        Connection { turn: Turn::new(Some(Arc::clone(turns)), Arc::clone(&requests)), requests }
+    }
+
+    /// As whoever reads asks.
+    fn has_turn(&mut self) -> bool {
+        self.turn.goes_on() || self.turn.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    fn begin(&self, requests: usize) -> Vec<Arriving> {
+        (0..requests).map(|_| self.requests.begin()).collect()
+    }
+
+    fn answer(&self, requests: usize) {
+        (0..requests).for_each(|_| {
+            self.requests.end();
+        });
+    }
+}
+
+/// A thread has nothing to do for a moment.
+fn call(turns: &Turns) {
+    turns.on_thread_park();
+    turns.on_thread_unpark();
+}
+
+fn cpu_bound() -> Arc<Turns> {
+    let turns = Arc::new(Turns::default());
+    turns.is_cpu_bound.store(true, Ordering::Relaxed);
+    turns
+}
+
+#[test]
+fn while_no_thread_is_idle_connections_wait_and_are_called_in_the_order_in_which_they_lined_up() {
+    let turns = Arc::new(Turns::default());
+    let mut all = [Connection::new(&turns), Connection::new(&turns), Connection::new(&turns)];
+    assert!(all.iter_mut().all(|connection| !connection.has_turn()));
+    for next in 0..3 {
+        call(&turns);
+        let who: Vec<_> = all.iter_mut().map(Connection::has_turn).collect();
+        assert_eq!(who.iter().filter(|has| **has).count(), next + 1);
+        assert!(who[next]);
+    }
+}
+
+#[test]
+fn a_connection_does_not_wait_while_a_thread_is_idle() {
+    let turns = Arc::new(Turns::default());
+    turns.on_thread_park();
+    assert!(Connection::new(&turns).has_turn());
+}
+
+#[test]
+fn a_turn_ends_when_its_bytes_are_read_or_nothing_is_under_way() {
+    let turns = Arc::new(Turns::default());
+    let mut connection = Connection::new(&turns);
+    assert!(!connection.has_turn());
+    call(&turns);
+    assert!(connection.has_turn());
+    let _arriving = connection.begin(1);
+    connection.turn.note_read(1000);
+    connection.turn.note_read(0);
+    // Somebody else is called meanwhile: a turn with a request under way goes on.
+    let mut other = Connection::new(&turns);
+    assert!(!other.has_turn());
+    call(&turns);
+    assert!(connection.turn.goes_on() && other.has_turn());
+    connection.turn.note_read(TURN_BYTES);
+    assert!(!connection.turn.goes_on());
+    // The other has nothing under way and nothing to read.
+    other.turn.note_read(0);
+    assert!(!connection.has_turn());
+    call(&turns);
+    assert!(!other.turn.goes_on() && connection.has_turn());
+}
+
+#[test]
+fn while_the_cpu_is_the_bottleneck_few_requests_are_under_way() {
+    let turns = cpu_bound();
+    let mut first = Connection::new(&turns);
+    let mut second = Connection::new(&turns);
+    assert!(!first.has_turn() && !second.has_turn());
+    call(&turns);
+    assert!(first.has_turn());
+    let arriving = first.begin(FEW_REQUESTS);
+    turns.on_thread_park();
+    assert!(!second.has_turn(), "not even where a thread is idle for the moment");
+    turns.on_thread_unpark();
+    // Its turn is over, but what it brought is not done.
+    drop(arriving);
+    first.turn.note_read(TURN_LEAST_BYTES);
+    assert!(!first.turn.goes_on());
+    call(&turns);
+    assert!(!second.has_turn());
+    first.answer(FEW_REQUESTS - 1);
+    call(&turns);
+    assert!(second.has_turn());
+}
+
+#[test]
+fn what_has_begun_is_read_to_its_end_in_the_same_turn() {
+    let turns = cpu_bound();
+    let mut connection = Connection::new(&turns);
+    assert!(!connection.has_turn());
+    call(&turns);
+    let mut arriving = connection.begin(3);
+    connection.turn.note_read(TURN_LEAST_BYTES - 1);
+    arriving.truncate(1);
+    connection.turn.note_read(1);
+    assert!(connection.turn.goes_on(), "one is still arriving");
+    arriving.clear();
+    assert!(!connection.turn.goes_on(), "a good moment");
+    // Where the CPU is not the bottleneck nobody waits, and every moment is as good.
+    turns.is_cpu_bound.store(false, Ordering::Relaxed);
+    assert!(!connection.has_turn());
+    call(&turns);
+    connection.turn.note_read(TURN_LEAST_BYTES);
+    assert!(connection.turn.goes_on());
+}
+
+#[test]
+fn a_connection_counts_for_as_many_requests_as_it_brought_in_its_last_turn() {
+    let turns = cpu_bound();
+    let mut many = Connection::new(&turns);
+    assert!(!many.has_turn());
+    call(&turns);
+    drop(many.begin(FEW_REQUESTS));
+    many.turn.note_read(TURN_LEAST_BYTES);
+    assert!(!many.has_turn());
+    many.answer(FEW_REQUESTS);
+    call(&turns);
+    assert!(many.has_turn() && many.requests.in_flight() == 0);
+    let mut other = Connection::new(&turns);
+    assert!(!other.has_turn());
+    call(&turns);
+    assert!(!other.has_turn(), "as many may come as the last time");
+    many.turn.note_read(0);
+    call(&turns);
+    assert!(other.has_turn(), "they did not");
+}
+
+#[test]
+fn requests_that_do_not_get_on_hold_up_nobody_for_long() {
+    let turns = cpu_bound();
+    let mut slow = Connection::new(&turns);
+    let mut other = Connection::new(&turns);
+    assert!(!slow.has_turn() && !other.has_turn());
+    call(&turns);
+    let _arriving = slow.begin(2 * FEW_REQUESTS);
+    turns.ticks.store(STALLED_TICKS - 1, Ordering::Relaxed);
+    call(&turns);
+    assert!(!other.has_turn());
+    turns.ticks.store(STALLED_TICKS, Ordering::Relaxed);
+    call(&turns);
+    assert!(other.has_turn());
+    // They do get on again.
+    slow.turn.note_read(1);
+    let mut third = Connection::new(&turns);
+    assert!(!third.has_turn());
+    call(&turns);
+    assert!(!third.has_turn());
+}
+
+#[tokio::test]
+async fn answers_wait_for_all_that_has_begun_but_not_for_ever() {
+    let connection = Connection::new(&cpu_bound());
+    let mut arriving = connection.begin(2);
+    let began = std::time::Instant::now();
+    connection.requests.all_have_arrived().await;
+    assert!(began.elapsed() >= requests::HELD_AT_MOST, "one of them is slow");
+    let held = tokio::spawn({
+        let requests = Arc::clone(&connection.requests);
+        async move { requests.all_have_arrived().await }
+    });
+    tokio::task::yield_now().await;
+    arriving.pop();
+    tokio::task::yield_now().await;
+    assert!(!held.is_finished());
+    arriving.pop();
+    held.await.expect("it ends");
+    connection.requests.all_have_arrived().await;
+}
+
+#[test]
+fn who_leaves_holds_up_nobody() {
+    let turns = Arc::new(Turns::default());
+    let mut gone = Connection::new(&turns);
+    let mut stays = Connection::new(&turns);
+    assert!(!gone.has_turn() && !stays.has_turn());
+    drop(gone);
+    turns.on_thread_park();
+    assert!(stays.has_turn());
+}
+
+#[test]
+fn after_its_turn_a_connection_lines_up_again() {
+    let turns = Arc::new(Turns::default());
+    let mut connection = Connection::new(&turns);
+    for _ in 0..3 {
+        assert!(!connection.has_turn());
+        call(&turns);
+        assert!(connection.has_turn());
+        connection.turn.note_read(TURN_BYTES);
+    }
+}
+
+#[tokio::test]
+async fn the_line_moves_even_if_no_thread_ever_parks() {
+    let turns = Arc::new(Turns::default());
+    let moving = tokio::spawn({
+        let turns = Arc::clone(&turns);
+        async move { turns.keep_moving().await }
+    });
+    let mut connection = Connection::new(&turns);
+    assert!(!connection.has_turn());
+    sleep(3 * CALL_INTERVAL).await;
+    assert!(connection.has_turn());
+    moving.abort();
+}
