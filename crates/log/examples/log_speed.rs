@@ -1,16 +1,14 @@
-//! What the log costs: `cargo run --release -p sluice-log --example log_speed [DIRECTORY]`.
+//! What the log costs by itself, without a gateway around it: `cargo run --release -p sluice-log --example log_speed [DIRECTORY]`.
 //!
-//! Prints the CPU time of an append, a read and a resolve in memory and on a disk with healthy readers, the speed of durable appends
-//! beside that of the disk's own syncs, of a drain, and of a start with many segments.
+//! Prints the CPU time of an append, a read and a resolve in memory and on a disk with healthy readers; how near durable appends come to
+//! what the disk does by itself, in turns; and the speed of a start with many segments and of a drain.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sluice_log::disk::RealDisk;
+use parking_lot::{Condvar, Mutex};
+use sluice_log::disk::{Disk as _, RealDisk, write_all_at};
 use sluice_log::{
     Charge, CursorId, DecodeError, FlushPolicy, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord, Subscription,
 };
@@ -23,11 +21,20 @@ struct Payload {
     told: Option<Arc<Told>>,
 }
 
-/// What became durable, and when.
+/// How long it took until each frame was durable.
 #[derive(Default)]
 struct Told {
-    frames: AtomicU64,
-    latencies_us: parking_lot::Mutex<Vec<u64>>,
+    latencies: Mutex<Vec<Duration>>,
+    changed: Condvar,
+}
+
+impl Told {
+    fn wait_for(&self, frames: u64) {
+        let mut latencies = self.latencies.lock();
+        while (latencies.len() as u64) < frames {
+            self.changed.wait(&mut latencies);
+        }
+    }
 }
 
 impl Record for Payload {
@@ -47,11 +54,24 @@ impl Record for Payload {
 
     fn durable(&self) {
         if let Some(told) = &self.told {
-            told.latencies_us.lock().push(self.appended.elapsed().as_micros() as u64);
-            told.frames.fetch_add(1, Ordering::SeqCst);
+            told.latencies.lock().push(self.appended.elapsed());
+            told.changed.notify_one();
         }
     }
 }
+
+/// One request of a hundred spans.
+const FRAME_BYTES: usize = 192 << 10;
+/// Bytes a sync where the disk's bandwidth is measured: more would not be faster.
+const LARGE_BYTES: usize = 4 << 20;
+/// Bytes that are written at full speed.
+const WRITTEN_BYTES: usize = 2 << 30;
+/// Frames appended at a fixed rate.
+const SPACED_FRAMES: u64 = 600;
+const SPACE: Duration = Duration::from_millis(5);
+/// Appended and not durable yet, at most: what as many senders would have in flight.
+const IN_FLIGHT_FRAMES: u64 = 128;
+const TURNS: usize = 5;
 
 fn main() -> Result<(), Failure> {
     let base = std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into);
@@ -73,8 +93,22 @@ fn measure(directory: &Path) -> Result<(), Failure> {
         healthy("on demand", &log);
         println!("  written meanwhile: {} frames", log.stats().frames_written);
     }
-    disk_alone(directory)?;
-    durable_and_drain(directory)
+    let mut turns = Vec::new();
+    for number in 1..=TURNS {
+        let turn = Turn::measure(directory)?;
+        println!("turn {number}: {turn}");
+        turns.push(turn);
+    }
+    let bandwidth = median(turns.iter().map(|turn| turn.log.bytes_per_s / turn.disk.bytes_per_s));
+    let latency = median(turns.iter().map(|turn| turn.log.p99.as_secs_f64() / turn.disk.p99.as_secs_f64()));
+    println!("durable: {bandwidth:.2} of the disk's bandwidth, {latency:.2} x its p99 (medians of {TURNS} turns)");
+    start_and_drain(directory)
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn healthy(name: &str, log: &Log<Payload>) {
@@ -103,45 +137,116 @@ fn cpu_time() -> Duration {
     Duration::from_millis(10 * (fields.get(10).unwrap_or(&0) + fields.get(11).unwrap_or(&0)) as u64)
 }
 
-fn disk_alone(directory: &Path) -> Result<(), Failure> {
-    let mut file = File::create(directory.join("alone"))?;
-    let chunk = vec![7; 8 << 20];
-    let started = Instant::now();
-    for _ in 0..64 {
-        file.write_all(&chunk)?;
-        file.sync_data()?;
-    }
-    let bytes_per_second = (64 * chunk.len()) as f64 / started.elapsed().as_secs_f64();
-    println!("disk alone: {:.0} MB/s in syncs of 8 MiB", bytes_per_second / 1e6);
-    let mut latencies = Vec::new();
-    for _ in 0..300 {
-        let started = Instant::now();
-        file.write_all(&chunk[..4096])?;
-        file.sync_data()?;
-        latencies.push(started.elapsed().as_micros() as u64);
-    }
-    print_latencies("disk alone, 4 KiB", latencies);
-    Ok(())
+/// How fast bytes become durable one after the other, and how long [`FRAME_BYTES`] of them take.
+struct Durable {
+    bytes_per_s: f64,
+    p50: Duration,
+    p99: Duration,
 }
 
-fn print_latencies(name: &str, mut latencies_us: Vec<u64>) {
-    latencies_us.sort_unstable();
-    let at = |share: f64| latencies_us[((latencies_us.len() - 1) as f64 * share) as usize] as f64 / 1000.0;
-    println!("{name}: p50 {:.1} ms, p99 {:.1} ms", at(0.5), at(0.99));
+/// The disk and the log, one after the other.
+struct Turn {
+    disk: Durable,
+    log: Durable,
+    cpu_s_per_gb: f64,
 }
 
-fn durable_and_drain(directory: &Path) -> Result<(), Failure> {
-    let options = OpenOptions {
+impl Turn {
+    fn measure(directory: &Path) -> Result<Turn, Failure> {
+        let (bytes_per_s, _) = sync_each(directory, LARGE_BYTES, WRITTEN_BYTES)?;
+        let (_, latencies) = sync_each(directory, FRAME_BYTES, FRAME_BYTES * SPACED_FRAMES as usize)?;
+        let disk = Durable::new(bytes_per_s, latencies);
+        let options = durable_options(directory);
+        let log = Log::open(options.clone())?.0;
+        let readers: Arc<[CursorId]> = [log.subscribe(Subscription::new("reader"))].into();
+        let (_, latencies) = append(&log, &readers, SPACED_FRAMES, Some(SPACE));
+        let cpu = cpu_time();
+        let (bytes_per_s, _) = append(&log, &readers, (WRITTEN_BYTES / FRAME_BYTES) as u64, None);
+        let cpu_s_per_gb = (cpu_time() - cpu).as_secs_f64() / WRITTEN_BYTES as f64 * 1e9;
+        log.close(Duration::from_secs(10));
+        drop(log);
+        std::fs::remove_dir_all(options.directory)?;
+        Ok(Turn { disk, log: Durable::new(bytes_per_s, latencies), cpu_s_per_gb })
+    }
+}
+
+impl std::fmt::Display for Turn {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Turn { disk, log, cpu_s_per_gb } = self;
+        write!(formatter, "disk by itself {disk}; log {log}, {cpu_s_per_gb:.2} s of CPU a GB")
+    }
+}
+
+impl std::fmt::Display for Durable {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{:.0} MB/s, p50 {:.2?}, p99 {:.2?}", self.bytes_per_s / 1e6, self.p50, self.p99)
+    }
+}
+
+impl Durable {
+    fn new(bytes_per_s: f64, mut latencies: Vec<Duration>) -> Self {
+        latencies.sort_unstable();
+        let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
+        Durable { bytes_per_s, p50: at(0.5), p99: at(0.99) }
+    }
+}
+
+/// The disk by itself: writes into files whose space is reserved, each with a sync. Returns bytes a second and the time of each.
+fn sync_each(directory: &Path, len_bytes: usize, whole_bytes: usize) -> Result<(f64, Vec<Duration>), Failure> {
+    const FILE_BYTES: usize = 64 << 20;
+    let bytes = vec![7; len_bytes];
+    let mut times = Vec::new();
+    for number in 0..whole_bytes.div_ceil(FILE_BYTES) {
+        let path = directory.join(format!("alone-{number}"));
+        let file = RealDisk.create_new(&path)?;
+        file.allocate(FILE_BYTES as u64)?;
+        file.sync_all()?;
+        for index in 0..FILE_BYTES / len_bytes {
+            let began = Instant::now();
+            write_all_at(&*file, &bytes, (index * len_bytes) as u64)?;
+            file.sync_data()?;
+            times.push(began.elapsed());
+        }
+        std::fs::remove_file(path)?;
+    }
+    let whole: Duration = times.iter().sum();
+    Ok(((times.len() * len_bytes) as f64 / whole.as_secs_f64(), times))
+}
+
+fn durable_options(directory: &Path) -> OpenOptions {
+    OpenOptions {
         flush: FlushPolicy::AtOnce,
         ..OpenOptions::new(Arc::new(RealDisk), directory.join("durable"), "durable")
-    };
+    }
+}
+
+/// Appends frames at a fixed rate, or as fast as they become durable. Returns bytes a second and how long each took.
+fn append(log: &Log<Payload>, readers: &Arc<[CursorId]>, frames: u64, space: Option<Duration>) -> (f64, Vec<Duration>) {
+    let told = Arc::new(Told::default());
+    let bytes = bytes::Bytes::from(vec![1; FRAME_BYTES]);
+    let started = Instant::now();
+    for index in 0..frames {
+        let payload = Payload { bytes: bytes.clone(), appended: Instant::now(), told: Some(told.clone()) };
+        log.append(Arc::new(payload), Charge { bytes: FRAME_BYTES as u64, items: 1 }, readers);
+        if let Some(space) = space {
+            std::thread::sleep(space);
+        }
+        told.wait_for((index + 1).saturating_sub(IN_FLIGHT_FRAMES));
+    }
+    told.wait_for(frames);
+    let bytes_per_s = (frames * FRAME_BYTES as u64) as f64 / started.elapsed().as_secs_f64();
+    let latencies = std::mem::take(&mut *told.latencies.lock());
+    (bytes_per_s, latencies)
+}
+
+/// A backlog, a start over it, and its drain.
+fn start_and_drain(directory: &Path) -> Result<(), Failure> {
+    let options = durable_options(directory);
     let log = Log::open(options.clone())?.0;
     let readers: Arc<[CursorId]> = [log.subscribe(Subscription::new("reader"))].into();
-    append_at(&log, &readers, 300, Some(Duration::from_millis(5)), 10_000);
-    append_at(&log, &readers, 16_000, None, 64_000);
+    append(&log, &readers, (WRITTEN_BYTES / FRAME_BYTES) as u64, None);
     log.close(Duration::from_secs(10));
     drop(log);
-
     let started = Instant::now();
     let (log, recovered) = Log::<Payload>::open(options)?;
     println!(
@@ -154,32 +259,8 @@ fn durable_and_drain(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends frames as a sender would: spaced, or with at most 64 MiB that are not durable.
-fn append_at(log: &Log<Payload>, readers: &Arc<[CursorId]>, frames: u64, pause: Option<Duration>, len: usize) {
-    let told = Arc::new(Told::default());
-    let bytes = bytes::Bytes::from(vec![1; len]);
-    let (started, cpu) = (Instant::now(), cpu_time());
-    for index in 0..frames {
-        let payload = Payload { bytes: bytes.clone(), appended: Instant::now(), told: Some(told.clone()) };
-        log.append(Arc::new(payload), Charge { bytes: len as u64, items: 1 }, readers);
-        if let Some(pause) = pause {
-            std::thread::sleep(pause);
-        }
-        while index.saturating_sub(told.frames.load(Ordering::SeqCst)) * len as u64 > 64 << 20 {
-            std::thread::sleep(Duration::from_micros(200));
-        }
-    }
-    while told.frames.load(Ordering::SeqCst) < frames {
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    let bytes_per_second = (frames * len as u64) as f64 / started.elapsed().as_secs_f64();
-    let name = if pause.is_some() { "durable, spaced" } else { "durable, all at once" };
-    print_latencies(name, told.latencies_us.lock().clone());
-    println!("  {:.0} MB/s, {:?} of CPU, {:?}", bytes_per_second / 1e6, cpu_time() - cpu, log.stats());
-}
-
 fn drain(log: Log<Payload>) {
-    let woken = Arc::new((parking_lot::Mutex::new(false), parking_lot::Condvar::new()));
+    let woken = Arc::new((Mutex::new(false), Condvar::new()));
     let wake = woken.clone();
     let id = log.subscribe(Subscription {
         wake: Arc::new(move || {

@@ -60,6 +60,8 @@ struct Turn {
     /// From sending to acknowledgement at a fixed rate.
     acknowledged: Latency,
     rate: Taken,
+    /// The same where memory is enough to answer: what of it is not the disk's.
+    from_memory: Latency,
 }
 
 pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str)) -> Section {
@@ -91,26 +93,39 @@ async fn measure(contestant: &Contestant, place: Where, options: &ScenarioOption
     let (window, of_disk) = (options.window, folder.clone());
     let disk = tokio::task::spawn_blocking(move || measure_disk(&of_disk, window)).await??;
     let (bytes_per_s, full) = at_full_speed(contestant, &folder, options).await?;
-    let (acknowledged, rate) = at_a_rate(contestant, &folder, options).await?;
-    Ok(Turn { disk, bytes_per_s, full, acknowledged, rate })
+    let (gateway, buffer) = start_durable(contestant, &folder, options).await?;
+    let (acknowledged, rate) = at_a_rate(&gateway, options).await?;
+    drop((gateway, buffer));
+    let gateway = start(contestant, "buffer:\n  ack: memory\n  policy: backpressure\n", options).await?;
+    let (from_memory, _) = at_a_rate(&gateway, options).await?;
+    Ok(Turn { disk, bytes_per_s, full, acknowledged, rate, from_memory })
 }
 
-/// A gateway whose log goes into `folder`. The backend is away.
-async fn start(contestant: &Contestant, folder: &Path, options: &ScenarioOptions) -> anyhow::Result<(Gateway, Buffer)> {
+/// A gateway whose log goes into `folder`.
+async fn start_durable(
+    contestant: &Contestant,
+    folder: &Path,
+    options: &ScenarioOptions,
+) -> anyhow::Result<(Gateway, Buffer)> {
     let buffer = Buffer(folder.join("sluice-bench-buffer"));
     let sluice_only = format!(
         "buffer:\n  directory: {}\n  ack: durable\n  policy: backpressure\n  disk:\n    limit_mib: {DISK_LIMIT_MIB}\n",
         buffer.0.display()
     );
+    Ok((start(contestant, &sluice_only, options).await?, buffer))
+}
+
+/// The backend is away.
+async fn start(contestant: &Contestant, sluice_only: &str, options: &ScenarioOptions) -> anyhow::Result<Gateway> {
     let setting = Setting {
         contestant,
         memory_limit_mib: MEMORY_LIMIT_MIB,
         backends: vec![free_addr()?],
-        sluice_only: &sluice_only,
+        sluice_only,
         limits: Limits::default(),
         cpus: &options.subject_cpus,
     };
-    Ok((setting.start().await?, buffer))
+    setting.start().await
 }
 
 /// Removed when it is done with.
@@ -127,7 +142,7 @@ async fn at_full_speed(
     folder: &Path,
     options: &ScenarioOptions,
 ) -> anyhow::Result<(f64, Taken)> {
-    let (gateway, _buffer) = start(contestant, folder, options).await?;
+    let (gateway, _buffer) = start_durable(contestant, folder, options).await?;
     let counted = options.window * COUNTED_WINDOWS;
     let load = gateway.load().concurrency(CONNECTIONS, STREAMS).duration(WARM_UP + counted).retry(Retry::SDK);
     let bytes_per_item = load.shape.bytes_per_item();
@@ -145,12 +160,7 @@ async fn at_full_speed(
     Ok((bytes_per_s, before.0.until(&after.0)))
 }
 
-async fn at_a_rate(
-    contestant: &Contestant,
-    folder: &Path,
-    options: &ScenarioOptions,
-) -> anyhow::Result<(Latency, Taken)> {
-    let (gateway, _buffer) = start(contestant, folder, options).await?;
+async fn at_a_rate(gateway: &Gateway, options: &ScenarioOptions) -> anyhow::Result<(Latency, Taken)> {
     let load = gateway.load().concurrency(CONNECTIONS, STREAMS).rate(options.spans_per_s).retry(Retry::SDK);
     let before = gateway.reading()?;
     let report = load.duration(options.window * COUNTED_WINDOWS).run().await?;
@@ -177,12 +187,13 @@ fn holds(turns: &[Turn]) -> bool {
 
 fn describe(turn: &Turn) -> String {
     format!(
-        "{:.0} MB/s of the disk's {:.0} (subject {:.0} % and bench {:.0} % of a core), acknowledged p99 {:.1} ms, the disk's sync p99 {:.1} ms",
+        "{:.0} MB/s of the disk's {:.0} (subject {:.0} % and bench {:.0} % of a core), acknowledged p99 {:.2} ms (from memory {:.2}), the disk's sync p99 {:.2} ms",
         turn.bytes_per_s / 1e6,
         turn.disk.bytes_per_s / 1e6,
         100.0 * turn.full.subject_core,
         100.0 * turn.full.bench_core,
         milliseconds(turn.acknowledged.p99),
+        milliseconds(turn.from_memory.p99),
         milliseconds(turn.disk.sync.p99),
     )
 }
@@ -193,15 +204,27 @@ fn notes(options: &ScenarioOptions) -> String {
          sequential writes to a preallocated file, each with fdatasync, of 4 MiB for the bandwidth and 192 KiB for the latency, right \
          before. The throttled disk is an ext4 image behind a loop device of {} MB/s.\nBar: at least {BANDWIDTH_BAR} of the disk's \
          bandwidth, acknowledged within {LATENCY_BAR} × the disk's p99 at the 99th percentile. Where the subject's core is full, the \
-         core is the limit and not the disk.",
+         core is the limit and not the disk; what the log by itself makes of such a disk is shown by the example `log_speed`. From \
+         memory: the same rate, acknowledged without a disk.",
         options.spans_per_s,
         THROTTLED_BYTES_PER_S / 1_000_000
     )
 }
 
 fn table(all: &[(Where, Vec<Turn>)]) -> String {
-    const HEADER: [&str; 10] =
-        ["Subject", "disk", "disk MB/s", "MB/s", "share", "subject core", "sync p99 ms", "ack p99 ms", "×", "holds"];
+    const HEADER: [&str; 11] = [
+        "Subject",
+        "disk",
+        "disk MB/s",
+        "MB/s",
+        "share",
+        "subject core",
+        "sync p99 ms",
+        "ack p99 ms",
+        "×",
+        "from memory p99 ms",
+        "holds",
+    ];
     let row = |(place, turns): &(Where, Vec<Turn>)| {
         vec![
             "sluice".to_owned(),
@@ -213,6 +236,7 @@ fn table(all: &[(Where, Vec<Turn>)]) -> String {
             median(turns.iter().map(|turn| milliseconds(turn.disk.sync.p99)), 2),
             median(turns.iter().map(|turn| milliseconds(turn.acknowledged.p99)), 2),
             median(turns.iter().map(Turn::latency), 2),
+            median(turns.iter().map(|turn| milliseconds(turn.from_memory.p99)), 2),
             yes_or_no(holds(turns)),
         ]
     };
@@ -227,6 +251,7 @@ fn turn_json(turn: &Turn) -> Value {
         "bytes_per_s": turn.bytes_per_s,
         "acknowledged_p50_ms": milliseconds(turn.acknowledged.p50),
         "acknowledged_p99_ms": milliseconds(turn.acknowledged.p99),
+        "acknowledged_from_memory_p99_ms": milliseconds(turn.from_memory.p99),
         "subject_core_at_full_speed": turn.full.subject_core,
         "bench_core_at_full_speed": turn.full.bench_core,
         "subject_core_at_the_rate": turn.rate.subject_core,
