@@ -41,11 +41,12 @@ fn has_collector() -> bool {
 /// The farm of these tests: 4 targets of 500 samples, each scraped twice a second.
 const FARM: [&str; 8] = ["--farm-targets", "4", "--farm-metrics", "100", "--farm-series", "5", "-r", "4000"];
 const LINES: [&str; 4] = ["--log-pods", "3", "-r", "2000"];
+const SHORT: [&str; 4] = ["-d", "2", "--drain-within", "2"];
 
 fn run_mock(mode: &str, target: &str, load: &[&str]) -> (Output, Value) {
     let folder = mock::folder(mode);
     let json = folder.path().join("out.json");
-    let mut command = load_test(&["-t", target, "-d", "2", "--drain-within", "2", "--fail-if", "lost>0"]);
+    let mut command = load_test(&["-t", target, "--fail-if", "lost>0"]);
     command.args(load).arg("--subject-dir").arg(folder.path()).arg("--json").arg(&json);
     let output = command.output().unwrap();
     assert!(json.exists(), "{}", stderr(&output));
@@ -54,7 +55,7 @@ fn run_mock(mode: &str, target: &str, load: &[&str]) -> (Output, Value) {
 
 #[test]
 fn a_mock_agent_that_drops_every_tenth_line_is_reported_to_the_item() {
-    let (output, record) = run_mock("drops", "logagent", &LINES);
+    let (output, record) = run_mock("drops", "logagent", &[&SHORT[..], &LINES].concat());
     let kpis = kpis(&record);
     let lines = kpis["accepted"].as_u64().unwrap();
     assert!(lines > 1_000, "{kpis}");
@@ -64,7 +65,7 @@ fn a_mock_agent_that_drops_every_tenth_line_is_reported_to_the_item() {
 
 #[test]
 fn a_mock_agent_that_drops_every_tenth_sample_is_reported_to_the_item() {
-    let (output, record) = run_mock("drops", "metricagent", &FARM);
+    let (output, record) = run_mock("drops", "metricagent", &[&SHORT[..], &FARM].concat());
     let kpis = kpis(&record);
     let samples = kpis["accepted"].as_u64().unwrap();
     assert!(samples >= 4 * 500 && samples.is_multiple_of(500), "{kpis}");
@@ -74,7 +75,7 @@ fn a_mock_agent_that_drops_every_tenth_sample_is_reported_to_the_item() {
 
 #[test]
 fn a_mock_agent_that_doubles_every_tenth_line_loses_nothing_and_its_bytes_are_counted() {
-    let (output, record) = run_mock("doubles", "logs-fluentbit", &LINES);
+    let (output, record) = run_mock("doubles", "logs-fluentbit", &[&SHORT[..], &LINES].concat());
     let kpis = kpis(&record);
     let lines = kpis["accepted"].as_u64().unwrap();
     assert_eq!((kpis["lost"].as_u64(), kpis["doubled"].as_u64()), (Some(0), Some(lines / 10)), "{kpis}");
@@ -83,6 +84,19 @@ fn a_mock_agent_that_doubles_every_tenth_line_loses_nothing_and_its_bytes_are_co
         (kpis["received_bytes_per_s"].as_f64().unwrap(), kpis["exported_bytes_per_s"].as_f64().unwrap());
     assert!((400_000.0..1_500_000.0).contains(&received) && exported > received, "{kpis}");
     assert!(kpis["buffer_bytes"].is_number() && kpis["latency_p50_ms"].as_f64().unwrap() > 0.0, "{kpis}");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+/// The mock takes a sixth more than the second of the rates that come of this, and a quarter less than the third.
+#[test]
+fn the_limit_of_a_mock_agent_that_keeps_time_lies_in_the_stated_interval() {
+    let search = ["--find-limit", "--find-limit-precision", "0.6", "-d", "5", "--drain-within", "1", "-r", "2136"];
+    let (output, record) = run_mock("paced", "logagent", &[&search[..], &["--log-pods", "3"]].concat());
+    let limit = &record["subjects"][0]["limit"];
+    let rate = |name: &str| limit[name].as_f64().unwrap_or_else(|| panic!("{name} is not known: {limit}"));
+    let known = f64::from(mock::PACED_ITEMS_PER_S);
+    assert!(rate("held_always_per_s") <= known && known <= rate("failed_per_s"), "{limit}");
+    assert!(limit["held"].as_u64() >= Some(3) && limit["ended_early"].is_null(), "{limit}");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 

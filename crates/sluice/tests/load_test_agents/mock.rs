@@ -7,7 +7,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use sluice_load_test::scrape::Scrape;
@@ -16,6 +16,8 @@ use tempfile::TempDir;
 /// What it writes when it is ready.
 const READY: &str = "the mock agent begins";
 const REQUEST_ITEMS: usize = 1_000;
+/// What it hands on at most in the mode `paced`.
+pub(crate) const PACED_ITEMS_PER_S: u32 = 4_000;
 
 /// A folder that describes it as a subject.
 pub(crate) fn folder(mode: &str) -> TempDir {
@@ -38,7 +40,7 @@ pub(crate) fn folder(mode: &str) -> TempDir {
 pub(crate) fn run() {
     let variable = |name: &str| std::env::var(name).ok();
     let (Some(mode), Some(backend)) = (variable("MOCK_MODE"), variable("MOCK_BACKEND")) else { return };
-    let mut outlet = Outlet { backend, mode, count: 0 };
+    let mut outlet = Outlet { backend, mode, count: 0, next: Instant::now() };
     println!("{READY}");
     match (variable("MOCK_LOG_ROOT"), variable("MOCK_TARGETS"), variable("MOCK_INTERVAL_MS")) {
         (Some(root), _, _) => tail(&root.into(), &mut outlet),
@@ -67,6 +69,9 @@ fn tail(root: &PathBuf, outlet: &mut Outlet) {
         for lines in outlet.chosen(lines).chunks(REQUEST_ITEMS) {
             // As Fluent Bit's output `http` posts them.
             outlet.post("/", &json!(lines));
+            if outlet.mode == "paced" {
+                outlet.keep_pace(lines.len() as u32);
+            }
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -101,6 +106,8 @@ struct Outlet {
     mode: String,
     /// Items read so far.
     count: u64,
+    /// When the next may be handed on in the mode `paced`.
+    next: Instant,
 }
 
 impl Outlet {
@@ -116,6 +123,14 @@ impl Outlet {
             }
         }
         chosen
+    }
+
+    /// A pause between two looks at the files is not taken from what it may hand on.
+    fn keep_pace(&mut self, items: u32) {
+        const PAUSE: Duration = Duration::from_millis(500);
+        let now = Instant::now();
+        self.next = self.next.max(now - PAUSE) + Duration::from_secs(1) / PACED_ITEMS_PER_S * items;
+        std::thread::sleep(self.next.saturating_duration_since(now));
     }
 
     fn post(&self, path: &str, body: &Value) {

@@ -29,6 +29,13 @@ impl Connection {
     }
 }
 
+/// Connections in the line, in this order.
+fn lined_up<const N: usize>(turns: &Arc<Turns>) -> [Connection; N] {
+    let mut all = std::array::from_fn(|_| Connection::new(turns));
+    assert!(all.iter_mut().all(|connection: &mut Connection| !connection.has_turn()));
+    all
+}
+
 /// A thread has nothing to do for a moment.
 fn call(turns: &Turns) {
     turns.on_thread_park();
@@ -44,8 +51,7 @@ fn cpu_bound() -> Arc<Turns> {
 #[test]
 fn while_no_thread_is_idle_connections_wait_and_are_called_in_the_order_in_which_they_lined_up() {
     let turns = Arc::new(Turns::default());
-    let mut all = [Connection::new(&turns), Connection::new(&turns), Connection::new(&turns)];
-    assert!(all.iter_mut().all(|connection| !connection.has_turn()));
+    let mut all: [_; 3] = lined_up(&turns);
     for next in 0..3 {
         call(&turns);
         let who: Vec<_> = all.iter_mut().map(Connection::has_turn).collect();
@@ -64,16 +70,14 @@ fn a_connection_does_not_wait_while_a_thread_is_idle() {
 #[test]
 fn a_turn_ends_when_its_bytes_are_read_or_nothing_is_under_way() {
     let turns = Arc::new(Turns::default());
-    let mut connection = Connection::new(&turns);
-    assert!(!connection.has_turn());
+    let [mut connection] = lined_up(&turns);
     call(&turns);
     assert!(connection.has_turn());
     let _arriving = connection.begin(1);
     connection.turn.note_read(1000);
     connection.turn.note_read(0);
     // Somebody else is called meanwhile: a turn with a request under way goes on.
-    let mut other = Connection::new(&turns);
-    assert!(!other.has_turn());
+    let [mut other] = lined_up(&turns);
     call(&turns);
     assert!(connection.turn.goes_on() && other.has_turn());
     connection.turn.note_read(TURN_BYTES);
@@ -88,9 +92,7 @@ fn a_turn_ends_when_its_bytes_are_read_or_nothing_is_under_way() {
 #[test]
 fn while_the_cpu_is_the_bottleneck_few_requests_are_under_way() {
     let turns = cpu_bound();
-    let mut first = Connection::new(&turns);
-    let mut second = Connection::new(&turns);
-    assert!(!first.has_turn() && !second.has_turn());
+    let [mut first, mut second] = lined_up(&turns);
     call(&turns);
     assert!(first.has_turn());
     let arriving = first.begin(FEW_REQUESTS);
@@ -111,8 +113,7 @@ fn while_the_cpu_is_the_bottleneck_few_requests_are_under_way() {
 #[test]
 fn what_has_begun_is_read_to_its_end_in_the_same_turn() {
     let turns = cpu_bound();
-    let mut connection = Connection::new(&turns);
-    assert!(!connection.has_turn());
+    let [mut connection] = lined_up(&turns);
     call(&turns);
     let mut arriving = connection.begin(3);
     connection.turn.note_read(TURN_LEAST_BYTES - 1);
@@ -132,8 +133,7 @@ fn what_has_begun_is_read_to_its_end_in_the_same_turn() {
 #[test]
 fn a_connection_counts_for_as_many_requests_as_it_brought_in_its_last_turn() {
     let turns = cpu_bound();
-    let mut many = Connection::new(&turns);
-    assert!(!many.has_turn());
+    let [mut many] = lined_up(&turns);
     call(&turns);
     drop(many.begin(FEW_REQUESTS));
     many.turn.note_read(TURN_LEAST_BYTES);
@@ -141,8 +141,7 @@ fn a_connection_counts_for_as_many_requests_as_it_brought_in_its_last_turn() {
     many.answer(FEW_REQUESTS);
     call(&turns);
     assert!(many.has_turn() && many.requests.in_flight() == 0);
-    let mut other = Connection::new(&turns);
-    assert!(!other.has_turn());
+    let [mut other] = lined_up(&turns);
     call(&turns);
     assert!(!other.has_turn(), "as many may come as the last time");
     many.turn.note_read(0);
@@ -153,9 +152,7 @@ fn a_connection_counts_for_as_many_requests_as_it_brought_in_its_last_turn() {
 #[test]
 fn requests_that_do_not_get_on_hold_up_nobody_for_long() {
     let turns = cpu_bound();
-    let mut slow = Connection::new(&turns);
-    let mut other = Connection::new(&turns);
-    assert!(!slow.has_turn() && !other.has_turn());
+    let [mut slow, mut other] = lined_up(&turns);
     call(&turns);
     let _arriving = slow.begin(2 * FEW_REQUESTS);
     turns.ticks.store(STALLED_TICKS - 1, Ordering::Relaxed);
@@ -166,8 +163,7 @@ fn requests_that_do_not_get_on_hold_up_nobody_for_long() {
     assert!(other.has_turn());
     // They do get on again.
     slow.turn.note_read(1);
-    let mut third = Connection::new(&turns);
-    assert!(!third.has_turn());
+    let [mut third] = lined_up(&turns);
     call(&turns);
     assert!(!third.has_turn());
 }
@@ -195,9 +191,7 @@ async fn answers_wait_for_all_that_has_begun_but_not_for_ever() {
 #[test]
 fn who_leaves_holds_up_nobody() {
     let turns = Arc::new(Turns::default());
-    let mut gone = Connection::new(&turns);
-    let mut stays = Connection::new(&turns);
-    assert!(!gone.has_turn() && !stays.has_turn());
+    let [gone, mut stays] = lined_up(&turns);
     drop(gone);
     turns.on_thread_park();
     assert!(stays.has_turn());
@@ -222,8 +216,7 @@ async fn the_line_moves_even_if_no_thread_ever_parks() {
         let turns = Arc::clone(&turns);
         async move { turns.keep_moving().await }
     });
-    let mut connection = Connection::new(&turns);
-    assert!(!connection.has_turn());
+    let [mut connection] = lined_up(&turns);
     sleep(3 * CALL_INTERVAL).await;
     assert!(connection.has_turn());
     moving.abort();
