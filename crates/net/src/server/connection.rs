@@ -129,11 +129,13 @@ async fn drive<H: Handler>(
         let (handler, known) = (Arc::clone(&context.handler), Arc::clone(&known));
         async move {
             let response = handler.handle(&known, request).await;
+            let requests = Arc::clone(&in_flight.0.requests);
+            // An answer that is held keeps nobody from being called: it may wait for just that.
+            drop(in_flight);
             if Turns::is_cpu_bound() {
                 // See `turns`: the answer would bring the next request.
-                in_flight.0.requests.all_have_arrived().await;
+                requests.all_have_arrived().await;
             }
-            drop(in_flight);
             Ok::<_, Infallible>(response)
         }
     });

@@ -82,6 +82,18 @@ struct Place {
 }
 
 impl Place {
+    fn begin_turn(&self, tick: u64) {
+        self.moved.store(tick, Ordering::Relaxed);
+        self.forecast.store(self.requests.most_in_flight(), Ordering::Relaxed);
+        self.requests.begin_turn();
+        self.left_bytes.store(TURN_BYTES, Ordering::Release);
+    }
+
+    fn end_turn(&self) {
+        self.left_bytes.store(0, Ordering::Relaxed);
+        self.requests.end_turn();
+    }
+
     fn has_turn(&self) -> bool {
         self.left_bytes.load(Ordering::Acquire) > 0
     }
@@ -154,7 +166,7 @@ impl Turns {
         state.in_turn.retain(|place| {
             let is_over = place.is_over();
             if is_over {
-                place.left_bytes.store(0, Ordering::Relaxed);
+                place.end_turn();
                 place.is_in_turn.store(false, Ordering::Relaxed);
             }
             !is_over
@@ -170,9 +182,7 @@ impl Turns {
     fn call(&self, state: &mut State) {
         let Some(place) = state.line.pop_front() else { return };
         place.is_lined_up.store(false, Ordering::Relaxed);
-        place.moved.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
-        place.forecast.store(place.requests.most_in_flight(), Ordering::Relaxed);
-        place.left_bytes.store(TURN_BYTES, Ordering::Release);
+        place.begin_turn(self.ticks.load(Ordering::Relaxed));
         self.called.fetch_add(1, Ordering::Relaxed);
         let waker = place.waker.lock().take();
         // Requests of its last turn may still be under way.
@@ -223,9 +233,9 @@ impl Turn {
     pub(super) fn goes_on(&mut self) -> bool {
         let Some(turns) = &self.turns else { return true };
         let left = self.place.left_bytes.load(Ordering::Relaxed);
-        let has_had_enough = left <= TURN_BYTES - TURN_LEAST_BYTES;
+        let has_had_enough = (1..=TURN_BYTES - TURN_LEAST_BYTES).contains(&left);
         if has_had_enough && turns.is_cpu_bound.load(Ordering::Relaxed) && !self.place.requests.is_any_arriving() {
-            self.place.left_bytes.store(0, Ordering::Relaxed);
+            self.place.end_turn();
         }
         self.place.has_turn()
     }
@@ -245,7 +255,11 @@ impl Turn {
         let left = self.place.left_bytes.load(Ordering::Relaxed);
         if left > 0 && bytes > 0 {
             self.place.moved.store(turns.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
-            self.place.left_bytes.store(left.saturating_sub(bytes), Ordering::Relaxed);
+            if bytes < left {
+                self.place.left_bytes.store(left - bytes, Ordering::Relaxed);
+            } else {
+                self.place.end_turn();
+            }
         }
     }
 }

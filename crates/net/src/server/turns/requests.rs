@@ -1,7 +1,7 @@
 //! The requests of one connection: how many are under way, and of how many a part is still to come.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -16,6 +16,8 @@ pub(in crate::server) struct Requests {
     /// Since it was last asked.
     most_in_flight: AtomicUsize,
     arriving: AtomicUsize,
+    /// It is the connection's turn. Else nothing arrives, and nothing is worth waiting for.
+    are_read: AtomicBool,
     all_have_arrived: Notify,
 }
 
@@ -51,10 +53,19 @@ impl Requests {
         self.in_flight.fetch_sub(1, Ordering::Relaxed) - 1
     }
 
-    /// Waits until nothing is arriving.
+    pub(super) fn begin_turn(&self) {
+        self.are_read.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn end_turn(&self) {
+        self.are_read.store(false, Ordering::SeqCst);
+        self.all_have_arrived.notify_waiters();
+    }
+
+    /// Waits until nothing is arriving, or it is no longer the connection's turn.
     pub(in crate::server) async fn all_have_arrived(&self) {
         let notified = self.all_have_arrived.notified();
-        if self.is_any_arriving() {
+        if self.is_any_arriving() && self.are_read.load(Ordering::SeqCst) {
             // Too late is the same as enough.
             let _ = timeout(HELD_AT_MOST, notified).await;
         }

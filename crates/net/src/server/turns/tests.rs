@@ -170,7 +170,9 @@ fn requests_that_do_not_get_on_hold_up_nobody_for_long() {
 
 #[tokio::test]
 async fn answers_wait_for_all_that_has_begun_but_not_for_ever() {
-    let connection = Connection::new(&cpu_bound());
+    let turns = cpu_bound();
+    let [mut connection] = lined_up(&turns);
+    call(&turns);
     let mut arriving = connection.begin(2);
     let began = std::time::Instant::now();
     connection.requests.all_have_arrived().await;
@@ -185,6 +187,13 @@ async fn answers_wait_for_all_that_has_begun_but_not_for_ever() {
     assert!(!held.is_finished());
     arriving.pop();
     held.await.expect("it ends");
+    // Nothing arrives while it is somebody else's turn.
+    let arriving = connection.begin(1);
+    connection.turn.note_read(TURN_BYTES);
+    let began = std::time::Instant::now();
+    connection.requests.all_have_arrived().await;
+    assert!(began.elapsed() < requests::HELD_AT_MOST);
+    drop(arriving);
     connection.requests.all_have_arrived().await;
 }
 
