@@ -5,7 +5,7 @@
 mod command;
 mod mock;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -161,8 +161,10 @@ fn a_load_test_that_was_killed_leaves_no_log_files_behind() {
     command.args(LINES).arg("--subject-dir").arg(mock.path()).env("TMPDIR", folder.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let folders = || std::fs::read_dir(folder.path()).unwrap().count();
-    // The subject's and the log files'.
-    wait_until("both folders are there", || folders() == 2);
+    let is_written =
+        |path: &PathBuf| path.ends_with("0.log") && path.metadata().is_ok_and(|metadata| metadata.len() > 0);
+    wait_until("lines are written", || mock::files_below(&folder.path().to_owned()).iter().any(is_written));
+    assert_eq!(folders(), 2, "the subject's and the log files'");
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("both folders are gone", || folders() == 0);

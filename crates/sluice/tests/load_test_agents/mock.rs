@@ -77,7 +77,7 @@ fn tail(root: &PathBuf, outlet: &mut Outlet) {
     }
 }
 
-fn files_below(folder: &PathBuf) -> Vec<PathBuf> {
+pub(crate) fn files_below(folder: &PathBuf) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }

@@ -86,16 +86,17 @@ impl LogFiles {
         let folder = std::env::temp_dir();
         self.check_space(&folder)?;
         let failed = |source| LogFilesError::Io { path: folder.clone(), source };
-        let tree = TempDir::with_prefix("sluice-load-test-logs-").map_err(failed)?;
+        let folder = TempDir::with_prefix("sluice-load-test-logs-").map_err(failed)?;
+        // Before anything is in it: a bench can be killed at any time.
+        let tree = Tree { _keeper: Keeper::start(folder.path(), &[]), folder };
         let rotation = Rotation {
             size_bytes: self.rotate_bytes,
             check_every: self.rotate_every,
             limit_bytes: self.file_limit_bytes(),
         };
-        let pods = (0..self.pods).map(|pod| PodLog::create(tree.path(), pod, rotation));
+        let pods = (0..self.pods).map(|pod| PodLog::create(tree.folder.path(), pod, rotation));
         let pods = pods.collect::<Result<_, _>>()?;
-        let keeper = Keeper::start(tree.path(), &[]);
-        Ok(OpenLogFiles { shape: self, template, pods, tree: Tree { folder: tree, _keeper: keeper } })
+        Ok(OpenLogFiles { shape: self, template, pods, tree })
     }
 
     /// An error that says what of it cannot be.
