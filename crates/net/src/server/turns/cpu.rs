@@ -12,6 +12,8 @@ const BOUND_SHARE: f64 = 0.9;
 /// It is no longer if its share was smaller for so many windows: under a quota a process that is short of CPU time comes by some
 /// now and then, and whoever were called then would all be under way at once.
 const UNBOUND_WINDOWS: u32 = 8;
+/// Below this share one window is enough: requests wait for something else, a disk or a backend.
+const IDLE_SHARE: f64 = 0.5;
 
 #[derive(Debug)]
 pub(super) struct CpuShare {
@@ -42,7 +44,11 @@ impl CpuShare {
     }
 
     fn note(&mut self, share: f64) -> bool {
-        self.windows_since_bound = if share >= BOUND_SHARE { 0 } else { self.windows_since_bound.saturating_add(1) };
+        self.windows_since_bound = match share {
+            BOUND_SHARE.. => 0,
+            IDLE_SHARE.. => self.windows_since_bound.saturating_add(1),
+            _ => UNBOUND_WINDOWS,
+        };
         self.windows_since_bound < UNBOUND_WINDOWS
     }
 }
@@ -72,9 +78,10 @@ mod tests {
     #[test]
     fn one_window_with_time_to_spare_is_not_the_end_of_a_bottleneck() {
         let mut share = CpuShare::start();
-        assert!(!share.note(0.5) && share.note(0.95));
-        assert!((1..UNBOUND_WINDOWS).all(|_| share.note(0.5)));
-        assert!(!share.note(0.5));
+        assert!(!share.note(0.8) && share.note(0.95));
+        assert!((1..UNBOUND_WINDOWS).all(|_| share.note(0.8)));
+        assert!(!share.note(0.8));
+        assert!(share.note(0.95) && !share.note(0.4), "it waits for something else");
     }
 
     #[test]
