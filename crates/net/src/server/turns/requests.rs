@@ -26,7 +26,7 @@ pub(in crate::server) struct Requests {
 pub(in crate::server) struct Arriving(Arc<Requests>);
 
 impl Requests {
-    /// Requests that are not answered.
+    /// Requests that have no answer yet. One whose answer is held is not among them.
     pub(in crate::server) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
@@ -48,7 +48,7 @@ impl Requests {
         Arriving(Arc::clone(self))
     }
 
-    /// A request is answered, or its peer is gone. Returns how many are left.
+    /// A request has its answer, or its peer is gone. Returns how many are left.
     pub(in crate::server) fn end(&self) -> usize {
         self.in_flight.fetch_sub(1, Ordering::Relaxed) - 1
     }
