@@ -3,11 +3,13 @@
 mod support;
 
 use std::fs;
+use std::io::IoSliceMut;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use rustix::io::{Errno, ReadWriteFlags};
 use sluice_log::cursor_file::CursorFile;
-use sluice_log::disk::{Access, Disk as _, RealDisk, read_full_at, write_all_at, write_all_vectored_at};
+use sluice_log::disk::{Access, AlignedBuffer, Disk as _, RealDisk, read_full_at, write_all_at, write_all_vectored_at};
 use sluice_log::format::CursorState;
 use sluice_log::lock::{DirectoryLock, LockError};
 use sluice_log::segment::{ReaderOptions, list_segments};
@@ -59,6 +61,66 @@ fn more_buffers_than_one_call_takes_are_written_in_order() {
     let mut bytes = vec![0; 20_000];
     assert_eq!(read_full_at(&*file, &mut bytes, 10).unwrap(), 12_000);
     assert_eq!(&bytes[..12_000], parts.concat());
+}
+
+/// Whether a block of a file lies in the kernel's page cache: only then can it be read without waiting.
+fn is_cached(path: &Path, position: u64) -> bool {
+    let file = fs::File::open(path).unwrap();
+    let mut block = [0; 4096];
+    let buffers = &mut [IoSliceMut::new(&mut block)];
+    match rustix::io::preadv2(&file, buffers, position, ReadWriteFlags::NOWAIT) {
+        Ok(_) => true,
+        Err(Errno::AGAIN) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn aligned_blocks_go_past_the_page_cache_and_everything_can_be_read_all_the_same() {
+    // The build's folder is on a disk, where that for temporary files need not be.
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = root.path().join("file");
+    let file = RealDisk.create_new(&path).unwrap();
+    file.allocate(1 << 20).unwrap();
+    let mut buffer = AlignedBuffer::new(512 << 10);
+    let bytes: Vec<u8> = (0..512_u32 << 10).map(|index| (index / 7) as u8).collect();
+    assert!(buffer.append(&bytes).is_empty());
+    write_all_at(&*file, buffer.bytes(), 4096).unwrap();
+    assert!(!is_cached(&path, 4096) && !is_cached(&path, 512 << 10));
+    // What is not aligned takes the usual way: in length, and in position.
+    write_all_at(&*file, b"header", 0).unwrap();
+    write_all_at(&*file, &buffer.bytes()[..4096], (512 << 10) + 4096 + 1).unwrap();
+    file.sync_data().unwrap();
+    assert!(is_cached(&path, 0) && is_cached(&path, (512 << 10) + 4096));
+    let mut read = vec![0; 512 << 10];
+    assert_eq!(read_full_at(&*file, &mut read, 4096).unwrap(), 512 << 10);
+    assert_eq!(read, bytes);
+    // What is read from memory is what was written past it last.
+    buffer.clear();
+    assert!(buffer.append(&[7; 8192]).is_empty());
+    write_all_at(&*file, buffer.bytes(), 8192).unwrap();
+    assert_eq!(read_full_at(&*file, &mut read, 4096).unwrap(), 512 << 10);
+    assert_eq!(
+        (&read[..4096], &read[4096..12_288], &read[12_288..]),
+        (&bytes[..4096], &[7; 8192][..], &bytes[12_288..])
+    );
+    let mut tail = [0; 4096];
+    file.read_at(&mut tail, (512 << 10) + 4096 + 1).unwrap();
+    assert_eq!(tail[..], bytes[..4096]);
+}
+
+#[test]
+fn a_file_that_was_moved_before_its_first_block_is_still_the_one_that_is_written() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("file");
+    let file = RealDisk.create_new(&path).unwrap();
+    fs::rename(&path, root.path().join("moved")).unwrap();
+    fs::write(&path, b"somebody else's").unwrap();
+    let mut buffer = AlignedBuffer::new(4096);
+    assert!(buffer.append(&[9; 4096]).is_empty());
+    write_all_at(&*file, buffer.bytes(), 0).unwrap();
+    assert_eq!(fs::read(root.path().join("moved")).unwrap(), [9; 4096]);
+    assert_eq!(fs::read(&path).unwrap(), b"somebody else's");
 }
 
 #[test]

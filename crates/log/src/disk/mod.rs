@@ -2,12 +2,15 @@
 //!
 //! [`RealDisk`] does them with system calls. The twin that loses power, space and pages stands beside the tests.
 
+mod aligned;
+mod direct;
 mod real;
 
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 
+pub use aligned::{ALIGNMENT_BYTES, AlignedBuffer};
 pub use real::RealDisk;
 
 use crate::lock::LockError;
@@ -63,7 +66,8 @@ pub trait LockGuard: Send + Sync {}
 
 /// An open file. Positions are bytes from its start; calls from several threads at once are allowed.
 pub trait DiskFile: Send + Sync {
-    /// One system call: may write less than given, may be interrupted. Use [`write_all_at`].
+    /// One system call: may write less than given, may be interrupted. Use [`write_all_at`]. One buffer whose place in memory, length
+    /// and position are multiples of [`ALIGNMENT_BYTES`] may go to the disk without a copy in the kernel's memory.
     fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<usize>;
     /// One system call: may read less than asked, 0 at the end of the file, may be interrupted. Use [`read_full_at`].
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;

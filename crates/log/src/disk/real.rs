@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, fdatasync, flock, statvfs};
 use rustix::io::Errno;
 
+use super::direct::Direct;
 use super::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space, write_all_at};
 use crate::lock::LockError;
 
@@ -25,6 +26,13 @@ pub struct RealDisk;
 
 struct RealFile {
     file: File,
+    direct: Direct,
+}
+
+impl RealFile {
+    fn handle(file: File, path: &Path) -> Arc<dyn DiskFile> {
+        Arc::new(RealFile { file, direct: Direct::new(path) })
+    }
 }
 
 struct RealLock {
@@ -37,12 +45,12 @@ impl LockGuard for RealLock {}
 impl Disk for RealDisk {
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-        Ok(Arc::new(RealFile { file }))
+        Ok(RealFile::handle(file, path))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         let file = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(path)?;
-        Ok(Arc::new(RealFile { file }))
+        Ok(RealFile::handle(file, path))
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
@@ -134,6 +142,11 @@ impl Disk for RealDisk {
 
 impl DiskFile for RealFile {
     fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        if let [bytes] = buffers
+            && let Some(written) = self.direct.write_at(&self.file, bytes, position)
+        {
+            return written;
+        }
         let buffers = &buffers[..buffers.len().min(BUFFERS_PER_CALL)];
         Ok(rustix::io::pwritev(self.file.as_fd(), buffers, position)?)
     }
@@ -143,6 +156,9 @@ impl DiskFile for RealFile {
     }
 
     fn begin_writing(&self, position: u64, len_bytes: u64) {
+        if self.direct.is_used() {
+            return;
+        }
         // Linux begins to write the range's dirty pages, without waiting (`sync_file_range` does no more, but is not to be had without
         // unsafe code). It is a hint: whether it did anything shows at the sync.
         let _ = fadvise(&self.file, position, NonZeroU64::new(len_bytes), Advice::DontNeed);
