@@ -36,8 +36,9 @@ impl Requests {
         self.most_in_flight.swap(0, Ordering::Relaxed)
     }
 
-    pub(super) fn is_any_arriving(&self) -> bool {
-        self.arriving.load(Ordering::Relaxed) > 0
+    /// Requests of which a part is still to come.
+    pub(super) fn arriving(&self) -> usize {
+        self.arriving.load(Ordering::Relaxed)
     }
 
     /// A request begins.
@@ -65,7 +66,7 @@ impl Requests {
     /// Waits until nothing is arriving, or it is no longer the connection's turn.
     pub(in crate::server) async fn all_have_arrived(&self) {
         let notified = self.all_have_arrived.notified();
-        if self.is_any_arriving() && self.are_read.load(Ordering::SeqCst) {
+        if self.arriving() > 0 && self.are_read.load(Ordering::SeqCst) {
             // Too late is the same as enough.
             let _ = timeout(HELD_AT_MOST, notified).await;
         }
