@@ -9,6 +9,7 @@ use sluice_flow::{Frame, Payload, Refusal};
 use sluice_log::{Charge, CursorId, DecodeError, Record, RecordFacts, StoredRecord};
 
 use crate::ack::Ack;
+use crate::receiving::ReceivingBudget;
 use crate::stored::{self, FrameMetadata};
 
 /// Stands for the receiver of a frame that was read back: it is known by its name only.
@@ -29,11 +30,18 @@ pub(crate) struct Entry {
     ack: Option<Ack>,
     /// None: each delivery has read the frame from disk for itself.
     shared: Option<SharedWork>,
+    /// Where requests may wait for the disk to have taken frames like this one.
+    receiving: Option<Arc<ReceivingBudget>>,
 }
 
 impl Entry {
     pub(crate) fn new(frame: Frame, origin: Arc<Origin>, ack: Option<Ack>, memory: Arc<SharedWorkMemory>) -> Self {
-        Entry { frame, origin, ack, shared: Some(SharedWork { memory, results: Mutex::default() }) }
+        Entry { frame, origin, ack, shared: Some(SharedWork { memory, results: Mutex::default() }), receiving: None }
+    }
+
+    /// Lets a request that waits for memory try again when the frame is on disk.
+    pub(crate) fn makes_room_in(self, receiving: Option<Arc<ReceivingBudget>>) -> Self {
+        Entry { receiving, ..self }
     }
 
     pub(crate) fn charge(&self) -> Charge {
@@ -105,12 +113,15 @@ impl Record for Entry {
                 .unwrap_or(SystemTime::now()),
             metadata: Arc::new(sender),
         };
-        Ok(Entry { frame, origin: Arc::new(Origin { receiver, prepared }), ack: None, shared: None })
+        Ok(Entry { frame, origin: Arc::new(Origin { receiver, prepared }), ack: None, shared: None, receiving: None })
     }
 
     fn durable(&self) {
         if let Some(ack) = &self.ack {
             ack.durable();
+        }
+        if let Some(receiving) = &self.receiving {
+            receiving.note_freed(self.frame.signal);
         }
     }
 }
@@ -189,6 +200,8 @@ impl Drop for SharedWork {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use bytes::Bytes;
 
     use super::*;
@@ -226,10 +239,9 @@ mod tests {
         assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 0);
     }
 
-    #[test]
-    fn an_entry_comes_back_from_the_disk_as_it_was() {
+    fn frame() -> Frame {
         let metadata = sluice_flow::Metadata { peer: None, headers: vec![("tenant".to_owned(), b"a".to_vec())] };
-        let frame = Frame {
+        Frame {
             signal: sluice_otlp::Signal::Logs,
             items: 3,
             payload: Payload {
@@ -241,10 +253,28 @@ mod tests {
             received: Instant::now(),
             received_wall: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
             metadata: Arc::new(metadata),
-        };
+        }
+    }
+
+    fn entry(frame: Frame) -> Entry {
         let origin = Arc::new(Origin { receiver: "otlp/in".to_owned(), prepared: vec![5, 6] });
-        let memory = Arc::new(SharedWorkMemory::new(0));
-        let entry = Entry::new(frame, origin, None, memory);
+        Entry::new(frame, origin, None, Arc::new(SharedWorkMemory::new(0)))
+    }
+
+    #[test]
+    fn a_frame_that_is_on_disk_lets_a_request_in_that_waits_for_memory() {
+        let receiving = ReceivingBudget::new(0);
+        let waited_for = entry(frame()).makes_room_in(Some(receiving.clone()));
+        let mut waits = pin!(receiving.freed(sluice_otlp::Signal::Logs).notified());
+        assert!(!waits.as_mut().enable());
+        waited_for.durable();
+        assert!(waits.as_mut().enable(), "it is told at once, and not when its patience ends");
+        entry(frame()).durable();
+    }
+
+    #[test]
+    fn an_entry_comes_back_from_the_disk_as_it_was() {
+        let entry = entry(frame());
         let mut encoded = Vec::new();
         entry.encode_metadata(&mut encoded);
         let record = |flags| StoredRecord {

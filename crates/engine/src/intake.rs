@@ -285,7 +285,9 @@ impl ReceiverIntake {
                 }),
             )
         };
-        let entry = Arc::new(Entry::new(frame, route.origin.clone(), ack, self.shared_work.clone()));
+        let entry = Entry::new(frame, route.origin.clone(), ack, self.shared_work.clone())
+            .makes_room_in(route.disk.as_ref().map(|_| self.receiving.clone()));
+        let entry = Arc::new(entry);
         let charge = entry.charge();
         let appended = route.log.append(entry, charge, &route.readers);
         for delivery in route.deliveries.iter() {
