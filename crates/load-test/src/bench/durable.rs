@@ -21,6 +21,8 @@ use crate::latency::Latency;
 use crate::subject::{Limits, free_addr};
 
 const MEMORY_LIMIT_MIB: u64 = 1024;
+/// Where memory has to hold all that is acknowledged while the backend is away.
+const MEMORY_ONLY_LIMIT_MIB: u64 = 4 << 10;
 const WARM_UP: Duration = Duration::from_secs(1);
 const COUNTED_WINDOWS: u32 = 2;
 /// Many senders: a group commit covers whoever waits.
@@ -96,7 +98,8 @@ async fn measure(contestant: &Contestant, place: Where, options: &ScenarioOption
     let (gateway, buffer) = start_durable(contestant, &folder, options).await?;
     let (acknowledged, rate) = at_a_rate(&gateway, options).await?;
     drop((gateway, buffer));
-    let gateway = start(contestant, "buffer:\n  ack: memory\n  policy: backpressure\n", options).await?;
+    let in_memory = "buffer:\n  ack: memory\n  policy: backpressure\n";
+    let gateway = start(contestant, in_memory, MEMORY_ONLY_LIMIT_MIB, options).await?;
     let (from_memory, _) = at_a_rate(&gateway, options).await?;
     Ok(Turn { disk, bytes_per_s, full, acknowledged, rate, from_memory })
 }
@@ -112,14 +115,19 @@ async fn start_durable(
         "buffer:\n  directory: {}\n  ack: durable\n  policy: backpressure\n  disk:\n    limit_mib: {DISK_LIMIT_MIB}\n",
         buffer.0.display()
     );
-    Ok((start(contestant, &sluice_only, options).await?, buffer))
+    Ok((start(contestant, &sluice_only, MEMORY_LIMIT_MIB, options).await?, buffer))
 }
 
 /// The backend is away.
-async fn start(contestant: &Contestant, sluice_only: &str, options: &ScenarioOptions) -> anyhow::Result<Gateway> {
+async fn start(
+    contestant: &Contestant,
+    sluice_only: &str,
+    memory_limit_mib: u64,
+    options: &ScenarioOptions,
+) -> anyhow::Result<Gateway> {
     let setting = Setting {
         contestant,
-        memory_limit_mib: MEMORY_LIMIT_MIB,
+        memory_limit_mib,
         backends: vec![free_addr()?],
         sluice_only,
         limits: Limits::default(),
