@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use sluice_flow::intake::Permit;
+use sluice_flow::intake::{Connection, Permit};
 use sluice_flow::{BoxFuture, Frame, Intake, Metadata, Payload, Refusal};
 use sluice_log::{CursorId, Log};
 use sluice_net::server::Turns;
@@ -112,11 +112,16 @@ impl Intake for ReceiverIntake {
         self.routes.load().get(signal).is_some()
     }
 
-    fn admit(&self, signal: Signal, bytes: usize) -> BoxFuture<'_, Result<Box<dyn Permit>, Refusal>> {
+    fn admit<'a>(
+        &'a self,
+        signal: Signal,
+        bytes: usize,
+        connection: &'a dyn Connection,
+    ) -> BoxFuture<'a, Result<Box<dyn Permit>, Refusal>> {
         Box::pin(async move {
             let paced_until = Instant::now() + PACE_WAIT;
             let deadline = paced_until + ADMISSION_WAIT;
-            let mut waiting = None;
+            let (mut waiting, mut place) = (None, None);
             loop {
                 let is_paced = Instant::now() < paced_until && self.is_behind(signal);
                 let admitted =
@@ -137,6 +142,13 @@ impl Intake for ReceiverIntake {
                     waiting = self.receiving.try_wait(bytes.min(HELD_MAX_BYTES));
                     if waiting.is_none() {
                         return if is_paced { self.try_admit(signal, bytes) } else { Err(refusal) };
+                    }
+                }
+                // The CPU gets on by itself; memory may be what others of the connection hold who could not.
+                if !is_paced && place.is_none() {
+                    place = connection.try_wait(bytes);
+                    if place.is_none() {
+                        return Err(refusal);
                     }
                 }
                 let until = if is_paced { paced_until } else { deadline };
@@ -344,4 +356,56 @@ fn prepare(
     steps::run(&route.prefix, signal, bytes, items, metadata)
         .map(|processed| (processed.payload, processed.items))
         .map_err(|error| Refusal::Invalid { reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    /// A connection with others that are being read, or without.
+    struct Peer {
+        lets_wait: bool,
+    }
+
+    impl Connection for Peer {
+        fn try_wait(&self, _: usize) -> Option<Box<dyn Send>> {
+            self.lets_wait.then(|| Box::new(()) as Box<dyn Send>)
+        }
+    }
+
+    fn intake(receiving_bytes: usize) -> ReceiverIntake {
+        let route = Route {
+            prefix: Vec::new(),
+            origin: Arc::default(),
+            log: Arc::default(),
+            deliveries: Arc::new([]),
+            readers: Arc::new([]),
+            refusing: Vec::new(),
+            backpressure: Vec::new(),
+            awaited: Arc::default(),
+            disk: None,
+            passes_through: Vec::new(),
+        };
+        let shared_work = Arc::new(SharedWorkMemory::new(0));
+        let intake = ReceiverIntake::new(0, ReceivingBudget::new(receiving_bytes), shared_work);
+        intake.routes.store(Arc::new(Routes::new([(Signal::Traces, route)])));
+        intake
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_for_memory_if_its_connection_lets_it() {
+        let intake = intake(400_000);
+        let (waits, busy) = (Peer { lets_wait: true }, Peer { lets_wait: false });
+        let admit = |connection| intake.admit(Signal::Traces, 300_000, connection);
+        let Some(Ok(first)) = admit(&busy).now_or_never() else { panic!("there is memory") };
+        let mut second = pin!(admit(&waits));
+        assert!(second.as_mut().now_or_never().is_none());
+        let Some(Err(Refusal::Retry { .. })) = admit(&busy).now_or_never() else { panic!("it is refused at once") };
+        drop(first);
+        assert!(second.now_or_never().expect("it was told").is_ok());
+    }
 }

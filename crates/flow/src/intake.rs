@@ -27,14 +27,26 @@ pub trait Permit: Send {
     fn grow(&mut self, bytes: usize) -> Result<(), Refusal>;
 }
 
+/// The connection that a request comes on, which may have others that do not want to wait.
+pub trait Connection: Send + Sync {
+    /// Leave to let a request of `bytes` wait, until what is returned is dropped. `None`: others of the connection, which were
+    /// admitted, might not get on meanwhile.
+    fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>>;
+}
+
 /// The engine as one receiver sees it.
 pub trait Intake: Send + Sync + 'static {
     /// True if some pipeline takes the signal from this receiver.
     fn takes(&self, signal: Signal) -> bool;
 
     /// Admission: asks for memory for a body of `bytes`, before it is read. Waits a bounded time for memory
-    /// to come free (meanwhile HTTP/2 flow control holds the sender), then refuses.
-    fn admit(&self, signal: Signal, bytes: usize) -> BoxFuture<'_, Result<Box<dyn Permit>, Refusal>>;
+    /// to come free (meanwhile HTTP/2 flow control holds the sender) if its connection lets it, then refuses.
+    fn admit<'a>(
+        &'a self,
+        signal: Signal,
+        bytes: usize,
+        connection: &'a dyn Connection,
+    ) -> BoxFuture<'a, Result<Box<dyn Permit>, Refusal>>;
 
     /// Whether a compressed payload may be handed in as it came (because the signal's pipelines pass it on unchanged to
     /// some exporter that sends that encoding, and it is large enough to go alone). Otherwise hand in the inflated bytes.

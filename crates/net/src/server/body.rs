@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::BodyTimeouts;
 use super::turns::Arriving;
+use super::unread::SharedWindow;
 
 /// Why a body did not arrive.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,7 @@ pub struct BodyReader {
     body: Incoming,
     /// Until its end was read.
     arriving: Option<Arriving>,
+    window: SharedWindow,
     timeouts: BodyTimeouts,
     deadline: Instant,
 }
@@ -41,12 +43,19 @@ pub struct BodyReader {
 impl BodyReader {
     pub fn new(body: RequestBody, timeouts: BodyTimeouts) -> Self {
         let RequestBody { incoming, arriving } = body;
-        BodyReader { body: incoming, arriving: Some(arriving), timeouts, deadline: Instant::now() + timeouts.total }
+        let window = arriving.window();
+        let deadline = Instant::now() + timeouts.total;
+        BodyReader { body: incoming, arriving: Some(arriving), window, timeouts, deadline }
     }
 
     /// The length that the peer announced, if it did.
     pub fn announced_len_bytes(&self) -> Option<u64> {
         self.body.size_hint().exact()
+    }
+
+    /// What has to be asked before the body is left unread for long.
+    pub fn window(&self) -> &SharedWindow {
+        &self.window
     }
 
     /// Reads and forgets what is left, within bounds. For HTTP/1, where closing a connection on bytes that nobody has read

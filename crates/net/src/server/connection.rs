@@ -140,7 +140,9 @@ async fn drive<H: Handler>(
         }
     });
     let window = context.budget.take_window(context.options.initial_connection_window_bytes as usize);
-    let builder = protocol(&context.options, window.sizes(&context.options));
+    let sizes = window.sizes(&context.options);
+    activity.requests.unread.set_sizes(sizes);
+    let builder = protocol(&context.options, sizes);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
     let mut schedule = Schedule::new(&context.options);
     let mut timer = pin!(sleep_until(schedule.next()));

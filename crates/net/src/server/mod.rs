@@ -26,6 +26,7 @@ mod options;
 mod serve;
 mod transport;
 mod turns;
+mod unread;
 mod windows;
 
 use std::future::Future;
@@ -40,6 +41,7 @@ pub use listener::{Address, BindError, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use serve::serve;
 pub use turns::Turns;
+pub use unread::{SharedWindow, WaitsUnread};
 pub use windows::ConnectionBudget;
 
 /// Who is at the other end of a connection.

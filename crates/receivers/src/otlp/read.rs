@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluice_flow::intake::Permit;
+use sluice_flow::intake::{Connection, Permit};
 use sluice_net::grpc::MessageReader;
 use sluice_net::grpc::frame::Message;
-use sluice_net::server::{BodyReader, RequestBody};
+use sluice_net::server::{BodyReader, RequestBody, SharedWindow};
 use sluice_otlp::Signal;
 
 use super::ingest::Ingest;
@@ -21,6 +21,15 @@ const DISCARD_TIME: Duration = Duration::from_secs(1);
 
 /// Buffers are reserved at once up to this size, beyond it as bytes arrive.
 const RESERVED_AT_ONCE_BYTES: usize = 256 << 10;
+
+/// The connection's flow-control window, as far as admission is concerned.
+struct Window<'a>(&'a SharedWindow);
+
+impl Connection for Window<'_> {
+    fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>> {
+        Some(Box::new(self.0.try_wait(bytes)?))
+    }
+}
 
 impl Ingest {
     /// Reads the one message of a unary call. The rest of one that is refused is read beside the answer, within bounds and
@@ -50,14 +59,14 @@ impl Ingest {
         while let Some(mut chunk) = body.next().await? {
             if permit.is_none() {
                 let Some(prefix) = reader.feed_prefix(&mut chunk)? else { continue };
-                permit = Some(self.intake.admit(signal, prefix.len_bytes).await?);
+                permit = Some(self.intake.admit(signal, prefix.len_bytes, &Window(body.window())).await?);
             }
             reader.feed(chunk)?;
         }
         let message = reader.finish()?;
         let permit = match permit {
             Some(permit) => permit,
-            None => self.intake.admit(signal, 0).await?,
+            None => self.intake.admit(signal, 0, &Window(body.window())).await?,
         };
         Ok((message, permit))
     }
@@ -84,7 +93,7 @@ impl Ingest {
             return Err(Refused::too_large(self.limit_bytes));
         }
         let mut admitted = announced.unwrap_or(STEP_BYTES);
-        let mut permit = self.intake.admit(signal, admitted).await?;
+        let mut permit = self.intake.admit(signal, admitted, &Window(body.window())).await?;
         let mut bytes = Vec::with_capacity(announced.unwrap_or(0).min(RESERVED_AT_ONCE_BYTES));
         while let Some(chunk) = body.next().await? {
             let length = bytes.len() + chunk.len();

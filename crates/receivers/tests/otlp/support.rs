@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use sluice_config::load::read_text;
-use sluice_flow::intake::Permit;
+use sluice_flow::intake::{Connection, Permit};
 use sluice_flow::{BoxFuture, Intake, Metadata, Payload, Refusal};
 use sluice_net::grpc::Status;
 use sluice_otlp::{Encoding, Signal};
@@ -90,7 +90,12 @@ impl Intake for Shared {
         self.0.unrouted != Some(signal)
     }
 
-    fn admit(&self, _: Signal, bytes: usize) -> BoxFuture<'_, Result<Box<dyn Permit>, Refusal>> {
+    fn admit<'a>(
+        &'a self,
+        _: Signal,
+        bytes: usize,
+        _: &'a dyn Connection,
+    ) -> BoxFuture<'a, Result<Box<dyn Permit>, Refusal>> {
         Box::pin(async move {
             self.0.admissions.fetch_add(1, Ordering::SeqCst);
             if let Some(refusal) = &self.0.admit_refusal {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::server::unread::{SharedWindow, Unread};
+
 /// No answer is held for longer: a peer may be slow with one body, or wait for this answer before it sends the rest of another.
 pub(super) const HELD_AT_MOST: Duration = Duration::from_millis(250);
 
@@ -18,6 +20,7 @@ pub(in crate::server) struct Requests {
     arriving: AtomicUsize,
     /// It is the connection's turn. Else nothing arrives, and nothing is worth waiting for.
     are_read: AtomicBool,
+    pub(in crate::server) unread: Unread,
     all_have_arrived: Notify,
 }
 
@@ -37,7 +40,7 @@ impl Requests {
     }
 
     /// Requests of which a part is still to come.
-    pub(super) fn arriving(&self) -> usize {
+    pub(in crate::server) fn arriving(&self) -> usize {
         self.arriving.load(Ordering::Relaxed)
     }
 
@@ -70,6 +73,12 @@ impl Requests {
             // Too late is the same as enough.
             let _ = timeout(HELD_AT_MOST, notified).await;
         }
+    }
+}
+
+impl Arriving {
+    pub(in crate::server) fn window(&self) -> SharedWindow {
+        SharedWindow(Arc::clone(&self.0))
     }
 }
 
