@@ -39,6 +39,7 @@ pub struct BenchOptions {
     pub window: Duration,
     /// CPUs of the subjects; empty: not pinned.
     pub subject_cpus: Vec<usize>,
+    pub all_cpus: Vec<usize>,
 }
 
 impl BenchOptions {

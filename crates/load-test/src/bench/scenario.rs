@@ -70,6 +70,8 @@ pub struct ScenarioOptions {
     pub spans_per_s: f64,
     /// CPUs of the subjects; empty: not pinned.
     pub subject_cpus: Vec<usize>,
+    /// Those and the bench's own, for a subject that may have whatever it takes.
+    pub all_cpus: Vec<usize>,
 }
 
 impl ScenarioOptions {

@@ -106,6 +106,7 @@ async fn run(args: &Args, options: &BenchOptions) -> (Vec<RowResult>, Vec<Sectio
         window: options.window,
         spans_per_s: args.rate,
         subject_cpus: options.subject_cpus.clone(),
+        all_cpus: options.all_cpus.clone(),
     };
     let has_traces = args.signal.is_empty() || args.signal.contains(&Signal::Traces);
     let wanted =
@@ -152,25 +153,27 @@ fn options(args: &Args) -> anyhow::Result<BenchOptions> {
         bail!("nobody to measure: give --sluice, --nginx or --otelcol, or set SLUICE_TEST_NGINX, SLUICE_TEST_OTELCOL");
     }
     let (turns, seconds) = if args.quick { (1, 2) } else { (args.turns.max(1), args.seconds) };
+    let (subject_cpus, all_cpus) = pin()?;
     Ok(BenchOptions {
         contestants,
         rows: args.row.clone(),
         signals: args.signal.clone(),
         turns,
         window: Duration::from_secs(seconds),
-        subject_cpus: pin()?,
+        subject_cpus,
+        all_cpus,
     })
 }
 
-/// Puts this process on CPU 1 and says which CPU is left for the subjects.
-fn pin() -> anyhow::Result<Vec<usize>> {
+/// Puts this process on CPU 1 and says which CPUs are left for the subjects, and which there are.
+fn pin() -> anyhow::Result<(Vec<usize>, Vec<usize>)> {
     let cpus = std::thread::available_parallelism()?.get();
     if cpus < 2 || !Path::new("/usr/bin/taskset").exists() && !Path::new("/bin/taskset").exists() {
         eprintln!(
             "warning: two CPUs and taskset (util-linux) are needed to keep subject and bench apart; nothing is pinned"
         );
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
     pin_this_thread(&[1]).context("pinning the bench to CPU 1")?;
-    Ok(vec![0])
+    Ok((vec![0], (0..cpus).collect()))
 }
