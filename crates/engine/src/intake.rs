@@ -23,6 +23,8 @@ use crate::storage::LogWatch;
 const ADMISSION_WAIT: Duration = Duration::from_millis(250);
 /// How long a request is paced, if the delivery does not catch up. Then it is admitted as far as budgets allow.
 const PACE_WAIT: Duration = Duration::from_millis(750);
+/// So often it is asked whether the CPU still is the bottleneck.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// What a request that waits has sent already, at most: the window that every connection has. Larger ones have a share of memory of
 /// their own.
 const HELD_MAX_BYTES: usize = 64 * 1024;
@@ -144,14 +146,19 @@ impl Intake for ReceiverIntake {
                         return if is_paced { self.try_admit(signal, bytes) } else { Err(refusal) };
                     }
                 }
-                // The CPU gets on by itself; memory may be what others of the connection hold who could not.
-                if !is_paced && place.is_none() {
+                // Memory may be what others of the connection hold who do not get on. Not where the CPU is the bottleneck: then
+                // somebody gets on, and to refuse what has come already would only bring it again.
+                if place.is_none() && !Turns::is_cpu_bound() {
                     place = connection.try_wait(bytes);
                     if place.is_none() {
                         return Err(refusal);
                     }
                 }
-                let until = if is_paced { paced_until } else { deadline };
+                let until = match (is_paced, &place) {
+                    (true, _) => paced_until,
+                    (false, None) => deadline.min(Instant::now() + LOOK_AGAIN),
+                    (false, Some(_)) => deadline,
+                };
                 let _ = tokio::time::timeout_at(until.into(), self.receiving.freed(signal).notified()).await;
             }
         })

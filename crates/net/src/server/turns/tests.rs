@@ -44,7 +44,7 @@ fn call(turns: &Turns) {
 
 fn cpu_bound() -> Arc<Turns> {
     let turns = Arc::new(Turns::default());
-    turns.enough_requests.store(FEW_REQUESTS, Ordering::Relaxed);
+    turns.is_cpu_bound.store(true, Ordering::Relaxed);
     turns
 }
 
@@ -123,7 +123,7 @@ fn what_has_begun_is_read_to_its_end_in_the_same_turn() {
     arriving.clear();
     assert!(!connection.turn.goes_on(), "a good moment");
     // Where the CPU is not the bottleneck nobody waits, and every moment is as good.
-    turns.enough_requests.store(usize::MAX, Ordering::Relaxed);
+    turns.is_cpu_bound.store(false, Ordering::Relaxed);
     assert!(!connection.has_turn());
     call(&turns);
     connection.turn.note_read(TURN_LEAST_BYTES);
@@ -171,15 +171,18 @@ fn requests_that_do_not_get_on_hold_up_nobody_for_long() {
 #[test]
 fn requests_that_wait_for_their_connections_next_turn_do_not_keep_it_from_coming() {
     let turns = cpu_bound();
-    let [mut connection] = lined_up(&turns);
+    let [mut connection, mut other] = lined_up(&turns);
     call(&turns);
-    // More than may be under way began and did not arrive before the turn's bytes were read. Three of them did.
+    // More than may be under way began, and but for one did not arrive before the turn's bytes were read.
     let mut arriving = connection.begin(2 * FEW_REQUESTS);
-    arriving.truncate(2 * FEW_REQUESTS - 3);
+    arriving.truncate(2 * FEW_REQUESTS - 1);
     connection.turn.note_read(TURN_BYTES);
     assert!(!connection.has_turn());
     call(&turns);
-    assert!(connection.has_turn(), "nobody else could let them go on");
+    assert!(!connection.has_turn(), "one is worked on");
+    connection.answer(1);
+    call(&turns);
+    assert!(connection.has_turn() && !other.has_turn(), "nobody else could let them go on");
 }
 
 #[tokio::test]
