@@ -1,7 +1,5 @@
 //! Memory that a disk can take without a copy in between.
 
-use std::ops::Range;
-
 /// Multiples of this, as position, length and place in memory, suit the blocks of any usual disk.
 pub const ALIGNMENT_BYTES: usize = 4096;
 
@@ -41,8 +39,7 @@ impl AlignedBuffer {
     /// Appends zeros up to the end of the block.
     pub fn fill_block(&mut self) {
         let len = self.len.next_multiple_of(ALIGNMENT_BYTES);
-        let rest = Range { start: self.start + self.len, end: self.start + len };
-        self.memory[rest].fill(0);
+        self.memory[self.start + self.len..self.start + len].fill(0);
         self.len = len;
     }
 

@@ -1,5 +1,5 @@
 //! Writing past the kernel's page cache (`O_DIRECT`). What is written once, and read again only by a backend that was away, is worth no
-//! page of it: the copy costs more CPU time than all else that writing takes, and pages that wait for the disk count as the memory of
+//! page of it: the copy costs more CPU time than all else that writing takes, checksums among it, and pages that wait for the disk count as the memory of
 //! the container.
 //!
 //! A file system may not be able to do it, for any file or for some lengths: then it is written the usual way from there on.
