@@ -193,7 +193,8 @@ impl Durable {
     }
 }
 
-/// The disk by itself: writes into files whose space is reserved, through the page cache as usual, each with a sync. Returns bytes a second and the time of each.
+/// The disk by itself: writes into files whose space is reserved, through the page cache as usual, each with a sync. Returns bytes a
+/// second and the time of each.
 fn sync_each(directory: &Path, len_bytes: usize, whole_bytes: usize) -> Result<(f64, Vec<Duration>), Failure> {
     const FILE_BYTES: usize = 64 << 20;
     let bytes = vec![7; len_bytes];

@@ -39,6 +39,7 @@ pub struct BenchOptions {
     pub window: Duration,
     /// CPUs of the subjects; empty: not pinned.
     pub subject_cpus: Vec<usize>,
+    /// Those and the bench's own.
     pub all_cpus: Vec<usize>,
 }
 

@@ -5,9 +5,8 @@
 //! A file system may not be able to do it, for any file or for some lengths: then it is written the usual way from there on.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice};
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,14 +40,14 @@ impl Direct {
             return None;
         }
         let direct = self.file.get_or_init(|| open(&self.path, file)).as_ref()?;
-        match rustix::io::pwritev(direct.as_fd(), &[IoSlice::new(bytes)], position) {
+        let written = direct.write_at(bytes, position);
+        let refusal = written.as_ref().err().and_then(Errno::from_io_error);
+        if matches!(refusal, Some(Errno::INVAL | Errno::OPNOTSUPP)) {
             // Whatever is wrong with it, another way may do.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
-                self.is_refused.store(true, Ordering::Relaxed);
-                None
-            }
-            written => Some(written.map_err(io::Error::from)),
+            self.is_refused.store(true, Ordering::Relaxed);
+            return None;
         }
+        Some(written)
     }
 }
 

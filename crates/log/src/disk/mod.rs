@@ -6,7 +6,7 @@ mod aligned;
 mod direct;
 mod real;
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -66,9 +66,9 @@ pub trait LockGuard: Send + Sync {}
 
 /// An open file. Positions are bytes from its start; calls from several threads at once are allowed.
 pub trait DiskFile: Send + Sync {
-    /// One system call: may write less than given, may be interrupted. Use [`write_all_at`]. One buffer whose place in memory, length
-    /// and position are multiples of [`ALIGNMENT_BYTES`] may go to the disk without a copy in the kernel's memory.
-    fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<usize>;
+    /// One system call: may write less than given, may be interrupted. Use [`write_all_at`]. Bytes whose place in memory, length and
+    /// position are multiples of [`ALIGNMENT_BYTES`] may go to the disk without a copy in the kernel's memory.
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize>;
     /// One system call: may read less than asked, 0 at the end of the file, may be interrupted. Use [`read_full_at`].
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
     /// A hint: what was written there will be synced soon, so the disk may begin. Returns at once.
@@ -85,24 +85,13 @@ pub trait DiskFile: Send + Sync {
 }
 
 /// Writes all of `bytes`: goes on after a short write and after an interruption.
-pub fn write_all_at(file: &dyn DiskFile, bytes: &[u8], position: u64) -> io::Result<()> {
-    write_all_vectored_at(file, &mut [IoSlice::new(bytes)], position)
-}
-
-/// Writes all buffers one after the other: goes on after a short write and after an interruption.
-pub fn write_all_vectored_at(
-    file: &dyn DiskFile,
-    mut buffers: &mut [IoSlice<'_>],
-    mut position: u64,
-) -> io::Result<()> {
-    // Takes empty ones off the front, so that `write_at` is never called without anything to write.
-    IoSlice::advance_slices(&mut buffers, 0);
-    while !buffers.is_empty() {
-        match file.write_at(buffers, position) {
+pub fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut position: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(bytes, position) {
             Ok(0) => return Err(io::Error::new(io::ErrorKind::WriteZero, "the disk took no byte of a write")),
             Ok(written) => {
                 position += written as u64;
-                IoSlice::advance_slices(&mut buffers, written);
+                bytes = &bytes[written..];
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

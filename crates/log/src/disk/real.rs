@@ -1,9 +1,9 @@
 //! The disk of the operating system.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice, Read};
+use std::io::{self, Read};
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +15,6 @@ use super::direct::Direct;
 use super::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space, write_all_at};
 use crate::lock::LockError;
 
-/// Linux takes no more than this many buffers in one call (UIO_MAXIOV).
-const BUFFERS_PER_CALL: usize = 1024;
 /// Zeros are written in pieces of this size where the file system cannot reserve space.
 const ZEROS_LEN_BYTES: usize = 1 << 20;
 
@@ -141,14 +139,9 @@ impl Disk for RealDisk {
 }
 
 impl DiskFile for RealFile {
-    fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
-        if let [bytes] = buffers
-            && let Some(written) = self.direct.write_at(&self.file, bytes, position)
-        {
-            return written;
-        }
-        let buffers = &buffers[..buffers.len().min(BUFFERS_PER_CALL)];
-        Ok(rustix::io::pwritev(self.file.as_fd(), buffers, position)?)
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
+        let direct = self.direct.write_at(&self.file, bytes, position);
+        direct.unwrap_or_else(|| self.file.write_at(bytes, position))
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {

@@ -2,7 +2,7 @@
 //! inodes and of descriptors, and fail in the n-th call.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -498,9 +498,8 @@ impl FaultyFile {
 }
 
 impl DiskFile for FaultyFile {
-    fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
         let mut state = self.change(Operation::Write)?;
-        let bytes = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect::<Vec<_>>();
         let mut len = state.part_of(bytes.len())?;
         while len > 0
             && !state.has_room(self.index, state.files[self.index].used_after_write(position, position + len as u64))

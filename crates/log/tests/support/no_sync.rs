@@ -1,6 +1,6 @@
 //! A disk whose syncs do nothing: a power-cut test on it must see loss, or it cannot see any.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -54,8 +54,8 @@ impl<D: Disk> Disk for NoSync<D> {
 }
 
 impl DiskFile for NoSyncFile {
-    fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
-        self.0.write_at(buffers, position)
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
+        self.0.write_at(bytes, position)
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
