@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::time::Instant;
 
 use bytes::Bytes;
-use libdeflater::{CompressionLvl, Compressor};
+use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use sluice_net::compress;
 use sluice_otlp::Encoding;
 
@@ -38,26 +38,39 @@ fn main() {
             black_box(zlib_rs());
         });
     }
-    let packed = compress::compress(Encoding::Gzip, std::slice::from_ref(&plain), Some(6)).expect("packs");
-    measure("gunzip libdeflate, scratch buffer", plain.len(), || {
-        compress::with_decompressed(Encoding::Gzip, &packed, usize::MAX, |bytes| black_box(bytes.len()))
-            .expect("unpacks");
-    });
-    measure("gunzip libdeflate, own buffer", plain.len(), || {
-        black_box(compress::decompress(Encoding::Gzip, &packed, usize::MAX).expect("unpacks"));
-    });
-    measure("gunzip zlib-rs", plain.len(), || {
-        let mut bytes = Vec::with_capacity(LENGTH + 1);
-        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("unpacks");
-        black_box(bytes);
-    });
+    for (name, plain) in
+        [("attributes", &plain[..]), ("lines", &lines()), ("an eighth of the lines", &lines()[..LENGTH / 8])]
+    {
+        unpack(name, plain);
+    }
     let packed = compress::compress(Encoding::Zstd, std::slice::from_ref(&plain), None).expect("packs");
     measure(&format!("zstd 1 ({} bytes)", packed.len()), plain.len(), || {
         black_box(compress::compress(Encoding::Zstd, std::slice::from_ref(&plain), None).expect("packs"));
     });
     measure("unzstd, scratch buffer", plain.len(), || {
-        compress::with_decompressed(Encoding::Zstd, &packed, usize::MAX, |bytes| black_box(bytes.len()))
+        compress::with_decompressed(Encoding::Zstd, &packed, usize::MAX, |plain| black_box(plain.bytes.len()))
             .expect("unpacks");
+    });
+}
+
+/// As clients pack: zlib's format and zlib's usual level.
+fn unpack(name: &str, plain: &[u8]) {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+    packer.write_all(plain).expect("packs");
+    let packed = packer.finish().expect("packs");
+    println!("{name}: {} bytes, packed {}", plain.len(), packed.len());
+    measure("gunzip as receivers do", plain.len(), || {
+        compress::with_decompressed(Encoding::Gzip, &packed, usize::MAX, |plain| black_box(plain.bytes.len()))
+            .expect("unpacks");
+    });
+    let (mut libdeflate, mut room) = (Decompressor::new(), vec![0; plain.len()]);
+    measure("gunzip libdeflate", plain.len(), || {
+        black_box(libdeflate.gzip_decompress(&packed, &mut room).expect("unpacks"));
+    });
+    measure("gunzip zlib-rs", plain.len(), || {
+        let mut bytes = Vec::with_capacity(plain.len() + 1);
+        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("unpacks");
+        black_box(bytes);
     });
 }
 
@@ -84,6 +97,39 @@ fn telemetry_like() -> Vec<u8> {
             write!(bytes, "\x0a\x1ck8s.attribute.number.{key:02}\x12\x12some text {:08x}", state >> 32)
                 .expect("a vector");
         }
+    }
+    bytes
+}
+
+/// Of words, with a number now and then.
+fn lines() -> Vec<u8> {
+    const WORDS: [&str; 16] = [
+        "request",
+        "served",
+        "from",
+        "cache",
+        "upstream",
+        "latency",
+        "user",
+        "session",
+        "order",
+        "created",
+        "status",
+        "retry",
+        "timeout",
+        "connection",
+        "closed",
+        "503",
+    ];
+    let mut bytes = Vec::new();
+    let mut state = 1_u64;
+    while bytes.len() < LENGTH {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        match state >> 60 {
+            0..3 => write!(bytes, "{:08x} ", state >> 16 & 0xffff_ffff),
+            _ => write!(bytes, "{} ", WORDS[(state >> 40) as usize % WORDS.len()]),
+        }
+        .expect("a vector");
     }
     bytes
 }

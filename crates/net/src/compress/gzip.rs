@@ -1,16 +1,18 @@
 //! Unpacking gzip (RFC 1952) and zlib (RFC 1950).
 //!
-//! Whole-buffer libdeflate inflates several times as fast as a streaming decoder (see `examples/compression_speed.rs`). It
-//! does the common case: one member whose trailer tells its size honestly. Everything else (several members, a trailer
+//! Decoders of whole buffers inflate several times as fast as a streaming decoder (see `examples/compression_speed.rs`): our own where the processor can,
+//! or else libdeflate. They do the common case: one member whose trailer tells its size honestly. Everything else (several members, a trailer
 //! that lies, trailing bytes) goes through the streaming decoder, which needs no claim.
 
 use std::cell::RefCell;
 
 use flate2::{Decompress, FlushDecompress, Status};
-use libdeflater::{DecompressionError, Decompressor};
+use libdeflater::{Crc, DecompressionError, Decompressor};
 use memchr::memmem;
 use sluice_otlp::Encoding;
 
+#[cfg(target_arch = "x86_64")]
+use super::inflate::Inflater;
 use super::{DecompressError, Output};
 
 /// A deflate block of only the longest matches: 258 bytes for two bits.
@@ -18,6 +20,13 @@ const DEFLATE_RATIO_MAX: usize = 1032;
 
 /// Header (10) and trailer (8) of a member without optional fields, and an empty deflate block (2).
 const MEMBER_MIN_BYTES: usize = 20;
+const HEADER_MIN_BYTES: usize = 10;
+const TRAILER_BYTES: usize = 8;
+
+#[cfg(target_arch = "x86_64")]
+thread_local! {
+    static INFLATER: RefCell<Option<Inflater>> = RefCell::new(Inflater::new());
+}
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
@@ -28,19 +37,68 @@ const fn corrupt(reason: &'static str) -> DecompressError {
     DecompressError::Corrupt { encoding: Encoding::Gzip, reason }
 }
 
-pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<(), DecompressError> {
+/// How many members an input has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Members {
+    /// And nothing behind it.
+    One,
+    Several,
+}
+
+pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<Members, DecompressError> {
     let Some(claimed) = claimed_len_bytes(input).filter(|claimed| *claimed <= limit_bytes) else {
         return decompress_stream(input, limit_bytes, output);
     };
     let room = output.room(claimed);
+    if is_unpacked_by_inflater(input, room) {
+        output.filled = claimed;
+        return Ok(Members::One);
+    }
     match DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.gzip_decompress(input, room)) {
         Ok(length) if length == claimed && is_single_member(input, length) => {
             output.filled = length;
-            Ok(())
+            Ok(Members::One)
         }
         Err(DecompressionError::BadData) => Err(corrupt("the stream is malformed or its checksum does not match")),
         Ok(_) | Err(DecompressionError::InsufficientSpace) => decompress_stream(input, limit_bytes, output),
     }
+}
+
+/// True if the input is one member that unpacks to exactly this, and is unpacked.
+fn is_unpacked_by_inflater(input: &[u8], output: &mut [u8]) -> bool {
+    let Some((stream, trailer)) = stream_and_trailer(input) else { return false };
+    if inflate(stream, output) != Some(stream.len()) {
+        return false;
+    }
+    let mut crc = Crc::new();
+    crc.update(output);
+    trailer.first_chunk() == Some(&crc.sum().to_le_bytes())
+}
+
+/// Below this length libdeflate is faster, whose tables are made sooner.
+#[cfg(target_arch = "x86_64")]
+const INFLATER_MIN_BYTES: usize = 8 << 10;
+
+#[cfg(target_arch = "x86_64")]
+fn inflate(stream: &[u8], output: &mut [u8]) -> Option<usize> {
+    if stream.len() < INFLATER_MIN_BYTES {
+        return None;
+    }
+    INFLATER.with_borrow_mut(|inflater| inflater.as_mut()?.inflate(stream, output))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn inflate(_: &[u8], _: &mut [u8]) -> Option<usize> {
+    None
+}
+
+/// Of an input that is one member without optional fields, as all that packs telemetry writes it (RFC 1952, 2.3).
+fn stream_and_trailer(input: &[u8]) -> Option<(&[u8], &[u8])> {
+    const MAGIC_DEFLATE_PLAIN: [u8; 4] = [0x1f, 0x8b, 8, 0];
+    let header_and_stream = input.len().checked_sub(TRAILER_BYTES)?;
+    let (member, trailer) = input.split_at(header_and_stream);
+    let stream = member.get(HEADER_MIN_BYTES..)?;
+    member.starts_with(&MAGIC_DEFLATE_PLAIN).then_some((stream, trailer))
 }
 
 /// The size in the trailer (ISIZE, modulo 2^32), if deflate could reach it from this many bytes.
@@ -56,7 +114,7 @@ pub(super) fn claimed_len_bytes(input: &[u8]) -> Option<usize> {
 ///
 /// The decoder has verified that the member's trailer holds `length`. If those four bytes occur nowhere in the input but
 /// at its very end, the trailer is there. (Chance occurrences make this answer no, which costs only speed.)
-pub(super) fn is_single_member(input: &[u8], length: usize) -> bool {
+fn is_single_member(input: &[u8], length: usize) -> bool {
     let Ok(length) = u32::try_from(length) else { return false };
     let size = length.to_le_bytes();
     input.len() >= MEMBER_MIN_BYTES
@@ -65,22 +123,24 @@ pub(super) fn is_single_member(input: &[u8], length: usize) -> bool {
 }
 
 /// Any number of members, each verified; the buffer grows with what is really there.
-fn decompress_stream(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<(), DecompressError> {
+fn decompress_stream(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<Members, DecompressError> {
     if input.is_empty() {
         return Err(corrupt("it is empty"));
     }
     GZIP_STREAM.with_borrow_mut(|stream| {
         let mut consumed = 0;
+        let mut members = 0;
         output.filled = 0;
         while consumed < input.len() {
             *stream = Decompress::new_gzip(15);
+            members += 1;
             consumed += inflate_one(stream, &input[consumed..], limit_bytes, output).map_err(|error| match error {
                 StreamError::TooLarge => DecompressError::TooLarge { limit_bytes },
                 StreamError::Truncated => corrupt("it ends early"),
                 StreamError::Malformed => corrupt("the stream is malformed or its checksum does not match"),
             })?;
         }
-        Ok(())
+        Ok(if members == 1 { Members::One } else { Members::Several })
     })
 }
 

@@ -5,6 +5,8 @@
 
 mod deflate;
 mod gzip;
+#[cfg(target_arch = "x86_64")]
+pub mod inflate;
 mod lz4;
 mod snappy;
 mod zstd;
@@ -15,6 +17,7 @@ use bytes::Bytes;
 use sluice_otlp::Encoding;
 
 use self::deflate::Wrapping;
+use self::gzip::Members;
 pub use self::snappy::compress_block as compress_snappy_block;
 
 /// The largest zstd window that is accepted and passed on: what every zstd decoder has to support (RFC 8878, 3.1.1.1.2).
@@ -47,6 +50,15 @@ pub struct CompressError {
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An unpacked payload, for as long as it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Unpacked<'a> {
+    pub bytes: &'a [u8],
+    /// True if its packed form may be sent on as it is to any receiver: exactly one gzip member, or exactly one zstd frame without
+    /// dictionary and with a window of at most 8 MiB.
+    pub is_passable: bool,
 }
 
 /// A buffer that is filled up to some length. It is never shrunk while it lives, so that reuse costs no zeroing.
@@ -100,25 +112,27 @@ pub fn with_decompressed<T>(
     encoding: Encoding,
     input: &[u8],
     limit_bytes: usize,
-    look: impl FnOnce(&[u8]) -> T,
+    look: impl FnOnce(Unpacked<'_>) -> T,
 ) -> Result<T, DecompressError> {
     if encoding == Encoding::Identity {
         return if input.len() > limit_bytes {
             Err(DecompressError::TooLarge { limit_bytes })
         } else {
-            Ok(look(input))
+            Ok(look(Unpacked { bytes: input, is_passable: true }))
         };
     }
     // Taken out of its cell, so that `look` may come back here.
     let mut output = Output::reusing(SCRATCH.with(RefCell::take));
-    let result = unpack(encoding, input, limit_bytes, &mut output).map(|()| look(output.filled()));
+    let result = unpack(encoding, input, limit_bytes, &mut output)
+        .map(|is_passable| look(Unpacked { bytes: output.filled(), is_passable }));
     if output.bytes.len() <= SCRATCH_KEPT_BYTES {
         SCRATCH.with(|cell| cell.replace(output.bytes));
     }
     result
 }
 
-fn unpack(encoding: Encoding, input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<(), DecompressError> {
+/// Returns whether the packed form is passable: see [`Unpacked`].
+fn unpack(encoding: Encoding, input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<bool, DecompressError> {
     match encoding {
         Encoding::Identity => {
             if input.len() > limit_bytes {
@@ -126,11 +140,18 @@ fn unpack(encoding: Encoding, input: &[u8], limit_bytes: usize, output: &mut Out
             }
             output.room(input.len()).copy_from_slice(input);
             output.filled = input.len();
-            Ok(())
+            Ok(true)
         }
-        Encoding::Gzip => gzip::decompress(input, limit_bytes, output),
-        Encoding::Zstd => zstd::decompress(input, limit_bytes, output),
-        Encoding::Snappy => snappy::decompress(input, limit_bytes, output),
+        Encoding::Gzip => Ok(gzip::decompress(input, limit_bytes, output)? == Members::One),
+        Encoding::Zstd => {
+            zstd::decompress(input, limit_bytes, output)?;
+            Ok(zstd::is_single_plain_frame(input))
+        }
+        Encoding::Snappy => {
+            snappy::decompress(input, limit_bytes, output)?;
+            // Two formats share the name: what one receiver takes another refuses.
+            Ok(false)
+        }
     }
 }
 
@@ -155,20 +176,6 @@ pub fn claimed_len_bytes(encoding: Encoding, input: &[u8]) -> Option<usize> {
         Encoding::Gzip => gzip::claimed_len_bytes(input),
         Encoding::Zstd => zstd::claimed_len_bytes(input),
         Encoding::Snappy => snappy::claimed_len_bytes(input),
-    }
-}
-
-/// True if a compressed payload may be sent on as it is to any receiver: exactly one gzip member, or exactly one zstd
-/// frame without dictionary and with a window of at most 8 MiB. `unpacked_len_bytes` is what `decompress` gave.
-///
-/// Only meaningful for input that was unpacked without error.
-pub fn passable(encoding: Encoding, input: &[u8], unpacked_len_bytes: usize) -> bool {
-    match encoding {
-        Encoding::Identity => true,
-        Encoding::Gzip => gzip::is_single_member(input, unpacked_len_bytes),
-        Encoding::Zstd => zstd::is_single_plain_frame(input),
-        // Two formats share the name: what one receiver takes another refuses.
-        Encoding::Snappy => false,
     }
 }
 

@@ -189,9 +189,9 @@ fn inspect_compressed(
 ) -> Result<Inspected, Refused> {
     let (items, uncompressed_len_bytes, unpacked) =
         compress::with_decompressed(encoding, &body, limit_bytes, |plain| {
-            let items = count(signal, plain)?;
-            let passable = compress::passable(encoding, &body, plain.len());
-            Ok::<_, Refused>((items, plain.len(), (!passable).then(|| Bytes::copy_from_slice(plain))))
+            let items = count(signal, plain.bytes)?;
+            let kept = (!plain.is_passable).then(|| Bytes::copy_from_slice(plain.bytes));
+            Ok::<_, Refused>((items, plain.bytes.len(), kept))
         })??;
     let payload = match unpacked {
         None => Payload { bytes: body, encoding, uncompressed_len_bytes },

@@ -16,7 +16,7 @@ pub(super) fn append_line(signal: Signal, encoding: u8, payload: &[u8], line: &m
         bail!("its encoding has the code {encoding}, which this release does not know")
     };
     let written = compress::with_decompressed(encoding, payload, INFLATED_LIMIT_BYTES, |request| {
-        json::to_json(signal, request, JSON_LIMIT_BYTES, line)
+        json::to_json(signal, request.bytes, JSON_LIMIT_BYTES, line)
     });
     written.context("it cannot be inflated")?.context("it is no OTLP request")?;
     line.push(b'\n');
