@@ -3,7 +3,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_log::disk::RealDisk;
 use sluice_log::{FlushPolicy, Keep, Log, Next, OpenOptions, Subscription};
@@ -267,4 +267,27 @@ fn a_real_disk_keeps_what_a_faulty_one_keeps() {
     log.close(PATIENCE);
     let left: Vec<_> = std::fs::read_dir(directory.path().join("traces")).unwrap().flatten().collect();
     assert!(left.iter().all(|entry| entry.file_name() == "cursors"), "{left:?}");
+}
+
+/// Guarantee: each time a cursor is written is a sync, for which those wait who are answered when the log is durable. A reader of a dead backend, for which
+/// there is only ever more, does not cost one at each of the keeper's rounds; it is written all the same.
+#[test]
+fn a_reader_that_only_falls_behind_is_written_now_and_then() {
+    let disk = FaultyDisk::new(1);
+    let keep_interval = Duration::from_millis(5);
+    let (log, _) = Log::<Note>::open(OpenOptions { keep_interval, segment_bytes: 8 << 20, ..options(&disk) }).unwrap();
+    let (dead, durable) = (subscribe(&log, "dead"), Durable::default());
+    append(&log, 0, 100, &[dead], &durable);
+    wait_durable(&durable, 1);
+    // Once when its file is made, and once when it is told that it was.
+    wait_until("a new cursor is written", || log.stats().cursor_writes >= 2);
+    let (began, before) = (Instant::now(), log.stats().cursor_writes);
+    let mut value = 0;
+    while log.stats().cursor_writes < before + 3 {
+        value += 1;
+        append(&log, value, 100, &[dead], &durable);
+        wait_durable(&durable, value as usize + 1);
+    }
+    let rounds = began.elapsed().as_secs_f64() / keep_interval.as_secs_f64();
+    assert!(rounds >= 20.0, "written three times in {rounds:.0} rounds");
 }

@@ -11,6 +11,9 @@ use crate::log::{Inner, Shared};
 use crate::types::{CursorId, Offset};
 use crate::writer::{Home, WriteError};
 
+/// So often the keeper looks before it writes a cursor for which there is more and nothing else.
+const ROUNDS_BEHIND_MAX: u32 = 10;
+
 /// Open cursor files, by reader.
 #[derive(Default)]
 pub(crate) struct CursorFiles {
@@ -65,7 +68,7 @@ impl<T> Keeper<T> {
         let mut files = self.cursor_files.lock();
         let readers: Vec<CursorId> = files.by_reader.keys().copied().collect();
         for id in readers {
-            let Some((state, changed)) = self.take_changed(id, at_the_end) else { continue };
+            let Some(state) = self.take_changed(id, at_the_end) else { continue };
             let Some(file) = files.by_reader.get_mut(&id) else { continue };
             let stored_below = state.head;
             let stored = file.store(&*self.home.disk, &state);
@@ -78,7 +81,7 @@ impl<T> Keeper<T> {
             match stored {
                 Ok(()) => cursor.stored_below = stored_below,
                 Err(error) => {
-                    cursor.is_changed |= changed;
+                    cursor.is_changed = true;
                     failure = Some(WriteError::from(error).trouble());
                 }
             }
@@ -89,19 +92,25 @@ impl<T> Keeper<T> {
     }
 
     /// What is to be written of a reader, if anything is.
-    fn take_changed(&self, id: CursorId, at_the_end: bool) -> Option<(CursorState, bool)> {
+    fn take_changed(&self, id: CursorId, at_the_end: bool) -> Option<CursorState> {
         let mut inner = self.shared.inner.lock();
         inner.lift_idle(id);
         let newest = inner.store.as_ref()?.segments.first_of_newest();
-        let cursor = inner.cursors[id.0].as_ref()?;
-        // One to which nothing happens is written now and then, so that the next start need not look far back.
+        let cursor = inner.cursors[id.0].as_mut()?;
+        // One to which nothing happens but that more waits for it is written now and then, so that the next start need not look far back and
+        // whoever inspects the directory sees it grow; not each time, because each time is a sync that those wait for who are answered when the log is durable.
         let is_old = newest.is_some_and(|first: Offset| cursor.stored_below < first);
-        if !cursor.is_changed && !is_old && !at_the_end {
+        let is_behind = cursor.rounds_behind.as_mut().is_some_and(|rounds| {
+            *rounds += 1;
+            *rounds >= ROUNDS_BEHIND_MAX
+        });
+        if !cursor.is_changed && !is_old && !is_behind && !at_the_end {
             return None;
         }
         let state = cursor_state(&inner, id, self.home.log_id)?;
-        let changed = std::mem::take(&mut inner.cursor_mut(id).is_changed);
-        Some((state, changed))
+        let cursor = inner.cursor_mut(id);
+        (cursor.is_changed, cursor.rounds_behind) = (false, None);
+        Some(state)
     }
 }
 
