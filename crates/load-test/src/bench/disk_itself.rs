@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
@@ -22,26 +23,42 @@ const FILE_BYTES: u64 = 512 << 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DiskItself {
     pub(super) bytes_per_s: f64,
-    /// Of a write of [`SMALL_BYTES`] with its sync.
-    pub(super) sync: Latency,
+    /// Of a write of [`SMALL_BYTES`] with its sync, one after the other.
+    pub(super) sync_back_to_back: Latency,
 }
 
-/// Measures for this time at each length. Blocks.
+/// Measures for this time each. Blocks.
 pub(super) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskItself> {
-    let (bytes_per_s, _) = write_for(folder, LARGE_BYTES, lasts)?;
-    let (_, sync) = write_for(folder, SMALL_BYTES, lasts)?;
-    Ok(DiskItself { bytes_per_s, sync })
+    let (bytes_per_s, _) = write_for(folder, LARGE_BYTES, lasts, None)?;
+    let (_, sync_back_to_back) = write_for(folder, SMALL_BYTES, lasts, None)?;
+    Ok(DiskItself { bytes_per_s, sync_back_to_back })
 }
 
-/// The time that it takes to reserve a file does not count.
-fn write_for(folder: &Path, len_bytes: usize, lasts: Duration) -> io::Result<(f64, Latency)> {
+/// Of a write of [`SMALL_BYTES`] with its sync, as often as this: what has rested in between, disk and CPU, takes longer than what is kept busy.
+/// Blocks.
+pub(super) fn measure_syncs(folder: &Path, lasts: Duration, syncs_per_s: f64) -> io::Result<Latency> {
+    Ok(write_for(folder, SMALL_BYTES, lasts, Some(Duration::from_secs_f64(1.0 / syncs_per_s)))?.1)
+}
+
+/// Bytes a second and the latency of each sync; one in each interval, or one after the other. The time that it takes to reserve a file does not count.
+fn write_for(
+    folder: &Path,
+    len_bytes: usize,
+    lasts: Duration,
+    interval: Option<Duration>,
+) -> io::Result<(f64, Latency)> {
     let bytes = vec![0xa5; len_bytes];
     let mut syncs_us = new_histogram();
     let (mut file, mut position) = (reserve(folder)?, 0);
     let (mut took, mut written) = (Duration::ZERO, 0_u64);
-    while took < lasts {
+    let begun = Instant::now();
+    while interval.map_or(took, |_| begun.elapsed()) < lasts {
         if position + len_bytes as u64 > FILE_BYTES {
             (file, position) = (reserve(folder)?, 0);
+        }
+        if let Some(interval) = interval {
+            let due = begun + interval * (written / len_bytes as u64) as u32;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
         }
         let before = Instant::now();
         file.write_all_at(&bytes, position)?;
@@ -67,8 +84,13 @@ mod tests {
 
     #[test]
     fn a_disk_has_a_bandwidth_and_a_latency() {
-        let disk = measure_disk(&std::env::temp_dir(), Duration::from_millis(20)).unwrap();
-        assert!(disk.bytes_per_s > 0.0 && disk.sync.p99 > Duration::ZERO, "{disk:?}");
-        assert!(disk.sync.p50 <= disk.sync.p99);
+        let (folder, lasts) = (std::env::temp_dir(), Duration::from_millis(50));
+        let disk = measure_disk(&folder, lasts).unwrap();
+        assert!(disk.bytes_per_s > 0.0, "{disk:?}");
+        let syncs = measure_syncs(&folder, lasts, 100.0).unwrap();
+        assert!(syncs.count <= 5, "no more than were asked for: {syncs:?}");
+        for latency in [disk.sync_back_to_back, syncs] {
+            assert!(latency.p99 > Duration::ZERO && latency.p50 <= latency.p99, "{latency:?}");
+        }
     }
 }
