@@ -88,7 +88,7 @@ mod tests {
         let disk = measure_disk(&folder, lasts).unwrap();
         assert!(disk.bytes_per_s > 0.0, "{disk:?}");
         let syncs = measure_syncs(&folder, lasts, 100.0).unwrap();
-        assert!(syncs.count <= 5, "no more than were asked for: {syncs:?}");
+        assert!(syncs.count <= 6, "the first at once, then no more than were asked for: {syncs:?}");
         for latency in [disk.sync_back_to_back, syncs] {
             assert!(latency.p99 > Duration::ZERO && latency.p50 <= latency.p99, "{latency:?}");
         }
