@@ -72,10 +72,8 @@ pub(crate) struct Cursor<T> {
     /// What the reader thread dropped and the reader has not asked for yet.
     pub(crate) dropped_unseen: Holding,
     pub(crate) gaps: VecDeque<Gap>,
-    /// Something was resolved or dropped that the cursor's file does not say yet.
+    /// Something was resolved or dropped that the cursor's file does not say yet. What was appended since is found in the segments.
     pub(crate) is_changed: bool,
-    /// How often the keeper has looked since frames became durable that the file does not count. After a restart they are found in the segments.
-    pub(crate) rounds_behind: Option<u32>,
     /// There is a durable cursor file with the persistent id.
     pub(crate) has_file: bool,
     /// Below which the file counts what is held.
@@ -115,7 +113,6 @@ impl<T> Cursor<T> {
             dropped_unseen: Holding::default(),
             gaps: VecDeque::new(),
             is_changed: true,
-            rounds_behind: None,
             has_file: false,
             stored_below: 0,
         }

@@ -11,9 +11,6 @@ use crate::log::{Inner, Shared};
 use crate::types::{CursorId, Offset};
 use crate::writer::{Home, WriteError};
 
-/// So often the keeper looks before it writes a cursor for which there is more and nothing else.
-const ROUNDS_BEHIND_MAX: u32 = 10;
-
 /// Open cursor files, by reader.
 #[derive(Default)]
 pub(crate) struct CursorFiles {
@@ -96,20 +93,15 @@ impl<T> Keeper<T> {
         let mut inner = self.shared.inner.lock();
         inner.lift_idle(id);
         let newest = inner.store.as_ref()?.segments.first_of_newest();
-        let cursor = inner.cursors[id.0].as_mut()?;
-        // One to which nothing happens but that more waits for it is written now and then, so that the next start need not look far back and
-        // whoever inspects the directory sees it grow; not each time, because each time is a sync that those wait for who are answered when the log is durable.
+        let cursor = inner.cursors[id.0].as_ref()?;
+        // One to which nothing happens, or only that more waits for it, is written where segments begin, so that the next start need not look far back.
+        // Each time is a sync, for which those wait too who are answered when the log is durable.
         let is_old = newest.is_some_and(|first: Offset| cursor.stored_below < first);
-        let is_behind = cursor.rounds_behind.as_mut().is_some_and(|rounds| {
-            *rounds += 1;
-            *rounds >= ROUNDS_BEHIND_MAX
-        });
-        if !cursor.is_changed && !is_old && !is_behind && !at_the_end {
+        if !cursor.is_changed && !is_old && !at_the_end {
             return None;
         }
         let state = cursor_state(&inner, id, self.home.log_id)?;
-        let cursor = inner.cursor_mut(id);
-        (cursor.is_changed, cursor.rounds_behind) = (false, None);
+        inner.cursor_mut(id).is_changed = false;
         Some(state)
     }
 }

@@ -250,7 +250,6 @@ impl<T> Inner<T> {
                 let Some(cursor) = self.cursors[id.0].as_mut() else { continue };
                 if !cursor.is_resolved(frame.offset) {
                     cursor.unwritten.remove_charge(frame.charge);
-                    cursor.rounds_behind.get_or_insert(0);
                     store.segments.written(id, frame.offset, frame.charge);
                 }
             }
