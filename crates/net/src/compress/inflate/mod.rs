@@ -2,7 +2,7 @@
 //!
 //! Three quarters of what a gateway does with compressed telemetry that it passes on unchanged is this, and libdeflate, the fastest library there is, takes
 //! a tenth to a fifth longer for it (`examples/compression_speed.rs`). What a decoder waits for is a lookup that the one before it has to point to, and
-//! what the processor guessed wrongly. So one lookup gives as many symbols here as its bits hold (see [`tables`]).
+//! what the processor guessed wrongly. So one lookup gives as many symbols here as its bits hold (see `tables`).
 //!
 //! It takes a stream or it does not: what is malformed, unusual or of another length than expected is left to libdeflate, which says what is wrong with it.
 //! What it takes still has a checksum to pass.
