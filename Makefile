@@ -37,7 +37,7 @@ torture: build-tools components ## the long fault runs
 	$(CARGO) build $(LOCKED) --workspace --all-targets
 	$(WITH_COMPONENTS) $(CARGO) test $(LOCKED) --workspace --no-fail-fast -- --ignored --nocapture --test-threads=1 torture
 
-bench: build-tools ## rates, latencies and CPU an item as ratios, side by side (QUICK=1: a few minutes; BENCH_ARGS=...)
+bench: build-tools ## rates, latencies and CPU an item as ratios, side by side (QUICK=1: the speed table in a few minutes; BENCH_ARGS=...)
 	tests/components/install otelcol nginx
 	$(CARGO) build --release $(LOCKED) -p sluice -p sluice-load-test --bins
 	$(if $(BENCH_ARGS),,$(CARGO) run --release $(LOCKED) -p sluice-log --example log_speed)

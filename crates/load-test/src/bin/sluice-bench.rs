@@ -28,7 +28,7 @@ struct Args {
     /// The Collector's binary [default: $SLUICE_TEST_OTELCOL]
     #[arg(long, value_name = "PATH")]
     otelcol: Option<PathBuf>,
-    /// One turn of 2 seconds each, for a first impression
+    /// One turn of 2 seconds each, and of the scenarios only those that --row names, for a first impression
     #[arg(long)]
     quick: bool,
     /// Only these rows (see --list)
@@ -88,7 +88,7 @@ fn main() -> anyhow::Result<()> {
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
     })?;
-    print(&options, &results, &sections);
+    print(&args, &options, &results, &sections);
     if let Some(path) = &args.json {
         let json = serde_json::to_string_pretty(&bench::to_json(&results, &sections))?;
         std::fs::write(path, json).with_context(|| path.display().to_string())?;
@@ -109,8 +109,11 @@ async fn run(args: &Args, options: &BenchOptions) -> (Vec<RowResult>, Vec<Sectio
         all_cpus: options.all_cpus.clone(),
     };
     let has_traces = args.signal.is_empty() || args.signal.contains(&Signal::Traces);
-    let wanted =
-        |scenario: &Scenario| has_traces && (args.row.is_empty() || args.row.iter().any(|id| id == scenario.id()));
+    let wanted = |scenario: &Scenario| {
+        let is_named = args.row.iter().any(|id| id == scenario.id());
+        // However short their windows, all of them take longer than one waits for a first impression.
+        has_traces && (is_named || args.row.is_empty() && !args.quick)
+    };
     let mut sections = Vec::new();
     for scenario in Scenario::ALL.into_iter().filter(wanted) {
         sections.push(bench::run_scenario(scenario, &scenario_options, &mut progress).await);
@@ -118,7 +121,7 @@ async fn run(args: &Args, options: &BenchOptions) -> (Vec<RowResult>, Vec<Sectio
     (results, sections)
 }
 
-fn print(options: &BenchOptions, results: &[RowResult], sections: &[Section]) {
+fn print(args: &Args, options: &BenchOptions, results: &[RowResult], sections: &[Section]) {
     if !results.is_empty() {
         let names: Vec<_> = options.contestants.iter().map(Contestant::name).collect();
         println!("{}", bench::to_markdown(results, &names));
@@ -127,6 +130,9 @@ fn print(options: &BenchOptions, results: &[RowResult], sections: &[Section]) {
         println!("\nEach further pipeline costs {ratio:.2} × nginx.");
     }
     sections.iter().for_each(|section| println!("\n{}", section.to_markdown()));
+    if args.quick && args.row.is_empty() {
+        println!("\nWithout the scenarios: name them with --row (see --list), or leave --quick out.");
+    }
 }
 
 fn check_rows(wanted: &[String]) -> anyhow::Result<()> {
