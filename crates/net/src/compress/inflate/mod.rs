@@ -23,6 +23,12 @@ const CODE_LENGTH_ORDER: [usize; CODE_LENGTH_CODES] =
 /// The most that one of those codes repeats a length.
 const REPEATED_MAX: usize = 138;
 
+/// Blocks that unpack to less than this on average are left to libdeflate, whose tables are made sooner: an empty block has ten bits, and a body full of them
+/// would cost seconds.
+const BLOCK_MIN_BYTES: usize = 2048;
+/// So many of any length are taken.
+const FEW_BLOCKS: usize = 16;
+
 /// Holds the tables of a block.
 pub struct Inflater {
     tables: Box<Tables>,
@@ -52,21 +58,24 @@ impl Inflater {
 #[target_feature(enable = "bmi1,bmi2,lzcnt,avx2")]
 fn stream(tables: &mut Tables, input: &[u8], output: &mut [u8]) -> Option<usize> {
     let mut bits = Bits::of(input);
-    let mut filled = 0;
+    let (mut filled, mut blocks) = (0, 0);
     loop {
         bits.fill();
         let is_last = bits.take(1) == 1;
-        match bits.take(2) {
-            0 => filled += stored(&mut bits, &mut output[filled..])?,
-            1 => {
-                fixed_codes(tables)?;
-                filled = block::unpack(tables, &mut bits, output, filled)?;
+        let block_type = bits.take(2);
+        if block_type == 0 {
+            filled += stored(&mut bits, &mut output[filled..])?;
+        } else {
+            blocks += 1;
+            if blocks > FEW_BLOCKS + filled / BLOCK_MIN_BYTES {
+                return None;
             }
-            2 => {
-                described_codes(tables, &mut bits)?;
-                filled = block::unpack(tables, &mut bits, output, filled)?;
+            match block_type {
+                1 => fixed_codes(tables)?,
+                2 => described_codes(tables, &mut bits)?,
+                _ => return None,
             }
-            _ => return None,
+            filled = block::unpack(tables, &mut bits, output, filled)?;
         }
         if is_last {
             return bits.taken_bytes().filter(|_| filled == output.len());

@@ -146,3 +146,22 @@ fn near_matches_repeat_what_they_write() {
         }
     }
 }
+
+/// Guarantee: blocks in which nothing is cost no more than libdeflate takes for them, however many fit into a body.
+#[test]
+fn many_blocks_with_little_in_them_are_not_taken() {
+    // Fixed codes (1 in two bits), then the end of the block (0 in seven); the last one has its first bit set.
+    let empty_blocks = |count: usize| {
+        let mut stream = vec![0; (count * 10).div_ceil(8)];
+        for bit in (0..count).map(|block| block * 10 + 1).chain([(count - 1) * 10]) {
+            stream[bit / 8] |= 1 << (bit % 8);
+        }
+        stream
+    };
+    for count in [1, FEW_BLOCKS, FEW_BLOCKS + 1, 100_000] {
+        let stream = empty_blocks(count);
+        assert_eq!(Decompressor::new().deflate_decompress(&stream, &mut []), Ok(0), "{count} make a good stream");
+        let taken = (count <= FEW_BLOCKS).then_some((stream.len(), Vec::new()));
+        assert_eq!(inflate(&stream, 0), taken, "{count}");
+    }
+}
