@@ -6,6 +6,8 @@ use super::tables::{END, LITERALS, SPECIAL, TWO, Tables};
 
 /// Unpacks to `output` from where it is filled; returns how far it is filled then. `None` if the block is malformed or has more than fits.
 #[target_feature(enable = "bmi1,bmi2,lzcnt,avx2")]
+// Within its caller its inner loop has fewer registers.
+#[inline(never)]
 pub(super) fn unpack(tables: &Tables, bits: &mut Bits<'_>, output: &mut [u8], mut filled: usize) -> Option<usize> {
     match fast::unpack(tables, bits, output, &mut filled) {
         Stop::EndOfBlock => Some(filled),
