@@ -140,6 +140,9 @@ impl Intake for ReceiverIntake {
                 if !matches!(refusal, Refusal::Retry { .. }) || Instant::now() >= deadline {
                     return Err(refusal);
                 }
+                if !is_paced {
+                    self.receiving.note_wanted();
+                }
                 if waiting.is_none() {
                     waiting = self.receiving.try_wait(bytes.min(HELD_MAX_BYTES));
                     if waiting.is_none() {

@@ -1,7 +1,8 @@
 //! The share of memory that belongs to receiving. No backlog can take it, and no request is read before it has its part.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use sluice_flow::Refusal;
 use sluice_flow::intake::Permit;
@@ -9,6 +10,9 @@ use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
 use crate::refusals::overloaded;
+
+/// So long after somebody found no memory it counts as wanted.
+const WANTED_MS: u64 = 1000;
 
 /// Of the limit, what requests may hold while they wait: as little as still bridges a moment without memory.
 const WAITING_SHARE: usize = 4;
@@ -19,6 +23,9 @@ pub(crate) struct ReceivingBudget {
     limit_bytes: AtomicUsize,
     /// What requests that wait for memory hold already: their first bytes, by which their length is known.
     waiting_bytes: AtomicUsize,
+    /// When somebody last found no memory, in milliseconds from `started`; zero: never.
+    wanted_ms: AtomicU64,
+    started: Instant,
     /// Wakes those who wait for memory, receiving's own or a delivery's, by signal.
     freed: [Notify; 3],
 }
@@ -29,6 +36,8 @@ impl ReceivingBudget {
             used_bytes: AtomicUsize::new(0),
             limit_bytes: AtomicUsize::new(limit_bytes),
             waiting_bytes: AtomicUsize::new(0),
+            wanted_ms: AtomicU64::new(0),
+            started: Instant::now(),
             freed: Default::default(),
         })
     }
@@ -55,6 +64,20 @@ impl ReceivingBudget {
     /// more than the memory that came free is worth.
     pub(crate) fn note_freed(&self, signal: Signal) {
         self.freed[signal as usize].notify_one();
+    }
+
+    /// Somebody found no memory, which others may hold for nothing.
+    pub(crate) fn note_wanted(&self) {
+        self.wanted_ms.store(self.now_ms(), Ordering::Relaxed);
+    }
+
+    fn is_wanted(&self) -> bool {
+        let wanted_ms = self.wanted_ms.load(Ordering::Relaxed);
+        wanted_ms > 0 && self.now_ms() < wanted_ms + WANTED_MS
+    }
+
+    fn now_ms(&self) -> u64 {
+        1 + self.started.elapsed().as_millis() as u64
     }
 
     /// Leave to wait for memory while holding this many bytes. `None`: too many wait already.
@@ -110,6 +133,10 @@ impl Permit for ReceivingPermit {
         self.bytes += bytes;
         Ok(())
     }
+
+    fn asked_back(&self) -> Option<Refusal> {
+        self.budget.is_wanted().then(|| overloaded("the request comes too slowly while others wait for memory"))
+    }
 }
 
 impl Drop for ReceivingPermit {
@@ -121,6 +148,8 @@ impl Drop for ReceivingPermit {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -133,6 +162,18 @@ mod tests {
         drop(first);
         assert_eq!(budget.used_bytes(), 0);
         assert!(budget.try_acquire(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn memory_is_asked_back_while_somebody_wants_it() {
+        let mut budget = ReceivingBudget::new(100);
+        Arc::get_mut(&mut budget).unwrap().started -= Duration::from_millis(5000);
+        let permit = budget.try_acquire(60).unwrap();
+        assert_eq!(permit.asked_back(), None);
+        budget.note_wanted();
+        assert!(matches!(permit.asked_back(), Some(Refusal::Retry { .. })));
+        budget.wanted_ms.fetch_sub(WANTED_MS, Ordering::Relaxed);
+        assert_eq!(permit.asked_back(), None, "that was long ago");
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub enum Refusal {
 pub trait Permit: Send {
     /// Enlarges the permit, where a body turns out larger than it said.
     fn grow(&mut self, bytes: usize) -> Result<(), Refusal>;
+
+    /// If others were refused memory within the last second, or wait for it: what the sender is told whose body does not get on.
+    fn asked_back(&self) -> Option<Refusal>;
 }
 
 /// The connection that a request comes on, which may have others that do not want to wait.

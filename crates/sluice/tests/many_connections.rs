@@ -2,6 +2,7 @@
 
 mod doors;
 mod gateway;
+mod streams;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,27 +12,13 @@ use gateway::{Gateway, SOON, alone, eventually, fan_out};
 use h2::client::{ResponseFuture, SendRequest};
 use sluice_load_test::{Backend, BackendOptions, Faults};
 use sluice_otlp::Signal;
-use tokio::net::TcpStream;
+use streams::{begin, connect, status};
 use tokio::task::JoinSet;
 
 const LIMIT_MIB: u64 = 128;
 /// An eighth of the limit, by 36 KiB.
 const LET_IN: usize = 455;
 const SPANS: usize = 200;
-
-/// A connection that the gateway has taken. `None`: it was closed.
-async fn connect(address: SocketAddr) -> Option<SendRequest<Bytes>> {
-    let socket = TcpStream::connect(address).await.expect("connects");
-    let (client, connection) = h2::client::handshake(socket).await.ok()?;
-    let (ended, mut is_ended) = tokio::sync::oneshot::channel();
-    tokio::spawn(async move {
-        let _ = connection.await;
-        let _ = ended.send(());
-    });
-    // Whoever is not let in hears it at once.
-    let ended = tokio::time::timeout(Duration::from_secs(1), &mut is_ended).await.is_ok();
-    (!ended).then_some(client)
-}
 
 async fn connect_many(address: SocketAddr, count: usize) -> Vec<SendRequest<Bytes>> {
     let connecting: JoinSet<_> = (0..count).map(|_| connect(address)).collect();
@@ -51,25 +38,9 @@ fn request() -> Bytes {
 
 /// Sends a request as far as the windows allow it, and leaves the rest to the connection's task.
 async fn send(client: SendRequest<Bytes>, body: Bytes) -> ResponseFuture {
-    let path = format!("http://localhost{}", Signal::Traces.grpc_path());
-    let request = http::Request::post(path).header("content-type", "application/grpc").body(()).expect("is valid");
-    let mut client = client.ready().await.expect("is open");
-    let (response, mut stream) = client.send_request(request, false).expect("is sent");
+    let (response, mut stream) = begin(client).await;
     stream.send_data(body, true).expect("is taken");
     response
-}
-
-/// The `grpc-status` of an answer, in its headers or its trailers.
-async fn status(response: ResponseFuture) -> Option<String> {
-    let (head, mut body) = response.await.ok()?.into_parts();
-    let text = |headers: &http::HeaderMap| Some(headers.get("grpc-status")?.to_str().ok()?.to_owned());
-    if let Some(status) = text(&head.headers) {
-        return Some(status);
-    }
-    while let Some(data) = body.data().await {
-        body.flow_control().release_capacity(data.ok()?.len()).ok()?;
-    }
-    text(&body.trailers().await.ok()??)
 }
 
 /// Scenario: more connections than there is memory for; then each that was let in sends a request, all at the same time, the

@@ -37,6 +37,8 @@ pub struct BodyReader {
     arriving: Option<Arriving>,
     window: SharedWindow,
     timeouts: BodyTimeouts,
+    /// When the next piece has to be there.
+    gap_end: Instant,
     deadline: Instant,
 }
 
@@ -44,8 +46,9 @@ impl BodyReader {
     pub fn new(body: RequestBody, timeouts: BodyTimeouts) -> Self {
         let RequestBody { incoming, arriving } = body;
         let window = arriving.window();
-        let deadline = Instant::now() + timeouts.total;
-        BodyReader { body: incoming, arriving: Some(arriving), window, timeouts, deadline }
+        let now = Instant::now();
+        let (gap_end, deadline) = (now + timeouts.gap, now + timeouts.total);
+        BodyReader { body: incoming, arriving: Some(arriving), window, timeouts, gap_end, deadline }
     }
 
     /// The length that the peer announced, if it did.
@@ -76,20 +79,33 @@ impl BodyReader {
     /// The next piece; `None` at the end. Trailers are passed over.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
-            let gap_end = Instant::now() + self.timeouts.gap;
+            if let Some(piece) = self.next_before(self.deadline).await? {
+                return Ok(piece);
+            }
+        }
+    }
+
+    /// The next piece, if it comes before this moment: as [`BodyReader::next`].
+    pub async fn next_before(&mut self, moment: Instant) -> Result<Option<Option<Bytes>>, BodyError> {
+        let until = moment.min(self.gap_end).min(self.deadline);
+        loop {
             // The timer is registered only if the piece is not there yet.
-            let frame = timeout_at(gap_end.min(self.deadline), self.body.frame()).await;
+            let frame = timeout_at(until, self.body.frame()).await;
             match frame {
-                Err(_) if gap_end < self.deadline => return Err(BodyError::TooSlow("nothing came for too long")),
-                Err(_) => return Err(BodyError::TooSlow("it took too long as a whole")),
+                Err(_) if self.deadline <= until => {
+                    return Err(BodyError::TooSlow("it took too long as a whole"));
+                }
+                Err(_) if self.gap_end <= until => return Err(BodyError::TooSlow("nothing came for too long")),
+                Err(_) => return Ok(None),
                 Ok(None) => {
                     self.arriving = None;
-                    return Ok(None);
+                    return Ok(Some(None));
                 }
                 Ok(Some(Err(error))) => return Err(BodyError::BrokenOff(error)),
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
+                        self.gap_end = Instant::now() + self.timeouts.gap;
+                        return Ok(Some(Some(data)));
                     }
                 }
             }

@@ -12,6 +12,7 @@
 //!
 //! What cannot be accepted is refused with the answer that makes OTLP clients do the right thing; see [`refusal`].
 
+mod admitted;
 mod config;
 mod counters;
 mod grpc;

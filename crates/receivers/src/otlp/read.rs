@@ -5,14 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use sluice_flow::intake::{Connection, Permit};
 use sluice_net::grpc::MessageReader;
-use sluice_net::grpc::frame::Message;
+use sluice_net::grpc::frame::{FrameError, Message};
 use sluice_net::server::{BodyReader, RequestBody, SharedWindow};
 use sluice_otlp::Signal;
 
+use super::admitted::Admitted;
 use super::ingest::Ingest;
 use super::refusal::Refused;
 
-/// What is admitted at first of a body that does not tell its length, and the least that it grows by.
+/// What is admitted at first of a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;
 
 /// How much of a refused body is read for the sake of the answer, and for how long.
@@ -55,20 +56,23 @@ impl Ingest {
         body: &mut BodyReader,
     ) -> Result<(Message, Box<dyn Permit>), Refused> {
         let mut reader = MessageReader::new(self.limit_bytes);
-        let mut permit = None;
-        while let Some(mut chunk) = body.next().await? {
-            if permit.is_none() {
+        let mut admitted: Option<Admitted> = None;
+        loop {
+            let piece = match &mut admitted {
+                None => body.next().await?,
+                Some(admitted) => admitted.next(body, reader.received_bytes()).await?,
+            };
+            let Some(mut chunk) = piece else { break };
+            if admitted.is_none() {
                 let Some(prefix) = reader.feed_prefix(&mut chunk)? else { continue };
-                permit = Some(self.intake.admit(signal, prefix.len_bytes, &Window(body.window())).await?);
+                let permit = self.intake.admit(signal, prefix.len_bytes, &Window(body.window())).await?;
+                admitted = Some(Admitted::new(permit, prefix.len_bytes));
             }
             reader.feed(chunk)?;
         }
         let message = reader.finish()?;
-        let permit = match permit {
-            Some(permit) => permit,
-            None => self.intake.admit(signal, 0, &Window(body.window())).await?,
-        };
-        Ok((message, permit))
+        let admitted = admitted.ok_or(FrameError::Missing)?;
+        Ok((message, admitted.into_permit()))
     }
 
     /// Reads a whole HTTP body, whose length may or may not be known. `discards`: what is refused is read to its end
@@ -92,22 +96,19 @@ impl Ingest {
         if announced.is_some_and(|length| length > self.limit_bytes) {
             return Err(Refused::too_large(self.limit_bytes));
         }
-        let mut admitted = announced.unwrap_or(STEP_BYTES);
-        let mut permit = self.intake.admit(signal, admitted, &Window(body.window())).await?;
+        let at_first = announced.unwrap_or(STEP_BYTES);
+        let permit = self.intake.admit(signal, at_first, &Window(body.window())).await?;
+        let mut admitted = Admitted::new(permit, at_first);
         let mut bytes = Vec::with_capacity(announced.unwrap_or(0).min(RESERVED_AT_ONCE_BYTES));
-        while let Some(chunk) = body.next().await? {
+        while let Some(chunk) = admitted.next(body, bytes.len()).await? {
             let length = bytes.len() + chunk.len();
             if length > self.limit_bytes {
                 return Err(Refused::too_large(self.limit_bytes));
             }
-            if length > admitted {
-                let more = (length - admitted).max(admitted).max(STEP_BYTES);
-                permit.grow(more)?;
-                admitted += more;
-            }
+            admitted.reach(length)?;
             bytes.extend_from_slice(&chunk);
         }
         bytes.shrink_to_fit();
-        Ok((Bytes::from(bytes), permit))
+        Ok((Bytes::from(bytes), admitted.into_permit()))
     }
 }

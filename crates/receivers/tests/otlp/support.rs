@@ -59,6 +59,10 @@ impl Permit for MockPermit {
         self.0.take(bytes);
         Ok(())
     }
+
+    fn asked_back(&self) -> Option<Refusal> {
+        None
+    }
 }
 
 impl Drop for MockPermit {
