@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::{Metadata, Payload};
 use sluice_log::dead_letters::{DeadLetterError, DeadLetterReader, NewDeadLetter, directory_of};
@@ -104,6 +105,7 @@ impl DeadLetters {
 #[derive(Debug, Default)]
 struct Inner {
     letters: VecDeque<DeadLetter>,
+    /// What they hold in memory.
     bytes: usize,
     evicted_items: u64,
 }
@@ -117,13 +119,20 @@ pub(crate) struct InMemory {
 impl InMemory {
     fn push(&self, letter: &DeadLetter) {
         let mut inner = self.inner.lock();
-        inner.bytes += letter.payload.bytes.len();
-        inner.letters.push_back(letter.clone());
+        let held_bytes = held_bytes(letter);
+        if held_bytes > self.limit_bytes {
+            inner.evicted_items += u64::from(letter.items);
+            return;
+        }
+        inner.bytes += held_bytes;
         while inner.bytes > self.limit_bytes {
             let Some(evicted) = inner.letters.pop_front() else { break };
-            inner.bytes -= evicted.payload.bytes.len();
+            inner.bytes -= self::held_bytes(&evicted);
             inner.evicted_items += u64::from(evicted.items);
         }
+        // It may be a small part of a large request, all of which a part holds on to.
+        let bytes = Bytes::copy_from_slice(&letter.payload.bytes);
+        inner.letters.push_back(DeadLetter { payload: Payload { bytes, ..letter.payload.clone() }, ..letter.clone() });
     }
 
     fn totals(&self) -> DeadLetterTotals {
@@ -145,6 +154,12 @@ impl InMemory {
                 .collect(),
         }
     }
+}
+
+/// What a letter in the list costs. Its sender's metadata are shared with other requests.
+fn held_bytes(letter: &DeadLetter) -> usize {
+    let DeadLetter { reason, payload, receiver, prepared, .. } = letter;
+    size_of::<DeadLetter>() + payload.bytes.len() + reason.len() + receiver.len() + size_of_val(prepared.as_slice())
 }
 
 /// The store on disk. It is opened with the first letter: where nothing is refused nothing is written.
@@ -298,12 +313,32 @@ mod tests {
 
     #[test]
     fn the_list_is_bounded_in_bytes_and_counts_what_it_let_go() {
-        let letters = DeadLetters::in_memory(250);
+        let one = held_bytes(&letter(100, 10, "reason 0"));
+        let letters = DeadLetters::in_memory(2 * one + 50);
         for index in 0..5 {
             letters.store(&[letter(100, 10, &format!("reason {index}"))]).unwrap();
         }
-        assert_eq!(letters.totals(), DeadLetterTotals { letters: 2, bytes: 200, evicted_items: 30 });
+        assert_eq!(letters.totals(), DeadLetterTotals { letters: 2, bytes: 2 * one as u64, evicted_items: 30 });
         assert_eq!(reasons(&letters), ["reason 4", "reason 3"]);
+    }
+
+    #[test]
+    fn a_letter_does_not_hold_the_request_that_it_was_part_of() {
+        let request = Bytes::from(vec![7; 1 << 20]);
+        let part = DeadLetter { payload: Payload::identity(request.slice(..100)), ..letter(100, 1, "poison") };
+        let letters = DeadLetters::in_memory(10_000);
+        letters.store(&[part]).unwrap();
+        assert_eq!(letters.totals().letters, 1);
+        assert!(request.is_unique(), "a part of it holds all of it");
+    }
+
+    #[test]
+    fn what_a_letter_is_made_of_counts() {
+        let letters = DeadLetters::in_memory(10_000);
+        for _ in 0..100 {
+            letters.store(&[letter(0, 1, &"r".repeat(1000))]).unwrap();
+        }
+        assert!(letters.totals().letters < 10 && letters.totals().bytes <= 10_000, "{:?}", letters.totals());
     }
 
     #[test]
