@@ -176,7 +176,7 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
     let enabled = fields.boolean(
         "enabled",
         true,
-        "If false, senders wait until their request was delivered, as with `buffer.ack: delivered`.",
+        "If false, senders wait until their request was delivered, as with `buffer.ack: delivered`: where the policy is `backpressure`.",
     );
     let sizer_given = fields.is_present("sizer");
     let sizer = fields.choice("sizer", Sizer::Requests, &SIZERS, "What `queue_size` counts.");
@@ -184,7 +184,7 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
         "storage",
         "Extension `file_storage` whose directory holds what waits, so that it survives a restart.",
     );
-    let wait_for_result = fields.boolean("wait_for_result", false, "Senders wait until their request was delivered.");
+    let wait_for_result = fields.boolean("wait_for_result", false, "As `enabled: false`.");
     let batch = fields.section(
         "batch",
         "How requests are put together. Bounded by the backend's message size in any case.",
@@ -200,7 +200,7 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
         queue_size: fields.optional_integer(
             "queue_size",
             1..=u64::MAX,
-            "At most so much waits, in units of `sizer`. Unset: what the memory budget allows.",
+            "With `sizer: bytes`, at most so much waits. Unset, or counted otherwise: what the budgets allow.",
         ),
         sizer,
         block_on_overflow: fields.boolean(

@@ -169,6 +169,56 @@ fn options_without_effect_are_warned_of() {
     assert!(output.status.success() && said.contains("warning") && said.contains("queue_size"), "{said}");
 }
 
+/// Scenario: senders are to wait for a delivery that never makes them wait; a queue of more bytes than there are.
+/// Guarantee: it is said, with what helps.
+#[test]
+fn what_is_asked_for_in_vain_is_warned_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let drops = GOOD.to_owned() + "      buffer: {policy: drop_oldest}\n";
+    let queue = |options: &str| format!("    sending_queue: {{{options}}}\n    tls:");
+    let cases = [
+        (format!("{drops}buffer: {{ack: delivered}}\n"), "buffer.ack: delivered has no effect on traces of otlp"),
+        (
+            drops.replace("    tls:", &queue("enabled: false")),
+            "exporters.otlp.sending_queue.enabled: false has no effect",
+        ),
+        (GOOD.replace("    tls:", &queue("sizer: bytes, queue_size: 1000000000000")), "for its backlog"),
+    ];
+    for (config, warning) in cases {
+        let output = sluice(&["validate", &write(folder.path(), &config)]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("warning") && said.contains(warning), "{said}");
+    }
+    let heeded = format!("{GOOD}buffer: {{ack: delivered}}\n").replace("    tls:", &queue("wait_for_result: true"));
+    let output = sluice(&["validate", &write(folder.path(), &heeded)]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("warning"), "{output:?}");
+}
+
+/// Guarantee: what pipelines want of memory for themselves is theirs, the others share the rest, and too much is an error where it is said.
+#[test]
+fn memory_of_a_pipelines_own_is_taken_from_the_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let with = |own_mib: u64| {
+        let second = format!(
+            "    traces/second:\n      receivers: [otlp]\n      exporters: [otlp]\n      buffer: {{memory: {{limit_mib: {own_mib}}}}}\n"
+        );
+        write(folder.path(), &format!("{GOOD}{second}buffer: {{memory: {{limit_mib: 512}}}}\n"))
+    };
+    let budgets = |own_mib: u64| {
+        let output = sluice(&["plan", &with(own_mib)]);
+        let said = String::from_utf8(output.stdout).expect("text");
+        let of = |line: &str| line.split("; holds ").nth(1)?.split(' ').next()?.parse::<f64>().ok();
+        let budgets: [f64; 2] = said.lines().filter_map(of).collect::<Vec<_>>().try_into().expect(&said);
+        budgets
+    };
+    let ([first, second], [more, less]) = (budgets(100), budgets(20));
+    assert_eq!((second, less), (100.0, 20.0));
+    assert!((first + second - more - less).abs() < 1.0, "{first} {second} {more} {less}");
+    let output = sluice(&["validate", &with(400)]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(":19:") && said.contains("come to 400 MiB"), "{said}");
+}
+
 /// Guarantee: an address that is taken is named, with what to do, and the exit is a failure.
 #[test]
 fn a_taken_address_is_named() {

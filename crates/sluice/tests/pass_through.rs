@@ -130,6 +130,50 @@ async fn tenants_never_share_a_request() {
     assert!(kept.len() < 300, "requests of one tenant are merged all the same: {} requests", kept.len());
 }
 
+/// Scenario: whose requests may share a batch is said at the `batch` processor, at the exporter's queue, or by a reload.
+/// Guarantee: no request that goes out holds telemetry of two tenants.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_are_told_apart_by_metadata() {
+    let backend = keeping(4_096).await;
+    let config = |processor: &str, queue: &str| {
+        format!(
+            "receivers:\n  otlp:\n    protocols:\n      grpc:\n        include_metadata: true\n\
+             processors:\n  batch:\n    timeout: 200ms\n{processor}\
+             exporters:\n  otlp:\n    endpoint: {}\n    compression: none\n    tls:\n      insecure: true\n{queue}\
+             service:\n  pipelines:\n    traces:\n      receivers: [otlp]\n      processors: [batch]\n      exporters: [otlp]\n",
+            backend.addr()
+        )
+    };
+    let processor = "    metadata_keys: [x-tenant]\n";
+    let queue = "    sending_queue:\n      batch:\n        flush_timeout: 200ms\n        sizer: items\n        partition:\n          \
+                 metadata_keys: [X-Tenant]\n";
+    for (processor, queue) in [(processor, ""), ("", queue)] {
+        let apart = config(processor, queue);
+        let gateway = Gateway::start(&apart).await;
+        assert_eq!(shared_requests(&gateway, &backend).await, 0, "{apart}");
+        gateway.reload(&apart.replace(": [x-tenant]", ": []").replace(": [X-Tenant]", ": []")).await;
+        assert!(shared_requests(&gateway, &backend).await > 0, "nothing sets them apart");
+        gateway.reload(&apart).await;
+        assert_eq!(shared_requests(&gateway, &backend).await, 0, "after a reload: {apart}");
+    }
+}
+
+/// Sends as two tenants. Returns how many of the requests that arrive hold telemetry of both.
+async fn shared_requests(gateway: &Gateway, backend: &Backend) -> usize {
+    let before = backend.kept().len();
+    let tenants = ["alpha", "beta"].map(|tenant| {
+        let load = gateway.load(Signal::Traces).items(600).items_per_request(3).concurrency(1, 4);
+        let load = load.header(HeaderName::from_static("x-tenant"), HeaderValue::from_static(tenant));
+        load.start().expect("a load")
+    });
+    for running in tenants {
+        let report = running.finish().await.expect("a load");
+        assert_all_accepted(&report);
+        assert_arrives_once(&report, backend, SOON).await;
+    }
+    backend.kept()[before..].iter().filter(|request| generators(&request.body).len() > 1).count()
+}
+
 /// The generators' numbers in hexadecimal that a body's resources name.
 fn generators(body: &[u8]) -> BTreeSet<String> {
     let key = b"load_test.request";

@@ -75,7 +75,7 @@ pub struct DeadLetters {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PipelineBuffer {
     /// For each delivery of the pipeline.
-    pub memory_limit_mib: Option<u64>,
+    pub memory_limit_mib: Option<Placed<u64>>,
     /// For each delivery of the pipeline.
     pub disk_limit_mib: Option<Placed<u64>>,
     pub policy: Option<OverflowPolicy>,
@@ -134,7 +134,8 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
         memory_limit_mib: read_memory(
             fields,
             "Memory in MiB for all telemetry that is held. Unset: what `memory_limiter` says.",
-        ),
+        )
+        .map(|placed| placed.value),
         disk: read_disk(fields),
         policy: read_policy(fields),
         dead_letters: read_dead_letters(fields),
@@ -145,7 +146,7 @@ pub(super) fn read_for_pipeline(fields: &mut Fields<'_>) -> PipelineBuffer {
     PipelineBuffer {
         memory_limit_mib: read_memory(
             fields,
-            "Memory in MiB that each delivery of this pipeline may hold. With a directory it bounds what is being sent.",
+            "Memory in MiB that each delivery of this pipeline may hold; the others share the rest. With a directory it bounds what is being sent.",
         ),
         disk_limit_mib: fields.section_or_default("disk", "With a directory: how much may be held.", |fields| {
             let doc =
@@ -178,9 +179,10 @@ fn read_ack(fields: &mut Fields<'_>) -> Option<Placed<Acknowledge>> {
     place(fields, "ack", chosen)
 }
 
-fn read_memory(fields: &mut Fields<'_>, doc: &str) -> Option<u64> {
+fn read_memory(fields: &mut Fields<'_>, doc: &str) -> Option<Placed<u64>> {
     fields.section_or_default("memory", "How much may be held.", |fields| {
-        fields.optional_integer("limit_mib", 1..=MEMORY_LIMIT_MIB, doc)
+        let limit = fields.optional_integer("limit_mib", 1..=MEMORY_LIMIT_MIB, doc);
+        place(fields, "limit_mib", limit)
     })
 }
 

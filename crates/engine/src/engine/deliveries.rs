@@ -157,6 +157,7 @@ impl Engine {
         let mut hasher = DefaultHasher::new();
         exporters[&planned.id.exporter].fingerprint.hash(&mut hasher);
         format!("{:?}", planned.dispatch).hash(&mut hasher);
+        planned.metadata_keys.hash(&mut hasher);
         for way in plan.ways.iter().filter(|way| way.delivery == planned.id) {
             way.receiver.hash(&mut hasher);
             steps::identity(&plan.steps_of(way)).hash(&mut hasher);

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sluice_config::document::{Document, OverflowPolicy};
+use sluice_config::document::{Document, OverflowPolicy, Placed};
 use sluice_config::{Diagnostic, Diagnostics};
-use sluice_exporters::sending::Sizer;
+use sluice_exporters::sending::{QueueConfig, Sizer};
 use sluice_processors::Settings;
 use sluice_telemetry::logging::LoggingOptions;
 
@@ -13,7 +13,7 @@ use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
 use super::read::Read;
 use super::routes::{self, Way};
-use super::{AckMode, DeliveryPlan, MemoryPlan, MetricsPlan, Plan};
+use super::{AckMode, DeliveryPlan, MemoryPlan, MetricsPlan, Plan, warnings};
 use crate::delivery::{DeliveryId, Policy};
 use crate::memory;
 
@@ -37,7 +37,7 @@ pub(super) fn build(
     let dead_letters_bytes =
         if settings.is_some() { Some(0) } else { document.buffer.dead_letters.limit_mib.map(|mib| mib * MIB) };
     let (limit_bytes, spike_bytes) = memory_limit_bytes(document, &read);
-    let memory = MemoryPlan::new(limit_bytes, holding.len(), dead_letters_bytes, spike_bytes);
+    let mut memory = MemoryPlan::new(limit_bytes, holding.len(), dead_letters_bytes, spike_bytes);
     if memory.limit_bytes > limit_bytes {
         diagnostics.warning(
             None,
@@ -48,14 +48,19 @@ pub(super) fn build(
             ),
         );
     }
+    if settings.is_none() {
+        let own: Vec<_> = holding.iter().map(|id| own_memory_limit(document, id)).collect();
+        memory.delivery_bytes = others_share_bytes(&memory, &own, diagnostics);
+    }
     let disk = settings.map(|settings| {
         let own = holding.iter().map(|id| own_disk_limit_bytes(document, id)).collect();
         let signals: BTreeSet<_> = ways.iter().map(|way| way.signal).collect();
         DiskPlan::new(settings, document, &memory, &own, signals.len() as u64, diagnostics)
     });
     let planner = Planner { document, read: &read, ways: &ways, memory, disk: disk.as_ref(), ack };
-    let deliveries = ids.iter().map(|id| planner.delivery(id)).collect();
-    warn_of_queue_options(&read, diagnostics);
+    let deliveries: Vec<DeliveryPlan> = ids.iter().map(|id| planner.delivery(id)).collect();
+    warnings::of_queue_options(&read, &deliveries, diagnostics);
+    warnings::of_waiting_for_nobody(document, ack, &ways, &deliveries, diagnostics);
     Plan {
         ack,
         memory,
@@ -100,26 +105,30 @@ fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
     }
 }
 
-/// Options of `sending_queue` that mean something else here, or nothing.
-fn warn_of_queue_options(read: &Read, diagnostics: &mut Diagnostics) {
-    for (id, exporter) in &read.exporters {
-        let queue = &exporter.config.sending().queue;
-        let path = format!("exporters.{id}.sending_queue");
-        if queue.queue_size.is_some() && queue.sizer != Sizer::Bytes {
-            // A number of requests says nothing about memory.
-            let message = format!(
-                "{path}.queue_size has no effect: a backlog is bounded in bytes, by memory_limiter, buffer.memory.limit_mib and buffer.disk.limit_mib"
-            );
-            let hint = "`sluice plan` shows by how many; `sizer: bytes` makes `queue_size` a bound in bytes";
-            diagnostics.push(Diagnostic::warning(exporter.span, message).with_hint(hint));
-        }
-        if queue.block_on_overflow {
-            let message = format!(
-                "{path}.block_on_overflow has no effect: senders are held up for a quarter of a second, then refused"
-            );
-            diagnostics.push(Diagnostic::warning(exporter.span, message));
-        }
+/// What is left for each delivery whose pipeline says nothing of its own.
+fn others_share_bytes(memory: &MemoryPlan, own: &[Option<&Placed<u64>>], diagnostics: &mut Diagnostics) -> u64 {
+    let all_bytes = memory.delivery_bytes * own.len() as u64;
+    let spoken_for: u64 = own.iter().flatten().map(|placed| placed.value * MIB).sum();
+    let others = own.iter().filter(|own| own.is_none()).count() as u64;
+    let Some(first) = own.iter().flatten().next() else { return memory.delivery_bytes };
+    let share_bytes = all_bytes.saturating_sub(spoken_for) / others.max(1);
+    if spoken_for > all_bytes || others > 0 && share_bytes < MIB {
+        let left = if spoken_for > all_bytes { "" } else { ", which leaves nothing for the others" };
+        let message = format!(
+            "the pipelines' own `buffer.memory.limit_mib` come to {} MiB, of {} MiB that there are for backlogs{left}",
+            spoken_for / MIB,
+            all_bytes / MIB
+        );
+        let hint = "raise `buffer.memory.limit_mib` of the whole, of which a little more than a quarter is for backlogs, or lower theirs";
+        diagnostics.push(Diagnostic::error(first.span, message).with_hint(hint));
     }
+    share_bytes
+}
+
+/// `service.pipelines.<id>.buffer.memory.limit_mib` of the delivery's pipeline.
+fn own_memory_limit<'a>(document: &'a Document, id: &DeliveryId) -> Option<&'a Placed<u64>> {
+    let pipeline = document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline)?;
+    pipeline.buffer.memory_limit_mib.as_ref()
 }
 
 /// `service.pipelines.<id>.buffer.disk.limit_mib` of the delivery's pipeline.
@@ -152,12 +161,11 @@ impl Planner<'_> {
             None if fan_out > 1 => Policy::Isolate,
             None => Policy::Backpressure,
         };
-        let own_memory = pipeline.and_then(|pipeline| pipeline.buffer.memory_limit_mib).map(|mib| mib * MIB);
         // `sending_queue` without a queue, or one that waits for the result, is the Collector's way to say `delivered`.
         let queue = &exporter.sending().queue;
         let waits = self.ack == AckMode::Delivered || !queue.enabled || queue.wait_for_result;
         let senders_wait = waits && policy == Policy::Backpressure;
-        let (budget_bytes, lease_bytes) = self.budgets(id, best_effort, own_memory);
+        let (budget_bytes, lease_bytes) = self.budgets(id, best_effort);
         let queue_bytes = queue.queue_size.filter(|_| queue.sizer == Sizer::Bytes);
         let setting = Setting {
             senders_wait,
@@ -174,13 +182,21 @@ impl Planner<'_> {
             senders_wait,
             budget_bytes: queue_bytes.map_or(budget_bytes, |queue| queue.min(budget_bytes)),
             lease_bytes,
-            metadata_keys: self.batch_processor(id).map(|batch| batch.metadata_keys.clone()).unwrap_or_default(),
+            metadata_keys: self.metadata_keys(id, queue),
             dispatch: dispatch::policy(exporter.sending(), self.batch_processor(id), setting),
         }
     }
 
+    /// Of `batch.metadata_keys` and `sending_queue.batch.partition`.
+    fn metadata_keys(&self, id: &DeliveryId, queue: &QueueConfig) -> Vec<String> {
+        let of_processor = self.batch_processor(id).map(|batch| &batch.metadata_keys);
+        let of_queue = queue.batch.as_ref().map(|batch| &batch.metadata_keys);
+        of_processor.into_iter().chain(of_queue).flatten().cloned().collect()
+    }
+
     /// What may wait for a delivery, and what of it the delivery may have taken at a time.
-    fn budgets(&self, id: &DeliveryId, best_effort: bool, own_memory: Option<u64>) -> (u64, u64) {
+    fn budgets(&self, id: &DeliveryId, best_effort: bool) -> (u64, u64) {
+        let own_memory = own_memory_limit(self.document, id).map(|placed| placed.value * MIB);
         let within = |share: u64| own_memory.map_or(share, |own| own.min(share));
         match self.disk {
             Some(disk) if best_effort => (self.memory.best_effort_bytes, within(disk.lease_bytes)),
@@ -188,7 +204,7 @@ impl Planner<'_> {
                 (own_disk_limit_bytes(self.document, id).unwrap_or(disk.delivery_bytes), within(disk.lease_bytes))
             }
             None if best_effort => (within(self.memory.best_effort_bytes), u64::MAX),
-            None => (within(self.memory.delivery_bytes), u64::MAX),
+            None => (own_memory.unwrap_or(self.memory.delivery_bytes), u64::MAX),
         }
     }
 

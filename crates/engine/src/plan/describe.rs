@@ -57,7 +57,9 @@ impl Plan {
         };
         let answered = match self.ack {
             AckMode::Memory => "when its data is in memory (buffer.ack: memory)",
-            AckMode::Delivered => "when the deliveries that can refuse have delivered its data (buffer.ack: delivered)",
+            AckMode::Delivered => {
+                "when its data is delivered wherever the policy is `backpressure` (buffer.ack: delivered)"
+            }
             AckMode::DeliveredOrDurable => {
                 "when its data is delivered everywhere or on disk, whichever comes first (buffer.ack: delivered_or_durable)"
             }

@@ -9,6 +9,7 @@ mod found;
 mod load;
 mod read;
 mod routes;
+mod warnings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use crate::steps::Step;
 pub enum AckMode {
     /// When its frame is in memory.
     Memory,
-    /// When the deliveries that can refuse have delivered it.
+    /// When the deliveries whose policy is backpressure have delivered it.
     Delivered,
     /// When it is resolved everywhere or on disk, which it is soon if it is not resolved.
     DeliveredOrDurable,
@@ -122,7 +123,7 @@ pub struct DeliveryPlan {
     pub budget_bytes: u64,
     /// What it may have taken from the log at a time.
     pub lease_bytes: u64,
-    /// Request metadata by which the pipeline batches (`batch.metadata_keys`), beside what the exporter reads.
+    /// Request metadata by which batches are told apart, beside what the exporter reads.
     pub metadata_keys: Vec<String>,
     pub dispatch: DispatchPolicy,
 }
