@@ -206,7 +206,7 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
         block_on_overflow: fields.boolean(
             "block_on_overflow",
             false,
-            "A full queue holds its senders up instead of refusing them.",
+            "Without effect, and warned of: whatever the queue, senders are held up for a second at most, then told to come back.",
         ),
         storage: storage.filter(|name| !name.is_empty()),
         wait_for_result,

@@ -169,7 +169,7 @@ fn read_reader(fields: &mut Fields<'_>) -> Option<PrometheusReader> {
 }
 
 fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
-    fields.no_effect("with_resource_constant_labels", "resource attributes stand in `target_info` only");
+    fields.no_effect("with_resource_constant_labels", "resource attributes are labels of every metric");
     fields.no_effect("translation_strategy", "names follow `without_type_suffix` and `without_units`");
     let without_scope_info =
         fields.boolean("without_scope_info", true, "Leave out the labels `otel_scope_*`, which there are none of.");
@@ -199,7 +199,8 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
         encoding: fields.choice("encoding", default.encoding, &encodings, "How a line looks."),
         output_paths: fields.string_list("output_paths", &["stderr"], "`stderr`, `stdout` or paths of files."),
         sampling: read_sampling(fields),
-        initial_fields: fields.string_map("initial_fields", "Added to every line."),
+        initial_fields: fields
+            .string_map("initial_fields", "Without effect, and warned of: lines have a fixed set of fields."),
     }
 }
 
