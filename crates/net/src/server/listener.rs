@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -19,14 +19,42 @@ const BACKLOG: u32 = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// `host:port`; no host means all interfaces, port 0 a free one.
-    Tcp(String),
+    Tcp(String, Family),
     Unix(PathBuf),
+}
+
+/// Which addresses of a host are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Any,
+    V4,
+    V6,
+}
+
+impl Family {
+    pub fn has(self, ip: IpAddr) -> bool {
+        match self {
+            Family::Any => true,
+            Family::V4 => ip.is_ipv4(),
+            Family::V6 => ip.is_ipv6(),
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Family::Any => "IP",
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        })
+    }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp(address) => formatter.write_str(address),
+            Address::Tcp(address, _) => formatter.write_str(address),
             Address::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }
@@ -46,6 +74,10 @@ pub enum BindError {
     Held { address: String },
     #[error("cannot listen on {address}: no interface of this machine has that address")]
     NotLocal { address: String },
+    #[error(
+        "cannot listen on {address}: its host has no {family} address; name one that has, or write `transport: tcp`"
+    )]
+    OtherFamily { address: String, family: Family },
     #[error("cannot listen on {address}: permission denied")]
     Denied { address: String },
     #[error("cannot listen on {address}: {reason}")]
@@ -93,7 +125,7 @@ impl Listener {
     /// Binds the address, or shares the one of `held` that has it already.
     pub async fn bind_or_take_over(address: &Address, held: &[Listener]) -> Result<Self, BindError> {
         match address {
-            Address::Tcp(text) => bind_tcp(address, text, held).await,
+            Address::Tcp(text, family) => bind_tcp(address, text, *family, held).await,
             Address::Unix(path) => {
                 if let Some(own) = held.iter().find(|own| own.has_path(path)) {
                     return Ok(own.clone());
@@ -110,6 +142,17 @@ impl Listener {
 
     pub fn downgrade(&self) -> WeakListener {
         WeakListener(Arc::downgrade(&self.0))
+    }
+
+    /// True if it is bound to this, and takes as many families there.
+    fn has_address(&self, address: SocketAddr, only_v6: bool) -> bool {
+        match &*self.0 {
+            Inner::Tcp(listener) => {
+                let is_only_v6 = || socket2::SockRef::from(listener).only_v6().unwrap_or(true);
+                listener.local_addr().is_ok_and(|own| own == address) && (address.is_ipv4() || is_only_v6() == only_v6)
+            }
+            Inner::Unix(..) => false,
+        }
     }
 
     fn has_path(&self, path: &Path) -> bool {
@@ -149,7 +192,7 @@ impl Drop for Inner {
     }
 }
 
-async fn bind_tcp(address: &Address, text: &str, held: &[Listener]) -> Result<Listener, BindError> {
+async fn bind_tcp(address: &Address, text: &str, family: Family, held: &[Listener]) -> Result<Listener, BindError> {
     let malformed = || BindError::Malformed { address: text.to_owned() };
     let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
     let port: u16 = port.parse().map_err(|_| malformed())?;
@@ -165,12 +208,17 @@ async fn bind_tcp(address: &Address, text: &str, held: &[Listener]) -> Result<Li
         // `localhost` means 127.0.0.1 to most clients.
         candidates.sort_by_key(SocketAddr::is_ipv6);
     }
+    candidates.retain(|candidate| family.has(candidate.ip()));
+    if candidates.is_empty() {
+        return Err(BindError::OtherFamily { address: address.to_string(), family });
+    }
     let mut refused = None;
     for candidate in candidates {
-        if let Some(own) = held.iter().find(|own| own.local_address() == Some(candidate)) {
+        let only_v6 = family == Family::V6 || !candidate.ip().is_unspecified();
+        if let Some(own) = held.iter().find(|own| own.has_address(candidate, only_v6)) {
             return Ok(own.clone());
         }
-        match listen(candidate) {
+        match listen(candidate, only_v6) {
             Ok(listener) => return Ok(Listener::new(Inner::Tcp(listener))),
             // The next candidate would be another socket than the one that was meant.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -187,13 +235,13 @@ async fn bind_tcp(address: &Address, text: &str, held: &[Listener]) -> Result<Li
     Err(refused.map_or_else(malformed, |error| BindError::new(address, &error)))
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A restart must not wait for old connections to time out.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
+        socket.set_only_v6(only_v6)?;
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG as i32)?;
@@ -221,7 +269,7 @@ mod tests {
     use super::*;
 
     fn tcp(address: &str) -> Address {
-        Address::Tcp(address.to_owned())
+        Address::Tcp(address.to_owned(), Family::Any)
     }
 
     /// Guarantee: an address that is held is taken over, also under another of its names; it stays open until both let go.
@@ -248,6 +296,53 @@ mod tests {
         let all = tcp(&format!("0.0.0.0:{}", held[0].local_address().expect("is TCP").port()));
         assert!(matches!(Listener::bind(&all).await, Err(BindError::InUse { .. })));
         assert!(matches!(Listener::bind_or_take_over(&all, &held).await, Err(BindError::Held { .. })));
+    }
+
+    /// Guarantee: with a family only its addresses are listened on, also where the host has others or none is named; what has
+    /// none of them is told so.
+    #[tokio::test]
+    async fn a_family_is_kept_to() {
+        let of = |text: &str, family| Address::Tcp(text.to_owned(), family);
+        let reaches = async |host: &str, listener: &Listener| {
+            let port = listener.local_address().expect("is TCP").port();
+            tokio::net::TcpStream::connect((host, port)).await.is_ok()
+        };
+        for (text, family, is_on_v4, is_on_v6) in [
+            (":0", Family::Any, true, true),
+            (":0", Family::V4, true, false),
+            (":0", Family::V6, false, true),
+            ("[::]:0", Family::V6, false, true),
+            ("localhost:0", Family::V4, true, false),
+        ] {
+            let listener = Listener::bind(&of(text, family)).await.expect("is bound");
+            let reached = (reaches("127.0.0.1", &listener).await, reaches("::1", &listener).await);
+            assert_eq!(reached, (is_on_v4, is_on_v6), "{text} {family}");
+        }
+        for (text, family) in [("127.0.0.1:0", Family::V6), ("[::1]:0", Family::V4)] {
+            let error = Listener::bind(&of(text, family)).await.err().expect("has no such address");
+            assert!(
+                matches!(error, BindError::OtherFamily { .. }) && error.to_string().contains("transport"),
+                "{error}"
+            );
+        }
+        // Whether `localhost` has an IPv6 address is the machine's business.
+        match Listener::bind(&of("localhost:0", Family::V6)).await {
+            Ok(listener) => assert!(listener.local_address().is_some_and(|address| address.is_ipv6())),
+            Err(error) => assert!(matches!(error, BindError::OtherFamily { .. }), "{error}"),
+        }
+    }
+
+    /// Scenario: the family of an address without a host changes. Guarantee: the socket that takes both is not taken over.
+    #[tokio::test]
+    async fn a_listener_for_both_families_is_none_for_one() {
+        let both = Listener::bind(&tcp(":0")).await.expect("is bound");
+        let text = format!(":{}", both.local_address().expect("is TCP").port());
+        let held = [both];
+        for family in [Family::V4, Family::V6] {
+            let bound = Listener::bind_or_take_over(&Address::Tcp(text.clone(), family), &held).await;
+            assert!(matches!(bound, Err(BindError::Held { .. })), "{family}");
+        }
+        assert!(Listener::bind_or_take_over(&tcp(&text), &held).await.is_ok());
     }
 
     #[tokio::test]

@@ -37,7 +37,7 @@ use http::{Request, Response};
 pub use body::{BodyError, BodyReader, ReplyBody, RequestBody};
 pub use cors::{Cors, CorsError};
 pub use counters::ServerCounters;
-pub use listener::{Address, BindError, Listener, WeakListener};
+pub use listener::{Address, BindError, Family, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use serve::serve;
 pub use turns::Turns;

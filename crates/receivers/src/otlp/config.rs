@@ -5,11 +5,12 @@ mod grpc;
 mod http;
 mod tls;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use ::http::{HeaderName, HeaderValue};
 use sluice_config::Fields;
-use sluice_net::server::{Address, BodyTimeouts, Cors, ServerOptions};
+use sluice_net::server::{Address, BodyTimeouts, Cors, Family, ServerOptions};
 use sluice_net::tls::ServerTlsOptions;
 use sluice_otlp::Encoding;
 
@@ -101,30 +102,46 @@ fn address(fields: &mut Fields<'_>, default_endpoint: &str) -> Address {
         default_endpoint,
         "Where to listen: `host:port`, `[ipv6]:port`, `:port` for all interfaces; or the path of a Unix socket.",
     );
-    let transports = [("tcp", false), ("tcp4", false), ("tcp6", false), ("unix", true)];
-    let is_unix = fields.choice("transport", false, &transports, "`unix` makes `endpoint` a path.");
+    // `None`: a path.
+    let transports =
+        [("tcp", Some(Family::Any)), ("tcp4", Some(Family::V4)), ("tcp6", Some(Family::V6)), ("unix", None)];
+    let family = fields.choice(
+        "transport",
+        Some(Family::Any),
+        &transports,
+        "`tcp4` and `tcp6` listen on addresses of that family alone; `unix` makes `endpoint` a path.",
+    );
     let prefixed = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"));
-    match prefixed {
-        Some(path) => Address::Unix(PathBuf::from(path)),
-        None if is_unix => Address::Unix(PathBuf::from(endpoint)),
-        None => {
-            if let Err(why) = check_endpoint(&endpoint) {
-                fields.error_at_with_hint("endpoint", why, "write `localhost:4317` or `0.0.0.0:4317`");
+    match (prefixed, family) {
+        (Some(path), _) => Address::Unix(PathBuf::from(path)),
+        (None, None) => Address::Unix(PathBuf::from(endpoint)),
+        (None, Some(family)) => {
+            match check_endpoint(&endpoint) {
+                Err(why) => fields.error_at_with_hint("endpoint", why, "write `localhost:4317` or `0.0.0.0:4317`"),
+                Ok(Some(ip)) if !family.has(ip) => fields.error_at_with_hint(
+                    "endpoint",
+                    &format!("must be an {family} address with this `transport`"),
+                    "write `transport: tcp`, or another address",
+                ),
+                Ok(_) => {}
             }
-            Address::Tcp(endpoint)
+            Address::Tcp(endpoint, family)
         }
     }
 }
 
-fn check_endpoint(endpoint: &str) -> Result<(), &'static str> {
+/// The address in `host:port`, if the host is one and not a name.
+fn check_endpoint(endpoint: &str) -> Result<Option<IpAddr>, &'static str> {
     if endpoint.contains("://") {
         return Err("must be an address without a scheme");
     }
     let (host, port) = endpoint.rsplit_once(':').ok_or("must be `host:port`")?;
-    if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+    let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    if host.contains(':') && in_brackets.is_none() {
         return Err("must have its IPv6 address in brackets");
     }
-    port.parse::<u16>().map(drop).map_err(|_| "must end in a port from 0 to 65535")
+    port.parse::<u16>().map_err(|_| "must end in a port from 0 to 65535")?;
+    Ok(in_brackets.unwrap_or(host).parse().ok())
 }
 
 /// `auth.authenticator`.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use sluice_config::load::read_text;
-use sluice_net::server::Address;
+use sluice_net::server::{Address, Family};
 
 use super::*;
 
@@ -15,8 +15,8 @@ fn an_empty_protocol_has_the_collectors_ports_on_localhost() {
     let (config, messages) = read("protocols: {grpc: , http: }");
     assert_eq!(messages, [""; 0]);
     let (grpc, http) = (config.grpc.expect("is on"), config.http.expect("is on"));
-    assert_eq!(grpc.shared.address, Address::Tcp("localhost:4317".to_owned()));
-    assert_eq!(http.shared.address, Address::Tcp("localhost:4318".to_owned()));
+    assert_eq!(grpc.shared.address, Address::Tcp("localhost:4317".to_owned(), Family::Any));
+    assert_eq!(http.shared.address, Address::Tcp("localhost:4318".to_owned(), Family::Any));
     assert_eq!((grpc.shared.limit_bytes, http.shared.limit_bytes), (64 << 20, 64 << 20));
     assert_eq!(http.logs_url_path, "/v1/logs");
     assert!(grpc.shared.tls.is_none() && !grpc.shared.include_metadata);
@@ -92,12 +92,31 @@ protocols:
 }
 
 #[test]
+fn transports_name_a_family() {
+    for (endpoint, transport, family) in [
+        ("0.0.0.0:1", "tcp", Family::Any),
+        ("[::]:1", "tcp", Family::Any),
+        ("0.0.0.0:1", "tcp4", Family::V4),
+        ("[::1]:1", "tcp6", Family::V6),
+        (":1", "tcp6", Family::V6),
+        ("localhost:1", "tcp6", Family::V6),
+    ] {
+        let (config, messages) =
+            read(&format!("protocols: {{http: {{endpoint: '{endpoint}', transport: {transport}}}}}"));
+        assert_eq!(messages, [""; 0]);
+        assert_eq!(config.http.expect("is on").shared.address, Address::Tcp(endpoint.to_owned(), family));
+    }
+}
+
+#[test]
 fn mistakes_are_errors() {
     for text in [
         "protocols: {grpc: {endpoint: localhost}}",
         "protocols: {grpc: {endpoint: 'http://localhost:4317'}}",
         "protocols: {grpc: {endpoint: '::1:4317'}}",
         "protocols: {grpc: {endpoint: 'localhost:99999'}}",
+        "protocols: {grpc: {endpoint: '127.0.0.1:4317', transport: tcp6}}",
+        "protocols: {grpc: {endpoint: '[::1]:4317', transport: tcp4}}",
         "protocols: {grpc: {endpont: 'localhost:4317'}}",
         "protocols: {grpc: {tls: {cert_file: a}}}",
         "protocols: {grpc: {tls: {cert_file: a, key_file: b, min_version: '1.3', max_version: '1.2'}}}",
