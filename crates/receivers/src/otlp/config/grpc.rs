@@ -15,10 +15,11 @@ pub(super) fn read(fields: &mut Fields<'_>) -> GrpcConfig {
     let limit_mib = fields.integer(
         "max_recv_msg_size_mib",
         DEFAULT_LIMIT_MIB,
-        1..=2047,
-        "Largest request in MiB, as sent and again after decompression. Larger ones are answered RESOURCE_EXHAUSTED. (The \
-         Collector's default is 4; OTLP recommends 64.)",
+        0..=2047,
+        "Largest request in MiB, as sent and again after decompression. Larger ones are answered RESOURCE_EXHAUSTED. 0 means \
+         the default. (The Collector's default is 4; OTLP recommends 64.)",
     );
+    let limit_mib = if limit_mib == 0 { DEFAULT_LIMIT_MIB } else { limit_mib };
     let mut server = ServerOptions::new(Protocols::Http2);
     let streams = fields.integer(
         "max_concurrent_streams",

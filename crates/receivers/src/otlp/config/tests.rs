@@ -92,6 +92,14 @@ protocols:
 }
 
 #[test]
+fn a_limit_of_zero_is_the_default() {
+    let (config, messages) = read("protocols: {grpc: {max_recv_msg_size_mib: 0}, http: {max_request_body_size: 0}}");
+    assert_eq!(messages, [""; 0]);
+    let limits = [config.grpc.expect("is on").shared.limit_bytes, config.http.expect("is on").shared.limit_bytes];
+    assert_eq!(limits, [64 << 20; 2]);
+}
+
+#[test]
 fn transports_name_a_family() {
     for (endpoint, transport, family) in [
         ("0.0.0.0:1", "tcp", Family::Any),
