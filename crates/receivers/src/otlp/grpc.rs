@@ -11,7 +11,7 @@ use sluice_otlp::{Encoding, Signal};
 use std::sync::atomic::Ordering;
 
 use super::counters::Transport;
-use super::ingest::{Format, Ingest, Packing};
+use super::ingest::{Format, Ingest, Packing, media_type};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 
@@ -103,9 +103,10 @@ impl Handler for GrpcHandler {
 
 /// `application/grpc` and its subtype for protobuf, which is the only one here.
 fn is_grpc(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes) else { return false };
-    let essence = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    essence.eq_ignore_ascii_case(b"application/grpc") || essence.eq_ignore_ascii_case(b"application/grpc+proto")
+    media_type(headers).is_some_and(|media_type| {
+        media_type.eq_ignore_ascii_case(b"application/grpc")
+            || media_type.eq_ignore_ascii_case(b"application/grpc+proto")
+    })
 }
 
 fn message_encoding(headers: &HeaderMap) -> Result<Encoding, Refused> {

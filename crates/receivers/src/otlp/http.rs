@@ -9,7 +9,7 @@ use sluice_otlp::{Encoding, Signal};
 
 use super::config::HttpConfig;
 use super::counters::Transport;
-use super::ingest::{Format, Ingest, Packing};
+use super::ingest::{Format, Ingest, Packing, media_type};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 
@@ -181,11 +181,10 @@ impl Handler for HttpHandler {
 }
 
 fn format_of(headers: &HeaderMap) -> Option<Format> {
-    let value = headers.get(CONTENT_TYPE)?.as_bytes();
-    let essence = value.split(|byte| *byte == b';').next()?.trim_ascii();
-    if essence.eq_ignore_ascii_case(b"application/x-protobuf") {
+    let media_type = media_type(headers)?;
+    if media_type.eq_ignore_ascii_case(b"application/x-protobuf") {
         Some(Format::Protobuf)
-    } else if essence.eq_ignore_ascii_case(b"application/json") {
+    } else if media_type.eq_ignore_ascii_case(b"application/json") {
         Some(Format::Json)
     } else {
         None

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use sluice_flow::intake::Permit;
 use sluice_flow::{Intake, Metadata, Payload};
 use sluice_net::auth::server::Authenticator;
@@ -43,6 +44,14 @@ pub(super) struct Ingest {
     pub limit_bytes: usize,
     pub body_timeouts: BodyTimeouts,
     pub include_metadata: bool,
+}
+
+/// What the request says of its content. `None` where it says nothing, or several things that differ.
+pub(super) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let value = values.next()?;
+    values.all(|other| other == value).then_some(())?;
+    value.as_bytes().split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii)
 }
 
 /// A request that is known to be valid.

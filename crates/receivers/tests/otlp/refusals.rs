@@ -1,5 +1,6 @@
 //! Every refusal is the one that makes OTLP clients do the right thing.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,6 +10,9 @@ use sluice_net::auth::server::{Authenticator, BearerOptions};
 use sluice_net::grpc::{Code, Status};
 use sluice_otlp::{Encoding, Signal};
 use sluice_receivers::otlp::{Authenticators, RefusedReason, StartError, Transport};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::support::*;
 
@@ -82,9 +86,20 @@ async fn authentication_comes_first() {
     assert!(head.contains("www-authenticate: bearer"), "{head}");
     assert_eq!(receiver.intake.admissions.load(Ordering::SeqCst), 0);
     let good = ("authorization", "Bearer secret");
+    let other = ("authorization", "Bearer other");
     let mut client = connect_h2(receiver.grpc).await;
-    assert!(unary(&mut client, Signal::Traces, &[good], &framed(0, &traces(1))).await.is_ok());
-    assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF, good], &traces(1)).await.0, 200);
+    for differing in [[good, other], [other, good]] {
+        let status = unary(&mut client, Signal::Traces, &differing, &framed(0, &traces(1))).await;
+        assert_eq!(status.code, Code::Unauthenticated);
+        let [first, second] = differing;
+        assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF, first, second], &traces(1)).await.0, 401);
+    }
+    assert_eq!(receiver.intake.admissions.load(Ordering::SeqCst), 0);
+    for repeated in [&[good][..], &[good, good]] {
+        assert!(unary(&mut client, Signal::Traces, repeated, &framed(0, &traces(1))).await.is_ok());
+        let headers = [&[PROTOBUF], repeated].concat();
+        assert_eq!(post(receiver.http, "/v1/traces", &headers, &traces(1)).await.0, 200);
+    }
 }
 
 #[tokio::test]
@@ -175,6 +190,9 @@ async fn other_types_methods_and_paths_are_told_apart() {
         let code = post(receiver.http, "/v1/traces", &[("content-type", content_type)], &traces(1)).await.0;
         assert_eq!(code, 415, "{content_type}");
     }
+    for (other, code) in [(JSON, 415), (PROTOBUF, 200)] {
+        assert_eq!(post(receiver.http, "/v1/metrics", &[PROTOBUF, other], b"").await.0, code, "{other:?}");
+    }
     assert_eq!(post(receiver.http, "/v1/trace", &[PROTOBUF], &traces(1)).await.0, 404);
     let get = b"GET /v1/traces HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let (code, head, _) = exchange(receiver.http, get).await;
@@ -185,9 +203,99 @@ async fn other_types_methods_and_paths_are_told_apart() {
     assert_eq!(status.code, Code::Unimplemented);
     let request = grpc_request(Signal::Traces.grpc_path(), &[("content-type", "application/json")]);
     assert_eq!(call(&mut client, request, b"{}").await.1.status, 415);
-    assert_eq!(receiver.running.counters.requests.unknown_requests.load(Ordering::Relaxed), 4);
+    let differing = [("content-type", "application/grpc"), ("content-type", "application/json")];
+    let request = grpc_request(Signal::Traces.grpc_path(), &differing);
+    assert_eq!(call(&mut client, request, &framed(0, b"")).await.1.status, 415);
+    assert_eq!(receiver.running.counters.requests.unknown_requests.load(Ordering::Relaxed), 5);
     assert!(receiver.intake.taken().is_empty());
     receiver.assert_serves_others().await;
+}
+
+/// The codes of all answers to what is sent over one connection, until the server closes it. `ends`: nothing more will come.
+async fn codes(address: SocketAddr, bytes: &[u8], ends: bool) -> Vec<u16> {
+    let mut socket = TcpStream::connect(address).await.expect("connects");
+    socket.write_all(bytes).await.expect("is sent");
+    if ends {
+        socket.shutdown().await.expect("is open");
+    }
+    let mut answer = String::new();
+    timeout(Duration::from_secs(10), socket.read_to_string(&mut answer)).await.expect("is closed").expect("is text");
+    answer.split("HTTP/1.1 ").skip(1).map(|head| head[..3].parse().expect("a code")).collect()
+}
+
+/// Scenario: HTTP/1 requests whose length can be understood in two ways, or that end before it; each that is whole has another
+/// one behind it, to a path that there is not.
+/// Guarantee: what is ambiguous or cut off is refused or, with chunks, read by them; in each of these cases the connection
+/// ends, so that nothing within a body is ever taken for a request.
+#[tokio::test]
+async fn bodies_that_end_in_two_places_end_the_connection() {
+    let receiver = Receiver::start(BOTH, MockIntake::default()).await;
+    let json = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"x"}]}]}]}"#;
+    let length = json.len();
+    let chunk = format!("{length:x}\r\n{json}\r\n");
+    let chunked = format!("{chunk}0\r\n\r\n");
+    let own = format!("content-length: {length}");
+    let shorter = format!("content-length: {}", length - 1);
+    let longer = format!("content-length: {}", length + 1);
+    let listed = format!("content-length: {length}, {length}");
+    let signed = format!("content-length: +{length}");
+    let te = "transfer-encoding: chunked";
+    let next = "GET /next HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let mut accepted = 0;
+    for (headers, body, is_cut_off, expected) in [
+        ([&own, ""], json, false, &[200, 404][..]),
+        ([&own, &own], json, false, &[200, 404]),
+        ([&own, &shorter], json, false, &[400]),
+        ([&shorter, &own], json, false, &[400]),
+        ([&listed, ""], json, false, &[400]),
+        ([&signed, ""], json, false, &[400]),
+        ([te, ""], &chunked, false, &[200, 404]),
+        ([&shorter, te], &chunked, false, &[200]),
+        ([te, &shorter], &chunked, false, &[200]),
+        (["transfer-encoding: chunked, identity", ""], &chunked, false, &[400]),
+        ([te, ""], "x\r\n", false, &[400]),
+        ([&longer, ""], json, true, &[400]),
+        ([te, ""], &chunk, true, &[400]),
+        ([te, ""], &chunk[..length], true, &[400]),
+    ] {
+        let headers: String =
+            headers.iter().filter(|header| !header.is_empty()).map(|header| format!("{header}\r\n")).collect();
+        let request =
+            format!("POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{headers}\r\n{body}");
+        let request = if is_cut_off { request } else { request + next };
+        assert_eq!(codes(receiver.http, request.as_bytes(), is_cut_off).await, expected, "{request}");
+        accepted += usize::from(expected[0] == 200);
+        assert_eq!(receiver.intake.taken().len(), accepted, "{request}");
+    }
+    receiver.assert_gives_all_memory_back().await;
+    receiver.assert_serves_others().await;
+}
+
+/// Guarantee: an HTTP/2 request whose DATA is not as long as it says is reset and not taken; its connection goes on.
+#[tokio::test]
+async fn a_content_length_that_is_not_the_datas_resets_the_stream() {
+    let receiver = Receiver::start(BOTH, MockIntake::default()).await;
+    let (message, plain) = (framed(0, &traces(1)), traces(1));
+    for (address, path, content_type, body) in [
+        (receiver.grpc, Signal::Traces.grpc_path(), "application/grpc", &message),
+        (receiver.http, Signal::Traces.http_path(), PROTOBUF.1, &plain),
+    ] {
+        let client = connect_h2(address).await;
+        let send = async |length: usize| {
+            let headers = [("content-type", content_type), ("content-length", &length.to_string())];
+            let mut ready = client.clone().ready().await.expect("is open");
+            let (response, mut stream) = ready.send_request(grpc_request(path, &headers), false).expect("is sent");
+            stream.send_data(body.clone().into(), true).expect("is sent");
+            response.await.map(|head| head.status().as_u16()).map_err(|error| error.reason())
+        };
+        for length in [body.len() - 1, body.len() + 1] {
+            assert_eq!(send(length).await, Err(Some(h2::Reason::PROTOCOL_ERROR)), "{path} {length}");
+        }
+        assert!(receiver.intake.taken().is_empty());
+        assert_eq!(send(body.len()).await, Ok(200));
+        assert!(receiver.intake.accepted.lock().expect("is not poisoned").pop().is_some());
+    }
+    receiver.assert_gives_all_memory_back().await;
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use sha1::{Digest, Sha1};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
-use super::{AuthError, AuthSetupError, BasicOptions, Sha256Digest, after_scheme, digest};
+use super::{AuthError, AuthSetupError, BasicOptions, Sha256Digest, after_scheme, digest, sole};
 use crate::reload::{Reloading, Snapshot};
 
 /// bcrypt takes a core for tens of milliseconds a try: whoever guesses passwords may not have all cores.
@@ -54,7 +54,7 @@ impl Basic {
     }
 
     pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<(), AuthError> {
-        let value = headers.get(AUTHORIZATION).ok_or(AuthError::Missing)?;
+        let value = sole(headers, &AUTHORIZATION)?;
         let encoded = after_scheme(value.as_bytes(), "Basic").ok_or(AuthError::Malformed)?;
         let credentials = STANDARD.decode(encoded).map_err(|_| AuthError::Malformed)?;
         let colon = credentials.iter().position(|byte| *byte == b':').ok_or(AuthError::Malformed)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
 
-use super::{AuthError, AuthSetupError, BearerOptions, Sha256Digest, after_scheme, digest, is_among};
+use super::{AuthError, AuthSetupError, BearerOptions, Sha256Digest, after_scheme, digest, is_among, sole};
 use crate::reload::{Reloading, Snapshot};
 
 pub(super) struct Bearer {
@@ -37,7 +37,7 @@ impl Bearer {
     }
 
     pub(super) fn authenticate(&self, headers: &HeaderMap) -> Result<(), AuthError> {
-        let value = headers.get(&self.header).ok_or(AuthError::Missing)?;
+        let value = sole(headers, &self.header)?;
         let token = after_scheme(value.as_bytes(), &self.scheme).ok_or(AuthError::Malformed)?;
         if is_among(&digest(token), &self.tokens.current()) { Ok(()) } else { Err(AuthError::Wrong) }
     }

@@ -108,6 +108,13 @@ impl Authenticator {
     }
 }
 
+/// The value of a header. Where there are several that differ nobody can say which of them a proxy before us has checked.
+fn sole<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a HeaderValue, AuthError> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().ok_or(AuthError::Missing)?;
+    if values.all(|other| other == value) { Ok(value) } else { Err(AuthError::Malformed) }
+}
+
 type Sha256Digest = [u8; 32];
 
 fn digest(secret: &[u8]) -> Sha256Digest {
