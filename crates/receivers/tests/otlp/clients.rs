@@ -52,6 +52,36 @@ async fn tonic_exports_every_signal_in_every_encoding() {
     receiver.assert_gives_all_memory_back().await;
 }
 
+/// Guarantee: gRPC takes each encoding that it names in grpc-accept-encoding, snappy in either format; a message that is not
+/// marked as compressed is taken as it is.
+#[tokio::test]
+async fn grpc_takes_every_encoding_that_it_names() {
+    let receiver = Receiver::start(BOTH, MockIntake::default()).await;
+    let mut client = connect_h2(receiver.grpc).await;
+    let (_, head) = call(&mut client, grpc_request(Signal::Traces.grpc_path(), &[("grpc-encoding", "br")]), b"").await;
+    let named = head.headers["grpc-accept-encoding"].to_str().expect("is text");
+    let plain = traces(4);
+    for name in named.split(',') {
+        let encoding = Encoding::from_name(name).expect("is known");
+        let mut messages = vec![framed(0, &plain)];
+        match encoding {
+            Encoding::Identity => {}
+            Encoding::Snappy => {
+                let block = compress::compress_snappy_block(&[plain.clone().into()]).expect("packs");
+                messages.extend([framed(1, &block), framed(1, &packed(encoding, &plain))]);
+            }
+            _ => messages.push(framed(1, &packed(encoding, &plain))),
+        }
+        for message in messages {
+            let status = unary(&mut client, Signal::Traces, &[("grpc-encoding", name)], &message).await;
+            assert!(status.is_ok(), "{name}: {status}");
+            let accepted = receiver.intake.taken().pop().expect("was handed in");
+            assert_eq!((accepted.items, &accepted.payload.bytes[..]), (4, &plain[..]), "{name}");
+        }
+    }
+    assert_eq!(receiver.intake.taken().len(), 8);
+}
+
 /// Scenario: the engine passes gzip on. Guarantee: it gets the sender's bytes untouched; several members, which not every
 /// backend reads, it gets inflated.
 #[tokio::test]
