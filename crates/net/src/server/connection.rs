@@ -291,3 +291,21 @@ impl Schedule {
         Event::Wait
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantee: connections that were opened together are asked to go over a fifth of their age, not at once.
+    #[test]
+    fn ages_are_spread() {
+        let age = Duration::from_secs(1000);
+        let options = ServerOptions { max_connection_age: Some(age), ..ServerOptions::new(Protocols::Http2) };
+        let now = Instant::now();
+        let ages = (0..200).map(|_| Schedule::new(&options).age.expect("has one").duration_since(now).as_secs());
+        let mut ages: Vec<u64> = ages.collect();
+        ages.sort_unstable();
+        let (youngest, oldest) = (ages[0], ages[199]);
+        assert!((900..920).contains(&youngest) && (1080..=1100).contains(&oldest), "{youngest} to {oldest}");
+    }
+}
