@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use sluice_otlp::Signal;
@@ -22,31 +23,98 @@ async fn is_closed(socket: &mut TcpStream) -> bool {
     timeout(SOON, socket.read_to_end(&mut bytes)).await.is_ok()
 }
 
-/// Scenario: peers that say nothing, half a preface, half a request line. Guarantee: they are closed in time.
-#[tokio::test]
+/// Scenario: peers that say nothing, half a preface, half a request line, half a TLS handshake. Guarantee: they are closed in
+/// time.
+#[tokio::test(flavor = "multi_thread")]
 async fn slow_beginnings_are_cut_off() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let file = |name: &str, text: String| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).expect("is written");
+        path.display().to_string()
+    };
+    let certificate = file("cert", own.cert.pem());
+    let key = file("key", own.signing_key.serialize_pem());
+    let tls = format!("'localhost:0', tls: {{cert_file: '{certificate}', key_file: '{key}'}}");
+    let start = async |text: &str| {
+        let mut config = config(text);
+        for server in [
+            &mut config.grpc.as_mut().expect("is on").shared.server,
+            &mut config.http.as_mut().expect("is on").shared.server,
+        ] {
+            server.handshake_timeout = Duration::from_millis(500);
+            server.read_header_timeout = Duration::from_millis(500);
+        }
+        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await
+    };
+    let (plain, encrypted) = (start(BOTH).await, start(&BOTH.replace("'localhost:0'", &tls)).await);
+    // A record of a handshake of 512 bytes: a ClientHello of TLS 1.2 or above, as far as its version.
+    let half_a_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    let beginnings = [
+        (plain.grpc, &b""[..]),
+        (plain.grpc, b"PRI * HTTP/2.0\r\n"),
+        (plain.http, b""),
+        (plain.http, b"PRI * HTTP/2.0\r\n"),
+        (plain.http, b"POST /v1/traces HTTP/1.1\r\nhost: localhost\r\nx-slow: "),
+        (encrypted.grpc, b""),
+        (encrypted.grpc, half_a_hello),
+        (encrypted.http, b""),
+        (encrypted.http, half_a_hello),
+    ];
+    let attack = join_all(beginnings.map(async |(address, beginning)| {
+        let mut socket = TcpStream::connect(address).await.expect("connects");
+        socket.write_all(beginning).await.expect("is sent");
+        assert!(is_closed(&mut socket).await, "{}", String::from_utf8_lossy(beginning));
+    }));
+    plain.undisturbed(attack).await;
+    for counters in [&encrypted.running.counters.grpc_connections, &encrypted.running.counters.http_connections] {
+        assert_eq!(counters.tls_failures.load(Ordering::Relaxed), 2);
+    }
+    for receiver in [plain, encrypted] {
+        let counters = receiver.running.counters;
+        let open = || [&counters.grpc_connections, &counters.http_connections].map(|c| c.open.load(Ordering::Relaxed));
+        until("no connection is left", || open() == [0, 0]).await;
+    }
+}
+
+/// Scenario: an HTTP/2 header block that stops halfway, at the end of a frame or within one, or comes a byte at a time.
+/// Guarantee: amid it no ping can be answered, and so the connection is closed when the time for that is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn header_blocks_that_never_end_are_cut_off() {
     let mut config = config(BOTH);
     for server in [
         &mut config.grpc.as_mut().expect("is on").shared.server,
         &mut config.http.as_mut().expect("is on").shared.server,
     ] {
-        server.handshake_timeout = Duration::from_millis(200);
-        server.read_header_timeout = Duration::from_millis(200);
+        server.keepalive_time = Duration::from_millis(300);
+        server.keepalive_timeout = Duration::from_millis(500);
     }
     let receiver = Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
-    for (address, beginning) in [
-        (receiver.grpc, &b""[..]),
-        (receiver.grpc, b"PRI * HTTP/2.0\r\n"),
-        (receiver.http, b""),
-        (receiver.http, b"POST /v1/traces HTTP/1.1\r\nhost: localhost\r\nx-slow: "),
-    ] {
-        let mut socket = TcpStream::connect(address).await.expect("connects");
-        socket.write_all(beginning).await.expect("is sent");
-        assert!(is_closed(&mut socket).await, "{}", String::from_utf8_lossy(beginning));
-    }
-    let open = &receiver.running.counters.grpc_connections.open;
-    until("no connection is left", || open.load(Ordering::Relaxed) == 0).await;
-    receiver.assert_serves_others().await;
+    let block = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
+    // A literal header whose value is what comes after.
+    let endless = [&[0x00, 0x01, b'x', 0x7f, 0xff, 0x7f][..], &[b'a'; 8000]].concat();
+    let whole = frame(0x1, 0, 1, &block);
+    let half = [whole.clone(), frame(0x9, 0, 1, &endless)[..100].to_vec()].concat();
+    let cases = [(&whole, false), (&half, false), (&half, true)];
+    let attack = cases.iter().flat_map(|case| [receiver.grpc, receiver.http].map(|address| (address, case)));
+    let attack = attack.map(async |(address, (beginning, trickles))| {
+        let (mut read, mut write) = TcpStream::connect(address).await.expect("connects").into_split();
+        write.write_all(&[PREFACE, beginning].concat()).await.expect("is sent");
+        let trickle = async {
+            let mut ticks = tokio::time::interval(Duration::from_millis(20));
+            while *trickles && write.write_all(b"a").await.is_ok() {
+                ticks.tick().await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let mut answer = Vec::new();
+        let closed = async {
+            tokio::select! { _ = read.read_to_end(&mut answer) => {}, () = trickle => {} }
+        };
+        timeout(SOON, closed).await.unwrap_or_else(|_| panic!("{beginning:?}, {trickles}: the connection lives on"));
+    });
+    receiver.undisturbed(join_all(attack)).await;
 }
 
 #[tokio::test]
@@ -86,6 +154,52 @@ async fn aged_and_idle_connections_are_asked_to_go() {
     }
 }
 
+/// Scenario: a call that takes longer than its connection may live, and longer than the grace. Guarantee: it is cut off, and
+/// what was admitted for it comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_outlasts_the_grace_is_cut_off() {
+    let text = "protocols: {grpc: {endpoint: 'localhost:0', keepalive: {server_parameters: {max_connection_age: 300ms, max_connection_age_grace: 300ms}}}}";
+    let receiver = Receiver::start(text, MockIntake { stalls: Some(Signal::Traces), ..MockIntake::default() }).await;
+    let mut client = connect_h2(receiver.grpc).await;
+    let request = grpc_request(Signal::Traces.grpc_path(), &[]);
+    let (response, mut stream) = client.send_request(request, false).expect("is sent");
+    stream.send_data(framed(0, &traces(1)).into(), true).expect("is sent");
+    until("the request is admitted", || receiver.intake.outstanding() > 0).await;
+    assert!(timeout(SOON, response).await.expect("ends").is_err());
+    let counters = &receiver.running.counters.grpc_connections;
+    assert_eq!((counters.aged.load(Ordering::Relaxed), counters.cut_off.load(Ordering::Relaxed)), (1, 1));
+    receiver.assert_gives_all_memory_back().await;
+}
+
+/// Scenario: a peer begins one request more than it may at a time. Guarantee: that one is refused, the others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_above_the_limit_are_refused() {
+    let text =
+        "protocols: {grpc: {endpoint: 'localhost:0', max_concurrent_streams: 2}, http: {endpoint: 'localhost:0'}}";
+    let receiver = Receiver::start(text, MockIntake::default()).await;
+    let path = Signal::Traces.grpc_path().as_bytes();
+    // :method POST, :scheme http, :authority a, and literals for :path and content-type, which are 4 and 31 in the table.
+    let length = u8::try_from(path.len()).expect("is short");
+    let head = [&[0x83, 0x86, 0x41, 0x01, b'a', 0x04, length], path, &[0x0f, 0x10, 16], b"application/grpc"].concat();
+    let begin = |stream| frame(0x1, 0x4, stream, &head);
+    let end = |stream| frame(0x0, 0x1, stream, &framed(0, &traces(1)));
+    let attack = async {
+        let (mut read, mut write) = TcpStream::connect(receiver.grpc).await.expect("connects").into_split();
+        let sent = [PREFACE.to_vec(), begin(1), begin(3), begin(5), end(1), end(3)].concat();
+        write.write_all(&sent).await.expect("is sent");
+        let mut answer = Vec::new();
+        // RST_STREAM with REFUSED_STREAM.
+        let is_refused = |answer: &[u8]| frames(answer).contains(&(0x3, 5, &7_u32.to_be_bytes()));
+        let answered = async {
+            while !is_refused(&answer) || receiver.taken_from_attackers().len() < 2 {
+                assert!(read.read_buf(&mut answer).await.expect("is read") > 0);
+            }
+        };
+        timeout(SOON, answered).await.expect("one is refused, two are accepted");
+    };
+    receiver.undisturbed(attack).await;
+}
+
 /// Scenario: a peer shakes hands and then answers nothing, nor pings. Guarantee: its connection is closed; one that answers
 /// pings stays.
 #[tokio::test]
@@ -107,7 +221,7 @@ async fn peers_that_answer_no_ping_are_given_up() {
 async fn shutdown_drains_for_a_bounded_time() {
     let mut config = config(BOTH);
     config.grpc.as_mut().expect("is on").shared.server.drain_timeout = Duration::from_millis(300);
-    let intake = MockIntake { stalls: true, ..MockIntake::default() };
+    let intake = MockIntake { stalls: Some(Signal::Traces), ..MockIntake::default() };
     let receiver = Receiver::start_with(config, intake, Authenticators::default()).await;
     let address = receiver.grpc;
     let call = tokio::spawn(async move {

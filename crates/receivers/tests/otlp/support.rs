@@ -23,6 +23,7 @@ use sluice_otlp::{Encoding, Signal};
 use sluice_receivers::otlp::{self, Authenticators, OtlpConfig, Running};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// What the mock was handed.
@@ -47,8 +48,8 @@ pub(crate) struct MockIntake {
     /// Answered by `admit` and by `accept` instead of success.
     pub(crate) admit_refusal: Option<Refusal>,
     pub(crate) accept_refusal: Option<Refusal>,
-    /// `accept` never resolves.
-    pub(crate) stalls: bool,
+    /// `accept` never resolves for this.
+    pub(crate) stalls: Option<Signal>,
 }
 
 struct MockPermit(Arc<MockIntake>, usize);
@@ -123,7 +124,7 @@ impl Intake for Shared {
         permit: Box<dyn Permit>,
     ) -> BoxFuture<'_, Result<(), Refusal>> {
         Box::pin(async move {
-            if self.0.stalls {
+            if self.0.stalls == Some(signal) {
                 std::future::pending::<()>().await;
             }
             if let Some(refusal) = &self.0.accept_refusal {
@@ -180,9 +181,98 @@ impl Receiver {
         assert_eq!(self.intake.taken().len(), before + 2);
     }
 
+    /// Runs an attack while another client exports over both transports, on connections that last and on new ones. Each of its
+    /// requests is answered with success, and soon; the last ones come after the attack.
+    pub(crate) async fn undisturbed<T>(&self, attack: impl Future<Output = T>) -> T {
+        let of_others = || self.intake.taken().iter().filter(|accepted| accepted.signal == SIGNAL_OF_OTHERS).count();
+        let before = of_others();
+        let over = CancellationToken::new();
+        let others = tokio::spawn(export_until(over.clone(), connect_h2(self.grpc).await, self.grpc, self.http));
+        let outcome = attack.await;
+        over.cancel();
+        let exported = others.await.expect("others are undisturbed");
+        assert_eq!(of_others() - before, exported);
+        outcome
+    }
+
+    /// What was accepted from anybody but the clients of `undisturbed`.
+    pub(crate) fn taken_from_attackers(&self) -> Vec<Accepted> {
+        self.intake.taken().into_iter().filter(|accepted| accepted.signal != SIGNAL_OF_OTHERS).collect()
+    }
+
     /// All memory that was admitted comes back.
     pub(crate) async fn assert_gives_all_memory_back(&self) {
         until("all permits are given back", || self.intake.outstanding() == 0).await;
+    }
+}
+
+/// What the clients of `undisturbed` send.
+const SIGNAL_OF_OTHERS: Signal = Signal::Metrics;
+
+/// Exports until told not to, and once more; returns how many requests there were.
+async fn export_until(
+    over: CancellationToken,
+    mut lasting: h2::client::SendRequest<Bytes>,
+    grpc: SocketAddr,
+    http: SocketAddr,
+) -> usize {
+    let body = prost::Message::encode_to_vec(&metrics_request(3));
+    let soon = Duration::from_secs(1);
+    let mut exported = 0;
+    loop {
+        let is_last = over.is_cancelled();
+        let calls = async {
+            for client in [&mut lasting, &mut connect_h2(grpc).await] {
+                let status = unary(client, SIGNAL_OF_OTHERS, &[], &framed(0, &body)).await;
+                assert!(status.is_ok(), "{status}");
+            }
+        };
+        timeout(soon, calls).await.expect("others are answered soon over gRPC");
+        let headers = [("content-type", "application/x-protobuf")];
+        let posted = timeout(soon, post(http, SIGNAL_OF_OTHERS.http_path(), &headers, &body)).await;
+        assert_eq!(posted.expect("others are answered soon over HTTP").0, 200);
+        exported += 3;
+        if is_last {
+            return exported;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// True in a process that runs this test and no other, so that the memory of the process is what the test is about. Elsewhere
+/// the test is run in such a process.
+pub(crate) fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "SLUICE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let own = std::env::current_exe().expect("a path");
+    let run = std::process::Command::new(own).args([test, "--exact"]).env(ALONE, "1").output().expect("runs");
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&run.stderr));
+    false
+}
+
+/// The most memory that this process had from some moment on, beyond what it had then.
+pub(crate) struct Growth {
+    before_bytes: usize,
+}
+
+impl Growth {
+    pub(crate) fn from_here() -> Self {
+        // Forgets the peak so far: proc_pid_clear_refs(5).
+        std::fs::write("/proc/self/clear_refs", "5").expect("is written");
+        Growth { before_bytes: Growth::peak_bytes() }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        Growth::peak_bytes() - self.before_bytes
+    }
+
+    fn peak_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").expect("is readable");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB")?.trim().parse().ok());
+        peak.map(|kib: usize| kib << 10).expect("is a number")
     }
 }
 
@@ -264,6 +354,27 @@ pub(crate) fn grpc_request(path: &str, headers: &[(&str, &str)]) -> http::Reques
     headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(()).expect("is valid")
 }
 
+/// How an HTTP/2 client begins: the preface and an empty SETTINGS frame.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// An HTTP/2 frame.
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("is short").to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The whole frames among what a peer has sent: kind, stream, payload.
+pub(crate) fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, &[u8])> {
+    let mut frames = Vec::new();
+    while let [a, b, c, kind, _, e, f, g, h, rest @ ..] = bytes
+        && let Some((payload, rest)) = rest.split_at_checked(u32::from_be_bytes([0, *a, *b, *c]) as usize)
+    {
+        frames.push((*kind, u32::from_be_bytes([*e, *f, *g, *h]), payload));
+        bytes = rest;
+    }
+    frames
+}
+
 /// A unary call whose body is exactly `body`.
 pub(crate) async fn unary(
     client: &mut h2::client::SendRequest<Bytes>,
@@ -318,7 +429,7 @@ pub(crate) async fn exchange(address: SocketAddr, bytes: &[u8]) -> (u16, String,
     // The server may close before it has read everything.
     let _ = socket.write_all(bytes).await;
     let mut answer = Vec::new();
-    let _ = tokio::time::timeout(Duration::from_secs(20), socket.read_to_end(&mut answer)).await.expect("ends");
+    let _ = timeout(Duration::from_secs(20), socket.read_to_end(&mut answer)).await.expect("ends");
     parse(&answer)
 }
 
