@@ -25,12 +25,12 @@ async fn slow_gateway(backend: &Backend, ack: &str) -> Gateway {
 
 /// 16 connections with 16 requests in flight each: 50 MB at a time.
 fn flood(gateway: &Gateway, duration: Duration) -> Load {
-    flood_of(gateway, duration, 16)
+    flood_of(gateway, duration, 16, 16)
 }
 
-/// 16 connections with so many requests in flight each.
-fn flood_of(gateway: &Gateway, duration: Duration, streams: usize) -> Load {
-    let mut load = gateway.load(Signal::Traces).duration(duration).concurrency(16, streams);
+/// So many connections with so many requests in flight each.
+fn flood_of(gateway: &Gateway, duration: Duration, connections: usize, streams: usize) -> Load {
+    let mut load = gateway.load(Signal::Traces).duration(duration).concurrency(connections, streams);
     load.pace = Pace::Closed;
     load.timeout = Duration::from_secs(30);
     load.grace = Duration::from_secs(30);
@@ -92,9 +92,21 @@ async fn a_flood_of_many_streams_on_few_connections_is_not_received_to_be_refuse
     let _alone = alone().await;
     let backend = Backend::healthy().await.expect("a backend");
     let gateway = slow_gateway(&backend, "memory").await;
-    let load = flood_of(&gateway, Duration::from_secs(8), 32);
+    let load = flood_of(&gateway, Duration::from_secs(8), 16, 32);
     let report = the_flood_is_turned_away_in_order(load, gateway, backend).await;
     assert!(report.refused < report.accepted, "{report:?}");
+}
+
+/// 2,048 requests at a time from 128 senders: more than the gateway serves in the second for which a request may wait, so that some
+/// are refused for certain.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_more_than_may_wait_is_refused_in_part() {
+    let _alone = alone().await;
+    let backend = Backend::healthy().await.expect("a backend");
+    let gateway = slow_gateway(&backend, "memory").await;
+    let load = flood_of(&gateway, Duration::from_secs(8), 128, 16);
+    let report = the_flood_is_turned_away_in_order(load, gateway, backend).await;
+    assert!(report.refused > 0, "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
