@@ -15,7 +15,7 @@ use peers::{component, pass_over, run};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use sluice_load_test::subject::free_addr;
 use sluice_load_test::{Backend, BackendOptions};
-use sluice_otlp::Signal;
+use sluice_otlp::{Encoding, Signal};
 use tempfile::TempDir;
 
 /// Items of each signal in a run: three exports of an SDK.
@@ -183,27 +183,46 @@ fn assert_exactly_once(items: &[ReceivedItem], signal: Signal, resource: &Texts,
     }
 }
 
-/// What the client says of itself to a backend without anything between.
-async fn resource_sent_directly(client: &Path, language: &str) -> Option<Texts> {
-    let backend = Backend::start(BackendOptions::default().keep_requests(10)).await.expect("a backend");
-    let endpoint = backend.addr().to_string();
-    let words = [language, "--protocol", "grpc", "--endpoint", &endpoint, "--count", "1", "--run-id", "direct"];
-    let finished = run(client, words.map(str::to_owned).to_vec()).await;
-    if finished.code == Some(127) {
-        pass_over(&format!("the client for {language} is not installed"));
-        return None;
+/// What the client says of itself to a backend without anything between, over each protocol, in the encoding that it was told:
+/// behind a gateway nobody could tell.
+async fn resource_sent_directly(client: &Path, language: &str, protocols: &[&str]) -> Option<Texts> {
+    let mut sent = Vec::new();
+    for &protocol in protocols {
+        for (compression, encoding) in [("none", Encoding::Identity), ("gzip", Encoding::Gzip)] {
+            let case = format!("{language} {protocol} {compression}");
+            let backend = Backend::start(BackendOptions::default().keep_requests(10)).await.expect("a backend");
+            let endpoint = backend.addr().to_string();
+            // A single item may be larger compressed, and is then sent as it is.
+            let words = [language, "--protocol", protocol, "--compression", compression, "--endpoint", &endpoint];
+            let words = words.into_iter().chain(["--count", "100", "--run-id", "direct"]).map(str::to_owned).collect();
+            let finished = run(client, words).await;
+            if finished.code == Some(127) {
+                pass_over(&format!("the client for {language} is not installed"));
+                return None;
+            }
+            assert_eq!(finished.code, Some(0), "{case}: {finished:?}");
+            let kept = backend.kept();
+            for signal in Signal::ALL {
+                assert!(kept.iter().any(|request| request.signal == signal), "{case}: no {signal}");
+            }
+            for request in &kept {
+                let came = (request.encoding, request.is_json);
+                assert_eq!(came, (encoding, protocol == "http-json"), "{case} {}", request.signal);
+            }
+            if protocol != "http-json" {
+                sent.extend(Signal::ALL.map(|signal| lasting(&items_of(&kept, signal)[0].resource)));
+            }
+        }
     }
-    assert_eq!(finished.code, Some(0), "{language}: {finished:?}");
-    let resources = Signal::ALL.map(|signal| lasting(&items_of(&backend.kept(), signal)[0].resource));
-    assert!(resources[0] == resources[1] && resources[1] == resources[2], "{language}: {resources:?}");
-    assert_eq!(resources[0]["service.name"], format!("sluice-test-{language}"));
-    Some(resources[0].clone())
+    assert!(sent.iter().all(|resource| *resource == sent[0]), "{language}: {sent:?}");
+    assert_eq!(sent[0]["service.name"], format!("sluice-test-{language}"));
+    sent.into_iter().next()
 }
 
 /// The SDK of one language: every combination of protocol, compression and promise, and once through TLS with a token.
 async fn sdk_exports_arrive_once(language: &str, protocols: &[&'static str]) {
     let Some(client) = component("SLUICE_TEST_CLIENTS") else { return };
-    let Some(resource) = resource_sent_directly(&client, language).await else { return };
+    let Some(resource) = resource_sent_directly(&client, language, protocols).await else { return };
     let mut site = Site::start().await;
     let mut runs = Vec::new();
     for &protocol in protocols {
