@@ -90,28 +90,39 @@ async fn a_collector_before_it_hands_over_every_item_once() {
     assert_eq!((backend.unique_items(), backend.items()), (30_000, 30_000));
 }
 
-/// Generator -> Collector, `otlp_http` with each compression that it has -> Sluice -> backend.
+/// Generator -> Collector, `otlp_http` and `otlp_grpc` with each compression that they have -> Sluice -> backend.
 #[tokio::test]
 async fn a_collector_before_it_may_compress_as_it_likes() {
+    const OVER_HTTP: [&str; 8] = ["none", "gzip", "zstd", "snappy", "x-snappy-framed", "zlib", "deflate", "lz4"];
+    const OVER_GRPC: [&str; 4] = ["none", "gzip", "zstd", "snappy"];
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
     let backend = backend_of_any_size().await;
     let gateway = Gateway::start(&delivering_to(backend.addr())).await;
-    let codings = ["none", "gzip", "zstd", "snappy", "x-snappy-framed", "zlib", "deflate", "lz4"];
-    let ways = codings.map(|coding| (coding, free_addr().unwrap()));
+    let over_http = OVER_HTTP.map(|coding| ("http", coding));
+    let ways = over_http.into_iter().chain(OVER_GRPC.map(|coding| ("grpc", coding)));
+    let ways: Vec<_> = ways.map(|(way, coding)| (way, coding, free_addr().unwrap())).collect();
     let (mut receivers, mut exporters, mut wiring) = (String::new(), String::new(), String::new());
-    for (coding, listen) in ways {
-        receivers += &grpc_receiver(coding, listen);
-        exporters +=
-            &format!("  otlp_http/{coding}:\n    endpoint: http://{}\n    compression: {coding}\n", gateway.http);
-        wiring += &pipelines(coding, &format!("otlp/{coding}"), "", &format!("otlp_http/{coding}"));
+    for (way, coding, listen) in &ways {
+        let name = format!("{way}-{coding}");
+        let endpoint = match *way {
+            "grpc" => format!("{}\n    tls:\n      insecure: true", gateway.grpc),
+            _ => format!("http://{}", gateway.http),
+        };
+        receivers += &grpc_receiver(&name, *listen);
+        exporters += &format!("  otlp_{way}/{coding}:\n    endpoint: {endpoint}\n    compression: {coding}\n");
+        wiring += &pipelines(&name, &format!("otlp/{name}"), "", &format!("otlp_{way}/{coding}"));
     }
     let config = format!("receivers:\n{receivers}exporters:\n{exporters}service:\n{QUIET}  pipelines:\n{wiring}");
-    let _collector = start_collector(&binary, &config, ways[codings.len() - 1].1).await;
-    for (coding, listen) in ways {
-        for (signal, items) in [(Signal::Traces, 1), (Signal::Traces, 3_000), (Signal::Logs, 3_000)] {
-            let report = send(Load::new(signal, listen).items(items).concurrency(1, 2)).await;
-            let arrived = eventually(ARRIVES_WITHIN, async || report.missing_at(&backend) == 0).await;
-            assert!(arrived, "{coding}: {} of {items} are missing", report.missing_at(&backend));
+    let _collector = start_collector(&binary, &config, ways[ways.len() - 1].2).await;
+    for (way, coding, listen) in ways {
+        for signal in Signal::ALL {
+            for (items, items_per_request) in [(1, 1), (3_000, 100)] {
+                let load = Load::new(signal, listen).items(items).items_per_request(items_per_request);
+                let report = send(load.concurrency(1, 2)).await;
+                let arrived = eventually(ARRIVES_WITHIN, async || report.missing_at(&backend) == 0).await;
+                let missing = report.missing_at(&backend);
+                assert!(arrived, "{signal}, {coding} over {way}: {missing} of {items} are missing");
+            }
         }
     }
     assert_eq!((backend.counts().doubled, backend.counts().unidentified), (0, 0));
