@@ -11,7 +11,14 @@ use crate::log::arguments::LogCommand;
 /// A telemetry pipeline engine: receives traces, metrics and logs, holds them safely, and delivers each to every backend
 /// that should have it.
 #[derive(Debug, Parser)]
-#[command(name = "sluice", version, about, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    name = "sluice",
+    version,
+    about,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  sluice demo\n  sluice validate gateway.yaml\n  sluice run gateway.yaml"
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub command: Command,
@@ -42,11 +49,13 @@ pub(crate) enum Command {
     )]
     LoadTest(Box<LoadTestArguments>),
     /// Look into a directory of held telemetry: list, show, replay, verify, drop
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  sluice log ls /var/lib/sluice")]
     Log(LogCommand),
     /// List the components of this build
+    #[command(after_help = "Example:\n  sluice components")]
     Components,
     /// Print the reference of all configuration options as Markdown
+    #[command(after_help = "Example:\n  sluice docs > configuration.md")]
     Docs,
     /// Print completions for a shell
     #[command(after_help = "Example:\n  sluice completions bash > /etc/bash_completion.d/sluice")]
@@ -115,6 +124,45 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// The words of a line as a shell splits it, up to a comment, a pipe or a redirection.
+    fn words(line: &str) -> Vec<&str> {
+        let mut words = Vec::new();
+        for (index, piece) in line.split('\'').enumerate() {
+            // Every second piece stands between quotes.
+            if index % 2 == 1 {
+                words.push(piece);
+                continue;
+            }
+            for word in piece.split_whitespace() {
+                if ["#", "|", ">"].contains(&word) {
+                    return words;
+                }
+                words.push(word);
+            }
+        }
+        words
+    }
+
+    fn assert_has_examples(command: &clap::Command, path: &str) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let examples = help.lines().filter(|line| line.starts_with("  "));
+        let mut own = 0;
+        for example in examples {
+            let parsed = Arguments::try_parse_from(words(example));
+            assert!(parsed.is_ok(), "{path}: `{example}`: {}", parsed.unwrap_err());
+            own += usize::from(format!("{} ", example.trim()).starts_with(&format!("{path} ")));
+        }
+        assert!(own > 0, "no example of `{path}`");
+        for child in command.get_subcommands() {
+            assert_has_examples(child, &format!("{path} {}", child.get_name()));
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_every_example_is_taken() {
+        assert_has_examples(&Arguments::command(), "sluice");
     }
 
     #[test]

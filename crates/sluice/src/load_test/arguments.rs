@@ -39,8 +39,11 @@ pub(crate) struct LoadTestArguments {
 #[derive(Debug, Subcommand)]
 pub(super) enum LoadTestCommand {
     /// List the subjects that come with this program
+    #[command(after_help = "Example:\n  sluice load-test subjects")]
     Subjects,
     /// Merge the records of several runs into one table
+    #[command(after_help = "Examples:\n  sluice load-test report results-1.1 results-1.2\n  \
+        sluice load-test report results-1.1 results-1.2 --output both")]
     Report {
         /// Folders that `--output` wrote, or records
         #[arg(required = true, value_name = "DIR")]
