@@ -21,7 +21,7 @@ use std::time::Duration;
 use sluice_otlp::Signal;
 
 pub use measure::{Contestant, Measurement, measure};
-pub use rows::{Kind, Row, all_rows};
+pub use rows::{Bar, Kind, Row, all_rows};
 use scenario::told;
 pub use scenario::{Scenario, ScenarioOptions, Section, run_scenario};
 pub use table::{RowResult, Spread, further_pipeline, to_json, to_markdown};
@@ -52,23 +52,23 @@ impl BenchOptions {
 
 /// Runs everything. `progress` is told of each turn. A turn that fails is reported there and leaves a gap.
 pub async fn run(options: &BenchOptions, mut progress: impl FnMut(&str)) -> Vec<RowResult> {
-    let mut results = Vec::new();
-    for row in all_rows().into_iter().filter(|row| options.wants(row)) {
-        let mut result = RowResult {
-            turns: options.contestants.iter().map(|contestant| (contestant.name(), Vec::new())).collect(),
-            row,
-        };
+    let turns = || options.contestants.iter().map(|contestant| (contestant.name(), Vec::new())).collect();
+    let wanted = all_rows().into_iter().filter(|row| options.wants(row));
+    let mut results: Vec<RowResult> = wanted.map(|row| RowResult { row, turns: turns() }).collect();
+    // Rows that are compared with one another take turns, too: the machine is not the same half an hour later.
+    for compared in results.chunk_by_mut(|one, next| one.row.is_plain() && next.row.is_plain()) {
         for turn in 1..=options.turns {
-            for (contestant, (name, turns)) in options.contestants.iter().zip(&mut result.turns) {
-                if !contestant.takes(&result.row) {
-                    continue;
+            for RowResult { row, turns } in compared.iter_mut() {
+                for (contestant, (name, turns)) in options.contestants.iter().zip(turns) {
+                    if !contestant.takes(row) {
+                        continue;
+                    }
+                    let label = format!("{} {} {name} turn {turn}", row.id, row.signal);
+                    let one = measure(contestant, row, options.window, &options.subject_cpus).await;
+                    turns.extend(told(&label, one, |one| describe(row, one), &mut progress));
                 }
-                let label = format!("{} {} {name} turn {turn}", result.row.id, result.row.signal);
-                let one = measure(contestant, &result.row, options.window, &options.subject_cpus).await;
-                turns.extend(told(&label, one, |one| describe(&result.row, one), &mut progress));
             }
         }
-        results.push(result);
     }
     results
 }

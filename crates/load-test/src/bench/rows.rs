@@ -15,6 +15,17 @@ pub enum Kind {
     MemoryAtRate { items_per_s: f64 },
 }
 
+/// What Sluice is held to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bar {
+    /// At most so many times what this contestant takes.
+    Times(f64, &'static str),
+    /// Each pipeline after the first: at most so many times what nginx takes to relay the same.
+    FurtherPipeline(f64),
+    /// In any turn.
+    MaxMib(f64),
+}
+
 /// One kind of work, the same for every subject.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -33,6 +44,7 @@ pub struct Row {
     pub pipelines: usize,
     /// Whether nginx, which relays bytes, can stand beside it.
     pub relay: bool,
+    pub bar: Bar,
 }
 
 impl Row {
@@ -49,7 +61,13 @@ impl Row {
             attributes_upsert: false,
             pipelines: 1,
             relay: true,
+            bar: Bar::Times(1.5, "nginx"),
         }
+    }
+
+    /// Whether it is the work of `plain`, for one backend or for several: these rows are compared with one another.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.id, "plain" | "two" | "three")
     }
 
     pub fn shape(&self) -> Shape {
@@ -70,27 +88,33 @@ impl Row {
 pub fn all_rows() -> Vec<Row> {
     let mut rows = Vec::new();
     rows.extend(Row::each_signal("plain", "uncompressed in and out", |_| {}));
+    for (id, title, pipelines) in [("two", "two pipelines", 2), ("three", "three pipelines", 3)] {
+        let bar = Bar::FurtherPipeline(0.7);
+        rows.push(Row { pipelines, relay: false, bar, ..Row::new(id, title, Signal::Traces) });
+    }
     rows.extend(Row::each_signal("gzip", "gzip in and out, unchanged", |row| {
         (row.encoding, row.gzip_out) = (Encoding::Gzip, true);
+        row.bar = Bar::Times(4.0, "nginx");
     }));
     rows.extend(Row::each_signal("resource-from-gzip", "gzip in, resource insert, gzip out", |row| {
         (row.encoding, row.gzip_out, row.resource_insert) = (Encoding::Gzip, true, true);
+        row.bar = Bar::Times(0.2, "otelcol");
     }));
     rows.extend(Row::each_signal("resource-to-gzip", "uncompressed in, resource insert, gzip out", |row| {
         (row.gzip_out, row.resource_insert, row.relay) = (true, true, false);
+        row.bar = Bar::Times(0.2, "otelcol");
     }));
     rows.extend(Row::each_signal("attributes", "resource insert and attributes upsert, uncompressed", |row| {
         (row.resource_insert, row.attributes_upsert) = (true, true);
+        row.bar = Bar::Times(2.5, "nginx");
     }));
     for (id, title, items) in [("one", "1 item a request", 1), ("ten", "10 items a request", 10)] {
-        rows.push(Row { items_per_request: items, ..Row::new(id, title, Signal::Traces) });
-    }
-    for (id, title, pipelines) in [("two", "two pipelines", 2), ("three", "three pipelines", 3)] {
-        rows.push(Row { pipelines, relay: false, ..Row::new(id, title, Signal::Traces) });
+        let bar = Bar::Times(0.5, "otelcol");
+        rows.push(Row { items_per_request: items, bar, ..Row::new(id, title, Signal::Traces) });
     }
     let rest = Row::new("rest", "memory at rest", Signal::Traces);
-    rows.push(Row { kind: Kind::MemoryAtRest, ..rest });
+    rows.push(Row { kind: Kind::MemoryAtRest, bar: Bar::MaxMib(15.0), ..rest });
     let rate = Row::new("rate", "memory at 50,000 spans/s", Signal::Traces);
-    rows.push(Row { kind: Kind::MemoryAtRate { items_per_s: 50_000.0 }, ..rate });
+    rows.push(Row { kind: Kind::MemoryAtRate { items_per_s: 50_000.0 }, bar: Bar::MaxMib(64.0), ..rate });
     rows
 }

@@ -6,8 +6,8 @@ use comfy_table::{CellAlignment, Table};
 use serde_json::{Value, json};
 
 use super::measure::Measurement;
-use super::rows::{Kind, Row};
-use super::scenario::Section;
+use super::rows::{Bar, Kind, Row};
+use super::scenario::{Section, yes_or_no};
 
 const MEBIBYTE: f64 = (1 << 20) as f64;
 
@@ -62,6 +62,36 @@ impl RowResult {
         Spread::of(pairs.map(|(own, other)| self.value(own) / self.value(other)).filter(|ratio| ratio.is_finite()))
     }
 
+    /// Whether Sluice keeps to the row's bar; `None` where those who are compared have not been measured.
+    fn holds(&self, all: &[RowResult]) -> Option<bool> {
+        match self.row.bar {
+            Bar::Times(factor, of) => Some(self.ratio("sluice", of)?.median <= factor),
+            Bar::FurtherPipeline(factor) => Some(self.further_pipeline(all)?.median <= factor),
+            Bar::MaxMib(limit) => Some(self.spread("sluice")?.max <= limit),
+        }
+    }
+
+    /// What each pipeline after the first adds, as a multiple of nginx's cost of relaying the same: turn by turn, beside the row
+    /// `plain`. `None` where there is but one pipeline.
+    fn further_pipeline(&self, all: &[RowResult]) -> Option<Spread> {
+        let further = (self.row.pipelines - 1) as f64;
+        let plain = all.iter().find(|result| result.row.id == "plain" && result.row.signal == self.row.signal)?;
+        let turns = self.measurements("sluice").iter().zip(plain.measurements("sluice"));
+        let turns = turns.zip(plain.measurements("nginx"));
+        let added = turns.map(|((own, one), nginx)| {
+            (own.cpu_s_per_million - one.cpu_s_per_million) / further / nginx.cpu_s_per_million
+        });
+        Spread::of(added.filter(|added| added.is_finite()))
+    }
+
+    fn bar_in_words(&self) -> String {
+        match self.row.bar {
+            Bar::Times(factor, of) => format!("≤ {factor} × {of}"),
+            Bar::FurtherPipeline(factor) => format!("≤ {factor} × nginx each further"),
+            Bar::MaxMib(limit) => format!("≤ {limit} MiB"),
+        }
+    }
+
     fn unit(&self) -> &'static str {
         if self.row.kind == Kind::Cost { "CPU-s/M" } else { "MiB" }
     }
@@ -74,7 +104,7 @@ pub fn to_markdown(results: &[RowResult], names: &[&'static str]) -> String {
     let mut header = vec!["Work".to_owned(), "Signal".to_owned(), "Unit".to_owned()];
     header.extend(names.iter().map(|&name| name.to_owned()));
     header.extend(names.iter().map(|name| format!("{name} items/s")));
-    header.extend(["sluice : nginx", "sluice : otelcol", "sluice MiB"].map(str::to_owned));
+    header.extend(["sluice : nginx", "sluice : otelcol", "sluice MiB", "bar", "holds"].map(str::to_owned));
     let columns = header.len();
     table.set_header(header);
     for result in results {
@@ -94,6 +124,8 @@ pub fn to_markdown(results: &[RowResult], names: &[&'static str]) -> String {
         }
         let memory = Spread::of(result.measurements("sluice").iter().map(|one| one.rss_bytes as f64 / MEBIBYTE));
         cells.push(memory.map_or_else(dash, |memory| format!("{:.1}", memory.max)));
+        cells.push(result.bar_in_words());
+        cells.push(result.holds(results).map_or_else(dash, yes_or_no));
         table.add_row(cells);
     }
     for index in 3..columns {
@@ -112,27 +144,22 @@ fn spread_cell(spread: Option<Spread>) -> String {
     spread.map_or_else(dash, |spread| format!("{:.2} ({:.2}–{:.2})", spread.median, spread.min, spread.max))
 }
 
-/// What each pipeline after the first adds, as a multiple of nginx's cost of relaying the same: `None` unless the rows
-/// `plain` and `three` (or `two`) of traces were run.
+/// What each pipeline after the first adds where there are the most, as a multiple of nginx's cost of relaying the same: `None`
+/// unless the rows `plain` and `three` (or `two`) of traces were run.
 pub fn further_pipeline(results: &[RowResult]) -> Option<f64> {
-    let traces = |id: &str| {
-        results.iter().find(|result| result.row.id == id && result.row.signal == sluice_otlp::Signal::Traces)
-    };
-    let plain = traces("plain")?;
-    let several = traces("three").or_else(|| traces("two"))?;
-    let added = several.spread("sluice")?.median - plain.spread("sluice")?.median;
-    Some(added / (several.row.pipelines - 1) as f64 / plain.spread("nginx")?.median)
+    let several = results.iter().rfind(|result| result.row.pipelines > 1)?;
+    Some(several.further_pipeline(results)?.median)
 }
 
 /// Everything that was measured.
 pub fn to_json(results: &[RowResult], sections: &[Section]) -> Value {
-    let rows: Vec<Value> = results.iter().map(row_json).collect();
+    let rows: Vec<Value> = results.iter().map(|result| row_json(result, results)).collect();
     let scenarios: serde_json::Map<String, Value> =
         sections.iter().map(|section| (section.scenario.id().to_owned(), section.json.clone())).collect();
     json!({ "rows": rows, "further_pipeline_to_nginx": further_pipeline(results), "scenarios": scenarios })
 }
 
-fn row_json(result: &RowResult) -> Value {
+fn row_json(result: &RowResult, all: &[RowResult]) -> Value {
     let contestants: serde_json::Map<String, Value> = result
         .turns
         .iter()
@@ -142,6 +169,8 @@ fn row_json(result: &RowResult) -> Value {
         "row": result.row.id,
         "signal": result.row.signal.as_str(),
         "unit": result.unit(),
+        "bar": result.bar_in_words(),
+        "holds": result.holds(all),
         "turns": contestants,
     })
 }
@@ -185,10 +214,42 @@ mod tests {
 
     #[test]
     fn a_missing_contestant_is_a_dash_and_no_lost_row() {
-        let results = [result("plain", &[3.0], &[2.0]), result("three", &[5.0], &[])];
+        let results = [result("plain", &[3.0], &[2.0]), result("resource-to-gzip", &[5.0], &[])];
         let table = to_markdown(&results, &["nginx", "sluice", "otelcol"]);
         assert_eq!(table.lines().count(), 4, "{table}");
-        assert!(table.contains("1.50") && table.contains("5.00 (5.00–5.00)") && table.contains("–"), "{table}");
-        assert_eq!(further_pipeline(&results), Some(0.5));
+        assert!(table.contains("1.50") && table.contains("5.00 (5.00–5.00)"), "{table}");
+        assert_eq!(results[1].holds(&results), None, "nobody to compare with");
+        assert!(table.lines().last().unwrap().trim_end().ends_with("– |"), "{table}");
+    }
+
+    #[test]
+    fn further_pipelines_are_compared_turn_by_turn() {
+        // The last turns were taken on a machine that was twice as fast.
+        let plain = result("plain", &[4.0, 2.0, 2.0], &[2.0, 1.0, 1.0]);
+        let three = |last| [plain.clone(), result("three", &[6.0, 3.5, last], &[])];
+        assert_eq!(further_pipeline(&three(3.0)), Some(0.5), "0.5, 0.75 and 0.5");
+        assert_eq!(three(3.0)[1].holds(&three(3.0)), Some(true));
+        assert_eq!(three(3.5)[1].holds(&three(3.5)), Some(false));
+        assert_eq!(further_pipeline(&three(3.0)[1..]), None, "without `plain`");
+    }
+
+    #[test]
+    fn a_bar_is_reached_and_not_passed() {
+        let is_held = |id, sluice: &[f64], nginx: &[f64]| {
+            let result = result(id, sluice, nginx);
+            let holds = result.holds(std::slice::from_ref(&result)).unwrap();
+            let table = to_markdown(&[result], &["nginx", "sluice"]);
+            assert!(table.contains(if holds { " yes |" } else { " NO |" }), "{table}");
+            holds
+        };
+        assert!(is_held("plain", &[3.0, 3.0, 9.0], &[2.0, 2.0, 2.0]), "the median is 1.5");
+        assert!(!is_held("plain", &[3.1], &[2.0]));
+        assert!(is_held("attributes", &[5.0], &[2.0]) && !is_held("attributes", &[5.1], &[2.0]));
+        let at_rest = |mib: &[u64]| {
+            let turns = mib.iter().map(|mib| Measurement { rss_bytes: mib << 20, ..Measurement::default() }).collect();
+            let row = all_rows().into_iter().find(|row| row.id == "rest").unwrap();
+            RowResult { row, turns: vec![("sluice", turns)] }.holds(&[])
+        };
+        assert_eq!((at_rest(&[15, 15]), at_rest(&[10, 16, 10])), (Some(true), Some(false)), "in every turn");
     }
 }
