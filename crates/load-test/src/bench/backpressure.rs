@@ -1,5 +1,5 @@
-//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE, at random. How much of what is offered is
-//! accepted, how much of that gets through meanwhile, and how soon the rest does.
+//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE, over HTTP with 503, at random. How much of what is
+//! offered is accepted, how much of that gets through meanwhile, and how soon the rest does.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::scenario::{
 };
 use super::table::Spread;
 use crate::backend::{Backend, BackendOptions, Faults};
-use crate::generate::Retry;
+use crate::generate::{Protocol, Retry};
 use crate::latency::Latency;
 use crate::subject::Limits;
 
@@ -53,20 +53,26 @@ struct Turn {
 
 struct Series {
     name: &'static str,
+    /// To the backend.
+    protocol: Protocol,
     turns: Vec<Turn>,
 }
 
 pub(super) async fn run(options: &ScenarioOptions, progress: &mut dyn FnMut(&str)) -> Section {
-    let new = |contestant: &Contestant| Series { name: contestant.name(), turns: Vec::new() };
-    let mut all: Vec<Series> = options.gateways().map(new).collect();
+    let series = |protocol| {
+        let new = move |name| Series { name, protocol, turns: Vec::new() };
+        options.gateways().map(move |contestant| (contestant, new(contestant.name())))
+    };
+    let mut all: Vec<(&Contestant, Series)> = [Protocol::Grpc, Protocol::Http].into_iter().flat_map(series).collect();
     for number in 1..=options.turns {
-        for (contestant, series) in options.gateways().zip(&mut all) {
-            let label = format!("backpressure, {} turn {number}", series.name);
-            let turn = measure(contestant, options).await;
+        for (contestant, series) in &mut all {
+            let label = format!("backpressure, {} turn {number}", series.label());
+            let turn = measure(contestant, series.protocol, options).await;
             series.turns.extend(told(&label, turn, describe, progress));
         }
     }
-    let json = all.iter().map(|series| (series.name.to_owned(), series.json())).collect::<serde_json::Map<_, _>>();
+    let all: Vec<Series> = all.into_iter().map(|(_, series)| series).collect();
+    let json = all.iter().map(|series| (series.label(), series.json())).collect::<serde_json::Map<_, _>>();
     Section { scenario: Scenario::Backpressure, notes: notes(options), table: table(&all), json: json.into() }
 }
 
@@ -74,8 +80,9 @@ fn load_duration(options: &ScenarioOptions) -> Duration {
     (options.window * WINDOWS).max(LOAD_MIN)
 }
 
-async fn measure(contestant: &Contestant, options: &ScenarioOptions) -> anyhow::Result<Turn> {
-    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(REFUSED_SHARE))).await?;
+async fn measure(contestant: &Contestant, protocol: Protocol, options: &ScenarioOptions) -> anyhow::Result<Turn> {
+    let faults = Faults::unavailable(REFUSED_SHARE);
+    let backend = Backend::start(BackendOptions { protocol, ..BackendOptions::default() }.faults(faults)).await?;
     let setting = Setting {
         contestant,
         memory_limit_mib: MEMORY_LIMIT_MIB,
@@ -84,7 +91,7 @@ async fn measure(contestant: &Contestant, options: &ScenarioOptions) -> anyhow::
         limits: Limits::default(),
         cpus: &options.subject_cpus,
     };
-    let gateway = setting.start().await?;
+    let gateway = setting.start_over(protocol).await?;
     let duration = load_duration(options);
     let load = gateway.load().rate(options.spans_per_s).duration(duration).retry(Retry::SDK);
     let before = gateway.reading()?;
@@ -155,6 +162,17 @@ impl Series {
             && self.turns.iter().all(is_each)
     }
 
+    fn exporter(&self) -> &'static str {
+        match self.protocol {
+            Protocol::Grpc => "otlp",
+            Protocol::Http => "otlphttp",
+        }
+    }
+
+    fn label(&self) -> String {
+        format!("{} {}", self.name, self.exporter())
+    }
+
     fn json(&self) -> Value {
         json!({ "holds": self.holds(), "turns": self.turns.iter().map(turn_json).collect::<Vec<_>>() })
     }
@@ -162,8 +180,8 @@ impl Series {
 
 fn notes(options: &ScenarioOptions) -> String {
     format!(
-        "{:.0} spans/s of 40 attributes offered for {} s, retry settings left at their defaults, memory limit \
-         {MEMORY_LIMIT_MIB} MiB. A backlog is waited for {} s after the load.\nBar: at least 95 % of what is offered accepted, \
+        "{:.0} spans/s of 40 attributes offered for {} s, exported over gRPC and over HTTP, retry settings left at their \
+         defaults, memory limit {MEMORY_LIMIT_MIB} MiB. A backlog is waited for {} s after the load.\nBar: at least 95 % of what is offered accepted, \
          at least 95 % of that exported while the load lasts, the rest within {} s, nothing lost, memory at most 110 % of \
          the limit.",
         options.spans_per_s,
@@ -174,8 +192,9 @@ fn notes(options: &ScenarioOptions) -> String {
 }
 
 fn table(all: &[Series]) -> String {
-    const HEADER: [&str; 11] = [
+    const HEADER: [&str; 12] = [
         "Subject",
+        "exporter",
         "accepted of offered",
         "exported of accepted",
         "exported spans/s",
@@ -195,6 +214,7 @@ fn table(all: &[Series]) -> String {
         let lost: Option<Vec<u64>> = turns().map(|turn| turn.lost).collect();
         vec![
             series.name.to_owned(),
+            series.exporter().to_owned(),
             percent(turns().map(Turn::accepted_share)),
             percent(turns().map(Turn::exported_share)),
             median(turns().map(|turn| turn.exported_in_time as f64 / turn.load_s), 0),
@@ -207,7 +227,7 @@ fn table(all: &[Series]) -> String {
             yes_or_no(series.holds()),
         ]
     };
-    markdown(&HEADER, 1, all.iter().map(row).collect())
+    markdown(&HEADER, 2, all.iter().map(row).collect())
 }
 
 fn turn_json(turn: &Turn) -> Value {
@@ -234,6 +254,10 @@ fn turn_json(turn: &Turn) -> Value {
 mod tests {
     use super::*;
 
+    fn series(turns: Vec<Turn>) -> Series {
+        Series { name: "sluice", protocol: Protocol::Http, turns }
+    }
+
     fn holds(change: impl Fn(&mut Turn)) -> bool {
         let mut turn = Turn {
             offered: 1000,
@@ -245,7 +269,7 @@ mod tests {
             ..Turn::default()
         };
         change(&mut turn);
-        Series { name: "sluice", turns: vec![turn] }.holds()
+        series(vec![turn]).holds()
     }
 
     #[test]
@@ -257,13 +281,13 @@ mod tests {
         assert!(!holds(|turn| turn.drained_after = Some(Duration::from_secs(11))));
         assert!(!holds(|turn| turn.undelivered = 1));
         assert!(!holds(|turn| turn.memory.peak_bytes = 111));
-        assert!(!Series { name: "sluice", turns: vec![] }.holds(), "what was not measured does not hold");
+        assert!(!series(vec![]).holds(), "what was not measured does not hold");
     }
 
     #[test]
     fn a_turn_that_did_not_drain_takes_the_time_from_the_table() {
         let turn = |drained_after| Turn { drained_after, ..Turn::default() };
-        let series = Series { name: "otelcol", turns: vec![turn(None), turn(Some(Duration::from_secs(1)))] };
+        let series = series(vec![turn(None), turn(Some(Duration::from_secs(1)))]);
         assert!(!table(&[series]).contains("1.00"));
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::measure::Contestant;
 use crate::backend::Backend;
-use crate::generate::{Load, LoadReport};
+use crate::generate::{Load, LoadReport, Protocol};
 use crate::scrape::Scrape;
 use crate::subject::{Limits, Subject, Usage, free_addr, usage_of_process};
 
@@ -43,18 +43,22 @@ const COLLECTOR_QUEUE: (&str, &str, &str) = (
 );
 
 impl Setting<'_> {
-    fn to_yaml(&self, listen: SocketAddr, metrics: SocketAddr, queue: Queue) -> String {
+    fn to_yaml(&self, listen: SocketAddr, metrics: SocketAddr, queue: Queue, protocol: Protocol) -> String {
         let is_sluice = matches!(self.contestant, Contestant::Sluice { .. });
         let (extensions, in_service, of_exporter) =
             if queue == Queue::Persistent && !is_sluice { COLLECTOR_QUEUE } else { ("", "", "") };
+        let (kind, scheme) = match protocol {
+            Protocol::Grpc => ("otlp", ""),
+            Protocol::Http => ("otlphttp", "http://"),
+        };
         let mut exporters = String::new();
         let mut pipelines = String::new();
         for (index, backend) in self.backends.iter().enumerate() {
             // Writing to a string cannot fail.
-            let _ = writeln!(exporters, "  otlp/{index}:\n    endpoint: {backend}\n    compression: none");
+            let _ = writeln!(exporters, "  {kind}/{index}:\n    endpoint: {scheme}{backend}\n    compression: none");
             let _ = writeln!(exporters, "    tls:\n      insecure: true\n{of_exporter}");
             let _ = writeln!(pipelines, "    traces/{index}:\n      receivers: [otlp]");
-            let _ = writeln!(pipelines, "      processors: [memory_limiter]\n      exporters: [otlp/{index}]");
+            let _ = writeln!(pipelines, "      processors: [memory_limiter]\n      exporters: [{kind}/{index}]");
         }
         let (ip, port) = (metrics.ip(), metrics.port());
         let own = if is_sluice { self.sluice_only } else { "" };
@@ -71,18 +75,23 @@ impl Setting<'_> {
 
     /// Starts it. An error where the contestant cannot be a gateway or a limit cannot be set.
     pub(super) async fn start(&self) -> anyhow::Result<Gateway> {
-        self.start_with(Queue::OwnDefault).await
+        self.start_with(Queue::OwnDefault, Protocol::Grpc).await
+    }
+
+    /// As [`Setting::start`], with exporters of this protocol: `otlphttp/0` and so on for HTTP.
+    pub(super) async fn start_over(&self, protocol: Protocol) -> anyhow::Result<Gateway> {
+        self.start_with(Queue::OwnDefault, protocol).await
     }
 
     /// As [`Setting::start`]; the Collector gets a persistent queue that holds whatever comes. What Sluice has on disk, `sluice_only` says.
     pub(super) async fn start_with_persistent_queue(&self) -> anyhow::Result<Gateway> {
-        self.start_with(Queue::Persistent).await
+        self.start_with(Queue::Persistent, Protocol::Grpc).await
     }
 
-    async fn start_with(&self, queue: Queue) -> anyhow::Result<Gateway> {
+    async fn start_with(&self, queue: Queue, protocol: Protocol) -> anyhow::Result<Gateway> {
         let (listen, metrics) = (free_addr()?, free_addr()?);
-        let spec =
-            self.contestant.gateway(self.to_yaml(listen, metrics, queue), listen).context("a relay is no gateway")?;
+        let config = self.to_yaml(listen, metrics, queue, protocol);
+        let spec = self.contestant.gateway(config, listen).context("a relay is no gateway")?;
         let subject =
             Subject::start(crate::subject::SubjectSpec { cpus: self.cpus.to_vec(), limits: self.limits, ..spec });
         let subject = subject.await?;
