@@ -130,12 +130,21 @@ impl Record for Entry {
 #[derive(Debug)]
 pub(crate) struct SharedWorkMemory {
     used_bytes: AtomicUsize,
-    limit_bytes: usize,
+    limit_bytes: AtomicUsize,
 }
 
 impl SharedWorkMemory {
     pub(crate) fn new(limit_bytes: usize) -> Self {
-        SharedWorkMemory { used_bytes: AtomicUsize::new(0), limit_bytes }
+        SharedWorkMemory { used_bytes: AtomicUsize::new(0), limit_bytes: AtomicUsize::new(limit_bytes) }
+    }
+
+    pub(crate) fn limit_bytes(&self) -> usize {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit (reload). Results that are kept stay until their last use.
+    pub(crate) fn set_limit(&self, limit_bytes: usize) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 }
 
@@ -182,7 +191,7 @@ impl SharedWork {
         }
         let processed = compute()?;
         let bytes = processed.payload.bytes.len();
-        if self.memory.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.memory.limit_bytes {
+        if self.memory.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.memory.limit_bytes() {
             results.push(SharedResult { chain, processed: processed.clone(), uses_left: sharers - 1 });
         } else {
             self.memory.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -231,10 +240,12 @@ mod tests {
         let memory = Arc::new(SharedWorkMemory::new(150));
         let entries: Vec<_> =
             (0..3).map(|_| SharedWork { memory: memory.clone(), results: Mutex::default() }).collect();
-        for shared in &entries {
-            shared.get_or_compute(7, 2, || processed(100)).unwrap();
-        }
+        let work = || entries.iter().for_each(|shared| drop(shared.get_or_compute(7, 3, || processed(100)).unwrap()));
+        work();
         assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 100);
+        memory.set_limit(250);
+        work();
+        assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 200);
         drop(entries);
         assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 0);
     }

@@ -132,6 +132,20 @@ async fn watching_sees_an_exchanged_symlink() {
     assert_eq!(gateway.count_in_output("reloaded"), 1, "the content is the same: {}", gateway.output());
 }
 
+/// Guarantee: where a reload leaves less memory for dead letters, those that are kept shrink to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_that_are_kept_shrink_to_a_lower_limit() {
+    let options = BackendOptions::default().faults(Faults::rejecting_poison());
+    let backend = Backend::start(options).await.expect("a backend");
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
+    let gateway = Gateway::start(&config).await;
+    gateway.load(Signal::Traces).items(1_000).poison_every(100).run().await.expect("a load");
+    let kept = async || gateway.metric("sluice_delivery_dead_letters", &[]).await;
+    assert!(eventually(SOON, async || kept().await == 10.0).await, "{}", gateway.dead_letters().await);
+    gateway.reload(&config.replace("buffer:\n", "buffer:\n  dead_letters:\n    limit_mib: 0\n")).await;
+    assert_eq!((kept().await, gateway.metric("sluice_delivery_dead_letter_evicted_items", &[]).await), (0.0, 10.0));
+}
+
 /// As the kubelet does it: a new link beside the old one, renamed over it.
 fn exchange_symlink(folder: &Path, target: &str) {
     std::os::unix::fs::symlink(target, folder.join("..data_tmp")).expect("a symlink");

@@ -61,7 +61,7 @@ pub(crate) enum DeadLetters {
 
 impl DeadLetters {
     pub(crate) fn in_memory(limit_bytes: usize) -> Self {
-        DeadLetters::InMemory(InMemory { inner: Mutex::default(), limit_bytes })
+        DeadLetters::InMemory(InMemory { inner: Mutex::new(Inner { limit_bytes, ..Inner::default() }) })
     }
 
     /// Stores letters; on disk that blocks, and they are durable after it. After an error some of them may be stored.
@@ -80,9 +80,11 @@ impl DeadLetters {
         matches!(self, DeadLetters::OnDisk(_))
     }
 
+    /// In memory the oldest give way at once, on disk with the next letter.
     pub(crate) fn set_limit(&self, limit_bytes: u64) {
-        if let DeadLetters::OnDisk(store) = self {
-            *store.limit_bytes.lock() = limit_bytes;
+        match self {
+            DeadLetters::InMemory(list) => list.set_limit(limit_bytes as usize),
+            DeadLetters::OnDisk(store) => *store.limit_bytes.lock() = limit_bytes,
         }
     }
 
@@ -107,32 +109,44 @@ struct Inner {
     letters: VecDeque<DeadLetter>,
     /// What they hold in memory.
     bytes: usize,
+    limit_bytes: usize,
     evicted_items: u64,
+}
+
+impl Inner {
+    fn keep_within_limit(&mut self) {
+        while self.bytes > self.limit_bytes {
+            let Some(evicted) = self.letters.pop_front() else { break };
+            self.bytes -= held_bytes(&evicted);
+            self.evicted_items += u64::from(evicted.items);
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct InMemory {
     inner: Mutex<Inner>,
-    limit_bytes: usize,
 }
 
 impl InMemory {
     fn push(&self, letter: &DeadLetter) {
         let mut inner = self.inner.lock();
         let held_bytes = held_bytes(letter);
-        if held_bytes > self.limit_bytes {
+        if held_bytes > inner.limit_bytes {
             inner.evicted_items += u64::from(letter.items);
             return;
         }
-        inner.bytes += held_bytes;
-        while inner.bytes > self.limit_bytes {
-            let Some(evicted) = inner.letters.pop_front() else { break };
-            inner.bytes -= self::held_bytes(&evicted);
-            inner.evicted_items += u64::from(evicted.items);
-        }
         // It may be a small part of a large request, all of which a part holds on to.
         let bytes = Bytes::copy_from_slice(&letter.payload.bytes);
+        inner.bytes += held_bytes;
         inner.letters.push_back(DeadLetter { payload: Payload { bytes, ..letter.payload.clone() }, ..letter.clone() });
+        inner.keep_within_limit();
+    }
+
+    fn set_limit(&self, limit_bytes: usize) {
+        let mut inner = self.inner.lock();
+        inner.limit_bytes = limit_bytes;
+        inner.keep_within_limit();
     }
 
     fn totals(&self) -> DeadLetterTotals {
@@ -339,6 +353,16 @@ mod tests {
             letters.store(&[letter(0, 1, &"r".repeat(1000))]).unwrap();
         }
         assert!(letters.totals().letters < 10 && letters.totals().bytes <= 10_000, "{:?}", letters.totals());
+    }
+
+    #[test]
+    fn a_list_whose_limit_is_lowered_lets_go_at_once() {
+        let one = held_bytes(&letter(100, 10, "old"));
+        let letters = DeadLetters::in_memory(2 * one + 50);
+        letters.store(&[letter(100, 10, "old"), letter(100, 10, "new")]).unwrap();
+        letters.set_limit(one as u64 + 50);
+        assert_eq!(letters.totals(), DeadLetterTotals { letters: 1, bytes: one as u64, evicted_items: 10 });
+        assert_eq!(reasons(&letters), ["new"]);
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub(crate) struct Delivery {
     pub cursor: CursorId,
     pub stats: Stats,
     pub dead_letters: DeadLetters,
+    /// Packed copies that batches may keep while they wait for a retry; beyond it they are packed again.
+    pub packed_limit_bytes: AtomicU64,
     /// Set by an append that found the budget spent.
     over_budget: AtomicBool,
     drops_oldest: AtomicBool,
@@ -107,6 +109,7 @@ impl Delivery {
             cursor,
             stats: Stats::default(),
             dead_letters,
+            packed_limit_bytes: AtomicU64::new(0),
             over_budget: AtomicBool::new(false),
             drops_oldest: AtomicBool::new(false),
             pace_bytes: AtomicU64::new(PACE_BYTES),

@@ -22,8 +22,6 @@ use crate::entry::Entry;
 pub(crate) struct Settings {
     pub dispatch: DispatchPolicy,
     pub preparer: Preparer,
-    /// Packed copies that batches may keep while they wait for a retry; beyond it they are packed again.
-    pub packed_limit_bytes: usize,
 }
 
 /// What the task is told from outside.
@@ -45,7 +43,6 @@ struct Task {
     burial: Burial,
     /// The log had nothing more when it was last asked.
     has_read_all: bool,
-    packed_limit_bytes: usize,
     packed_waiting_bytes: usize,
 }
 
@@ -59,7 +56,6 @@ pub(crate) async fn run(delivery: Arc<Delivery>, settings: Settings, mut stop: w
         dispatcher: Dispatcher::new(settings.dispatch),
         sending: JoinSet::new(),
         in_flight: HashMap::new(),
-        packed_limit_bytes: settings.packed_limit_bytes,
         packed_waiting_bytes: 0,
     };
     loop {
@@ -215,7 +211,8 @@ impl Task {
     fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) {
         let Some(packed) = packed else { return };
         let copied = copied_bytes(&packed);
-        if self.packed_waiting_bytes + copied <= self.packed_limit_bytes {
+        let limit_bytes = self.delivery.packed_limit_bytes.load(Ordering::Relaxed) as usize;
+        if self.packed_waiting_bytes + copied <= limit_bytes {
             self.packed_waiting_bytes += copied;
             batch.packed = Some(packed);
         }

@@ -22,6 +22,7 @@ impl Engine {
         let bound = self.bind_receivers(plan).await?;
         self.apply_admin(plan).await?;
         self.receiving.set_limit(plan.memory.receiving_bytes as usize);
+        self.shared_work.set_limit(plan.memory.shared_work_bytes as usize);
         self.storage.apply(plan);
         self.connections.set_limits(plan.memory.connections_bytes as usize, plan.memory.windows_bytes as usize);
         self.extensions = extensions;
@@ -73,5 +74,44 @@ impl Engine {
             self.deliveries.values().map(|running| (running.plan.clone(), running.delivery.clone())).collect();
         let receivers = self.receivers.iter().map(|running| (running.id.clone(), running.handle.counters())).collect();
         self.status.shown.store(Arc::new(Shown { deliveries, receivers, metrics: plan.metrics.clone() }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use sluice_config::SystemEnvironment;
+
+    use super::*;
+
+    fn plan(limit_mib: u64, pipelines: &[&str]) -> Plan {
+        let pipelines: String =
+            pipelines.iter().map(|id| format!("    {id}: {{receivers: [otlp], exporters: [otlp]}}\n")).collect();
+        let text = format!(
+            "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}}}\n\
+             exporters: {{otlp: {{endpoint: 'localhost:1', tls: {{insecure: true}}}}}}\n\
+             buffer: {{memory: {{limit_mib: {limit_mib}}}}}\n\
+             service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n{pipelines}"
+        );
+        let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+        plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)))
+    }
+
+    /// Scenario: a reload that halves the memory, and one that brings another delivery to share it with.
+    #[tokio::test]
+    async fn every_part_of_the_memory_follows_a_reload() {
+        let mut engine = Engine::start(plan(512, &["traces"])).await.expect("starts");
+        for (limit_mib, pipelines) in [(256, vec!["traces"]), (256, vec!["traces", "traces/second"])] {
+            engine.reload(plan(limit_mib, &pipelines)).await.expect("reloads");
+            let memory = engine.plan.memory;
+            assert_eq!(engine.receiving.limit_bytes() as u64, memory.receiving_bytes);
+            assert_eq!(engine.shared_work.limit_bytes() as u64, memory.shared_work_bytes);
+            for running in engine.deliveries.values() {
+                assert_eq!(running.delivery.packed_limit_bytes.load(Ordering::Relaxed), memory.packed_bytes);
+            }
+        }
+        engine.shutdown(Duration::ZERO).await;
     }
 }

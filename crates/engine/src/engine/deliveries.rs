@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sluice_flow::Exporter;
@@ -64,7 +65,6 @@ impl Engine {
                     receivers: self.intakes.iter().map(|(id, intake)| (id.clone(), intake.receiver)).collect(),
                     orphans: [own_chain(plan, planned)],
                 },
-                packed_limit_bytes: plan.memory.packed_bytes as usize,
             };
             let (stop, stopped) = watch::channel(Stop::No);
             let task = tokio::spawn(delivery::run(delivery.clone(), settings, stopped));
@@ -168,9 +168,9 @@ impl Engine {
 
 fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
     delivery.set_policy(planned.policy, planned.budget_bytes, planned.lease_bytes);
-    if let Some(disk) = &plan.disk {
-        delivery.dead_letters.set_limit(disk.dead_letters_bytes);
-    }
+    delivery.packed_limit_bytes.store(plan.memory.packed_bytes, Ordering::Relaxed);
+    let dead_letters_bytes = plan.disk.as_ref().map_or(plan.memory.dead_letters_bytes, |disk| disk.dead_letters_bytes);
+    delivery.dead_letters.set_limit(dead_letters_bytes);
 }
 
 /// The steps of the delivery's own pipeline.
