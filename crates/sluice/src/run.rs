@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sluice_engine::{Engine, Farewell, Plan};
 use sluice_net::server::Turns;
-use sluice_telemetry::logging::{self, LevelHandle};
+use sluice_telemetry::logging::{self, LoggingHandle};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -22,8 +22,8 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let locations = arguments.configuration.locations();
     let plan = configuration::load(&locations)?;
-    let level = logging::install(&plan.logging).context("cannot open the log output")?;
-    runtime(arguments.threads)?.block_on(serve(arguments, &locations, plan, &level))
+    let logging = logging::install(&plan.logging).context("cannot open the log output")?;
+    runtime(arguments.threads)?.block_on(serve(arguments, &locations, plan, &logging))
 }
 
 /// One thread needs no scheduler that coordinates several. Its threads read from connections when they have nothing else to do.
@@ -48,7 +48,12 @@ pub(crate) fn runtime(threads: Option<u16>) -> Result<Runtime> {
     Ok(runtime)
 }
 
-async fn serve(arguments: &RunArguments, locations: &[String], plan: Plan, level: &LevelHandle) -> Result<ExitCode> {
+async fn serve(
+    arguments: &RunArguments,
+    locations: &[String],
+    plan: Plan,
+    logging: &LoggingHandle,
+) -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -60,12 +65,12 @@ async fn serve(arguments: &RunArguments, locations: &[String], plan: Plan, level
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => reload(&mut engine, locations, level).await,
+            _ = hangup.recv() => reload(&mut engine, locations, logging).await,
             _ = watch.tick(), if arguments.watch => {
                 let now = content_hash(locations);
                 if now != watched {
                     watched = now;
-                    reload(&mut engine, locations, level).await;
+                    reload(&mut engine, locations, logging).await;
                 }
             }
         }
@@ -107,23 +112,28 @@ fn announce(engine: &Engine) {
 }
 
 /// A configuration that cannot be used leaves the old one running, and says so.
-async fn reload(engine: &mut Engine, locations: &[String], level: &LevelHandle) {
-    let plan = match configuration::load(locations) {
-        Ok(plan) => plan,
-        Err(error) => {
-            tracing::error!("not reloaded, the old configuration goes on: {error:#}");
-            return;
-        }
-    };
-    let logging = plan.logging.clone();
-    match engine.reload(plan).await {
-        Ok(()) => {
-            level.set(&logging.level);
-            tracing::info!("reloaded");
-            announce(engine);
-        }
-        Err(error) => tracing::error!("not reloaded, the old configuration goes on: {error}"),
+async fn reload(engine: &mut Engine, locations: &[String], logging: &LoggingHandle) {
+    match configuration::load(locations) {
+        Ok(plan) => apply(engine, plan, logging).await,
+        Err(error) => tracing::error!("not reloaded, the old configuration goes on: {error:#}"),
     }
+}
+
+async fn apply(engine: &mut Engine, plan: Plan, logging: &LoggingHandle) {
+    let options = plan.logging.clone();
+    if let Err(error) = engine.reload(plan).await {
+        tracing::error!("not reloaded, the old configuration goes on: {error}");
+        return;
+    }
+    let unchanged = logging.apply(&options);
+    if !unchanged.is_empty() {
+        tracing::warn!(
+            options = unchanged.join(", "),
+            "of service.telemetry.logs only the level changes while running: these options need a restart"
+        );
+    }
+    tracing::info!("reloaded");
+    announce(engine);
 }
 
 fn content_hash(locations: &[String]) -> u64 {

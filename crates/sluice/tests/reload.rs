@@ -132,6 +132,20 @@ async fn watching_sees_an_exchanged_symlink() {
     assert_eq!(gateway.count_in_output("reloaded"), 1, "the content is the same: {}", gateway.output());
 }
 
+/// Guarantee: of the options of the process's own log the level changes; what else was changed and needs a restart is said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn options_of_the_log_that_need_a_restart_are_named() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
+    let logs = |options: &str| config.replace("service:\n", &format!("service:\n  telemetry:\n    logs: {options}\n"));
+    let gateway = Gateway::start(&config).await;
+    gateway.reload(&logs("{level: debug}")).await;
+    assert_eq!(gateway.count_in_output("need a restart"), 0, "{}", gateway.output());
+    gateway.reload(&logs("{encoding: json, sampling: {enabled: false}}")).await;
+    assert_eq!(gateway.count_in_output("need a restart"), 1, "{}", gateway.output());
+    assert!(gateway.output().contains("encoding, sampling"), "{}", gateway.output());
+}
+
 /// Guarantee: where a reload leaves less memory for dead letters, those that are kept shrink to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_that_are_kept_shrink_to_a_lower_limit() {

@@ -64,12 +64,29 @@ impl Default for LoggingOptions {
     }
 }
 
-/// Changes the level while running (reload of the configuration).
-pub struct LevelHandle(reload::Handle<EnvFilter, tracing_subscriber::Registry>);
+impl LoggingOptions {
+    /// Names of the options, except `level`, in which `other` differs.
+    fn differing(&self, other: &LoggingOptions) -> Vec<&'static str> {
+        let options = [
+            ("encoding", self.encoding == other.encoding),
+            ("output_paths", self.output == other.output),
+            ("sampling", self.sampling == other.sampling),
+        ];
+        options.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
+    }
+}
 
-impl LevelHandle {
-    pub fn set(&self, level: &str) {
-        let _ = self.0.reload(filter(level));
+/// Changes what can be changed while running (reload of the configuration).
+pub struct LoggingHandle {
+    level: reload::Handle<EnvFilter, tracing_subscriber::Registry>,
+    installed: LoggingOptions,
+}
+
+impl LoggingHandle {
+    /// Sets the level. Returns the names of the other options that differ from those installed: they need a restart.
+    pub fn apply(&self, options: &LoggingOptions) -> Vec<&'static str> {
+        let _ = self.level.reload(filter(&options.level));
+        self.installed.differing(options)
     }
 }
 
@@ -99,8 +116,8 @@ fn with_own_crates(directives: &str) -> String {
 ///
 /// # Errors
 /// If the output is a file that cannot be opened.
-pub fn install(options: &LoggingOptions) -> std::io::Result<LevelHandle> {
-    let (level_filter, handle) = reload::Layer::new(filter(&options.level));
+pub fn install(options: &LoggingOptions) -> std::io::Result<LoggingHandle> {
+    let (level_filter, level) = reload::Layer::new(filter(&options.level));
     let is_terminal = match options.output.as_str() {
         "stderr" => std::io::stderr().is_terminal(),
         "stdout" => std::io::stdout().is_terminal(),
@@ -118,7 +135,7 @@ pub fn install(options: &LoggingOptions) -> std::io::Result<LevelHandle> {
         Encoding::Json => layer.json().flatten_event(true).with_filter(limit).boxed(),
     };
     let _ = tracing_subscriber::registry().with(level_filter).with(layer).try_init();
-    Ok(LevelHandle(handle))
+    Ok(LoggingHandle { level, installed: options.clone() })
 }
 
 struct Account {
@@ -192,6 +209,19 @@ mod tests {
         assert_eq!(written, 10 + 10, "the burst, then one of a hundred");
         assert!(limit.admit(2, now), "another component is heard");
         assert!(limit.admit(1, now + Duration::from_secs(10)), "the next window begins anew");
+    }
+
+    #[test]
+    fn all_but_the_level_needs_a_restart() {
+        let installed = LoggingOptions::default();
+        assert!(installed.differing(&LoggingOptions { level: "debug".to_owned(), ..installed.clone() }).is_empty());
+        let other = LoggingOptions {
+            level: "info".to_owned(),
+            encoding: Encoding::Json,
+            output: "stdout".to_owned(),
+            sampling: None,
+        };
+        assert_eq!(installed.differing(&other), ["encoding", "output_paths", "sampling"]);
     }
 
     #[test]
