@@ -10,7 +10,7 @@ use std::io::{Error, Read};
 use std::path::Path;
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::source::{Source, Span};
+use crate::source::{FileId, Source, Span};
 use crate::yaml::{self, Entry, Limits, Node, Scalar, ScalarValue, Value};
 
 /// What expansion may ask of the world around it. Tests have their own.
@@ -67,7 +67,7 @@ struct Retrieved {
     /// The text as it was.
     text: String,
     /// Set if the text is a source of its own that errors can point into.
-    source: Option<Source>,
+    source: Option<FileId>,
 }
 
 impl Expander<'_> {
@@ -134,11 +134,7 @@ impl Expander<'_> {
     /// Reads the text as YAML; what is not YAML is a string.
     fn parse(&mut self, retrieved: &Retrieved, span: Span, depth: usize) -> Node {
         let limits = Limits { depth: Limits::default().depth.saturating_sub(depth), ..Limits::default() };
-        let file = match &retrieved.source {
-            Some(source) => self.diagnostics.sources.add_once(source.clone()),
-            None => span.file,
-        };
-        let mut node = yaml::parse(&retrieved.text, file, &limits)
+        let mut node = yaml::parse(&retrieved.text, retrieved.source.unwrap_or(span.file), &limits)
             .unwrap_or_else(|_| Node { value: Value::Scalar(Scalar::string(retrieved.text.clone())), span });
         let is_own_source = retrieved.source.is_some() && node.as_scalar().is_none();
         if !is_own_source {
@@ -220,18 +216,20 @@ impl Expander<'_> {
         let path = Path::new(path);
         match self.environment.read_file(path, TEXT_LIMIT_BYTES) {
             Ok(mut text) => {
-                // The line break that editors put at the end of a file is no part of a password.
-                let trimmed = text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text).len());
-                text.truncate(trimmed.unwrap_or(text.len()));
                 let source = Source {
                     name: path.display().to_string(),
                     text: text.clone(),
                     path: Some(path.to_owned()),
                     confidential: true,
                 };
-                Some(Retrieved { text, source: Some(source) })
+                let source = Some(self.diagnostics.sources.add_once(source));
+                // The line break that editors put at the end of a file is no part of a password.
+                let trimmed = text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text).len());
+                text.truncate(trimmed.unwrap_or(text.len()));
+                Some(Retrieved { text, source })
             }
             Err(error) => {
+                self.diagnostics.sources.add_unreadable(path);
                 self.diagnostics.error(span, format!("{shown} cannot be read: {error}"));
                 None
             }

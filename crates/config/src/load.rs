@@ -80,6 +80,7 @@ fn read_location(location: &str, environment: &dyn Environment, diagnostics: &mu
                     parse_root(source, diagnostics).map(|(node, _)| node)
                 }
                 Err(error) => {
+                    diagnostics.sources.add_unreadable(&path);
                     diagnostics.error(None, format!("the configuration file `{rest}` cannot be read: {error}"));
                     None
                 }

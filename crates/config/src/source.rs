@@ -1,6 +1,6 @@
 //! Where a piece of configuration stands: file, byte range, line and column.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Number of a file in [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +42,7 @@ pub struct Source {
 #[derive(Clone, Default)]
 pub struct Sources {
     files: Vec<Source>,
+    unreadable: Vec<PathBuf>,
 }
 
 impl Sources {
@@ -64,8 +65,14 @@ impl Sources {
         &self.files[file.0 as usize]
     }
 
-    /// The files among the sources, in the order in which they were read.
-    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.files.iter().filter_map(|source| source.path.as_ref())
+    /// Notes a file that was to be a source.
+    pub(crate) fn add_unreadable(&mut self, path: &Path) {
+        self.unreadable.push(path.to_owned());
+    }
+
+    /// The files that were asked for, each with what was read, if it could be.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
+        let read = self.files.iter().filter_map(|source| Some((source.path.as_deref()?, Some(source.text.as_str()))));
+        read.chain(self.unreadable.iter().map(|path| (path.as_path(), None)))
     }
 }

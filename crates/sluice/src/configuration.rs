@@ -3,21 +3,19 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use sluice_config::{Diagnostics, SystemEnvironment};
+use anyhow::{Result, anyhow};
+use sluice_config::{Diagnostics, Sources, SystemEnvironment};
 use sluice_engine::{Plan, plan};
 
 /// Reads, checks and plans. Prints what is wrong or doubtful; a plan comes back only if nothing is wrong.
-pub(crate) fn load(locations: &[String]) -> Result<Plan> {
+pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
     let (plan, diagnostics) = plan::load(locations, &SystemEnvironment);
     print(&diagnostics);
-    match plan {
-        Some(plan) => Ok(plan),
-        None => {
-            let count = diagnostics.errors().count();
-            bail!("the configuration has {count} error{}", if count == 1 { "" } else { "s" })
-        }
-    }
+    let plan = plan.ok_or_else(|| {
+        let count = diagnostics.errors().count();
+        anyhow!("the configuration has {count} error{}", if count == 1 { "" } else { "s" })
+    });
+    (plan, diagnostics.sources)
 }
 
 fn print(diagnostics: &Diagnostics) {
@@ -28,7 +26,7 @@ fn print(diagnostics: &Diagnostics) {
 }
 
 pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
-    let plan = load(locations)?;
+    let plan = load(locations).0?;
     println!(
         "valid: {} receivers, {} pipelines, {} deliveries",
         plan.receivers.len(),
@@ -39,6 +37,6 @@ pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
 }
 
 pub(crate) fn plan(locations: &[String]) -> Result<ExitCode> {
-    print!("{}", load(locations)?.describe());
+    print!("{}", load(locations).0?.describe());
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ mod docs;
 mod load_test;
 mod log;
 mod run;
+mod watched;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,5 @@
 //! `sluice run`: start, wait for signals, reload, end.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +13,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::arguments::RunArguments;
 use crate::configuration;
+use crate::watched::Watched;
 
-/// How often watched files are looked at. Contents are compared, so that a symlink that is exchanged (as Kubernetes does)
-/// is seen and a touched file is not.
+/// How often watched files are looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let locations = arguments.configuration.locations();
-    let plan = configuration::load(&locations)?;
+    let (plan, sources) = configuration::load(&locations);
+    let plan = plan?;
     let logging = logging::install(&plan.logging).context("cannot open the log output")?;
-    runtime(arguments.threads)?.block_on(serve(arguments, &locations, plan, &logging))
+    runtime(arguments.threads)?.block_on(serve(arguments, &locations, plan, Watched::new(&sources), &logging))
 }
 
 /// One thread needs no scheduler that coordinates several. Its threads read from connections when they have nothing else to do.
@@ -52,6 +52,7 @@ async fn serve(
     arguments: &RunArguments,
     locations: &[String],
     plan: Plan,
+    mut watched: Watched,
     logging: &LoggingHandle,
 ) -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
@@ -59,18 +60,15 @@ async fn serve(
     let mut hangup = signal(SignalKind::hangup())?;
     let mut engine = Engine::start(plan).await?;
     announce(&engine);
-    let mut watched = content_hash(locations);
     let mut watch = tokio::time::interval(WATCH_INTERVAL);
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => reload(&mut engine, locations, logging).await,
+            _ = hangup.recv() => watched = reload(&mut engine, locations, logging).await,
             _ = watch.tick(), if arguments.watch => {
-                let now = content_hash(locations);
-                if now != watched {
-                    watched = now;
-                    reload(&mut engine, locations, logging).await;
+                if watched.has_changed() {
+                    watched = reload(&mut engine, locations, logging).await;
                 }
             }
         }
@@ -111,12 +109,15 @@ fn announce(engine: &Engine) {
     }
 }
 
-/// A configuration that cannot be used leaves the old one running, and says so.
-async fn reload(engine: &mut Engine, locations: &[String], logging: &LoggingHandle) {
-    match configuration::load(locations) {
+/// A configuration that cannot be used leaves the old one running, and says so. Returns the files that were read: another
+/// configuration may name others.
+async fn reload(engine: &mut Engine, locations: &[String], logging: &LoggingHandle) -> Watched {
+    let (plan, sources) = configuration::load(locations);
+    match plan {
         Ok(plan) => apply(engine, plan, logging).await,
         Err(error) => tracing::error!("not reloaded, the old configuration goes on: {error:#}"),
     }
+    Watched::new(&sources)
 }
 
 async fn apply(engine: &mut Engine, plan: Plan, logging: &LoggingHandle) {
@@ -134,13 +135,4 @@ async fn apply(engine: &mut Engine, plan: Plan, logging: &LoggingHandle) {
     }
     tracing::info!("reloaded");
     announce(engine);
-}
-
-fn content_hash(locations: &[String]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for location in locations {
-        let path = location.strip_prefix("file:").unwrap_or(location);
-        std::fs::read(path).ok().hash(&mut hasher);
-    }
-    hasher.finish()
 }

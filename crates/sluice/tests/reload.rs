@@ -132,6 +132,40 @@ async fn watching_sees_an_exchanged_symlink() {
     assert_eq!(gateway.count_in_output("reloaded"), 1, "the content is the same: {}", gateway.output());
 }
 
+/// Scenario: the backend's address stands in a file that `${file:…}` names; then the configuration names another one, which comes
+/// later.
+/// Guarantee: with `--watch` each change comes into force, that of the file that was missing too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watching_sees_what_the_configuration_refers_to() {
+    let [old, new] = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let points_to = |name: &str, backend: &Backend| {
+        std::fs::write(file(name), format!("{}\n", backend.addr())).expect("a file");
+    };
+    let refers_to = |name: &str| {
+        let address = format!("endpoint: {}", old.addr());
+        let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &old)]);
+        config.replace(&address, &format!("endpoint: ${{file:{}}}", file(name)))
+    };
+    points_to("first", &old);
+    let options = Options { args: vec!["--watch".into()], ..Options::default() };
+    let gateway = Gateway::start_with(&refers_to("first"), options).await;
+    let arrives_at = async |backend: &Backend| {
+        let report = start_load(&gateway, Duration::from_millis(300)).finish().await.expect("a load");
+        assert_all_accepted(&report);
+        assert_arrives_once(&report, backend, SOON).await;
+    };
+    points_to("first", &new);
+    gateway.wait_for_output(" reloaded", 1).await;
+    arrives_at(&new).await;
+    std::fs::write(gateway.config_path(), refers_to("second")).expect("the configuration can be written");
+    gateway.wait_for_output("not reloaded", 1).await;
+    points_to("second", &old);
+    gateway.wait_for_output(" reloaded", 3).await;
+    arrives_at(&old).await;
+}
+
 /// Guarantee: of the options of the process's own log the level changes; what else was changed and needs a restart is said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn options_of_the_log_that_need_a_restart_are_named() {

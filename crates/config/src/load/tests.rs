@@ -17,6 +17,22 @@ fn reads_every_kind_of_location() {
     assert_eq!(said, Vec::<String>::new());
 }
 
+/// Guarantee: whoever watches files knows all on which the configuration depends, those that are missing too, and what was in them.
+#[test]
+fn tells_which_files_it_asked_for() {
+    let text = "a: ${file:whole}\nb: Bearer ${file:part}\nc: ${file:missing}\nd: ${env:V}";
+    let environment =
+        Fake::default().file("/etc/c.yaml", text).file("whole", "1\n").file("part", "token\n").variable("V", "2");
+    let mut diagnostics = Diagnostics::default();
+    let locations = ["/etc/c.yaml", "yaml:e: 3", "none.yaml"].map(str::to_owned);
+    read_tree(&locations[..2], &environment, &mut diagnostics);
+    read_tree(&locations[2..], &environment, &mut diagnostics);
+    let files: Vec<_> =
+        diagnostics.sources.files().map(|(path, text)| (path.to_str().unwrap_or_default(), text)).collect();
+    let (whole, part) = (("whole", Some("1\n")), ("part", Some("token\n")));
+    assert_eq!(files, [("/etc/c.yaml", Some(text)), whole, part, ("missing", None), ("none.yaml", None)]);
+}
+
 #[test]
 fn says_what_cannot_be_read() {
     let environment = Fake::default().file("list.yaml", "- a").file("bad.yaml", "a: [");

@@ -51,7 +51,7 @@ fn configured(locations: &[String]) -> Result<Option<Vec<String>>> {
     if locations.is_empty() {
         return Ok(None);
     }
-    let plan = configuration::load(locations)?;
+    let plan = configuration::load(locations).0?;
     Ok(Some(plan.deliveries.iter().map(|delivery| delivery.id.to_string()).collect()))
 }
 
