@@ -72,9 +72,11 @@ fn batching(queue: Option<&BatchConfig>, processor: Option<&BatchProcessor>, set
         policy.full_bytes = FULL_BYTES_CONFIGURED.min(limit_bytes);
         policy.full_items = batch.send_batch_size as usize;
         policy.max_items = batch.send_batch_max_size as usize;
-        if batch.metadata_cardinality_limit > 0 {
-            policy.max_groups = batch.metadata_cardinality_limit as usize;
-        }
+        policy.max_groups = match batch.metadata_cardinality_limit {
+            // What is gathered is part of the delivery's budget, and goes when the timeout ends.
+            0 => usize::MAX,
+            limit => limit as usize,
+        };
         timeout = Some(batch.timeout);
     }
     if let Some(timeout) = timeout
@@ -153,6 +155,15 @@ mod tests {
         let on_demand = policy(&Sending::default(), Some(&batch), Setting { lingers: true, ..SETTING });
         assert_eq!(on_demand.batch.trigger, Trigger::Linger(SETTING.linger));
         assert!(!on_demand.return_rejections, "its sender may have been answered by the disk");
+    }
+
+    #[test]
+    fn no_limit_of_groups_is_none() {
+        for (limit, groups) in [(0, usize::MAX), (7, 7)] {
+            let batch = BatchProcessor { metadata_cardinality_limit: limit, ..Default::default() };
+            assert_eq!(policy(&Sending::default(), Some(&batch), SETTING).batch.max_groups, groups);
+        }
+        assert_eq!(policy(&Sending::default(), None, SETTING).batch.max_groups, MAX_GROUPS);
     }
 
     #[test]

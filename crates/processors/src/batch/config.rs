@@ -59,7 +59,7 @@ pub fn read(fields: &mut Fields<'_>) -> Config {
             "metadata_cardinality_limit",
             defaults.metadata_cardinality_limit,
             0..=u32::MAX,
-            "How many combinations of values of `metadata_keys` are batched at a time. 0: no limit.",
+            "How many combinations of values of `metadata_keys` are batched at a time. 0: no limit but the delivery's budget and `timeout`.",
         ),
     };
     if config.send_batch_max_size > 0 && config.send_batch_max_size < config.send_batch_size {
