@@ -12,11 +12,23 @@ use sluice_receivers::Counters;
 use sluice_receivers::otlp::{RefusedReason, Transport};
 use sluice_telemetry::exposition::{Exposition, Naming};
 
-use crate::delivery::{Delivery, OUTCOMES};
+use crate::delivery::{CAUSES, Delivery, OUTCOMES};
 use crate::memory;
 use crate::plan::DeliveryPlan;
 use crate::receiving::ReceivingBudget;
 use crate::storage::Storage;
+
+const BUDGET_SPENT_IN: &str = "Time until the delivery's budget is spent, at the rate of the last two minutes; \
+     +Inf while its backlog does not grow.";
+const DEAD_LETTER_ITEMS: &str = "Items that became dead letters: rejected by the backend, too_large for it one by one, \
+     given_up after max_elapsed_time, not_retried where retry_on_failure is disabled, \
+     not_prepared where nothing could be made of them that an exporter could send.";
+
+/// What deliveries hold and set aside: name with unit, kind, labels, meaning.
+pub(crate) const OF_DELIVERIES: &[(&str, &str, &str, &str)] = &[
+    ("sluice_delivery_budget_spent_in_seconds", "gauge", "exporter, pipeline", BUDGET_SPENT_IN),
+    ("sluice_delivery_dead_letter_items", "counter", "exporter, pipeline, reason", DEAD_LETTER_ITEMS),
+];
 
 /// The signal's name as the label `data_type` of queue metrics has it.
 fn data_type(signal: Signal) -> &'static str {
@@ -150,7 +162,9 @@ fn delivery(exposition: &mut Exposition<'_>, delivery: &Delivery, budget_bytes: 
         (
             "otelcol_exporter_send_failed",
             "Items that could not be delivered for good.",
-            load(&stats.failed_items) + load(&stats.partly_rejected_items) + load(&stats.returned_items),
+            stats.dead_items.iter().map(load).sum::<u64>()
+                + load(&stats.partly_rejected_items)
+                + load(&stats.returned_items),
         ),
         (
             "otelcol_exporter_enqueue_failed",
@@ -186,6 +200,8 @@ fn queue(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, 
     let age = delivery.log.oldest_age(delivery.cursor).map_or(0.0, |age| age.as_secs_f64());
     let help = "Age of the oldest frame that is not resolved.";
     exposition.gauge("sluice_delivery_oldest_age", "seconds", help, labels, age);
+    let left = delivery.stats.filling.lock().seconds_left(Instant::now(), held.bytes, budget_bytes);
+    exposition.gauge("sluice_delivery_budget_spent_in", "seconds", BUDGET_SPENT_IN, labels, left);
 }
 
 fn own(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, &str); 2], concurrency_max: usize) {
@@ -196,11 +212,14 @@ fn own(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, &s
         let value = stats.requests[index].load(Ordering::Relaxed);
         exposition.counter("sluice_delivery_requests", "", help, &labels, value);
     }
+    for (index, cause) in CAUSES.iter().enumerate() {
+        let labels = [labels[0], labels[1], ("reason", cause)];
+        let value = stats.dead_items[index].load(Ordering::Relaxed);
+        exposition.counter("sluice_delivery_dead_letter_items", "", DEAD_LETTER_ITEMS, &labels, value);
+    }
     let letters = delivery.dead_letters.totals();
-    let failed = stats.failed_items.load(Ordering::Relaxed);
     let partly = stats.partly_rejected_items.load(Ordering::Relaxed);
     let counters = [
-        ("sluice_delivery_dead_letter_items", "", "Items that became dead letters.", failed),
         (
             "sluice_delivery_dead_letter_evicted_items",
             "",

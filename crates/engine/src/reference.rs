@@ -7,7 +7,7 @@ use sluice_receivers::ReceiverConfig;
 
 use crate::catalog::Components;
 use crate::extensions;
-use crate::metrics::log;
+use crate::metrics::{self, log};
 
 const HEAD: &str = "\
 # Configuration
@@ -53,6 +53,9 @@ fn metrics(text: &mut String) {
     }
     for (name, labels, help) in log::OF_LOGS_BESIDE {
         let _ = writeln!(text, "| `{name}` | gauge | {labels} | {help} |");
+    }
+    for (name, kind, labels, help) in metrics::OF_DELIVERIES {
+        let _ = writeln!(text, "| `{name}` | {kind} | {labels} | {help} |");
     }
 }
 

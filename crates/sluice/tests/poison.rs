@@ -50,8 +50,47 @@ async fn exactly_the_poison_is_set_aside(faults: Faults, items: u64, every: u64)
     let letters = gateway.dead_letters().await;
     assert!(letters.contains(&format!("{poisonous} items in {poisonous} letters")), "{letters}");
     assert!(letters.contains("an item that this backend refuses"), "{letters}");
+    assert_eq!(dead_for(&gateway, "rejected").await, poisonous as f64, "none for another reason");
+    assert!(requests(&gateway, "rejected").await >= poisonous as f64, "each is refused at least alone");
+    assert_eq!(requests(&gateway, "delivered").await, backend.counts().taken_requests as f64);
     let (_, health) = gateway.health().await.expect("a health check");
     assert!(!health.contains("held"), "{health}");
+}
+
+/// Requests to the backend with this outcome.
+async fn requests(gateway: &Gateway, outcome: &str) -> f64 {
+    gateway.metric("sluice_delivery_requests", &[("outcome", outcome)]).await
+}
+
+async fn dead_for(gateway: &Gateway, reason: &str) -> f64 {
+    gateway.metric("sluice_delivery_dead_letter_items", &[("reason", reason)]).await
+}
+
+/// Scenario: the backend is not there, and `retry_on_failure` is disabled, or lasts for a second.
+/// Guarantee: what is given up is counted under that reason, and the requests as such that were to be sent again.
+async fn what_is_not_sent_again_is_dead(retry: &str, reason: &str) {
+    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(1.0))).await.expect("a backend");
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
+    let retry = format!("    compression: none\n    retry_on_failure: {retry}\n");
+    let gateway = Gateway::start(&config.replace("    compression: none\n", &retry)).await;
+    let report = gateway.load(Signal::Traces).items(500).run().await.expect("a load");
+    assert_all_accepted(&report);
+    let dead = async || dead_for(&gateway, reason).await == 500.0;
+    assert!(eventually(Duration::from_secs(25), dead).await, "{}", gateway.dead_letters().await);
+    assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 500.0, "none for another reason");
+    let refused: u64 = backend.counts().refused.values().sum();
+    assert_eq!((requests(&gateway, "retry").await, requests(&gateway, "delivered").await), (refused as f64, 0.0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_not_be_retried_is_dead_at_once() {
+    what_is_not_sent_again_is_dead("{enabled: false}", "not_retried").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_retried_for_too_long_is_dead() {
+    what_is_not_sent_again_is_dead("{initial_interval: 100ms, max_interval: 200ms, max_elapsed_time: 1s}", "given_up")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,8 +133,9 @@ async fn a_misconfiguration_holds_the_delivery(code: Code) {
     let (_, health) = gateway.health().await.expect("a health check");
     assert!(health.contains("otlp/backend") && health.contains(&code.to_string()), "{health}");
     assert_eq!(gateway.metric("sluice_delivery_held", &[]).await, 1.0);
-    let requests = backend.counts().requests;
-    assert!(requests < 40, "a held delivery probes now and then: {requests} requests");
+    let probes = backend.counts().requests;
+    assert!(probes < 40, "a held delivery probes now and then: {probes} requests");
+    assert!(requests(&gateway, "misconfigured").await > 0.0);
     assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 0.0);
 
     backend.faults().clear();

@@ -93,11 +93,15 @@ async fn a_backend_with_a_smaller_limit_gets_smaller_batches() {
     let dead = async || gateway.metric("sluice_delivery_dead_letter_items", &[]).await == 4.0;
     assert!(eventually(Duration::from_secs(20), dead).await, "{}", gateway.dead_letters().await);
     assert_eq!(hopeless.missing_at(&backend), 4);
+    let too_large = [("reason", "too_large")];
+    assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &too_large).await, 4.0, "none for another reason");
     let letters = gateway.dead_letters().await;
     assert!(letters.contains("4 items in 4 letters") && letters.contains("larger than max"), "{letters}");
     assert_eq!(gateway.metric("otelcol_exporter_send_failed_log_records", &[]).await, 4.0);
 
     let refused = backend.counts().refused[&Code::RESOURCE_EXHAUSTED];
+    let requests = gateway.metric("sluice_delivery_requests", &[("outcome", "too_large")]).await;
+    assert_eq!(requests, refused as f64);
     let again = load(&gateway, (2_000, 700, 5)).run().await.expect("a load");
     assert_arrives_once(&again, &backend, Duration::from_secs(20)).await;
     assert_eq!(backend.counts().refused[&Code::RESOURCE_EXHAUSTED], refused, "the limit is known by now");

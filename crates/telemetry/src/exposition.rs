@@ -59,7 +59,8 @@ impl<'a> Exposition<'a> {
     }
 
     pub fn gauge(&mut self, name: &str, unit: &str, help: &'static str, labels: &[(&str, &str)], value: f64) {
-        self.sample(Kind::Gauge, self.full_name(name, unit, ""), help, labels, &value.to_string());
+        let text = if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() };
+        self.sample(Kind::Gauge, self.full_name(name, unit, ""), help, labels, &text);
     }
 
     fn full_name(&self, name: &str, unit: &str, suffix: &str) -> String {
@@ -133,10 +134,12 @@ mod tests {
         exposition.counter("b", "", "B.", &[("x", "a\"b\\c\n")], 1);
         exposition.gauge("a", "bytes", "A.", &[], 1.5);
         exposition.counter("b", "", "B.", &[], 2);
+        exposition.gauge("c", "", "C.", &[], f64::INFINITY);
         assert_eq!(
             exposition.render(),
             "# HELP a_bytes A.\n# TYPE a_bytes gauge\na_bytes 1.5\n\
-             # HELP b_total B.\n# TYPE b_total counter\nb_total{x=\"a\\\"b\\\\c\\n\"} 1\nb_total 2\n"
+             # HELP b_total B.\n# TYPE b_total counter\nb_total{x=\"a\\\"b\\\\c\\n\"} 1\nb_total 2\n\
+             # HELP c C.\n# TYPE c gauge\nc +Inf\n"
         );
     }
 

@@ -3,6 +3,7 @@
 
 mod burial;
 mod dead_letters;
+mod filling;
 mod prepare;
 mod stats;
 mod task;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) use dead_letters::{DeadLetters, OnDisk};
 pub(crate) use prepare::{Preparer, inflated};
 use sluice_log::{CursorId, Log, Subscription};
-pub(crate) use stats::{OUTCOMES, Stats, Trouble};
+pub(crate) use stats::{CAUSES, OUTCOMES, Stats, Trouble};
 pub(crate) use task::{Settings, Stop, run};
 use tokio::sync::Notify;
 

@@ -4,16 +4,22 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use sluice_flow::Outcome;
+use sluice_flow::dispatch::Cause;
+
+use super::filling::Filling;
 
 /// Reasons by which outcomes are counted, in the order of [`outcome_index`].
 pub(crate) const OUTCOMES: [&str; 6] =
     ["delivered", "partly_rejected", "retry", "too_large", "misconfigured", "rejected"];
 
+/// Why items became dead letters, in the order of [`cause_index`].
+pub(crate) const CAUSES: [&str; 5] = ["rejected", "too_large", "given_up", "not_retried", "not_prepared"];
+
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub sent_items: AtomicU64,
     /// Refused for good or given up, and now among the dead letters.
-    pub failed_items: AtomicU64,
+    pub dead_items: [AtomicU64; CAUSES.len()],
     /// Refused by the backend within a request that it took (partial success).
     pub partly_rejected_items: AtomicU64,
     /// Dropped because the delivery's budget was spent.
@@ -25,6 +31,7 @@ pub(crate) struct Stats {
     pub in_flight: AtomicUsize,
     pub concurrency_limit: AtomicUsize,
     pub waiting: AtomicUsize,
+    pub filling: Mutex<Filling>,
     /// What is wrong, if the delivery is in an outage or held.
     pub trouble: Mutex<Option<Trouble>>,
 }
@@ -40,6 +47,11 @@ impl Stats {
     pub(crate) fn count_outcome(&self, outcome: &Outcome) {
         self.requests[outcome_index(outcome)].fetch_add(1, Ordering::Relaxed);
     }
+
+    /// `cause`: none where nothing could be made of a frame that an exporter could send.
+    pub(crate) fn count_dead(&self, cause: Option<Cause>, items: u32) {
+        self.dead_items[cause_index(cause)].fetch_add(u64::from(items), Ordering::Relaxed);
+    }
 }
 
 fn outcome_index(outcome: &Outcome) -> usize {
@@ -50,5 +62,15 @@ fn outcome_index(outcome: &Outcome) -> usize {
         Outcome::TooLarge { .. } => 3,
         Outcome::Misconfigured { .. } => 4,
         Outcome::Rejected { .. } => 5,
+    }
+}
+
+fn cause_index(cause: Option<Cause>) -> usize {
+    match cause {
+        Some(Cause::Rejected) => 0,
+        Some(Cause::TooLarge) => 1,
+        Some(Cause::GivenUp) => 2,
+        Some(Cause::NotRetried) => 3,
+        None => 4,
     }
 }

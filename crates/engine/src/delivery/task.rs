@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
-use sluice_flow::dispatch::{Batch, DispatchPolicy, Dispatcher, Settled, State, Unit};
+use sluice_flow::dispatch::{Batch, Cause, DispatchPolicy, Dispatcher, Settled, State, Unit};
 use sluice_flow::{Exporter, Outcome, Packed, Payload, Refusal};
 use sluice_log::Next;
 use sluice_otlp::Encoding;
@@ -147,7 +147,7 @@ impl Task {
                     prepared: entry.origin.prepared.clone(),
                     ..letter(&entry, frame.payload.clone(), frame.items, error.to_string())
                 };
-                self.bury(letter, Mourner::Whole(offset, entry));
+                self.bury(letter, None, Mourner::Whole(offset, entry));
             }
         }
     }
@@ -239,10 +239,10 @@ impl Task {
                 let (lease, items) = (unit.lease.clone(), unit.items);
                 match self.preparer.divide(unit, division) {
                     Ok(parts) => self.dispatcher.divided(parts),
-                    Err(error) => self.bury_part(&lease, items, error.to_string()),
+                    Err(error) => self.bury_part(&lease, items, None, error.to_string()),
                 }
             }
-            Settled::Dead { units, reason } => self.dead(units, &reason),
+            Settled::Dead { units, cause, reason } => self.dead(units, cause, &reason),
         }
         self.delivery.receiving.note_freed(self.delivery.signal);
     }
@@ -253,14 +253,14 @@ impl Task {
         }
     }
 
-    fn dead(&mut self, units: Vec<Unit<Lease>>, reason: &str) {
+    fn dead(&mut self, units: Vec<Unit<Lease>>, cause: Cause, reason: &str) {
         for unit in units {
             let leased = &unit.lease.leased;
             if self.dispatcher.returns_rejections() {
                 self.delivery.stats.returned_items.fetch_add(u64::from(unit.items), Ordering::Relaxed);
                 self.part_done(leased, Err(Refusal::Rejected { reason: reason.to_owned() }));
             } else {
-                self.bury_part(&unit.lease, unit.items, reason.to_owned());
+                self.bury_part(&unit.lease, unit.items, Some(cause), reason.to_owned());
             }
         }
     }
@@ -281,16 +281,16 @@ impl Task {
         }
     }
 
-    fn bury_part(&mut self, lease: &Lease, items: u32, reason: String) {
+    fn bury_part(&mut self, lease: &Lease, items: u32, cause: Option<Cause>, reason: String) {
         let letter = DeadLetter {
             prepared: self.preparer.steps_done(lease),
             ..letter(&lease.leased.entry, lease.payload.clone(), items, reason)
         };
-        self.bury(letter, Mourner::Part(lease.leased.clone()));
+        self.bury(letter, cause, Mourner::Part(lease.leased.clone()));
     }
 
-    fn bury(&mut self, letter: DeadLetter, mourner: Mourner) {
-        self.delivery.stats.failed_items.fetch_add(u64::from(letter.items), Ordering::Relaxed);
+    fn bury(&mut self, letter: DeadLetter, cause: Option<Cause>, mourner: Mourner) {
+        self.delivery.stats.count_dead(cause, letter.items);
         tracing::error!(
             pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter,
             items = letter.items, reason = letter.reason,

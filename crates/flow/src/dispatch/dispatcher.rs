@@ -60,7 +60,19 @@ pub enum Settled<L> {
     /// The unit has to be cut; its parts come back through [`Dispatcher::divided`].
     Divide { unit: Unit<L>, division: Division },
     /// Refused for good, or given up.
-    Dead { units: Vec<Unit<L>>, reason: String },
+    Dead { units: Vec<Unit<L>>, cause: Cause, reason: String },
+}
+
+/// Why units are dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    Rejected,
+    /// A single item that is too large for the backend.
+    TooLarge,
+    /// `max_elapsed_time` is over.
+    GivenUp,
+    /// Failed once, and `retry_on_failure` is disabled.
+    NotRetried,
 }
 
 struct Probing {
@@ -275,6 +287,7 @@ impl<L> Dispatcher<L> {
             RetryPolicy::Disabled => {
                 return Settled::Dead {
                     units: batch.units,
+                    cause: Cause::NotRetried,
                     reason: format!("not retried (retry_on_failure is disabled): {reason}"),
                 };
             }
@@ -286,6 +299,7 @@ impl<L> Dispatcher<L> {
             let attempts = batch.attempts;
             return Settled::Dead {
                 units: batch.units,
+                cause: Cause::GivenUp,
                 reason: format!(
                     "given up after {attempts} attempts in {}s (max_elapsed_time): {reason}",
                     max_elapsed.as_secs()
@@ -336,15 +350,15 @@ impl<L> Dispatcher<L> {
             self.batcher.policy.max_bytes = self.learned_max_bytes;
             self.batcher.policy.full_bytes = self.batcher.policy.full_bytes.min(self.learned_max_bytes);
         }
-        self.halve(batch, reason)
+        self.halve(batch, Cause::TooLarge, reason)
     }
 
     fn rejected(&mut self, batch: Batch<L>, reason: String, now: Instant, random: f64) -> Settled<L> {
         if self.policy.return_rejections {
             return if batch.units.len() == 1 {
-                Settled::Dead { units: batch.units, reason }
+                Settled::Dead { units: batch.units, cause: Cause::Rejected, reason }
             } else {
-                self.halve(batch, reason)
+                self.halve(batch, Cause::Rejected, reason)
             };
         }
         self.rejections_in_a_row = self.rejections_in_a_row.saturating_add(1);
@@ -354,11 +368,11 @@ impl<L> Dispatcher<L> {
             self.wait_until(batch, now);
             return Settled::Kept;
         }
-        self.halve(batch, reason)
+        self.halve(batch, Cause::Rejected, reason)
     }
 
     /// Cuts a batch in two that go out ahead of everything else, the first half first.
-    fn halve(&mut self, mut batch: Batch<L>, reason: String) -> Settled<L> {
+    fn halve(&mut self, mut batch: Batch<L>, cause: Cause, reason: String) -> Settled<L> {
         if batch.units.len() > 1 {
             let second = batch.units.split_off(batch.units.len() / 2);
             for units in [second, batch.units] {
@@ -371,7 +385,7 @@ impl<L> Dispatcher<L> {
                 let division = Division { max_items: (unit.items as usize).div_ceil(2), max_bytes: usize::MAX };
                 Settled::Divide { unit, division }
             }
-            last => Settled::Dead { units: last.into_iter().collect(), reason },
+            last => Settled::Dead { units: last.into_iter().collect(), cause, reason },
         }
     }
 }

@@ -10,7 +10,7 @@ mod tests;
 
 pub use batcher::{BatchPolicy, Trigger};
 pub use concurrency::{Concurrency, ConcurrencyLimits};
-pub use dispatcher::{DispatchPolicy, Dispatcher, Division, Settled, State};
+pub use dispatcher::{Cause, DispatchPolicy, Dispatcher, Division, Settled, State};
 pub use retry::{Backoff, RetryPolicy};
 
 use std::time::Instant;

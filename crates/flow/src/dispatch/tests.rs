@@ -256,7 +256,8 @@ fn what_is_too_large_is_cut_and_later_batches_are_smaller() {
     dispatcher.offer(unit(3, 1, 512), now);
     dispatcher.drain();
     let single = dispatcher.next(now).unwrap();
-    assert!(matches!(dispatcher.settle(single, too_large, now, 0.5), Settled::Dead { .. }), "one item cannot be cut");
+    let settled = dispatcher.settle(single, too_large, now, 0.5);
+    assert!(matches!(settled, Settled::Dead { cause: Cause::TooLarge, .. }), "one item cannot be cut");
 }
 
 #[test]
