@@ -32,6 +32,7 @@ pub use document::{Component, Document, Pipeline};
 pub use expand::{Environment, SystemEnvironment};
 pub use fields::{Effect, Fields, OptionDoc};
 pub use load::{load, read_component, read_text};
+pub use nearest::nearest;
 pub use secret::Secret;
 pub use source::{FileId, Sources, Span};
 pub use yaml::{Entry, Node, Scalar, ScalarValue, Value};

@@ -1,7 +1,7 @@
 //! "Did you mean …?": the valid name that a mistyped one is nearest to.
 
 /// The candidate nearest to `name`, if one is near enough to be what was meant: about one edit for three characters.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // An absurdly long key would make the quadratic comparison slow, and nothing is near to it anyway.
     if name.len() > 256 {
         return None;

@@ -73,14 +73,7 @@ pub(crate) fn read(kind: &str, fields: &mut Fields<'_>) -> ExtensionPlan {
         "file_storage" => read_file_storage(fields),
         "basicauth" => ExtensionPlan::Basic {
             client: auth::read_basic_client(fields).map(AuthConfig::Basic),
-            server: fields.section("htpasswd", "Who may send.", |fields| BasicServer {
-                inline: fields
-                    .secret("inline", "Lines as of an htpasswd file, hashed with bcrypt or {SHA}.")
-                    .unwrap_or_default(),
-                file: fields
-                    .optional_string("file", "An htpasswd file; read again when it changes.")
-                    .filter(|path| !path.is_empty()),
-            }),
+            server: fields.section("htpasswd", "Who may send.", read_htpasswd),
         },
         "bearertokenauth" => ExtensionPlan::Bearer(AuthConfig::Bearer(auth::read_bearer(fields))),
         other => match auth::read(other, fields) {
@@ -88,6 +81,19 @@ pub(crate) fn read(kind: &str, fields: &mut Fields<'_>) -> ExtensionPlan {
             None => unreachable!("kinds() lists no extension without a reader"),
         },
     }
+}
+
+fn read_htpasswd(fields: &mut Fields<'_>) -> BasicServer {
+    let inline =
+        fields.secret("inline", "Lines as of an htpasswd file, hashed with bcrypt or {SHA}.").unwrap_or_default();
+    let file = fields.optional_string("file", "An htpasswd file; read again when it changes.");
+    let file = file.filter(|path| !path.is_empty());
+    if let Err(error) = Authenticator::check_users(inline.expose()) {
+        fields.error_at("inline", &format!("cannot be used: {error}"));
+    } else if file.is_none() && inline.expose().trim().is_empty() && !fields.is_describing() {
+        fields.error("names nobody: give `inline` or `file`");
+    }
+    BasicServer { inline, file }
 }
 
 fn read_health_check(fields: &mut Fields<'_>) -> ExtensionPlan {

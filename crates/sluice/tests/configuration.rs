@@ -123,13 +123,43 @@ fn write(folder: &Path, config: &str) -> String {
 fn mistakes_are_named_where_they_are() {
     let folder = tempfile::tempdir().expect("a folder");
     // What is written instead of what; the place of the mistake; words that have to be in the message.
-    let mistakes: [(&str, &str, &str, &[&str]); 7] = [
+    let authenticates = |extension: &str| {
+        format!(
+            "      insecure: true\n    auth:\n      authenticator: bearertokenaut\n{extension}\
+             service:\n  extensions: [bearertokenauth]\n"
+        )
+    };
+    let client_auth = authenticates("extensions:\n  bearertokenauth:\n    token: t\n");
+    let [not_a_user, unsupported] = ["somebody", "somebody:$apr1$salt$hash"].map(|line| {
+        format!(
+            "extensions:\n  basicauth:\n    htpasswd:\n      inline: '{line}'\nservice:\n  extensions: [basicauth]\n"
+        )
+    });
+    let tls = |option: &str| format!("      insecure: true\n      {option}\nservice:\n");
+    let mistakes: [(&str, &str, &str, &[&str]); 14] = [
         ("insecure: true", "insecur: true", "10:7", &["insecur", "insecure"]),
         ("  otlp:\n    endpoint", "  otpl:\n    endpoint", "7:3", &["otpl", "otlp"]),
         ("exporters: [otlp]", "exporters: [otlp/a]", "15:19", &["otlp/a"]),
         ("    traces:", "    trace:", "13:5", &["trace", "traces"]),
         ("insecure: true", "insecure: maybe", "10:17", &["maybe", "true"]),
         ("service:", "processors:\n  k8sattributes:\nservice:", "12:3", &["k8sattributes"]),
+        (
+            "      insecure: true\nservice:\n",
+            &client_auth,
+            "12:22",
+            &["bearertokenaut", "did you mean `bearertokenauth`?"],
+        ),
+        ("service:\n", &not_a_user, "14:7", &["line 1 is not `user:password-hash`"]),
+        ("service:\n", &unsupported, "14:7", &["user `somebody`", "bcrypt"]),
+        (
+            "      insecure: true\nservice:\n",
+            &tls("cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA1]"),
+            "11:62",
+            &["did you mean `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`?"],
+        ),
+        ("      insecure: true\nservice:\n", &tls("curve_preferences: [P521]"), "11:27", &["`P256`"]),
+        ("      insecure: true\nservice:\n", &tls("server_name_override: a b"), "11:29", &["a host name"]),
+        ("      insecure: true\nservice:\n", &tls("curve_preferences: x25518"), "11:26", &["did you mean `X25519`?"]),
         ("endpoint: 127.0.0.1:14317", "endpoint: ${env:SLUICE_TEST_UNSET}", "8:", &["SLUICE_TEST_UNSET"]),
     ];
     for (from, to, place, words) in mistakes {

@@ -46,8 +46,6 @@ pub struct OwnLogs {
     /// `stderr`, `stdout` or paths.
     pub output_paths: Vec<String>,
     pub sampling: Option<LogSampling>,
-    /// Added to every line.
-    pub initial_fields: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,7 +96,6 @@ impl Default for OwnLogs {
             encoding: LogEncoding::Console,
             output_paths: vec!["stderr".to_owned()],
             sampling: Some(LogSampling::default()),
-            initial_fields: Vec::new(),
         }
     }
 }
@@ -135,6 +132,9 @@ fn read_metrics(fields: &mut Fields<'_>) -> OwnMetrics {
     let has_readers = fields.is_present("readers");
     let doc = "Where the metrics can be fetched. Unset: `localhost:8888`, with the Collector's default names.";
     let readers: Vec<PrometheusReader> = fields.sections("readers", doc, read_reader).into_iter().flatten().collect();
+    if readers.len() > 1 {
+        fields.warn_at("readers", "has more than one: only the first is served");
+    }
     if has_readers && address.is_some() {
         fields.error_at("address", "cannot be given together with `readers`");
     }
@@ -193,14 +193,17 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
     fields.no_effect("disable_caller", "log lines name the component, not a place in the code");
     fields.no_effect("disable_stacktrace", "log lines have no stack traces");
     fields.no_effect("error_output_paths", "errors of the logger itself go to standard error");
+    fields.no_effect("initial_fields", "log lines have a fixed set of fields");
     fields.not_yet("processors", "own logs are written, not yet pushed");
+    let output_paths = fields.string_list("output_paths", &["stderr"], "`stderr`, `stdout` or the path of a file.");
+    if output_paths.len() > 1 {
+        fields.warn_at("output_paths", "has more than one: only the first is written to");
+    }
     OwnLogs {
         level: fields.choice("level", default.level, &levels, "The least level that is written."),
         encoding: fields.choice("encoding", default.encoding, &encodings, "How a line looks."),
-        output_paths: fields.string_list("output_paths", &["stderr"], "`stderr`, `stdout` or paths of files."),
+        output_paths,
         sampling: read_sampling(fields),
-        initial_fields: fields
-            .string_map("initial_fields", "Without effect, and warned of: lines have a fixed set of fields."),
     }
 }
 

@@ -333,7 +333,7 @@ fn reads_telemetry() {
       level: normal
       readers:
         - pull: {exporter: {prometheus: {host: 0.0.0.0, port: 8889, without_units: true, without_scope_info: true}}}
-    logs: {level: DEBUG, encoding: json, output_paths: [stdout], sampling: {enabled: false}, initial_fields: {a: b}}
+    logs: {level: DEBUG, encoding: json, output_paths: [stdout], sampling: {enabled: false}}
     resource: {service.name: gateway, host.name: }
 ",
     );
@@ -348,7 +348,6 @@ fn reads_telemetry() {
         encoding: LogEncoding::Json,
         output_paths: vec!["stdout".to_owned()],
         sampling: None,
-        initial_fields: vec![("a".to_owned(), "b".to_owned())],
     };
     assert_eq!(logs, expected_logs);
     assert_eq!(resource, [("service.name".to_owned(), Some("gateway".to_owned())), ("host.name".to_owned(), None)]);
@@ -420,6 +419,18 @@ fn says_what_is_wrong_beside_pipelines() {
         (
             "  telemetry: {metrics: {level: detailed}}",
             "c.yaml:5:32: warning: `service.telemetry.metrics.level` makes no difference: the metrics are the same at every level but `none`",
+        ),
+        (
+            "  telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: }}}, {pull: {exporter: {prometheus: }}}]}}",
+            "c.yaml:5:34: warning: `service.telemetry.metrics.readers` has more than one: only the first is served",
+        ),
+        (
+            "  telemetry: {logs: {output_paths: [stderr, /tmp/log]}}",
+            "c.yaml:5:36: warning: `service.telemetry.logs.output_paths` has more than one: only the first is written to",
+        ),
+        (
+            "  telemetry: {logs: {initial_fields: {a: b}}}",
+            "c.yaml:5:38: warning: `service.telemetry.logs.initial_fields` has no effect: log lines have a fixed set of fields",
         ),
         (
             "  telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {without_scope_info: false}}}}]}}",

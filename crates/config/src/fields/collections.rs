@@ -3,7 +3,9 @@
 use super::scalars::{integer_of, string_of};
 use super::{Declaration, Fields, Integer};
 use crate::diagnostics::Diagnostic;
+use crate::nearest::nearest;
 use crate::secret::Secret;
+use crate::source::Span;
 use crate::yaml::{Entry, Node, Value};
 
 impl<'a> Fields<'a> {
@@ -19,12 +21,18 @@ impl<'a> Fields<'a> {
     }
 
     fn optional_string_list_declared(&mut self, key: &str, declaration: Declaration<'_>) -> Option<Vec<String>> {
+        let placed = self.placed_strings(key, declaration)?;
+        Some(placed.into_iter().map(|(_, item)| item).collect())
+    }
+
+    fn placed_strings(&mut self, key: &str, declaration: Declaration<'_>) -> Option<Vec<(Span, String)>> {
         let entry = self.take(key, declaration)?;
         if let Some(text) = entry.value.as_scalar().and_then(|scalar| scalar.as_string()) {
-            return Some(text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect());
+            let items = text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty());
+            return Some(items.map(|item| (entry.value.span, item)).collect());
         }
-        let items = self.items_of(entry)?;
-        Some(items.iter().enumerate().filter_map(|(index, item)| self.item(key, index, item, string_of)).collect())
+        let items = self.items_of(entry)?.iter().enumerate();
+        Some(items.filter_map(|(index, item)| Some((item.span, self.item(key, index, item, string_of)?))).collect())
     }
 
     /// A list of whole numbers, each from 0 to what `T` can hold.
@@ -35,27 +43,20 @@ impl<'a> Fields<'a> {
         items.iter().enumerate().filter_map(|(index, item)| self.item(key, index, item, parse)).collect()
     }
 
-    /// A list of names, each with the value that it stands for.
-    pub fn choice_list<T: Clone>(&mut self, key: &str, default: &[&str], choices: &[(&str, T)], doc: &str) -> Vec<T> {
-        let names: Vec<String> = choices.iter().map(|(name, _)| format!("`{name}`")).collect();
-        let kind = format!("list of {}", names.join(", "));
-        let given = self.optional_string_list_declared(key, Declaration::new(kind, shown_list(default), doc));
-        let given = given.unwrap_or_else(|| default.iter().map(|name| (*name).to_owned()).collect());
-        let mut values = Vec::new();
-        for name in given {
-            match choices.iter().find(|(choice, _)| *choice == name) {
-                Some((_, value)) => values.push(value.clone()),
-                None => {
-                    let meant = crate::nearest::nearest(&name, choices.iter().map(|(name, _)| *name));
-                    let hint = meant.map_or_else(
-                        || format!("possible are {}", names.join(", ")),
-                        |name| format!("did you mean `{name}`?"),
-                    );
-                    self.error_at_with_hint(key, &format!("`{name}` is none of its values"), &hint);
-                }
-            }
+    /// A list of names out of these.
+    pub fn name_list(&mut self, key: &str, names: &[&str], doc: &str) -> Vec<String> {
+        let shown: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let shown = shown.join(", ");
+        let given = self.placed_strings(key, Declaration::new(format!("list of {shown}"), "", doc)).unwrap_or_default();
+        for (span, name) in given.iter().filter(|(_, name)| !names.contains(&name.as_str())) {
+            let hint = match nearest(name, names.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("possible are {shown}"),
+            };
+            let message = format!("`{}` has `{name}`, which is none of its values", self.path_of(key));
+            self.push(Diagnostic::error(*span, message).with_hint(hint));
         }
-        values
+        given.into_iter().map(|(_, name)| name).collect()
     }
 
     /// A mapping of strings to strings, in the file's order.

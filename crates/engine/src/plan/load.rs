@@ -19,18 +19,15 @@ pub fn load(locations: &[String], environment: &dyn Environment) -> (Option<Plan
     if diagnostics.has_errors() {
         return (None, diagnostics);
     }
-    let metrics = metrics(&document, &mut diagnostics);
-    let logging = logging(&document.telemetry.logs, &mut diagnostics);
+    let metrics = metrics(&document);
+    let logging = logging(&document.telemetry.logs);
     let plan = build::build(&document, read, metrics, logging, &mut diagnostics);
     ((!diagnostics.has_errors()).then_some(plan), diagnostics)
 }
 
-fn metrics(document: &Document, diagnostics: &mut Diagnostics) -> Option<MetricsPlan> {
+fn metrics(document: &Document) -> Option<MetricsPlan> {
     let own = &document.telemetry.metrics;
     let PrometheusReader { host, port, without_type_suffix, without_units, .. } = own.readers.first()?.clone();
-    if own.readers.len() > 1 {
-        diagnostics.warning(None, "service.telemetry.metrics.readers: only the first reader is served");
-    }
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let constant_labels = document
         .telemetry
@@ -42,14 +39,7 @@ fn metrics(document: &Document, diagnostics: &mut Diagnostics) -> Option<Metrics
     Some(MetricsPlan { endpoint: format!("{host}:{port}"), naming })
 }
 
-fn logging(logs: &OwnLogs, diagnostics: &mut Diagnostics) -> LoggingOptions {
-    if logs.output_paths.len() > 1 {
-        diagnostics.warning(None, "service.telemetry.logs.output_paths: only the first path is written to");
-    }
-    if !logs.initial_fields.is_empty() {
-        diagnostics
-            .warning(None, "service.telemetry.logs.initial_fields has no effect: log lines have a fixed set of fields");
-    }
+fn logging(logs: &OwnLogs) -> LoggingOptions {
     let level = match logs.level {
         LogLevel::Debug => "debug",
         LogLevel::Info => "info",

@@ -5,7 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use sluice_config::document::Document;
-use sluice_config::{Class, Component, Diagnostics, Node, PipelineSignal, Value, read_component};
+use sluice_config::{
+    Class, Component, Diagnostic, Diagnostics, Node, PipelineSignal, Span, Value, nearest, read_component,
+};
 use sluice_otlp::Signal;
 use sluice_processors::Settings;
 use sluice_receivers::ReceiverConfig;
@@ -47,7 +49,7 @@ impl Read {
                 ReceiverConfig::read(component.kind, fields).expect("the catalogue lists what can be read")
             });
             for name in config.authenticators() {
-                read.check_authenticator(component, name, ExtensionPlan::authenticates_senders, diagnostics);
+                read.check_authenticator(document, component, name, ExtensionPlan::authenticates_senders, diagnostics);
             }
             if used_receivers.contains(id.as_str()) {
                 let fingerprint = fingerprint(component, document, config.authenticators());
@@ -61,7 +63,7 @@ impl Read {
                 sluice_exporters::read(component.kind, fields).expect("the catalogue lists what can be read")
             });
             if let Some(name) = config.authenticator() {
-                read.check_authenticator(component, name, ExtensionPlan::authenticates_requests, diagnostics);
+                read.check_authenticator(document, component, name, ExtensionPlan::authenticates_requests, diagnostics);
             }
             if used_exporters.contains(id.as_str()) {
                 let fingerprint = fingerprint(component, document, config.authenticator().into_iter().collect());
@@ -103,18 +105,32 @@ impl Read {
 
     fn check_authenticator(
         &self,
+        document: &Document,
         component: &Component,
         name: &str,
         fits: fn(&ExtensionPlan) -> bool,
         diagnostics: &mut Diagnostics,
     ) {
-        let problem = match self.extensions.get(name) {
+        let is_defined = || document.extensions.iter().any(|extension| extension.id.to_string() == name);
+        let fitting = self.extensions.iter().filter(|(_, extension)| fits(extension)).map(|(id, _)| id.as_str());
+        let (problem, hint) = match self.extensions.get(name) {
             Some(extension) if fits(extension) => return,
-            Some(_) => format!("{}: the extension `{name}` cannot authenticate here", component.path),
-            None => format!("{}: `auth` names `{name}`, which is not among `service.extensions`", component.path),
+            Some(_) => ("cannot authenticate here", None),
+            None if is_defined() => ("is not started", Some(format!("add `{name}` to `service.extensions`"))),
+            None => ("is not there", nearest(name, fitting).map(|meant| format!("did you mean `{meant}`?"))),
         };
-        diagnostics.error(component.span, problem);
+        let span = authenticator_span(&component.node, name).unwrap_or(component.span);
+        let message = format!("{}: the extension `{name}` {problem}", component.path);
+        diagnostics.push(Diagnostic::error(span, message).with_hint_if(hint));
     }
+}
+
+/// Where an option `authenticator` has this name.
+fn authenticator_span(node: &Node, name: &str) -> Option<Span> {
+    node.as_mapping()?.iter().find_map(|entry| match entry.value.as_scalar() {
+        Some(scalar) if entry.key == "authenticator" && scalar.text == name => Some(entry.value.span),
+        _ => authenticator_span(&entry.value, name),
+    })
 }
 
 fn spec(pipeline: &sluice_config::Pipeline) -> PipelineSpec {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_config::Fields;
-use sluice_net::tls::{ClientTls, ClientTlsOptions, Pem, TlsError, TlsOptions};
+use sluice_net::tls::{ClientTls, ClientTlsOptions, Pem, TlsError, TlsOptions, is_server_name};
 
 /// What `tls` says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,10 @@ fn read(fields: &mut Fields<'_>) -> TlsSection {
         "server_name_override",
         "The name that the backend's certificate has to bear, instead of the endpoint's host.",
     );
+    let server_name_override = server_name_override.filter(|name| !name.is_empty());
+    if server_name_override.as_deref().is_some_and(|name| !is_server_name(name)) {
+        fields.error_at("server_name_override", "must be a host name or an address");
+    }
     let options = TlsOptions {
         certificate: Pem::read(fields, "cert_file", "cert_pem", "Our certificate for mTLS, followed by its chain"),
         key: Pem::read(fields, "key_file", "key_pem", "The private key of our certificate"),
@@ -58,10 +62,6 @@ fn read(fields: &mut Fields<'_>) -> TlsSection {
             if options.key.is_some() { ("key_file", "cert_file") } else { ("cert_file", "key_file") };
         fields.error(&format!("has `{given}` without `{missing}`"));
     }
-    let options = ClientTlsOptions {
-        common: options,
-        insecure_skip_verify,
-        server_name_override: server_name_override.filter(|name| !name.is_empty()),
-    };
+    let options = ClientTlsOptions { common: options, insecure_skip_verify, server_name_override };
     TlsSection { insecure, options }
 }

@@ -51,6 +51,11 @@ impl ClientTls {
     }
 }
 
+/// Whether a certificate can bear this name.
+pub fn is_server_name(name: &str) -> bool {
+    ServerName::try_from(name).is_ok()
+}
+
 fn build(
     options: &ClientTlsOptions,
     provider: &Arc<CryptoProvider>,

@@ -10,7 +10,7 @@ mod provider;
 mod read;
 mod server;
 
-pub use client::ClientTls;
+pub use client::{ClientTls, is_server_name};
 pub use options::{ClientTlsOptions, Pem, ServerTlsOptions, TlsOptions, TlsVersion};
 pub use server::ServerTls;
 

@@ -61,6 +61,16 @@ fn iana_name(suite: SupportedCipherSuite) -> String {
     suite.suite().as_str().unwrap_or_default().replace("TLS13_", "TLS_")
 }
 
+/// All names that `cipher_suites` may have.
+pub(super) fn cipher_suite_names() -> Vec<String> {
+    let iana = || ring::ALL_CIPHER_SUITES.iter().map(|suite| iana_name(*suite));
+    let short = iana().filter_map(|name| name.strip_suffix("POLY1305_SHA256").map(|name| format!("{name}POLY1305")));
+    iana().chain(short).collect()
+}
+
+/// All names that `curve_preferences` may have.
+pub(super) const CURVES: [&str; 3] = ["X25519", "P256", "P384"];
+
 fn curve(name: &str) -> Result<&'static dyn SupportedKxGroup, TlsError> {
     match name {
         "X25519" => Ok(ring::kx_group::X25519),
@@ -68,7 +78,7 @@ fn curve(name: &str) -> Result<&'static dyn SupportedKxGroup, TlsError> {
         "P384" => Ok(ring::kx_group::SECP384R1),
         _ => Err(TlsError::Option {
             option: "curve_preferences",
-            reason: format!("`{name}` is not available; there are X25519, P256, P384"),
+            reason: format!("`{name}` is not available; there are {}", CURVES.join(", ")),
         }),
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use sluice_config::Fields;
 
+use super::provider::{CURVES, cipher_suite_names};
 use super::{Pem, TlsOptions, TlsVersion};
 use crate::reload::DEFAULT_RELOAD_INTERVAL;
 
@@ -34,13 +35,16 @@ impl TlsOptions {
     pub fn read_protocol(fields: &mut Fields<'_>) -> TlsOptions {
         let min_version = fields.choice("min_version", TlsVersion::V1_2, &VERSIONS, "Lowest TLS version.");
         let max_version = fields.choice("max_version", TlsVersion::V1_3, &VERSIONS, "Highest TLS version.");
-        let cipher_suites = fields.string_list(
+        let cipher_suites = fields.name_list(
             "cipher_suites",
-            &[],
-            "TLS 1.2 cipher suites by their IANA names. Without it, all that are secure.",
+            &cipher_suite_names().iter().map(String::as_str).collect::<Vec<_>>(),
+            "Cipher suites of TLS 1.2; those of 1.3 are always there. Without it, all that are secure.",
         );
-        let curve_preferences =
-            fields.string_list("curve_preferences", &[], "Key exchange curves: `X25519`, `P256`, `P384`.");
+        let curve_preferences = fields.name_list(
+            "curve_preferences",
+            &CURVES,
+            "Key exchange curves, the preferred one first. Without it, all.",
+        );
         let reload_interval = fields.duration(
             "reload_interval",
             DEFAULT_RELOAD_INTERVAL,

@@ -107,6 +107,11 @@ fn read_users(options: &BasicOptions, snapshot: &Snapshot) -> Result<Users, Auth
     Ok(Users { passwords, good: Mutex::new(HashSet::new()) })
 }
 
+/// Whether a text can be used as an htpasswd file.
+pub(super) fn check(text: &str) -> Result<(), AuthSetupError> {
+    read_lines(text, &mut HashMap::new())
+}
+
 fn read_lines(text: &str, passwords: &mut HashMap<String, Password>) -> Result<(), AuthSetupError> {
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();

@@ -90,6 +90,11 @@ impl Authenticator {
         Ok(Authenticator { kind: Kind::Bearer(Bearer::new(header, options)?), challenge })
     }
 
+    /// Whether lines of an htpasswd file can be used.
+    pub fn check_users(lines: &str) -> Result<(), AuthSetupError> {
+        basic::check(lines)
+    }
+
     pub fn basic(options: BasicOptions) -> Result<Self, AuthSetupError> {
         let challenge = HeaderValue::from_static("Basic realm=\"telemetry\", charset=\"UTF-8\"");
         Ok(Authenticator { kind: Kind::Basic(Basic::new(options)?), challenge })
