@@ -8,6 +8,7 @@ use sluice_net::tls::TlsError;
 
 use crate::auth::RequestAuth;
 use crate::credentials::Credentials;
+use crate::file::Files;
 
 /// What an exporter gets beside its own options.
 pub struct BuildContext<'a> {
@@ -17,6 +18,8 @@ pub struct BuildContext<'a> {
     pub authenticators: &'a HashMap<String, RequestAuth>,
     /// `user-agent` of requests: `sluice/0.1.0`.
     pub user_agent: &'a str,
+    /// The same for all exporters of a process.
+    pub files: &'a Files,
 }
 
 impl BuildContext<'_> {

@@ -29,7 +29,7 @@ use sluice_flow::Exporter;
 
 pub use build::{BuildContext, BuildError};
 pub use debug::DebugConfig;
-pub use file::FileConfig;
+pub use file::{FileConfig, Files};
 pub use otlp::OtlpConfig;
 pub use otlphttp::OtlpHttpConfig;
 pub use otlphttp::{Compression as HttpCompression, Format as HttpFormat};
@@ -106,13 +106,13 @@ impl ExporterConfig {
         }
     }
 
-    /// Makes the exporter. Opens files and reads certificates, but does not connect. Must run inside a tokio runtime.
+    /// Makes the exporter. Tries files and reads certificates, but writes nothing and does not connect. Must run inside a tokio runtime.
     pub fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
         match self {
             ExporterConfig::Otlp(config) => Ok(Arc::new(otlp::OtlpExporter::new(config, context)?)),
             ExporterConfig::OtlpHttp(config) => Ok(Arc::new(otlphttp::OtlpHttpExporter::new(config, context)?)),
             ExporterConfig::Debug(config) => Ok(Arc::new(debug::DebugExporter::new(config, context)?)),
-            ExporterConfig::File(config) => Ok(Arc::new(file::FileExporter::new(config)?)),
+            ExporterConfig::File(config) => Ok(Arc::new(file::FileExporter::new(config, context)?)),
             ExporterConfig::Nop(_) => Ok(Arc::new(nop::NopExporter)),
         }
     }

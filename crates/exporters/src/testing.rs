@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::auth::RequestAuth;
-use crate::{BuildContext, ExporterConfig};
+use crate::{BuildContext, ExporterConfig, Files};
 
 /// One span named "work" in a request.
 pub(crate) fn one_span() -> Bytes {
@@ -27,8 +27,8 @@ pub(crate) fn one_span() -> Bytes {
     ExportTraceServiceRequest { resource_spans: vec![resource] }.encode_to_vec().into()
 }
 
-pub(crate) fn context(authenticators: &HashMap<String, RequestAuth>) -> BuildContext<'_> {
-    BuildContext { name: "otlp/test", authenticators, user_agent: "sluice/test" }
+pub(crate) fn context<'a>(authenticators: &'a HashMap<String, RequestAuth>, files: &'a Files) -> BuildContext<'a> {
+    BuildContext { name: "otlp/test", authenticators, user_agent: "sluice/test", files }
 }
 
 /// Reads the options of an exporter; mistakes fail the test.
@@ -39,8 +39,9 @@ pub(crate) fn config(kind: &str, text: &str) -> ExporterConfig {
     config.expect("a known kind")
 }
 
+/// The only exporter of a process.
 pub(crate) fn exporter(kind: &str, text: &str) -> Arc<dyn Exporter> {
-    config(kind, text).build(&context(&HashMap::new())).expect("builds")
+    config(kind, text).build(&context(&HashMap::new(), &Files::default())).expect("builds")
 }
 
 pub(crate) fn request(exporter: &dyn Exporter) -> Packed {

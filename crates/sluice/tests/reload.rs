@@ -357,3 +357,41 @@ async fn ports_are_handed_over_between_own_listeners() {
     assert_eq!(gateway::get(gateway.health, "/healthy").await.map(|(status, _)| status), Some(200));
     serves(second, "otlp").await;
 }
+
+/// Scenario: a reload changes a `file` exporter and puts a second one on the same file beside it; another one, which changes
+/// it again, is refused because a port is taken. Then the gateway is started again.
+/// Guarantee: nothing that the process wrote is lost, and what it wrote is gone once the next one has written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_keeps_what_the_process_wrote() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("traces.json");
+    std::fs::write(&path, "of an earlier process\n").expect("a file");
+    let file = format!("    path: {}\n", path.display());
+    let good = format!(
+        "exporters:\n  file:\n{file}service:\n  pipelines:\n    traces:\n      receivers: [otlp]\n      exporters: [file]\n"
+    );
+    let changed = good.replace("  file:\n", "  file:\n    directory_permissions: '0700'\n");
+    let two = changed
+        .replace("service:\n", &format!("  file/second:\n{file}service:\n"))
+        .replace("exporters: [file]", "exporters: [file, file/second]");
+    let gateway = Gateway::start(&good).await;
+    let arrives = async |gateway: &Gateway, in_all: usize| {
+        assert_all_accepted(&gateway.load(Signal::Traces).items(200).run().await.expect("a load"));
+        let content = || std::fs::read_to_string(&path).expect("reads");
+        let spans = || content().matches("\"spanId\"").count();
+        assert!(eventually(SOON, async || spans() == in_all).await, "{} of {in_all} spans", spans());
+        assert!(!content().contains("of an earlier process"));
+    };
+    arrives(&gateway, 200).await;
+    gateway.reload(&two).await;
+    arrives(&gateway, 600).await;
+    gateway.reload(&good).await;
+    arrives(&gateway, 800).await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let elsewhere = taken.local_addr().expect("an address");
+    gateway.reconfigure(&(grpc_receiver(elsewhere, "") + &changed));
+    gateway.wait_for_output("not reloaded, the old configuration goes on", 1).await;
+    arrives(&gateway, 1_000).await;
+    drop(gateway);
+    arrives(&Gateway::start(&good).await, 200).await;
+}

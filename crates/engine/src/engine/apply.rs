@@ -47,12 +47,18 @@ impl Engine {
     ) -> Result<HashMap<String, RunningExporter>, StartError> {
         let mut exporters = HashMap::new();
         for (id, planned) in &plan.exporters {
+            let context = BuildContext {
+                name: id,
+                authenticators: &extensions.requests,
+                user_agent: USER_AGENT,
+                files: &self.files,
+            };
             let kept = self.exporters.get(id).filter(|running| running.fingerprint == planned.fingerprint);
             let exporter = match kept {
                 Some(running) => running.exporter.clone(),
                 None => planned
                     .config
-                    .build(&BuildContext { name: id, authenticators: &extensions.requests, user_agent: USER_AGENT })
+                    .build(&context)
                     .map_err(|error| StartError::Exporter { id: id.clone(), reason: error.to_string() })?,
             };
             exporters.insert(id.clone(), RunningExporter { fingerprint: planned.fingerprint, exporter });

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use sluice_exporters::Files;
 use sluice_flow::Exporter;
 use sluice_net::server::ConnectionBudget;
 use tokio::sync::watch;
@@ -75,6 +76,8 @@ pub struct Engine {
     /// By receiver id. Indices are given once and never reused, so that frames in the log keep their meaning.
     intakes: BTreeMap<String, Arc<ReceiverIntake>>,
     exporters: HashMap<String, RunningExporter>,
+    /// Outlives the exporters that write them.
+    files: Files,
     deliveries: BTreeMap<DeliveryId, RunningDelivery>,
     extensions: Extensions,
     metrics_server: Option<(MetricsPlan, AdminServer)>,
@@ -110,6 +113,7 @@ impl Engine {
             ),
             intakes: BTreeMap::new(),
             exporters: HashMap::new(),
+            files: Files::default(),
             deliveries: BTreeMap::new(),
             extensions: Extensions::default(),
             metrics_server: None,

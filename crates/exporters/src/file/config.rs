@@ -67,7 +67,11 @@ impl FileConfig {
                 &[("zstd", true), ("", false)],
                 "`zstd`: each request is a frame after its length in 4 bytes, big endian, in both formats.",
             ),
-            append: fields.boolean("append", false, "Go on with a file that is there, instead of beginning it anew."),
+            append: fields.boolean(
+                "append",
+                false,
+                "Go on with a file that an earlier process left, as `rotation` always does. If false, the first request begins it anew.",
+            ),
             create_directory: fields.boolean("create_directory", false, "Create the directory if it is missing."),
             directory_mode: directory_mode(fields),
             rotation,
@@ -75,9 +79,8 @@ impl FileConfig {
         };
         fields.no_effect("flush_interval", "a request counts as delivered only once it is written");
         fields.not_yet("encoding", "encoding extensions");
-        let groups = fields.section("group_by", "", |fields| {
-            let enabled =
-                fields.boolean("enabled", false, "A file for each value of a resource attribute. Not in this build.");
+        let groups = fields.section("group_by", "A file for each value of a resource attribute.", |fields| {
+            let enabled = fields.boolean("enabled", false, "Not in this build: must be false.");
             fields.no_effect("resource_attribute", "`group_by` is not in this build");
             fields.no_effect("max_open_files", "`group_by` is not in this build");
             enabled
@@ -89,6 +92,11 @@ impl FileConfig {
             fields.error_at("append", "cannot be used with `rotation`");
         }
         config
+    }
+
+    /// What an earlier process left is not kept. With rotation it is, as for the Collector: the file becomes an old one in its time.
+    pub(super) fn begins_anew(&self) -> bool {
+        !self.append && self.rotation.is_none()
     }
 }
 

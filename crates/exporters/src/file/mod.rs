@@ -1,12 +1,14 @@
 //! Appends requests to a file: OTLP JSON lines, or protobuf messages after their lengths.
 
 mod config;
+mod files;
 mod rotate;
 #[cfg(test)]
 mod tests;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +20,10 @@ use sluice_otlp::{Encoding, Signal};
 
 pub use config::FileConfig;
 use config::{Format, Rotation};
+use files::Current;
+pub use files::Files;
 
-use crate::build::BuildError;
+use crate::build::{BuildContext, BuildError};
 use crate::otlp::packed;
 
 const REQUEST_LIMIT_BYTES: usize = 64 * 1024 * 1024;
@@ -32,24 +36,19 @@ pub(crate) struct FileExporter {
 
 struct Shared {
     config: FileConfig,
-    open: Mutex<Option<Open>>,
-}
-
-struct Open {
-    file: File,
-    /// Of whole requests: what lies behind it is the rest of a write that failed.
-    len_bytes: u64,
+    current: Arc<Mutex<Current>>,
 }
 
 impl FileExporter {
-    pub(crate) fn new(config: &FileConfig) -> Result<FileExporter, BuildError> {
+    pub(crate) fn new(config: &FileConfig, context: &BuildContext<'_>) -> Result<FileExporter, BuildError> {
         let failed =
             |error: io::Error| BuildError::File { path: config.path.display().to_string(), reason: error.to_string() };
         if config.create_directory {
             create_directory(config).map_err(failed)?;
         }
-        let open = open(config, config.append).map_err(failed)?;
-        let shared = Shared { config: config.clone(), open: Mutex::new(Some(open)) };
+        // Only whether it can be written: the configuration may yet be refused, while another exporter writes to it.
+        open(&config.path).map_err(failed)?;
+        let shared = Shared { config: config.clone(), current: context.files.at(&config.path) };
         Ok(FileExporter { format: config.format, compress: config.compress, shared: Arc::new(shared) })
     }
 }
@@ -65,50 +64,41 @@ fn create_directory(config: &FileConfig) -> io::Result<()> {
     builder.create(directory)
 }
 
-fn open(config: &FileConfig, append: bool) -> io::Result<Open> {
-    let mut options = OpenOptions::new();
-    options.create(true).write(true);
+fn open(path: &Path) -> io::Result<File> {
     // With O_APPEND, what is written after a failed write was cut off lands behind the last whole request.
-    options.append(true);
-    let file = options.open(&config.path)?;
-    if !append {
-        file.set_len(0)?;
-    }
-    let len_bytes = file.metadata()?.len();
-    Ok(Open { file, len_bytes })
+    OpenOptions::new().create(true).append(true).open(path)
 }
 
 impl Shared {
     /// Writes a whole request or nothing of it. Blocks.
     fn write(&self, chunks: &[Bytes], len_bytes: usize) -> io::Result<()> {
-        let mut open_file = self.open.lock();
-        if open_file.is_none() {
-            *open_file = Some(open(&self.config, true)?);
+        let path = &self.config.path;
+        let mut current = self.current.lock();
+        // After an error it is opened anew.
+        let mut file = current.file.take().map_or_else(|| open(path), Ok)?;
+        if !current.begun {
+            // Devices and pipes have no beginning.
+            if self.config.begins_anew() && file.metadata()?.is_file() {
+                file.set_len(0)?;
+            }
+            current.begun = true;
         }
+        let mut whole_bytes = file.metadata()?.len();
         if let Some(rotation) = &self.config.rotation
-            && let Some(current) = open_file.as_ref()
-            && current.len_bytes > 0
-            && current.len_bytes + len_bytes as u64 > rotation.max_megabytes.saturating_mul(1024 * 1024)
+            && whole_bytes > 0
+            && whole_bytes + len_bytes as u64 > rotation.max_megabytes.saturating_mul(1024 * 1024)
         {
-            rotate::rotate(&self.config.path, rotation)?;
-            *open_file = None;
-            *open_file = Some(open(&self.config, true)?);
+            rotate::rotate(path, rotation)?;
+            file = open(path)?;
+            whole_bytes = 0;
         }
-        let Some(current) = open_file.as_mut() else { return Err(io::Error::other("the file is not open")) };
-        let result = chunks.iter().try_for_each(|chunk| current.file.write_all(chunk));
-        match result {
-            Ok(()) => {
-                current.len_bytes += len_bytes as u64;
-                Ok(())
-            }
-            Err(error) => {
-                // No half request stays. If even that fails the file is opened anew, at its true length.
-                if current.file.set_len(current.len_bytes).is_err() {
-                    *open_file = None;
-                }
-                Err(error)
-            }
+        if let Err(error) = chunks.iter().try_for_each(|chunk| file.write_all(chunk)) {
+            // No half request stays.
+            let _ = file.set_len(whole_bytes);
+            return Err(error);
         }
+        current.file = Some(file);
+        Ok(())
     }
 }
 
@@ -158,7 +148,7 @@ impl Exporter for FileExporter {
 
     fn shutdown(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            *self.shared.open.lock() = None;
+            self.shared.current.lock().file = None;
         })
     }
 }

@@ -1,11 +1,23 @@
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use sluice_flow::Outcome;
+use sluice_flow::{Exporter, Outcome};
 
-use crate::testing::{exporter, kind, one_span, send};
+use crate::testing::{config, context, exporter, kind, one_span, send};
+use crate::{BuildError, Files};
 
 fn text(path: &Path, more: &str) -> String {
     format!("path: '{}'\n{more}", path.display())
+}
+
+/// An exporter among others of a process.
+fn build(files: &Files, text: &str) -> Result<Arc<dyn Exporter>, BuildError> {
+    config("file", text).build(&context(&HashMap::new(), files))
+}
+
+fn line_count(path: &Path) -> usize {
+    std::fs::read_to_string(path).expect("reads").lines().count()
 }
 
 /// Scenario: requests as JSON lines, appended or begun anew. Guarantee: a line a request, each of them whole.
@@ -80,10 +92,89 @@ async fn rotation() {
     }
 }
 
+/// Scenario: a restart with rotation. Guarantee: the file that is there is gone on with, up to its size.
+#[tokio::test]
+async fn rotation_goes_on_with_the_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("traces.json");
+    for restart in 1..=3 {
+        let exporter = exporter("file", &text(&path, "rotation: {max_megabytes: 1}"));
+        assert_eq!(send(&*exporter).await, Outcome::Delivered);
+        assert_eq!(line_count(&path), restart);
+    }
+    std::fs::write(&path, vec![b'\n'; 1 << 20]).expect("writes");
+    let exporter = exporter("file", &text(&path, "rotation: {max_megabytes: 1}"));
+    assert_eq!(send(&*exporter).await, Outcome::Delivered);
+    assert_eq!(line_count(&path), 1);
+}
+
+/// Scenario: an exporter for a path is made, and its configuration refused before it writes.
+/// Guarantee: what is there stays, whether an earlier process left it or an exporter that goes on writing.
+#[tokio::test]
+async fn only_writing_begins_a_file_anew() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("traces.json");
+    std::fs::write(&path, "left\n").expect("writes");
+    let files = Files::default();
+    let running = build(&files, &text(&path, "")).expect("builds");
+    drop(build(&files, &text(&path, "compression: zstd")).expect("builds"));
+    assert_eq!(std::fs::read_to_string(&path).expect("reads"), "left\n");
+    for count in 1..=2 {
+        assert_eq!(send(&*running).await, Outcome::Delivered);
+        drop(build(&files, &text(&path, "compression: zstd")).expect("builds"));
+        assert_eq!(line_count(&path), count);
+    }
+}
+
+/// Scenario: an exporter with other options takes the place of one at the same path, by another name for it, while both
+/// have something to write; with rotation, each of them fills the file.
+/// Guarantee: nothing that the process wrote is lost, and both write to the current file.
+#[tokio::test]
+async fn successors_write_to_the_same_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("traces.json");
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(directory.path(), &link).expect("a symlink");
+    let files = Files::default();
+    let old = build(&files, &text(&path, "")).expect("builds");
+    assert_eq!(send(&*old).await, Outcome::Delivered);
+    let new = build(&files, &text(&link.join("traces.json"), "")).expect("builds");
+    for exporter in [&new, &old] {
+        assert_eq!(send(&**exporter).await, Outcome::Delivered);
+    }
+    old.shutdown().await;
+    assert_eq!(send(&*new).await, Outcome::Delivered);
+    assert_eq!(line_count(&path), 4);
+
+    let options = [1, 2].map(|backups| text(&path, &format!("rotation: {{max_megabytes: 1, max_backups: {backups}}}")));
+    let both = options.map(|options| build(&files, &options).expect("builds"));
+    for round in 0..4 {
+        let mut content = std::fs::read(&path).expect("reads");
+        content.resize(1 << 20, b'\n');
+        std::fs::write(&path, content).expect("writes");
+        assert_eq!(send(&*both[round % 2]).await, Outcome::Delivered);
+        assert_eq!(line_count(&path), 1);
+        assert_eq!(send(&*both[(round + 1) % 2]).await, Outcome::Delivered);
+        assert_eq!(line_count(&path), 2);
+    }
+}
+
+/// Scenario: the directory is missing, the path is one. Guarantee: that is known at the start, not with the first request.
+#[tokio::test]
+async fn paths_that_cannot_be_written() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for path in [directory.path().join("missing/traces.json"), PathBuf::from(directory.path())] {
+        let Err(BuildError::File { path: named, .. }) = build(&Files::default(), &text(&path, "")) else {
+            panic!("{} was taken", path.display())
+        };
+        assert_eq!(PathBuf::from(named), path);
+    }
+}
+
 /// Scenario: the disk is full. Guarantee: told to come again.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_full_disk() {
-    let exporter = exporter("file", "path: /dev/full\nappend: true");
+    let exporter = exporter("file", "path: /dev/full");
     assert_eq!(kind(&send(&*exporter).await), "retry");
 }

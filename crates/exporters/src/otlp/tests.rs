@@ -14,8 +14,8 @@ use sluice_net::grpc::{Code, Status};
 use tokio::net::TcpStream;
 
 use super::OtlpExporter;
-use crate::ExporterConfig;
 use crate::testing::{Backend, config, context, kind, send};
+use crate::{ExporterConfig, Files};
 
 /// What an h2 backend does with a request.
 #[derive(Clone)]
@@ -98,7 +98,7 @@ async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
 
 fn built(text: &str, connect: ConnectOptions) -> OtlpExporter {
     let ExporterConfig::Otlp(config) = config("otlp", text) else { panic!("not otlp") };
-    OtlpExporter::with_connect(&config, &context(&HashMap::new()), connect).expect("builds")
+    OtlpExporter::with_connect(&config, &context(&HashMap::new(), &Files::default()), connect).expect("builds")
 }
 
 fn plain(address: SocketAddr, more: &str) -> OtlpExporter {

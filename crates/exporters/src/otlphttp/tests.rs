@@ -10,6 +10,7 @@ use sluice_flow::{Metadata, Outcome};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
+use crate::Files;
 use crate::auth::{self, RequestAuth};
 use crate::testing::{
     Backend, HttpRequest, config, context, exporter, http_backend, kind, one_span, read_http, send, write_http,
@@ -199,7 +200,7 @@ async fn with_oauth2(token_url: &str, backend: &Backend) -> Arc<dyn sluice_flow:
     let built = read.expect("a known kind").build(&HashMap::new()).expect("builds");
     let authenticators: HashMap<String, RequestAuth> = [("oauth2client".to_owned(), built)].into();
     let text = format!("endpoint: http://{}\nauth: {{authenticator: oauth2client}}", backend.address);
-    config("otlphttp", &text).build(&context(&authenticators)).expect("builds")
+    config("otlphttp", &text).build(&context(&authenticators, &Files::default())).expect("builds")
 }
 
 /// Scenario: many requests at once need a token; later the backend refuses it.
