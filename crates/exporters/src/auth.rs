@@ -161,12 +161,13 @@ pub fn read_basic_client(fields: &mut Fields<'_>) -> Option<BasicConfig> {
 /// Reads `bearertokenauth`.
 pub fn read_bearer(fields: &mut Fields<'_>) -> BearerConfig {
     let token = fields.secret("token", "The token.");
-    let tokens = fields.secret_map("tokens", "");
+    let tokens =
+        fields.secret_list("tokens", "More tokens: senders may show any, requests to backends show the first.");
     let filename = file(fields, "filename", "File with the token; read again when it changes. It wins over `token`.");
     let config = BearerConfig {
         header: fields.string("header", "Authorization", "The header that bears the token."),
         scheme: fields.string("scheme", "Bearer", "What stands before the token; may be empty."),
-        tokens: token.into_iter().chain(tokens.into_iter().map(|(_, token)| token)).collect(),
+        tokens: token.into_iter().chain(tokens).collect(),
         filename,
     };
     if HeaderName::try_from(config.header.as_str()).is_err() {
@@ -421,6 +422,19 @@ mod tests {
         assert_eq!(found, [pair("a", "new"), pair("b", "new"), pair("x-scope-orgid", "nobody")]);
     }
 
+    /// Scenario: `tokens` as the Collector has them, alone and beside `token`.
+    /// Guarantee: all are known, in their order; what is no list is an error.
+    #[test]
+    fn bearer_tokens_are_a_list() {
+        for (text, expected) in
+            [("tokens: [a, b]", &["a", "b"][..]), ("{token: t, tokens: [a]}", &["t", "a"]), ("token: t", &["t"])]
+        {
+            let (config, diagnostics) = read_text("extensions.bearertokenauth", text, read_bearer);
+            assert!(diagnostics.errors().next().is_none(), "{text}");
+            assert_eq!(config.tokens.iter().map(Secret::expose).collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
+
     /// Scenario: mistakes in every extension. Guarantee: each is an error.
     #[test]
     fn mistakes_are_errors() {
@@ -429,6 +443,8 @@ mod tests {
             ("headers_setter", "headers: [{key: a, value: x, from_context: y}]"),
             ("headers_setter", "headers: [{key: 'a b', value: x}]"),
             ("bearertokenauth", "{}"),
+            ("bearertokenauth", "tokens: []"),
+            ("bearertokenauth", "tokens: {a: b}"),
             ("bearertokenauth", "{token: x, header: 'a b'}"),
             ("basicauth", "client_auth: {password: x}"),
             ("oauth2client", "{token_url: 'ftp://x', client_id: a}"),

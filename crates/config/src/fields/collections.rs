@@ -32,7 +32,8 @@ impl<'a> Fields<'a> {
             return Some(items.map(|item| (entry.value.span, item)).collect());
         }
         let items = self.items_of(entry)?.iter().enumerate();
-        Some(items.filter_map(|(index, item)| Some((item.span, self.item(key, index, item, string_of)?))).collect())
+        let read = |(index, item): (usize, &'a Node)| Some((item.span, self.item(key, index, item, false, string_of)?));
+        Some(items.filter_map(read).collect())
     }
 
     /// A list of whole numbers, each from 0 to what `T` can hold.
@@ -40,7 +41,7 @@ impl<'a> Fields<'a> {
         let Some(entry) = self.take(key, Declaration::new("list of integers", "", doc)) else { return Vec::new() };
         let items = self.items_of(entry).unwrap_or_default();
         let parse = |scalar: &_| integer_of(scalar, &range);
-        items.iter().enumerate().filter_map(|(index, item)| self.item(key, index, item, parse)).collect()
+        items.iter().enumerate().filter_map(|(index, item)| self.item(key, index, item, false, parse)).collect()
     }
 
     /// A list of names out of these.
@@ -68,6 +69,13 @@ impl<'a> Fields<'a> {
     pub fn secret_map(&mut self, key: &str, doc: &str) -> Vec<(String, Secret)> {
         let map = self.map_declared(key, Declaration::secret("map of secret strings", doc), true);
         map.into_iter().map(|(name, value)| (name, Secret::new(value))).collect()
+    }
+
+    /// A list of strings that are never shown. Without the split at commas of other lists: a secret may have some.
+    pub fn secret_list(&mut self, key: &str, doc: &str) -> Vec<Secret> {
+        let Some(entry) = self.take(key, Declaration::secret("list of secret strings", doc)) else { return Vec::new() };
+        let items = self.items_of(entry).unwrap_or_default().iter().enumerate();
+        items.filter_map(|(index, item)| self.item(key, index, item, true, string_of)).map(Secret::new).collect()
     }
 
     /// A mapping, or a list of `name` and `value` pairs, which newer Collectors write.
@@ -127,11 +135,12 @@ impl<'a> Fields<'a> {
         key: &str,
         index: usize,
         item: &Node,
+        is_secret: bool,
         parse: impl FnOnce(&crate::yaml::Scalar) -> Result<T, super::scalars::Refused>,
     ) -> Option<T> {
         let path = format!("{}[{index}]", self.path_of(key));
         match item.as_scalar() {
-            Some(scalar) => self.check_scalar(&path, item.span, scalar, false, parse),
+            Some(scalar) => self.check_scalar(&path, item.span, scalar, is_secret, parse),
             None => {
                 self.push(Diagnostic::error(
                     item.span,

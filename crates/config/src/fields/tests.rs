@@ -29,6 +29,7 @@ struct Everything {
     codes: Vec<u16>,
     labels: Vec<(String, String)>,
     headers: Vec<(String, Secret)>,
+    tokens: Vec<Secret>,
     tls: Option<bool>,
     queue: u32,
     rules: Vec<String>,
@@ -50,6 +51,7 @@ fn read_everything(fields: &mut Fields<'_>) -> Everything {
         codes: fields.integer_list("codes", 100..=599, "Codes."),
         labels: fields.string_map("labels", "Labels."),
         headers: fields.secret_map("headers", "Headers."),
+        tokens: fields.secret_list("tokens", "Tokens."),
         tls: fields.section("tls", "TLS.", |fields| fields.boolean("insecure", false, "No TLS.")),
         queue: fields.section_or_default("queue", "Queue.", |fields| fields.integer("size", 512, 1..=1000, "Size.")),
         rules: fields.sections("rules", "Rules.", |fields| fields.required_string("key", "Key.")),
@@ -72,6 +74,7 @@ keys: [x, "y"]
 codes: [200, 503]
 labels: {a: "1", b: x}
 headers: {authorization: "Bearer abc"}
+tokens: ["a,b", c]
 tls:
 queue: {size: 7}
 rules: [{key: k1}, {key: k2}]
@@ -94,6 +97,7 @@ named: {first: {n: 3}, second: }
         codes: vec![200, 503],
         labels: pairs(&[("a", "1"), ("b", "x")]),
         headers: vec![("authorization".to_owned(), Secret::new("Bearer abc"))],
+        tokens: vec![Secret::new("a,b"), Secret::new("c")],
         tls: Some(false),
         queue: 7,
         rules: vec!["k1".to_owned(), "k2".to_owned()],
@@ -109,7 +113,7 @@ fn returns_defaults() {
     assert_eq!(problems, Vec::<String>::new());
     assert_eq!((value.endpoint.as_str(), value.name, value.count, value.tls), ("localhost:4317", None, 10, None));
     assert_eq!((value.keys, value.queue, value.limit), (vec!["a".to_owned(), "b".to_owned()], 512, 4 << 20));
-    let text = "endpoint:\nname: ~\ncount: null\nkeys:\nlabels:\nheaders:\ntls:\nqueue:\nrules:\nnamed:";
+    let text = "endpoint:\nname: ~\ncount: null\nkeys:\nlabels:\nheaders:\ntokens:\ntls:\nqueue:\nrules:\nnamed:";
     let (value, problems) = read(text, read_everything);
     assert_eq!(problems, Vec::<String>::new());
     assert_eq!((value.endpoint.as_str(), value.name, value.tls), ("localhost:4317", None, Some(false)));
@@ -171,6 +175,11 @@ fn says_what_is_wrong_with_a_value() {
             "1:13: error: `exporters.otlp.labels.a` must be a string, not an integer (put it in quotes: \"1\")",
         ),
         ("labels: x", "1:9: error: `exporters.otlp.labels` must be a mapping of names to strings, not a string"),
+        (
+            "tokens: [1]",
+            "1:10: error: `exporters.otlp.tokens[0]` must be a string, not an integer (put it in quotes: \"…\")",
+        ),
+        ("tokens: {a: b}", "1:9: error: `exporters.otlp.tokens` must be a list, not a mapping"),
         (
             "headers: [{name: a}]",
             "1:11: error: each item of `exporters.otlp.headers` must have a `name` and a `value` and nothing else",
@@ -242,6 +251,7 @@ fn never_shows_secrets() {
         fields.secret("passphrase_x", "");
         fields.secret("shared", "");
         fields.secret_map("headers", "");
+        fields.secret_list("keys", "");
         fields.warn_at("shared", "is short");
         fields.error_at("headers", "have a bad name");
     };
@@ -256,6 +266,10 @@ fn never_shows_secrets() {
         "headers:\n  x: {hunter2: a}\n",
         "headers: [{name: a, value: hunter2, more: 1}]",
         "headers: hunter2",
+        "keys: hunter2",
+        "keys: [0xhunter2, [hunter2]]",
+        "keys: {a: hunter2}",
+        "keyz: [hunter2]",
         "pasword: hunter2",
         "shared: |\n  hunter2\n  hunter2\n",
         "{shared: hunter2, x: 1}",
@@ -299,6 +313,7 @@ fn describes_every_option_in_order() {
         "codes | list of integers |  | Codes.",
         "labels | map of strings |  | Labels.",
         "headers | map of secret strings |  | Headers.",
+        "tokens | list of secret strings |  | Tokens.",
         "tls | section |  | TLS.",
         "tls.insecure | boolean | `false` | No TLS.",
         "queue | section |  | Queue.",
