@@ -153,6 +153,18 @@ impl ExtensionPlan {
         }
     }
 
+    pub(crate) fn is_headers_setter(&self) -> bool {
+        matches!(self, ExtensionPlan::Client(AuthConfig::HeadersSetter(_)))
+    }
+
+    /// Name of the extension that a `headers_setter` builds on.
+    pub(crate) fn additional_auth(&self) -> Option<&str> {
+        match self {
+            ExtensionPlan::Client(AuthConfig::HeadersSetter(config)) => config.additional_auth.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Whether receivers can use it under `auth`.
     pub(crate) fn authenticates_senders(&self) -> bool {
         match self {
@@ -174,9 +186,8 @@ impl Extensions {
     pub(crate) fn build(plans: &BTreeMap<String, ExtensionPlan>) -> Result<Extensions, StartError> {
         let mut extensions = Extensions::default();
         // A headers_setter may build on another extension: those go last.
-        let setters_last = |plan: &ExtensionPlan| matches!(plan, ExtensionPlan::Client(AuthConfig::HeadersSetter(_)));
         let mut ordered: Vec<_> = plans.iter().collect();
-        ordered.sort_by_key(|(_, plan)| setters_last(plan));
+        ordered.sort_by_key(|(_, plan)| plan.is_headers_setter());
         for (id, plan) in ordered {
             let failed = |reason: String| StartError::Extension { id: id.clone(), reason };
             let (client, server) = match plan {

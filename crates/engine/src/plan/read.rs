@@ -56,6 +56,7 @@ impl Read {
                 read.receivers.push(ReceiverPlan { id, config, fingerprint });
             }
         }
+        read.check_additional_auth(document, diagnostics);
         read.processors(document, diagnostics);
         for component in &document.exporters {
             let id = component.id.to_string();
@@ -66,7 +67,10 @@ impl Read {
                 read.check_authenticator(document, component, name, ExtensionPlan::authenticates_requests, diagnostics);
             }
             if used_exporters.contains(id.as_str()) {
-                let fingerprint = fingerprint(component, document, config.authenticator().into_iter().collect());
+                let authenticator = config.authenticator();
+                let additional = authenticator.and_then(|name| read.extensions.get(name)?.additional_auth());
+                let fingerprint =
+                    fingerprint(component, document, authenticator.into_iter().chain(additional).collect());
                 read.exporters.insert(id, ExporterPlan { config, span: component.span, fingerprint });
             }
         }
@@ -123,12 +127,24 @@ impl Read {
         let message = format!("{}: the extension `{name}` {problem}", component.path);
         diagnostics.push(Diagnostic::error(span, message).with_hint_if(hint));
     }
+
+    /// What a `headers_setter` builds on must have credentials itself.
+    fn check_additional_auth(&self, document: &Document, diagnostics: &mut Diagnostics) {
+        let fits = |plan: &ExtensionPlan| plan.authenticates_requests() && !plan.is_headers_setter();
+        for component in &document.extensions {
+            let additional = self.extensions.get(&component.id.to_string()).and_then(ExtensionPlan::additional_auth);
+            if let Some(name) = additional {
+                self.check_authenticator(document, component, name, fits, diagnostics);
+            }
+        }
+    }
 }
 
-/// Where an option `authenticator` has this name.
+/// Where an option names this authenticator.
 fn authenticator_span(node: &Node, name: &str) -> Option<Span> {
+    const OPTIONS: [&str; 2] = ["authenticator", "additional_auth"];
     node.as_mapping()?.iter().find_map(|entry| match entry.value.as_scalar() {
-        Some(scalar) if entry.key == "authenticator" && scalar.text == name => Some(entry.value.span),
+        Some(scalar) if OPTIONS.contains(&entry.key.as_str()) && scalar.text == name => Some(entry.value.span),
         _ => authenticator_span(&entry.value, name),
     })
 }
@@ -190,5 +206,58 @@ fn hash_node(node: &Node, hasher: &mut DefaultHasher) {
                 hash_node(&entry.value, hasher);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::SystemEnvironment;
+
+    use crate::plan::{Plan, load};
+
+    /// An exporter with a `headers_setter` that builds on what is named.
+    fn read(additional: &str, token: &str) -> (Option<Plan>, Vec<String>) {
+        let text = format!(
+            "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\nexporters: {{otlp: {{endpoint: 'x:1', auth: {{authenticator: headers_setter}}}}}}\n\
+             extensions:\n  bearertokenauth/tenant: {{token: {token}}}\n  bearertokenauth/unused: {{token: t}}\n  \
+             headers_setter/other: {{headers: [{{key: a, value: b}}]}}\n  \
+             headers_setter:\n    additional_auth: {additional}\n    headers: [{{key: a, value: b}}]\n\
+             service:\n  extensions: [headers_setter, headers_setter/other, bearertokenauth/tenant]\n  \
+             pipelines: {{traces: {{receivers: [otlp], exporters: [otlp]}}}}\n"
+        );
+        let (plan, diagnostics) = load(&[format!("yaml:{text}")], &SystemEnvironment);
+        let errors = diagnostics.errors().map(|error| diagnostics.one_line(error)).collect();
+        (plan, errors)
+    }
+
+    /// Scenario: a `headers_setter` builds on a misspelt extension, on one that is not started, on one of its own kind.
+    /// Guarantee: an error at the name, with the one that was meant.
+    #[test]
+    fn what_a_headers_setter_builds_on_is_checked() {
+        for (additional, expected) in [
+            (
+                "bearertokenauth/tenent",
+                "names `bearertokenauth/tenent`, which is not among `service.extensions` (did you mean `bearertokenauth/tenant`?)",
+            ),
+            ("bearertokenauth/unused", "names `bearertokenauth/unused`, which is not among `service.extensions`"),
+            ("headers_setter/other", "names `headers_setter/other`, which has no credentials"),
+        ] {
+            let (plan, errors) = read(additional, "t");
+            assert!(plan.is_none() && errors.len() == 1, "{errors:?}");
+            assert!(errors[0].contains(":8:22: error: `extensions.headers_setter.additional_auth` "), "{errors:?}");
+            assert!(errors[0].contains(expected), "{errors:?}");
+        }
+    }
+
+    /// Scenario: a reload with another token in what the exporter's `headers_setter` builds on.
+    /// Guarantee: the exporter counts as changed, and only then.
+    #[test]
+    fn exporters_follow_what_their_extensions_build_on() {
+        let fingerprint = |token: &str| {
+            let (plan, errors) = read("bearertokenauth/tenant", token);
+            plan.unwrap_or_else(|| panic!("{errors:?}")).exporters["otlp"].fingerprint
+        };
+        assert_eq!(fingerprint("first"), fingerprint("first"));
+        assert_ne!(fingerprint("first"), fingerprint("second"));
     }
 }
