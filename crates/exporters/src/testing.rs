@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use sluice_flow::{Exporter, Metadata, Outcome, Packed};
+use sluice_net::client::{Resolve, ResolveFuture, TransportError};
 use sluice_otlp::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -119,6 +121,31 @@ impl Backend {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("{} connections stay open", self.open.load(Ordering::SeqCst));
+    }
+}
+
+/// A name that stands for what the test says.
+pub(crate) struct Moving(Mutex<Vec<SocketAddr>>);
+
+impl Moving {
+    pub(crate) fn at(addresses: impl Into<Vec<SocketAddr>>) -> Arc<Moving> {
+        Arc::new(Moving(Mutex::new(addresses.into())))
+    }
+
+    pub(crate) fn to(&self, address: SocketAddr) {
+        *self.0.lock() = vec![address];
+    }
+}
+
+impl Resolve for Moving {
+    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> ResolveFuture<'a> {
+        Box::pin(async {
+            let addresses = self.0.lock().clone();
+            if addresses.is_empty() {
+                return Err(TransportError::Resolve { host: "backend".into(), reason: "gone".into() });
+            }
+            Ok(addresses)
+        })
     }
 }
 

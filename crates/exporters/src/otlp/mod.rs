@@ -43,14 +43,14 @@ pub(crate) struct OtlpExporter {
 
 impl OtlpExporter {
     pub(crate) fn new(config: &OtlpConfig, context: &BuildContext<'_>) -> Result<OtlpExporter, BuildError> {
-        OtlpExporter::with_connect(config, context, ConnectOptions::default())
+        OtlpExporter::with_options(config, context, ChannelOptions::default())
     }
 
     /// With other ways to connect, for tests.
-    pub(crate) fn with_connect(
+    pub(crate) fn with_options(
         config: &OtlpConfig,
         context: &BuildContext<'_>,
-        connect: ConnectOptions,
+        options: ChannelOptions,
     ) -> Result<OtlpExporter, BuildError> {
         let endpoint = Endpoint::parse(&config.endpoint)?;
         let tls = match endpoint.security {
@@ -61,7 +61,7 @@ impl OtlpExporter {
         let mut connect = ConnectOptions {
             connect_timeout: config.timeout.min(CONNECT_TIMEOUT_LIMIT),
             proxy: Proxy::from_environment(&endpoint.target, tls).map_err(|reason| BuildError::Proxy { reason })?,
-            ..connect
+            ..options.connect
         };
         if tls {
             connect.tls = Some(config.tls.build()?);
@@ -74,7 +74,7 @@ impl OtlpExporter {
             balancer: config.balancer,
             keepalive: config.keepalive,
             wait_for_ready: config.wait_for_ready,
-            ..ChannelOptions::default()
+            ..options
         };
         let channel = Channel::new(endpoint.target, options);
         let uri = |signal: Signal| {

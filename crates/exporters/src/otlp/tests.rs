@@ -9,12 +9,12 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use parking_lot::Mutex;
 use sluice_flow::{Exporter, Outcome};
-use sluice_net::client::{ConnectOptions, Resolve, ResolveFuture, TransportError};
+use sluice_net::client::{ChannelOptions, ConnectOptions};
 use sluice_net::grpc::{Code, Status};
 use tokio::net::TcpStream;
 
 use super::OtlpExporter;
-use crate::testing::{Backend, config, context, kind, send};
+use crate::testing::{Backend, Moving, config, context, kind, send};
 use crate::{ExporterConfig, Files};
 
 /// What an h2 backend does with a request.
@@ -33,6 +33,8 @@ enum Act {
     /// An HTTP status without gRPC.
     Http(u16),
     Silence,
+    /// OK after this time.
+    Late(Duration),
 }
 
 async fn serve(stream: TcpStream, act: Act) {
@@ -89,6 +91,10 @@ async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
                 let _ = respond.send_response(head(*code), true);
             }
             Act::Silence => held.push(respond),
+            Act::Late(delay) => {
+                tokio::time::sleep(*delay).await;
+                finish(&mut respond, b"");
+            }
         }
         if seen >= goaway_after {
             connection.graceful_shutdown();
@@ -96,13 +102,21 @@ async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
     }
 }
 
-fn built(text: &str, connect: ConnectOptions) -> OtlpExporter {
+fn built(text: &str, options: ChannelOptions) -> OtlpExporter {
     let ExporterConfig::Otlp(config) = config("otlp", text) else { panic!("not otlp") };
-    OtlpExporter::with_connect(&config, &context(&HashMap::new(), &Files::default()), connect).expect("builds")
+    OtlpExporter::with_options(&config, &context(&HashMap::new(), &Files::default()), options).expect("builds")
 }
 
+/// Its backend is found under this name.
+fn named(text: &str, name: &Arc<Moving>, resolve_interval: Duration) -> OtlpExporter {
+    let connect = ConnectOptions { resolver: name.clone(), ..ConnectOptions::default() };
+    built(text, ChannelOptions { connect, resolve_interval, ..ChannelOptions::default() })
+}
+
+const NEVER: Duration = Duration::from_secs(3600);
+
 fn plain(address: SocketAddr, more: &str) -> OtlpExporter {
-    built(&format!("endpoint: http://{address}\n{more}"), ConnectOptions::default())
+    built(&format!("endpoint: http://{address}\n{more}"), ChannelOptions::default())
 }
 
 /// No connection and no task outlives the exporter.
@@ -274,21 +288,6 @@ async fn goaway_loses_nothing() {
     assert!((2..=31).contains(&backend.accepted()), "{}", backend.accepted());
 }
 
-/// A name that stands for what the test says.
-struct Moving(Mutex<Vec<SocketAddr>>);
-
-impl Resolve for Moving {
-    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> ResolveFuture<'a> {
-        Box::pin(async {
-            let addresses = self.0.lock().clone();
-            if addresses.is_empty() {
-                return Err(TransportError::Resolve { host: "backend".into(), reason: "gone".into() });
-            }
-            Ok(addresses)
-        })
-    }
-}
-
 /// Scenario: the backend moves: its name stands for another address, and the old one says goodbye.
 /// Guarantee: both balancers follow; a name that is gone is an error that names it.
 #[tokio::test]
@@ -296,13 +295,12 @@ async fn a_moved_name_is_followed() {
     for balancer in ["pick_first", "round_robin"] {
         let first = Backend::start(|stream, _| serve_then(stream, Act::Message(Vec::new()), 2)).await;
         let second = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
-        let name = Arc::new(Moving(Mutex::new(vec![first.address])));
-        let connect = ConnectOptions { resolver: name.clone(), ..ConnectOptions::default() };
+        let name = Moving::at([first.address]);
         let text = format!("endpoint: http://backend:4317\nbalancer_name: {balancer}\nwait_for_ready: true");
-        let exporter = built(&text, connect);
+        let exporter = named(&text, &name, NEVER);
         assert_eq!(send(&exporter).await, Outcome::Delivered, "{balancer}");
         assert_eq!((first.accepted(), second.accepted()), (1, 0));
-        *name.0.lock() = vec![second.address];
+        name.to(second.address);
         let deadline = Instant::now() + Duration::from_secs(10);
         while second.accepted() == 0 {
             assert!(Instant::now() < deadline, "{balancer}: the new address was never used");
@@ -311,9 +309,104 @@ async fn a_moved_name_is_followed() {
         }
         leaves_nothing(exporter, &second).await;
     }
-    let connect = ConnectOptions { resolver: Arc::new(Moving(Mutex::default())), ..ConnectOptions::default() };
-    let outcome = send(&built("endpoint: http://backend:4317", connect)).await;
+    let outcome = send(&named("endpoint: http://backend:4317", &Moving::at([]), NEVER)).await;
     assert!(matches!(&outcome, Outcome::RetryAfter { reason, .. } if reason.contains("backend")), "{outcome:?}");
+}
+
+/// Scenario: the backend's name moves while the old address serves on, and a request is under way there.
+/// Guarantee: both balancers follow once the name has been looked up again, that request is delivered, and the old
+/// connection is closed.
+#[tokio::test]
+async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
+    for balancer in ["pick_first", "round_robin"] {
+        let first = Backend::start(|stream, _| serve(stream, Act::Late(Duration::from_millis(300)))).await;
+        let second = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
+        let name = Moving::at([first.address]);
+        let text = format!("endpoint: http://backend:4317\nbalancer_name: {balancer}\ntimeout: 30s");
+        let exporter = Arc::new(named(&text, &name, Duration::from_millis(50)));
+        assert_eq!(send(&*exporter).await, Outcome::Delivered, "{balancer}");
+        let under_way = tokio::spawn({
+            let exporter = exporter.clone();
+            async move { send(&*exporter).await }
+        });
+        name.to(second.address);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while second.accepted() == 0 {
+            assert!(Instant::now() < deadline, "{balancer}: the new address was never used");
+            assert_eq!(send(&*exporter).await, Outcome::Delivered, "{balancer}");
+        }
+        assert_eq!(under_way.await.expect("ends"), Outcome::Delivered, "{balancer}");
+        first.all_closed().await;
+        assert_eq!((first.accepted(), second.accepted()), (1, 1), "{balancer}");
+    }
+}
+
+/// Types and flags of HTTP/2 frames.
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("fits").to_be_bytes();
+    [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// Answers the first request with headers, or with trailers, that never end.
+async fn serve_endless(mut stream: TcpStream, trailers: bool) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let _ = stream.write_all(&frame(SETTINGS, 0, 0, &[])).await;
+    // The preface, then frames up to the request's headers.
+    let mut head = [0; 24];
+    let _ = stream.read_exact(&mut head).await;
+    let mut head = [0; 9];
+    while head[3] != HEADERS {
+        if stream.read_exact(&mut head).await.is_err() {
+            return;
+        }
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let _ = stream.read_exact(&mut vec![0; length as usize]).await;
+    }
+    // `:status: 200` of HPACK's table, then a header `x` of 100 bytes again and again.
+    let status = [0x88];
+    let field = [&[0, 1, b'x', 100][..], &[b'x'; 100]].concat();
+    if trailers {
+        let _ = stream.write_all(&frame(HEADERS, END_HEADERS, 1, &status)).await;
+        let _ = stream.write_all(&frame(HEADERS, END_STREAM, 1, &field)).await;
+    } else {
+        let _ = stream.write_all(&frame(HEADERS, 0, 1, &status)).await;
+    }
+    let more = frame(CONTINUATION, 0, 1, &field.repeat(100));
+    while stream.write_all(&more).await.is_ok() {}
+}
+
+/// Scenario: answers whose headers or trailers never end, or whose message is enormous.
+/// Guarantee: each is cut off at its limit, long before the deadline, and the request is told to come again.
+#[tokio::test]
+async fn enormous_answers_are_cut_off() {
+    for (way, expected) in [
+        ("headers", "too_many_continuations"),
+        ("trailers", "too_many_continuations"),
+        ("message", "the peer's answer exceeds 4194304 bytes"),
+    ] {
+        let backend = Backend::start(move |stream, _| async move {
+            match way {
+                "message" => serve(stream, Act::Enormous(8 << 20)).await,
+                way => serve_endless(stream, way == "trailers").await,
+            }
+        })
+        .await;
+        let exporter = plain(backend.address, "timeout: 30s");
+        let start = Instant::now();
+        let outcome = send(&exporter).await;
+        assert!(
+            matches!(&outcome, Outcome::RetryAfter { reason, .. } if reason.contains(expected)),
+            "{way}: {outcome:?}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(5), "{way}: {:?}", start.elapsed());
+        leaves_nothing(exporter, &backend).await;
+    }
 }
 
 /// Scenario: a name with three addresses, one of them dead. Guarantee: `round_robin` uses both others, and nothing fails.
@@ -322,9 +415,8 @@ async fn round_robin_uses_all_that_work() {
     let first = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
     let second = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
     let dead = std::net::TcpListener::bind("127.0.0.1:0").expect("binds").local_addr().expect("has an address");
-    let name = Arc::new(Moving(Mutex::new(vec![dead, first.address, second.address])));
-    let connect = ConnectOptions { resolver: name, ..ConnectOptions::default() };
-    let exporter = built("endpoint: http://backend:4317\nbalancer_name: round_robin", connect);
+    let name = Moving::at([dead, first.address, second.address]);
+    let exporter = named("endpoint: http://backend:4317\nbalancer_name: round_robin", &name, NEVER);
     for _ in 0..50 {
         assert_eq!(send(&exporter).await, Outcome::Delivered);
     }

@@ -49,9 +49,18 @@ struct Destination {
 
 impl OtlpHttpExporter {
     pub(crate) fn new(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> Result<OtlpHttpExporter, BuildError> {
+        OtlpHttpExporter::with_options(config, context, &HttpOptions::default())
+    }
+
+    /// With other ways to connect, for tests.
+    pub(crate) fn with_options(
+        config: &OtlpHttpConfig,
+        context: &BuildContext<'_>,
+        options: &HttpOptions,
+    ) -> Result<OtlpHttpExporter, BuildError> {
         let (plain, compressed) = all_headers(config, context);
         Ok(OtlpHttpExporter {
-            destinations: destinations(config)?,
+            destinations: destinations(config, options)?,
             plain,
             compressed,
             credentials: context.credentials(config.authenticator.as_deref())?,
@@ -104,7 +113,7 @@ fn all_headers(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> (HeaderMa
     (plain, compressed)
 }
 
-fn destinations(config: &OtlpHttpConfig) -> Result<[Option<Destination>; 3], BuildError> {
+fn destinations(config: &OtlpHttpConfig, options: &HttpOptions) -> Result<[Option<Destination>; 3], BuildError> {
     let mut clients: Vec<(Target, bool, HttpClient)> = Vec::new();
     let mut destinations = [None, None, None];
     for (destination, url) in destinations.iter_mut().zip(&config.urls).filter(|(_, url)| !url.is_empty()) {
@@ -113,7 +122,7 @@ fn destinations(config: &OtlpHttpConfig) -> Result<[Option<Destination>; 3], Bui
         let client = match known {
             Some((_, _, client)) => client.clone(),
             None => {
-                let client = client(config, target.clone(), tls)?;
+                let client = client(config, target.clone(), tls, options.clone())?;
                 clients.push((target, tls, client.clone()));
                 client
             }
@@ -123,7 +132,7 @@ fn destinations(config: &OtlpHttpConfig) -> Result<[Option<Destination>; 3], Bui
     Ok(destinations)
 }
 
-fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClient, BuildError> {
+fn client(config: &OtlpHttpConfig, target: Target, tls: bool, options: HttpOptions) -> Result<HttpClient, BuildError> {
     let proxy = match &config.proxy_url {
         Some(url) => Proxy::parse(url).map(Some),
         None => Proxy::from_environment(&target, tls),
@@ -131,7 +140,7 @@ fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClie
     let mut connect = ConnectOptions {
         connect_timeout: config.timeout.min(CONNECT_TIMEOUT_LIMIT),
         proxy: proxy.map_err(|reason| BuildError::Proxy { reason })?,
-        ..ConnectOptions::default()
+        ..options.connect
     };
     if tls {
         connect.tls = Some(config.tls.build()?);
@@ -150,7 +159,7 @@ fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClie
         keep_alive: config.keep_alive,
         http2: config.http2,
         http2_keepalive: (!config.http2_read_idle_timeout.is_zero()).then_some(pings),
-        ..HttpOptions::default()
+        ..options
     };
     Ok(HttpClient::new(target, options))
 }

@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sluice_flow::{Metadata, Outcome};
+use sluice_net::client::{ConnectOptions, HttpOptions};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
-use crate::Files;
+use super::OtlpHttpExporter;
 use crate::auth::{self, RequestAuth};
 use crate::testing::{
-    Backend, HttpRequest, config, context, exporter, http_backend, kind, one_span, read_http, send, write_http,
+    Backend, HttpRequest, Moving, config, context, exporter, http_backend, kind, one_span, read_http, send, write_http,
 };
+use crate::{ExporterConfig, Files};
 
 /// Heads and bodies.
 type Seen = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
@@ -138,38 +140,58 @@ async fn every_answer_has_its_outcome() {
     }
 }
 
-/// Scenario: backends that close, never answer, send garbage, endless headers or endless bodies.
-/// Guarantee: each request is told to come again within its deadline, and no connection stays.
+/// Scenario: backends that close, never answer, or send garbage, half an answer, endless headers, bodies or trailers.
+/// Guarantee: each request is told to come again for what is wrong, within its deadline or, where no end is in sight, long
+/// before it; no connection stays.
 #[tokio::test]
 async fn broken_backends_hold_nothing() {
     use tokio::io::AsyncWriteExt;
-    for way in ["close", "silence", "garbage", "half", "headers", "body"] {
+    for (way, timeout, expected) in [
+        ("close", "30s", "the connection was lost"),
+        ("silence", "500ms", "deadline"),
+        ("garbage", "30s", "invalid HTTP version"),
+        ("half", "30s", "the connection was lost"),
+        ("header", "30s", "message head is too large"),
+        ("headers", "30s", "message head is too large"),
+        ("body", "30s", "the peer's answer exceeds 4194304 bytes"),
+        ("chunks", "30s", "the peer's answer exceeds 4194304 bytes"),
+        ("trailers", "30s", "chunk trailers count overflow"),
+    ] {
         let backend = Backend::start(move |mut stream, _| async move {
             if way != "close" {
                 read_http(&mut stream).await;
             }
-            let endless = vec![b'x'; 1 << 16];
-            match way {
-                "silence" => drop(stream.readable().await),
-                "garbage" => drop(stream.write_all(&endless).await),
-                "half" => drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc").await),
-                "headers" => {
-                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await;
-                    while stream.write_all(&endless).await.is_ok() {}
+            let x = vec![b'x'; 1 << 16];
+            let (head, endless) = match way {
+                "silence" => return drop(stream.readable().await),
+                "garbage" => ("", x),
+                "half" => return drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc").await),
+                "header" => ("HTTP/1.1 200 OK\r\nx: ", x),
+                "headers" => ("HTTP/1.1 200 OK\r\n", b"x: y\r\n".repeat(1000)),
+                "body" => ("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n", x),
+                "chunks" => {
+                    ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", [b"10000\r\n", &x[..], b"\r\n"].concat())
                 }
-                "body" => {
-                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n").await;
-                    while stream.write_all(&endless).await.is_ok() {}
-                }
-                _ => {}
-            }
+                "trailers" => (
+                    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x\r\n\r\n0\r\n",
+                    b"x: y\r\n".repeat(1000),
+                ),
+                _ => return,
+            };
+            let _ = stream.write_all(head.as_bytes()).await;
+            while stream.write_all(&endless).await.is_ok() {}
         })
         .await;
-        let exporter = exporter("otlphttp", &format!("endpoint: http://{}\ntimeout: 500ms", backend.address));
+        let exporter = exporter("otlphttp", &format!("endpoint: http://{}\ntimeout: {timeout}", backend.address));
+        let start = Instant::now();
         for _ in 0..3 {
             let outcome = send(&*exporter).await;
-            assert_eq!(kind(&outcome), "retry", "{way}: {outcome:?}");
+            assert!(
+                matches!(&outcome, Outcome::RetryAfter { reason, .. } if reason.contains(expected)),
+                "{way}: {outcome:?}"
+            );
         }
+        assert!(start.elapsed() < Duration::from_secs(5), "{way}: {:?}", start.elapsed());
         assert!(backend.accepted() <= 6, "{way}: {}", backend.accepted());
         exporter.shutdown().await;
         backend.all_closed().await;
@@ -251,6 +273,29 @@ async fn token_endpoints_that_fail() {
     assert_eq!(backend.accepted(), 0);
 }
 
+/// Scenario: the token endpoint's answer does not end.
+/// Guarantee: it is cut off long before the deadline, and the request is told to come again, without a token nor the backend.
+#[tokio::test]
+async fn an_enormous_token_is_cut_off() {
+    use tokio::io::AsyncWriteExt;
+    let endpoint = Backend::start(|mut stream, _| async move {
+        read_http(&mut stream).await;
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n{\"access_token\": \"";
+        let _ = stream.write_all(head).await;
+        while stream.write_all(&[b'x'; 1 << 16]).await.is_ok() {}
+    })
+    .await;
+    let backend = http_backend(|_: &HttpRequest| ok()).await;
+    let exporter = with_oauth2(&format!("http://{}/token", endpoint.address), &backend).await;
+    let start = Instant::now();
+    let outcome = send(&*exporter).await;
+    let expected = "token endpoint: the peer's answer exceeds 4194304 bytes";
+    assert!(matches!(&outcome, Outcome::RetryAfter { reason, .. } if reason.contains(expected)), "{outcome:?}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    endpoint.all_closed().await;
+    assert_eq!(backend.accepted(), 0);
+}
+
 /// Scenario: an HTTP proxy on the way to a plain backend. Guarantee: it gets the whole URL and its credentials.
 #[tokio::test]
 async fn a_proxy_is_used() {
@@ -286,17 +331,22 @@ fn authority(alpn: &[&[u8]]) -> (String, Arc<rustls::ServerConfig>) {
     (pem, Arc::new(config))
 }
 
-async fn tls_backend(config: Arc<Mutex<Arc<rustls::ServerConfig>>>) -> Backend {
+/// Answers after a delay, so many requests a connection.
+async fn tls_backend(config: Arc<Mutex<Arc<rustls::ServerConfig>>>, delay: Duration, requests: usize) -> Backend {
     Backend::start(move |stream, _| {
         let acceptor = tokio_rustls::TlsAcceptor::from(config.lock().clone());
         async move {
             let Ok(stream) = acceptor.accept(stream).await else { return };
             let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+            let mut seen = 0;
             while let Some(Ok((_, mut respond))) = connection.accept().await {
+                tokio::time::sleep(delay).await;
                 let answer = http::Response::builder().status(200).header("grpc-status", "0").body(()).expect("a head");
                 let _ = respond.send_response(answer, true);
-                // One request a connection: each begins with a handshake.
-                connection.graceful_shutdown();
+                seen += 1;
+                if seen == requests {
+                    connection.graceful_shutdown();
+                }
             }
         }
     })
@@ -311,7 +361,8 @@ async fn rotated_certificates() {
         let (first_pem, first) = authority(&[b"h2"]);
         let (second_pem, second) = authority(&[b"h2"]);
         let server = Arc::new(Mutex::new(first));
-        let backend = tls_backend(server.clone()).await;
+        // One request a connection: each begins with a handshake.
+        let backend = tls_backend(server.clone(), Duration::ZERO, 1).await;
         let directory = tempfile::tempdir().expect("a directory");
         let ca = directory.path().join("ca.pem");
         std::fs::write(&ca, first_pem).expect("writes");
@@ -346,6 +397,63 @@ async fn rotated_certificates() {
         }
         exporter.shutdown().await;
         backend.all_closed().await;
+    }
+}
+
+/// Scenario: the backend's name moves while the old address serves on; one request is under way there, and over HTTP/1.1
+/// (the other case is HTTP/2) idle connections are kept.
+/// Guarantee: requests follow once the name has been looked up again, the one under way is delivered, and the old
+/// connections are closed unused.
+#[tokio::test]
+async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
+    const LATE: Duration = Duration::from_millis(200);
+    let directory = tempfile::tempdir().expect("a directory");
+    let ca = directory.path().join("ca.pem");
+    let (pem, server) = authority(&[b"h2"]);
+    std::fs::write(&ca, pem).expect("writes");
+    let server = Arc::new(Mutex::new(server));
+    for scheme in ["http", "https"] {
+        let start = async |delay: Duration| match scheme {
+            "https" => tls_backend(server.clone(), delay, usize::MAX).await,
+            _ => {
+                Backend::start(move |mut stream, _| async move {
+                    while read_http(&mut stream).await.is_some() {
+                        tokio::time::sleep(delay).await;
+                        write_http(&mut stream, "200 OK", "", b"").await;
+                    }
+                })
+                .await
+            }
+        };
+        let (first, second) = (start(LATE).await, start(Duration::ZERO).await);
+        let name = Moving::at([first.address]);
+        let connect = ConnectOptions { resolver: name.clone(), ..ConnectOptions::default() };
+        let options = HttpOptions { connect, resolve_interval: Duration::from_millis(50), ..HttpOptions::default() };
+        let tls = format!("tls: {{ca_file: '{}', server_name_override: 127.0.0.1}}", ca.display());
+        let ExporterConfig::OtlpHttp(config) = config("otlphttp", &format!("endpoint: {scheme}://backend:4318\n{tls}"))
+        else {
+            panic!("not otlphttp")
+        };
+        let files = Files::default();
+        let exporter = OtlpHttpExporter::with_options(&config, &context(&HashMap::new(), &files), &options);
+        let exporter = Arc::new(exporter.expect("builds"));
+        let all = futures_util::future::join_all((0..5).map(|_| send(&*exporter))).await;
+        assert_eq!(all, vec![Outcome::Delivered; 5], "{scheme}");
+        let opened = first.accepted();
+        let under_way = tokio::spawn({
+            let exporter = exporter.clone();
+            async move { send(&*exporter).await }
+        });
+        name.to(second.address);
+        // The first has the name looked up.
+        for _ in 0..2 {
+            assert_eq!(send(&*exporter).await, Outcome::Delivered, "{scheme}");
+        }
+        assert_eq!(second.accepted(), 1, "{scheme}: the old address is used");
+        assert_eq!(under_way.await.expect("ends"), Outcome::Delivered, "{scheme}");
+        first.all_closed().await;
+        assert_eq!(send(&*exporter).await, Outcome::Delivered, "{scheme}");
+        assert_eq!((first.accepted(), second.accepted()), (opened, 1), "{scheme}");
     }
 }
 
