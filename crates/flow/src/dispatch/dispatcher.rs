@@ -16,6 +16,9 @@ const OUTAGE_AFTER_FAILURES: u32 = 32;
 /// ten times finds one bad item among a thousand.
 const HOLD_AFTER_REJECTIONS: u32 = 12;
 
+/// No backend is left alone for longer, whatever it asks for: there are times that no clock reaches.
+const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Probes go round among so many batches, so that one that stays refused does not hide that others would be taken.
 const PROBE_CANDIDATES: usize = 4;
 
@@ -232,7 +235,10 @@ impl<L> Dispatcher<L> {
                 self.recovered(now);
                 Settled::Delivered { units: batch.units, rejected_items: items, reason: Some(reason) }
             }
-            Outcome::RetryAfter { delay, reason } => self.retry(batch, delay, reason, now, random),
+            Outcome::RetryAfter { delay, reason } => {
+                let asked = delay.map(|delay| delay.min(ASKED_DELAY_MAX));
+                self.retry(batch, asked, reason, now, random)
+            }
             Outcome::Misconfigured { reason } => {
                 self.hold(reason, now, random);
                 self.wait_until(batch, now);

@@ -169,6 +169,24 @@ fn the_delay_that_a_backend_asks_for_is_kept() {
     assert_eq!(dispatcher.next(now + asked).unwrap().units[0].lease, 0);
 }
 
+/// Guarantee: a delay that no clock can add up is a day, for a request and in an outage, and no panic.
+#[test]
+fn a_backend_that_asks_for_ages_is_left_alone_for_a_day() {
+    let now = Instant::now();
+    let day = Duration::from_secs(24 * 60 * 60);
+    let mut dispatcher = Dispatcher::new(policy());
+    for id in 0..40 {
+        dispatcher.offer(unit(id, 512, 1000), now);
+        let batch = dispatcher.next(now).unwrap_or_else(|| panic!("no request {id}"));
+        dispatcher.settle(batch, retry_after(Some(Duration::MAX)), now, 0.5);
+        assert_eq!(dispatcher.next_wake(), Some(now + day));
+        if dispatcher.state() != &State::Open {
+            return;
+        }
+    }
+    panic!("no outage");
+}
+
 #[test]
 fn one_bad_item_is_found_and_nothing_else_is_lost() {
     let now = Instant::now();
