@@ -211,12 +211,14 @@ fn percent_encode(message: &str) -> Cow<'_, str> {
 
 /// Never fails: what is not well-formed is left as it is, as the specification asks.
 fn percent_decode(value: &[u8]) -> String {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value;
     while let Some((&first, after)) = rest.split_first() {
-        let escaped = (first == b'%')
-            .then(|| after.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()))
-            .flatten();
+        let escaped = match after {
+            &[high, low, ..] if first == b'%' => digit(high).zip(digit(low)).map(|(high, low)| (high << 4 | low) as u8),
+            _ => None,
+        };
         bytes.push(escaped.unwrap_or(first));
         rest = if escaped.is_some() { &after[2..] } else { after };
     }

@@ -24,8 +24,8 @@ fn the_message_is_percent_encoded_as_the_specification_says() {
     let mut headers = HeaderMap::new();
     Status::new(Code::Internal, "a%b\u{fc}\r\n~").write_to(&mut headers);
     assert_eq!(headers[GRPC_MESSAGE], "a%25b%C3%BC%0D%0A~");
-    headers.insert(GRPC_MESSAGE, HeaderValue::from_static("100% %zz %C3%BC %2"));
-    assert_eq!(Status::read_from(&headers).expect("has a status").message, "100% %zz \u{fc} %2");
+    headers.insert(GRPC_MESSAGE, HeaderValue::from_static("100% %zz %+1 %C3%BC %2"));
+    assert_eq!(Status::read_from(&headers).expect("has a status").message, "100% %zz %+1 \u{fc} %2");
 }
 
 #[test]
