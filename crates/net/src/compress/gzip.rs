@@ -77,7 +77,7 @@ fn is_unpacked_by_inflater(input: &[u8], output: &mut [u8]) -> bool {
 
 /// Below this length libdeflate is faster, whose tables are made sooner.
 #[cfg(target_arch = "x86_64")]
-const INFLATER_MIN_BYTES: usize = 8 << 10;
+pub(super) const INFLATER_MIN_BYTES: usize = 8 << 10;
 
 #[cfg(target_arch = "x86_64")]
 fn inflate(stream: &[u8], output: &mut [u8]) -> Option<usize> {
