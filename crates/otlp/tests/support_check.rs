@@ -48,13 +48,14 @@ fn every_freedom_is_used() {
             requests.iter().filter(|original| rewrite(Signal::Metrics, original, freedoms, 7) != **original).count();
         assert!(changed >= 20, "{name} changed {changed} of 200 requests");
     }
-    let with_unknown = requests
+    let unknown: Vec<_> = requests
         .iter()
-        .filter(|original| {
-            !unknown_fields(Signal::Metrics, &rewrite(Signal::Metrics, original, Freedoms::ALL, 7)).is_empty()
-        })
-        .count();
+        .map(|original| unknown_fields(Signal::Metrics, &rewrite(Signal::Metrics, original, Freedoms::ALL, 7)))
+        .collect();
+    let with_unknown = unknown.iter().filter(|fields| !fields.is_empty()).count();
     assert!(with_unknown >= 100, "{with_unknown} of 200 requests got unknown fields");
+    let with_groups = unknown.iter().filter(|fields| fields.keys().any(|(_, field)| field.wire_type == 3)).count();
+    assert!(with_groups >= 20, "{with_groups} of 200 requests got unknown groups");
 }
 
 /// Nesting that the official types decode at most: a log body of 48 arrays (resource, scope, record, body, then two

@@ -19,7 +19,7 @@ pub struct Freedoms {
     pub long_varints: bool,
     /// A singular message as two occurrences, which a reader merges.
     pub split_messages: bool,
-    /// Fields that the schema does not know, in any message.
+    /// Fields that the schema does not know, in any message; groups among them.
     pub unknown_fields: bool,
     /// Default values written out, and earlier occurrences of a singular scalar or a oneof that a later one replaces.
     pub superseded: bool,
@@ -166,30 +166,33 @@ impl Rewriter {
     }
 
     fn add_unknown(&mut self, message: &Message, pieces: &mut Vec<Piece>) {
-        const NUMBERS: [u32; 6] = [4, 13, 17, 99, 1000, (1 << 29) - 1];
         if self.rng.u8(..3) != 0 {
             return;
         }
         for _ in 0..self.rng.usize(1..=2) {
-            let number = NUMBERS[self.rng.usize(..NUMBERS.len())];
-            if message.field(number).is_some() {
-                continue;
+            let field = self.unknown();
+            if message.field(field.number).is_none() {
+                let mut bytes = Vec::new();
+                write_record(&mut bytes, &field, 0, 0);
+                pieces.push(Piece { rank: field.number, bytes });
             }
-            let mut value: Vec<u8> = (0..self.rng.usize(..12)).map(|_| self.rng.u8(..)).collect();
-            let wire_type = [0, 1, 2, 5][self.rng.usize(..4)];
-            match wire_type {
-                0 => {
-                    value.clear();
-                    write_varint(&mut value, self.rng.u64(..), 0);
-                }
-                1 => value.resize(8, 0xaa),
-                5 => value.resize(4, 0xbb),
-                _ => {}
-            }
-            let mut bytes = Vec::new();
-            write_record(&mut bytes, &Record { number, wire_type, value }, 0, 0);
-            pieces.push(Piece { rank: number, bytes });
         }
+    }
+
+    fn unknown(&mut self) -> Record {
+        const NUMBERS: [u32; 6] = [4, 13, 17, 99, 1000, (1 << 29) - 1];
+        let number = NUMBERS[self.rng.usize(..NUMBERS.len())];
+        let wire_type = [0, 1, 2, 3, 5][self.rng.usize(..5)];
+        let mut value = Vec::new();
+        match wire_type {
+            0 => write_varint(&mut value, self.rng.u64(..), 0),
+            1 => value.resize(8, 0xaa),
+            5 => value.resize(4, 0xbb),
+            // Few of few fields are groups: they nest now and then, and never deeply.
+            3 => (0..self.rng.usize(..4)).for_each(|_| write_record(&mut value, &self.unknown(), 0, 0)),
+            _ => value.extend((0..self.rng.usize(..12)).map(|_| self.rng.u8(..))),
+        }
+        Record { number, wire_type, value }
     }
 
     /// Only scalars are superseded: a message would be merged, not replaced.

@@ -1,7 +1,8 @@
 //! A plain reader and writer of protobuf's wire format, for tests: clarity before speed, panics on malformed input.
 
 /// One field occurrence: its number, wire type, and value. `value` holds the payload without the length prefix for wire
-/// type 2, the little-endian bytes for types 1 and 5, and the minimal varint for type 0.
+/// type 2, the little-endian bytes for types 1 and 5, the minimal varint for type 0, and what stands between the tags of a
+/// group for type 3.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Record {
     pub number: u32,
@@ -13,25 +14,45 @@ pub struct Record {
 pub fn records(mut bytes: &[u8]) -> Vec<Record> {
     let mut records = Vec::new();
     while !bytes.is_empty() {
-        let tag = read_varint(&mut bytes);
-        let wire_type = (tag & 7) as u8;
-        let value = match wire_type {
-            0 => {
-                let mut value = Vec::new();
-                write_varint(&mut value, read_varint(&mut bytes), 0);
-                value
-            }
-            1 => take(&mut bytes, 8),
-            2 => {
-                let len = read_varint(&mut bytes) as usize;
-                take(&mut bytes, len)
-            }
-            5 => take(&mut bytes, 4),
-            other => panic!("wire type {other} in a test's message"),
-        };
-        records.push(Record { number: (tag >> 3) as u32, wire_type, value });
+        let (number, wire_type) = read_tag(&mut bytes);
+        let value = read_value(&mut bytes, number, wire_type);
+        records.push(Record { number, wire_type, value });
     }
     records
+}
+
+fn read_tag(bytes: &mut &[u8]) -> (u32, u8) {
+    let tag = read_varint(bytes);
+    ((tag >> 3) as u32, (tag & 7) as u8)
+}
+
+fn read_value(bytes: &mut &[u8], number: u32, wire_type: u8) -> Vec<u8> {
+    match wire_type {
+        0 => {
+            let mut value = Vec::new();
+            write_varint(&mut value, read_varint(bytes), 0);
+            value
+        }
+        1 => take(bytes, 8),
+        2 => {
+            let len = read_varint(bytes) as usize;
+            take(bytes, len)
+        }
+        3 => {
+            let content = *bytes;
+            loop {
+                let len = content.len() - bytes.len();
+                let (inner, wire_type) = read_tag(bytes);
+                if wire_type == 4 {
+                    assert_eq!(inner, number, "a test's groups end where they began");
+                    return content[..len].to_vec();
+                }
+                read_value(bytes, inner, wire_type);
+            }
+        }
+        5 => take(bytes, 4),
+        other => panic!("wire type {other} in a test's message"),
+    }
 }
 
 /// Writes one record; `tag_padding` and `len_padding` are the bytes by which these varints exceed their minimal form.
@@ -41,6 +62,9 @@ pub fn write_record(out: &mut Vec<u8>, record: &Record, tag_padding: usize, len_
         write_varint(out, record.value.len() as u64, len_padding);
     }
     out.extend_from_slice(&record.value);
+    if record.wire_type == 3 {
+        write_varint(out, u64::from(record.number) << 3 | 4, tag_padding);
+    }
 }
 
 pub fn read_varint(bytes: &mut &[u8]) -> u64 {
