@@ -147,6 +147,9 @@ impl<'a> Rest<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn example() -> FrameMetadata {
@@ -173,6 +176,32 @@ mod tests {
             assert_eq!(FrameMetadata::decode(&bytes), Ok(metadata.clone()));
             bytes.extend_from_slice(b"later");
             assert_eq!(FrameMetadata::decode(&bytes), Ok(metadata));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn all_metadata_comes_back(
+            receiver: String,
+            prepared in vec(any::<u64>(), 0..4),
+            peer: Option<String>,
+            headers in vec((any::<String>(), vec(any::<u8>(), 0..20)), 0..4),
+        ) {
+            let metadata = FrameMetadata { receiver, prepared, sender: Metadata { peer, headers } };
+            prop_assert_eq!(FrameMetadata::decode(&encoded(&metadata)), Ok(metadata));
+        }
+
+        /// Whatever the disk holds is refused or means what it says: written again it reads the same.
+        #[test]
+        fn damaged_metadata_is_refused_or_read(damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+            let mut bytes = encoded(&example());
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Ok(metadata) = FrameMetadata::decode(&bytes) {
+                prop_assert_eq!(FrameMetadata::decode(&encoded(&metadata)), Ok(metadata));
+            }
         }
     }
 

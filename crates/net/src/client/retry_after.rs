@@ -18,6 +18,8 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(value: &str) -> Option<Duration> {
@@ -38,5 +40,22 @@ mod tests {
         assert_eq!(read("-1"), None);
         assert_eq!(read("later"), None);
         assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_number_and_every_date_is_read(seconds: u64, date in 0_u64..253_402_300_800) {
+            prop_assert_eq!(read(&seconds.to_string()), Some(Duration::from_secs(seconds)));
+            // Up to the end of the year 9999, which is as far as the format goes.
+            let date = SystemTime::UNIX_EPOCH + Duration::from_secs(date);
+            let left = |now: SystemTime| date.duration_since(now).unwrap_or_default();
+            let (before, delay, after) = (SystemTime::now(), read(&httpdate::fmt_http_date(date)), SystemTime::now());
+            prop_assert!(delay.is_some_and(|delay| left(after) <= delay && delay <= left(before)), "{delay:?}");
+        }
+
+        #[test]
+        fn nonsense_means_nothing(value in "[0-9]{0,20}[a-z;:-][ -~é]{0,30}") {
+            prop_assert_eq!(read(&value), None);
+        }
     }
 }

@@ -37,6 +37,8 @@ pub fn format(timeout: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -67,6 +69,24 @@ mod tests {
                 read >= timeout && read <= timeout + timeout / 1000 + Duration::from_micros(1),
                 "{timeout:?} {read:?}"
             );
+        }
+        assert_eq!(format(Duration::MAX), "99999999H");
+    }
+
+    proptest! {
+        #[test]
+        fn what_can_be_read_is_written_without_loss(count in 0..100_000_000, unit in "[HMSmun]") {
+            let timeout = parse(format!("{count}{unit}").as_bytes()).expect("is well-formed");
+            prop_assert_eq!(parse(format(timeout).as_bytes()), Some(timeout));
+        }
+
+        #[test]
+        fn nothing_else_is_read(
+            value in prop_oneof![
+                ".{0,12}[^HMSmun]", "[HMSmun]", "[0-9]{9,25}[HMSmun]", "[0-9]{0,7}[^0-9]{1,3}[0-9]{0,3}[HMSmun]"
+            ]
+        ) {
+            prop_assert_eq!(parse(value.as_bytes()), None);
         }
     }
 }

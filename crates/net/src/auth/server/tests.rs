@@ -1,5 +1,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use proptest::collection::{hash_map, vec};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -105,4 +107,39 @@ fn hashes_that_are_not_supported_are_named_and_not_taken_for_passwords() {
     let options = BasicOptions { inline: "nonsense".to_owned(), ..BasicOptions::default() };
     assert_eq!(Authenticator::basic(options).err(), Some(AuthSetupError::NotAUser { line: 1 }));
     assert_eq!(Authenticator::basic(BasicOptions::default()).err(), Some(AuthSetupError::NoUsers));
+}
+
+proptest! {
+    /// Who stands in the file is let in, with the right password only.
+    #[test]
+    fn users_are_read_from_lines(
+        users in hash_map("[a-zé][a-zé0-9 ._-]{0,8}", ("[a-zA-Z0-9é!:%]([ -~é]{0,12}[!-~é])?", any::<bool>()), 1..5)
+    ) {
+        let mut inline = String::from(" # name:password\r\n\n");
+        for (user, (password, hashed)) in &users {
+            let digest = || STANDARD.encode(<sha1::Sha1 as sha1::Digest>::digest(password));
+            let password = if *hashed { format!("{{SHA}}{}", digest()) } else { password.clone() };
+            inline.push_str(&format!("{user}:{password} \r\n"));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let authenticator = Authenticator::basic(BasicOptions { inline, ..BasicOptions::default() }).expect("users");
+        let authenticate = |credentials: String| runtime.block_on(authenticator.authenticate(&basic_header(&credentials)));
+        for (user, (password, _)) in &users {
+            prop_assert_eq!(authenticate(format!("{user}:{password}")), Ok(()));
+            prop_assert_eq!(authenticate(format!("{user}:{password}x")), Err(AuthError::Wrong));
+        }
+    }
+
+    /// Any file is users or an error: in hashes nothing is where it is expected.
+    #[test]
+    fn any_lines_are_users_or_an_error(
+        lines in vec(prop_oneof!["\\PC{0,20}", "[a-z:#]{0,3}(\\{SHA\\}|\\$2y\\$[0-9$]{2,11}\\$)?[./A-Za-z0-9é=]{0,60}"], 0..4)
+    ) {
+        let options = BasicOptions { inline: lines.join("\n"), ..BasicOptions::default() };
+        match Authenticator::basic(options).err() {
+            None | Some(AuthSetupError::UnsupportedHash { .. } | AuthSetupError::NoUsers) => {}
+            Some(AuthSetupError::NotAUser { line }) => prop_assert!((1..=lines.len()).contains(&line)),
+            Some(other) => panic!("{other:?}"),
+        }
+    }
 }
