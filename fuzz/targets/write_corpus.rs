@@ -3,17 +3,24 @@
 #[path = "../../crates/otlp/tests/support/mod.rs"]
 mod support;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use bytes::Bytes;
+use fastrand::Rng;
+use flate2::{Compress, Compression, FlushCompress};
+use http::HeaderMap;
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
+use prost::Message as _;
 use sluice_net::compress::{compress, compress_lz4, compress_zlib};
-use sluice_net::grpc::status::{Code, Status};
+use sluice_net::grpc::status::{Code, GRPC_MESSAGE, GRPC_STATUS, GRPC_STATUS_DETAILS, Status};
 use sluice_otlp::json::to_json;
 use sluice_otlp::{Encoding, Signal};
 
+use support::decoded::unknown_fields;
 use support::generate::{Shape, wire_request};
 use support::rewrite::Freedoms;
 
@@ -33,7 +40,9 @@ fn main() {
     }
     let (_, _, sample) = &requests[0];
     write_packed(sample);
+    write_deflated(sample);
     write_frames(sample);
+    write_answers();
     write_texts();
 }
 
@@ -43,11 +52,15 @@ fn requests() -> Vec<(Signal, String, Vec<u8>)> {
     let mut requests = Vec::new();
     let shape = Shape { odd_ids: false, ..Shape::ANY };
     for signal in Signal::ALL {
-        for (form, freedoms) in [("plain", Freedoms::NONE), ("free", Freedoms::ALL)] {
+        let with_groups = Freedoms { unknown_fields: true, ..Freedoms::NONE };
+        for (form, freedoms, numbers) in
+            [("plain", Freedoms::NONE, 4), ("free", Freedoms::ALL, 4), ("groups", with_groups, 1)]
+        {
             let strategy = wire_request(signal, shape, freedoms);
-            for number in 1..=4 {
+            for number in 1..=numbers {
                 let least = 120 * number;
                 let request = std::iter::repeat_with(|| strategy.new_tree(&mut runner).expect("a request").current())
+                    .filter(|request| form != "groups" || groups(signal, request) > 1)
                     .find(|request| (least..INPUT_LIMIT_BYTES).contains(&request.len()))
                     .expect("some request has the size");
                 requests.push((signal, format!("{signal}-{form}-{number}"), request));
@@ -55,6 +68,15 @@ fn requests() -> Vec<(Signal, String, Vec<u8>)> {
         }
     }
     requests
+}
+
+fn groups(signal: Signal, request: &[u8]) -> usize {
+    const GROUP: u8 = 3;
+    unknown_fields(signal, request)
+        .iter()
+        .filter(|((_, field), _)| field.wire_type == GROUP)
+        .map(|(_, times)| times)
+        .sum()
 }
 
 fn write_packed(sample: &[u8]) {
@@ -76,6 +98,43 @@ fn write_packed(sample: &[u8]) {
     }
 }
 
+/// Streams of all kinds of blocks.
+fn write_deflated(sample: &[u8]) {
+    for level in [0, 1, 9] {
+        write("inflate", &format!("level-{level}"), &deflated(level, &[sample]));
+        let parts: Vec<&[u8]> = sample.chunks(300).collect();
+        write("inflate", &format!("flushed-{level}"), &deflated(level, &parts));
+    }
+    write("inflate", "fixed-codes", &deflated(9, &[b"too short for codes of its own, its own"]));
+
+    // Each byte is there half as often as the one before.
+    let mut rng = Rng::with_seed(0);
+    let skewed: Vec<u8> = (0..6000).map(|_| rng.u64(1 << 12..).leading_zeros() as u8).collect();
+    write("inflate", "long-codes", &deflated(9, &[&skewed]));
+
+    // So long that our own inflater takes the gzip.
+    let mut text = String::new();
+    while text.len() < 42_000 {
+        write!(text, "http.request.header.{}={:x};", rng.u8(..40), rng.u32(..)).expect("a string takes it");
+    }
+    write("inflate", "long", &deflated(6, &[text.as_bytes()]));
+    let packed = compress(Encoding::Gzip, &[Bytes::from(text)], None).expect("it can be packed");
+    assert!(packed.len() > 9 << 10, "{}", packed.len());
+    write("gunzip", "long", &packed);
+}
+
+/// As a zlib stream; its parts share neither codes nor matches.
+fn deflated(level: u32, parts: &[&[u8]]) -> Vec<u8> {
+    let mut packer = Compress::new(Compression::new(level), true);
+    let mut stream = Vec::with_capacity(32 << 10);
+    let (last, others) = parts.split_last().expect("a part");
+    for part in others {
+        packer.compress_vec(part, &mut stream, FlushCompress::Full).expect("it can be packed");
+    }
+    packer.compress_vec(last, &mut stream, FlushCompress::Finish).expect("it can be packed");
+    stream
+}
+
 fn write_frames(sample: &[u8]) {
     let frame = |flag: u8, len: usize, message: &[u8]| {
         let mut input = vec![3, flag];
@@ -94,6 +153,36 @@ fn write_frames(sample: &[u8]) {
     let status = Status::new(Code::Unavailable, "the queue is full").with_retry_delay(delay);
     write("grpc_status", "retry-info", &status.encode_details());
     write("grpc_status", "plain", &Status::new(Code::InvalidArgument, "malformed").encode_details());
+}
+
+fn write_answers() {
+    let (proto, json, headers) = (0, 1, 2);
+    let refused = ExportTracePartialSuccess { rejected_spans: 300, error_message: "no \u{fc}".to_owned() };
+    let warning = ExportTracePartialSuccess { rejected_spans: 0, error_message: "slow".to_owned() };
+    for (name, partial) in [("proto-refused", refused), ("proto-warning", warning)] {
+        let answer = ExportTraceServiceResponse { partial_success: Some(partial) };
+        write("answers", name, &prefixed(proto, &answer.encode_to_vec()));
+    }
+    const JSON: [&str; 3] = [
+        r#"{"partialSuccess":{"rejectedSpans":"3","errorMessage":"bad\n"}}"#,
+        r#"{"partial_success":{"rejected_log_records":3,"error_message":null}}"#,
+        r#"{"partialSuccess":{"rejectedDataPoints":-1,"errorMessage":"slow"}}"#,
+    ];
+    for (number, text) in JSON.iter().enumerate() {
+        write("answers", &format!("json-{}", number + 1), &prefixed(json, text.as_bytes()));
+    }
+    let status = Status::new(Code::Unavailable, "100 % of the queue: \u{fc}");
+    for (name, status) in [
+        ("status-plain", status.clone()),
+        ("status-retry-info", status.with_retry_delay(std::time::Duration::from_millis(1500))),
+    ] {
+        let mut map = HeaderMap::new();
+        status.write_to(&mut map);
+        let lines = [GRPC_STATUS, GRPC_MESSAGE, GRPC_STATUS_DETAILS]
+            .map(|name| map.get(name).map_or(&b""[..], |value| value.as_bytes()));
+        write("answers", name, &prefixed(headers, &lines.join(&b'\n')));
+    }
+    write("answers", "status-malformed", &prefixed(headers, b"99\n%+1%zz%F\nCA4===="));
 }
 
 fn write_texts() {

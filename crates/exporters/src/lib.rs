@@ -4,6 +4,7 @@
 //! One folder a component, with every option in its README. [`KINDS`] lists them; there is no registration elsewhere.
 
 pub mod auth;
+pub mod partial;
 pub mod sending;
 
 mod build;
@@ -15,7 +16,6 @@ mod nop;
 mod otlp;
 mod otlphttp;
 mod outcome;
-mod partial;
 #[cfg(test)]
 mod readme_tests;
 mod settings;

@@ -8,12 +8,12 @@ use sluice_net::grpc::answer::{Fields, Value};
 
 /// Turns the body of a successful answer into an outcome. A body that cannot be read changes nothing: the backend has
 /// said that it took the request.
-pub(crate) fn from_proto(body: &[u8]) -> Outcome {
+pub fn from_proto(body: &[u8]) -> Outcome {
     outcome(read_proto(body).unwrap_or_default())
 }
 
 /// The same for JSON, in which 64-bit integers are strings or numbers.
-pub(crate) fn from_json(body: &[u8]) -> Outcome {
+pub fn from_json(body: &[u8]) -> Outcome {
     let Ok(body) = serde_json::from_slice::<serde_json::Value>(body) else { return Outcome::Delivered };
     let Some(partial) = body.get("partialSuccess").or_else(|| body.get("partial_success")) else {
         return Outcome::Delivered;
