@@ -157,7 +157,7 @@ fn write_frames(sample: &[u8]) {
 
 fn write_answers() {
     let (proto, json, headers) = (0, 1, 2);
-    let refused = ExportTracePartialSuccess { rejected_spans: 300, error_message: "no \u{fc}".to_owned() };
+    let refused = ExportTracePartialSuccess { rejected_spans: 1 << 40, error_message: "no \u{fc}".to_owned() };
     let warning = ExportTracePartialSuccess { rejected_spans: 0, error_message: "slow".to_owned() };
     for (name, partial) in [("proto-refused", refused), ("proto-warning", warning)] {
         let answer = ExportTraceServiceResponse { partial_success: Some(partial) };
