@@ -58,9 +58,12 @@ lint: fmt clippy deny docs ## format, clippy, licences, bans, sources, documenta
 
 fmt:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
 clippy: build-tools
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
+# Nothing is linked here: a path to libFuzzer keeps it from being built, which would want a C++ compiler.
+	CUSTOM_LIBFUZZER_PATH=/libFuzzer.a $(CARGO) clippy $(LOCKED) --manifest-path fuzz/Cargo.toml -- -D warnings
 
 deny:
 	tests/components/install cargo-deny

@@ -82,14 +82,15 @@ fn groups(signal: Signal, request: &[u8]) -> usize {
 fn write_packed(sample: &[u8]) {
     let repeated = Bytes::from(b"resource.attribute".repeat(200));
     let sample = Bytes::copy_from_slice(sample);
-    let pack = |encoding, content: Bytes| compress(encoding, &[content], None).expect("it can be packed");
     for (name, content) in [("empty", Bytes::new()), ("request", sample), ("repeated", repeated)] {
+        let content = [content];
+        let pack = |encoding| compress(encoding, &content, None).expect("it can be packed");
         for (target, packed) in [
-            ("gunzip", pack(Encoding::Gzip, content.clone())),
-            ("unzstd", pack(Encoding::Zstd, content.clone())),
-            ("unsnappy", pack(Encoding::Snappy, content.clone())),
-            ("inflate", compress_zlib(&[content.clone()], None).expect("it can be packed")),
-            ("unlz4", compress_lz4(&[content.clone()]).expect("it can be packed")),
+            ("gunzip", pack(Encoding::Gzip)),
+            ("unzstd", pack(Encoding::Zstd)),
+            ("unsnappy", pack(Encoding::Snappy)),
+            ("inflate", compress_zlib(&content, None).expect("it can be packed")),
+            ("unlz4", compress_lz4(&content).expect("it can be packed")),
         ] {
             write(target, name, &packed);
             write(target, &format!("{name}-twice"), &[&packed[..], &packed[..]].concat());
