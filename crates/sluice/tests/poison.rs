@@ -66,13 +66,33 @@ async fn dead_for(gateway: &Gateway, reason: &str) -> f64 {
     gateway.metric("sluice_delivery_dead_letter_items", &[("reason", reason)]).await
 }
 
+/// With a backend that is not there.
+async fn start_out_of_order(retry: &str, ack: &str) -> (Backend, Gateway) {
+    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(1.0))).await.expect("a backend");
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
+    let config =
+        config.replace("    compression: none\n", &format!("    compression: none\n    retry_on_failure: {retry}\n"));
+    let gateway = Gateway::start(&config.replace("buffer:\n", &format!("buffer:\n  ack: {ack}\n"))).await;
+    (backend, gateway)
+}
+
+/// Scenario: the same, and senders wait for the delivery.
+/// Guarantee: they are told to come back, with the backend's reason: it may take their data yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiting_sender_comes_back_with_what_is_not_sent_again() {
+    for retry in ["{enabled: false}", "{initial_interval: 100ms, max_interval: 200ms, max_elapsed_time: 1s}"] {
+        let (_backend, gateway) = start_out_of_order(retry, "delivered").await;
+        let report = gateway.load(Signal::Traces).items(500).concurrency(2, 8).run().await.expect("a load");
+        assert_eq!((report.refused, report.failed), (500, 0), "{retry}: {:?}", report.messages);
+        assert_eq!(report.refusals_without_delay, 0, "{retry}");
+        assert_eq!(gateway.metric("sluice_delivery_returned_items", &[]).await, 500.0, "{retry}");
+    }
+}
+
 /// Scenario: the backend is not there, and `retry_on_failure` is disabled, or lasts for a second.
 /// Guarantee: what is given up is counted under that reason, and the requests as such that were to be sent again.
 async fn what_is_not_sent_again_is_dead(retry: &str, reason: &str) {
-    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(1.0))).await.expect("a backend");
-    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
-    let retry = format!("    compression: none\n    retry_on_failure: {retry}\n");
-    let gateway = Gateway::start(&config.replace("    compression: none\n", &retry)).await;
+    let (backend, gateway) = start_out_of_order(retry, "memory").await;
     let report = gateway.load(Signal::Traces).items(500).run().await.expect("a load");
     assert_all_accepted(&report);
     let dead = async || dead_for(&gateway, reason).await == 500.0;

@@ -17,6 +17,7 @@ use super::dead_letters::DeadLetter;
 use super::prepare::{Lease, Leased, Preparer, inflated};
 use super::{Delivery, Trouble};
 use crate::entry::Entry;
+use crate::refusals::overloaded;
 
 /// Everything that a reload may change.
 pub(crate) struct Settings {
@@ -258,7 +259,12 @@ impl Task {
             let leased = &unit.lease.leased;
             if self.dispatcher.returns_rejections() {
                 self.delivery.stats.returned_items.fetch_add(u64::from(unit.items), Ordering::Relaxed);
-                self.part_done(leased, Err(Refusal::Rejected { reason: reason.to_owned() }));
+                let refusal = match cause {
+                    Cause::Rejected | Cause::TooLarge => Refusal::Rejected { reason: reason.to_owned() },
+                    // The backend may take it yet: whether it is tried again is the sender's to say.
+                    Cause::GivenUp | Cause::NotRetried => overloaded(reason),
+                };
+                self.part_done(leased, Err(refusal));
             } else {
                 self.bury_part(&unit.lease, unit.items, Some(cause), reason.to_owned());
             }
