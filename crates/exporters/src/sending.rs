@@ -64,6 +64,13 @@ pub struct QueueConfig {
     pub batch: Option<BatchConfig>,
 }
 
+impl QueueConfig {
+    /// Without a queue, or with one that waits for the result: the Collector's ways to say that senders wait for the delivery.
+    pub fn makes_senders_wait(&self) -> bool {
+        !self.enabled || self.wait_for_result
+    }
+}
+
 impl Default for QueueConfig {
     fn default() -> Self {
         QueueConfig {

@@ -161,9 +161,8 @@ impl Planner<'_> {
             None if fan_out > 1 => Policy::Isolate,
             None => Policy::Backpressure,
         };
-        // `sending_queue` without a queue, or one that waits for the result, is the Collector's way to say `delivered`.
         let queue = &exporter.sending().queue;
-        let waits = self.ack == AckMode::Delivered || !queue.enabled || queue.wait_for_result;
+        let waits = self.ack == AckMode::Delivered || queue.makes_senders_wait();
         let senders_wait = waits && policy == Policy::Backpressure;
         let (budget_bytes, lease_bytes) = self.budgets(id, best_effort);
         let queue_bytes = queue.queue_size.filter(|_| queue.sizer == Sizer::Bytes);

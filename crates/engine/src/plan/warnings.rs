@@ -53,7 +53,7 @@ pub(super) fn of_queue_options(read: &Read, deliveries: &[DeliveryPlan], diagnos
             );
         }
         let option = if queue.enabled { "wait_for_result: true" } else { "enabled: false" };
-        let asks = !queue.enabled || queue.wait_for_result;
+        let asks = queue.makes_senders_wait();
         if let Some(unheeded) = own().find(|delivery| asks && !delivery.senders_wait && !delivery.best_effort) {
             warn(
                 format!(

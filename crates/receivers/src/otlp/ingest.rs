@@ -9,6 +9,7 @@ use sluice_flow::intake::Permit;
 use sluice_flow::{Intake, Metadata, Payload};
 use sluice_net::auth::server::Authenticator;
 use sluice_net::compress;
+use sluice_net::headers;
 use sluice_net::server::BodyTimeouts;
 use sluice_otlp::{Encoding, Signal};
 
@@ -48,9 +49,7 @@ pub(super) struct Ingest {
 
 /// What the request says of its content. `None` where it says nothing, or several things that differ.
 pub(super) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
-    let mut values = headers.get_all(CONTENT_TYPE).iter();
-    let value = values.next()?;
-    values.all(|other| other == value).then_some(())?;
+    let value = headers::sole(headers, &CONTENT_TYPE).ok()??;
     value.as_bytes().split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii)
 }
 

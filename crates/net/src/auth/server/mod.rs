@@ -113,11 +113,9 @@ impl Authenticator {
     }
 }
 
-/// The value of a header. Where there are several that differ nobody can say which of them a proxy before us has checked.
+/// The value of the header that credentials come in.
 fn sole<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a HeaderValue, AuthError> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next().ok_or(AuthError::Missing)?;
-    if values.all(|other| other == value) { Ok(value) } else { Err(AuthError::Malformed) }
+    crate::headers::sole(headers, name).map_err(|_| AuthError::Malformed)?.ok_or(AuthError::Missing)
 }
 
 type Sha256Digest = [u8; 32];
