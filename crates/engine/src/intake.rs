@@ -264,10 +264,11 @@ impl ReceiverIntake {
             return Err(overloaded(format!("the budget of delivery {} is spent", full.id)));
         }
         check_disk(route, arriving as u64)?;
-        let permit = self.receiving.try_acquire(bytes);
-        permit
-            .map(|permit| Box::new(permit) as Box<dyn Permit>)
-            .ok_or_else(|| overloaded("the memory for receiving is spent"))
+        let Some(permit) = self.receiving.try_acquire(bytes) else {
+            Turns::note_memory_short();
+            return Err(overloaded("the memory for receiving is spent"));
+        };
+        Ok(Box::new(permit))
     }
 
     /// Puts a frame into the log. Returns what the sender has to wait for.

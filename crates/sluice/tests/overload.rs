@@ -2,6 +2,8 @@
 
 mod gateway;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gateway::{Gateway, Options, alone, assert_arrives_once, eventually, fan_out};
@@ -95,6 +97,43 @@ async fn a_flood_of_many_streams_on_few_connections_is_not_received_to_be_refuse
     let load = flood_of(&gateway, Duration::from_secs(8), 16, 32);
     let report = the_flood_is_turned_away_in_order(load, gateway, backend).await;
     assert!(report.refused < report.accepted, "{report:?}");
+}
+
+/// Keeps the machine busy for as long as it lives.
+struct BusyMachine(Arc<AtomicBool>);
+
+impl BusyMachine {
+    fn new(threads: usize) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        for _ in 0..threads {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || while !is_over.load(Ordering::Relaxed) {});
+        }
+        BusyMachine(is_over)
+    }
+}
+
+impl Drop for BusyMachine {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The same where the senders are short of CPU time too: what they send comes slowly, the gateway often has nothing to do, and memory
+/// is what everybody waits for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_slow_senders_is_not_received_to_be_refused() {
+    let _alone = alone().await;
+    let backend = Backend::healthy().await.expect("a backend");
+    let gateway = slow_gateway(&backend, "memory").await;
+    let load = flood_of(&gateway, Duration::from_secs(8), 16, 32);
+    let busy = BusyMachine::new(4);
+    let report = load.run().await.expect("a load");
+    drop(busy);
+    assert_refusals_are_retryable(&report);
+    assert_arrives_once(&report, &backend, Duration::from_secs(30)).await;
+    assert!(report.refused < report.accepted, "{report:?}");
+    gateway.assert_memory_within(LIMIT_MIB);
 }
 
 /// 2,048 requests at a time from 128 senders: more than the gateway serves in the second for which a request may wait, so that some

@@ -132,7 +132,7 @@ async fn drive<H: Handler>(
             let requests = Arc::clone(&in_flight.0.requests);
             // An answer that is held keeps nobody from being called: it may wait for just that.
             drop(in_flight);
-            if Turns::is_cpu_bound() {
+            if Turns::is_bounded() {
                 // See `turns`: the answer would bring the next request.
                 requests.all_have_arrived().await;
             }

@@ -2,18 +2,19 @@
 //!
 //! Under more load than the CPU can bear, whatever is read too early waits in memory: it costs that memory, it has left the
 //! caches when its time comes, and if it is refused in the end the reading was for nothing. So what was read is finished
-//! first. Connections line up; the first in line is called when a thread of the runtime is about to park, and while the CPU is
-//! the bottleneck only if few requests are under way. What is not read stays in the socket, where flow control holds the
-//! sender. Under less load some thread is always about to park, and nobody waits.
+//! first. Connections line up; the first in line is called when a thread of the runtime is about to park, and while the CPU or
+//! memory is short only if few requests are under way (`room.rs`). What is not read stays in the socket, where flow control
+//! holds the sender. Under less load some thread is always about to park, and nobody waits.
 //!
 //! What has begun to arrive is read to its end in the same turn, because a request of which a part was read holds memory for all of
-//! it until its connection's turn comes again. So while the CPU is the bottleneck, answers of a connection are held until all that
+//! it until its connection's turn comes again. So while few may be under way, answers of a connection are held until all that
 //! has begun on it has arrived: senders that have as much in flight as they may begin nothing new meanwhile.
 //!
 //! There is one line a runtime, so that of all ports of a process the connection that waits longest comes first.
 
 mod cpu;
 mod requests;
+mod room;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -27,20 +28,20 @@ use tokio::time::sleep;
 
 use cpu::CpuShare;
 pub(super) use requests::{Arriving, Requests};
+use room::Room;
 
 /// Read in one turn, at most: enough for the bodies that are under way on a connection to be read to their ends.
 const TURN_BYTES: usize = 16 << 20;
-/// While the CPU is the bottleneck a turn ends when so much was read and nothing is under way any more of which a part was read.
+/// While few requests may be under way a turn ends when so much was read and nothing is under way any more of which a part was read.
 const TURN_LEAST_BYTES: usize = 1 << 20;
-/// While the CPU is the bottleneck nobody is called if so many requests are under way with those whose turn it is. Measured:
-/// 32 requests of 190 kB are answered as cheaply as 8, and 256 at half to two thirds of that rate.
-const FEW_REQUESTS: usize = 32;
 /// So often somebody's turn comes even if no thread ever parks, because all are busy with what was received long ago. A tick is as
 /// long, or longer where the process gets no CPU time.
 const CALL_INTERVAL: Duration = Duration::from_millis(5);
-/// Requests of which nothing was read for so many ticks keep nobody from being called: their peers are slow, or they wait for
+/// Requests of which hardly anything was read for so many ticks keep nobody from being called: their peers are slow, or they wait for
 /// something else than the CPU.
 const STALLED_TICKS: u64 = 8;
+/// Of a connection, at least: less is what a sender trickles who wants to hold others up.
+const MOVES_FROM_BYTES: usize = 4 << 10;
 
 static INSTALLED: OnceLock<Arc<Turns>> = OnceLock::new();
 
@@ -53,6 +54,7 @@ pub struct Turns {
     lined_up: Notify,
     idle_threads: AtomicUsize,
     is_cpu_bound: AtomicBool,
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -76,8 +78,9 @@ struct Place {
     forecast: AtomicUsize,
     /// There was nothing more to read when it was last tried.
     is_drained: AtomicBool,
-    /// The tick in which its turn came or something was read, whichever is later.
+    /// The tick in which its turn came or enough was read, whichever is later; and what was read since.
     moved: AtomicU64,
+    read_since_bytes: AtomicUsize,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -96,6 +99,15 @@ impl Place {
 
     fn has_turn(&self) -> bool {
         self.left_bytes.load(Ordering::Acquire) > 0
+    }
+
+    fn note_progress(&self, bytes: usize, tick: u64) {
+        let read_bytes = self.read_since_bytes.load(Ordering::Relaxed) + bytes;
+        let is_enough = read_bytes >= MOVES_FROM_BYTES;
+        self.read_since_bytes.store(if is_enough { 0 } else { read_bytes }, Ordering::Relaxed);
+        if is_enough {
+            self.moved.store(tick, Ordering::Relaxed);
+        }
     }
 
     /// Requests that are under way, and those that are likely to come while it has its turn.
@@ -127,6 +139,18 @@ impl Turns {
         INSTALLED.get().is_some_and(|turns| turns.is_cpu_bound.load(Ordering::Relaxed))
     }
 
+    /// A request found no memory, because of others that are being received.
+    pub fn note_memory_short() {
+        if let Some(turns) = INSTALLED.get() {
+            turns.room.note_memory_short();
+        }
+    }
+
+    /// Whether only few requests may be under way.
+    pub(super) fn is_bounded() -> bool {
+        INSTALLED.get().is_some_and(|turns| turns.room.is_bounded())
+    }
+
     pub(super) fn installed() -> Option<Arc<Turns>> {
         INSTALLED.get().cloned()
     }
@@ -142,7 +166,7 @@ impl Turns {
         self.idle_threads.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Watches the CPU, and calls the first in line now and then when nothing else does. Never ends.
+    /// Watches the CPU and what may be under way, and calls the first in line now and then when nothing else does. Never ends.
     pub async fn keep_moving(&self) {
         let mut share = CpuShare::start();
         loop {
@@ -158,6 +182,7 @@ impl Turns {
             }
             if let Some(is_bound) = share.is_bound() {
                 self.is_cpu_bound.store(is_bound, Ordering::Relaxed);
+                self.room.look(is_bound);
             }
         }
     }
@@ -190,12 +215,12 @@ impl Turns {
 
     /// Whether one more may be read from.
     fn is_room(&self, in_turn: &[Arc<Place>]) -> bool {
-        if !self.is_cpu_bound.load(Ordering::Relaxed) {
+        if !self.room.is_bounded() {
             return true;
         }
         let now = self.ticks.load(Ordering::Relaxed);
         let moves = |place: &&Arc<Place>| now.saturating_sub(place.moved.load(Ordering::Relaxed)) < STALLED_TICKS;
-        in_turn.iter().filter(moves).map(|place| place.load()).sum::<usize>() < FEW_REQUESTS
+        self.room.is_left_beside(in_turn.iter().filter(moves).map(|place| place.load()).sum())
     }
 
     fn call(&self, state: &mut State, place: Arc<Place>) {
@@ -252,7 +277,7 @@ impl Turn {
         let Some(turns) = &self.turns else { return true };
         let left = self.place.left_bytes.load(Ordering::Relaxed);
         let has_had_enough = (1..=TURN_BYTES - TURN_LEAST_BYTES).contains(&left);
-        if has_had_enough && turns.is_cpu_bound.load(Ordering::Relaxed) && self.place.requests.arriving() == 0 {
+        if has_had_enough && turns.room.is_bounded() && self.place.requests.arriving() == 0 {
             self.place.end_turn();
         }
         self.place.has_turn()
@@ -272,7 +297,7 @@ impl Turn {
         self.place.is_drained.store(bytes == 0, Ordering::Relaxed);
         let left = self.place.left_bytes.load(Ordering::Relaxed);
         if left > 0 && bytes > 0 {
-            self.place.moved.store(turns.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.place.note_progress(bytes, turns.ticks.load(Ordering::Relaxed));
             if bytes < left {
                 self.place.left_bytes.store(left - bytes, Ordering::Relaxed);
             } else {

@@ -1,5 +1,6 @@
 //! The line, without connections behind its places.
 
+use super::room::FEW_REQUESTS;
 use super::*;
 
 struct Connection {
@@ -44,7 +45,7 @@ fn call(turns: &Turns) {
 
 fn cpu_bound() -> Arc<Turns> {
     let turns = Arc::new(Turns::default());
-    turns.is_cpu_bound.store(true, Ordering::Relaxed);
+    turns.room.shrink();
     turns
 }
 
@@ -123,7 +124,7 @@ fn what_has_begun_is_read_to_its_end_in_the_same_turn() {
     arriving.clear();
     assert!(!connection.turn.goes_on(), "a good moment");
     // Where the CPU is not the bottleneck nobody waits, and every moment is as good.
-    turns.is_cpu_bound.store(false, Ordering::Relaxed);
+    turns.room.open();
     assert!(!connection.has_turn());
     call(&turns);
     connection.turn.note_read(TURN_LEAST_BYTES);
@@ -161,11 +162,16 @@ fn requests_that_do_not_get_on_hold_up_nobody_for_long() {
     turns.ticks.store(STALLED_TICKS, Ordering::Relaxed);
     call(&turns);
     assert!(other.has_turn());
-    // They do get on again.
+    // Drops are not enough.
     slow.turn.note_read(1);
     let [mut third] = lined_up(&turns);
     call(&turns);
-    assert!(!third.has_turn());
+    assert!(third.has_turn());
+    // They do get on again.
+    slow.turn.note_read(MOVES_FROM_BYTES - 1);
+    let [mut fourth] = lined_up(&turns);
+    call(&turns);
+    assert!(!fourth.has_turn());
 }
 
 #[test]
