@@ -11,10 +11,12 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use thiserror::Error;
 use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
 
 pub use url::{PrometheusUrl, UrlError};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Of an answer: thousands of series.
 const ANSWER_LIMIT_BYTES: usize = 4 << 20;
 
@@ -25,6 +27,8 @@ pub enum PrometheusError {
     Unreachable { url: PrometheusUrl, reason: String },
     #[error("{url} answers, but not as a Prometheus does ({reason}): give the address at which its own page opens")]
     NotPrometheus { url: PrometheusUrl, reason: String },
+    #[error("{url} has not been ready for {} s (status 503): wait until it has started", ANSWER_WITHIN.as_secs())]
+    NotReady { url: PrometheusUrl },
     #[error("{url} refuses the query `{query}`: {reason}")]
     Refused { url: PrometheusUrl, query: String, reason: String },
 }
@@ -55,16 +59,22 @@ struct Element {
     value: (f64, String),
 }
 
+type GetError = Box<dyn std::error::Error + Send + Sync>;
+
 impl PrometheusUrl {
     /// The series that a query has at a moment, in seconds since the epoch. Values that are no numbers are left out.
     pub async fn query(&self, query: &str, at_unix_s: f64) -> Result<Vec<Series>, PrometheusError> {
         let path = format!("/api/v1/query?query={}&time={at_unix_s:.3}", url::encode(query));
         let unreachable = |reason: String| PrometheusError::Unreachable { url: self.clone(), reason };
-        let (status, body) = match tokio::time::timeout(ANSWER_WITHIN, self.get(&path)).await {
+        let until = Instant::now() + ANSWER_WITHIN;
+        let (status, body) = match tokio::time::timeout_at(until, self.get_when_ready(&path, until)).await {
             Err(_) => return Err(unreachable(format!("no answer within {} s", ANSWER_WITHIN.as_secs()))),
             Ok(Err(error)) => return Err(unreachable(error.to_string())),
             Ok(Ok(answer)) => answer,
         };
+        if is_starting(status, &body) {
+            return Err(PrometheusError::NotReady { url: self.clone() });
+        }
         let not_prometheus = |reason: String| PrometheusError::NotPrometheus { url: self.clone(), reason };
         let answer: Answer = serde_json::from_slice(&body).map_err(|_| not_prometheus(format!("status {status}")))?;
         let Some(data) = answer.data.filter(|_| answer.status == "success") else {
@@ -78,7 +88,17 @@ impl PrometheusUrl {
         Ok(series.collect())
     }
 
-    async fn get(&self, path: &str) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
+    async fn get_when_ready(&self, path: &str, until: Instant) -> Result<(StatusCode, Bytes), GetError> {
+        loop {
+            let (status, body) = self.get(path).await?;
+            if !is_starting(status, &body) || Instant::now() + ASK_AGAIN_AFTER >= until {
+                return Ok((status, body));
+            }
+            sleep(ASK_AGAIN_AFTER).await;
+        }
+    }
+
+    async fn get(&self, path: &str) -> Result<(StatusCode, Bytes), GetError> {
         let stream = TcpStream::connect(self.authority()).await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);
@@ -92,8 +112,15 @@ impl PrometheusUrl {
     }
 }
 
+/// So a Prometheus answers while it reads its database. Other answers with this status are JSON.
+fn is_starting(status: StatusCode, body: &[u8]) -> bool {
+    status == StatusCode::SERVICE_UNAVAILABLE && !body.starts_with(b"{")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -101,16 +128,29 @@ mod tests {
 
     /// A server that gives every request this answer; and what the requests were.
     async fn answering(status: &str, body: &str) -> (PrometheusUrl, tokio::sync::mpsc::UnboundedReceiver<String>) {
+        answering_in_turn(&[(status, body)]).await
+    }
+
+    /// The last answer stays.
+    async fn answering_in_turn(
+        answers: &[(&str, &str)],
+    ) -> (PrometheusUrl, tokio::sync::mpsc::UnboundedReceiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/prefix/", listener.local_addr().unwrap()).parse().unwrap();
-        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+        let answer = |&(status, body): &(&str, &str)| {
+            format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+        };
+        let mut answers: VecDeque<String> = answers.iter().map(answer).collect();
         let (sender, requests) = tokio::sync::mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut buffer = vec![0; 4096];
                 let length = stream.read(&mut buffer).await.unwrap_or(0);
                 let _ = sender.send(String::from_utf8_lossy(&buffer[..length]).into_owned());
-                let _ = stream.write_all(answer.as_bytes()).await;
+                let _ = stream.write_all(answers[0].as_bytes()).await;
+                if answers.len() > 1 {
+                    answers.pop_front();
+                }
             }
         });
         (url, requests)
@@ -128,6 +168,15 @@ mod tests {
         let expected =
             "GET /prefix/api/v1/query?query=sum%28rate%28x%7Ba%3D%22b%22%7D%5B8s%5D%29%29&time=1700000000.500 HTTP/1.1";
         assert_eq!(request.lines().next().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_prometheus_that_starts_is_waited_for() {
+        let ready = r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1.0,"2"]}]}}"#;
+        let starts = ("503 Service Unavailable", "Service Unavailable");
+        let (url, mut requests) = answering_in_turn(&[starts, starts, ("200 OK", ready)]).await;
+        assert_eq!(url.query("x", 0.0).await.unwrap()[0].value, 2.0);
+        assert_eq!(std::iter::from_fn(|| requests.try_recv().ok()).count(), 3);
     }
 
     #[tokio::test]
