@@ -15,6 +15,16 @@ const UNBOUND_WINDOWS: u32 = 8;
 /// Below this share one window is enough: requests wait for something else, a disk or a backend.
 const IDLE_SHARE: f64 = 0.5;
 
+/// What was found of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CpuLoad {
+    /// The CPU is the bottleneck.
+    Full,
+    /// It was lately, and has not had time to spare for long.
+    High,
+    Low,
+}
+
 #[derive(Debug)]
 pub(super) struct CpuShare {
     since: Instant,
@@ -31,7 +41,7 @@ impl CpuShare {
     }
 
     /// What was so since the last answer. `None`: it is too early, or the kernel does not tell.
-    pub(super) fn is_bound(&mut self) -> Option<bool> {
+    pub(super) fn look(&mut self) -> Option<CpuLoad> {
         let elapsed = self.since.elapsed();
         if elapsed < WINDOW {
             return None;
@@ -43,13 +53,17 @@ impl CpuShare {
         Some(self.note(share))
     }
 
-    fn note(&mut self, share: f64) -> bool {
+    fn note(&mut self, share: f64) -> CpuLoad {
         self.windows_since_bound = match share {
             BOUND_SHARE.. => 0,
             IDLE_SHARE.. => self.windows_since_bound.saturating_add(1),
             _ => UNBOUND_WINDOWS,
         };
-        self.windows_since_bound < UNBOUND_WINDOWS
+        match self.windows_since_bound {
+            0 => CpuLoad::Full,
+            1..UNBOUND_WINDOWS => CpuLoad::High,
+            _ => CpuLoad::Low,
+        }
     }
 }
 
@@ -78,10 +92,14 @@ mod tests {
     #[test]
     fn one_window_with_time_to_spare_is_not_the_end_of_a_bottleneck() {
         let mut share = CpuShare::start();
-        assert!(!share.note(0.8) && share.note(0.95));
-        assert!((1..UNBOUND_WINDOWS).all(|_| share.note(0.8)));
-        assert!(!share.note(0.8));
-        assert!(share.note(0.95) && !share.note(0.4), "it waits for something else");
+        assert_eq!([0.8, 0.95].map(|value| share.note(value)), [CpuLoad::Low, CpuLoad::Full]);
+        assert!((1..UNBOUND_WINDOWS).all(|_| share.note(0.8) == CpuLoad::High));
+        assert_eq!(share.note(0.8), CpuLoad::Low);
+        assert_eq!(
+            [0.95, 0.4].map(|value| share.note(value)),
+            [CpuLoad::Full, CpuLoad::Low],
+            "it waits for something else"
+        );
     }
 
     #[test]

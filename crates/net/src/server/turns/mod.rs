@@ -3,11 +3,11 @@
 //! Under more load than the CPU can bear, whatever is read too early waits in memory: it costs that memory, it has left the
 //! caches when its time comes, and if it is refused in the end the reading was for nothing. So what was read is finished
 //! first. Connections line up; the first in line is called when a thread of the runtime is about to park, and while the CPU or
-//! memory is short only if few requests are under way (`room.rs`). What is not read stays in the socket, where flow control
+//! memory is short only if little is under way (`room.rs`). What is not read stays in the socket, where flow control
 //! holds the sender. Under less load some thread is always about to park, and nobody waits.
 //!
 //! What has begun to arrive is read to its end in the same turn, because a request of which a part was read holds memory for all of
-//! it until its connection's turn comes again. So while few may be under way, answers of a connection are held until all that
+//! it until its connection's turn comes again. So while little may be under way, answers of a connection are held until all that
 //! has begun on it has arrived: senders that have as much in flight as they may begin nothing new meanwhile.
 //!
 //! There is one line a runtime, so that of all ports of a process the connection that waits longest comes first.
@@ -26,13 +26,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use cpu::CpuShare;
+use cpu::{CpuLoad, CpuShare};
 pub(super) use requests::{Arriving, Requests};
-use room::Room;
+use room::{Room, weight_of_request};
 
 /// Read in one turn, at most: enough for the bodies that are under way on a connection to be read to their ends.
 const TURN_BYTES: usize = 16 << 20;
-/// While few requests may be under way a turn ends when so much was read and nothing is under way any more of which a part was read.
+/// While little may be under way a turn ends when so much was read and nothing is under way any more of which a part was read.
 const TURN_LEAST_BYTES: usize = 1 << 20;
 /// So often somebody's turn comes even if no thread ever parks, because all are busy with what was received long ago. A tick is as
 /// long, or longer where the process gets no CPU time.
@@ -74,8 +74,11 @@ struct Place {
     is_in_turn: AtomicBool,
     /// Of its turn. Zero: it is not its turn.
     left_bytes: AtomicUsize,
-    /// Requests that came in its last turn: as many are likely to come in this one.
+    /// Requests that came in its last turn: as many are likely to come in this one, and as large.
     forecast: AtomicUsize,
+    request_bytes: AtomicUsize,
+    /// What was read in its turn.
+    read_bytes: AtomicUsize,
     /// There was nothing more to read when it was last tried.
     is_drained: AtomicBool,
     /// The tick in which its turn came or enough was read, whichever is later; and what was read since.
@@ -88,6 +91,10 @@ impl Place {
     fn begin_turn(&self, tick: u64) {
         self.moved.store(tick, Ordering::Relaxed);
         self.forecast.store(self.requests.most_in_flight(), Ordering::Relaxed);
+        let (read_bytes, begun) = (self.read_bytes.swap(0, Ordering::Relaxed), self.requests.begun());
+        if let Some(request_bytes) = read_bytes.checked_div(begun) {
+            self.request_bytes.store(request_bytes, Ordering::Relaxed);
+        }
         self.requests.begin_turn();
         self.left_bytes.store(TURN_BYTES, Ordering::Release);
     }
@@ -110,10 +117,11 @@ impl Place {
         }
     }
 
-    /// Requests that are under way, and those that are likely to come while it has its turn.
-    fn load(&self) -> usize {
+    /// Of requests that are under way, and of those that are likely to come while it has its turn.
+    fn weight(&self) -> usize {
         let in_flight = self.requests.in_flight().max(1);
-        if self.has_turn() { in_flight.max(self.forecast.load(Ordering::Relaxed)) } else { in_flight }
+        let likely = if self.has_turn() { self.forecast.load(Ordering::Relaxed) } else { 0 };
+        in_flight.max(likely) * weight_of_request(self.request_bytes.load(Ordering::Relaxed))
     }
 
     /// Nothing gets on before its next turn: of all that is under way a part is still to come.
@@ -146,7 +154,7 @@ impl Turns {
         }
     }
 
-    /// Whether only few requests may be under way.
+    /// Whether only so much may be under way.
     pub(super) fn is_bounded() -> bool {
         INSTALLED.get().is_some_and(|turns| turns.room.is_bounded())
     }
@@ -180,9 +188,9 @@ impl Turns {
                 let mut state = self.state.lock();
                 self.call_next(&mut state);
             }
-            if let Some(is_bound) = share.is_bound() {
-                self.is_cpu_bound.store(is_bound, Ordering::Relaxed);
-                self.room.look(is_bound);
+            if let Some(load) = share.look() {
+                self.is_cpu_bound.store(load != CpuLoad::Low, Ordering::Relaxed);
+                self.room.look(load);
             }
         }
     }
@@ -220,7 +228,7 @@ impl Turns {
         }
         let now = self.ticks.load(Ordering::Relaxed);
         let moves = |place: &&Arc<Place>| now.saturating_sub(place.moved.load(Ordering::Relaxed)) < STALLED_TICKS;
-        self.room.is_left_beside(in_turn.iter().filter(moves).map(|place| place.load()).sum())
+        self.room.is_left_beside(in_turn.iter().filter(moves).map(|place| place.weight()).sum())
     }
 
     fn call(&self, state: &mut State, place: Arc<Place>) {
@@ -295,6 +303,7 @@ impl Turn {
     pub(super) fn note_read(&mut self, bytes: usize) {
         let Some(turns) = &self.turns else { return };
         self.place.is_drained.store(bytes == 0, Ordering::Relaxed);
+        self.place.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         let left = self.place.left_bytes.load(Ordering::Relaxed);
         if left > 0 && bytes > 0 {
             self.place.note_progress(bytes, turns.ticks.load(Ordering::Relaxed));

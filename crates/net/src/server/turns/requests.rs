@@ -17,6 +17,7 @@ pub(in crate::server) struct Requests {
     in_flight: AtomicUsize,
     /// Since it was last asked.
     most_in_flight: AtomicUsize,
+    begun: AtomicUsize,
     arriving: AtomicUsize,
     /// It is the connection's turn. Else nothing arrives, and nothing is worth waiting for.
     are_read: AtomicBool,
@@ -39,6 +40,11 @@ impl Requests {
         self.most_in_flight.swap(0, Ordering::Relaxed)
     }
 
+    /// How many have begun since this was last asked.
+    pub(super) fn begun(&self) -> usize {
+        self.begun.swap(0, Ordering::Relaxed)
+    }
+
     /// Requests of which a part is still to come.
     pub(in crate::server) fn arriving(&self) -> usize {
         self.arriving.load(Ordering::Relaxed)
@@ -48,6 +54,7 @@ impl Requests {
     pub(in crate::server) fn begin(self: &Arc<Self>) -> Arriving {
         let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_in_flight.fetch_max(in_flight, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
         self.arriving.fetch_add(1, Ordering::Relaxed);
         Arriving(Arc::clone(self))
     }

@@ -1,62 +1,76 @@
-//! How many requests may be under way: few while the CPU or the memory for receiving is short, then more and more again.
+//! How much may be under way: little while the CPU or the memory for receiving is short, then more and more again.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Nobody is called if so many requests are under way with those whose turn it is. Measured: 32 requests of 190 kB are answered as
-/// cheaply as 8, and 256 at half to two thirds of that rate.
-pub(super) const FEW_REQUESTS: usize = 32;
-/// If so many may be under way there is no bound.
-const MANY_REQUESTS: usize = 1 << 12;
-/// So much more may be under way after each look at which nothing was short. Not twice as many, or every third look would bring far
-/// more than memory has room for, all of which would be refused.
-const GROWTH_PART: usize = 8;
+use super::cpu::CpuLoad;
+
+/// What may be under way where something is short, in weights of requests: 32 small ones, or 8 of 190 kB. Measured with 256 senders of
+/// those, which have a connection each: with 8 an item costs a fifth less than with 32, with 4 as much as with 16. What is under way fits
+/// into the caches next to the core then.
+pub(super) const LEAST_WEIGHT: usize = 32;
+/// A request weighs one, and one more for each so many bytes of it.
+const BYTES_OF_WEIGHT: usize = 48 << 10;
+/// If so much may be under way there is no bound.
+const NO_BOUND_WEIGHT: usize = 1 << 12;
+/// By so much what may be under way grows after a window in which nothing was short, and shrinks after one in which the CPU was. Not more,
+/// or every few windows would bring more than memory has room for, all of which would be refused; and it comes to rest where the CPU has
+/// just enough to do, which takes more requests where each waits for a backend.
+const STEP_PART: usize = 8;
+
+pub(super) fn weight_of_request(bytes: usize) -> usize {
+    1 + bytes / BYTES_OF_WEIGHT
+}
 
 #[derive(Debug)]
 pub(super) struct Room {
-    requests: AtomicUsize,
+    weight: AtomicUsize,
     /// Since it was last looked at.
     was_memory_short: AtomicBool,
 }
 
 impl Default for Room {
     fn default() -> Self {
-        Room { requests: AtomicUsize::new(usize::MAX), was_memory_short: AtomicBool::new(false) }
+        Room { weight: AtomicUsize::new(usize::MAX), was_memory_short: AtomicBool::new(false) }
     }
 }
 
 impl Room {
-    /// Whether more may begin beside so many requests.
-    pub(super) fn is_left_beside(&self, requests: usize) -> bool {
-        requests < self.requests.load(Ordering::Relaxed)
+    /// Whether more may begin beside requests of this weight.
+    pub(super) fn is_left_beside(&self, weight: usize) -> bool {
+        weight < self.weight.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_bounded(&self) -> bool {
-        self.requests.load(Ordering::Relaxed) != usize::MAX
+        self.weight.load(Ordering::Relaxed) != usize::MAX
     }
 
     pub(super) fn note_memory_short(&self) {
         self.was_memory_short.store(true, Ordering::Relaxed);
-        self.shrink();
+        self.close();
     }
 
-    pub(super) fn look(&self, is_cpu_bound: bool) {
-        if is_cpu_bound | self.was_memory_short.swap(false, Ordering::Relaxed) {
-            self.shrink();
-        } else {
-            // A shortage that is noted meanwhile is seen at the next look.
-            let requests = self.requests.load(Ordering::Relaxed);
-            let more = if requests < MANY_REQUESTS { requests + requests / GROWTH_PART } else { usize::MAX };
-            self.requests.store(more, Ordering::Relaxed);
-        }
+    /// A window has ended. A shortage of memory that is noted meanwhile is seen after the next.
+    pub(super) fn look(&self, cpu: CpuLoad) {
+        let weight = self.weight.load(Ordering::Relaxed);
+        let next = match cpu {
+            _ if self.was_memory_short.swap(false, Ordering::Relaxed) => LEAST_WEIGHT,
+            CpuLoad::Full if weight == usize::MAX => LEAST_WEIGHT,
+            CpuLoad::Full => (weight - weight / STEP_PART).max(LEAST_WEIGHT),
+            CpuLoad::High => weight,
+            CpuLoad::Low if weight < NO_BOUND_WEIGHT => weight + weight / STEP_PART,
+            CpuLoad::Low => usize::MAX,
+        };
+        self.weight.store(next, Ordering::Relaxed);
     }
 
-    pub(super) fn shrink(&self) {
-        self.requests.store(FEW_REQUESTS, Ordering::Relaxed);
+    /// As little as possible may be under way.
+    pub(super) fn close(&self) {
+        self.weight.store(LEAST_WEIGHT, Ordering::Relaxed);
     }
 
     #[cfg(test)]
     pub(super) fn open(&self) {
-        self.requests.store(usize::MAX, Ordering::Relaxed);
+        self.weight.store(usize::MAX, Ordering::Relaxed);
     }
 }
 
@@ -67,32 +81,50 @@ mod tests {
     #[test]
     fn there_is_no_bound_until_something_is_short() {
         let room = Room::default();
-        room.look(false);
+        room.look(CpuLoad::Low);
         assert!(!room.is_bounded() && room.is_left_beside(1 << 20));
-        room.look(true);
-        assert!(room.is_bounded() && room.is_left_beside(FEW_REQUESTS - 1) && !room.is_left_beside(FEW_REQUESTS));
+        room.look(CpuLoad::Full);
+        assert!(room.is_bounded() && room.is_left_beside(LEAST_WEIGHT - 1) && !room.is_left_beside(LEAST_WEIGHT));
     }
 
     #[test]
-    fn memory_that_is_short_counts_at_once_and_until_it_was_looked_at_without() {
+    fn memory_that_is_short_counts_at_once_and_until_a_window_has_ended_without() {
         let room = Room::default();
         room.note_memory_short();
-        assert!(!room.is_left_beside(FEW_REQUESTS));
-        room.look(false);
-        assert!(!room.is_left_beside(FEW_REQUESTS), "it was short meanwhile");
-        room.look(false);
-        assert!(room.is_left_beside(FEW_REQUESTS) && !room.is_left_beside(FEW_REQUESTS + FEW_REQUESTS / GROWTH_PART));
+        assert!(!room.is_left_beside(LEAST_WEIGHT));
+        room.look(CpuLoad::Low);
+        assert!(!room.is_left_beside(LEAST_WEIGHT), "it was short meanwhile");
+        room.look(CpuLoad::Low);
+        assert!(room.is_left_beside(LEAST_WEIGHT) && !room.is_left_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART));
     }
 
     #[test]
     fn the_bound_ends_if_nothing_was_short_for_long() {
         let room = Room::default();
-        room.look(true);
+        room.look(CpuLoad::Full);
         let looks = (1..1000).find(|_| {
-            room.look(false);
+            room.look(CpuLoad::Low);
             !room.is_bounded()
         });
-        // A look is 25 ms or more.
+        // A window is 25 ms or longer.
         assert!((30..60).contains(&looks.expect("it ends")), "{looks:?}");
+    }
+
+    /// Requests that wait for a backend keep the CPU busy only if there are many.
+    #[test]
+    fn it_comes_to_rest_where_the_cpu_has_just_enough_to_do() {
+        let room = Room::default();
+        room.look(CpuLoad::Full);
+        let weights: Vec<usize> = (0..200)
+            .map(|_| {
+                let weight = room.weight.load(Ordering::Relaxed);
+                room.look(if weight >= 300 { CpuLoad::Full } else { CpuLoad::Low });
+                weight
+            })
+            .collect();
+        assert!(weights[100..].iter().all(|weight| (250..350).contains(weight)), "{weights:?}");
+        let kept = weights[199];
+        (0..10).for_each(|_| room.look(CpuLoad::High));
+        assert!((250..350).contains(&kept) && room.is_bounded());
     }
 }

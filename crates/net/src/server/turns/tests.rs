@@ -1,6 +1,6 @@
 //! The line, without connections behind its places.
 
-use super::room::FEW_REQUESTS;
+use super::room::LEAST_WEIGHT;
 use super::*;
 
 struct Connection {
@@ -45,7 +45,7 @@ fn call(turns: &Turns) {
 
 fn cpu_bound() -> Arc<Turns> {
     let turns = Arc::new(Turns::default());
-    turns.room.shrink();
+    turns.room.close();
     turns
 }
 
@@ -96,7 +96,7 @@ fn while_the_cpu_is_the_bottleneck_few_requests_are_under_way() {
     let [mut first, mut second] = lined_up(&turns);
     call(&turns);
     assert!(first.has_turn());
-    let arriving = first.begin(FEW_REQUESTS);
+    let arriving = first.begin(LEAST_WEIGHT);
     turns.on_thread_park();
     assert!(!second.has_turn(), "not even where a thread is idle for the moment");
     turns.on_thread_unpark();
@@ -106,7 +106,7 @@ fn while_the_cpu_is_the_bottleneck_few_requests_are_under_way() {
     assert!(!first.turn.goes_on());
     call(&turns);
     assert!(!second.has_turn());
-    first.answer(FEW_REQUESTS - 1);
+    first.answer(LEAST_WEIGHT - 1);
     call(&turns);
     assert!(second.has_turn());
 }
@@ -136,10 +136,10 @@ fn a_connection_counts_for_as_many_requests_as_it_brought_in_its_last_turn() {
     let turns = cpu_bound();
     let [mut many] = lined_up(&turns);
     call(&turns);
-    drop(many.begin(FEW_REQUESTS));
+    drop(many.begin(LEAST_WEIGHT));
     many.turn.note_read(TURN_LEAST_BYTES);
     assert!(!many.has_turn());
-    many.answer(FEW_REQUESTS);
+    many.answer(LEAST_WEIGHT);
     call(&turns);
     assert!(many.has_turn() && many.requests.in_flight() == 0);
     let [mut other] = lined_up(&turns);
@@ -151,11 +151,28 @@ fn a_connection_counts_for_as_many_requests_as_it_brought_in_its_last_turn() {
 }
 
 #[test]
+fn large_requests_count_for_more() {
+    let turns = cpu_bound();
+    let [mut large] = lined_up(&turns);
+    call(&turns);
+    let requests = LEAST_WEIGHT / 4;
+    drop(large.begin(requests));
+    large.turn.note_read(requests * 190_000);
+    assert!(!large.has_turn());
+    large.answer(requests);
+    call(&turns);
+    assert!(large.has_turn());
+    let [mut other] = lined_up(&turns);
+    call(&turns);
+    assert!(!other.has_turn(), "as large ones may come as the last time");
+}
+
+#[test]
 fn requests_that_do_not_get_on_hold_up_nobody_for_long() {
     let turns = cpu_bound();
     let [mut slow, mut other] = lined_up(&turns);
     call(&turns);
-    let _arriving = slow.begin(2 * FEW_REQUESTS);
+    let _arriving = slow.begin(2 * LEAST_WEIGHT);
     turns.ticks.store(STALLED_TICKS - 1, Ordering::Relaxed);
     call(&turns);
     assert!(!other.has_turn());
@@ -180,8 +197,8 @@ fn requests_that_wait_for_their_connections_next_turn_do_not_keep_it_from_coming
     let [mut connection, mut other] = lined_up(&turns);
     call(&turns);
     // More than may be under way began, and but for one did not arrive before the turn's bytes were read.
-    let mut arriving = connection.begin(2 * FEW_REQUESTS);
-    arriving.truncate(2 * FEW_REQUESTS - 1);
+    let mut arriving = connection.begin(2 * LEAST_WEIGHT);
+    arriving.truncate(2 * LEAST_WEIGHT - 1);
     connection.turn.note_read(TURN_BYTES);
     assert!(!connection.has_turn());
     call(&turns);
