@@ -104,6 +104,27 @@ fn what_a_reader_lags_with_is_evicted_from_memory_and_read_from_disk() {
 }
 
 #[test]
+fn how_much_is_read_ahead_can_be_changed_while_a_reader_lags() {
+    let disk = FaultyDisk::new(1);
+    let options = OpenOptions { memory_limit_bytes: 10_000, read_ahead_bytes: 100_000, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    let slow = subscribe(&log, "slow");
+    let durable = Durable::default();
+    for value in 0..2000 {
+        append(&log, value, 100, &[slow], &durable);
+    }
+    wait_durable(&durable, 2000);
+    wait_until("memory within its limit", || log.stored_bytes() <= 10_000);
+    log.set_memory_limits(10_000, 1_000);
+    assert_eq!(next(&log, slow).unwrap().1.value, 0);
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(log.stats().frames_read <= 20, "{:?}", log.stats());
+    log.set_memory_limits(10_000, 100_000);
+    assert_eq!(next(&log, slow).unwrap().1.value, 1);
+    wait_until("more is read ahead", || log.stats().frames_read > 100);
+}
+
+#[test]
 fn what_was_resolved_and_stored_does_not_come_back() {
     let disk = FaultyDisk::new(1);
     let (log, _) = open(&disk);

@@ -110,7 +110,7 @@ impl Storage {
         let Some(disk) = &plan.disk else { return };
         for log in &self.logs {
             log.set_flush_policy(disk.flush);
-            log.set_memory_limit(disk.tail_bytes);
+            log.set_memory_limits(disk.tail_bytes, disk.read_ahead_bytes);
         }
     }
 

@@ -92,9 +92,12 @@ impl<T> Log<T> {
         self.change_store(|store| store.flush = flush);
     }
 
-    /// Changes what is kept in memory of frames that are on disk.
-    pub fn set_memory_limit(&self, limit_bytes: u64) {
-        self.change_store(|store| store.memory_limit_bytes = limit_bytes);
+    /// Changes what is kept in memory of frames that are on disk, and what is read of them ahead of each reader.
+    pub fn set_memory_limits(&self, limit_bytes: u64, read_ahead_bytes: u64) {
+        self.change_store(|store| {
+            store.memory_limit_bytes = limit_bytes;
+            store.read_ahead_bytes = read_ahead_bytes;
+        });
     }
 
     fn change_store(&self, change: impl FnOnce(&mut Store)) {
