@@ -11,8 +11,34 @@ pub struct Naming {
     pub without_type_suffix: bool,
     /// Leave unit suffixes such as `_seconds` off (`without_units`).
     pub without_units: bool,
-    /// Labels that every sample carries (`service.telemetry.resource` as `service_name` and the like).
+    /// Labels that every sample carries that has none of the name itself (see [`labels_of_resource`]).
     pub constant_labels: Vec<(String, String)>,
+}
+
+/// What stands before the name of an attribute that cannot begin a label's.
+const LABEL_PREFIX: &str = "key_";
+
+/// The attributes of a resource as labels, named as OpenTelemetry's compatibility with Prometheus says: `service.name` is `service_name`.
+/// Of attributes that become one label the values are joined by `;`, in the order of their names.
+pub fn labels_of_resource<'a>(attributes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(String, String)> {
+    let attributes: BTreeMap<&str, &str> = attributes.into_iter().collect();
+    let mut labels: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in attributes {
+        let joined = labels.entry(label_name(name)).or_default();
+        if !joined.is_empty() {
+            joined.push(';');
+        }
+        joined.push_str(value);
+    }
+    labels.into_iter().collect()
+}
+
+fn label_name(attribute: &str) -> String {
+    let cleaned = |character: char| if character.is_ascii_alphanumeric() { character } else { '_' };
+    let name: String = attribute.chars().map(cleaned).collect();
+    // Two underscores are Prometheus' own.
+    let can_begin = name.starts_with(|first: char| !first.is_ascii_digit()) && !name.starts_with("__");
+    if can_begin { name } else { format!("{LABEL_PREFIX}{}", name.trim_start_matches('_')) }
 }
 
 impl Default for Naming {
@@ -76,7 +102,9 @@ impl<'a> Exposition<'a> {
     }
 
     fn sample(&mut self, kind: Kind, name: String, help: &'static str, labels: &[(&str, &str)], value: &str) {
+        let is_own = |key: &str| labels.iter().any(|(own, _)| *own == key);
         let constant = self.naming.constant_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let constant = constant.filter(|(key, _)| !is_own(key));
         let mut line = name.clone();
         let mut separator = '{';
         for (key, value) in labels.iter().copied().chain(constant) {
@@ -126,6 +154,22 @@ fn escape_into(value: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whatever_a_resource_is_called_its_labels_are_valid_and_no_label_is_there_twice() {
+        let attributes = [("service.name", "a"), ("my label", "b"), ("my-label", "c"), ("1st", "d"), ("__name__", "e")];
+        let constant_labels =
+            labels_of_resource(attributes.into_iter().chain([("pipeline", "f"), ("größe", "g"), ("", "h")]));
+        let names: Vec<_> = constant_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let expected =
+            ["gr__e=g", "key_=h", "key_1st=d", "key_name__=e", "my_label=b;c", "pipeline=f", "service_name=a"];
+        assert_eq!(names, expected);
+        let naming = Naming { constant_labels, ..Naming::default() };
+        let mut exposition = Exposition::new(&naming);
+        exposition.gauge("a", "", "A.", &[("pipeline", "own")], 1.0);
+        let text = exposition.render();
+        assert!(text.contains("a{pipeline=\"own\",gr__e=\"g\"") && !text.contains("pipeline=\"f\""), "{text}");
+    }
 
     #[test]
     fn families_are_whole_however_samples_arrive_and_labels_are_escaped() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_config::document::{Document, LogEncoding, LogLevel, OwnLogs, PrometheusReader};
 use sluice_config::{Diagnostics, Environment};
-use sluice_telemetry::exposition::Naming;
+use sluice_telemetry::exposition::{Naming, labels_of_resource};
 use sluice_telemetry::logging::{Encoding, LoggingOptions, Sampling};
 
 use super::read::Read;
@@ -29,12 +29,9 @@ fn metrics(document: &Document) -> Option<MetricsPlan> {
     let own = &document.telemetry.metrics;
     let PrometheusReader { host, port, without_type_suffix, without_units, .. } = own.readers.first()?.clone();
     let host = if host.contains(':') { format!("[{host}]") } else { host };
-    let constant_labels = document
-        .telemetry
-        .resource
-        .iter()
-        .filter_map(|(name, value)| Some((name.replace(['.', '-', '/'], "_"), value.clone()?)))
-        .collect();
+    let resource = document.telemetry.resource.iter();
+    let constant_labels =
+        labels_of_resource(resource.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?))));
     let naming = Naming { without_type_suffix, without_units, constant_labels };
     Some(MetricsPlan { endpoint: format!("{host}:{port}"), naming })
 }
