@@ -1,4 +1,4 @@
-//! What backends answer: partial successes, and gRPC statuses in headers.
+//! What backends answer: partial successes, and gRPC statuses in headers; and what token endpoints grant.
 //!
 //! An input is one byte, which chooses the form, and then the answer: a body, or headers that line feeds part.
 
@@ -7,15 +7,17 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse
 use prost::Message;
 use sluice_exporters::partial::{from_json, from_proto};
 use sluice_flow::Outcome;
+use sluice_net::auth::oauth2::Granted;
 use sluice_net::client::peer_text;
 use sluice_net::grpc::status::{GRPC_MESSAGE, GRPC_STATUS, GRPC_STATUS_DETAILS, Status};
 
 pub fn check_answers(data: &[u8]) {
     let Some((&form, answer)) = data.split_first() else { return };
-    match form % 3 {
+    match form % 4 {
         0 => check_proto(answer),
         1 => check_json(answer),
-        _ => check_status(answer),
+        2 => check_status(answer),
+        _ => check_token(answer),
     }
 }
 
@@ -69,5 +71,17 @@ fn check_status(lines: &[u8]) {
         let mut again = HeaderMap::new();
         status.write_to(&mut again);
         assert_eq!(Status::read_from(&again), Some(status));
+    }
+}
+
+/// A token goes into a header as it is, is never shown, and ends within any clock's range.
+fn check_token(body: &[u8]) {
+    let Ok(granted) = Granted::read(body) else { return };
+    assert!(granted.header.is_sensitive());
+    let json: serde_json::Value = serde_json::from_slice(body).expect("it was read");
+    let token = json["access_token"].as_str().expect("it was read");
+    assert!(granted.header.as_bytes().ends_with(token.as_bytes()));
+    if let Some(lives) = granted.lives {
+        assert!(std::time::Instant::now().checked_add(lives).is_some());
     }
 }

@@ -157,7 +157,7 @@ fn write_frames(sample: &[u8]) {
 }
 
 fn write_answers() {
-    let (proto, json, headers) = (0, 1, 2);
+    let (proto, json, headers, token) = (0, 1, 2, 3);
     let refused = ExportTracePartialSuccess { rejected_spans: 1 << 40, error_message: "no \u{fc}".to_owned() };
     let warning = ExportTracePartialSuccess { rejected_spans: 0, error_message: "slow".to_owned() };
     for (name, partial) in [("proto-refused", refused), ("proto-warning", warning)] {
@@ -171,6 +171,15 @@ fn write_answers() {
     ];
     for (number, text) in JSON.iter().enumerate() {
         write("answers", &format!("json-{}", number + 1), &prefixed(json, text.as_bytes()));
+    }
+    const TOKENS: [&str; 4] = [
+        r#"{"access_token":"2YotnFZFEjr1zCsicMWpAA","token_type":"example","expires_in":3600,"example_parameter":"example_value"}"#,
+        r#"{"access_token":"abc","token_type":"bearer","expires_in":"0.5"}"#,
+        r#"{"access_token":"a\u0000b","expires_in":1e300,"token_type":""}"#,
+        r#"{"access_token":"abc","expires_in":-1,"token_type":7}"#,
+    ];
+    for (number, text) in TOKENS.iter().enumerate() {
+        write("answers", &format!("token-{}", number + 1), &prefixed(token, text.as_bytes()));
     }
     let status = Status::new(Code::Unavailable, "100 % of the queue: \u{fc}");
     for (name, status) in [

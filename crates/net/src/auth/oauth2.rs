@@ -150,7 +150,29 @@ impl OAuth2 {
             let temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
             return Err(if temporary { AuthError::unavailable(reason) } else { AuthError::misconfigured(reason) });
         }
-        let body: serde_json::Value = serde_json::from_slice(&answer.body)
+        let granted = Granted::read(&answer.body)?;
+        let now = Instant::now();
+        Ok(Token {
+            header: granted.header,
+            renew_at: granted.lives.map(|lives| now + renewal(lives, self.options.expiry_buffer)),
+            ends_at: granted.lives.map(|lives| now + lives),
+        })
+    }
+}
+
+/// What a token endpoint grants (RFC 6749, section 5.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The value of `authorization`; marked as sensitive.
+    pub header: HeaderValue,
+    /// `None`: the endpoint does not say when it ends.
+    pub lives: Option<Duration>,
+}
+
+impl Granted {
+    /// Reads the body of a successful answer.
+    pub fn read(body: &[u8]) -> Result<Granted, AuthError> {
+        let body: serde_json::Value = serde_json::from_slice(body)
             .map_err(|_| AuthError::unavailable("the token endpoint's answer is not JSON"))?;
         let token = body.get("access_token").and_then(serde_json::Value::as_str).filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| AuthError::unavailable("the token endpoint's answer has no access_token"))?;
@@ -159,13 +181,7 @@ impl OAuth2 {
             Some(scheme) if !scheme.is_empty() && !scheme.eq_ignore_ascii_case("bearer") => scheme,
             _ => "Bearer",
         };
-        let now = Instant::now();
-        let lives = seconds(body.get("expires_in"));
-        Ok(Token {
-            header: sensitive(&format!("{scheme} {token}"))?,
-            renew_at: lives.map(|lives| now + renewal(lives, self.options.expiry_buffer)),
-            ends_at: lives.map(|lives| now + lives),
-        })
+        Ok(Granted { header: sensitive(&format!("{scheme} {token}"))?, lives: seconds(body.get("expires_in")) })
     }
 }
 
