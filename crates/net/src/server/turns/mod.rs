@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -37,6 +37,8 @@ const TURN_LEAST_BYTES: usize = 1 << 20;
 /// So often somebody's turn comes even if no thread ever parks, because all are busy with what was received long ago. A tick is as
 /// long, or longer where the process gets no CPU time.
 const CALL_INTERVAL: Duration = Duration::from_millis(5);
+/// If nobody had to line up for so long nothing is short any more.
+const NOTHING_SHORT_AFTER: Duration = Duration::from_secs(1);
 /// Requests of which hardly anything was read for so many ticks keep nobody from being called: their peers are slow, or they wait for
 /// something else than the CPU.
 const STALLED_TICKS: u64 = 8;
@@ -179,7 +181,11 @@ impl Turns {
         let mut share = CpuShare::start();
         loop {
             if self.state.lock().line.is_empty() {
+                let since = Instant::now();
                 self.lined_up.notified().await;
+                if since.elapsed() >= NOTHING_SHORT_AFTER {
+                    self.room.open();
+                }
             }
             let before = self.called.load(Ordering::Relaxed);
             sleep(CALL_INTERVAL).await;

@@ -68,7 +68,6 @@ impl Room {
         self.weight.store(LEAST_WEIGHT, Ordering::Relaxed);
     }
 
-    #[cfg(test)]
     pub(super) fn open(&self) {
         self.weight.store(usize::MAX, Ordering::Relaxed);
     }

@@ -237,6 +237,23 @@ async fn answers_wait_for_all_that_has_begun_but_not_for_ever() {
     connection.requests.all_have_arrived().await;
 }
 
+/// What was short long ago holds up nobody who comes after a pause.
+#[tokio::test]
+async fn the_bound_does_not_outlive_a_pause() {
+    let turns = cpu_bound();
+    let moving = tokio::spawn({
+        let turns = Arc::clone(&turns);
+        async move { turns.keep_moving().await }
+    });
+    tokio::time::sleep(NOTHING_SHORT_AFTER / 4).await;
+    assert!(turns.room.is_bounded());
+    tokio::time::sleep(NOTHING_SHORT_AFTER).await;
+    let [_connection] = lined_up(&turns);
+    tokio::task::yield_now().await;
+    assert!(!turns.room.is_bounded());
+    moving.abort();
+}
+
 #[test]
 fn who_leaves_holds_up_nobody() {
     let turns = Arc::new(Turns::default());
