@@ -4,10 +4,16 @@ use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 
 use crate::scrape;
+
+/// How long a port may be taken that should be free.
+const FREE_WITHIN: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A subject is up when this holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +44,18 @@ impl fmt::Display for Ready {
 }
 
 impl Ready {
-    /// An address that must be free before the subject starts, and is not.
+    /// An address that must be free before the subject starts, and is not, nor becomes so. A listener outlives its owner for a moment: in a
+    /// child that this process began when it was open, until the child executes its program.
     pub(super) async fn taken_addr(&self) -> Option<SocketAddr> {
         let (Ready::Connect(addr) | Ready::Http { addr, .. }) = self else { return None };
-        TcpStream::connect(addr).await.is_ok().then_some(*addr)
+        let until = Instant::now() + FREE_WITHIN;
+        while TcpStream::connect(addr).await.is_ok() {
+            if Instant::now() >= until {
+                return Some(*addr);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        None
     }
 
     pub(super) async fn holds(&self, output: &Path) -> bool {

@@ -42,6 +42,17 @@ async fn a_subject_that_ends_at_once_says_why() {
 }
 
 #[tokio::test]
+async fn a_port_that_becomes_free_is_waited_for() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ready = Ready::Connect(listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(listener);
+    });
+    assert_eq!(ready.taken_addr().await, None);
+}
+
+#[tokio::test]
 async fn a_taken_port_and_a_missing_binary_are_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut spec = shell("sleep 600");
