@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sluice_config::document::{Document, OverflowPolicy, Placed};
-use sluice_config::{Diagnostic, Diagnostics};
+use sluice_config::Diagnostics;
+use sluice_config::document::{Document, OverflowPolicy};
 use sluice_exporters::sending::{QueueConfig, Sizer};
 use sluice_processors::Settings;
 use sluice_telemetry::logging::LoggingOptions;
 
 use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
+use super::own_limits::OwnLimit;
 use super::read::Read;
 use super::routes::{self, Way};
 use super::{AckMode, DeliveryPlan, MemoryPlan, MetricsPlan, Plan, warnings};
@@ -49,13 +50,12 @@ pub(super) fn build(
         );
     }
     if settings.is_none() {
-        let own: Vec<_> = holding.iter().map(|id| own_memory_limit(document, id)).collect();
-        memory.delivery_bytes = others_share_bytes(&memory, &own, diagnostics);
+        let all_bytes = memory.delivery_bytes * holding.len().max(1) as u64;
+        memory.delivery_bytes = OwnLimit::Memory.leaves_each_bytes(document, &holding, all_bytes, diagnostics);
     }
     let disk = settings.map(|settings| {
-        let own = holding.iter().map(|id| own_disk_limit_bytes(document, id)).collect();
         let signals: BTreeSet<_> = ways.iter().map(|way| way.signal).collect();
-        DiskPlan::new(settings, document, &memory, &own, signals.len() as u64, diagnostics)
+        DiskPlan::new(settings, document, &memory, &holding, signals.len() as u64, diagnostics)
     });
     let planner = Planner { document, read: &read, ways: &ways, memory, disk: disk.as_ref(), ack };
     let deliveries: Vec<DeliveryPlan> = ids.iter().map(|id| planner.delivery(id)).collect();
@@ -103,38 +103,6 @@ fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
         (None, Some((limit, soft))) => (limit, Some(limit - soft)),
         (None, None) => (MemoryPlan::default_limit_bytes(available), None),
     }
-}
-
-/// What is left for each delivery whose pipeline says nothing of its own.
-fn others_share_bytes(memory: &MemoryPlan, own: &[Option<&Placed<u64>>], diagnostics: &mut Diagnostics) -> u64 {
-    let all_bytes = memory.delivery_bytes * own.len() as u64;
-    let spoken_for: u64 = own.iter().flatten().map(|placed| placed.value * MIB).sum();
-    let others = own.iter().filter(|own| own.is_none()).count() as u64;
-    let Some(first) = own.iter().flatten().next() else { return memory.delivery_bytes };
-    let share_bytes = all_bytes.saturating_sub(spoken_for) / others.max(1);
-    if spoken_for > all_bytes || others > 0 && share_bytes < MIB {
-        let left = if spoken_for > all_bytes { "" } else { ", which leaves nothing for the others" };
-        let message = format!(
-            "the pipelines' own `buffer.memory.limit_mib` come to {} MiB, of {} MiB that there are for backlogs{left}",
-            spoken_for / MIB,
-            all_bytes / MIB
-        );
-        let hint = "raise `buffer.memory.limit_mib` of the whole, of which a little more than a quarter is for backlogs, or lower theirs";
-        diagnostics.push(Diagnostic::error(first.span, message).with_hint(hint));
-    }
-    share_bytes
-}
-
-/// `service.pipelines.<id>.buffer.memory.limit_mib` of the delivery's pipeline.
-fn own_memory_limit<'a>(document: &'a Document, id: &DeliveryId) -> Option<&'a Placed<u64>> {
-    let pipeline = document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline)?;
-    pipeline.buffer.memory_limit_mib.as_ref()
-}
-
-/// `service.pipelines.<id>.buffer.disk.limit_mib` of the delivery's pipeline.
-fn own_disk_limit_bytes(document: &Document, id: &DeliveryId) -> Option<u64> {
-    let pipeline = document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline)?;
-    pipeline.buffer.disk_limit_mib.as_ref().map(|placed| placed.value * MIB)
 }
 
 struct Planner<'a> {
@@ -195,13 +163,12 @@ impl Planner<'_> {
 
     /// What may wait for a delivery, and what of it the delivery may have taken at a time.
     fn budgets(&self, id: &DeliveryId, best_effort: bool) -> (u64, u64) {
-        let own_memory = own_memory_limit(self.document, id).map(|placed| placed.value * MIB);
+        let own_memory = OwnLimit::Memory.bytes(self.document, id);
+        let own_disk = OwnLimit::Disk.bytes(self.document, id);
         let within = |share: u64| own_memory.map_or(share, |own| own.min(share));
         match self.disk {
             Some(disk) if best_effort => (self.memory.best_effort_bytes, within(disk.lease_bytes)),
-            Some(disk) => {
-                (own_disk_limit_bytes(self.document, id).unwrap_or(disk.delivery_bytes), within(disk.lease_bytes))
-            }
+            Some(disk) => (own_disk.unwrap_or(disk.delivery_bytes), within(disk.lease_bytes)),
             None if best_effort => (within(self.memory.best_effort_bytes), u64::MAX),
             None => (own_memory.unwrap_or(self.memory.delivery_bytes), u64::MAX),
         }

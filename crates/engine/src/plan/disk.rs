@@ -8,8 +8,10 @@ use sluice_config::{Class, Diagnostic, Diagnostics, Span};
 use sluice_log::FlushPolicy;
 use sluice_log::disk::{Disk, RealDisk};
 
+use super::own_limits::OwnLimit;
 use super::read::Read;
 use super::{AckMode, ExporterPlan, MemoryPlan};
+use crate::delivery::DeliveryId;
 
 const MIB: u64 = 1 << 20;
 /// Dead letters of a delivery, in MiB, where the configuration says nothing.
@@ -189,41 +191,28 @@ fn warn_of_disk_options(document: &Document, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// What each delivery's pipeline says of its budget, in bytes. Best-effort deliveries are not among them.
-pub(super) type OwnLimits = Vec<Option<u64>>;
-
 impl DiskPlan {
-    /// Shares out the disk and the part of memory that is the backlog's. `signals` is the number of logs in use.
+    /// Shares out the disk and the part of memory that is the backlog's among deliveries; best-effort ones are not among them.
+    /// `signals` is the number of logs in use.
     pub(super) fn new(
         settings: DiskSettings,
         document: &Document,
         memory: &MemoryPlan,
-        own_limits: &OwnLimits,
+        holding: &[&DeliveryId],
         signals: u64,
         diagnostics: &mut Diagnostics,
     ) -> DiskPlan {
         let DiskSettings { directory, flush } = settings;
-        let deliveries = own_limits.len().max(1) as u64;
+        let deliveries = holding.len().max(1) as u64;
         let limit_bytes = limit(&directory, document, deliveries, diagnostics);
         let dead_letters_bytes = document.buffer.dead_letters.limit_mib.unwrap_or(DEAD_LETTERS_MIB) * MIB;
         let dead_letters_bytes = dead_letters_bytes.min(limit_bytes / 4 / deliveries);
         let usable = (limit_bytes - dead_letters_bytes * deliveries) / OVERHEAD_SHARE * (OVERHEAD_SHARE - 1);
-        let spoken_for: u64 = own_limits.iter().flatten().sum();
-        let others = own_limits.iter().filter(|own| own.is_none()).count() as u64;
-        if spoken_for > usable {
-            let message = format!(
-                "the pipelines' own `buffer.disk.limit_mib` come to {} MiB, of {} MiB that there are for backlogs",
-                spoken_for / MIB,
-                usable / MIB
-            );
-            let span =
-                document.pipelines.iter().find_map(|pipeline| Some(pipeline.buffer.disk_limit_mib.as_ref()?.span));
-            diagnostics
-                .push(Diagnostic::error(span, message).with_hint("raise `buffer.disk.limit_mib`, or lower theirs"));
-        }
-        let delivery_bytes = usable.saturating_sub(spoken_for) / others.max(1);
-        if others > 0 && spoken_for <= usable && delivery_bytes < MIB {
-            diagnostics.error(None, "the pipelines' own `buffer.disk.limit_mib` leave nothing for the others");
+        let delivery_bytes = OwnLimit::Disk.leaves_each_bytes(document, holding, usable, diagnostics);
+        if usable / deliveries < MIB {
+            let message = format!("{} MiB of disk are too little for {deliveries} deliveries", limit_bytes / MIB);
+            let span = document.buffer.disk.limit_mib.as_ref().map(|placed| placed.span);
+            diagnostics.push(Diagnostic::error(span, message).with_hint("raise `buffer.disk.limit_mib`"));
         }
         let said = document.buffer.disk.segment_mib.as_ref().map_or(Buffer::SEGMENT_MIB, |placed| placed.value) * MIB;
         let backlog_bytes = memory.delivery_bytes * deliveries;
@@ -315,35 +304,43 @@ fn taken_bytes(directory: &Path) -> u64 {
 mod tests {
     use super::*;
 
-    fn plan(own_limits: &[Option<u64>], limit_mib: u64) -> (DiskPlan, Vec<String>) {
+    /// Of a pipeline each, with its own limit in MiB or without.
+    fn plan(own_limits_mib: &[Option<u64>], limit_mib: u64) -> (DiskPlan, Vec<String>) {
         let directory = std::env::temp_dir().join("a-directory-that-is-not-there");
+        let pipeline = |(index, own): (usize, &Option<u64>)| {
+            let own = own.map_or(String::new(), |mib| format!(", buffer: {{disk: {{limit_mib: {mib}}}}}"));
+            format!("traces/{index}: {{receivers: [otlp], exporters: [debug]{own}}}")
+        };
+        let pipelines: Vec<_> = own_limits_mib.iter().enumerate().map(pipeline).collect();
         let text = format!(
             "receivers: {{otlp: }}\nexporters: {{debug: }}\nbuffer: {{disk: {{limit_mib: {limit_mib}}}}}\n\
-             service: {{pipelines: {{traces: {{receivers: [otlp], exporters: [debug]}}}}}}\n"
+             service: {{pipelines: {{{}}}}}\n",
+            pipelines.join(", ")
         );
         let locations = [format!("yaml:{text}")];
         let (document, mut diagnostics) =
             sluice_config::load(&locations, &sluice_config::SystemEnvironment, &crate::catalog::Components);
         let document = document.expect("a document");
-        let memory = MemoryPlan::new(512 * MIB, own_limits.len(), Some(0), None);
-        let flush = FlushPolicy::AtOnce;
-        let settings = DiskSettings { directory, flush };
-        let plan = DiskPlan::new(settings, &document, &memory, &own_limits.to_vec(), 2, &mut diagnostics);
+        let id = |index| DeliveryId { pipeline: format!("traces/{index}"), exporter: "debug".to_owned() };
+        let ids: Vec<_> = (0..own_limits_mib.len()).map(id).collect();
+        let memory = MemoryPlan::new(512 * MIB, ids.len(), Some(0), None);
+        let settings = DiskSettings { directory, flush: FlushPolicy::AtOnce };
+        let plan = DiskPlan::new(settings, &document, &memory, &ids.iter().collect::<Vec<_>>(), 2, &mut diagnostics);
         (plan, diagnostics.errors().map(|error| error.message.clone()).collect())
     }
 
     #[test]
     fn the_parts_never_add_up_to_more_than_the_disk_and_the_memory() {
         for limit_mib in [64, 1_000] {
-            for own in [vec![], vec![None], vec![Some(10 * MIB), None, None], vec![None; 12]] {
+            for own in [vec![None], vec![Some(10), None, None], vec![None; 12]] {
                 let (plan, errors) = plan(&own, limit_mib);
                 assert_eq!(errors, Vec::<String>::new());
-                let backlogs: u64 = own.iter().map(|own| own.unwrap_or(plan.delivery_bytes)).sum();
+                let backlogs: u64 = own.iter().map(|own| own.map_or(plan.delivery_bytes, |mib| mib * MIB)).sum();
                 let letters = plan.dead_letters_bytes * own.len() as u64;
                 assert!(backlogs + letters <= limit_mib * MIB, "{plan:?}");
                 assert!(plan.delivery_bytes >= MIB && plan.segment_bytes >= MIB, "{plan:?}");
                 let memory = MemoryPlan::new(512 * MIB, own.len(), Some(0), None);
-                let deliveries = own.len().max(1) as u64;
+                let deliveries = own.len() as u64;
                 let taken = (plan.lease_bytes + plan.read_ahead_bytes) * deliveries + plan.tail_bytes * 2;
                 assert!(taken <= memory.delivery_bytes * deliveries, "{plan:?}");
             }
@@ -352,8 +349,14 @@ mod tests {
 
     #[test]
     fn pipelines_cannot_have_more_than_there_is() {
-        let (_, errors) = plan(&[Some(90 * MIB), None], 100);
-        assert!(errors[0].contains("come to 90 MiB"), "{errors:?}");
+        for (own_limits_mib, limit_mib, expected) in [
+            (vec![Some(90), None], 100, "`buffer.disk.limit_mib` come to 90 MiB, of 6"),
+            (vec![Some(65), None], 100, "which leaves nothing for the others"),
+            (vec![None; 50], 64, "64 MiB of disk are too little for 50 deliveries"),
+        ] {
+            let (_, errors) = plan(&own_limits_mib, limit_mib);
+            assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
+        }
     }
 
     #[test]

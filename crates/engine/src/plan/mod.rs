@@ -7,6 +7,7 @@ mod disk;
 mod dispatch;
 mod found;
 mod load;
+mod own_limits;
 mod read;
 mod routes;
 mod warnings;
