@@ -164,9 +164,10 @@ fn batching(delivery: &DeliveryPlan) -> String {
 fn retrying(delivery: &DeliveryPlan) -> String {
     match delivery.dispatch.retry {
         RetryPolicy::Disabled => "What fails once becomes a dead letter (retry_on_failure is disabled).".to_owned(),
-        RetryPolicy::Adaptive { backoff, .. } => format!(
-            "Retries after {} while the backend takes anything, up to every {} in an outage, without end.",
+        RetryPolicy::Adaptive { backoff, ceiling_while_delivering } => format!(
+            "Retries after {}, {} where the backend takes little, up to every {} in an outage, without end.",
             duration(backoff.initial),
+            duration(ceiling_while_delivering),
             duration(backoff.max)
         ),
         RetryPolicy::Explicit { backoff, max_elapsed } => {

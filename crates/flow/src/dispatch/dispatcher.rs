@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::batcher::{BatchPolicy, Batcher, Trigger};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
-use super::retry::{HOLD_BACKOFF, OUTAGE_BACKOFF, RetryPolicy};
+use super::retry::{Backoff, HOLD_BACKOFF, OUTAGE_BACKOFF, RetryPolicy, TakenShare};
 use super::{Batch, Unit};
 use crate::export::Outcome;
 
@@ -95,6 +95,7 @@ pub struct Dispatcher<L> {
     waiting_sequence: u64,
     state: State,
     probing: Probing,
+    taken_share: TakenShare,
     failures_in_a_row: u32,
     rejections_in_a_row: u32,
     /// The largest batch that the backend is known to take, learned from TooLarge.
@@ -113,6 +114,7 @@ impl<L> Dispatcher<L> {
             waiting_sequence: 0,
             state: State::Open,
             probing: Probing { failures: 0, next: None },
+            taken_share: TakenShare::default(),
             failures_in_a_row: 0,
             rejections_in_a_row: 0,
             learned_max_bytes: policy.batch.max_bytes,
@@ -262,6 +264,7 @@ impl<L> Dispatcher<L> {
     }
 
     fn recovered(&mut self, now: Instant) {
+        self.taken_share.note(true);
         self.rejections_in_a_row = 0;
         if self.state == State::Open {
             return;
@@ -285,9 +288,11 @@ impl<L> Dispatcher<L> {
         random: f64,
     ) -> Settled<L> {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        self.taken_share.note(false);
         let (own, max_elapsed) = match self.policy.retry {
             RetryPolicy::Adaptive { backoff, ceiling_while_delivering } => {
-                (backoff.delay(batch.attempts, random).min(ceiling_while_delivering), None)
+                let max = self.taken_share.ceiling(backoff.initial, ceiling_while_delivering);
+                (Backoff { max, ..backoff }.delay(batch.attempts, random), None)
             }
             RetryPolicy::Explicit { backoff, max_elapsed } => (backoff.delay(batch.attempts, random), max_elapsed),
             RetryPolicy::Disabled => {

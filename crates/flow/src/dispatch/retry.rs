@@ -25,7 +25,8 @@ impl Backoff {
 /// What `retry_on_failure` says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RetryPolicy {
-    /// Nothing was set: quick while the backend takes anything at all, slow only in an outage, without end.
+    /// Nothing was set: the quicker, the more of what it is sent the backend takes, slow only in an outage, without end. While
+    /// it takes anything at all no request waits longer than the ceiling.
     Adaptive { backoff: Backoff, ceiling_while_delivering: Duration },
     /// As configured: each request backs off on its own; `max_elapsed` since its first attempt ends in the dead letters.
     Explicit { backoff: Backoff, max_elapsed: Option<Duration> },
@@ -36,6 +37,33 @@ pub enum RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         RetryPolicy::Adaptive { backoff: OUTAGE_BACKOFF, ceiling_while_delivering: Duration::from_millis(400) }
+    }
+}
+
+/// What of the requests that it was sent lately a backend has taken, 0 to 1: a moving average over about as many of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TakenShare(f64);
+
+const TAKEN_SHARE_REQUESTS: f64 = 32.0;
+/// A backend that takes such a share refuses at random rather than because it is full: asked again soon it takes as much with as
+/// many attempts, and sooner. One that takes less is asked so much less often.
+const TAKEN_SHARE_GOOD: f64 = 0.25;
+
+impl TakenShare {
+    pub(super) fn note(&mut self, taken: bool) {
+        self.0 += (f64::from(taken) - self.0) / TAKEN_SHARE_REQUESTS;
+    }
+
+    /// The longest delay of a request while the backend takes anything.
+    pub(super) fn ceiling(self, initial: Duration, max: Duration) -> Duration {
+        let growth = (TAKEN_SHARE_GOOD / self.0.max(f64::EPSILON)).max(1.0);
+        Duration::from_secs_f64((initial.as_secs_f64() * growth).min(max.as_secs_f64()))
+    }
+}
+
+impl Default for TakenShare {
+    fn default() -> Self {
+        TakenShare(1.0)
     }
 }
 
@@ -50,6 +78,19 @@ pub(super) const HOLD_BACKOFF: Backoff =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_less_a_backend_takes_the_less_often_it_is_asked() {
+        let (initial, max) = (Duration::from_millis(100), Duration::from_millis(400));
+        let mut share = TakenShare::default();
+        let mut ceilings = Vec::new();
+        for taken_of_twenty in [20, 6, 2, 0, 20] {
+            (0..200).for_each(|request| share.note(request % 20 < taken_of_twenty));
+            ceilings.push(share.ceiling(initial, max).as_millis());
+        }
+        assert_eq!((ceilings[0], ceilings[3], ceilings[4]), (100, 400, 100));
+        assert!((100..150).contains(&ceilings[1]) && (200..=400).contains(&ceilings[2]), "{ceilings:?}");
+    }
 
     #[test]
     fn delays_grow_to_the_maximum_and_stay_within_the_jitter() {

@@ -121,6 +121,40 @@ fn seventy_percent_refused_at_random_are_delivered_within_seconds() {
     assert_eq!(run.delivered.iter().map(|(_, id)| id).collect::<BTreeSet<_>>().len(), 1200);
 }
 
+/// Guarantee: where 70 % are refused at random nobody waits for as long as SDKs have patience (10 s), and it costs no more attempts
+/// than must be; a backend that is full is not asked the more for it.
+#[test]
+fn retries_come_soon_where_they_help_and_rarely_where_they_do_not() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let lasts = Duration::from_secs(600);
+    let mut attempts = 0;
+    let run = simulate(policy(), 20, lasts, 2 * lasts, |_, _| {
+        attempts += 1;
+        if random.f64() < 0.7 { retry_after(None) } else { Outcome::Delivered }
+    });
+    let waited = |(at, id): &(Duration, u64)| *at - Duration::from_millis(id * 50);
+    let mut waits: Vec<_> = run.delivered.iter().map(waited).collect();
+    waits.sort_unstable();
+    let (p99, longest) = (waits[waits.len() / 100 * 99], waits[waits.len() - 1]);
+    assert_eq!(waits.len(), 12_000);
+    assert!(p99 < Duration::from_secs(2) && longest < Duration::from_secs(6), "{p99:?}, {longest:?}");
+    let needed = waits.len() as f64 / 0.3;
+    assert!((0.9..1.1).contains(&(f64::from(attempts) / needed)), "{attempts} attempts");
+
+    // A quota of 2 requests a second, of 20 that come.
+    let (mut attempts, mut taken) = (0.0, 0.0);
+    let minute = Duration::from_secs(60);
+    let _ = simulate(policy(), 20, minute, minute, |at, _| {
+        attempts += 1.0;
+        if taken > 2.0 * at.as_secs_f64() {
+            return retry_after(None);
+        }
+        taken += 1.0;
+        Outcome::Delivered
+    });
+    assert!(taken >= 115.0 && attempts < 50.0 * taken, "{attempts} attempts for {taken}");
+}
+
 #[test]
 fn explicit_retry_settings_hold_and_few_are_given_up() {
     let mut random = fastrand::Rng::with_seed(2);
