@@ -28,7 +28,7 @@ use tokio::time::sleep;
 
 use cpu::{CpuLoad, CpuShare};
 pub(super) use requests::{Arriving, Requests};
-use room::{Room, weight_of_request};
+use room::{Room, weight_of_bytes};
 
 /// Read in one turn, at most: enough for the bodies that are under way on a connection to be read to their ends.
 const TURN_BYTES: usize = 16 << 20;
@@ -98,6 +98,7 @@ impl Place {
             self.request_bytes.store(request_bytes, Ordering::Relaxed);
         }
         self.requests.begin_turn();
+        self.is_drained.store(false, Ordering::Relaxed);
         self.left_bytes.store(TURN_BYTES, Ordering::Release);
     }
 
@@ -119,11 +120,12 @@ impl Place {
         }
     }
 
-    /// Of requests that are under way, and of those that are likely to come while it has its turn.
+    /// Of requests that are under way, or of those that are likely to come while it has its turn; at least of what is read of the
+    /// connection before another one's turn comes, which is one request.
     fn weight(&self) -> usize {
-        let in_flight = self.requests.in_flight().max(1);
+        let in_flight = self.requests.in_flight();
         let likely = if self.has_turn() { self.forecast.load(Ordering::Relaxed) } else { 0 };
-        in_flight.max(likely) * weight_of_request(self.request_bytes.load(Ordering::Relaxed))
+        in_flight.max(likely).max(weight_of_bytes(self.request_bytes.load(Ordering::Relaxed)))
     }
 
     /// Nothing gets on before its next turn: of all that is under way a part is still to come.

@@ -91,6 +91,21 @@ fn a_turn_ends_when_its_bytes_are_read_or_nothing_is_under_way() {
 }
 
 #[test]
+fn a_connection_that_was_called_keeps_its_turn_until_it_has_looked_for_something_to_read() {
+    let turns = Arc::new(Turns::default());
+    let [mut connection] = lined_up(&turns);
+    call(&turns);
+    connection.turn.note_read(0);
+    let [_other] = lined_up(&turns);
+    call(&turns);
+    assert!(!connection.has_turn(), "there was nothing to read");
+    call(&turns);
+    let [_third] = lined_up(&turns);
+    call(&turns);
+    assert!(connection.has_turn());
+}
+
+#[test]
 fn while_the_cpu_is_the_bottleneck_few_requests_are_under_way() {
     let turns = cpu_bound();
     let [mut first, mut second] = lined_up(&turns);
@@ -150,21 +165,29 @@ fn a_connection_counts_for_as_many_requests_as_it_brought_in_its_last_turn() {
     assert!(other.has_turn(), "they did not");
 }
 
-#[test]
-fn large_requests_count_for_more() {
+/// How many of many connections have their turn at a time if each brings so many requests of 190 kB.
+fn in_turn_with_large_requests(requests: usize) -> usize {
     let turns = cpu_bound();
-    let [mut large] = lined_up(&turns);
+    let mut all: [_; 16] = lined_up(&turns);
+    for connection in &mut all {
+        call(&turns);
+        assert!(connection.has_turn());
+        drop(connection.begin(requests));
+        connection.turn.note_read(requests * 190_000);
+        connection.answer(requests);
+        connection.turn.note_read(0);
+    }
+    let [_last] = lined_up(&turns);
     call(&turns);
-    let requests = LEAST_WEIGHT / 4;
-    drop(large.begin(requests));
-    large.turn.note_read(requests * 190_000);
-    assert!(!large.has_turn());
-    large.answer(requests);
-    call(&turns);
-    assert!(large.has_turn());
-    let [mut other] = lined_up(&turns);
-    call(&turns);
-    assert!(!other.has_turn(), "as large ones may come as the last time");
+    assert!(!all.iter_mut().any(Connection::has_turn));
+    all.iter().for_each(|_| call(&turns));
+    all.iter_mut().map(Connection::has_turn).filter(|has| *has).count()
+}
+
+#[test]
+fn large_requests_count_for_more_where_each_has_a_connection() {
+    assert_eq!(in_turn_with_large_requests(1), LEAST_WEIGHT / 4);
+    assert_eq!(in_turn_with_large_requests(8), LEAST_WEIGHT / 8);
 }
 
 #[test]
