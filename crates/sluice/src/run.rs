@@ -23,7 +23,17 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let (plan, sources) = configuration::load(&locations);
     let plan = plan?;
     let logging = logging::install(&plan.logging).context("cannot open the log output")?;
+    keep_pages_small();
     runtime(arguments.threads)?.block_on(serve(arguments, &locations, plan, Watched::new(&sources), &logging))
+}
+
+/// Each thread's allocator takes its memory from a region of its own, and the first touch of a huge page makes 2 MiB of that resident:
+/// two threads at rest took 18 MiB instead of 11, sixteen 48 instead of 12. The CPU time of an item was the same. (What the allocator
+/// takes before `main` is kept small by its feature `no_thp`: it asks for no huge pages.)
+fn keep_pages_small() {
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "memory at rest may be larger: transparent huge pages stay enabled");
+    }
 }
 
 /// One thread needs no scheduler that coordinates several. Its threads read from connections when they have nothing else to do.
