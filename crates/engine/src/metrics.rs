@@ -245,6 +245,12 @@ fn own(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, &s
             stats.dropped_items.load(Ordering::Relaxed),
         ),
         (
+            "sluice_delivery_held_back_answers",
+            "",
+            "Answers to senders that were held back while the delivery fell behind, so that it need not drop.",
+            stats.held_back_answers.load(Ordering::Relaxed),
+        ),
+        (
             "sluice_delivery_sent",
             "bytes",
             "Bytes of requests that the backend has taken, as sent.",

@@ -26,6 +26,8 @@ pub struct Appended {
     pub offset: Offset,
     /// Some reader now holds more than its budget.
     pub over_budget: bool,
+    /// Some reader now holds more than half of its budget.
+    pub over_half: bool,
 }
 
 /// What [`crate::Log::read`] says.

@@ -11,6 +11,8 @@ use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 192;
 const SPANS_PER_S: f64 = 4_000.0;
+/// At least: forty attributes.
+const BYTES_PER_SPAN: u64 = 1_500;
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
 struct Bench {
@@ -125,6 +127,37 @@ async fn backpressure_of_a_sick_pipeline_reaches_the_senders() {
     assert_eq!(bench.gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
     let again = load(&bench, Duration::from_secs(1)).await;
     assert_all_accepted(&again);
+}
+
+/// Scenario: senders send as fast as they are answered, and one backend is slower than the others, or all refuse a part of what they are
+/// sent: much more is sent than the budget holds.
+/// Guarantee: nobody is sick whom others had to be spared, so answers come as fast as the slowest takes it, and nothing is dropped.
+async fn senders_that_wait_go_as_fast_as_the_slowest(slowest: Faults, others: Faults) {
+    let _alone = alone().await;
+    let bench = start(slowest, "").await;
+    bench.healthy.iter().for_each(|backend| backend.faults().set(others.clone()));
+    let load = bench.gateway.load(Signal::Traces).duration(Duration::from_secs(8)).concurrency(2, 4);
+    let report = load.run().await.expect("a load");
+    assert_all_accepted(&report);
+    let budget_bytes = bench.gateway.metric("sluice_delivery_budget_bytes", &[("exporter", "otlp/sick")]).await;
+    let sent_bytes = (report.accepted * BYTES_PER_SPAN) as f64;
+    assert!(sent_bytes > 3.0 * budget_bytes, "{sent_bytes} bytes sent, for a budget of {budget_bytes}");
+    assert_eq!(bench.gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
+    for backend in [&bench.sick, &bench.healthy[0], &bench.healthy[1]] {
+        assert_arrives_once(&report, backend, DRAIN_WITHIN).await;
+    }
+    bench.gateway.assert_memory_within(LIMIT_MIB);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_slower_backend_nothing_is_dropped() {
+    let slower = Faults { delay: Some(Delay { share: 1.0, by: Duration::from_millis(100) }), ..Faults::none() };
+    senders_that_wait_go_as_fast_as_the_slowest(slower, Faults::none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_backends_that_all_refuse_a_part_nothing_is_dropped() {
+    senders_that_wait_go_as_fast_as_the_slowest(Faults::unavailable(0.7), Faults::unavailable(0.5)).await;
 }
 
 /// Scenario: all three backends are slow, until all budgets are spent.

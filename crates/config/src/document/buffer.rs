@@ -26,6 +26,7 @@ pub enum OverflowPolicy {
     /// The oldest data of this delivery is dropped, counted, without slowing anybody else.
     DropOldest,
     /// The oldest data of this delivery is dropped as long as another one keeps up; where all are full senders are told to come back.
+    /// Senders that wait for their answers are slowed before that, if the backend works.
     Isolate,
 }
 
@@ -207,7 +208,8 @@ fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
     ];
     let doc = "What happens when a delivery's budget is spent: its senders are told to come back (`backpressure`); its oldest data is \
                dropped and counted (`drop_oldest`); or its oldest data is dropped as long as another delivery of its receiver keeps \
-               up, but where all are full that still move their senders are told to come back (`isolate`). Unset: `backpressure` where a receiver \
+               up, but where all are full that still move their senders are told to come back (`isolate`: while its backend works, and \
+               is only slower, answers are held back for up to 0.75 s beforehand, which slows senders that wait for them). Unset: `backpressure` where a receiver \
                feeds one delivery, `isolate` where it feeds several.";
     fields.optional_choice("policy", &choices, doc)
 }

@@ -5,15 +5,18 @@ mod burial;
 mod dead_letters;
 mod filling;
 mod prepare;
+mod pulse;
 mod stats;
 mod task;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 pub(crate) use dead_letters::{DeadLetters, OnDisk};
 pub(crate) use prepare::{Preparer, inflated};
+pub(crate) use pulse::Pulse;
 use sluice_log::{CursorId, Log, Subscription};
 pub(crate) use stats::{CAUSES, OUTCOMES, Stats, Trouble};
 pub(crate) use task::{Settings, Stop, run};
@@ -43,7 +46,7 @@ pub enum Policy {
     /// Its oldest frames are dropped, and counted.
     DropOldest,
     /// As `DropOldest`, so that no sender waits for one sick backend; where all deliveries of a receiver that still move are full, as
-    /// `Backpressure`.
+    /// `Backpressure`. While the backend works, and is only slower than others, answers to senders are held back a moment first.
     Isolate,
 }
 
@@ -65,6 +68,7 @@ pub(crate) struct Delivery {
     pub log: Arc<Log<Entry>>,
     pub cursor: CursorId,
     pub stats: Stats,
+    pub pulse: Pulse,
     pub dead_letters: DeadLetters,
     /// Packed copies that batches may keep while they wait for a retry; beyond it they are packed again.
     pub packed_limit_bytes: AtomicU64,
@@ -72,6 +76,11 @@ pub(crate) struct Delivery {
     over_budget: AtomicBool,
     drops_oldest: AtomicBool,
     pace_bytes: AtomicU64,
+    budget_bytes: AtomicU64,
+    /// Somebody waits for `room`.
+    room_is_wanted: AtomicBool,
+    /// Told when the budget is not nearly spent any more.
+    room: Notify,
     /// The log goes on on disk.
     on_disk: bool,
     wake: Arc<Notify>,
@@ -109,11 +118,15 @@ impl Delivery {
             log,
             cursor,
             stats: Stats::default(),
+            pulse: Pulse::default(),
             dead_letters,
             packed_limit_bytes: AtomicU64::new(0),
             over_budget: AtomicBool::new(false),
             drops_oldest: AtomicBool::new(false),
             pace_bytes: AtomicU64::new(PACE_BYTES),
+            budget_bytes: AtomicU64::new(u64::MAX),
+            room_is_wanted: AtomicBool::new(false),
+            room: Notify::new(),
             wake,
             receiving,
         }
@@ -122,6 +135,7 @@ impl Delivery {
     pub(crate) fn set_policy(&self, policy: Policy, budget_bytes: u64, lease_bytes: u64) {
         self.drops_oldest.store(policy != Policy::Backpressure, Ordering::Relaxed);
         self.pace_bytes.store(PACE_BYTES.min(budget_bytes / PACE_SHARE), Ordering::Relaxed);
+        self.budget_bytes.store(budget_bytes, Ordering::Relaxed);
         self.log.set_limits(self.cursor, budget_bytes, lease_bytes);
     }
 
@@ -142,6 +156,34 @@ impl Delivery {
     /// The budget is spent, or would be with so much more.
     pub(crate) fn is_full(&self, arriving_bytes: u64) -> bool {
         self.log.would_exceed(self.cursor, arriving_bytes)
+    }
+
+    /// The budget is nearly spent though the backend works: if its senders were slower, nothing would have to be dropped.
+    pub(crate) fn falls_behind(&self) -> bool {
+        self.pulse.is_worth_waiting_for(Instant::now()) && self.is_nearly_full() && self.stats.trouble.lock().is_none()
+    }
+
+    /// More than half of the budget is spent, and what may arrive before all senders wait would exceed it.
+    fn is_nearly_full(&self) -> bool {
+        let half_bytes = self.budget_bytes.load(Ordering::Relaxed) / 2;
+        self.is_full(half_bytes.min(self.receiving.limit_bytes() as u64))
+    }
+
+    /// Waits until the budget is not nearly spent any more, but no longer than until `latest`.
+    pub(crate) async fn has_room(&self, latest: Instant) {
+        let room = self.room.notified();
+        self.room_is_wanted.store(true, Ordering::SeqCst);
+        if self.is_nearly_full() {
+            let _ = tokio::time::timeout_at(latest.into(), room).await;
+        }
+    }
+
+    /// The backend has taken something.
+    fn note_room(&self) {
+        if self.room_is_wanted.load(Ordering::SeqCst) && !self.is_nearly_full() {
+            self.room_is_wanted.store(false, Ordering::SeqCst);
+            self.room.notify_waiters();
+        }
     }
 
     /// What comes now is not delivered soon.
@@ -205,6 +247,7 @@ impl Delivery {
 
     fn count_dropped(&self, items: u64) {
         if items > 0 {
+            self.pulse.note_dropped(Instant::now());
             self.stats.dropped_items.fetch_add(items, Ordering::Relaxed);
             tracing::warn!(
                 pipeline = %self.id.pipeline,

@@ -162,6 +162,9 @@ impl Task {
         let sources = if packed.is_some() { Vec::new() } else { payloads(&batch) };
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
+        if self.in_flight.is_empty() {
+            self.delivery.pulse.note_begun(Instant::now());
+        }
         let handle = self.sending.spawn(async move {
             let packed = match packed {
                 Some(packed) => packed,
@@ -194,6 +197,8 @@ impl Task {
         };
         let Some(mut batch) = self.in_flight.remove(&id) else { return };
         self.delivery.stats.count_outcome(&outcome);
+        let is_taken = matches!(outcome, Outcome::Delivered | Outcome::PartlyRejected { .. });
+        self.delivery.pulse.note_answer(is_taken, Instant::now());
         match &outcome {
             Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. } => self.keep_packed(&mut batch, packed),
             Outcome::Delivered | Outcome::PartlyRejected { .. } => {
@@ -246,6 +251,7 @@ impl Task {
             Settled::Dead { units, cause, reason } => self.dead(units, cause, &reason),
         }
         self.delivery.receiving.note_freed(self.delivery.signal);
+        self.delivery.note_room();
     }
 
     fn units_done(&mut self, units: Vec<Unit<Lease>>) {

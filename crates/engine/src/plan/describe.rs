@@ -120,7 +120,8 @@ impl Plan {
             Policy::Backpressure => "then its senders are told to come back",
             Policy::DropOldest => "then drops its oldest, without slowing the others",
             Policy::Isolate => {
-                "then drops its oldest, without slowing the others; where all are full its senders are told to come back"
+                "then drops its oldest, without slowing the others; where all are full its senders are told to come back; while its \
+                 backend works, senders that wait for answers are slowed first"
             }
         };
         format!("{crash}; {held}; {then}.")

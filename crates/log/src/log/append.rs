@@ -9,13 +9,13 @@ use crate::types::{Appended, Charge, CursorId};
 
 impl<T> Log<T> {
     /// Appends an entry for the given readers. Without readers the entry is resolved at once and not kept.
-    /// Says whether some reader now holds more than its budget.
+    /// Says whether some reader now holds more than its budget, or half of it.
     pub fn append(&self, entry: Arc<T>, charge: Charge, readers: &Arc<[CursorId]>) -> Appended {
         let appended = Instant::now();
         let mut inner = self.shared.inner.lock();
         let inner = &mut *inner;
         let mut unresolved = 0;
-        let mut over_budget = false;
+        let (mut over_budget, mut over_half) = (false, false);
         let mut lags = false;
         for &reader in readers.iter() {
             if let Some(cursor) = inner.cursors[reader.0].as_mut() {
@@ -23,7 +23,9 @@ impl<T> Log<T> {
                 cursor.unwritten.add_charge(charge);
                 unresolved += 1;
                 lags |= cursor.lags;
-                over_budget |= cursor.held().bytes > cursor.limit_bytes;
+                let held_bytes = cursor.held().bytes;
+                over_budget |= held_bytes > cursor.limit_bytes;
+                over_half |= held_bytes > cursor.limit_bytes / 2;
             }
         }
         let slot = (unresolved > 0).then(|| Slot {
@@ -54,6 +56,6 @@ impl<T> Log<T> {
                 }
             }
         }
-        Appended { offset, over_budget }
+        Appended { offset, over_budget, over_half }
     }
 }

@@ -1,29 +1,32 @@
 //! The engine as a receiver sees it: admission, the steps that all share, one append, and the answer.
 
+mod route;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
+pub(crate) use route::{Route, RouteDisk, Routes};
 use sluice_flow::intake::{Connection, Permit};
 use sluice_flow::{BoxFuture, Frame, Intake, Metadata, Payload, Refusal};
-use sluice_log::{CursorId, Log};
 use sluice_net::server::Turns;
 use sluice_otlp::{Encoding, Signal};
 
-use crate::ack::{Ack, Awaited};
+use crate::ack::Ack;
 use crate::delivery::{Delivery, inflated};
-use crate::entry::{Entry, Origin, SharedWorkMemory};
+use crate::entry::{Entry, SharedWorkMemory};
 use crate::receiving::ReceivingBudget;
 use crate::refusals::overloaded;
-use crate::steps::{self, Step};
+use crate::steps;
 use crate::storage::LogWatch;
 
 /// How long a request may wait for memory before it is refused. HTTP/2 flow control holds its sender meanwhile.
 const ADMISSION_WAIT: Duration = Duration::from_millis(250);
-/// How long a request is paced, if the delivery does not catch up. Then it is admitted as far as budgets allow.
+/// How long a request is paced, or its answer held back, if the delivery does not catch up. Then it is admitted as far as budgets
+/// allow, or answered.
 const PACE_WAIT: Duration = Duration::from_millis(750);
-/// So often it is asked whether the CPU still is the bottleneck.
+/// So often it is asked whether the CPU still is the bottleneck, and a backend still works.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// What a request that waits has sent already, at most: the window that every connection has. Larger ones have a share of memory of
 /// their own.
@@ -32,72 +35,6 @@ const HELD_MAX_BYTES: usize = 64 * 1024;
 const ALONE_FROM_BYTES: usize = 16 * 1024;
 /// How long a sender waits for a disk before it is asked whether the disk works at all.
 const DISK_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Where the frames of one receiver and signal go.
-pub(crate) struct Route {
-    /// Steps that all deliveries share: run once, before the log.
-    pub prefix: Vec<Arc<Step>>,
-    pub origin: Arc<Origin>,
-    pub log: Arc<Log<Entry>>,
-    pub deliveries: Arc<[Arc<Delivery>]>,
-    pub readers: Arc<[CursorId]>,
-    /// The deliveries whose senders are told to come back, if need be: admission looks at their budgets.
-    pub refusing: Vec<CursorId>,
-    /// Those of them that refuse each on its own; the others do only together.
-    pub backpressure: Vec<CursorId>,
-    /// What the sender waits for. Nothing where it is answered from memory.
-    pub awaited: Arc<Awaited>,
-    /// Set where the log goes on on disk.
-    pub disk: Option<RouteDisk>,
-    /// Encodings that some delivery passes on unchanged.
-    pub passes_through: Vec<Encoding>,
-}
-
-impl Route {
-    /// The delivery on whose behalf senders have to wait if deliveries are in this state. One that refuses on its own suffices. The
-    /// others wait until none keeps up any more: as long as one does, the rest have slow backends, for which nobody else is held up.
-    fn held_up_by(&self, state: impl Fn(&Delivery) -> bool) -> Option<&Delivery> {
-        let mut deliveries = self.deliveries.iter().map(|delivery| &**delivery);
-        let is_alone = |delivery: &Delivery| self.backpressure.contains(&delivery.cursor);
-        let is_refusing = |delivery: &Delivery| self.refusing.contains(&delivery.cursor);
-        if let Some(alone) = deliveries.clone().find(|delivery| is_alone(delivery) && state(delivery)) {
-            return Some(alone);
-        }
-        let is_together = |delivery: &Delivery| is_refusing(delivery) && !is_alone(delivery);
-        // Hardly ever is there one: what the others do is not asked before.
-        let together =
-            deliveries.clone().rfind(|delivery| is_together(delivery) && state(delivery) && !delivery.is_apart())?;
-        let keeps_up = |delivery: &Delivery| is_refusing(delivery) && !delivery.is_apart() && !delivery.is_behind();
-        (!deliveries.any(keeps_up)).then_some(together)
-    }
-}
-
-/// What admission looks at where the log goes on on disk.
-pub(crate) struct RouteDisk {
-    /// Memory for frames that are not written yet.
-    pub unwritten_limit_bytes: u64,
-    pub watch: Arc<LogWatch>,
-}
-
-/// The routes of one receiver, by signal.
-#[derive(Default)]
-pub(crate) struct Routes {
-    by_signal: [Option<Route>; 3],
-}
-
-impl Routes {
-    pub(crate) fn new(routes: impl IntoIterator<Item = (Signal, Route)>) -> Self {
-        let mut all = Routes::default();
-        for (signal, route) in routes {
-            all.by_signal[signal as usize] = Some(route);
-        }
-        all
-    }
-
-    fn get(&self, signal: Signal) -> Option<&Route> {
-        self.by_signal[signal as usize].as_ref()
-    }
-}
 
 /// One receiver's door to the engine. Outlives reloads: the routes behind it are exchanged.
 pub(crate) struct ReceiverIntake {
@@ -181,15 +118,26 @@ impl Intake for ReceiverIntake {
         permit: Box<dyn Permit>,
     ) -> BoxFuture<'_, Result<(), Refusal>> {
         Box::pin(async move {
-            let waits = self.append(signal, items, payload, metadata)?;
+            let Appended { waits, over_half } = self.append(signal, items, payload, metadata)?;
             // From here on the frame is charged to its deliveries.
             drop(permit);
+            if over_half {
+                self.hold_back(signal).await;
+            }
             match waits {
                 Some(waits) => waits.answered().await,
                 None => Ok(()),
             }
         })
     }
+}
+
+/// What came of an append.
+#[derive(Default)]
+struct Appended {
+    waits: Option<Waits>,
+    /// Half of some delivery's budget is spent.
+    over_half: bool,
 }
 
 /// A sender that waits for its answer.
@@ -263,7 +211,7 @@ impl ReceiverIntake {
         if let Some(full) = route.held_up_by(|delivery| delivery.is_full(arriving as u64)) {
             return Err(overloaded(format!("the budget of delivery {} is spent", full.id)));
         }
-        check_disk(route, arriving as u64)?;
+        route.check_disk(arriving as u64)?;
         let Some(permit) = self.receiving.try_acquire(bytes) else {
             Turns::note_memory_short();
             return Err(overloaded("the memory for receiving is spent"));
@@ -271,14 +219,35 @@ impl ReceiverIntake {
         Ok(Box::new(permit))
     }
 
-    /// Puts a frame into the log. Returns what the sender has to wait for.
+    /// Holds an answer back while a delivery falls behind: senders that wait for their answers then send no faster than it takes.
+    /// What they sent is in the log already, and no other delivery waits. Senders with a rate of their own are soon let go.
+    async fn hold_back(&self, signal: Signal) {
+        let began = Instant::now();
+        let until = began + PACE_WAIT;
+        let mut at_first = None;
+        loop {
+            let routes = self.routes.load_full();
+            let Some(delivery) = routes.get(signal).and_then(Route::falls_behind) else { return };
+            let (now, held_bytes) = (Instant::now(), delivery.log.held_bytes(delivery.cursor));
+            let (cursor, bytes) = *at_first.get_or_insert_with(|| {
+                delivery.stats.held_back_answers.fetch_add(1, Ordering::Relaxed);
+                (delivery.cursor, held_bytes)
+            });
+            if now >= until {
+                return delivery.pulse.note_waited(began, now, cursor == delivery.cursor && held_bytes > bytes);
+            }
+            delivery.has_room(until.min(now + LOOK_AGAIN)).await;
+        }
+    }
+
+    /// Puts a frame into the log. Says what the sender has to wait for.
     fn append(
         &self,
         signal: Signal,
         items: u32,
         payload: Payload,
         metadata: Arc<Metadata>,
-    ) -> Result<Option<Waits>, Refusal> {
+    ) -> Result<Appended, Refusal> {
         let routes = self.routes.load();
         let route = routes.get(signal).ok_or(Refusal::Unrouted)?;
         let (payload, items) = prepare(route, signal, payload, items, &metadata)?;
@@ -292,7 +261,7 @@ impl ReceiverIntake {
             metadata,
         };
         if frame.items == 0 {
-            return Ok(None);
+            return Ok(Appended::default());
         }
         let (ack, waits) = if route.awaited.is_nothing() {
             (None, None)
@@ -321,34 +290,8 @@ impl ReceiverIntake {
         }
         // Looked at after the append: a frame that no delivery was there to take is not answered OK.
         self.check_open()?;
-        Ok(waits)
+        Ok(Appended { waits, over_half: appended.over_half })
     }
-}
-
-/// Sees to it that what is not written yet stays within its memory: where the disk does not keep up, deliveries whose policy is
-/// `drop_oldest` lose frames before anybody's sender has to come back.
-fn check_disk(route: &Route, arriving_bytes: u64) -> Result<(), Refusal> {
-    let Some(disk) = &route.disk else { return Ok(()) };
-    if disk.watch.has_lasting_trouble() {
-        route.deliveries.iter().for_each(|delivery| delivery.give_way());
-        let waits_in_vain = |delivery: &Arc<Delivery>| {
-            route.backpressure.contains(&delivery.cursor)
-                && route.awaited.unless_durable.contains(&delivery.cursor)
-                && delivery.is_late()
-        };
-        if route.deliveries.iter().any(waits_in_vain) {
-            return Err(overloaded(disk.watch.trouble().unwrap_or_default()));
-        }
-    }
-    let limit_bytes = disk.unwritten_limit_bytes;
-    if route.log.unwritten_bytes() + arriving_bytes <= limit_bytes / 2 {
-        return Ok(());
-    }
-    route.deliveries.iter().for_each(|delivery| delivery.drop_unwritten(limit_bytes / 4));
-    if route.log.unwritten_bytes() + arriving_bytes > limit_bytes {
-        return Err(overloaded("the disk does not keep up, and memory for what it has not taken is spent"));
-    }
-    Ok(())
 }
 
 /// Runs the steps that all deliveries share.
