@@ -170,7 +170,7 @@ impl Delivery {
     }
 
     /// Waits until the budget is not nearly spent any more, but no longer than until `latest`.
-    pub(crate) async fn has_room(&self, latest: Instant) {
+    pub(crate) async fn wait_for_room(&self, latest: Instant) {
         let room = self.room.notified();
         self.room_is_wanted.store(true, Ordering::SeqCst);
         if self.is_nearly_full() {

@@ -13,8 +13,8 @@ const SHARE_REQUESTS: f32 = 256.0;
 /// Written by the delivery's task, read by receivers.
 #[derive(Debug)]
 pub(crate) struct Pulse {
+    /// Times are milliseconds from here; zero: never.
     started: Instant,
-    /// Times are milliseconds from `started`; zero: never.
     /// When something was taken, or sent after there was nothing to send.
     moved_ms: AtomicU64,
     dropped_ms: AtomicU64,

@@ -236,7 +236,7 @@ impl ReceiverIntake {
             if now >= until {
                 return delivery.pulse.note_waited(began, now, cursor == delivery.cursor && held_bytes > bytes);
             }
-            delivery.has_room(until.min(now + LOOK_AGAIN)).await;
+            delivery.wait_for_room(until.min(now + LOOK_AGAIN)).await;
         }
     }
 
