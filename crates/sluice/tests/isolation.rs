@@ -157,7 +157,7 @@ async fn of_a_slower_backend_nothing_is_dropped() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_backends_that_all_refuse_a_part_nothing_is_dropped() {
-    senders_that_wait_go_as_fast_as_the_slowest(Faults::unavailable(0.7), Faults::unavailable(0.5)).await;
+    senders_that_wait_go_as_fast_as_the_slowest(Faults::unavailable(0.7), Faults::unavailable(0.7)).await;
 }
 
 /// Scenario: all three backends are slow, until all budgets are spent.

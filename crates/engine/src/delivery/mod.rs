@@ -158,9 +158,9 @@ impl Delivery {
         self.log.would_exceed(self.cursor, arriving_bytes)
     }
 
-    /// The budget is nearly spent though the backend works: if its senders were slower, nothing would have to be dropped.
+    /// The budget is nearly spent though the backend takes data: if its senders were slower, nothing would have to be dropped.
     pub(crate) fn falls_behind(&self) -> bool {
-        self.pulse.is_worth_waiting_for(Instant::now()) && self.is_nearly_full() && self.stats.trouble.lock().is_none()
+        self.pulse.is_worth_waiting_for(Instant::now()) && self.is_nearly_full()
     }
 
     /// More than half of the budget is spent, and what may arrive before all senders wait would exceed it.

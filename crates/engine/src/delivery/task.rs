@@ -162,7 +162,8 @@ impl Task {
         let sources = if packed.is_some() { Vec::new() } else { payloads(&batch) };
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
-        if self.in_flight.is_empty() {
+        // A probe is no sign that anything moves.
+        if self.in_flight.is_empty() && *self.dispatcher.state() == State::Open {
             self.delivery.pulse.note_begun(Instant::now());
         }
         let handle = self.sending.spawn(async move {

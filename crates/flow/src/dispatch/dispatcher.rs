@@ -9,9 +9,6 @@ use super::retry::{Backoff, HOLD_BACKOFF, OUTAGE_BACKOFF, RetryPolicy, TakenShar
 use super::{Batch, Unit};
 use crate::export::Outcome;
 
-/// An unbroken run of failures of this length is an outage. A backend that refuses 70 % at random has such a run once
-/// in 90,000 requests.
-const OUTAGE_AFTER_FAILURES: u32 = 32;
 /// So many refusals alike, without one success between, are a fault of all the data (a schema), not of an item: bisecting
 /// ten times finds one bad item among a thousand.
 const HOLD_AFTER_REJECTIONS: u32 = 12;
@@ -97,6 +94,8 @@ pub struct Dispatcher<L> {
     probing: Probing,
     taken_share: TakenShare,
     failures_in_a_row: u32,
+    /// What the backend took before the first of them.
+    share_before_failures: TakenShare,
     rejections_in_a_row: u32,
     /// The largest batch that the backend is known to take, learned from TooLarge.
     learned_max_bytes: usize,
@@ -116,6 +115,7 @@ impl<L> Dispatcher<L> {
             probing: Probing { failures: 0, next: None },
             taken_share: TakenShare::default(),
             failures_in_a_row: 0,
+            share_before_failures: TakenShare::default(),
             rejections_in_a_row: 0,
             learned_max_bytes: policy.batch.max_bytes,
             draining: false,
@@ -287,6 +287,9 @@ impl<L> Dispatcher<L> {
         now: Instant,
         random: f64,
     ) -> Settled<L> {
+        if self.failures_in_a_row == 0 {
+            self.share_before_failures = self.taken_share;
+        }
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         self.taken_share.note(false);
         let (own, max_elapsed) = match self.policy.retry {
@@ -317,7 +320,8 @@ impl<L> Dispatcher<L> {
                 ),
             };
         }
-        if self.failures_in_a_row >= OUTAGE_AFTER_FAILURES || self.state != State::Open {
+        let is_outage = self.failures_in_a_row >= self.share_before_failures.failures_of_an_outage();
+        if is_outage || self.state != State::Open {
             self.outage(reason, asked, now, random);
         }
         self.wait_until(batch, due);

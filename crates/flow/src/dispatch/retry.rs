@@ -49,9 +49,25 @@ const TAKEN_SHARE_REQUESTS: f64 = 32.0;
 /// many attempts, and sooner. One that takes less is asked so much less often.
 const TAKEN_SHARE_GOOD: f64 = 0.25;
 
+/// An unbroken run of failures of the first length is an outage, but where the backend refuses so much at random that such a run is
+/// bound to come (at 70 %, once in 90,000 requests) it must be longer, up to the second: then it comes by chance once in 10⁹.
+const OUTAGE_FAILURES: (u32, u32) = (32, 64);
+const OUTAGE_BY_CHANCE: f64 = 1e-9;
+
 impl TakenShare {
     pub(super) fn note(&mut self, taken: bool) {
         self.0 += (f64::from(taken) - self.0) / TAKEN_SHARE_REQUESTS;
+    }
+
+    /// How many failures in a row after this are an outage.
+    pub(super) fn failures_of_an_outage(self) -> u32 {
+        let (least, most) = OUTAGE_FAILURES;
+        if self.0 < TAKEN_SHARE_GOOD / 2.0 {
+            // It is full, not sick at random: the sooner it is left alone the better.
+            return least;
+        }
+        let by_chance = OUTAGE_BY_CHANCE.ln() / (1.0 - self.0).max(f64::EPSILON).ln();
+        (by_chance.ceil() as u32).clamp(least, most)
     }
 
     /// The longest delay of a request while the backend takes anything.
@@ -90,6 +106,14 @@ mod tests {
         }
         assert_eq!((ceilings[0], ceilings[3], ceilings[4]), (100, 400, 100));
         assert!((100..150).contains(&ceilings[1]) && (200..=400).contains(&ceilings[2]), "{ceilings:?}");
+    }
+
+    #[test]
+    fn a_run_of_failures_is_an_outage_unless_it_is_bound_to_come() {
+        assert_eq!(
+            [1.0, 0.9, 0.3, 0.2, 0.05].map(|share| TakenShare(share).failures_of_an_outage()),
+            [32, 32, 59, 64, 32]
+        );
     }
 
     #[test]
