@@ -15,6 +15,7 @@ pub mod plan;
 mod receiving;
 pub mod reference;
 mod refusals;
+mod stamp;
 mod status;
 mod steps;
 mod storage;

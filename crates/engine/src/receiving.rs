@@ -1,8 +1,8 @@
 //! The share of memory that belongs to receiving. No backlog can take it, and no request is read before it has its part.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
 use sluice_flow::intake::Permit;
@@ -10,9 +10,10 @@ use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
 use crate::refusals::overloaded;
+use crate::stamp::Stamp;
 
 /// So long after somebody found no memory it counts as wanted.
-const WANTED_MS: u64 = 1000;
+const WANTED_FOR: Duration = Duration::from_secs(1);
 
 /// Of the limit, what requests may hold while they wait: as little as still bridges a moment without memory.
 const WAITING_SHARE: usize = 4;
@@ -23,9 +24,8 @@ pub(crate) struct ReceivingBudget {
     limit_bytes: AtomicUsize,
     /// What requests that wait for memory hold already: their first bytes, by which their length is known.
     waiting_bytes: AtomicUsize,
-    /// When somebody last found no memory, in milliseconds from `started`; zero: never.
-    wanted_ms: AtomicU64,
-    started: Instant,
+    /// When somebody last found no memory.
+    wanted: Stamp,
     /// Wakes those who wait for memory, receiving's own or a delivery's, by signal.
     freed: [Notify; 3],
 }
@@ -36,8 +36,7 @@ impl ReceivingBudget {
             used_bytes: AtomicUsize::new(0),
             limit_bytes: AtomicUsize::new(limit_bytes),
             waiting_bytes: AtomicUsize::new(0),
-            wanted_ms: AtomicU64::new(0),
-            started: Instant::now(),
+            wanted: Stamp::default(),
             freed: Default::default(),
         })
     }
@@ -68,16 +67,11 @@ impl ReceivingBudget {
 
     /// Somebody found no memory, which others may hold for nothing.
     pub(crate) fn note_wanted(&self) {
-        self.wanted_ms.store(self.now_ms(), Ordering::Relaxed);
+        self.wanted.set(Instant::now());
     }
 
-    fn is_wanted(&self) -> bool {
-        let wanted_ms = self.wanted_ms.load(Ordering::Relaxed);
-        wanted_ms > 0 && self.now_ms() < wanted_ms + WANTED_MS
-    }
-
-    fn now_ms(&self) -> u64 {
-        1 + self.started.elapsed().as_millis() as u64
+    fn is_wanted(&self, now: Instant) -> bool {
+        self.wanted.is_within(WANTED_FOR, now)
     }
 
     /// Leave to wait for memory while holding this many bytes. `None`: too many wait already.
@@ -135,7 +129,9 @@ impl Permit for ReceivingPermit {
     }
 
     fn asked_back(&self) -> Option<Refusal> {
-        self.budget.is_wanted().then(|| overloaded("the request comes too slowly while others wait for memory"))
+        self.budget
+            .is_wanted(Instant::now())
+            .then(|| overloaded("the request comes too slowly while others wait for memory"))
     }
 }
 
@@ -148,8 +144,6 @@ impl Drop for ReceivingPermit {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -166,14 +160,12 @@ mod tests {
 
     #[test]
     fn memory_is_asked_back_while_somebody_wants_it() {
-        let mut budget = ReceivingBudget::new(100);
-        Arc::get_mut(&mut budget).unwrap().started -= Duration::from_millis(5000);
+        let budget = ReceivingBudget::new(100);
         let permit = budget.try_acquire(60).unwrap();
         assert_eq!(permit.asked_back(), None);
         budget.note_wanted();
         assert!(matches!(permit.asked_back(), Some(Refusal::Retry { .. })));
-        budget.wanted_ms.fetch_sub(WANTED_MS, Ordering::Relaxed);
-        assert_eq!(permit.asked_back(), None, "that was long ago");
+        assert!(!budget.is_wanted(Instant::now() + WANTED_FOR), "that was long ago");
     }
 
     #[test]

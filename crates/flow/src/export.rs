@@ -44,6 +44,13 @@ pub enum Outcome {
     Rejected { reason: String },
 }
 
+impl Outcome {
+    /// Nothing of the request needs to be sent again, for the backend took it.
+    pub fn is_taken(&self) -> bool {
+        matches!(self, Outcome::Delivered | Outcome::PartlyRejected { .. })
+    }
+}
+
 /// Sends requests to one backend. Knows nothing of retries, splitting, concurrency or queues.
 pub trait Exporter: Send + Sync + 'static {
     /// The encoding in which a payload can be passed on without being packed again, if any: a frame that is compressed

@@ -4,7 +4,9 @@ pub mod dispatch;
 pub mod export;
 pub mod frame;
 pub mod intake;
+pub mod taken_share;
 
 pub use export::{BoxFuture, Exporter, Outcome, Packed};
 pub use frame::{Frame, Metadata, Payload};
 pub use intake::{Intake, Refusal};
+pub use taken_share::TakenShare;

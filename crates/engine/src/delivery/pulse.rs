@@ -1,36 +1,35 @@
 //! What a delivery's backend did of late: by it is judged whether senders are slowed down for its sake, or it is left to itself.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use sluice_flow::TakenShare;
+
+use crate::stamp::Stamp;
 
 /// A backend that took nothing for so long, of what it was sent, stands still.
-const MOVING_MS: u64 = 500;
+const MOVING: Duration = Duration::from_millis(500);
 /// So long nobody is slowed down for a delivery again for which it was done in vain: its senders send at a rate of their own.
-const IN_VAIN_MS: u64 = 60_000;
-/// About so many requests the moving average goes back: at 70 % refused it varies by two hundredths.
-const SHARE_REQUESTS: f32 = 256.0;
+const IN_VAIN: Duration = Duration::from_secs(60);
+/// At 70 % refused, the share that is taken of so many requests varies by two hundredths.
+const SHARE_REQUESTS: u32 = 256;
 
 /// Written by the delivery's task, read by receivers.
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    /// Times are milliseconds from here; zero: never.
-    started: Instant,
     /// When something was taken, or sent after there was nothing to send.
-    moved_ms: AtomicU64,
-    dropped_ms: AtomicU64,
-    in_vain_ms: AtomicU64,
-    /// The bits of what was taken of the requests sent lately, 0 to 1.
-    taken_share: AtomicU32,
+    moved: Stamp,
+    dropped: Stamp,
+    in_vain: Stamp,
+    taken_share: TakenShare,
 }
 
 impl Default for Pulse {
     fn default() -> Self {
         Pulse {
-            started: Instant::now(),
-            moved_ms: AtomicU64::new(0),
-            dropped_ms: AtomicU64::new(0),
-            in_vain_ms: AtomicU64::new(0),
-            taken_share: AtomicU32::new(1.0_f32.to_bits()),
+            moved: Stamp::default(),
+            dropped: Stamp::default(),
+            in_vain: Stamp::default(),
+            taken_share: TakenShare::over(SHARE_REQUESTS),
         }
     }
 }
@@ -38,88 +37,78 @@ impl Default for Pulse {
 impl Pulse {
     /// The first request after there was none under way.
     pub(super) fn note_begun(&self, now: Instant) {
-        self.moved_ms.store(self.ms(now), Ordering::Relaxed);
+        self.moved.set(now);
     }
 
     /// A request was answered: taken, or to be sent again.
     pub(super) fn note_answer(&self, is_taken: bool, now: Instant) {
-        let share = self.taken_share();
-        let share = share + (f32::from(u8::from(is_taken)) - share) / SHARE_REQUESTS;
-        self.taken_share.store(share.to_bits(), Ordering::Relaxed);
+        self.taken_share.note(is_taken);
         if is_taken {
-            self.moved_ms.store(self.ms(now), Ordering::Relaxed);
+            self.moved.set(now);
         }
     }
 
     /// The policy dropped something.
     pub(super) fn note_dropped(&self, now: Instant) {
-        self.dropped_ms.store(self.ms(now), Ordering::Relaxed);
+        self.dropped.set(now);
     }
 
     /// A sender was slowed down from `began` on, as long as may be. `grew`: more waits for the delivery now.
     pub(crate) fn note_waited(&self, began: Instant, now: Instant, grew: bool) {
-        if grew || self.dropped_ms.load(Ordering::Relaxed) > self.ms(began) {
-            self.in_vain_ms.store(self.ms(now), Ordering::Relaxed);
+        if grew || self.dropped.is_after(began) {
+            self.in_vain.set(now);
         }
     }
 
     /// Its backend takes something, and to slow senders down was not in vain.
     pub(super) fn is_worth_waiting_for(&self, now: Instant) -> bool {
-        let is_within = |at_ms: u64, ms: u64| at_ms > 0 && self.ms(now) < at_ms + ms;
-        is_within(self.moved_ms.load(Ordering::Relaxed), MOVING_MS)
-            && !is_within(self.in_vain_ms.load(Ordering::Relaxed), IN_VAIN_MS)
+        self.moved.is_within(MOVING, now) && !self.in_vain.is_within(IN_VAIN, now)
     }
 
     /// It is sicker than the other: not only slow as others are, under too much load.
     pub(crate) fn takes_less_than_half_of(&self, other: &Pulse) -> bool {
-        self.taken_share() < other.taken_share() / 2.0
-    }
-
-    fn taken_share(&self) -> f32 {
-        f32::from_bits(self.taken_share.load(Ordering::Relaxed))
-    }
-
-    fn ms(&self, at: Instant) -> u64 {
-        1 + at.saturating_duration_since(self.started).as_millis() as u64
+        self.taken_share.get() < other.taken_share.get() / 2.0
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::LazyLock;
 
     use super::*;
 
-    fn after(pulse: &Pulse, ms: u64) -> Instant {
-        pulse.started + Duration::from_millis(ms)
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+    fn after(ms: u64) -> Instant {
+        *START + Duration::from_millis(ms)
     }
 
     #[test]
     fn a_backend_that_takes_nothing_is_not_waited_for() {
         let pulse = Pulse::default();
-        assert!(!pulse.is_worth_waiting_for(after(&pulse, 0)));
-        pulse.note_begun(after(&pulse, 0));
-        assert!(pulse.is_worth_waiting_for(after(&pulse, 400)), "it may just be slow");
-        pulse.note_answer(true, after(&pulse, 450));
-        assert!(pulse.is_worth_waiting_for(after(&pulse, 900)));
-        pulse.note_answer(false, after(&pulse, 920));
-        assert!(!pulse.is_worth_waiting_for(after(&pulse, 1_000)));
+        assert!(!pulse.is_worth_waiting_for(after(0)));
+        pulse.note_begun(after(0));
+        assert!(pulse.is_worth_waiting_for(after(400)), "it may just be slow");
+        pulse.note_answer(true, after(450));
+        assert!(pulse.is_worth_waiting_for(after(900)));
+        pulse.note_answer(false, after(920));
+        assert!(!pulse.is_worth_waiting_for(after(1_000)));
     }
 
     #[test]
     fn nobody_waits_for_a_minute_once_it_was_in_vain() {
         let pulse = Pulse::default();
         let worth = |ms| {
-            pulse.note_answer(true, after(&pulse, ms));
-            pulse.is_worth_waiting_for(after(&pulse, ms))
+            pulse.note_answer(true, after(ms));
+            pulse.is_worth_waiting_for(after(ms))
         };
-        pulse.note_dropped(after(&pulse, 1_000));
-        pulse.note_waited(after(&pulse, 1_500), after(&pulse, 2_000), false);
+        pulse.note_dropped(after(1_000));
+        pulse.note_waited(after(1_500), after(2_000), false);
         assert!(worth(2_000), "it was dropped before");
-        pulse.note_dropped(after(&pulse, 2_500));
-        pulse.note_waited(after(&pulse, 2_100), after(&pulse, 3_000), false);
+        pulse.note_dropped(after(2_500));
+        pulse.note_waited(after(2_100), after(3_000), false);
         assert!(!worth(3_100) && !worth(62_900) && worth(63_100));
-        pulse.note_waited(after(&pulse, 63_200), after(&pulse, 64_000), true);
+        pulse.note_waited(after(63_200), after(64_000), true);
         assert!(!worth(64_100));
     }
 
@@ -127,9 +116,9 @@ mod tests {
     fn who_refuses_much_more_than_another_is_sicker_and_who_refuses_as_much_is_not() {
         let (healthy, refusing, as_much) = (Pulse::default(), Pulse::default(), Pulse::default());
         for request in 0..4_000_u64 {
-            healthy.note_answer(true, after(&healthy, request));
-            refusing.note_answer(request % 10 < 3, after(&refusing, request));
-            as_much.note_answer(request % 5 < 2, after(&as_much, request));
+            healthy.note_answer(true, after(request));
+            refusing.note_answer(request % 10 < 3, after(request));
+            as_much.note_answer(request % 5 < 2, after(request));
         }
         assert!(refusing.takes_less_than_half_of(&healthy));
         assert!(!refusing.takes_less_than_half_of(&as_much) && !as_much.takes_less_than_half_of(&refusing));

@@ -198,8 +198,7 @@ impl Task {
         };
         let Some(mut batch) = self.in_flight.remove(&id) else { return };
         self.delivery.stats.count_outcome(&outcome);
-        let is_taken = matches!(outcome, Outcome::Delivered | Outcome::PartlyRejected { .. });
-        self.delivery.pulse.note_answer(is_taken, Instant::now());
+        self.delivery.pulse.note_answer(outcome.is_taken(), Instant::now());
         match &outcome {
             Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. } => self.keep_packed(&mut batch, packed),
             Outcome::Delivered | Outcome::PartlyRejected { .. } => {

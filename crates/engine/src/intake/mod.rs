@@ -186,8 +186,12 @@ impl ReceiverIntake {
         self.closed.store(true, Ordering::SeqCst);
     }
 
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
     fn check_open(&self) -> Result<(), Refusal> {
-        if self.closed.load(Ordering::SeqCst) { Err(overloaded("shutting down")) } else { Ok(()) }
+        if self.is_closed() { Err(overloaded("shutting down")) } else { Ok(()) }
     }
 
     /// Whether what comes now had better wait with its sender: receiving takes the CPU that sending needs.
@@ -233,6 +237,9 @@ impl ReceiverIntake {
                 delivery.stats.held_back_answers.fetch_add(1, Ordering::Relaxed);
                 (delivery.cursor, held_bytes)
             });
+            if self.is_closed() {
+                return;
+            }
             if now >= until {
                 return delivery.pulse.note_waited(began, now, cursor == delivery.cursor && held_bytes > bytes);
             }

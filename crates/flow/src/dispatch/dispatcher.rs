@@ -5,8 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::batcher::{BatchPolicy, Batcher, Trigger};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
-use super::retry::{Backoff, HOLD_BACKOFF, OUTAGE_BACKOFF, RetryPolicy, TakenShare};
+use super::retry::{
+    Backoff, HOLD_BACKOFF, OUTAGE_BACKOFF, RetryPolicy, TAKEN_SHARE_REQUESTS, ceiling, failures_of_an_outage,
+};
 use super::{Batch, Unit};
+use crate::TakenShare;
 use crate::export::Outcome;
 
 /// So many refusals alike, without one success between, are a fault of all the data (a schema), not of an item: bisecting
@@ -95,7 +98,7 @@ pub struct Dispatcher<L> {
     taken_share: TakenShare,
     failures_in_a_row: u32,
     /// What the backend took before the first of them.
-    share_before_failures: TakenShare,
+    share_before_failures: f64,
     rejections_in_a_row: u32,
     /// The largest batch that the backend is known to take, learned from TooLarge.
     learned_max_bytes: usize,
@@ -113,9 +116,9 @@ impl<L> Dispatcher<L> {
             waiting_sequence: 0,
             state: State::Open,
             probing: Probing { failures: 0, next: None },
-            taken_share: TakenShare::default(),
+            taken_share: TakenShare::over(TAKEN_SHARE_REQUESTS),
             failures_in_a_row: 0,
-            share_before_failures: TakenShare::default(),
+            share_before_failures: 1.0,
             rejections_in_a_row: 0,
             learned_max_bytes: policy.batch.max_bytes,
             draining: false,
@@ -223,8 +226,7 @@ impl<L> Dispatcher<L> {
 
     /// Takes note of what became of a batch. `random` is uniform in 0..1.
     pub fn settle(&mut self, batch: Batch<L>, outcome: Outcome, now: Instant, random: f64) -> Settled<L> {
-        let delivered = matches!(outcome, Outcome::Delivered | Outcome::PartlyRejected { .. });
-        self.concurrency.finish(if delivered { batch.bytes as u64 } else { 0 }, now);
+        self.concurrency.finish(if outcome.is_taken() { batch.bytes as u64 } else { 0 }, now);
         if !matches!(outcome, Outcome::RetryAfter { .. }) {
             self.failures_in_a_row = 0;
         }
@@ -288,13 +290,13 @@ impl<L> Dispatcher<L> {
         random: f64,
     ) -> Settled<L> {
         if self.failures_in_a_row == 0 {
-            self.share_before_failures = self.taken_share;
+            self.share_before_failures = self.taken_share.get();
         }
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         self.taken_share.note(false);
         let (own, max_elapsed) = match self.policy.retry {
             RetryPolicy::Adaptive { backoff, ceiling_while_delivering } => {
-                let max = self.taken_share.ceiling(backoff.initial, ceiling_while_delivering);
+                let max = ceiling(self.taken_share.get(), backoff.initial, ceiling_while_delivering);
                 (Backoff { max, ..backoff }.delay(batch.attempts, random), None)
             }
             RetryPolicy::Explicit { backoff, max_elapsed } => (backoff.delay(batch.attempts, random), max_elapsed),
@@ -320,7 +322,7 @@ impl<L> Dispatcher<L> {
                 ),
             };
         }
-        let is_outage = self.failures_in_a_row >= self.share_before_failures.failures_of_an_outage();
+        let is_outage = self.failures_in_a_row >= failures_of_an_outage(self.share_before_failures);
         if is_outage || self.state != State::Open {
             self.outage(reason, asked, now, random);
         }

@@ -40,11 +40,8 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What of the requests that it was sent lately a backend has taken, 0 to 1: a moving average over about as many of them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TakenShare(f64);
-
-const TAKEN_SHARE_REQUESTS: f64 = 32.0;
+/// Over so many requests it is averaged what share a backend takes.
+pub(super) const TAKEN_SHARE_REQUESTS: u32 = 32;
 /// A backend that takes such a share refuses at random rather than because it is full: asked again soon it takes as much with as
 /// many attempts, and sooner. One that takes less is asked so much less often.
 const TAKEN_SHARE_GOOD: f64 = 0.25;
@@ -54,33 +51,21 @@ const TAKEN_SHARE_GOOD: f64 = 0.25;
 const OUTAGE_FAILURES: (u32, u32) = (32, 64);
 const OUTAGE_BY_CHANCE: f64 = 1e-9;
 
-impl TakenShare {
-    pub(super) fn note(&mut self, taken: bool) {
-        self.0 += (f64::from(taken) - self.0) / TAKEN_SHARE_REQUESTS;
+/// How many failures in a row are an outage after such a share was taken.
+pub(super) fn failures_of_an_outage(taken_share: f64) -> u32 {
+    let (least, most) = OUTAGE_FAILURES;
+    if taken_share < TAKEN_SHARE_GOOD / 2.0 {
+        // It is full, not sick at random: the sooner it is left alone the better.
+        return least;
     }
-
-    /// How many failures in a row after this are an outage.
-    pub(super) fn failures_of_an_outage(self) -> u32 {
-        let (least, most) = OUTAGE_FAILURES;
-        if self.0 < TAKEN_SHARE_GOOD / 2.0 {
-            // It is full, not sick at random: the sooner it is left alone the better.
-            return least;
-        }
-        let by_chance = OUTAGE_BY_CHANCE.ln() / (1.0 - self.0).max(f64::EPSILON).ln();
-        (by_chance.ceil() as u32).clamp(least, most)
-    }
-
-    /// The longest delay of a request while the backend takes anything.
-    pub(super) fn ceiling(self, initial: Duration, max: Duration) -> Duration {
-        let growth = (TAKEN_SHARE_GOOD / self.0.max(f64::EPSILON)).max(1.0);
-        Duration::from_secs_f64((initial.as_secs_f64() * growth).min(max.as_secs_f64()))
-    }
+    let by_chance = OUTAGE_BY_CHANCE.ln() / (1.0 - taken_share).max(f64::EPSILON).ln();
+    (by_chance.ceil() as u32).clamp(least, most)
 }
 
-impl Default for TakenShare {
-    fn default() -> Self {
-        TakenShare(1.0)
-    }
+/// The longest delay of a request while the backend takes anything.
+pub(super) fn ceiling(taken_share: f64, initial: Duration, max: Duration) -> Duration {
+    let growth = (TAKEN_SHARE_GOOD / taken_share.max(f64::EPSILON)).max(1.0);
+    Duration::from_secs_f64((initial.as_secs_f64() * growth).min(max.as_secs_f64()))
 }
 
 /// Pace of the probes while a backend is out.
@@ -94,15 +79,16 @@ pub(super) const HOLD_BACKOFF: Backoff =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TakenShare;
 
     #[test]
     fn the_less_a_backend_takes_the_less_often_it_is_asked() {
         let (initial, max) = (Duration::from_millis(100), Duration::from_millis(400));
-        let mut share = TakenShare::default();
+        let share = TakenShare::over(TAKEN_SHARE_REQUESTS);
         let mut ceilings = Vec::new();
         for taken_of_twenty in [20, 6, 2, 0, 20] {
             (0..200).for_each(|request| share.note(request % 20 < taken_of_twenty));
-            ceilings.push(share.ceiling(initial, max).as_millis());
+            ceilings.push(ceiling(share.get(), initial, max).as_millis());
         }
         assert_eq!((ceilings[0], ceilings[3], ceilings[4]), (100, 400, 100));
         assert!((100..150).contains(&ceilings[1]) && (200..=400).contains(&ceilings[2]), "{ceilings:?}");
@@ -110,10 +96,7 @@ mod tests {
 
     #[test]
     fn a_run_of_failures_is_an_outage_unless_it_is_bound_to_come() {
-        assert_eq!(
-            [1.0, 0.9, 0.3, 0.2, 0.05].map(|share| TakenShare(share).failures_of_an_outage()),
-            [32, 32, 59, 64, 32]
-        );
+        assert_eq!([1.0, 0.9, 0.3, 0.2, 0.05].map(failures_of_an_outage), [32, 32, 59, 64, 32]);
     }
 
     #[test]

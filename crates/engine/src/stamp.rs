@@ -1,0 +1,49 @@
+//! When something last happened, for those who may not wait for a lock to learn it.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// All stamps count from here.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Milliseconds from the start, one more; zero: never.
+#[derive(Debug, Default)]
+pub(crate) struct Stamp(AtomicU64);
+
+impl Stamp {
+    pub(crate) fn set(&self, at: Instant) {
+        self.0.store(since_start_ms(at), Ordering::Relaxed);
+    }
+
+    /// It happened, and less than `time` before `now`.
+    pub(crate) fn is_within(&self, time: Duration, now: Instant) -> bool {
+        let at_ms = self.0.load(Ordering::Relaxed);
+        at_ms > 0 && since_start_ms(now) < at_ms + time.as_millis() as u64
+    }
+
+    /// It happened after `at`, by a millisecond at least.
+    pub(crate) fn is_after(&self, at: Instant) -> bool {
+        self.0.load(Ordering::Relaxed) > since_start_ms(at)
+    }
+}
+
+fn since_start_ms(at: Instant) -> u64 {
+    1 + at.saturating_duration_since(*START).as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_happened_was_not_lately() {
+        let (stamp, now, second) = (Stamp::default(), *START, Duration::from_secs(1));
+        assert!(!stamp.is_within(second, now) && !stamp.is_after(now));
+        stamp.set(now);
+        assert!(stamp.is_within(second, now) && stamp.is_within(second, now + Duration::from_millis(999)));
+        assert!(!stamp.is_within(second, now + second) && !stamp.is_after(now));
+        stamp.set(now + second);
+        assert!(stamp.is_after(now) && !stamp.is_after(now + second));
+    }
+}
