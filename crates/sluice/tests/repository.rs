@@ -121,3 +121,68 @@ fn every_example_starts_and_ends() {
         assert!(child.wait().expect("it ends").success(), "{}", path.display());
     }
 }
+
+/// Files and folders below `folder`, relative to the root, without what is built or git's own.
+fn paths_below(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a readable folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if matches!(name, "target" | ".git") {
+            continue;
+        }
+        if path.is_dir() {
+            paths_below(&path, paths);
+        }
+        paths.push(path.strip_prefix(root()).expect("a path below the root").to_owned());
+    }
+}
+
+/// The map leaves out what every crate has alike: `engine/delivery/task.rs` is `crates/engine/src/delivery/task.rs`.
+fn as_on_the_map(path: &Path) -> PathBuf {
+    path.iter().filter(|part| *part != "crates" && *part != "src").collect()
+}
+
+/// Guarantee: each file and folder that ARCHITECTURE.md names exists.
+#[test]
+fn the_map_shows_what_is_there() {
+    let mut paths = Vec::new();
+    paths_below(&root(), &mut paths);
+    let on_the_map: Vec<_> = paths.iter().map(|path| as_on_the_map(path)).collect();
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let named: Vec<_> = text
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|code| !code.contains(char::is_whitespace) && (code.ends_with('/') || code.ends_with(".rs")))
+        .collect();
+    assert!(named.len() > 30, "{named:?}");
+    let missing: Vec<_> = named
+        .into_iter()
+        .filter(|name| !on_the_map.iter().any(|path| path.ends_with(as_on_the_map(Path::new(name)))))
+        .collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
+}
+
+/// Guarantee: no link from one document to another leads nowhere.
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let mut paths = Vec::new();
+    paths_below(&root(), &mut paths);
+    let (mut links, mut broken) = (0, Vec::new());
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+        let text = std::fs::read_to_string(root().join(path)).expect("a readable document");
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") || file.starts_with("mailto:") {
+                continue;
+            }
+            links += 1;
+            let folder = root().join(path.parent().expect("a file is in a folder"));
+            if !folder.join(file).exists() {
+                broken.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    assert!(links > 10, "{links} links");
+    assert!(broken.is_empty(), "{broken:#?}");
+}
