@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_config::{Fields, Kind};
 use sluice_flow::Intake;
 use sluice_net::auth::server::Authenticator;
-use sluice_net::server::{ConnectionBudget, Listener};
+use sluice_net::server::{Listener, ServerResources};
 use tokio_util::sync::CancellationToken;
 
 use crate::otlp::{self, Counters, OtlpConfig, StartError};
@@ -60,18 +60,18 @@ pub struct Bound {
 
 impl Bound {
     /// Serves inside the calling runtime. `authenticators` holds at least those that the configuration names; `counters` are
-    /// those of the receiver that this one takes the place of, so that they go on; all receivers share `connections`.
+    /// those of the receiver that this one takes the place of, so that they go on; all receivers share `resources`.
     pub fn serve(
         self,
         intake: Arc<dyn Intake>,
         authenticators: &HashMap<String, Arc<Authenticator>>,
         counters: Counters,
-        connections: Arc<ConnectionBudget>,
+        resources: ServerResources,
     ) -> Running {
         let find = |name: Option<String>| name.and_then(|name| authenticators.get(&name)).cloned();
         let chosen = otlp::Authenticators { grpc: find(self.grpc_authenticator), http: find(self.http_authenticator) };
         let stop = CancellationToken::new();
-        Running { running: self.ports.serve(intake, chosen, counters, connections, stop.clone()), stop }
+        Running { running: self.ports.serve(intake, chosen, counters, resources, stop.clone()), stop }
     }
 }
 

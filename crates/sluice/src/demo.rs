@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sluice_load_test::demo::{self, DemoBackends, DemoOptions};
 use sluice_load_test::subject::free_addr;
+use sluice_net::server::ReadScheduler;
 
 use crate::arguments::DemoArguments;
 use crate::run;
@@ -15,7 +16,7 @@ const CONFIG_VARIABLE: &str = "SLUICE_DEMO_CONFIG";
 const START_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
-    run::runtime(None)?.block_on(show(arguments))
+    run::runtime(None, &ReadScheduler::new())?.block_on(show(arguments))
 }
 
 async fn show(arguments: &DemoArguments) -> Result<ExitCode> {

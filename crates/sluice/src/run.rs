@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sluice_engine::{Engine, Farewell, Plan};
-use sluice_net::server::Turns;
+use sluice_net::server::ReadScheduler;
 use sluice_telemetry::logging::{self, LoggingHandle};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,7 +24,15 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let plan = plan?;
     let logging = logging::install(&plan.logging).context("cannot open the log output")?;
     keep_pages_small();
-    runtime(arguments.threads)?.block_on(serve(arguments, &locations, plan, Watched::new(&sources), &logging))
+    let scheduler = ReadScheduler::new();
+    runtime(arguments.threads, &scheduler)?.block_on(serve(
+        arguments,
+        &locations,
+        plan,
+        scheduler,
+        Watched::new(&sources),
+        &logging,
+    ))
 }
 
 /// Each thread's allocator takes its memory from a region of its own, and the first touch of a huge page makes 2 MiB of that resident:
@@ -37,24 +45,24 @@ fn keep_pages_small() {
 }
 
 /// One thread needs no scheduler that coordinates several. Its threads read from connections when they have nothing else to do.
-pub(crate) fn runtime(threads: Option<u16>) -> Result<Runtime> {
+pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> Result<Runtime> {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or(available, usize::from);
     let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     if threads > 1 {
         builder.worker_threads(threads);
     }
-    let turns = Turns::install();
     builder.on_thread_park({
-        let turns = Arc::clone(&turns);
-        move || turns.on_thread_park()
+        let scheduler = Arc::clone(scheduler);
+        move || scheduler.on_thread_park()
     });
     builder.on_thread_unpark({
-        let turns = Arc::clone(&turns);
-        move || turns.on_thread_unpark()
+        let scheduler = Arc::clone(scheduler);
+        move || scheduler.on_thread_unpark()
     });
     let runtime = builder.enable_all().build().context("cannot start the runtime")?;
-    runtime.spawn(async move { turns.keep_moving().await });
+    let scheduler = Arc::clone(scheduler);
+    runtime.spawn(async move { scheduler.keep_moving().await });
     Ok(runtime)
 }
 
@@ -62,13 +70,14 @@ async fn serve(
     arguments: &RunArguments,
     locations: &[String],
     plan: Plan,
+    scheduler: Arc<ReadScheduler>,
     mut watched: Watched,
     logging: &LoggingHandle,
 ) -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut engine = Engine::start(plan).await?;
+    let mut engine = Engine::start(plan, Some(scheduler)).await?;
     announce(&engine);
     let mut watch = tokio::time::interval(WATCH_INTERVAL);
     loop {

@@ -24,7 +24,9 @@ impl Engine {
         self.receiving.set_limit(plan.memory.receiving_bytes as usize);
         self.shared_work.set_limit(plan.memory.shared_work_bytes as usize);
         self.storage.apply(plan);
-        self.connections.set_limits(plan.memory.connections_bytes as usize, plan.memory.windows_bytes as usize);
+        self.resources
+            .connections
+            .set_limits(plan.memory.connections_bytes as usize, plan.memory.windows_bytes as usize);
         self.extensions = extensions;
         self.open_intakes(plan);
         let gone = self.apply_deliveries(plan, &exporters, dead_letters).await;
@@ -70,7 +72,12 @@ impl Engine {
         for receiver in &plan.receivers {
             let index = self.intakes.len() as u16;
             self.intakes.entry(receiver.id.clone()).or_insert_with(|| {
-                Arc::new(ReceiverIntake::new(index, self.receiving.clone(), self.shared_work.clone()))
+                Arc::new(ReceiverIntake::new(
+                    index,
+                    self.receiving.clone(),
+                    self.shared_work.clone(),
+                    self.resources.clone(),
+                ))
             });
         }
     }
@@ -108,7 +115,7 @@ mod tests {
     /// Scenario: a reload that halves the memory, and one that brings another delivery to share it with.
     #[tokio::test]
     async fn every_part_of_the_memory_follows_a_reload() {
-        let mut engine = Engine::start(plan(512, &["traces"])).await.expect("starts");
+        let mut engine = Engine::start(plan(512, &["traces"]), None).await.expect("starts");
         for (limit_mib, pipelines) in [(256, vec!["traces"]), (256, vec!["traces", "traces/second"])] {
             engine.reload(plan(limit_mib, &pipelines)).await.expect("reloads");
             let memory = engine.plan.memory;

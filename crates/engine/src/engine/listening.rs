@@ -69,7 +69,7 @@ impl Engine {
     fn serve_receiver(&mut self, planned: &ReceiverPlan, receiver: Bound, before: &HashMap<String, Counters>) {
         let intake = self.intakes[&planned.id].clone();
         let counters = before.get(&planned.id).cloned().unwrap_or_default();
-        let handle = receiver.serve(intake, &self.extensions.senders, counters, self.connections.clone());
+        let handle = receiver.serve(intake, &self.extensions.senders, counters, self.resources.clone());
         self.receivers.push(RunningReceiver { id: planned.id.clone(), fingerprint: planned.fingerprint, handle });
     }
 

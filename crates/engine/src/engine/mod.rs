@@ -16,7 +16,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sluice_exporters::Files;
 use sluice_flow::Exporter;
-use sluice_net::server::ConnectionBudget;
+use sluice_net::server::{ConnectionBudget, ReadScheduler, ServerResources};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -72,7 +72,8 @@ pub struct Engine {
     receiving: Arc<ReceivingBudget>,
     shared_work: Arc<SharedWorkMemory>,
     receivers: Vec<RunningReceiver>,
-    connections: Arc<ConnectionBudget>,
+    /// What all receivers share.
+    resources: ServerResources,
     /// By receiver id. Indices are given once and never reused, so that frames in the log keep their meaning.
     intakes: BTreeMap<String, Arc<ReceiverIntake>>,
     exporters: HashMap<String, RunningExporter>,
@@ -86,8 +87,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts everything that a plan names.
-    pub async fn start(plan: Plan) -> Result<Engine, StartError> {
+    /// Starts everything that a plan names. Connections are read from as `scheduler` says, if there is one.
+    pub async fn start(plan: Plan, scheduler: Option<Arc<ReadScheduler>>) -> Result<Engine, StartError> {
         let storage = Arc::new(Storage::open(&plan).await?);
         let watcher = tokio::spawn(storage::watch(storage.logs.clone(), storage.watches.clone()));
         let receiving = ReceivingBudget::new(plan.memory.receiving_bytes as usize);
@@ -107,10 +108,13 @@ impl Engine {
             receiving,
             shared_work,
             receivers: Vec::new(),
-            connections: ConnectionBudget::new(
-                plan.memory.connections_bytes as usize,
-                plan.memory.windows_bytes as usize,
-            ),
+            resources: ServerResources {
+                connections: ConnectionBudget::new(
+                    plan.memory.connections_bytes as usize,
+                    plan.memory.windows_bytes as usize,
+                ),
+                scheduler,
+            },
             intakes: BTreeMap::new(),
             exporters: HashMap::new(),
             files: Files::default(),

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
 use super::BodyTimeouts;
-use super::turns::Arriving;
+use super::scheduler::Arriving;
 use super::unread::SharedWindow;
 
 /// Why a body did not arrive.

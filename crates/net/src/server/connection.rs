@@ -17,10 +17,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::counters::ServerCounters;
+use super::scheduler::{Arriving, Requests, Turn};
 use super::transport::{Socket, Stream, Transport, TurnTaking};
-use super::turns::{Arriving, Requests, Turn, Turns};
-use super::windows::{ConnectionBudget, WindowSizes};
-use super::{Handler, Peer, Protocols, RequestBody, ServerOptions};
+use super::windows::WindowSizes;
+use super::{Handler, Peer, Protocols, RequestBody, ServerOptions, ServerResources};
 use crate::tls::ServerTls;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
@@ -32,7 +32,7 @@ pub(super) struct Context<H> {
     pub tls: Option<ServerTls>,
     pub handler: Arc<H>,
     pub counters: Arc<ServerCounters>,
-    pub budget: Arc<ConnectionBudget>,
+    pub resources: ServerResources,
     /// Ask connections to go.
     pub shutdown: CancellationToken,
     /// Close them whatever they do.
@@ -58,7 +58,7 @@ impl Drop for Open {
 pub(super) async fn serve_connection<H: Handler>(socket: Socket, mut peer: Peer, context: Arc<Context<H>>) {
     let _open = Open::new(&context.counters);
     let requests = Arc::new(Requests::default());
-    let socket = TurnTaking { socket, turn: Turn::new(Turns::installed(), Arc::clone(&requests)) };
+    let socket = TurnTaking { socket, turn: Turn::new(context.resources.scheduler.clone(), Arc::clone(&requests)) };
     let stream = match &context.tls {
         None => Stream::Plain(socket),
         Some(tls) => {
@@ -127,19 +127,20 @@ async fn drive<H: Handler>(
         let (in_flight, arriving) = InFlight::begin(&activity);
         let request = request.map(|incoming| RequestBody { incoming, arriving });
         let (handler, known) = (Arc::clone(&context.handler), Arc::clone(&known));
+        let scheduler = context.resources.scheduler.clone();
         async move {
             let response = handler.handle(&known, request).await;
             let requests = Arc::clone(&in_flight.0.requests);
             // An answer that is held keeps nobody from being called: it may wait for just that.
             drop(in_flight);
-            if Turns::is_bounded() {
-                // See `turns`: the answer would bring the next request.
+            if scheduler.is_some_and(|scheduler| scheduler.is_bounded()) {
+                // See `scheduler`: the answer would bring the next request.
                 requests.all_have_arrived().await;
             }
             Ok::<_, Infallible>(response)
         }
     });
-    let window = context.budget.take_window(context.options.initial_connection_window_bytes as usize);
+    let window = context.resources.connections.take_window(context.options.initial_connection_window_bytes as usize);
     let sizes = window.sizes(&context.options);
     activity.requests.unread.set_sizes(sizes);
     let builder = protocol(&context.options, sizes);

@@ -14,7 +14,7 @@
 //! | many streams | `max_concurrent_streams` |
 //! | rapid reset | h2: `max_pending_reset_streams`, then GOAWAY ENHANCE_YOUR_CALM |
 //! | unread data | stream and connection windows: no more than a window is held of a body nobody has admitted; all connections share the budget of [`ConnectionBudget`] |
-//! | more than the CPU can bear | [`Turns`]: connections are read from when what was read before is done |
+//! | more than the CPU can bear | [`ReadScheduler`]: connections are read from when what was read before is done |
 //! | peers that vanished | keepalive pings |
 
 mod body;
@@ -23,14 +23,15 @@ mod cors;
 mod counters;
 mod listener;
 mod options;
+mod scheduler;
 mod serve;
 mod transport;
-mod turns;
 mod unread;
 mod windows;
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use http::{Request, Response};
 
@@ -39,8 +40,8 @@ pub use cors::{Cors, CorsError};
 pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Family, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
+pub use scheduler::ReadScheduler;
 pub use serve::serve;
-pub use turns::Turns;
 pub use unread::{SharedWindow, WaitsUnread};
 pub use windows::ConnectionBudget;
 
@@ -50,6 +51,33 @@ pub struct Peer {
     /// `None` over a Unix socket.
     pub address: Option<SocketAddr>,
     pub is_tls: bool,
+}
+
+/// What all ports of a process share.
+#[derive(Clone, Debug)]
+pub struct ServerResources {
+    pub connections: Arc<ConnectionBudget>,
+    /// Whose turn it is to be read from. `None`: connections are read from as soon as there is something to read.
+    pub scheduler: Option<Arc<ReadScheduler>>,
+}
+
+impl ServerResources {
+    /// No bound but the ports' own.
+    pub fn unlimited() -> Self {
+        ServerResources { connections: ConnectionBudget::unlimited(), scheduler: None }
+    }
+
+    /// Whether the CPU is the bottleneck of receiving, as far as that is known.
+    pub fn is_cpu_bound(&self) -> bool {
+        self.scheduler.as_ref().is_some_and(|scheduler| scheduler.is_cpu_bound())
+    }
+
+    /// A request found no memory, because of others that are being received.
+    pub fn note_memory_short(&self) {
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.note_memory_short();
+        }
+    }
 }
 
 /// Answers requests.

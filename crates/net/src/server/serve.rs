@@ -12,29 +12,28 @@ use super::connection::{Context, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
 use super::transport::Socket;
-use super::windows::ConnectionBudget;
-use super::{Handler, ServerOptions};
+use super::{Handler, ServerOptions, ServerResources};
 use crate::tls::ServerTls;
 
 /// How long to wait after `accept` failed for want of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for what is in flight, at
-/// most `drain_timeout`, and cuts off the rest. Returns when every connection is closed. `budget` is shared with other ports.
+/// most `drain_timeout`, and cuts off the rest. Returns when every connection is closed. `resources` are shared with other ports.
 pub async fn serve<H: Handler>(
     listener: Listener,
     options: ServerOptions,
     tls: Option<ServerTls>,
     handler: Arc<H>,
     counters: Arc<ServerCounters>,
-    budget: Arc<ConnectionBudget>,
+    resources: ServerResources,
     shutdown: CancellationToken,
 ) {
     let drain_timeout = options.drain_timeout;
     let places = Arc::new(Semaphore::new(options.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let connections = TaskTracker::new();
     let cut_off = CancellationToken::new();
-    let context = Arc::new(Context { options, tls, handler, counters, budget, shutdown, cut_off });
+    let context = Arc::new(Context { options, tls, handler, counters, resources, shutdown, cut_off });
     loop {
         let accepted = tokio::select! {
             biased;
@@ -45,7 +44,9 @@ pub async fn serve<H: Handler>(
             Ok((socket, peer)) => {
                 ServerCounters::count(&context.counters.accepted);
                 let place = Arc::clone(&places).try_acquire_owned().ok();
-                match place.and_then(|place| Some((place, context.budget.try_take(context.tls.is_some())?))) {
+                match place
+                    .and_then(|place| Some((place, context.resources.connections.try_take(context.tls.is_some())?)))
+                {
                     Some(place) => {
                         let context = Arc::clone(&context);
                         connections.spawn(async move {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use super::turns::Turn;
+use super::scheduler::Turn;
 
 /// A socket as it was accepted.
 pub(super) enum Socket {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::turns::Requests;
+use super::scheduler::Requests;
 use super::windows::WindowSizes;
 
 /// Requests that wait get at most this part of a connection's window.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sluice_flow::Refusal;
 use sluice_flow::intake::Permit;
-use sluice_net::server::{BodyReader, Turns};
+use sluice_net::server::{BodyReader, ServerResources};
 use tokio::time::Instant;
 
 use super::refusal::Refused;
@@ -19,6 +19,7 @@ const PART: usize = 20;
 
 pub(super) struct Admitted {
     permit: Box<dyn Permit>,
+    resources: ServerResources,
     bytes: usize,
     look_at: Instant,
     /// When the body last got on, and what of it had arrived by then.
@@ -26,9 +27,9 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    pub(super) fn new(permit: Box<dyn Permit>, bytes: usize) -> Self {
+    pub(super) fn new(permit: Box<dyn Permit>, bytes: usize, resources: &ServerResources) -> Self {
         let now = Instant::now();
-        Admitted { permit, bytes, look_at: now + INTERVAL, got_on: (now, 0) }
+        Admitted { permit, resources: resources.clone(), bytes, look_at: now + INTERVAL, got_on: (now, 0) }
     }
 
     /// The next piece of a body of which so much has arrived. It is given up if it does not get on and others wait for memory: to announce
@@ -50,7 +51,7 @@ impl Admitted {
             self.got_on = (now, arrived);
             return Ok(());
         }
-        let patience = if Turns::is_cpu_bound() { CPU_BOUND_INTERVAL } else { INTERVAL };
+        let patience = if self.resources.is_cpu_bound() { CPU_BOUND_INTERVAL } else { INTERVAL };
         match self.permit.asked_back() {
             Some(refusal) if now - since >= patience => Err(refusal),
             _ => Ok(()),

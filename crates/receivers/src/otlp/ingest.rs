@@ -10,7 +10,7 @@ use sluice_flow::{Intake, Metadata, Payload};
 use sluice_net::auth::server::Authenticator;
 use sluice_net::compress;
 use sluice_net::headers;
-use sluice_net::server::BodyTimeouts;
+use sluice_net::server::{BodyTimeouts, ServerResources};
 use sluice_otlp::{Encoding, Signal};
 
 use super::config::SharedConfig;
@@ -45,6 +45,7 @@ pub(super) struct Ingest {
     pub limit_bytes: usize,
     pub body_timeouts: BodyTimeouts,
     pub include_metadata: bool,
+    pub resources: ServerResources,
 }
 
 /// What the request says of its content. `None` where it says nothing, or several things that differ.
@@ -65,6 +66,7 @@ impl Ingest {
         authenticator: Option<Arc<Authenticator>>,
         counters: &Arc<OtlpCounters>,
         config: &SharedConfig,
+        resources: &ServerResources,
     ) -> Self {
         Ingest {
             intake,
@@ -73,6 +75,7 @@ impl Ingest {
             limit_bytes: config.limit_bytes,
             body_timeouts: config.body_timeouts,
             include_metadata: config.include_metadata,
+            resources: resources.clone(),
         }
     }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use sluice_flow::Intake;
 use sluice_net::auth::server::Authenticator;
-use sluice_net::server::{BindError, ConnectionBudget, Listener, ServerCounters, WeakListener, serve};
+use sluice_net::server::{BindError, Listener, ServerCounters, ServerResources, WeakListener, serve};
 use sluice_net::tls::{ServerTls, TlsError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -125,13 +125,13 @@ pub async fn bind(config: OtlpConfig, held: &[Listener]) -> Result<Bound, StartE
 }
 
 impl Bound {
-    /// Serves the ports inside the calling runtime until `shutdown`. `budget` is for the connections of all receivers.
+    /// Serves the ports inside the calling runtime until `shutdown`. All receivers share `resources`.
     pub fn serve(
         self,
         intake: Arc<dyn Intake>,
         authenticators: Authenticators,
         counters: Counters,
-        budget: Arc<ConnectionBudget>,
+        resources: ServerResources,
         shutdown: CancellationToken,
     ) -> Running {
         let mut running =
@@ -139,8 +139,13 @@ impl Bound {
         if let Some(Port { listener, tls, config: GrpcConfig { shared } }) = self.grpc {
             running.grpc_address = listener.local_address();
             running.listeners.push(listener.downgrade());
-            let ingest =
-                ingest::Ingest::new(Arc::clone(&intake), authenticators.grpc, &running.counters.requests, &shared);
+            let ingest = ingest::Ingest::new(
+                Arc::clone(&intake),
+                authenticators.grpc,
+                &running.counters.requests,
+                &shared,
+                &resources,
+            );
             let handler = Arc::new(grpc::GrpcHandler::new(ingest));
             let counters = Arc::clone(&running.counters.grpc_connections);
             running.ports.spawn(serve(
@@ -149,18 +154,24 @@ impl Bound {
                 tls,
                 handler,
                 counters,
-                Arc::clone(&budget),
+                resources.clone(),
                 shutdown.clone(),
             ));
         }
         if let Some(Port { listener, tls, config }) = self.http {
             running.http_address = listener.local_address();
             running.listeners.push(listener.downgrade());
-            let ingest = ingest::Ingest::new(intake, authenticators.http, &running.counters.requests, &config.shared);
+            let ingest = ingest::Ingest::new(
+                intake,
+                authenticators.http,
+                &running.counters.requests,
+                &config.shared,
+                &resources,
+            );
             let server = config.shared.server.clone();
             let handler = Arc::new(http::HttpHandler::new(ingest, config));
             let counters = Arc::clone(&running.counters.http_connections);
-            running.ports.spawn(serve(listener, server, tls, handler, counters, budget, shutdown));
+            running.ports.spawn(serve(listener, server, tls, handler, counters, resources, shutdown));
         }
         running
     }
@@ -177,7 +188,7 @@ pub async fn start(
         intake,
         authenticators,
         Counters::default(),
-        ConnectionBudget::unlimited(),
+        ServerResources::unlimited(),
         shutdown,
     ))
 }

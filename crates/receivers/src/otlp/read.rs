@@ -66,7 +66,7 @@ impl Ingest {
             if admitted.is_none() {
                 let Some(prefix) = reader.feed_prefix(&mut chunk)? else { continue };
                 let permit = self.intake.admit(signal, prefix.len_bytes, &Window(body.window())).await?;
-                admitted = Some(Admitted::new(permit, prefix.len_bytes));
+                admitted = Some(Admitted::new(permit, prefix.len_bytes, &self.resources));
             }
             reader.feed(chunk)?;
         }
@@ -98,7 +98,7 @@ impl Ingest {
         }
         let at_first = announced.unwrap_or(STEP_BYTES);
         let permit = self.intake.admit(signal, at_first, &Window(body.window())).await?;
-        let mut admitted = Admitted::new(permit, at_first);
+        let mut admitted = Admitted::new(permit, at_first, &self.resources);
         let mut bytes = Vec::with_capacity(announced.unwrap_or(0).min(RESERVED_AT_ONCE_BYTES));
         while let Some(chunk) = admitted.next(body, bytes.len()).await? {
             let length = bytes.len() + chunk.len();

@@ -1,6 +1,6 @@
 //! The line, without connections behind its places.
 
-use super::room::LEAST_WEIGHT;
+use super::in_flight_limit::LEAST_WEIGHT;
 use super::*;
 
 struct Connection {
@@ -9,7 +9,7 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(turns: &Arc<Turns>) -> Self {
+    fn new(turns: &Arc<ReadScheduler>) -> Self {
         let requests = Arc::new(Requests::default());
         Connection { turn: Turn::new(Some(Arc::clone(turns)), Arc::clone(&requests)), requests }
     }
@@ -31,27 +31,27 @@ impl Connection {
 }
 
 /// Connections in the line, in this order.
-fn lined_up<const N: usize>(turns: &Arc<Turns>) -> [Connection; N] {
+fn lined_up<const N: usize>(turns: &Arc<ReadScheduler>) -> [Connection; N] {
     let mut all = std::array::from_fn(|_| Connection::new(turns));
     assert!(all.iter_mut().all(|connection: &mut Connection| !connection.has_turn()));
     all
 }
 
 /// A thread has nothing to do for a moment.
-fn call(turns: &Turns) {
+fn call(turns: &ReadScheduler) {
     turns.on_thread_park();
     turns.on_thread_unpark();
 }
 
-fn cpu_bound() -> Arc<Turns> {
-    let turns = Arc::new(Turns::default());
-    turns.room.close();
+fn cpu_bound() -> Arc<ReadScheduler> {
+    let turns = Arc::new(ReadScheduler::default());
+    turns.in_flight.close();
     turns
 }
 
 #[test]
 fn while_no_thread_is_idle_connections_wait_and_are_called_in_the_order_in_which_they_lined_up() {
-    let turns = Arc::new(Turns::default());
+    let turns = Arc::new(ReadScheduler::default());
     let mut all: [_; 3] = lined_up(&turns);
     for next in 0..3 {
         call(&turns);
@@ -63,14 +63,14 @@ fn while_no_thread_is_idle_connections_wait_and_are_called_in_the_order_in_which
 
 #[test]
 fn a_connection_does_not_wait_while_a_thread_is_idle() {
-    let turns = Arc::new(Turns::default());
+    let turns = Arc::new(ReadScheduler::default());
     turns.on_thread_park();
     assert!(Connection::new(&turns).has_turn());
 }
 
 #[test]
 fn a_turn_ends_when_its_bytes_are_read_or_nothing_is_under_way() {
-    let turns = Arc::new(Turns::default());
+    let turns = Arc::new(ReadScheduler::default());
     let [mut connection] = lined_up(&turns);
     call(&turns);
     assert!(connection.has_turn());
@@ -92,7 +92,7 @@ fn a_turn_ends_when_its_bytes_are_read_or_nothing_is_under_way() {
 
 #[test]
 fn a_connection_that_was_called_keeps_its_turn_until_it_has_looked_for_something_to_read() {
-    let turns = Arc::new(Turns::default());
+    let turns = Arc::new(ReadScheduler::default());
     let [mut connection] = lined_up(&turns);
     call(&turns);
     connection.turn.note_read(0);
@@ -139,7 +139,7 @@ fn what_has_begun_is_read_to_its_end_in_the_same_turn() {
     arriving.clear();
     assert!(!connection.turn.goes_on(), "a good moment");
     // Where the CPU is not the bottleneck nobody waits, and every moment is as good.
-    turns.room.open();
+    turns.in_flight.open();
     assert!(!connection.has_turn());
     call(&turns);
     connection.turn.note_read(TURN_LEAST_BYTES);
@@ -269,17 +269,17 @@ async fn the_bound_does_not_outlive_a_pause() {
         async move { turns.keep_moving().await }
     });
     tokio::time::sleep(NOTHING_SHORT_AFTER / 4).await;
-    assert!(turns.room.is_bounded());
+    assert!(turns.in_flight.is_bounded());
     tokio::time::sleep(NOTHING_SHORT_AFTER).await;
     let [_connection] = lined_up(&turns);
     tokio::task::yield_now().await;
-    assert!(!turns.room.is_bounded());
+    assert!(!turns.in_flight.is_bounded());
     moving.abort();
 }
 
 #[test]
 fn who_leaves_holds_up_nobody() {
-    let turns = Arc::new(Turns::default());
+    let turns = Arc::new(ReadScheduler::default());
     let [gone, mut stays] = lined_up(&turns);
     drop(gone);
     turns.on_thread_park();
@@ -288,7 +288,7 @@ fn who_leaves_holds_up_nobody() {
 
 #[test]
 fn after_its_turn_a_connection_lines_up_again() {
-    let turns = Arc::new(Turns::default());
+    let turns = Arc::new(ReadScheduler::default());
     let mut connection = Connection::new(&turns);
     for _ in 0..3 {
         assert!(!connection.has_turn());
@@ -300,7 +300,7 @@ fn after_its_turn_a_connection_lines_up_again() {
 
 #[tokio::test]
 async fn the_line_moves_even_if_no_thread_ever_parks() {
-    let turns = Arc::new(Turns::default());
+    let turns = Arc::new(ReadScheduler::default());
     let moving = tokio::spawn({
         let turns = Arc::clone(&turns);
         async move { turns.keep_moving().await }

@@ -24,19 +24,19 @@ pub(super) fn weight_of_bytes(bytes: usize) -> usize {
 }
 
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct InFlightLimit {
     weight: AtomicUsize,
     /// Since it was last looked at.
     was_memory_short: AtomicBool,
 }
 
-impl Default for Room {
+impl Default for InFlightLimit {
     fn default() -> Self {
-        Room { weight: AtomicUsize::new(usize::MAX), was_memory_short: AtomicBool::new(false) }
+        InFlightLimit { weight: AtomicUsize::new(usize::MAX), was_memory_short: AtomicBool::new(false) }
     }
 }
 
-impl Room {
+impl InFlightLimit {
     /// Whether more may begin beside requests of this weight.
     pub(super) fn is_left_beside(&self, weight: usize) -> bool {
         weight < self.weight.load(Ordering::Relaxed)
@@ -81,31 +81,31 @@ mod tests {
 
     #[test]
     fn there_is_no_bound_until_something_is_short() {
-        let room = Room::default();
-        room.look(CpuLoad::Low);
-        assert!(!room.is_bounded() && room.is_left_beside(1 << 20));
-        room.look(CpuLoad::Full);
-        assert!(room.is_bounded() && room.is_left_beside(LEAST_WEIGHT - 1) && !room.is_left_beside(LEAST_WEIGHT));
+        let limit = InFlightLimit::default();
+        limit.look(CpuLoad::Low);
+        assert!(!limit.is_bounded() && limit.is_left_beside(1 << 20));
+        limit.look(CpuLoad::Full);
+        assert!(limit.is_bounded() && limit.is_left_beside(LEAST_WEIGHT - 1) && !limit.is_left_beside(LEAST_WEIGHT));
     }
 
     #[test]
     fn memory_that_is_short_counts_at_once_and_until_a_window_has_ended_without() {
-        let room = Room::default();
-        room.note_memory_short();
-        assert!(!room.is_left_beside(LEAST_WEIGHT));
-        room.look(CpuLoad::Low);
-        assert!(!room.is_left_beside(LEAST_WEIGHT), "it was short meanwhile");
-        room.look(CpuLoad::Low);
-        assert!(room.is_left_beside(LEAST_WEIGHT) && !room.is_left_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART));
+        let limit = InFlightLimit::default();
+        limit.note_memory_short();
+        assert!(!limit.is_left_beside(LEAST_WEIGHT));
+        limit.look(CpuLoad::Low);
+        assert!(!limit.is_left_beside(LEAST_WEIGHT), "it was short meanwhile");
+        limit.look(CpuLoad::Low);
+        assert!(limit.is_left_beside(LEAST_WEIGHT) && !limit.is_left_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART));
     }
 
     #[test]
     fn the_bound_ends_if_nothing_was_short_for_long() {
-        let room = Room::default();
-        room.look(CpuLoad::Full);
+        let limit = InFlightLimit::default();
+        limit.look(CpuLoad::Full);
         let looks = (1..1000).find(|_| {
-            room.look(CpuLoad::Low);
-            !room.is_bounded()
+            limit.look(CpuLoad::Low);
+            !limit.is_bounded()
         });
         // A window is 25 ms or longer.
         assert!((30..60).contains(&looks.expect("it ends")), "{looks:?}");
@@ -114,18 +114,18 @@ mod tests {
     /// Requests that wait for a backend keep the CPU busy only if there are many.
     #[test]
     fn it_comes_to_rest_where_the_cpu_has_just_enough_to_do() {
-        let room = Room::default();
-        room.look(CpuLoad::Full);
+        let limit = InFlightLimit::default();
+        limit.look(CpuLoad::Full);
         let weights: Vec<usize> = (0..200)
             .map(|_| {
-                let weight = room.weight.load(Ordering::Relaxed);
-                room.look(if weight >= 300 { CpuLoad::Full } else { CpuLoad::Low });
+                let weight = limit.weight.load(Ordering::Relaxed);
+                limit.look(if weight >= 300 { CpuLoad::Full } else { CpuLoad::Low });
                 weight
             })
             .collect();
         assert!(weights[100..].iter().all(|weight| (250..350).contains(weight)), "{weights:?}");
-        let weight = room.weight.load(Ordering::Relaxed);
-        (0..10).for_each(|_| room.look(CpuLoad::High));
-        assert_eq!(room.weight.load(Ordering::Relaxed), weight, "neither short nor idle");
+        let weight = limit.weight.load(Ordering::Relaxed);
+        (0..10).for_each(|_| limit.look(CpuLoad::High));
+        assert_eq!(limit.weight.load(Ordering::Relaxed), weight, "neither short nor idle");
     }
 }

@@ -3,7 +3,7 @@
 //! Under more load than the CPU can bear, whatever is read too early waits in memory: it costs that memory, it has left the
 //! caches when its time comes, and if it is refused in the end the reading was for nothing. So what was read is finished
 //! first. Connections line up; the first in line is called when a thread of the runtime is about to park, and while the CPU or
-//! memory is short only if little is under way (`room.rs`). What is not read stays in the socket, where flow control
+//! memory is short only if little is under way (`in_flight_limit.rs`). What is not read stays in the socket, where flow control
 //! holds the sender. Under less load some thread is always about to park, and nobody waits.
 //!
 //! What has begun to arrive is read to its end in the same turn, because a request of which a part was read holds memory for all of
@@ -13,12 +13,12 @@
 //! There is one line a runtime, so that of all ports of a process the connection that waits longest comes first.
 
 mod cpu;
+mod in_flight_limit;
 mod requests;
-mod room;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,8 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use cpu::{CpuLoad, CpuShare};
+use in_flight_limit::{InFlightLimit, weight_of_bytes};
 pub(super) use requests::{Arriving, Requests};
-use room::{Room, weight_of_bytes};
 
 /// Read in one turn, at most: enough for the bodies that are under way on a connection to be read to their ends.
 const TURN_BYTES: usize = 16 << 20;
@@ -45,30 +45,28 @@ const STALLED_TICKS: u64 = 8;
 /// Of a connection, at least: less is what a sender trickles who wants to hold others up.
 const MOVES_FROM_BYTES: usize = 4 << 10;
 
-static INSTALLED: OnceLock<Arc<Turns>> = OnceLock::new();
-
 /// The line of a runtime.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct ReadScheduler {
     state: Mutex<State>,
     called: AtomicU64,
     ticks: AtomicU64,
     lined_up: Notify,
     idle_threads: AtomicUsize,
     is_cpu_bound: AtomicBool,
-    room: Room,
+    in_flight: InFlightLimit,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    line: VecDeque<Arc<Place>>,
+    line: VecDeque<Arc<ConnectionEntry>>,
     /// Those that were called and have something under way, or may yet.
-    in_turn: Vec<Arc<Place>>,
+    in_turn: Vec<Arc<ConnectionEntry>>,
 }
 
 /// What the line knows of a connection.
 #[derive(Debug, Default)]
-struct Place {
+struct ConnectionEntry {
     requests: Arc<Requests>,
     /// It stands in the line. Changed under its lock, as is the next one.
     is_lined_up: AtomicBool,
@@ -89,7 +87,7 @@ struct Place {
     waker: Mutex<Option<Waker>>,
 }
 
-impl Place {
+impl ConnectionEntry {
     fn begin_turn(&self, tick: u64) {
         self.moved.store(tick, Ordering::Relaxed);
         self.forecast.store(self.requests.most_in_flight(), Ordering::Relaxed);
@@ -139,32 +137,26 @@ impl Place {
     }
 }
 
-impl Turns {
-    /// The line that all servers of this process use from now on. Its owner calls [`Turns::on_thread_park`] and
-    /// [`Turns::on_thread_unpark`] from the runtime's threads and runs [`Turns::keep_moving`]. Without it nobody lines up.
-    pub fn install() -> Arc<Turns> {
-        Arc::clone(INSTALLED.get_or_init(Arc::default))
+impl ReadScheduler {
+    /// The line of all servers that it is given to. Its owner calls [`ReadScheduler::on_thread_park`] and
+    /// [`ReadScheduler::on_thread_unpark`] from the runtime's threads and runs [`ReadScheduler::keep_moving`].
+    pub fn new() -> Arc<ReadScheduler> {
+        Arc::default()
     }
 
     /// Whether the CPU is the bottleneck, as far as the line has found out: known only while connections are read from.
-    pub fn is_cpu_bound() -> bool {
-        INSTALLED.get().is_some_and(|turns| turns.is_cpu_bound.load(Ordering::Relaxed))
+    pub fn is_cpu_bound(&self) -> bool {
+        self.is_cpu_bound.load(Ordering::Relaxed)
     }
 
     /// A request found no memory, because of others that are being received.
-    pub fn note_memory_short() {
-        if let Some(turns) = INSTALLED.get() {
-            turns.room.note_memory_short();
-        }
+    pub fn note_memory_short(&self) {
+        self.in_flight.note_memory_short();
     }
 
     /// Whether only so much may be under way.
-    pub(super) fn is_bounded() -> bool {
-        INSTALLED.get().is_some_and(|turns| turns.room.is_bounded())
-    }
-
-    pub(super) fn installed() -> Option<Arc<Turns>> {
-        INSTALLED.get().cloned()
+    pub(super) fn is_bounded(&self) -> bool {
+        self.in_flight.is_bounded()
     }
 
     /// A thread of the runtime has nothing to do.
@@ -186,7 +178,7 @@ impl Turns {
                 let since = Instant::now();
                 self.lined_up.notified().await;
                 if since.elapsed() >= NOTHING_SHORT_AFTER {
-                    self.room.open();
+                    self.in_flight.open();
                 }
             }
             let before = self.called.load(Ordering::Relaxed);
@@ -198,7 +190,7 @@ impl Turns {
             }
             if let Some(load) = share.look() {
                 self.is_cpu_bound.store(load != CpuLoad::Low, Ordering::Relaxed);
-                self.room.look(load);
+                self.in_flight.look(load);
             }
         }
     }
@@ -230,16 +222,17 @@ impl Turns {
     }
 
     /// Whether one more may be read from.
-    fn is_room(&self, in_turn: &[Arc<Place>]) -> bool {
-        if !self.room.is_bounded() {
+    fn is_room(&self, in_turn: &[Arc<ConnectionEntry>]) -> bool {
+        if !self.in_flight.is_bounded() {
             return true;
         }
         let now = self.ticks.load(Ordering::Relaxed);
-        let moves = |place: &&Arc<Place>| now.saturating_sub(place.moved.load(Ordering::Relaxed)) < STALLED_TICKS;
-        self.room.is_left_beside(in_turn.iter().filter(moves).map(|place| place.weight()).sum())
+        let moves =
+            |place: &&Arc<ConnectionEntry>| now.saturating_sub(place.moved.load(Ordering::Relaxed)) < STALLED_TICKS;
+        self.in_flight.is_left_beside(in_turn.iter().filter(moves).map(|place| place.weight()).sum())
     }
 
-    fn call(&self, state: &mut State, place: Arc<Place>) {
+    fn call(&self, state: &mut State, place: Arc<ConnectionEntry>) {
         place.is_lined_up.store(false, Ordering::Relaxed);
         place.begin_turn(self.ticks.load(Ordering::Relaxed));
         self.called.fetch_add(1, Ordering::Relaxed);
@@ -253,7 +246,7 @@ impl Turns {
         }
     }
 
-    fn line_up(&self, place: &Arc<Place>) {
+    fn line_up(&self, place: &Arc<ConnectionEntry>) {
         let mut state = self.state.lock();
         // It may have been called since it was last asked, or stand in the line already.
         if place.has_turn() || place.is_lined_up.swap(true, Ordering::Relaxed) {
@@ -269,7 +262,7 @@ impl Turns {
         }
     }
 
-    fn leave(&self, place: &Arc<Place>) {
+    fn leave(&self, place: &Arc<ConnectionEntry>) {
         let mut state = self.state.lock();
         state.line.retain(|other| !Arc::ptr_eq(other, place));
         state.in_turn.retain(|other| !Arc::ptr_eq(other, place));
@@ -278,14 +271,14 @@ impl Turns {
 
 /// One connection's part in it.
 pub(super) struct Turn {
-    turns: Option<Arc<Turns>>,
-    place: Arc<Place>,
+    turns: Option<Arc<ReadScheduler>>,
+    place: Arc<ConnectionEntry>,
 }
 
 impl Turn {
     /// Without a line it is always the connection's turn.
-    pub(super) fn new(turns: Option<Arc<Turns>>, requests: Arc<Requests>) -> Self {
-        Turn { turns, place: Arc::new(Place { requests, ..Place::default() }) }
+    pub(super) fn new(turns: Option<Arc<ReadScheduler>>, requests: Arc<Requests>) -> Self {
+        Turn { turns, place: Arc::new(ConnectionEntry { requests, ..ConnectionEntry::default() }) }
     }
 
     /// Whether the connection may be read from now. A turn ends here if it is a good moment: everything has arrived that had begun.
@@ -293,7 +286,7 @@ impl Turn {
         let Some(turns) = &self.turns else { return true };
         let left = self.place.left_bytes.load(Ordering::Relaxed);
         let has_had_enough = (1..=TURN_BYTES - TURN_LEAST_BYTES).contains(&left);
-        if has_had_enough && turns.room.is_bounded() && self.place.requests.arriving() == 0 {
+        if has_had_enough && turns.in_flight.is_bounded() && self.place.requests.arriving() == 0 {
             self.place.end_turn();
         }
         self.place.has_turn()
