@@ -1,8 +1,8 @@
-//! What kinds of components there are. The engine has the list; this crate only asks.
+//! The kinds of components. The engine has the list; this crate only reads it.
 
 use std::fmt;
 
-/// What a component does, and under which top-level key it stands.
+/// The class of a component. It decides the top-level key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     Receiver,
@@ -82,9 +82,9 @@ pub struct Kind {
     pub name: &'static str,
     /// Other names that mean the same.
     pub aliases: &'static [&'static str],
-    /// The signals that it can be used for. A connector passes each on as itself. Unused for extensions.
+    /// The supported signals. A connector passes on each as the same signal. Unused for extensions.
     pub signals: &'static [PipelineSignal],
-    /// Set for a kind that is known but cannot be used: the text of the error.
+    /// The text of the error, for a kind that is known but cannot be used.
     pub missing: Option<&'static str>,
     /// One line for `sluice components`.
     pub summary: &'static str,

@@ -1,4 +1,4 @@
-//! `type[/name]`: what receivers, processors, exporters, extensions and connectors are called.
+//! `type[/name]`: the ids of receivers, processors, exporters, extensions and connectors.
 
 use std::fmt;
 

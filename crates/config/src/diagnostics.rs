@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, all of it.
+//! All errors and warnings about a configuration.
 
 use crate::render;
 use crate::source::{Sources, Span};
@@ -7,7 +7,7 @@ use crate::source::{Sources, Span};
 pub enum Severity {
     /// The configuration cannot be used.
     Error,
-    /// It can be used, but something in it is probably not what was meant.
+    /// It can be used, but part of it is probably a mistake.
     Warning,
 }
 
@@ -17,11 +17,11 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// A sentence without full stop. Never contains the value of a secret.
     pub message: String,
-    /// Where, if it is anywhere in particular.
+    /// Its position, if it has one.
     pub span: Option<Span>,
     /// What to do about it.
     pub hint: Option<String>,
-    /// Other places that matter, each with a few words on why.
+    /// Other relevant positions, each with a short reason.
     pub related: Vec<(Span, String)>,
 }
 
@@ -60,21 +60,21 @@ impl Diagnostic {
     }
 }
 
-/// Everything found, and the texts to show it in.
+/// All findings, and the texts in which to show them.
 #[derive(Default)]
 pub struct Diagnostics {
     pub sources: Sources,
     items: Vec<Diagnostic>,
-    /// Ranges that hold the value of a secret option and must be masked wherever they would be shown.
+    /// Ranges with values of secret options, to be masked wherever they are shown.
     secrets: Vec<Span>,
 }
 
-/// A file that is wrong in more places than this is not the file that was meant.
+/// The most findings that are kept. A file with more is probably not a configuration.
 const ITEMS_LIMIT: usize = 1000;
 
 impl Diagnostics {
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        // Aliases and merges let one line be read many times: say it once.
+        // Aliases and merges can read one line many times: report it once.
         if self.items.len() < ITEMS_LIMIT && !self.items.contains(&diagnostic) {
             self.items.push(diagnostic);
         }
@@ -118,7 +118,7 @@ impl Diagnostics {
         render::one_line(self, diagnostic)
     }
 
-    /// All findings with the lines that they are about, errors last so that they are what a terminal shows.
+    /// All findings with their lines. Errors come last, where a terminal shows them.
     pub fn render(&self, colours: bool) -> String {
         let in_order = self.warnings().chain(self.errors());
         in_order.map(|diagnostic| render::with_snippet(self, diagnostic, colours)).collect::<Vec<_>>().join("\n\n")

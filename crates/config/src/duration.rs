@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Nanoseconds in each unit, longest name first where one is the start of another.
+/// Nanoseconds in each unit. A name comes before its own prefixes.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -14,10 +14,10 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// What Go's `time.Duration` can hold: about 292 years.
+/// The maximum of Go's `time.Duration`: about 292 years.
 const LIMIT_NS: u128 = i64::MAX as u128;
 
-/// Parses a duration as Go's `time.ParseDuration` does. Negative durations are refused: no option has a use for them.
+/// Parses a duration as Go's `time.ParseDuration` does, except that negative durations are errors.
 /// The error says what is wrong, to follow "`5x` is not a duration: ".
 pub fn parse(text: &str) -> Result<Duration, String> {
     let unsigned = text.strip_prefix('+').unwrap_or(text);

@@ -2,8 +2,8 @@
 //!
 //! - A value that is one `${…}` and nothing else is read as YAML: `${PORT}` can be a number, `${LIST}` a list. An option
 //!   that wants a string gets the text as it was, so that `0123` stays `0123`.
-//! - Within a longer value the text is put in, and the result is a string.
-//! - What was put in is expanded again, `${env:${NAME}}` from the inside out.
+//! - Within a longer value the text is inserted, and the result is a string.
+//! - Inserted text is expanded again; `${env:${NAME}}` from the inside out.
 //! - `$$` stands for `$`.
 
 use std::io::{Error, Read};
@@ -13,7 +13,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::source::{FileId, Source, Span};
 use crate::yaml::{self, Entry, Limits, Node, Scalar, ScalarValue, Value};
 
-/// What expansion may ask of the world around it. Tests have their own.
+/// Access to variables and files. Tests have their own.
 pub trait Environment {
     /// The value of an environment variable, if it is set.
     fn variable(&self, name: &str) -> Option<String>;
@@ -40,14 +40,14 @@ impl Environment for SystemEnvironment {
     }
 }
 
-/// Most `${…}` in one configuration, those that come in through others included.
+/// The most `${…}` in one configuration, including those in inserted text.
 const EXPANSIONS_LIMIT: usize = 10_000;
-/// Most bytes that all intermediate results may have: bounds time and memory of doubling references.
+/// The most bytes of all intermediate results: limits time and memory of references that double.
 const WORK_LIMIT_BYTES: usize = 64 << 20;
 /// Longest text that one `${…}` or one value can become.
 pub(crate) const TEXT_LIMIT_BYTES: u64 = 1 << 20;
 
-/// Expands all values of a tree. Keys are left alone, as the Collector does.
+/// Expands all values of a tree. Keys are not expanded, as in the Collector.
 pub fn expand(node: Node, environment: &dyn Environment, diagnostics: &mut Diagnostics) -> Node {
     let mut expander = Expander { environment, diagnostics, expansions: 0, work_bytes: 0, exhausted: false };
     expander.node(node, 0)
@@ -58,11 +58,11 @@ struct Expander<'e> {
     diagnostics: &'e mut Diagnostics,
     expansions: usize,
     work_bytes: usize,
-    /// A limit was hit and reported; the rest is left as it is.
+    /// A limit was exceeded and reported; the rest is not expanded.
     exhausted: bool,
 }
 
-/// What a `${…}` stands for.
+/// The value of a `${…}`.
 struct Retrieved {
     /// The text as it was.
     text: String,
@@ -105,7 +105,7 @@ impl Expander<'_> {
             };
             if !is_whole {
                 let reference = text[range].to_owned();
-                // The same text stands for the same value: replace it everywhere, so that long lists stay cheap.
+                // Replaced everywhere at once, so that long lists of the same reference stay cheap.
                 text = text.replace(&reference, &retrieved.text);
                 is_written = false;
                 if !self.fits(text.len(), span) {
@@ -131,7 +131,7 @@ impl Expander<'_> {
         Node { value: Value::Scalar(scalar), span }
     }
 
-    /// Reads the text as YAML; what is not YAML is a string.
+    /// Reads the text as YAML; text that is not YAML is a string.
     fn parse(&mut self, retrieved: &Retrieved, span: Span, depth: usize) -> Node {
         let limits = Limits { depth: Limits::default().depth.saturating_sub(depth), ..Limits::default() };
         let mut node = yaml::parse(&retrieved.text, retrieved.source.unwrap_or(span.file), &limits)
@@ -165,7 +165,7 @@ impl Expander<'_> {
         fits
     }
 
-    /// What a `${…}` stands for. `is_written`: it is in the file like this, and so can be shown.
+    /// The value of a `${…}`. `is_written`: the reference is in the file as it is, so messages may show it.
     fn retrieve(&mut self, reference: &str, is_written: bool, span: Span) -> Option<Retrieved> {
         let inner = &reference[2..reference.len() - 1];
         let shown = if is_written { format!("`{reference}`") } else { "a nested `${…}`".to_owned() };
@@ -175,7 +175,7 @@ impl Expander<'_> {
             "file" => self.retrieve_file(rest, &shown, span),
             "yaml" => Some(Retrieved { text: rest.to_owned(), source: None }),
             _ => {
-                let message = format!("{shown} is of no kind that is known here");
+                let message = format!("{shown} is not a known kind of reference");
                 let hint = match rest.strip_prefix('-') {
                     Some(_) if is_written => format!("did you mean `${{env:{inner}}}`?"),
                     _ => {
@@ -196,7 +196,8 @@ impl Expander<'_> {
         };
         if !is_variable_name(name) {
             let message = format!("{shown} has no valid name of an environment variable");
-            let hint = "names have letters, digits and `_`, and do not start with a digit; write `$$` for a `$` that is meant as such";
+            let hint =
+                "names have letters, digits and `_`, and do not start with a digit; write `$$` for a literal `$`";
             self.diagnostics.push(Diagnostic::error(span, message).with_hint(hint));
             return None;
         }
@@ -206,7 +207,7 @@ impl Expander<'_> {
                 span,
                 format!("the environment variable `{name}` is not set and is taken as empty"),
             );
-            self.diagnostics.push(warning.with_hint(format!("a default can be given: `${{env:{name}:-…}}`")));
+            self.diagnostics.push(warning.with_hint(format!("give a default with `${{env:{name}:-…}}`")));
         }
         let text = value.unwrap_or_default();
         self.fits(text.len(), span).then_some(Retrieved { text, source: None })
@@ -223,7 +224,7 @@ impl Expander<'_> {
                     confidential: true,
                 };
                 let source = Some(self.diagnostics.sources.add_once(source));
-                // The line break that editors put at the end of a file is no part of a password.
+                // Editors add a line break at the end of a file; it is not part of a password.
                 let trimmed = text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text).len());
                 text.truncate(trimmed.unwrap_or(text.len()));
                 Some(Retrieved { text, source })

@@ -1,5 +1,5 @@
-//! Names of the Collector's components, core and contrib, with the names of older releases: an unknown type that is one of
-//! these is no slip of the keyboard.
+//! Names of the Collector's components, core and contrib, with the names of older releases. They tell a component
+//! that Sluice does not have from a misspelt name.
 
 use crate::catalog::Class;
 

@@ -1,4 +1,4 @@
-//! Locations → one tree → [`Document`].
+//! Reads configuration locations, merges them into one tree, and makes a [`Document`] of it.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ use crate::yaml::{self, Entry, Limits, Node, Value};
 /// Reads the configuration at the given locations, merged in their order. A location is a path, or, as for the Collector,
 /// `file:PATH`, `env:NAME` or `yaml:TEXT` (`yaml:exporters::debug::verbosity: detailed`).
 ///
-/// The document is there whenever something could be read at all; it may only be used if the diagnostics have no errors,
-/// but the components that it has can be read meanwhile, to find all that is wrong at once.
+/// A document is returned if the text could be read at all, so that the options of its components can be checked
+/// too. It may be used only if the diagnostics have no errors.
 pub fn load(
     locations: &[String],
     environment: &dyn Environment,
@@ -27,7 +27,7 @@ pub fn load(
     (document, diagnostics)
 }
 
-/// Reads, merges and expands, without looking at what it says.
+/// Reads, merges and expands, without interpreting the content.
 pub(crate) fn read_tree(
     locations: &[String],
     environment: &dyn Environment,
@@ -38,7 +38,7 @@ pub(crate) fn read_tree(
     }
     let trees: Vec<Node> =
         locations.iter().filter_map(|location| read_location(location, environment, diagnostics)).collect();
-    // Without one of its files the rest would look incomplete: errors about that would mislead.
+    // With a file missing, the rest would look incomplete, and errors about that would mislead.
     if trees.len() < locations.len() {
         return None;
     }
@@ -46,7 +46,7 @@ pub(crate) fn read_tree(
     Some(expand(tree, environment, diagnostics))
 }
 
-/// Reads a component's options and reports those that it does not have.
+/// Reads a component's options and reports unknown ones.
 pub fn read_component<T>(
     component: &Component,
     diagnostics: &mut Diagnostics,
@@ -152,7 +152,7 @@ fn unflatten(node: Node, file: FileId) -> Node {
         }
         Node { value: Value::Mapping(vec![nested]), span }
     };
-    // Within one text nothing is removed, so the merge has nothing to report.
+    // A merge within one text removes nothing, so it has nothing to report.
     let mut unreported = Diagnostics::default();
     let merged = entries.into_iter().map(single).reduce(|earlier, later| merge(earlier, later, &mut unreported));
     merged.unwrap_or_else(|| Node::null(Span { file, start: 0, end: 0, line: 1, column: 1 }))

@@ -1,13 +1,13 @@
 //! Keeps secrets out of the lines that messages show.
 //!
-//! Two nets: the ranges that the readers marked as values of secret options, and, because a file with a syntax error
-//! or a misspelt option never gets that far, the names of keys that usually hold secrets.
+//! Masked are the ranges that readers marked as values of secret options, and the values of keys whose names
+//! usually mean a secret: a file with a syntax error or a misspelt option is never read that far.
 
 use std::ops::Range;
 
 const MASK: &str = "[REDACTED]";
 
-/// Parts of key names whose values are masked whatever option they turn out to be.
+/// Parts of key names; the values of such keys are always masked.
 const TELLING_NAMES: [&str; 14] = [
     "password",
     "passwd",
@@ -31,12 +31,12 @@ const TELLING_SECTIONS: [&str; 2] = ["headers", "endpoint_params"];
 /// A line with its secrets replaced.
 pub(crate) struct MaskedLine {
     pub(crate) text: String,
-    /// What was replaced, in the original line's bytes.
+    /// The replaced ranges, in bytes of the original line.
     replaced: Vec<Range<usize>>,
 }
 
 impl MaskedLine {
-    /// Where a range of the original line is in the masked one. A range that touches a mask covers it.
+    /// Converts a range of the original line to the masked one. A range that touches a mask covers it.
     pub(crate) fn map(&self, range: Range<usize>) -> Range<usize> {
         let start = self.map_offset(range.start, false);
         let end = self.map_offset(range.end, true).max(start);
@@ -86,18 +86,18 @@ pub(crate) fn mask_line(text: &str, line: Range<usize>, secrets: impl Iterator<I
     MaskedLine { text: masked, replaced }
 }
 
-/// The part of the line that its key's name (or that of a section around it) says is a secret.
+/// The part of the line that is a secret, judging by the name of its key or of an enclosing section.
 fn telling_value(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     let original = &text[line.clone()];
     let indent = indent_of(original);
     let around: Vec<&str> = enclosing_keys(&text[..line.start], indent).collect();
     if around.iter().any(|key| is_telling_section(key) || is_telling(key)) {
-        // Directly inside `headers:` keys are harmless and values are not. Anything deeper may be the text of a value.
+        // Directly inside `headers:`, values are secret and keys are not. Deeper lines may be the text of a value.
         let is_pair = around.first().is_some_and(|key| is_telling_section(key));
         let value_start = if is_pair { key_end(original).map_or(indent, |end| end + 1) } else { indent };
         return Some(trimmed(original, value_start));
     }
-    // Flow mappings put several keys into one line: mask from the first telling key's value to the end of the line.
+    // Flow mappings put several keys into one line: mask from the first secret value to the end of the line.
     let lower = original.to_ascii_lowercase();
     let first = TELLING_NAMES.iter().filter_map(|name| lower.find(name)).min();
     let first_section = TELLING_SECTIONS.iter().filter_map(|name| lower.find(&format!("{name}:"))).min();

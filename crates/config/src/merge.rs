@@ -1,9 +1,10 @@
-//! Several configurations into one, as the Collector does: mappings merge deeply, everything else is replaced by what comes later.
+//! Merges configurations as the Collector does: mappings key by key; any other value of the later one replaces
+//! the earlier one.
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::yaml::{Entry, Node, Value};
 
-/// Merges `later` into `earlier`. Spans keep saying where each value came from.
+/// Merges `later` into `earlier`. Each value keeps its position.
 pub fn merge(earlier: Node, later: Node, diagnostics: &mut Diagnostics) -> Node {
     merge_at("", earlier, later, diagnostics)
 }
@@ -17,11 +18,11 @@ fn merge_at(path: &str, earlier: Node, later: Node, diagnostics: &mut Diagnostic
         (earlier_value, later_value) => {
             let later = Node { value: later_value, span: later.span };
             if matches!(earlier_value, Value::Mapping(_)) && later.is_null() && !path.is_empty() {
-                let message = format!("`{path}` is empty here and removes what an earlier configuration says");
+                let message = format!("`{path}` is empty here and removes the value of an earlier configuration");
                 diagnostics
                     .push(Diagnostic::warning(later.span, message).with_related(earlier.span, "this is removed"));
             }
-            // A wholly empty file changes nothing.
+            // An empty file changes nothing.
             if path.is_empty() && later.is_null() { Node { value: earlier_value, span: earlier.span } } else { later }
         }
     }
@@ -77,7 +78,7 @@ mod tests {
     fn an_empty_section_removes_with_a_warning() {
         let (tree, said) = merged(&["a: {x: 1}", "a:"]);
         assert_eq!(tree, "{a:null}");
-        let expected = "1.yaml:1:2: warning: `a` is empty here and removes what an earlier configuration says; this is removed: 0.yaml:1:4";
+        let expected = "1.yaml:1:2: warning: `a` is empty here and removes the value of an earlier configuration; this is removed: 0.yaml:1:4";
         assert_eq!(said, [expected]);
     }
 }

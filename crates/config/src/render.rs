@@ -1,4 +1,4 @@
-//! Findings as text.
+//! Renders findings as text.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::masking::mask_line;
 use crate::source::Span;
 
-/// A longer line is not shown: nobody can read it, and cutting it could leave half a secret unmasked.
+/// A longer line is not shown: it is unreadable, and cutting it could leave half a secret unmasked.
 const LINE_LIMIT_BYTES: usize = 400;
 
 pub(crate) fn one_line(diagnostics: &Diagnostics, diagnostic: &Diagnostic) -> String {
@@ -54,7 +54,7 @@ pub(crate) fn with_snippet(diagnostics: &Diagnostics, diagnostic: &Diagnostic, c
     renderer.render(&[group]).to_string()
 }
 
-/// Adds the line that a span starts in; only its place where the line cannot be shown.
+/// Adds the line in which a span starts, or only its position if the line cannot be shown.
 fn add_place<'a>(group: Group<'a>, diagnostics: &'a Diagnostics, span: Span, label: Option<&'a str>) -> Group<'a> {
     let source = diagnostics.sources.get(span.file);
     let line_range = line_around(&source.text, span.start as usize);

@@ -11,7 +11,7 @@ impl Secret {
         Secret(value.into())
     }
 
-    /// The value itself. To be handed to whatever authenticates with it and to nothing else.
+    /// The value itself. Pass it only to the code that authenticates with it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
         trimmed.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(number_end);
     if number.is_empty() {
-        return Err("it has to start with a number".to_owned());
+        return Err("it must start with a number".to_owned());
     }
     let unit = unit.trim().to_ascii_lowercase();
     let factor = match unit.as_str() {
@@ -76,9 +76,9 @@ mod tests {
     #[test]
     fn says_what_is_wrong() {
         for (text, reason) in [
-            ("", "it has to start with a number"),
-            ("MiB", "it has to start with a number"),
-            ("-1", "it has to start with a number"),
+            ("", "it must start with a number"),
+            ("MiB", "it must start with a number"),
+            ("-1", "it must start with a number"),
             ("4 parsecs", "`parsecs` is not a unit (B, KB, KiB, MB, MiB, GB, GiB, TB, TiB)"),
             ("1.2.3", "`1.2.3` is not a number"),
             ("99999999999TiB", "it is too large"),

@@ -1,4 +1,4 @@
-//! Where a piece of configuration stands: file, byte range, line and column.
+//! Positions in configuration texts: file, byte range, line and column.
 
 use std::path::{Path, PathBuf};
 
@@ -29,16 +29,16 @@ impl Span {
 /// One text that configuration came from.
 #[derive(Clone)]
 pub struct Source {
-    /// What messages call it: the path as the user gave it, or for example `env:NAME`.
+    /// Its name in messages: the path as the user gave it, or for example `env:NAME`.
     pub name: String,
     pub text: String,
     /// Set if the text came from a file, so that a change of the file can be noticed.
     pub path: Option<PathBuf>,
-    /// The text as a whole is never shown: it was pulled in by `${file:…}` and may be a password.
+    /// The text is never shown: it was inserted by `${file:…}` and may be a password.
     pub confidential: bool,
 }
 
-/// All texts that a configuration was put together from.
+/// All texts of a configuration.
 #[derive(Clone, Default)]
 pub struct Sources {
     files: Vec<Source>,
@@ -65,12 +65,12 @@ impl Sources {
         &self.files[file.0 as usize]
     }
 
-    /// Notes a file that was to be a source.
+    /// Notes a source file that cannot be read.
     pub(crate) fn add_unreadable(&mut self, path: &Path) {
         self.unreadable.push(path.to_owned());
     }
 
-    /// The files that were asked for, each with what was read, if it could be.
+    /// The requested files, each with its content if it could be read.
     pub fn files(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
         let read = self.files.iter().filter_map(|source| Some((source.path.as_deref()?, Some(source.text.as_str()))));
         read.chain(self.unreadable.iter().map(|path| (path.as_path(), None)))

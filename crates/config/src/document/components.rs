@@ -1,4 +1,4 @@
-//! What is defined under `receivers`, `processors`, `exporters`, `extensions` and `connectors`.
+//! The definitions under `receivers`, `processors`, `exporters`, `extensions` and `connectors`.
 
 use crate::catalog::{Catalog, Class, Kind};
 use crate::component_id::ComponentId;
@@ -22,7 +22,8 @@ pub struct Component {
     pub path: String,
 }
 
-/// All definitions of a file, those included that this build cannot run: references to them are not errors of their own.
+/// All definitions of a file, including components that this build does not have, so that references to
+/// those are not reported as a second error.
 pub(super) struct Definitions<'c> {
     definitions: Vec<Definition<'c>>,
 }
@@ -101,7 +102,7 @@ impl<'c> Definitions<'c> {
     }
 }
 
-/// Finds the kind, or says why there is none: not in this build, not in Sluice, of another class, or a slip.
+/// Finds the kind, or says why there is none: not in this build, not in Sluice, of another class, or misspelt.
 fn kind_of<'c>(class: Class, id: &ComponentId, catalog: &'c dyn Catalog) -> Result<&'c Kind, Diagnostic> {
     let name = id.kind();
     let kinds = catalog.kinds(class);

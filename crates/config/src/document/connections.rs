@@ -1,4 +1,5 @@
-//! Checks of what pipelines refer to: everything used is defined, everything defined is used, connectors connect.
+//! Checks of references: every component in use is defined, every defined component is used, and connectors
+//! connect pipelines.
 
 use super::components::Definitions;
 use super::pipelines::{Pipeline, Reference};
@@ -65,10 +66,9 @@ fn check_reference(
         && !kind.signals.contains(&pipeline.signal)
     {
         let carried: Vec<&str> = kind.signals.iter().map(|signal| signal.as_str()).collect();
-        let message =
-            format!("`{path}`: the {} `{id}` has nothing to do with {}", definition.class.name(), pipeline.signal);
+        let message = format!("`{path}`: the {} `{id}` does not support {}", definition.class.name(), pipeline.signal);
         let error = Diagnostic::error(*span, message);
-        diagnostics.push(error.with_hint(format!("it is for {}", carried.join(" and "))));
+        diagnostics.push(error.with_hint(format!("it supports {}", carried.join(" and "))));
     }
 }
 
@@ -95,8 +95,8 @@ fn is_connectable(class: Class, wanted: Class) -> bool {
     class == Class::Connector && matches!(wanted, Class::Receiver | Class::Exporter)
 }
 
-/// A connector takes from pipelines that have it as exporter and gives to those of the same signal that have it as
-/// receiver: both must be there, and data must not go round in circles.
+/// A connector takes data from pipelines that have it as exporter, and passes it to pipelines of the same
+/// signal that have it as receiver. Both must exist, and the pipelines must not form a cycle.
 pub(super) fn check_connectors(pipelines: &[Pipeline], definitions: &Definitions<'_>, diagnostics: &mut Diagnostics) {
     let connectors =
         definitions.all().filter(|definition| definition.class == Class::Connector && definition.kind.is_some());
@@ -136,12 +136,12 @@ pub(super) fn check_connectors(pipelines: &[Pipeline], definitions: &Definitions
         let ids: Vec<String> =
             cycle.iter().map(|(pipeline, via)| format!("{} → {via}", pipelines[*pipeline].id)).collect();
         let first = &pipelines[cycle[0].0];
-        let message = format!("data would go round for ever: {} → {}", ids.join(" → "), first.id);
+        let message = format!("data would circulate for ever: {} → {}", ids.join(" → "), first.id);
         diagnostics.error(first.span, message);
     }
 }
 
-/// Pipelines that feed themselves, each cycle once, as (pipeline, the connector that leads on).
+/// Cycles of pipelines, each once, as (pipeline, connector to the next).
 fn cycles(pipelines: &[Pipeline], definitions: &Definitions<'_>) -> Vec<Vec<(usize, ComponentId)>> {
     let edges: Vec<Vec<(usize, ComponentId)>> = pipelines
         .iter()

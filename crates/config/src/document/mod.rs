@@ -30,14 +30,14 @@ pub struct Document {
     pub connectors: Vec<Component>,
     /// In the file's order.
     pub pipelines: Vec<Pipeline>,
-    /// `service.extensions`: the extensions that are to run, in this order.
+    /// `service.extensions`: the extensions to start, in this order.
     pub started_extensions: Vec<Reference>,
     pub telemetry: Telemetry,
     pub buffer: Buffer,
 }
 
 impl Document {
-    /// Reads and checks everything but the options of the components.
+    /// Reads and checks everything except the options of the components.
     pub fn read(root: &Node, catalog: &dyn Catalog, diagnostics: &mut Diagnostics) -> Document {
         let top = Fields::read("", root, root.span, diagnostics, TopLevel::read);
         let definitions = Definitions::read(root, catalog, diagnostics);
@@ -97,13 +97,21 @@ impl TopLevel {
             let doc = format!("The {}s, each under its id `type` or `type/name`.", class.name());
             fields.node(class.key(), "map of sections", &doc);
         }
-        let buffer = fields.section_or_default("buffer", "How telemetry is held until it is delivered.", buffer::read);
-        let mut top = fields.section_or_default("service", "What runs.", |fields| TopLevel {
-            pipelines: pipelines::read(fields),
-            started_extensions: pipelines::read_extensions(fields),
-            telemetry: fields.section_or_default("telemetry", "What Sluice tells of itself.", telemetry::read),
-            buffer: Buffer::default(),
-        });
+        let buffer =
+            fields.section_or_default("buffer", "How telemetry is stored until it is delivered.", buffer::read);
+        let mut top =
+            fields.section_or_default("service", "The pipelines that run, and Sluice's own telemetry.", |fields| {
+                TopLevel {
+                    pipelines: pipelines::read(fields),
+                    started_extensions: pipelines::read_extensions(fields),
+                    telemetry: fields.section_or_default(
+                        "telemetry",
+                        "Sluice's own metrics and logs.",
+                        telemetry::read,
+                    ),
+                    buffer: Buffer::default(),
+                }
+            });
         top.buffer = buffer;
         top
     }

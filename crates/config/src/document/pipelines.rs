@@ -36,11 +36,10 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Pipeline> {
     let pipelines = fields.named_sections("pipelines", doc, |id, fields| {
         let receivers =
             read_references(fields, "receivers", "Ids of receivers, or of connectors to take data from. Required.");
-        let processors =
-            read_references(fields, "processors", "Ids of processors, in the order in which data passes them.");
+        let processors = read_references(fields, "processors", "Ids of processors, in the order in which they run.");
         let exporters =
-            read_references(fields, "exporters", "Ids of exporters, or of connectors to give data to. Required.");
-        let doc = "What differs for this pipeline from the top-level `buffer`.";
+            read_references(fields, "exporters", "Ids of exporters, or of connectors to pass data to. Required.");
+        let doc = "Settings of this pipeline that override the top-level `buffer`.";
         let buffer = fields.section_or_default("buffer", doc, buffer::read_for_pipeline);
         for (key, list) in [("receivers", &receivers), ("exporters", &exporters)] {
             if list.is_empty() && !fields.has_error_at(key) {
@@ -66,7 +65,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Pipeline> {
 }
 
 pub(super) fn read_extensions(fields: &mut Fields<'_>) -> Vec<Reference> {
-    read_references(fields, "extensions", "Ids of the extensions that are to run.")
+    read_references(fields, "extensions", "Ids of the extensions to start.")
 }
 
 fn read_signal(id: &str, fields: &mut Fields<'_>) -> Option<PipelineSignal> {
@@ -95,7 +94,7 @@ fn read_signal(id: &str, fields: &mut Fields<'_>) -> Option<PipelineSignal> {
     signal
 }
 
-/// A list of component ids. An id that is there twice is an error, as it would be in the Collector.
+/// A list of component ids. A duplicate id is an error, as in the Collector.
 fn read_references(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<Reference> {
     let path = format!("{}.{key}", fields.path());
     let Some(node) = fields.node(key, "list of ids", doc) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! `service.telemetry`: what the process tells of itself. The Collector's options, of old and new releases.
+//! `service.telemetry`: Sluice's own metrics and logs. The Collector's options, of old and new releases.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct Telemetry {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnMetrics {
     pub level: MetricsLevel,
-    /// Where Prometheus can fetch them. Empty if `level` is `none` or the file says so.
+    /// Where Prometheus can scrape them. Empty if `level` is `none` or the list in the file is empty.
     pub readers: Vec<PrometheusReader>,
 }
 
@@ -71,7 +71,7 @@ pub struct LogSampling {
 }
 
 impl Default for PrometheusReader {
-    /// Where the Collector listens if nothing is said.
+    /// The Collector's default.
     fn default() -> Self {
         PrometheusReader { host: "localhost".to_owned(), port: 8888, without_type_suffix: true, without_units: true }
     }
@@ -103,8 +103,8 @@ impl Default for OwnLogs {
 pub(super) fn read(fields: &mut Fields<'_>) -> Telemetry {
     fields.no_effect("traces", "Sluice does not trace itself");
     Telemetry {
-        metrics: fields.section_or_default("metrics", "Metrics of the process.", read_metrics),
-        logs: fields.section_or_default("logs", "Logs of the process.", read_logs),
+        metrics: fields.section_or_default("metrics", "Sluice's own metrics.", read_metrics),
+        logs: fields.section_or_default("logs", "Sluice's own logs.", read_logs),
         resource: read_resource(fields),
     }
 }
@@ -116,8 +116,12 @@ fn read_metrics(fields: &mut Fields<'_>) -> OwnMetrics {
         ("normal", MetricsLevel::Normal),
         ("detailed", MetricsLevel::Detailed),
     ];
-    let level =
-        fields.choice("level", MetricsLevel::Normal, &levels, "How much is measured; `none` turns the metrics off.");
+    let level = fields.choice(
+        "level",
+        MetricsLevel::Normal,
+        &levels,
+        "`none` turns the metrics off; all other levels are the same.",
+    );
     if matches!(level, MetricsLevel::Basic | MetricsLevel::Detailed) {
         fields.warn_at("level", "makes no difference: the metrics are the same at every level but `none`");
     }
@@ -125,12 +129,12 @@ fn read_metrics(fields: &mut Fields<'_>) -> OwnMetrics {
         "address",
         "an address `host:port`",
         None,
-        "The old way to say where Prometheus can fetch them.",
+        "Address for Prometheus to scrape, in the form of old Collector releases.",
         split_address,
     );
     fields.no_effect("views", "the set of metrics and labels is fixed, and small");
     let has_readers = fields.is_present("readers");
-    let doc = "Where the metrics can be fetched. Unset: `localhost:8888`, with the Collector's default names.";
+    let doc = "Listeners for the metrics. Unset: `localhost:8888`, with the Collector's default names.";
     let readers: Vec<PrometheusReader> = fields.sections("readers", doc, read_reader).into_iter().flatten().collect();
     if readers.len() > 1 {
         fields.warn_at("readers", "has more than one: only the first is served");
@@ -156,9 +160,9 @@ fn split_address(text: &str) -> Result<(String, u16), String> {
 }
 
 fn read_reader(fields: &mut Fields<'_>) -> Option<PrometheusReader> {
-    fields.not_yet("periodic", "own metrics can be fetched by Prometheus, not yet pushed");
-    let pull = fields.section("pull", "Metrics that are fetched.", |fields| {
-        fields.section_or_default("exporter", "Who fetches.", |fields| {
+    fields.not_yet("periodic", "Sluice's own metrics can be scraped by Prometheus, but not pushed yet");
+    let pull = fields.section("pull", "Metrics that are scraped.", |fields| {
+        fields.section_or_default("exporter", "The kind of scraper.", |fields| {
             fields.section("prometheus", "A listener for Prometheus, at `/metrics`.", read_prometheus)
         })
     });
@@ -172,7 +176,7 @@ fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
     fields.no_effect("with_resource_constant_labels", "resource attributes are labels of every metric");
     fields.no_effect("translation_strategy", "names follow `without_type_suffix` and `without_units`");
     let without_scope_info =
-        fields.boolean("without_scope_info", true, "Leave out the labels `otel_scope_*`, which there are none of.");
+        fields.boolean("without_scope_info", true, "Leave out the labels `otel_scope_*`. Sluice has none.");
     if !without_scope_info {
         fields.warn_at("without_scope_info", "has no effect: there are no labels `otel_scope_*`");
     }
@@ -189,19 +193,19 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
     let levels =
         [("debug", LogLevel::Debug), ("info", LogLevel::Info), ("warn", LogLevel::Warn), ("error", LogLevel::Error)];
     let encodings = [("console", LogEncoding::Console), ("json", LogEncoding::Json)];
-    fields.no_effect("development", "there is one way to log");
-    fields.no_effect("disable_caller", "log lines name the component, not a place in the code");
+    fields.no_effect("development", "there is only one mode of logging");
+    fields.no_effect("disable_caller", "log lines name the component, not the line of code");
     fields.no_effect("disable_stacktrace", "log lines have no stack traces");
     fields.no_effect("error_output_paths", "errors of the logger itself go to standard error");
     fields.no_effect("initial_fields", "log lines have a fixed set of fields");
-    fields.not_yet("processors", "own logs are written, not yet pushed");
+    fields.not_yet("processors", "Sluice's own logs are written, but not pushed yet");
     let output_paths = fields.string_list("output_paths", &["stderr"], "`stderr`, `stdout` or the path of a file.");
     if output_paths.len() > 1 {
         fields.warn_at("output_paths", "has more than one: only the first is written to");
     }
     OwnLogs {
-        level: fields.choice("level", default.level, &levels, "The least level that is written."),
-        encoding: fields.choice("encoding", default.encoding, &encodings, "How a line looks."),
+        level: fields.choice("level", default.level, &levels, "The lowest level that is written."),
+        encoding: fields.choice("encoding", default.encoding, &encodings, "The format of a line."),
         output_paths,
         sampling: read_sampling(fields),
     }
@@ -209,13 +213,23 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
 
 fn read_sampling(fields: &mut Fields<'_>) -> Option<LogSampling> {
     let default = LogSampling::default();
-    let doc = "Of equal messages within `tick` the first `initial` are written, then every `thereafter`th.";
+    let doc = "Of equal messages within `tick`, the first `initial` are written, then every `thereafter`th.";
     fields.section_or_default("sampling", doc, |fields| {
         let is_enabled = fields.boolean("enabled", true, "Turns sampling on.");
         let sampling = LogSampling {
             tick: fields.duration_in("tick", default.tick, Duration::from_millis(1)..=Duration::MAX, "The interval."),
-            initial: fields.integer("initial", default.initial, 0..=u64::MAX, "Messages that are written in any case."),
-            thereafter: fields.integer("thereafter", default.thereafter, 0..=u64::MAX, "Then one of so many; 0: none."),
+            initial: fields.integer(
+                "initial",
+                default.initial,
+                0..=u64::MAX,
+                "Number of messages that are always written.",
+            ),
+            thereafter: fields.integer(
+                "thereafter",
+                default.thereafter,
+                0..=u64::MAX,
+                "After those, one of this number is written; 0: none.",
+            ),
         };
         is_enabled.then_some(sampling)
     })

@@ -148,7 +148,7 @@ fn checks_references() {
         (
             "    traces: {receivers: [filelog], exporters: [otlp]}",
             &[
-                "c.yaml:8:26: error: `service.pipelines.traces.receivers`: the receiver `filelog` has nothing to do with traces (it is for logs)",
+                "c.yaml:8:26: error: `service.pipelines.traces.receivers`: the receiver `filelog` does not support traces (it supports logs)",
             ],
         ),
         (
@@ -231,11 +231,11 @@ fn checks_connectors() {
         ),
         (
             "    traces: {receivers: [forward], exporters: [forward]}",
-            &["c.yaml:8:5: error: data would go round for ever: traces → forward → traces"],
+            &["c.yaml:8:5: error: data would circulate for ever: traces → forward → traces"],
         ),
         (
             "    logs: {receivers: [otlp, forward/2], exporters: [forward]}\n    logs/b: {receivers: [forward], exporters: [forward/2, otlp]}",
-            &["c.yaml:8:5: error: data would go round for ever: logs → forward → logs/b → forward/2 → logs"],
+            &["c.yaml:8:5: error: data would circulate for ever: logs → forward → logs/b → forward/2 → logs"],
         ),
     ] {
         assert_eq!(said_of(pipelines), expected, "{pipelines}");
@@ -414,7 +414,7 @@ fn says_what_is_wrong_beside_pipelines() {
         ),
         (
             "  telemetry: {metrics: {readers: [{periodic: {exporter: {otlp: }}}]}}",
-            "c.yaml:5:46: error: `service.telemetry.metrics.readers[0].periodic` is not in this build of Sluice: own metrics can be fetched by Prometheus, not yet pushed",
+            "c.yaml:5:46: error: `service.telemetry.metrics.readers[0].periodic` is not in this build of Sluice: Sluice's own metrics can be scraped by Prometheus, but not pushed yet",
         ),
         (
             "  telemetry: {metrics: {level: detailed}}",

@@ -153,19 +153,19 @@ fn says_what_cannot_be_expanded() {
     for (value, expected) in [
         (
             "${env:NOT}",
-            "c.yaml:1:4: warning: the environment variable `NOT` is not set and is taken as empty (a default can be given: `${env:NOT:-…}`)",
+            "c.yaml:1:4: warning: the environment variable `NOT` is not set and is taken as empty (give a default with `${env:NOT:-…}`)",
         ),
         (
             "${vault:x}",
-            "c.yaml:1:4: error: `${vault:x}` is of no kind that is known here (known are `${NAME}`, `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}` and `${yaml:TEXT}`)",
+            "c.yaml:1:4: error: `${vault:x}` is not a known kind of reference (known are `${NAME}`, `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}` and `${yaml:TEXT}`)",
         ),
         (
             "${HOST:-x}",
-            "c.yaml:1:4: error: `${HOST:-x}` is of no kind that is known here (did you mean `${env:HOST:-x}`?)",
+            "c.yaml:1:4: error: `${HOST:-x}` is not a known kind of reference (did you mean `${env:HOST:-x}`?)",
         ),
         (
             "${1}",
-            "c.yaml:1:4: error: `${1}` has no valid name of an environment variable (names have letters, digits and `_`, and do not start with a digit; write `$$` for a `$` that is meant as such)",
+            "c.yaml:1:4: error: `${1}` has no valid name of an environment variable (names have letters, digits and `_`, and do not start with a digit; write `$$` for a literal `$`)",
         ),
         ("${file:nowhere}", "c.yaml:1:4: error: `${file:nowhere}` cannot be read: no such file"),
     ] {
@@ -204,7 +204,7 @@ fn does_not_show_what_was_put_in() {
     let environment = Fake::default().variable("SECRET", "hunter2:x");
     let (_, said) = expanded("a: ${${SECRET}}", environment);
     assert_eq!(said.len(), 1);
-    assert!(said[0].contains("a nested `${…}` is of no kind that is known here"), "{said:?}");
+    assert!(said[0].contains("a nested `${…}` is not a known kind of reference"), "{said:?}");
     assert!(!said[0].contains("hunter2"), "{said:?}");
 }
 

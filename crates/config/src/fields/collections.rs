@@ -44,7 +44,7 @@ impl<'a> Fields<'a> {
         items.iter().enumerate().filter_map(|(index, item)| self.item(key, index, item, false, parse)).collect()
     }
 
-    /// A list of names out of these.
+    /// A list whose items are among `names`.
     pub fn name_list(&mut self, key: &str, names: &[&str], doc: &str) -> Vec<String> {
         let shown: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         let shown = shown.join(", ");
@@ -52,9 +52,9 @@ impl<'a> Fields<'a> {
         for (span, name) in given.iter().filter(|(_, name)| !names.contains(&name.as_str())) {
             let hint = match nearest(name, names.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("possible are {shown}"),
+                None => format!("the values are {shown}"),
             };
-            let message = format!("`{}` has `{name}`, which is none of its values", self.path_of(key));
+            let message = format!("`{}` has `{name}`, which is not one of its values", self.path_of(key));
             self.push(Diagnostic::error(*span, message).with_hint(hint));
         }
         given.into_iter().map(|(_, name)| name).collect()
@@ -65,13 +65,13 @@ impl<'a> Fields<'a> {
         self.map_declared(key, Declaration::new("map of strings", "", doc), false)
     }
 
-    /// A mapping of strings to secrets, as headers are: names are shown, values never.
+    /// A mapping of strings to secrets, for example headers: names are shown, values never.
     pub fn secret_map(&mut self, key: &str, doc: &str) -> Vec<(String, Secret)> {
         let map = self.map_declared(key, Declaration::secret("map of secret strings", doc), true);
         map.into_iter().map(|(name, value)| (name, Secret::new(value))).collect()
     }
 
-    /// A list of strings that are never shown. Without the split at commas of other lists: a secret may have some.
+    /// A list of strings that are never shown. Not split at commas: a secret may contain them.
     pub fn secret_list(&mut self, key: &str, doc: &str) -> Vec<Secret> {
         let Some(entry) = self.take(key, Declaration::secret("list of secret strings", doc)) else { return Vec::new() };
         let items = self.items_of(entry).unwrap_or_default().iter().enumerate();

@@ -1,4 +1,4 @@
-//! What the documentation of an option says.
+//! The documentation of an option.
 
 /// One option, as its read function declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,11 +14,11 @@ pub struct OptionDoc {
     pub effect: Effect,
 }
 
-/// What setting an option does.
+/// Whether setting an option has an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     Used,
-    /// Accepted, because Collector files have it, with a warning that says why it does nothing.
+    /// Accepted, because Collector files have it, with a warning that gives the reason.
     NoEffect(String),
     /// An error that says that a later release will have it.
     NotYet(String),

@@ -17,10 +17,9 @@
 //! assert_eq!(options[1].default, "`5s`");
 //! ```
 //!
-//! The same function runs in two modes. *Reading*, it returns what the file says, or the default where the file says
-//! nothing or something wrong (which is then among the diagnostics; the caller checks those before it uses the values).
-//! *Describing*, every option returns its default and is noted down. So a read function must not depend on what it reads
-//! when it decides which options there are.
+//! The same function runs in two modes. *Reading*, it returns the file's value. If that is absent or wrong, it returns the
+//! default; a wrong value is among the diagnostics, which the caller checks before it uses the result. *Describing*, it
+//! returns defaults and records the options. So the values that a function reads must not decide which options exist.
 
 mod collections;
 mod describe;
@@ -50,9 +49,9 @@ enum Mode<'a> {
 
 struct Reading<'a> {
     entries: &'a [Entry],
-    /// Where errors that concern the section as a whole are shown.
+    /// The position of errors about the section as a whole.
     span: Span,
-    /// Every name that was asked for.
+    /// Every option that the read function declared.
     known: Vec<KnownName>,
     /// (old, new) names of options that were renamed.
     renamed: Vec<(&'static str, String)>,
@@ -99,7 +98,7 @@ impl<'a> Fields<'a> {
         result
     }
 
-    /// Runs a read function without a file and returns what options it knows, in the order in which it asks for them.
+    /// Runs a read function without a file and returns its options, in the order in which it declares them.
     pub fn describe(read: impl FnOnce(&mut Fields<'_>)) -> Vec<OptionDoc> {
         let mut options = Vec::new();
         read(&mut Fields { path: String::new(), mode: Mode::Describing(&mut options) });
@@ -201,7 +200,7 @@ fn mark_secret(diagnostics: &mut Diagnostics, node: &Node) {
     }
 }
 
-/// What an option says of itself.
+/// The declaration of an option.
 struct Declaration<'d> {
     kind: String,
     default: String,

@@ -1,11 +1,11 @@
-//! What a read function says about options beyond reading them: no effect, renamed, wrong in combination.
+//! Remarks about options beyond their values: no effect, renamed, wrong in combination.
 
 use super::{Declaration, Effect, Fields, Mode};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::source::Span;
 
 impl<'a> Fields<'a> {
-    /// An option of the Collector that does nothing here. Accepted, and named in a warning that says why.
+    /// An option of the Collector without effect here. It is accepted, with a warning that gives the reason.
     pub fn no_effect(&mut self, key: &str, why: &str) {
         let declaration = Declaration { effect: Effect::NoEffect(why.to_owned()), ..Declaration::new("any", "", "") };
         if self.take(key, declaration).is_some() {
@@ -13,7 +13,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An option that a later release will have. Using it is an error that says so; false, null and empty values are not use.
+    /// An option that a later release will have. Setting it is an error, except to false, null or an empty value.
     pub fn not_yet(&mut self, key: &str, what: &str) {
         let declaration = Declaration { effect: Effect::NotYet(what.to_owned()), ..Declaration::new("any", "", "") };
         let Some(entry) = self.take(key, declaration) else { return };
@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
                 let Some(old_entry) = reading.entries.iter().find(|entry| entry.key == old) else { return };
                 let diagnostic = match reading.entries.iter().find(|entry| entry.key == new) {
                     Some(new_entry) => Diagnostic::error(old_entry.key_span, message)
-                        .with_related(new_entry.key_span, "and is there under that name as well"),
+                        .with_related(new_entry.key_span, "it is also set under that name"),
                     None => Diagnostic::warning(old_entry.key_span, message),
                 };
                 reading.diagnostics.push(diagnostic);
@@ -51,12 +51,12 @@ impl<'a> Fields<'a> {
         self.span_of(key).is_some()
     }
 
-    /// Where errors about the section as a whole are shown. Nothing when describing.
+    /// The position of errors about the section as a whole. None when describing.
     pub fn span(&self) -> Option<Span> {
         if let Mode::Reading(reading) = &self.mode { Some(reading.span) } else { None }
     }
 
-    /// Where the option's value stands, or its key where the value is empty.
+    /// The position of the option's value, or of its key if the value is empty.
     pub fn span_of(&self, key: &str) -> Option<Span> {
         let Mode::Reading(reading) = &self.mode else { return None };
         let entry = reading.find(key)?;
@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
         self.remark(Severity::Error, Some(key), message, Some(hint));
     }
 
-    /// Reports something doubtful about an option. The message continues "`path.key` ".
+    /// Reports a warning about an option. The message continues "`path.key` ".
     pub fn warn_at(&mut self, key: &str, message: &str) {
         self.remark(Severity::Warning, Some(key), message, None);
     }

@@ -9,7 +9,7 @@ use crate::secret::Secret;
 use crate::yaml::{Entry, Scalar};
 use crate::{duration, size};
 
-/// The whole numbers that an option can have.
+/// The integer types that an option can have.
 pub trait Integer: Copy + PartialOrd + std::fmt::Display {
     fn from_i128(value: i128) -> Option<Self>;
     fn is_type_limit(self) -> bool;
@@ -30,7 +30,7 @@ macro_rules! impl_integer {
 }
 impl_integer!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize);
 
-/// The reasons for which a scalar is refused: what was wanted, to follow "`path` must be ", or a whole sentence part.
+/// Why a scalar is wrong. The text names the expected value, to follow "`path` must be ".
 pub(super) enum Refused {
     /// "must be {0}, not {kind}"
     Kind(String),
@@ -52,7 +52,7 @@ impl<'a> Fields<'a> {
         self.scalar(key, Declaration::new("string", "", doc), string_of)
     }
 
-    /// A string without which the component cannot work. Empty if the file does not have it, which is then an error.
+    /// A required string. If the file does not have it, that is an error and the string is empty.
     pub fn required_string(&mut self, key: &str, doc: &str) -> String {
         let value = self.scalar(key, Declaration::new("string, required", "", doc), string_of);
         if value.as_deref().unwrap_or_default().is_empty() && !self.has_error_at(key) {
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
         self.scalar(key, Declaration::new(float_kind(&range), "", doc), |scalar| float_of(scalar, &range))
     }
 
-    /// A duration as Go writes it. A bare number means nanoseconds, as it does there, and earns a warning.
+    /// A duration as Go writes it. A bare number means nanoseconds, as in Go, and causes a warning.
     pub fn duration(&mut self, key: &str, default: Duration, doc: &str) -> Duration {
         self.duration_in(key, default, Duration::ZERO..=Duration::MAX, doc)
     }
@@ -159,7 +159,7 @@ impl<'a> Fields<'a> {
         self.scalar(key, Declaration::new(size_kind(&range), "", doc), |scalar| size_of(scalar, &range))
     }
 
-    /// One of several names, each with the value that it stands for. Letter case does not matter.
+    /// One of several names, each with its value. Letter case does not matter.
     pub fn choice<T: Clone + PartialEq>(&mut self, key: &str, default: T, choices: &[(&str, T)], doc: &str) -> T {
         let default_name = choices.iter().find(|(_, value)| *value == default).map(|(name, _)| format!("`{name}`"));
         let declaration = Declaration::new(choice_kind(choices), default_name.unwrap_or_default(), doc);
@@ -232,7 +232,7 @@ impl<'a> Fields<'a> {
         let shown = if is_secret { "the value".to_owned() } else { format!("`{}`", scalar.text) };
         let (message, hint) = match parse(scalar) {
             Ok(value) => return Some(value),
-            // An unset `${…}` where no string is wanted: as if the option were not there.
+            // An unset `${…}` for an option that is no string: as if the option were absent.
             Err(_) if scalar.is_null() => return None,
             Err(Refused::Kind(wanted)) => {
                 let hint = kind_hint(&wanted, scalar, is_secret);
@@ -292,7 +292,7 @@ fn size_of(scalar: &Scalar, range: &RangeInclusive<u64>) -> Result<u64, Refused>
     if range.contains(&bytes) { Ok(bytes) } else { Err(Refused::Value(size_limits(range))) }
 }
 
-/// What to write instead, where that is clear.
+/// The correct form, where that is clear.
 fn kind_hint(wanted: &str, scalar: &Scalar, is_secret: bool) -> Option<String> {
     if wanted == "a string" {
         let example = if is_secret { "\"…\"".to_owned() } else { format!("\"{}\"", scalar.text) };

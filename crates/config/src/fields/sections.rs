@@ -1,11 +1,11 @@
-//! Options with options of their own.
+//! Options that contain options.
 
 use super::{Declaration, Fields, Mode};
 use crate::source::Span;
 use crate::yaml::{Entry, Node};
 
 impl<'a> Fields<'a> {
-    /// A section that means something by being there: nothing if it is absent, all defaults if it is there but empty
+    /// A section whose presence has a meaning: `None` if it is absent, all defaults if it is there but empty
     /// (`grpc:`), as for the Collector.
     pub fn section<T>(&mut self, key: &str, doc: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> Option<T> {
         match self.take(key, Declaration::new("section", "", doc)) {
@@ -17,7 +17,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A section whose defaults hold even if it is absent.
+    /// A section whose defaults apply even if it is absent.
     pub fn section_or_default<T>(&mut self, key: &str, doc: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
         match self.take(key, Declaration::new("section", "", doc)) {
             Some(entry) => self.read_nested(self.path_of(key), &entry.value, entry.key_span, read),
@@ -46,7 +46,7 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// A mapping of names that the user chooses to sections, in the file's order. `read` is given the name too
+    /// A mapping of names that the user chooses to sections, in the file's order. `read` also gets the name
     /// (`<name>` when describing).
     pub fn named_sections<T>(
         &mut self,
@@ -73,7 +73,7 @@ impl<'a> Fields<'a> {
         sections
     }
 
-    /// The node itself, for options of a shape that none of the other methods reads. `kind` says what is expected.
+    /// The node itself, for options of a shape that no other method reads. `kind` names the expected type.
     pub fn node(&mut self, key: &str, kind: &str, doc: &str) -> Option<&'a Node> {
         self.take(key, Declaration::new(kind, "", doc)).map(|entry| &entry.value)
     }

@@ -237,7 +237,7 @@ fn remarks_on_options() {
     let (_, said) = read("old: 4\nnew: 5", function);
     assert_eq!(
         said[0],
-        "config.yaml:1:1: error: `exporters.otlp.old` is now called `new`; and is there under that name as well: config.yaml:2:1"
+        "config.yaml:1:1: error: `exporters.otlp.old` is now called `new`; it is also set under that name: config.yaml:2:1"
     );
     let (_, said) = read("storage: false", function);
     assert!(!said.iter().any(|line| line.contains("storage")), "false is no use: {said:?}");

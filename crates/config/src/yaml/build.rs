@@ -1,4 +1,4 @@
-//! Parser events → node tree: anchors, merge keys, duplicate keys, and the bounds that keep a hostile file small.
+//! Parser events to a node tree: anchors, merge keys, duplicate keys, and bounds against hostile files.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ use crate::source::{FileId, Span};
 pub struct Limits {
     /// Bytes of text.
     pub text_bytes: usize,
-    /// Lists and mappings within each other.
+    /// Depth of nested lists and mappings.
     pub depth: usize,
-    /// Nodes after aliases were replaced by what they stand for.
+    /// Nodes after aliases were expanded.
     pub nodes: usize,
 }
 
@@ -81,7 +81,7 @@ fn syntax_error(error: &ScanError, text: &str, file: FileId, limits: &Limits) ->
 
 struct Builder<'l> {
     limits: &'l Limits,
-    /// Nodes so far, those of aliases included.
+    /// Nodes so far, including those of aliases.
     nodes: usize,
     /// Collections that have not ended yet, outermost first.
     open: Vec<Open>,
@@ -128,14 +128,14 @@ impl Builder<'_> {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    let error = Diagnostic::error(span, "the file holds several YAML documents");
+                    let error = Diagnostic::error(span, "the file has several YAML documents");
                     return Err(Box::new(
                         error.with_hint("keep one; several files can be given with several `--config`"),
                     ));
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
-                // Where nothing is written the parser says `~`.
+                // The parser reports an absent value as `~`.
                 let text = if span.start == span.end { String::new() } else { text.into_owned() };
                 self.count(span)?;
                 let key_position = self.expects_key();
@@ -218,11 +218,11 @@ impl Builder<'_> {
         }
     }
 
-    /// Puts what the alias stands for in its place. Counted before it is copied: that is what stops a file of few lines
-    /// that expands to billions of nodes.
+    /// Replaces the alias by its value. Nodes are counted before they are copied, because a file of few lines can
+    /// expand to billions of nodes.
     fn alias(&mut self, id: usize, span: Span) -> Step {
         let Some(anchored) = self.anchors.get(&id) else {
-            return fail(span, "the alias stands inside what it refers to");
+            return fail(span, "the alias is inside the value that it refers to");
         };
         let (nodes, depth) = (anchored.nodes, anchored.depth);
         if self.open.len() + depth > self.limits.depth {
@@ -233,7 +233,7 @@ impl Builder<'_> {
         self.add(node, depth)
     }
 
-    /// Adds a finished node to whatever is open: as an item, a key or a value.
+    /// Adds a finished node to the open collection: as an item, a key or a value.
     fn add(&mut self, node: Node, depth: usize) -> Step {
         if self.expects_key() {
             let span = node.span;
@@ -270,8 +270,7 @@ impl Builder<'_> {
             && let Some(first) = positions.get(name)
         {
             let first = entries[*first].key_span;
-            let error =
-                Diagnostic::error(span, format!("the key `{name}` is there twice, first in line {}", first.line));
+            let error = Diagnostic::error(span, format!("duplicate key `{name}`, first in line {}", first.line));
             return Err(Box::new(error.with_related(first, "first here")));
         }
         *key = Some(new_key);
@@ -279,7 +278,7 @@ impl Builder<'_> {
     }
 }
 
-/// What `<<` brings in: one mapping or a list of them.
+/// The value of `<<`: one mapping or a list of them.
 fn merged_mappings(node: Node, span: Span) -> Step<Vec<Node>> {
     match node.value {
         Value::Mapping(_) => Ok(vec![node]),
@@ -301,7 +300,7 @@ fn merge_into(mut entries: Vec<Entry>, merges: Vec<Node>) -> Vec<Entry> {
     entries
 }
 
-/// Keys are strings; a number or a boolean is taken as it is written.
+/// Keys are strings; a number or a boolean keeps its text.
 fn key_text(node: &Node) -> Option<String> {
     match &node.value {
         Value::Scalar(scalar) if scalar.is_null() => None,

@@ -1,4 +1,4 @@
-//! YAML text → spanned nodes, with the scalar rules of Go's yaml.v3, which is what the Collector reads with.
+//! YAML text to nodes with positions, with the scalar rules of Go's yaml.v3, which the Collector uses.
 
 mod build;
 mod node;

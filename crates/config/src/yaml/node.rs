@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::source::Span;
 
-/// A node and where it stands. The span of a mapping or list covers its first character only where the parser knows no more.
+/// A node and its position. The span of a mapping or list may cover only its first character.
 #[derive(Clone)]
 pub struct Node {
     pub value: Value,
@@ -31,7 +31,7 @@ pub struct Entry {
 pub struct Scalar {
     pub value: ScalarValue,
     pub text: String,
-    /// The scalar is what `${…}` stood for: an option that wants a string takes the text, whatever it looks like.
+    /// The scalar was a `${…}`: a string option takes the text, whatever it looks like.
     pub expanded: bool,
 }
 
@@ -40,7 +40,7 @@ pub enum ScalarValue {
     Null,
     Boolean(bool),
     Integer(i64),
-    /// Only what exceeds `i64`.
+    /// Only values above the range of `i64`.
     Unsigned(u64),
     Float(f64),
     String,
@@ -130,7 +130,7 @@ impl Node {
         }
     }
 
-    /// True if both say the same, wherever they stand. Reload uses it to tell what changed. Key order does not matter.
+    /// True if both are equal except for positions and the order of keys. Reload uses it to find changes.
     pub fn says_the_same_as(&self, other: &Node) -> bool {
         match (&self.value, &other.value) {
             (Value::Scalar(left), Value::Scalar(right)) => left.value == right.value && left.text == right.text,

@@ -1,4 +1,4 @@
-//! What a plain scalar means, by the rules of Go's yaml.v3 (`resolve.go`): YAML 1.2's core schema with the octal
+//! The type and value of a plain scalar, by the rules of Go's yaml.v3 (`resolve.go`): YAML 1.2's core schema with the octal
 //! numbers, binary numbers and underscores of YAML 1.1, and without its `yes` and `on`.
 
 use super::node::ScalarValue;
@@ -48,7 +48,7 @@ fn magnitude(digits: &str) -> Option<u64> {
         [b'0', _, ..] => (8, &digits[1..]),
         _ => (10, digits),
     };
-    // from_str_radix would take a sign of its own.
+    // `from_str_radix` would accept a sign.
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
@@ -75,7 +75,7 @@ fn decimal(text: &str) -> ScalarValue {
         return ScalarValue::String;
     }
     match text.parse::<f64>() {
-        // Go refuses what does not fit and leaves a string.
+        // Go leaves a number that does not fit as a string.
         Ok(value) if value.is_finite() => ScalarValue::Float(value),
         _ => ScalarValue::String,
     }

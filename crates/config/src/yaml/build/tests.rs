@@ -71,11 +71,11 @@ fn expands_anchors_and_merge_keys() {
 #[test]
 fn refuses_with_line_and_column() {
     for (text, expected) in [
-        ("a: 1\nb: 2\na: 3", "3:1: the key `a` is there twice, first in line 1"),
-        ("a: {b: 1, b: 2}", "1:11: the key `b` is there twice, first in line 1"),
-        ("a: 1\n---\nb: 2", "2:1: the file holds several YAML documents"),
+        ("a: 1\nb: 2\na: 3", "3:1: duplicate key `a`, first in line 1"),
+        ("a: {b: 1, b: 2}", "1:11: duplicate key `b`, first in line 1"),
+        ("a: 1\n---\nb: 2", "2:1: the file has several YAML documents"),
         ("a: *x", "1:4: there is no anchor `&x` before this alias"),
-        ("a: &x [*x]", "1:8: the alias stands inside what it refers to"),
+        ("a: &x [*x]", "1:8: the alias is inside the value that it refers to"),
         ("a:\n\tb: 1", "2:2: a tab is used for indentation"),
         ("a: b: c", "1:5: not valid YAML: mapping values are not allowed in this context"),
         ("[a, b]: c", "1:1: a key must be a single value, not a list or a mapping"),
