@@ -1,4 +1,4 @@
-//! What can be asked over HTTP: metrics, and whether the process is well.
+//! The administrative HTTP servers: metrics and health.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::status::Status;
 
-/// A small HTTP server that runs until it is dropped.
+/// A small HTTP server. It runs until it is dropped.
 pub(crate) struct AdminServer {
     pub addr: SocketAddr,
     stop: CancellationToken,
 }
 
 impl AdminServer {
-    /// True if another endpoint asks for the port that this server has.
+    /// True if another endpoint needs the port of this server.
     pub(crate) fn is_in_the_way_of(&self, endpoint: &str) -> bool {
         let port = endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         port == Some(self.addr.port())
@@ -60,7 +60,7 @@ async fn serve(
     Ok(AdminServer { addr, stop })
 }
 
-/// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`, what is held for whom on `/log`.
+/// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`, the backlog of each delivery on `/log`.
 pub(crate) async fn serve_metrics(endpoint: &str, status: Arc<dyn Status>) -> Result<AdminServer, AdminError> {
     let (letters, log) = (status.clone(), status.clone());
     let router = Router::new()
@@ -73,12 +73,12 @@ pub(crate) async fn serve_metrics(endpoint: &str, status: Arc<dyn Status>) -> Re
     serve("the metrics endpoint", "service.telemetry.metrics.address", endpoint, router).await
 }
 
-/// What reads from disk must not hold up the runtime.
+/// Runs code that reads from disk without blocking the runtime.
 async fn blocking(read: impl FnOnce() -> String + Send + 'static) -> String {
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| format!("cannot be read: {error}\n"))
 }
 
-/// 200 while data can be accepted, 503 otherwise; the body names the deliveries that are sick.
+/// 200 while data can be accepted, 503 otherwise; the body names the deliveries whose backends fail.
 pub(crate) async fn serve_health(
     endpoint: &str,
     path: &str,

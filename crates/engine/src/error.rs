@@ -3,7 +3,7 @@
 use crate::admin::AdminError;
 use crate::storage::StorageError;
 
-/// Why a plan could not be brought to life.
+/// Why a plan could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("exporter {id}: {reason}")]

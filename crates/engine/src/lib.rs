@@ -1,4 +1,4 @@
-//! Wiring: from a configuration to running receivers, logs, deliveries and exporters, and through reloads to the end.
+//! Wiring: starts receivers, logs, deliveries and exporters from a configuration, reloads them, and shuts them down.
 
 mod ack;
 mod admin;
@@ -24,7 +24,7 @@ pub mod stored;
 pub use admin::AdminError;
 pub use catalog::Components;
 pub use delivery::{DeliveryId, Policy};
-pub use engine::{Engine, Farewell, Undelivered};
+pub use engine::{Engine, ShutdownReport, Undelivered};
 pub use error::StartError;
 pub use plan::Plan;
 pub use status::{DiskTroubleOf, Health, SickDelivery};

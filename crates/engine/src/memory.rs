@@ -1,8 +1,8 @@
-//! What memory the process may use, and what it uses: cgroup limits and /proc.
+//! The memory that the process may use and that it uses, from cgroup limits and /proc.
 
 use std::fs;
 
-/// The memory available to the process in bytes: the tightest cgroup limit (version 1 or 2), else what the machine has.
+/// The memory available to the process in bytes: the tightest cgroup limit (version 1 or 2), otherwise the memory of the machine.
 pub fn available_bytes() -> u64 {
     let machine = field_kib("/proc/meminfo", "MemTotal:").map_or(1 << 30, |kib| kib * 1024);
     cgroup_limit_bytes().map_or(machine, |limit| limit.min(machine))
@@ -17,7 +17,7 @@ pub fn resident_bytes() -> u64 {
 pub fn cpu_seconds() -> f64 {
     let usage = rustix::process::getpid();
     let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", usage.as_raw_nonzero())) else { return 0.0 };
-    // The command name may hold spaces and parentheses: fields are counted behind its last closing one.
+    // The command name may contain spaces and parentheses: fields are counted after its last `)`.
     let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
     let ticks: u64 = rest.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64

@@ -1,13 +1,13 @@
-//! When something last happened, for those who may not wait for a lock to learn it.
+//! The time of the last event of a kind, readable without a lock.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// All stamps count from here.
+/// The origin of all stamps.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Milliseconds from the start, one more; zero: never.
+/// Milliseconds since `START`, plus one. Zero: the event never happened.
 #[derive(Debug, Default)]
 pub(crate) struct Stamp(AtomicU64);
 
@@ -16,13 +16,13 @@ impl Stamp {
         self.0.store(since_start_ms(at), Ordering::Relaxed);
     }
 
-    /// It happened, and less than `time` before `now`.
+    /// Whether the event happened less than `time` before `now`.
     pub(crate) fn is_within(&self, time: Duration, now: Instant) -> bool {
         let at_ms = self.0.load(Ordering::Relaxed);
         at_ms > 0 && since_start_ms(now) < at_ms + time.as_millis() as u64
     }
 
-    /// It happened after `at`, by a millisecond at least.
+    /// Whether the event happened at least a millisecond after `at`.
     pub(crate) fn is_after(&self, at: Instant) -> bool {
         self.0.load(Ordering::Relaxed) > since_start_ms(at)
     }

@@ -2,23 +2,23 @@
 
 use sluice_otlp::Signal;
 
-/// Asked by the administrative servers, answered by the engine.
+/// The interface between the administrative servers and the engine.
 pub(crate) trait Status: Send + Sync + 'static {
     fn metrics(&self) -> String;
     fn health(&self) -> Health;
     fn dead_letters(&self) -> String;
-    /// What the logs hold, and for whom.
+    /// The logs and the backlog of each delivery.
     fn log(&self) -> String;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Data can be accepted.
+    /// Whether data can be accepted.
     pub ready: bool,
     pub uptime_seconds: u64,
     /// Deliveries that do not deliver, with the reason.
     pub sick: Vec<SickDelivery>,
-    /// Disks that do not work. What can be delivered at once is accepted all the same.
+    /// Disks that do not work. Data that can be delivered at once is accepted nevertheless.
     pub disk_trouble: Vec<DiskTroubleOf>,
 }
 

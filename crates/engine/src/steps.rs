@@ -1,4 +1,4 @@
-//! Chains of processors and what is left of them for a frame.
+//! Chains of processors, and the rest of a chain for a frame.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub(crate) struct Step {
 #[derive(Clone)]
 pub(crate) struct Chain {
     pub steps: Arc<[Arc<Step>]>,
-    /// Number of deliveries that need the very same result.
+    /// Number of deliveries that need exactly this result.
     pub sharers: usize,
 }
 
 impl Chain {
-    /// The steps that were not run before the log. A frame that was prepared under an older configuration keeps what was
-    /// done to it: its steps are left out wherever they stand.
+    /// The steps that did not run before the log. A frame that was prepared under an older configuration keeps its
+    /// changes: steps that already ran are left out, wherever they are in the chain.
     pub(crate) fn remaining(&self, prepared: &[u64]) -> Vec<Arc<Step>> {
         let is_prefix = prepared.len() <= self.steps.len()
             && prepared.iter().zip(self.steps.iter()).all(|(done, step)| *done == step.fingerprint);
@@ -39,7 +39,7 @@ impl Chain {
     }
 }
 
-/// Identity of a list of steps, by what they do.
+/// The identity of a list of steps, by their fingerprints.
 pub(crate) fn identity(steps: &[Arc<Step>]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for step in steps {
@@ -48,7 +48,7 @@ pub(crate) fn identity(steps: &[Arc<Step>]) -> u64 {
     hasher.finish()
 }
 
-/// The steps with which all chains begin.
+/// The common first steps of all chains.
 pub(crate) fn common_prefix(chains: &[&[Arc<Step>]]) -> Vec<Arc<Step>> {
     let Some((first, others)) = chains.split_first() else { return Vec::new() };
     let length = (0..first.len())
@@ -59,7 +59,7 @@ pub(crate) fn common_prefix(chains: &[&[Arc<Step>]]) -> Vec<Arc<Step>> {
     first[..length].to_vec()
 }
 
-/// Runs steps over an uncompressed request. Zero items are the sign that nothing is left to send.
+/// Runs steps over an uncompressed request. With zero items there is nothing left to send.
 pub(crate) fn run(
     steps: &[Arc<Step>],
     signal: Signal,

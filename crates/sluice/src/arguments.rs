@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use clap_complete::Shell;
 use crate::load_test::LoadTestArguments;
 use crate::log::arguments::LogCommand;
 
-/// A telemetry pipeline engine: receives traces, metrics and logs, holds them safely, and delivers each to every backend
-/// that should have it.
+/// A telemetry pipeline engine: receives traces, metrics and logs, stores them safely, and delivers them to every
+/// backend that should have them.
 #[derive(Debug, Parser)]
 #[command(
     name = "sluice",
@@ -26,29 +26,29 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run pipelines as a configuration says
+    /// Run the pipelines of a configuration
     #[command(
         after_help = "Examples:\n  sluice run gateway.yaml\n  sluice run --config base.yaml --config site.yaml\n  \
         sluice run --watch gateway.yaml     # reload when the file changes; SIGHUP reloads in any case"
     )]
     Run(RunArguments),
-    /// Check a configuration and say everything that is wrong with it
+    /// Check a configuration and print all errors and warnings
     #[command(after_help = "Example:\n  sluice validate gateway.yaml")]
     Validate(ConfigurationArguments),
-    /// Print what a configuration comes to: topology, budgets, and each delivery's promise
+    /// Print the plan of a configuration: topology, budgets, and each delivery's promise
     #[command(after_help = "Example:\n  sluice plan gateway.yaml")]
     Plan(ConfigurationArguments),
-    /// See it work: a gateway with a healthy, a failing and a dead backend, under load
+    /// Run a demo: a gateway with a healthy, a failing and a dead backend, under load
     #[command(after_help = "Examples:\n  sluice demo\n  sluice demo --seconds 10 --rate 5000")]
     Demo(DemoArguments),
-    /// Put a pipeline engine under load and report what it takes, loses and costs
+    /// Put a pipeline engine under load and report its throughput, loss and cost
     #[command(
         after_help = "Examples:\n  sluice load-test\n  sluice load-test -t metrics -n 1.2 -m true -b true -d 1200\n  \
         sluice load-test --subject sluice --subject otelcol --turns 3 --output results\n  \
         sluice load-test --fail-if 'lost>0'\n  sluice load-test report results-1.1 results-1.2"
     )]
     LoadTest(Box<LoadTestArguments>),
-    /// Look into a directory of held telemetry: list, show, replay, verify, drop
+    /// Inspect telemetry on disk: list, show, replay, verify, drop
     #[command(subcommand, after_help = "Example:\n  sluice log ls /var/lib/sluice")]
     Log(LogCommand),
     /// List the components of this build
@@ -70,7 +70,7 @@ pub(crate) struct ConfigurationArguments {
     /// Configuration files; several are merged in their order
     #[arg(value_name = "FILE", required_unless_present = "config")]
     files: Vec<String>,
-    /// A file, or `env:NAME`, `yaml:TEXT`; may be given several times
+    /// A file, `env:NAME` or `yaml:TEXT`; may be given several times
     #[arg(long, value_name = "LOCATION")]
     config: Vec<String>,
 }
@@ -89,10 +89,10 @@ pub(crate) struct RunArguments {
     /// Reload when the content of a configuration file changes
     #[arg(long)]
     pub watch: bool,
-    /// Threads that do the work; by default one a core that the process may use
+    /// Number of worker threads; by default one for each core that the process may use
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// How long deliveries may go on sending after SIGTERM
+    /// How long deliveries may continue to send after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub drain_timeout: Duration,
 }

@@ -1,4 +1,4 @@
-//! Reading configurations, and the commands that only do that.
+//! Reads configurations; the commands `validate` and `plan`.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use sluice_config::{Diagnostics, Sources, SystemEnvironment};
 use sluice_engine::{Plan, plan};
 
-/// Reads, checks and plans. Prints what is wrong or doubtful; a plan comes back only if nothing is wrong.
+/// Reads, checks and plans. Prints errors and warnings, and returns a plan if there are no errors.
 pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
     let (plan, diagnostics) = plan::load(locations, &SystemEnvironment);
     print(&diagnostics);

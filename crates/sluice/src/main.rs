@@ -16,7 +16,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::arguments::{Arguments, Command};
 
-/// Byte buffers of all sizes are allocated on one thread and freed on another all the time.
+/// Byte buffers of all sizes are often allocated on one thread and freed on another.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

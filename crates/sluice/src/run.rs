@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sluice_engine::{Engine, Farewell, Plan};
+use sluice_engine::{Engine, Plan, ShutdownReport};
 use sluice_net::server::ReadScheduler;
 use sluice_telemetry::logging::{self, LoggingHandle};
 use tokio::runtime::{Builder, Runtime};
@@ -98,20 +98,20 @@ async fn serve(
 }
 
 /// What the end left behind.
-fn tell(farewell: &Farewell) {
-    for lost in &farewell.lost {
+fn tell(report: &ShutdownReport) {
+    for lost in &report.lost {
         tracing::error!(
             pipeline = %lost.delivery.pipeline, exporter = %lost.delivery.exporter, items = lost.items, bytes = lost.bytes,
             "lost: not delivered before the end, and memory does not survive it"
         );
     }
-    for kept in &farewell.kept {
+    for kept in &report.kept {
         tracing::info!(
             pipeline = %kept.delivery.pipeline, exporter = %kept.delivery.exporter, items = kept.items, bytes = kept.bytes,
             "kept on disk for the next start"
         );
     }
-    for (signal, items, bytes) in &farewell.unwritten {
+    for (signal, items, bytes) in &report.unwritten {
         tracing::error!(
             %signal, items, bytes,
             "lost: not delivered before the end, and the disk did not take it"

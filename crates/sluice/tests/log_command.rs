@@ -274,7 +274,7 @@ fn damage_is_found_and_named() {
     assert!(position.is_some_and(|position| position < at && at - position < 256), "{at}: {line}");
 
     let shown = directory.run("show", &["--body"]);
-    assert!(shown.err.contains("passed over 1 damaged frame and"), "{shown:?}");
+    assert!(shown.err.contains("skipped 1 damaged frame and"), "{shown:?}");
     assert_eq!(shown.ok().lines().count(), 9);
 }
 

@@ -1,4 +1,4 @@
-//! Brings what runs into line with a plan.
+//! Applies a plan to the running engine.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Engine {
         let gone = self.apply_deliveries(plan, &exporters, dead_letters).await;
         self.exporters = exporters;
         self.apply_routes(plan);
-        // Only now does nobody hand them anything any more.
+        // Only now no receiver submits to them any more.
         for (id, running) in gone {
             self.leave(id, running, plan.drain_timeout);
         }
@@ -41,7 +41,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Exporters whose configuration is unchanged keep their connections.
+    /// Exporters with an unchanged configuration keep their connections.
     fn build_exporters(
         &self,
         plan: &Plan,

@@ -1,5 +1,5 @@
-//! Deliveries at the start and at a reload: those that are unchanged go on, changed ones hand over to a new task, those that
-//! are gone send what they still have.
+//! Deliveries at start and at a reload. Unchanged deliveries continue, changed ones hand over to a new task, and
+//! removed ones send their remaining data.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error::StartError;
 use crate::plan::{DeliveryPlan, Plan};
 use crate::steps::{self, Chain};
 
-/// How often a delivery that leaves is looked at.
+/// How often a removed delivery is checked.
 const LEAVING_PAUSE: Duration = Duration::from_millis(10);
 
 impl Engine {
@@ -74,14 +74,14 @@ impl Engine {
         gone
     }
 
-    /// A delivery that comes back on disk takes up its own backlog, for which the one that leaves has to let go of it first.
+    /// A delivery that returns continues its backlog on disk, which its removed predecessor must release first.
     async fn wait_until_left(&self, id: &DeliveryId) {
         while self.storage.directory().is_some() && self.status.leaving.lock().contains(id) {
             tokio::time::sleep(LEAVING_PAUSE).await;
         }
     }
 
-    /// The dead letters of deliveries that are new in a plan, opened before anything is changed.
+    /// The dead letters of new deliveries, opened before anything is changed.
     pub(super) async fn open_dead_letters(&self, plan: &Plan) -> Result<HashMap<DeliveryId, DeadLetters>, StartError> {
         let mut opened = HashMap::new();
         for planned in plan.deliveries.iter().filter(|planned| !self.deliveries.contains_key(&planned.id)) {
@@ -112,8 +112,8 @@ impl Engine {
                 if held.items > 0 {
                     tracing::warn!(
                         pipeline = %id.pipeline, exporter = %id.exporter, items = held.items, bytes = held.bytes,
-                        "the configuration no longer has this delivery: its backlog stays on disk until a delivery of this name takes it \
-                         up, or until it is dropped by hand"
+                        "the configuration no longer has this delivery: its backlog stays on disk until a delivery of this \
+                         name returns, or until it is dropped with `sluice log drop`"
                     );
                 }
             } else {
@@ -121,7 +121,7 @@ impl Engine {
                 if lost.items > 0 {
                     tracing::error!(
                         pipeline = %id.pipeline, exporter = %id.exporter, items = lost.items, bytes = lost.bytes,
-                        "the configuration no longer has this delivery and its backend did not take the rest in time: lost"
+                        "the configuration no longer has this delivery, and its backend did not take the rest in time: the rest is lost"
                     );
                 }
             }
@@ -129,7 +129,7 @@ impl Engine {
         });
     }
 
-    /// The ways from each receiver to a delivery.
+    /// The paths from each receiver to a delivery.
     fn chains(&self, plan: &Plan, id: &DeliveryId) -> HashMap<u16, Vec<Chain>> {
         let mut chains: HashMap<u16, Vec<Chain>> = HashMap::new();
         for way in plan.ways.iter().filter(|way| way.delivery == *id) {
@@ -181,7 +181,7 @@ fn own_chain(plan: &Plan, planned: &DeliveryPlan) -> Chain {
     Chain { steps: steps.collect(), sharers: 1 }
 }
 
-/// What the exporter reads of request metadata, and what the pipeline batches by.
+/// The request metadata that the exporter reads or by which the pipeline batches.
 fn metadata_keys(planned: &DeliveryPlan, exporter: &dyn Exporter) -> Vec<String> {
     let mut keys = exporter.metadata_keys().to_vec();
     keys.extend(planned.metadata_keys.iter().cloned());

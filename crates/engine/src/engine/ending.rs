@@ -1,4 +1,4 @@
-//! The end of an engine. In memory what is held has to be delivered before it; on disk it stays for the next start.
+//! Shutdown. Data in memory must be delivered first; data on disk stays for the next start.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,16 +10,16 @@ use sluice_otlp::Signal;
 use super::{Engine, RunningDelivery};
 use crate::delivery::{DeliveryId, Stop};
 
-/// At the end of the drain, what answers to senders that still wait may take.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// With a directory: how long healthy deliveries may go on, so that little is delivered later that could be delivered now.
+/// At the end of the drain: the time for answers to senders that still wait.
+const REMAINING_ANSWERS: Duration = Duration::from_secs(1);
+/// With a directory: how long healthy deliveries may continue, to leave little for the next start.
 const LAST_SENDING: Duration = Duration::from_secs(1);
-/// With a directory: how long requests in flight may take after that. What comes of later ones is sent again.
+/// With a directory: the time for requests in flight after that. Later ones are sent again by the next start.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
-/// How long the disk may take to hold what is left.
+/// The time for writing the rest to disk.
 const LAST_WRITES: Duration = Duration::from_secs(30);
 
-/// What a delivery held when the engine ended.
+/// The backlog of a delivery at shutdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undelivered {
     pub delivery: DeliveryId,
@@ -27,49 +27,49 @@ pub struct Undelivered {
     pub bytes: u64,
 }
 
-/// What the end left behind.
+/// What was not delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Farewell {
-    /// Was in memory only, and is lost.
+pub struct ShutdownReport {
+    /// In memory only: lost.
     pub lost: Vec<Undelivered>,
-    /// Is on disk, and goes on with the next start. What could not be written of it is in `unwritten` too.
+    /// On disk: the next start delivers it. The part that could not be written is also in `unwritten`.
     pub kept: Vec<Undelivered>,
-    /// Could not be written: signal, items, bytes.
+    /// Not written: signal, items, bytes.
     pub unwritten: Vec<(Signal, u64, u64)>,
 }
 
 impl Engine {
-    /// Ends in order: unready, receivers finish what is in flight, deliveries send what is left (in memory) or leave it on disk, all that
-    /// for at most `drain_timeout`; then the disk takes what it does not have yet.
-    pub async fn shutdown(mut self, drain_timeout: Duration) -> Farewell {
+    /// Shuts down in order: unready; receivers finish requests in flight; deliveries send the rest, or leave it on
+    /// disk. All this takes at most `drain_timeout`. Then frames that are not written yet are written.
+    pub async fn shutdown(mut self, drain_timeout: Duration) -> ShutdownReport {
         self.status.ready.store(false, Ordering::Release);
         let deadline = Instant::now() + drain_timeout;
         let receivers = std::mem::take(&mut self.receivers);
         let receivers = futures_util::future::join_all(receivers.into_iter().map(|running| running.handle.shutdown()));
         let mut receivers = std::pin::pin!(receivers);
-        // Deliveries and disk go on meanwhile: requests in flight may wait for them.
+        // Deliveries and disk continue meanwhile: requests in flight may wait for them.
         let all_answered = tokio::time::timeout_at(deadline.into(), receivers.as_mut()).await.is_ok();
         if !all_answered {
             self.intakes.values().for_each(|intake| intake.close());
         }
-        let mut farewell = Farewell::default();
+        let mut report = ShutdownReport::default();
         if self.storage.directory().is_some() {
-            farewell.kept = self.leave_deliveries(deadline).await;
+            report.kept = self.leave_deliveries(deadline).await;
             let unwritten = self.storage.close(LAST_WRITES).await;
-            farewell.unwritten = unwritten.into_iter().map(|(signal, held)| (signal, held.items, held.bytes)).collect();
+            report.unwritten = unwritten.into_iter().map(|(signal, held)| (signal, held.items, held.bytes)).collect();
         } else {
-            farewell.lost = self.drain_deliveries(deadline).await;
+            report.lost = self.drain_deliveries(deadline).await;
         }
         self.status.shown.store(Arc::default());
         if !all_answered {
-            // The log has let go of what senders still waited for, so that they are told to come back.
-            let _ = tokio::time::timeout(FAREWELL, receivers).await;
+            // The log has released the frames that senders waited for, so they get a retryable refusal.
+            let _ = tokio::time::timeout(REMAINING_ANSWERS, receivers).await;
         }
         for running in std::mem::take(&mut self.exporters).into_values() {
             running.exporter.shutdown().await;
         }
         self.watcher.abort();
-        farewell
+        report
     }
 
     async fn drain_deliveries(&mut self, deadline: Instant) -> Vec<Undelivered> {
@@ -88,7 +88,7 @@ impl Engine {
         lost
     }
 
-    /// Healthy deliveries send for a moment, the others hand over at once; all wait for what is in flight.
+    /// Healthy deliveries continue briefly, the others hand over at once; all wait for requests in flight.
     async fn leave_deliveries(&mut self, deadline: Instant) -> Vec<Undelivered> {
         let sending_until = deadline.min(Instant::now() + LAST_SENDING);
         for running in self.deliveries.values() {
@@ -114,7 +114,7 @@ impl Engine {
     }
 }
 
-/// Waits until the task has ended by itself, and leaves it to be joined.
+/// Waits until the task has ended by itself. The caller joins it.
 async fn finished(running: &RunningDelivery) {
     running.stop.closed().await;
 }

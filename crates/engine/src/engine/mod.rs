@@ -1,4 +1,4 @@
-//! The running engine: brings what runs into line with a plan, at the start and at every reload, and ends it.
+//! The running engine: applies a plan at start and at every reload, and shuts down.
 
 mod apply;
 mod deliveries;
@@ -20,7 +20,7 @@ use sluice_net::server::{ConnectionBudget, ReadScheduler, ServerResources};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub use self::ending::{Farewell, Undelivered};
+pub use self::ending::{ShutdownReport, Undelivered};
 use self::status::EngineStatus;
 use crate::admin::AdminServer;
 use crate::delivery::{Delivery, DeliveryId, Stop};
@@ -51,7 +51,7 @@ impl RunningReceiver {
 
 struct RunningDelivery {
     plan: DeliveryPlan,
-    /// Changes when the task has to be replaced.
+    /// Changes when the task must be replaced.
     fingerprint: u64,
     delivery: Arc<Delivery>,
     stop: watch::Sender<Stop>,
@@ -67,14 +67,14 @@ struct RunningExporter {
 pub struct Engine {
     plan: Plan,
     storage: Arc<Storage>,
-    /// Looks at the disk.
+    /// The task that watches the disk.
     watcher: JoinHandle<()>,
     receiving: Arc<ReceivingBudget>,
     shared_work: Arc<SharedWorkMemory>,
     receivers: Vec<RunningReceiver>,
-    /// What all receivers share.
+    /// Shared by all receivers.
     resources: ServerResources,
-    /// By receiver id. Indices are given once and never reused, so that frames in the log keep their meaning.
+    /// By receiver id. An index is never reused, because frames in the log refer to it.
     intakes: BTreeMap<String, Arc<ReceiverIntake>>,
     exporters: HashMap<String, RunningExporter>,
     /// Outlives the exporters that write them.
@@ -87,7 +87,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts everything that a plan names. Connections are read from as `scheduler` says, if there is one.
+    /// Starts the components of a plan. `scheduler`, if there is one, decides which connections are read.
     pub async fn start(plan: Plan, scheduler: Option<Arc<ReadScheduler>>) -> Result<Engine, StartError> {
         let storage = Arc::new(Storage::open(&plan).await?);
         let watcher = tokio::spawn(storage::watch(storage.logs.clone(), storage.watches.clone()));
@@ -138,7 +138,7 @@ impl Engine {
         }
     }
 
-    /// Brings the running engine into line with another plan. If that fails, the old plan goes on.
+    /// Applies another plan to the running engine. If that fails, the old plan stays in force.
     pub async fn reload(&mut self, plan: Plan) -> Result<(), StartError> {
         self.storage.check_reload(&plan)?;
         match self.apply(&plan).await {
@@ -157,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// Where the receiver listens: protocol and address, as bound.
+    /// The listeners of a receiver: protocol and bound address.
     pub fn listen_addresses(&self) -> Vec<(String, &'static str, String)> {
         let mut addresses = Vec::new();
         for receiver in &self.receivers {

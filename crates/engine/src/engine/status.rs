@@ -1,4 +1,4 @@
-//! What the administrative servers read of a running engine.
+//! The state of a running engine, for the administrative servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::receiving::ReceivingBudget;
 use crate::status::{DiskTroubleOf, Health, SickDelivery, Status};
 use crate::storage::Storage;
 
-/// What the administrative servers read. Replaced as a whole when a plan is applied.
+/// The state that the administrative servers read. Replaced as a whole when a plan is applied.
 #[derive(Default)]
 pub(super) struct Shown {
     pub(super) deliveries: Vec<(DeliveryPlan, Arc<Delivery>)>,
@@ -28,7 +28,7 @@ pub(super) struct EngineStatus {
     pub(super) ready: AtomicBool,
     pub(super) shown: ArcSwap<Shown>,
     pub(super) receiving: Arc<ReceivingBudget>,
-    /// Deliveries that a reload removed, while they send what they still have.
+    /// Deliveries that a reload removed and that still send their data.
     pub(super) leaving: Mutex<Vec<DeliveryId>>,
     pub(super) storage: Arc<Storage>,
 }
@@ -55,7 +55,7 @@ impl Status for EngineStatus {
             pipeline: id.pipeline,
             exporter: id.exporter,
             state: "leaving",
-            reason: "a reload removed it; it sends what it still has".to_owned(),
+            reason: "a reload removed it; it sends its remaining data".to_owned(),
         });
         Health {
             ready: self.ready.load(Ordering::Acquire),
@@ -77,7 +77,7 @@ impl Status for EngineStatus {
 }
 
 impl EngineStatus {
-    /// What is wrong with the disk, by signal.
+    /// Trouble with the disk, by signal.
     fn disk_trouble(&self) -> Vec<DiskTroubleOf> {
         let troubled = |signal: Signal| {
             let reason = self.storage.watches[signal as usize].trouble()?;

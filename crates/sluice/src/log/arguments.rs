@@ -7,42 +7,43 @@ use sluice_otlp::Signal;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
-    /// List signals, segments, deliveries with what waits for them, gaps and dead letters
+    /// List signals, segments, deliveries with their backlogs, dropped ranges and dead letters
     #[command(after_help = "Examples:\n  sluice log ls /var/lib/sluice\n  sluice log ls /var/lib/sluice --json\n  \
         sluice log ls /var/lib/sluice --config gateway.yaml     # marks deliveries that the configuration does not have")]
     Ls(LsArguments),
-    /// Show the frames that the log holds
+    /// Show the frames in the log
     #[command(after_help = "Examples:\n  sluice log show /var/lib/sluice --signal traces --limit 20\n  \
         sluice log show /var/lib/sluice --delivery 'traces -> otlp/backend' --from 4711\n  \
         sluice log show /var/lib/sluice --limit 1 --body | jq .")]
     Show(ShowArguments),
-    /// List what backends refused for good, with the reason
+    /// List what backends rejected for good, with the reason
     #[command(after_help = "Examples:\n  sluice log dead-letters /var/lib/sluice\n  \
         sluice log dead-letters /var/lib/sluice --delivery 'logs -> otlp/backend' --body")]
     DeadLetters(DeadLettersArguments),
-    /// Send dead letters to their delivery again, or write them or a backlog to a file
+    /// Send dead letters to their delivery again, or write dead letters or a backlog to a file
     #[command(
-        after_help = "Without --to-file the letters are appended to the log for their delivery, made durable, and only then removed: if \
-        this is interrupted nothing is lost, but what was appended already is delivered twice when the command is repeated. No process \
-        may be running on the directory.\n\nA file gets one OTLP JSON object a line, as the Collector's file exporter writes it; reading the \
-        directory for that changes nothing, and a process may be running on it.\n\nExamples:\n  \
+        after_help = "Without --to-file, letters are appended to the log for their delivery, made durable, and only then \
+        removed. If this is interrupted nothing is lost; letters that were already appended are delivered twice when the \
+        command is repeated. No process may be running on the directory.\n\nWith --to-file, the file gets one OTLP JSON \
+        object a line, as the Collector's file exporter writes it. Without --remove this changes nothing in the \
+        directory, and a process may be running on it.\n\nExamples:\n  \
         sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend'\n  \
         sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' --to-file letters.jsonl\n  \
         sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' --backlog --to-file backlog.jsonl"
     )]
     Replay(ReplayArguments),
-    /// Check every checksum in a directory
-    #[command(after_help = "Ends with 1 if anything is damaged.\n\nExample:\n  sluice log verify /var/lib/sluice")]
+    /// Verify every checksum in a directory
+    #[command(after_help = "Exits with 1 if anything is damaged.\n\nExample:\n  sluice log verify /var/lib/sluice")]
     Verify(VerifyArguments),
-    /// Give up the backlog, or the dead letters, of a delivery
+    /// Delete the backlog, or the dead letters, of a delivery
     #[command(after_help = "No process may be running on the directory.\n\nExamples:\n  \
-        sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old'           # says what would go\n  \
+        sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old'           # says what it would delete\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old' --yes\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old' --dead-letters --yes")]
     Drop(DropArguments),
 }
 
-/// Which directory.
+/// Selects a directory.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
     /// The directory that the configuration names in `buffer.directory`
@@ -60,7 +61,7 @@ pub(crate) struct LsArguments {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Mark the deliveries that this configuration does not have; may be given several times
+    /// Show which deliveries this configuration has; may be given several times
     #[arg(long, value_name = "FILE")]
     pub config: Vec<String>,
 }
@@ -69,13 +70,13 @@ pub(crate) struct LsArguments {
 pub(crate) struct ShowArguments {
     #[command(flatten)]
     pub target: Target,
-    /// Only what waits for this delivery
+    /// Only the backlog of this delivery
     #[arg(long, value_name = "NAME")]
     pub delivery: Option<String>,
-    /// The first offset that is wanted
+    /// The first offset to show
     #[arg(long, value_name = "OFFSET", default_value_t = 0)]
     pub from: u64,
-    /// At most so many frames a signal
+    /// The most frames to show for each signal
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub limit: u64,
     #[command(flatten)]
@@ -86,13 +87,13 @@ pub(crate) struct ShowArguments {
 pub(crate) struct DeadLettersArguments {
     #[command(flatten)]
     pub target: Target,
-    /// Only those of this delivery
+    /// Only dead letters of this delivery
     #[arg(long, value_name = "NAME")]
     pub delivery: Option<String>,
-    /// The first number that is wanted
+    /// The first number to show
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub from: u64,
-    /// At most so many letters a delivery
+    /// The most letters to show for each delivery
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub limit: u64,
     #[command(flatten)]
@@ -114,19 +115,19 @@ pub(crate) struct Output {
 pub(crate) struct ReplayArguments {
     #[command(flatten)]
     pub target: Target,
-    /// Whose dead letters
+    /// The delivery with the dead letters or the backlog
     #[arg(long, value_name = "NAME")]
     pub delivery: String,
-    /// Write OTLP JSON lines to this file, which must not exist; `-` is the standard output
+    /// Write OTLP JSON lines to this file, which must not exist yet; `-` is the standard output
     #[arg(long, value_name = "FILE")]
     pub to_file: Option<PathBuf>,
-    /// Take what waits for the delivery instead of its dead letters. It stays where it is
+    /// Write the delivery's backlog instead of its dead letters. The backlog stays in the log
     #[arg(long, requires = "to_file")]
     pub backlog: bool,
-    /// Remove the dead letters once the file is durable
+    /// Remove the dead letters when the file is durable
     #[arg(long, requires = "to_file", conflicts_with = "backlog")]
     pub remove: bool,
-    /// Only the oldest ones
+    /// Only this number of the oldest dead letters or frames
     #[arg(long, value_name = "COUNT", default_value_t = u64::MAX, hide_default_value = true)]
     pub limit: u64,
 }
@@ -142,13 +143,13 @@ pub(crate) struct VerifyArguments {
 pub(crate) struct DropArguments {
     #[command(flatten)]
     pub target: Target,
-    /// Whose
+    /// The delivery
     #[arg(long, value_name = "NAME")]
     pub delivery: String,
-    /// Its dead letters instead of its backlog
+    /// Delete its dead letters instead of its backlog
     #[arg(long)]
     pub dead_letters: bool,
-    /// Do it
+    /// Really delete; without this flag, only say what would be deleted
     #[arg(long)]
     pub yes: bool,
 }

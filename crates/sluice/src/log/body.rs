@@ -5,20 +5,20 @@ use sluice_engine::stored;
 use sluice_net::compress;
 use sluice_otlp::{Signal, json};
 
-/// What a frame may have inflated to: the format's own bound of a body.
+/// The largest inflated payload: the format's own bound of a body.
 const INFLATED_LIMIT_BYTES: usize = 1 << 30;
-/// JSON is a few times larger than protobuf.
+/// JSON takes a few times more bytes than protobuf.
 const JSON_LIMIT_BYTES: usize = 4 << 30;
 
 /// Appends one line with its line break.
 pub(super) fn append_line(signal: Signal, encoding: u8, payload: &[u8], line: &mut Vec<u8>) -> Result<()> {
     let Some(encoding) = stored::encoding_of(encoding) else {
-        bail!("its encoding has the code {encoding}, which this release does not know")
+        bail!("its encoding code {encoding} is unknown to this release")
     };
     let written = compress::with_decompressed(encoding, payload, INFLATED_LIMIT_BYTES, |request| {
         json::to_json(signal, request.bytes, JSON_LIMIT_BYTES, line)
     });
-    written.context("it cannot be inflated")?.context("it is no OTLP request")?;
+    written.context("it cannot be inflated")?.context("it is not an OTLP request")?;
     line.push(b'\n');
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `sluice log dead-letters`: what backends refused for good.
+//! `sluice log dead-letters`: data that backends rejected for good.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -87,7 +87,7 @@ fn list(
     }
     output.flush()?;
     if let Some(next) = next {
-        eprintln!("sluice: {}: there are more letters: --from {next}, or a higher --limit", delivery.name);
+        eprintln!("sluice: {}: there are more letters: use --from {next}, or a higher --limit", delivery.name);
     }
     report_damage(path, letters.damage());
     Ok(listed)

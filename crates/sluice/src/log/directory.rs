@@ -1,4 +1,4 @@
-//! The directory, the logs in it, and the deliveries that they know.
+//! The directory, its logs, and their deliveries.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use sluice_log::lock::{DirectoryLock, LockError};
 use sluice_log::segment::SegmentName;
 use sluice_otlp::Signal;
 
-/// A directory that holds logs.
+/// A directory with logs.
 pub(super) struct Directory {
     pub disk: Arc<dyn Disk>,
     pub path: PathBuf,
@@ -27,28 +27,28 @@ pub(super) struct LogFolder {
     pub path: PathBuf,
 }
 
-/// What a log's files say of one delivery.
+/// A delivery, according to the files of its log.
 #[derive(Debug)]
 pub(super) struct StoredDelivery {
     pub log: LogFolder,
     pub name: String,
     pub cursor: Cursor,
-    /// Where its dead letters are, if there ever were some.
+    /// The folder of its dead letters, if it ever had any.
     pub dead_letters: Option<PathBuf>,
 }
 
-/// What is known of what waits for a delivery.
+/// The state of a delivery's cursor.
 #[derive(Debug)]
 pub(super) enum Cursor {
     Known(CursorState),
-    /// Nothing can be read of its file. What was on disk is kept for it under the file's name.
+    /// Its file cannot be read. The backlog that was on disk is kept under the file's name.
     Lost,
-    /// It has dead letters only.
+    /// There is none: the delivery has dead letters only.
     None,
 }
 
 impl Directory {
-    /// Says what to give instead if there are no logs at `path`.
+    /// If there are no logs at `path`, the error says which directory to give instead.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let directory = Directory { disk: Arc::new(RealDisk), path: path.to_owned() };
         let entries = match directory.disk.list(path) {
@@ -71,7 +71,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The logs of the signals that are wanted. At least one.
+    /// The logs of the requested signals: at least one.
     pub(super) fn logs(&self, wanted: Option<Signal>) -> Result<Vec<LogFolder>> {
         let entries = self.list(&self.path)?;
         let is_there =
@@ -84,14 +84,14 @@ impl Directory {
         if logs.is_empty() {
             let of = wanted.map_or(String::new(), |signal| format!(" of {signal}"));
             bail!(
-                "{}: it holds no log{of}; give the directory that the configuration names in `buffer.directory`",
+                "{}: it has no log{of}; give the directory that the configuration names in `buffer.directory`",
                 self.path.display()
             );
         }
         Ok(logs)
     }
 
-    /// Takes the directory's lock, or says who has it and what to do.
+    /// Takes the directory's lock. The error names the process that has it, and what to do.
     pub(super) fn lock(&self) -> Result<DirectoryLock> {
         match DirectoryLock::acquire(&*self.disk, &self.path) {
             Err(error @ LockError::Held { holder, .. }) => {
@@ -105,7 +105,7 @@ impl Directory {
         }
     }
 
-    /// The delivery of this name, which a shell's user may write with `->` for `→`.
+    /// The delivery of this name, in which `->` may stand for `→`.
     pub(super) fn delivery(&self, signal: Option<Signal>, given: &str) -> Result<StoredDelivery> {
         let spellings = [given.to_owned(), canonical(given)];
         let mut known = Vec::new();
@@ -120,12 +120,12 @@ impl Directory {
         }
         if found.len() > 1 {
             let signals: Vec<_> = found.iter().map(|delivery| delivery.log.signal.as_str()).collect();
-            bail!("{given}: there is such a delivery of {}; choose with --signal", signals.join(" and of "));
+            bail!("{given}: there are deliveries of this name for {}; choose one with --signal", signals.join(" and "));
         }
         let Some(delivery) = found.pop() else {
             known.sort();
             let known = if known.is_empty() { "none".to_owned() } else { format!("'{}'", known.join("', '")) };
-            bail!("{given}: {} holds nothing of such a delivery; it knows: {known}", self.path.display());
+            bail!("{given}: {} has no delivery of this name; it has: {known}", self.path.display());
         };
         Ok(delivery)
     }
@@ -152,7 +152,7 @@ impl Directory {
         Ok(deliveries)
     }
 
-    /// What the cursor files of a log say that can be read.
+    /// The cursors of a log whose files can be read.
     pub(super) fn cursors(&self, log: &LogFolder) -> Result<Vec<CursorState>> {
         let known = |(_, cursor)| match cursor {
             Cursor::Known(state) => Some(state),
@@ -183,7 +183,7 @@ impl Directory {
         Ok(cursors)
     }
 
-    /// The entries of a folder; none if it is not there.
+    /// The entries of a folder; none if it does not exist.
     fn list(&self, path: &Path) -> Result<Vec<DirectoryEntry>> {
         match self.disk.list(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -193,7 +193,7 @@ impl Directory {
 }
 
 impl StoredDelivery {
-    /// Where its cursor file stands when the log was opened.
+    /// The path of its cursor file after the log was opened.
     pub(super) fn cursor_path(&self) -> PathBuf {
         let file_name = match self.cursor {
             Cursor::Lost => self.name.clone(),

@@ -1,4 +1,4 @@
-//! `sluice log drop`: gives up what waits for a delivery, or its dead letters.
+//! `sluice log drop`: deletes the backlog of a delivery, or its dead letters.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,19 +15,19 @@ use super::directory::{Cursor, Directory, StoredDelivery};
 use super::record::RawRecord;
 use super::text;
 
-/// For removing files.
+/// Time limit for removing files.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn run(arguments: &DropArguments) -> Result<ExitCode> {
     let directory = Directory::open(&arguments.target.directory)?;
-    // Held to the end, so that nobody begins to write in between.
+    // Kept to the end, so that no process starts writing in between.
     let _lock = if arguments.yes { Some(directory.lock()?) } else { None };
     let delivery = directory.delivery(arguments.target.signal, &arguments.delivery)?;
     let held = held(&directory, &delivery, arguments.dead_letters)?;
     let what = if arguments.dead_letters { "dead letters" } else { "backlog" };
     if !arguments.yes {
         eprintln!(
-            "sluice: nothing was changed. The {what} of {}: {}. With --yes it is given up for good",
+            "sluice: nothing was changed. The {what} of {}: {}. With --yes it is deleted for good",
             delivery.name,
             describe(&delivery, held)
         );
@@ -55,7 +55,7 @@ fn describe(delivery: &StoredDelivery, holding: Holding) -> String {
 }
 
 fn held(directory: &Directory, delivery: &StoredDelivery, dead_letters: bool) -> Result<Holding> {
-    let logs = overview(&directory.disk, &directory.path).context("cannot look into the directory")?;
+    let logs = overview(&directory.disk, &directory.path).context("cannot read the directory")?;
     let Some(log) = logs.iter().find(|log| log.directory == delivery.log.path) else { return Ok(Holding::default()) };
     let of_letters = log.dead_letters.iter().find(|letters| letters.delivery == delivery.name);
     let of_cursor =
@@ -74,14 +74,14 @@ fn drop_dead_letters(directory: &Directory, delivery: &StoredDelivery, held: Hol
     Ok(held)
 }
 
-/// The log itself lets go of the delivery's frames, and of the segments that nobody else needs.
+/// The log itself releases the delivery's frames, and removes the segments that no other delivery needs.
 fn drop_backlog(directory: &Directory, delivery: &StoredDelivery) -> Result<Holding> {
     let log = open_log(directory, delivery)?;
     let dropped = log.forget(&delivery.name).unwrap_or_default();
     log.close(CLOSE_TIMEOUT);
     let path = delivery.cursor_path();
     if is_there(&path) {
-        let trouble = log.trouble().map_or("it is still there".to_owned(), |trouble| trouble.reason);
+        let trouble = log.trouble().map_or("it still exists".to_owned(), |trouble| trouble.reason);
         bail!("{}: cannot remove the delivery's cursor: {trouble}; repeat the command", path.display());
     }
     Ok(dropped)

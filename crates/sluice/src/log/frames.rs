@@ -1,4 +1,4 @@
-//! The frames of a log, each once, as a reader who changes nothing sees them.
+//! The frames of a log, each once, read without changing anything.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::text;
 /// A whole frame.
 pub(super) struct StoredFrame {
     pub header: FrameHeader,
-    /// Ids of the deliveries that it is for.
+    /// Ids of its deliveries.
     pub readers: Vec<u32>,
     pub body: Body,
 }
@@ -24,9 +24,9 @@ pub(super) struct StoredFrame {
 /// A walk over a log's frames in the order of the segments.
 pub(super) struct Frames {
     chain: SegmentChain,
-    /// A frame may stand in two segments after a failed write.
+    /// A frame may be in two segments after a failed write.
     seen: RangeSet,
-    /// Only what this delivery has not resolved.
+    /// Only frames that this delivery has not resolved.
     waiting_for: Option<CursorState>,
 }
 
@@ -36,7 +36,7 @@ impl Frames {
         Ok(Frames { chain, seen: RangeSet::default(), waiting_for: None })
     }
 
-    /// Only what waits for a delivery: all that there is if its cursor is lost. None if it has no backlog.
+    /// Only the backlog of a delivery: all frames if its cursor is lost. `None` if it has no backlog.
     pub(super) fn backlog(disk: Arc<dyn Disk>, delivery: &StoredDelivery, from: u64) -> Result<Option<Self>> {
         let log = &delivery.log.path;
         Ok(match &delivery.cursor {
@@ -49,7 +49,7 @@ impl Frames {
         })
     }
 
-    /// The next whole frame. Damaged ones are passed over and counted, segments that cannot be read are reported and passed over.
+    /// The next whole frame. Damaged frames are skipped and counted; unreadable segments are skipped and reported.
     pub(super) fn next(&mut self) -> Result<Option<StoredFrame>> {
         while let Some(located) = next_readable(&mut self.chain)? {
             let header = located.header;
@@ -73,14 +73,14 @@ impl Frames {
     }
 }
 
-/// True if the frame is for the delivery and was not resolved by it when its cursor was written.
+/// True if the delivery had not resolved this frame of its own when its cursor was written.
 pub(super) fn waits_for(cursor: &CursorState, readers: &[u32], offset: u64) -> bool {
     let is_resolved =
         offset < cursor.floor || cursor.resolved.iter().any(|&(start, end)| (start..end).contains(&offset));
     !is_resolved && readers.contains(&cursor.id)
 }
 
-/// When the oldest frame that waits for the delivery was received. None if nothing waits. Reads headers only.
+/// The receive time of the oldest frame of the delivery's backlog, if it has one. Reads headers only.
 pub(super) fn oldest_unix_ns(disk: Arc<dyn Disk>, log: &Path, cursor: &CursorState) -> Result<Option<u64>> {
     let mut chain = SegmentChain::open(disk, log, cursor.floor)?;
     while let Some(located) = next_readable(&mut chain)? {
@@ -91,11 +91,11 @@ pub(super) fn oldest_unix_ns(disk: Arc<dyn Disk>, log: &Path, cursor: &CursorSta
     Ok(None)
 }
 
-/// The next letter, over segments that cannot be read at all.
+/// The next letter, skipping unreadable segments.
 pub(super) fn next_letter(letters: &mut DeadLetterReader) -> Result<Option<DeadLetter>> {
     loop {
         match letters.next() {
-            Err(error) if is_unreadable(&error) => eprintln!("sluice: passed over: {error}"),
+            Err(error) if is_unreadable(&error) => eprintln!("sluice: skipped: {error}"),
             result => return Ok(result?),
         }
     }
@@ -104,22 +104,22 @@ pub(super) fn next_letter(letters: &mut DeadLetterReader) -> Result<Option<DeadL
 fn next_readable(chain: &mut SegmentChain) -> Result<Option<Located>> {
     loop {
         match chain.next() {
-            Err(error) if is_unreadable(&error) => eprintln!("sluice: passed over: {error}"),
+            Err(error) if is_unreadable(&error) => eprintln!("sluice: skipped: {error}"),
             result => return Ok(result?),
         }
     }
 }
 
-/// A whole segment of which nothing can be read. Other errors come from the disk, and would come again.
+/// A segment that is unreadable as a whole. Other errors come from the disk, and would come again.
 fn is_unreadable(error: &SegmentError) -> bool {
     matches!(error, SegmentError::NoSegment { .. } | SegmentError::NewerVersion { .. })
 }
 
-/// Says on the standard error what could not be read.
+/// Reports on the standard error what could not be read.
 pub(super) fn report_damage(what: &Path, damage: Damage) {
     if !damage.is_none() {
         eprintln!(
-            "sluice: {}: passed over {} and {} ({}); `sluice log verify` says where",
+            "sluice: {}: skipped {} and {} ({}); `sluice log verify` shows where",
             what.display(),
             text::counted(damage.frames, "damaged frame"),
             text::counted(damage.regions, "unreadable place"),

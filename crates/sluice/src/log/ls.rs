@@ -1,4 +1,4 @@
-//! `sluice log ls`: what a directory holds.
+//! `sluice log ls`: the content of a directory.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -22,10 +22,10 @@ const TITLES: [&str; 8] =
 
 pub(super) fn run(arguments: &LsArguments) -> Result<ExitCode> {
     let directory = Directory::open(&arguments.target.directory)?;
-    // Says what to do if there is no log.
+    // Its error says what to do if there is no log.
     let wanted = directory.logs(arguments.target.signal)?;
     let configured = configured(&arguments.config)?;
-    let logs = overview(&directory.disk, &directory.path).context("cannot look into the directory")?;
+    let logs = overview(&directory.disk, &directory.path).context("cannot read the directory")?;
     let mut output = BufWriter::new(io::stdout().lock());
     let mut listed = Vec::new();
     for log in logs.iter().filter(|log| wanted.iter().any(|folder| folder.path == log.directory)) {
@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &LsArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names of the deliveries of a configuration. None if there is none to compare with.
+/// Names of the deliveries of a configuration. `None` if none was given.
 fn configured(locations: &[String]) -> Result<Option<Vec<String>>> {
     if locations.is_empty() {
         return Ok(None);
@@ -55,7 +55,7 @@ fn configured(locations: &[String]) -> Result<Option<Vec<String>>> {
     Ok(Some(plan.deliveries.iter().map(|delivery| delivery.id.to_string()).collect()))
 }
 
-/// Names of cursor files of which nothing can be read.
+/// Names of unreadable cursor files.
 fn lost_cursors(directory: &Directory, folders: &[LogFolder], log: &LogOverview) -> Result<Vec<String>> {
     let Some(folder) = folders.iter().find(|folder| folder.path == log.directory) else { return Ok(Vec::new()) };
     let deliveries = directory.deliveries(folder)?.into_iter();
@@ -63,7 +63,7 @@ fn lost_cursors(directory: &Directory, folders: &[LogFolder], log: &LogOverview)
     Ok(deliveries.filter(is_lost).map(|delivery| delivery.name).collect())
 }
 
-/// One delivery with all that is kept of it.
+/// One delivery with its backlog, dropped ranges and dead letters.
 #[derive(Default)]
 struct Row<'a> {
     cursor: Option<&'a CursorState>,
@@ -130,14 +130,14 @@ fn print(
         if let Some(dropped) = row.dead_letters.map(|letters| letters.dropped).filter(|dropped| dropped.frames > 0) {
             let letters = text::counted(dropped.frames, "dead letter");
             let items = text::counted(dropped.items, "item");
-            writeln!(output, "  {name}: {letters} ({items}) made room for newer ones")?;
+            writeln!(output, "  {name}: {letters} ({items}) were deleted to make space for newer ones")?;
         }
     }
     for name in lost {
         writeln!(
             output,
-            "  lost cursor: what its delivery had resolved is not known any more, everything on disk is kept for it; replay --delivery '{name}' \
-             --backlog --to-file FILE writes it to a file, drop --delivery '{name}' gives it up"
+            "  lost cursor: it is unknown what its delivery had resolved, so everything on disk is kept for it; \
+             replay --delivery '{name}' --backlog --to-file FILE writes it to a file, drop --delivery '{name}' deletes it"
         )?;
     }
     for problem in problems(log) {
@@ -172,11 +172,11 @@ fn gap_text(gap: &Gap) -> String {
     )
 }
 
-/// Files that say nothing.
+/// Unreadable files.
 fn problems(log: &LogOverview) -> Vec<String> {
     let segments = log.segments.iter().filter_map(|segment| segment.info.as_ref().err().map(ToString::to_string));
     let errors = log.cursors.iter().filter_map(|cursor| cursor.state.as_ref().err());
-    // Those have a line of their own.
+    // Lost cursors have a line of their own.
     let cursors = errors.filter(|error| !matches!(error, CursorError::Damaged { .. })).map(ToString::to_string);
     segments.chain(cursors).collect()
 }

@@ -1,7 +1,7 @@
-//! `sluice log`: looks into a directory that pipelines keep their telemetry in, and does what only an operator may decide.
+//! `sluice log`: inspects the telemetry in a data directory, and makes changes that only an operator may decide.
 //!
-//! What reads needs no lock and works while a process runs on the directory; it then sees what that process has written.
-//! What changes takes the directory's lock.
+//! Commands that only read need no lock and work while a process runs on the directory: they see the files that the
+//! process has written. Commands that change something take the directory's lock.
 
 pub(crate) mod arguments;
 mod body;
@@ -33,7 +33,7 @@ pub(crate) fn run(command: &LogCommand) -> Result<ExitCode> {
         LogCommand::Drop(arguments) => drop::run(arguments),
     };
     match result {
-        // Whoever reads the output has seen enough (`| head`).
+        // The reader of the output has ended (`| head`).
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
         result => result,
     }

@@ -1,11 +1,11 @@
-//! A frame as its bytes: what is stored is passed on as it is.
+//! A frame as stored bytes, passed on unchanged.
 
 use bytes::Bytes;
 use sluice_engine::stored::{self, FrameMetadata};
 use sluice_log::dead_letters::DeadLetter;
 use sluice_log::{Charge, DecodeError, Record, RecordFacts, StoredRecord};
 
-/// What the log needs to append, keep and drop frames without understanding them.
+/// The data that the log needs to append, keep and drop frames without interpreting them.
 pub(super) struct RawRecord {
     facts: RecordFacts,
     metadata: Bytes,
@@ -23,7 +23,7 @@ impl RawRecord {
         RawRecord { facts, metadata: letter.metadata, payload: letter.payload }
     }
 
-    /// What the engine charges for it.
+    /// Its charge against budgets, as the engine computed it.
     pub(super) fn charge(&self, items: u32) -> Charge {
         Charge { bytes: stored::charge_bytes(self.payload.len()), items: u64::from(items) }
     }
@@ -46,11 +46,11 @@ impl Record for RawRecord {
         Ok(RawRecord { facts: stored.facts, metadata: stored.metadata, payload: stored.payload })
     }
 
-    /// Nobody waits: closing the log says whether all was written.
+    /// No sender waits: closing the log says whether everything was written.
     fn durable(&self) {}
 }
 
-/// The receiver's name for people.
+/// The receiver's name, to be shown.
 pub(super) fn receiver(metadata: &[u8]) -> String {
     match FrameMetadata::decode(metadata) {
         Ok(metadata) => metadata.receiver,

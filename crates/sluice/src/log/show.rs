@@ -13,7 +13,7 @@ use super::directory::{Directory, LogFolder};
 use super::frames::{Frames, StoredFrame, report_damage, waits_for};
 use super::{body, record, text};
 
-/// A long list is printed as several tables, so that it need not be held.
+/// A long list is printed as several tables, so that memory is bounded.
 const ROWS_PER_TABLE: usize = 1000;
 const TITLES: [&str; 7] = [">Offset", "Received", ">Items", ">Bytes", "Encoding", "Receiver", "Waits for"];
 
@@ -83,7 +83,7 @@ fn show(
     }
     output.flush()?;
     if let Some(next) = next {
-        eprintln!("sluice: there are more frames of {}: --from {next}, or a higher --limit", log.signal);
+        eprintln!("sluice: there are more frames of {}: use --from {next}, or a higher --limit", log.signal);
     }
     report_damage(&log.path, frames.damage());
     Ok(is_readable)
@@ -132,7 +132,7 @@ fn to_json(log: &LogFolder, frame: &StoredFrame, cursors: &[CursorState]) -> ser
     })
 }
 
-/// For whom a frame is. A delivery that was dropped since has no name any more, and nothing waits for it.
+/// The deliveries of a frame. One that was dropped since then has no name any more, and no backlog.
 fn names(frame: &StoredFrame, cursors: &[CursorState], only_waiting: bool) -> Vec<String> {
     let known = |id: u32| cursors.iter().find(|cursor| cursor.id == id);
     let offset = frame.header.offset;

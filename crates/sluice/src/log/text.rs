@@ -52,7 +52,7 @@ pub(super) fn duration(duration: Duration) -> String {
     }
 }
 
-/// How long ago that was by the wall clock; nothing in the future.
+/// The age by the wall clock; zero for times in the future.
 pub(super) fn age(unix_ns: u64) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_nanos(unix_ns))
@@ -80,7 +80,7 @@ pub(super) fn table(titles: &[&str]) -> Table {
     table
 }
 
-/// Text that came from elsewhere, on one line.
+/// Text from another program, on one line.
 pub(super) fn cell(text: &str) -> Cell {
     Cell::new(text.replace(|character: char| character.is_control(), " "))
 }

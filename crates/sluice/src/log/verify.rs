@@ -1,4 +1,4 @@
-//! `sluice log verify`: every checksum.
+//! `sluice log verify`: verifies every checksum.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -20,13 +20,13 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
         bar.set_position(progress.done_bytes);
     });
     bar.finish_and_clear();
-    let verification = verification.context("cannot check the directory")?;
+    let verification = verification.context("cannot verify the directory")?;
     print!("{}", report(&verification));
     let is_damaged = verification.findings.iter().any(Finding::is_loss);
     Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// On the standard error, and only if that is a terminal.
+/// Progress on the standard error, if that is a terminal.
 fn progress_bar() -> ProgressBar {
     let template = "{elapsed:>4} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -73,7 +73,7 @@ fn describe(finding: &Finding) -> String {
             if *is_sealed || damage.frames > 0 {
                 what + "; the frames around it can be read"
             } else {
-                what + "; the segment was being written, this may be the rest of a write that was never acknowledged"
+                what + "; the segment was being written: this may be the rest of a write that was never acknowledged"
             }
         }
         Finding::MissingFrames { path, frames } => {
@@ -81,11 +81,14 @@ fn describe(finding: &Finding) -> String {
         }
         Finding::UnreadableSegment { error, .. } => error.to_string(),
         Finding::DamagedCursor { path, slots: 1 } => {
-            format!("{}: one of its two slots; the other one counts (an interrupted write leaves this)", path.display())
+            format!(
+                "{}: one of its two slots; the other one is used (an interrupted write leaves this)",
+                path.display()
+            )
         }
         Finding::DamagedCursor { path, .. } => format!(
-            "{}: both slots: the place of its delivery is lost. At the next start the file is set aside and everything on disk is kept for it; \
-             `sluice log ls` says how to go on",
+            "{}: both slots: the position of its delivery is lost. The next start renames the file and keeps everything \
+             on disk for this delivery; `sluice log ls` shows how to continue",
             path.display()
         ),
         Finding::UnreadableCursor { error, .. } => error.to_string(),

@@ -14,7 +14,7 @@ use super::directory::{Directory, StoredDelivery};
 
 pub(super) fn run(arguments: &ReplayArguments) -> Result<ExitCode> {
     let directory = Directory::open(&arguments.target.directory)?;
-    // Held to the end, so that nobody begins to write in between.
+    // Kept to the end, so that no process starts writing in between.
     let changes = arguments.to_file.is_none() || arguments.remove;
     let _lock = if changes { Some(directory.lock()?) } else { None };
     let delivery = directory.delivery(arguments.target.signal, &arguments.delivery)?;
@@ -36,7 +36,7 @@ fn remove_letters(directory: &Directory, delivery: &StoredDelivery, below: u64) 
     Ok(letters.remove_below(below)?)
 }
 
-/// On the standard error, and only if that is a terminal. How much there is is not known before.
+/// Progress on the standard error, if that is a terminal. The total is not known in advance.
 fn progress() -> ProgressBar {
     let style = ProgressStyle::with_template("{elapsed:>4} {spinner} {human_pos} frames, {per_sec}");
     ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))

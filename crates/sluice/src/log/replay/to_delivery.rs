@@ -1,7 +1,7 @@
-//! Dead letters back to their delivery: they are appended to the log, and wait there for the next start.
+//! Sends dead letters to their delivery again: they are appended to the log, and the next start delivers them.
 //!
-//! Invariant: a letter is removed only after its frame is durable in the log. Whatever ends this in between leaves
-//! the letters where they were; those that were appended already are delivered once more when it is repeated.
+//! Invariant: a letter is removed only after its frame is durable in the log. An interruption leaves the letters in
+//! place; letters that were already appended are delivered twice when the command is repeated.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::log::frames::{next_letter, report_damage};
 use crate::log::record::RawRecord;
 use crate::log::text;
 
-/// What may wait in memory for the disk.
+/// The most bytes that wait in memory for the disk.
 const UNWRITTEN_LIMIT_BYTES: u64 = 16 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// The log tries again by itself; room may come.
+/// How long to wait for the log, which retries by itself: space may become free.
 const TROUBLE_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Small, because its space is reserved at once: the disk may be nearly full.
@@ -28,7 +28,7 @@ const SEGMENT_LEN_BYTES: u64 = 4 << 20;
 pub(super) fn run(directory: &Directory, delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
     if matches!(delivery.cursor, Cursor::Lost) {
         bail!(
-            "{}: this is no delivery but a cursor that is lost; --backlog --to-file writes what is kept for it",
+            "{}: this is a lost cursor, not a delivery; --backlog --to-file writes what is kept for it",
             delivery.name
         );
     }
@@ -67,7 +67,7 @@ pub(super) fn run(directory: &Directory, delivery: &StoredDelivery, limit: u64) 
         remove_letters(directory, delivery, appended.below)?;
     }
     println!(
-        "{} ({}) go to {} again at the next start",
+        "{} ({}) will go to {} again at the next start",
         text::counted(appended.letters, "dead letter"),
         text::counted(appended.items, "item"),
         delivery.name
@@ -88,24 +88,24 @@ fn append(log: &Log<RawRecord>, id: CursorId, record: RawRecord, items: u32) {
     log.append(Arc::new(record), charge, &Arc::from([id]));
 }
 
-/// Waits until at most so much waits in memory for the disk, as long as the disk works.
+/// Waits until at most this much waits in memory for the disk. An error if the disk does not work.
 fn wait_written(log: &Log<RawRecord>, left_bytes: u64) -> Result<()> {
     let mut trouble_since = None;
     while log.unwritten_bytes() > left_bytes {
         if log.trouble().is_none() {
             trouble_since = None;
         } else if trouble_since.get_or_insert_with(Instant::now).elapsed() > TROUBLE_PATIENCE {
-            bail!("the log cannot be written{}", and_why(log));
+            bail!("cannot write the log{}", and_why(log));
         }
         std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
-/// What is wrong, and that nothing is lost.
+/// The reason, and the remedy.
 fn and_why(log: &Log<RawRecord>) -> String {
     let reason = log.trouble().map_or(String::new(), |trouble| format!(": {}", trouble.reason));
     format!(
-        "{reason}; the dead letters are kept: make room or mend the disk and repeat the command (some may then be delivered twice)"
+        "{reason}; the dead letters are kept: free space or repair the disk, and repeat the command (some may then be delivered twice)"
     )
 }

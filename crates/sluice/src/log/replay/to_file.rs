@@ -1,4 +1,4 @@
-//! Dead letters or a backlog as OTLP JSON lines.
+//! Writes dead letters or a backlog as OTLP JSON lines.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -27,7 +27,7 @@ pub(super) fn run(
     arguments: &ReplayArguments,
 ) -> Result<ExitCode> {
     if arguments.remove && path == Path::new(STDOUT) {
-        bail!("--remove needs a file that can be made durable; `--to-file -` is none");
+        bail!("--remove needs a file that can be made durable, not `--to-file -`");
     }
     let mut source = Source::open(directory, delivery, arguments.backlog)?;
     let mut sink = Sink::create(path)?;
@@ -52,7 +52,7 @@ pub(super) fn run(
         written.below = telemetry.number + 1;
         bar.inc(1);
     }
-    sink.finish(path).with_context(|| format!("{}: cannot be made durable", path.display()))?;
+    sink.finish(path).with_context(|| format!("{}: cannot make the file durable", path.display()))?;
     bar.finish_and_clear();
     report_damage(&delivery.log.path, source.damage());
     eprintln!(
@@ -77,14 +77,14 @@ pub(super) fn run(
 struct Written {
     frames: u64,
     items: u64,
-    /// Those of which no JSON can be made.
+    /// Frames that cannot be written as JSON.
     failed: u64,
-    /// Number behind the last one.
+    /// The number after the last one.
     below: u64,
 }
 
 struct Telemetry {
-    /// Of a letter its number, of a frame its offset.
+    /// The number of a letter, or the offset of a frame.
     number: u64,
     items: u32,
     encoding: u8,
@@ -93,7 +93,7 @@ struct Telemetry {
 
 enum Source {
     Letters(DeadLetterReader),
-    /// None for a delivery without a cursor: nothing waits for it.
+    /// `None` for a delivery without a cursor: it has no backlog.
     Backlog(Option<Frames>),
 }
 
@@ -144,7 +144,7 @@ enum Sink {
 }
 
 impl Sink {
-    /// Telemetry is nobody else's to read, and no file is overwritten.
+    /// The file is readable by its owner only, and an existing file is not overwritten.
     fn create(path: &Path) -> Result<Sink> {
         if path == Path::new(STDOUT) {
             return Ok(Sink::Stdout(BufWriter::new(io::stdout().lock())));
@@ -152,9 +152,9 @@ impl Sink {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
             Ok(file) => Ok(Sink::File(BufWriter::with_capacity(1 << 20, file))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                bail!("{}: it exists already; give the name of a new file", path.display())
+                bail!("{}: the file exists already; give the name of a new file", path.display())
             }
-            Err(error) => Err(error).with_context(|| format!("{}: cannot be created", path.display())),
+            Err(error) => Err(error).with_context(|| format!("{}: cannot create the file", path.display())),
         }
     }
 
