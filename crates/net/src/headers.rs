@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// There are several values that differ: nobody can say which of them a proxy before us has looked at.
+/// There are several different values. It is unknown which of them a proxy before Sluice has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Differing;
 

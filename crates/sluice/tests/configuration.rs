@@ -1,4 +1,4 @@
-//! Processors, connectors and mistakes, as whoever writes a configuration meets them.
+//! Processors, connectors and mistakes, as the author of a configuration meets them.
 
 mod gateway;
 
@@ -130,7 +130,7 @@ fn mistakes_are_named_where_they_are() {
         )
     };
     let client_auth = authenticates("extensions:\n  bearertokenauth:\n    token: t\n");
-    let [not_a_user, unsupported] = ["somebody", "somebody:$apr1$salt$hash"].map(|line| {
+    let [not_a_user, unsupported] = ["alice", "alice:$apr1$salt$hash"].map(|line| {
         format!(
             "extensions:\n  basicauth:\n    htpasswd:\n      inline: '{line}'\nservice:\n  extensions: [basicauth]\n"
         )
@@ -150,7 +150,7 @@ fn mistakes_are_named_where_they_are() {
             &["bearertokenaut", "did you mean `bearertokenauth`?"],
         ),
         ("service:\n", &not_a_user, "14:7", &["line 1 is not `user:password-hash`"]),
-        ("service:\n", &unsupported, "14:7", &["user `somebody`", "bcrypt"]),
+        ("service:\n", &unsupported, "14:7", &["user `alice`", "bcrypt"]),
         (
             "      insecure: true\nservice:\n",
             &tls("cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA1]"),

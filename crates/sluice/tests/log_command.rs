@@ -133,7 +133,8 @@ fn dead_letters_are_listed_with_their_reasons() {
     assert_eq!(directory.run("dead-letters", &["--delivery", DEAD]).ok(), "no dead letters\n");
 }
 
-/// Guarantee: a file gets a line a letter or frame, is nobody else's to read, is not overwritten, and the directory stays as it was.
+/// Guarantee: the file gets one line for each letter or frame, is readable by its owner only and is not overwritten; the
+/// directory stays as it was.
 #[test]
 fn letters_and_backlogs_are_written_to_a_file() {
     use std::os::unix::fs::PermissionsExt;
@@ -279,7 +280,7 @@ fn damage_is_found_and_named() {
 }
 
 /// Scenario: nothing can be read of a cursor file.
-/// Guarantee: it is named, hides nothing else, and what was on disk is kept until somebody gives it up.
+/// Guarantee: it is named, hides nothing else, and what was on disk is kept until it is dropped by hand.
 #[test]
 fn a_lost_cursor_keeps_what_is_on_disk() {
     let directory = LogDirectory::filled();
@@ -329,7 +330,7 @@ fn a_backlog_is_given_up_by_an_explicit_command_only() {
     assert!(unknown.contains(&format!("it knows: '{HEALTHY}'")), "{unknown}");
 
     directory.run("drop", &["--delivery", HEALTHY, "--yes"]).ok();
-    assert_eq!(segments(&directory.traces()), Vec::<std::path::PathBuf>::new(), "nobody needs a segment");
+    assert_eq!(segments(&directory.traces()), Vec::<std::path::PathBuf>::new(), "no delivery needs a segment");
     let said = directory.run("drop", &["--delivery", HEALTHY, "--dead-letters", "--yes"]).ok();
     assert!(said.contains("3 frames, 3 items"), "{said}");
     assert_eq!(directory.run("dead-letters", &[]).ok(), "no dead letters\n");
@@ -387,7 +388,7 @@ fn errors_name_the_path_and_the_remedy() {
     assert!(directory.run("replay", &["--delivery", DEAD]).failed().contains("no dead letters"));
 }
 
-/// Scenario: `sluice log show --body | head -1`. Guarantee: it ends in order when nobody reads any more.
+/// Scenario: `sluice log show --body | head -1`. Guarantee: it ends without an error when its reader has ended.
 #[test]
 fn output_that_nobody_reads_any_more_is_no_error() {
     let directory = LogDirectory::empty();

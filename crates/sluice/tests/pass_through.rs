@@ -42,7 +42,7 @@ async fn large_compressed_requests_go_out_as_they_came() {
     assert_arrives_once(&report, &backend, SOON).await;
     let counts = backend.counts();
     assert_eq!(counts.taken_requests, report.requests, "one by one");
-    // The generator's members hold constant blocks of its own making: whoever packed them again would not get the same
+    // The generator's members hold constant blocks of its own making: packing them again would not give the same
     // number of bytes. Each frame that was sent has 5 bytes of gRPC before its message.
     assert_eq!(counts.bytes, report.bytes_sent - 5 * report.requests, "byte for byte");
     assert!(backend.kept().iter().all(|request| request.encoding == Encoding::Gzip));
@@ -90,7 +90,7 @@ async fn tenants_never_share_a_request() {
     let config = format!(
         "receivers:\n  otlp:\n    protocols:\n      grpc:\n        include_metadata: true\n\
          extensions:\n  headers_setter:\n    headers:\n      - {{action: upsert, key: x-scope-orgid, \
-         from_context: x-tenant, default_value: nobody}}\n\
+         from_context: x-tenant, default_value: unknown}}\n\
          processors:\n  batch:\n    timeout: 200ms\n    metadata_keys: [x-tenant]\n\
          exporters:\n  otlp:\n    endpoint: {}\n    compression: none\n    tls:\n      insecure: true\n    auth:\n      \
          authenticator: headers_setter\n\
@@ -114,7 +114,7 @@ async fn tenants_never_share_a_request() {
         assert_all_accepted(&report);
         assert_arrives_once(&report, &backend, SOON).await;
         // The first half of a request's stamp is the identity of its first item, whose upper 16 bits are the generator.
-        header_of.push((format!("{:04x}", report.generator), tenant.unwrap_or("nobody")));
+        header_of.push((format!("{:04x}", report.generator), tenant.unwrap_or("unknown")));
     }
     let kept = backend.kept();
     let mut seen = BTreeSet::new();
@@ -126,7 +126,7 @@ async fn tenants_never_share_a_request() {
         }
         seen.insert(header.to_owned());
     }
-    assert_eq!(seen, BTreeSet::from(["alpha", "beta", "nobody"].map(str::to_owned)));
+    assert_eq!(seen, BTreeSet::from(["alpha", "beta", "unknown"].map(str::to_owned)));
     assert!(kept.len() < 300, "requests of one tenant are merged all the same: {} requests", kept.len());
 }
 

@@ -139,7 +139,7 @@ async fn a_waiting_sender_is_told_of_its_poisonous_item() {
     assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 0.0);
 }
 
-/// Scenario: the backend says that we may not send at all, until somebody mends that.
+/// Scenario: the backend refuses the sender as a whole, until that is repaired.
 /// Guarantee: the delivery is held and reported, nothing is thrown away, and all of it arrives afterwards.
 async fn a_misconfiguration_holds_the_delivery(code: Code) {
     let (backend, gateway) = start(Faults::refusing(1.0, code), "memory").await;

@@ -183,8 +183,8 @@ fn assert_exactly_once(items: &[ReceivedItem], signal: Signal, resource: &Texts,
     }
 }
 
-/// What the client says of itself to a backend without anything between, over each protocol, in the encoding that it was told:
-/// behind a gateway nobody could tell.
+/// The resource that the client sends to a backend without a gateway between, over each protocol, in its encoding:
+/// behind a gateway, the two could not be told apart.
 async fn resource_sent_directly(client: &Path, language: &str, protocols: &[&str]) -> Option<Texts> {
     let mut sent = Vec::new();
     for &protocol in protocols {

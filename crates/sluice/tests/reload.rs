@@ -71,7 +71,7 @@ async fn a_bad_file_leaves_the_old_configuration_running() {
     let good = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
     let gateway = Gateway::start(&good).await;
     let running = start_load(&gateway, Duration::from_secs(4));
-    // A slip, a reference to nothing, not YAML at all, an address that somebody else has.
+    // A misspelt option, an undefined component, not YAML at all, an address that another process has.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let elsewhere = taken.local_addr().expect("an address");
     let receiver = format!("receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {elsewhere}\n");
@@ -262,7 +262,7 @@ fn grpc_receiver(endpoint: impl std::fmt::Display, more: &str) -> String {
     format!("receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {endpoint}\n{more}")
 }
 
-/// Scenario: a reload moves the receiver, and then the metrics endpoint, to a port that somebody else has.
+/// Scenario: a reload moves the receiver, and then the metrics endpoint, to a port that another process has.
 /// Guarantee: no connection to the old port is refused, and those that are open stay open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_that_is_taken_costs_the_old_one_nothing() {

@@ -84,11 +84,11 @@ async fn what_a_dead_backend_did_not_take_is_counted() {
     let output = gateway.output();
     let said = output.lines().find(|line| line.contains("lost: not delivered")).unwrap_or_else(|| panic!("{output}"));
     assert!(said.contains("3000") && said.contains("otlp/backend"), "{said}");
-    assert!(gateway::get(gateway.metrics, "/metrics").await.is_none(), "nobody listens any more");
+    assert!(gateway::get(gateway.metrics, "/metrics").await.is_none(), "the listener is closed");
 }
 
 /// Scenario: senders wait for a delivery that will not come.
-/// Guarantee: the end comes at the drain timeout all the same, nobody is told that its data was delivered, and
+/// Guarantee: the end comes at the drain timeout all the same, no sender is told that its data was delivered, and
 /// senders can send it elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn senders_that_wait_for_a_dead_backend_do_not_hold_up_the_end() {

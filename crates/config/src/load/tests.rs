@@ -17,7 +17,7 @@ fn reads_every_kind_of_location() {
     assert_eq!(said, Vec::<String>::new());
 }
 
-/// Guarantee: whoever watches files knows all on which the configuration depends, those that are missing too, and what was in them.
+/// Guarantee: a watcher of files knows all files on which the configuration depends, also missing ones, and their content.
 #[test]
 fn tells_which_files_it_asked_for() {
     let text = "a: ${file:whole}\nb: Bearer ${file:part}\nc: ${file:missing}\nd: ${env:V}";

@@ -91,8 +91,8 @@ impl Engine {
         Ok(opened)
     }
 
-    /// A delivery that the new configuration does not have. On disk its backlog stays; in memory, and where senders wait for it, it sends
-    /// what it was given, for a bounded time.
+    /// A delivery that the new configuration does not have. Its backlog on disk stays. Frames in memory, and frames
+    /// whose senders wait, are sent for a bounded time.
     pub(super) fn leave(&self, id: DeliveryId, running: RunningDelivery, drain_timeout: Duration) {
         self.status.leaving.lock().push(id.clone());
         let status = self.status.clone();

@@ -200,7 +200,7 @@ pub(crate) fn fan_out(signal: Signal, limit_mib: u64, backends: &[(&str, &Backen
     )
 }
 
-/// Asks over HTTP. `None`: nobody answers.
+/// Sends an HTTP request. `None`: there is no answer.
 pub(crate) async fn get(addr: SocketAddr, path: &str) -> Option<(u16, String)> {
     request(addr, &format!("GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n")).await
 }

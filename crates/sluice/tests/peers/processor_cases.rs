@@ -83,7 +83,7 @@ pub(crate) const CASES: &[Case] = &[
     actions:
       - { key: odd.or.even, from_attribute: only.odd, default_value: even, action: insert }
       - { key: number, from_attribute: absent, default_value: 8, action: upsert }
-      - { key: tenant, from_context: metadata.x-absent, default_value: nobody, action: upsert }
+      - { key: tenant, from_context: metadata.x-absent, default_value: unknown, action: upsert }
 ",
     ),
     attributes(

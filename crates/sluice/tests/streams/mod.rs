@@ -18,7 +18,7 @@ pub(crate) async fn connect(address: SocketAddr) -> Option<SendRequest<Bytes>> {
         let _ = connection.await;
         let _ = ended.send(());
     });
-    // Whoever is not let in hears it at once.
+    // A request that is not admitted is refused at once.
     let ended = tokio::time::timeout(Duration::from_secs(1), &mut is_ended).await.is_ok();
     (!ended).then_some(client)
 }
