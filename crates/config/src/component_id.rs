@@ -14,7 +14,8 @@ pub struct ComponentId {
 }
 
 impl ComponentId {
-    /// Parses `type` or `type/name`. The error is a sentence part to follow "`x` is not a component id: ".
+    /// Parses `type` or `type/name`. The error is a sentence part to follow "`x` is not a component
+    /// id: ".
     pub fn parse(text: &str) -> Result<Self, String> {
         let (kind, name) = match text.split_once('/') {
             Some((kind, name)) => (kind.trim(), Some(name.trim())),

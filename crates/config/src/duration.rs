@@ -74,7 +74,8 @@ fn parse_part(text: &str) -> Result<(u128, &str), String> {
     Ok((part_ns, rest))
 }
 
-/// Writes a duration so that [`parse`] and Go read the same back: `1h30m`, `5s`, `1.5s`, `300ms`, `0s`.
+/// Writes a duration so that [`parse`] and Go read the same back: `1h30m`, `5s`, `1.5s`, `300ms`,
+/// `0s`.
 pub fn format(duration: Duration) -> String {
     let total_ns = duration.as_nanos();
     if total_ns == 0 {

@@ -1,7 +1,9 @@
-//! `${env:NAME}`, `${env:NAME:-default}`, `${NAME}`, `${file:PATH}`, `${yaml:TEXT}` in values, with the Collector's rules:
+//! `${env:NAME}`, `${env:NAME:-default}`, `${NAME}`, `${file:PATH}`, `${yaml:TEXT}` in values, with
+//! the Collector's rules:
 //!
-//! - A value that is one `${…}` and nothing else is read as YAML: `${PORT}` can be a number, `${LIST}` a list. An option
-//!   that wants a string gets the text as it was, so that `0123` stays `0123`.
+//! - A value that is one `${…}` and nothing else is read as YAML: `${PORT}` can be a number,
+//!   `${LIST}` a list. An option that wants a string gets the text as it was, so that `0123` stays
+//!   `0123`.
 //! - Within a longer value the text is inserted, and the result is a string.
 //! - Inserted text is expanded again; `${env:${NAME}}` from the inside out.
 //! - `$$` stands for `$`.
@@ -165,7 +167,8 @@ impl Expander<'_> {
         fits
     }
 
-    /// The value of a `${…}`. `is_written`: the reference is in the file as it is, so messages may show it.
+    /// The value of a `${…}`. `is_written`: the reference is in the file as it is, so messages may
+    /// show it.
     fn retrieve(&mut self, reference: &str, is_written: bool, span: Span) -> Option<Retrieved> {
         let inner = &reference[2..reference.len() - 1];
         let shown = if is_written { format!("`{reference}`") } else { "a nested `${…}`".to_owned() };
@@ -178,10 +181,9 @@ impl Expander<'_> {
                 let message = format!("{shown} is not a known kind of reference");
                 let hint = match rest.strip_prefix('-') {
                     Some(_) if is_written => format!("did you mean `${{env:{inner}}}`?"),
-                    _ => {
-                        "known are `${NAME}`, `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}` and `${yaml:TEXT}`"
-                            .to_owned()
-                    }
+                    _ => "known are `${NAME}`, `${env:NAME}`, `${env:NAME:-default}`, \
+                         `${file:PATH}` and `${yaml:TEXT}`"
+                        .to_owned(),
                 };
                 self.diagnostics.push(Diagnostic::error(span, message).with_hint(hint));
                 None
@@ -196,8 +198,8 @@ impl Expander<'_> {
         };
         if !is_variable_name(name) {
             let message = format!("{shown} has no valid name of an environment variable");
-            let hint =
-                "names have letters, digits and `_`, and do not start with a digit; write `$$` for a literal `$`";
+            let hint = "names have letters, digits and `_`, and do not start with a digit; write `$$` for \
+                 a literal `$`";
             self.diagnostics.push(Diagnostic::error(span, message).with_hint(hint));
             return None;
         }

@@ -11,11 +11,12 @@ use crate::merge::merge;
 use crate::source::{FileId, Source, Span};
 use crate::yaml::{self, Entry, Limits, Node, Value};
 
-/// Reads the configuration at the given locations, merged in their order. A location is a path, or, as for the Collector,
-/// `file:PATH`, `env:NAME` or `yaml:TEXT` (`yaml:exporters::debug::verbosity: detailed`).
+/// Reads the configuration at the given locations, merged in their order. A location is a path, or,
+/// as for the Collector, `file:PATH`, `env:NAME` or `yaml:TEXT` (`yaml:exporters::debug::verbosity:
+/// detailed`).
 ///
-/// A document is returned if the text could be read at all, so that the options of its components can be checked
-/// too. It may be used only if the diagnostics have no errors.
+/// A document is returned if the text could be read at all, so that the options of its components
+/// can be checked too. It may be used only if the diagnostics have no errors.
 pub fn load(
     locations: &[String],
     environment: &dyn Environment,
@@ -55,7 +56,8 @@ pub fn read_component<T>(
     Fields::read(&component.path, &component.node, component.span, diagnostics, read)
 }
 
-/// Reads a text as the options of one section, without `${…}`. For tests of components' read functions.
+/// Reads a text as the options of one section, without `${…}`. For tests of components' read
+/// functions.
 pub fn read_text<T>(path: &str, text: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> (T, Diagnostics) {
     let mut diagnostics = Diagnostics::default();
     let source = Source { name: "config.yaml".to_owned(), text: text.to_owned(), path: None, confidential: false };

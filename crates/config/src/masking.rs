@@ -1,7 +1,8 @@
 //! Keeps secrets out of the lines that messages show.
 //!
-//! Masked are the ranges that readers marked as values of secret options, and the values of keys whose names
-//! usually mean a secret: a file with a syntax error or a misspelt option is never read that far.
+//! Masked are the ranges that readers marked as values of secret options, and the values of keys
+//! whose names usually mean a secret: a file with a syntax error or a misspelt option is never read
+//! that far.
 
 use std::ops::Range;
 
@@ -36,7 +37,8 @@ pub(crate) struct MaskedLine {
 }
 
 impl MaskedLine {
-    /// Converts a range of the original line to the masked one. A range that touches a mask covers it.
+    /// Converts a range of the original line to the masked one. A range that touches a mask covers
+    /// it.
     pub(crate) fn map(&self, range: Range<usize>) -> Range<usize> {
         let start = self.map_offset(range.start, false);
         let end = self.map_offset(range.end, true).max(start);
@@ -86,18 +88,21 @@ pub(crate) fn mask_line(text: &str, line: Range<usize>, secrets: impl Iterator<I
     MaskedLine { text: masked, replaced }
 }
 
-/// The part of the line that is a secret, judging by the name of its key or of an enclosing section.
+/// The part of the line that is a secret, judging by the name of its key or of an enclosing
+/// section.
 fn telling_value(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     let original = &text[line.clone()];
     let indent = indent_of(original);
     let around: Vec<&str> = enclosing_keys(&text[..line.start], indent).collect();
     if around.iter().any(|key| is_telling_section(key) || is_telling(key)) {
-        // Directly inside `headers:`, values are secret and keys are not. Deeper lines may be the text of a value.
+        // Directly inside `headers:`, values are secret and keys are not. Deeper lines may be the
+        // text of a value.
         let is_pair = around.first().is_some_and(|key| is_telling_section(key));
         let value_start = if is_pair { key_end(original).map_or(indent, |end| end + 1) } else { indent };
         return Some(trimmed(original, value_start));
     }
-    // Flow mappings put several keys into one line: mask from the first secret value to the end of the line.
+    // Flow mappings put several keys into one line: mask from the first secret value to the end of
+    // the line.
     let lower = original.to_ascii_lowercase();
     let first = TELLING_NAMES.iter().filter_map(|name| lower.find(name)).min();
     let first_section = TELLING_SECTIONS.iter().filter_map(|name| lower.find(&format!("{name}:"))).min();
@@ -158,7 +163,8 @@ mod tests {
         mask_line(&text, start..end, std::iter::empty()).text
     }
 
-    /// Scenario: lines that show by their keys that they hold secrets. Guarantee: the values are not shown.
+    /// Scenario: lines that show by their keys that they hold secrets. Guarantee: the values are
+    /// not shown.
     #[test]
     fn masks_by_the_names_of_keys() {
         for (text, expected) in [
@@ -177,7 +183,8 @@ mod tests {
         }
     }
 
-    /// Scenario: ranges marked by readers. Guarantee: exactly they are replaced, and positions after them move along.
+    /// Scenario: ranges marked by readers. Guarantee: exactly they are replaced, and positions
+    /// after them move along.
     #[test]
     fn masks_marked_ranges_and_maps_positions() {
         let text = "a: [one, two, three]";

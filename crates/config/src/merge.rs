@@ -1,5 +1,5 @@
-//! Merges configurations as the Collector does: mappings key by key; any other value of the later one replaces
-//! the earlier one.
+//! Merges configurations as the Collector does: mappings key by key; any other value of the later
+//! one replaces the earlier one.
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::yaml::{Entry, Node, Value};
@@ -73,12 +73,14 @@ mod tests {
         assert_eq!(merged(&["", "a: 1"]).0, "{a:1}");
     }
 
-    /// Scenario: the later file has a key without value. Guarantee: it replaces, as in the Collector, but not silently.
+    /// Scenario: the later file has a key without value. Guarantee: it replaces, as in the
+    /// Collector, but not silently.
     #[test]
     fn an_empty_section_removes_with_a_warning() {
         let (tree, said) = merged(&["a: {x: 1}", "a:"]);
         assert_eq!(tree, "{a:null}");
-        let expected = "1.yaml:1:2: warning: `a` is empty here and removes the value of an earlier configuration; this is removed: 0.yaml:1:4";
+        let expected = "1.yaml:1:2: warning: `a` is empty here and removes the value of an earlier \
+                        configuration; this is removed: 0.yaml:1:4";
         assert_eq!(said, [expected]);
     }
 }

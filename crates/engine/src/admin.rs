@@ -60,7 +60,8 @@ async fn serve(
     Ok(AdminServer { addr, stop })
 }
 
-/// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`, the backlog of each delivery on `/log`.
+/// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`, the backlog of
+/// each delivery on `/log`.
 pub(crate) async fn serve_metrics(endpoint: &str, status: Arc<dyn Status>) -> Result<AdminServer, AdminError> {
     let (letters, log) = (status.clone(), status.clone());
     let router = Router::new()
@@ -78,7 +79,8 @@ async fn blocking(read: impl FnOnce() -> String + Send + 'static) -> String {
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| format!("cannot be read: {error}\n"))
 }
 
-/// 200 while data can be accepted, 503 otherwise; the body names the deliveries whose backends fail.
+/// 200 while data can be accepted, 503 otherwise; the body names the deliveries whose backends
+/// fail.
 pub(crate) async fn serve_health(
     endpoint: &str,
     path: &str,

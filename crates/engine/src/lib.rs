@@ -1,4 +1,5 @@
-//! Wiring: starts receivers, logs, deliveries and exporters from a configuration, reloads them, and shuts them down.
+//! Wiring: starts receivers, logs, deliveries and exporters from a configuration, reloads them, and
+//! shuts them down.
 
 mod ack;
 mod admin;

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-/// The memory available to the process in bytes: the tightest cgroup limit (version 1 or 2), otherwise the memory of the machine.
+/// The memory available to the process in bytes: the tightest cgroup limit (version 1 or 2),
+/// otherwise the memory of the machine.
 pub fn available_bytes() -> u64 {
     let machine = field_kib("/proc/meminfo", "MemTotal:").map_or(1 << 30, |kib| kib * 1024);
     cgroup_limit_bytes().map_or(machine, |limit| limit.min(machine))

@@ -1,4 +1,5 @@
-//! The network: HTTP/1.1, HTTP/2 and unary gRPC framing on both sides, TLS, compression, authentication, limits.
+//! The network: HTTP/1.1, HTTP/2 and unary gRPC framing on both sides, TLS, compression,
+//! authentication, limits.
 //!
 //! Nothing here knows what telemetry is beyond the three signal names; nothing here retries.
 

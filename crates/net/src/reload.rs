@@ -1,7 +1,8 @@
 //! Values that are built from files and built again when the files' contents change.
 //!
-//! Contents are compared, not times or inodes: Kubernetes replaces secrets through a `..data` symlink, and every
-//! mechanism that watches files misses some way of replacing one. The files are small and the interval is seconds.
+//! Contents are compared, not times or inodes: Kubernetes replaces secrets through a `..data`
+//! symlink, and every mechanism that watches files misses some way of replacing one. The files are
+//! small and the interval is seconds.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -75,8 +76,9 @@ pub struct Reloading<T> {
 }
 
 impl<T: Send + Sync + 'static> Reloading<T> {
-    /// Builds the value from `files`; `what` names it in logs. Inside a tokio runtime the files are read again every
-    /// `interval` for as long as the value is in use; elsewhere, or without files or an interval, when `check` is called.
+    /// Builds the value from `files`; `what` names it in logs. Inside a tokio runtime the files are
+    /// read again every `interval` for as long as the value is in use; elsewhere, or without files
+    /// or an interval, when `check` is called.
     pub fn start<E: Display>(
         what: impl Into<String>,
         files: Vec<PathBuf>,
@@ -106,8 +108,9 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         self.current.load_full()
     }
 
-    /// Reads the files. If their contents are new and good they take effect; if they are new and bad the old value stays
-    /// and a log line says why. Returns whether the value changed. Blocks on file reads.
+    /// Reads the files. If their contents are new and good they take effect; if they are new and
+    /// bad the old value stays and a log line says why. Returns whether the value changed. Blocks
+    /// on file reads.
     pub fn check(&self) -> bool {
         let mut fingerprint = self.fingerprint.lock();
         let snapshot = Snapshot::take(&self.files);
@@ -155,7 +158,8 @@ mod tests {
         })
     }
 
-    /// Scenario: good, then bad, then removed, then good contents. Guarantee: bad ones never take effect.
+    /// Scenario: good, then bad, then removed, then good contents. Guarantee: bad ones never take
+    /// effect.
     #[test]
     fn bad_contents_keep_the_old_value() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -174,8 +178,8 @@ mod tests {
         assert_eq!((*value.current(), value.reloads.load(Ordering::Relaxed)), (2, 1));
     }
 
-    /// Scenario: Kubernetes updates a mounted secret: `..data` is renamed to point at another directory.
-    /// Guarantee: the new content is in use soon after.
+    /// Scenario: Kubernetes updates a mounted secret: `..data` is renamed to point at another
+    /// directory. Guarantee: the new content is in use soon after.
     #[tokio::test]
     async fn a_replaced_symlink_is_noticed() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -8,8 +8,8 @@ use clap_complete::Shell;
 use crate::load_test::LoadTestArguments;
 use crate::log::arguments::LogCommand;
 
-/// A telemetry pipeline engine: receives traces, metrics and logs, stores them safely, and delivers them to every
-/// backend that should have them.
+/// A telemetry pipeline engine: receives traces, metrics and logs, stores them safely, and delivers
+/// them to every backend that should have them.
 #[derive(Debug, Parser)]
 #[command(
     name = "sluice",

@@ -1,5 +1,5 @@
-//! The files of a configuration. Contents are compared, so that an exchanged symbolic link (as in Kubernetes) is a
-//! change and a touched file is not.
+//! The files of a configuration. Contents are compared, so that an exchanged symbolic link (as in
+//! Kubernetes) is a change and a touched file is not.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use sluice_config::Sources;
 
-/// Each file with a hash of its content; none if it could not be read. Becoming readable is a change.
+/// Each file with a hash of its content; none if it could not be read. Becoming readable is a
+/// change.
 pub(crate) struct Watched(BTreeMap<PathBuf, Option<u64>>);
 
 impl Watched {

@@ -1,4 +1,5 @@
-//! The alert rules among the examples ask for what the program exports, in a form that Prometheus takes.
+//! The alert rules among the examples ask for what the program exports, in a form that Prometheus
+//! takes.
 
 #[path = "../../load-test/tests/support/component.rs"]
 mod component;
@@ -28,8 +29,8 @@ fn metrics_in(text: &str) -> Vec<(&str, bool)> {
     names.collect()
 }
 
-/// Guarantee: every metric of the rules is exported by a gateway that has taken data: gauges under that name, counters with `_total` or
-/// without.
+/// Guarantee: every metric of the rules is exported by a gateway that has taken data: gauges under
+/// that name, counters with `_total` or without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_of_the_rules_is_exported() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -54,8 +55,9 @@ fn prometheus_takes_the_rules() {
     assert!(output.status.success() && said.contains("9 rules found"), "{said}");
 }
 
-/// Scenario: a dead backend, and senders that go on; then it is mended.
-/// Guarantee: the time until the budget is spent is told while the backlog grows, about what is left at that rate, and never again after.
+/// Scenario: a dead backend, and senders that go on; then it is mended. Guarantee: the time until
+/// the budget is spent is told while the backlog grows, about what is left at that rate, and never
+/// again after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_that_grows_says_how_long_the_budget_lasts() {
     let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
@@ -67,7 +69,8 @@ async fn a_backlog_that_grows_says_how_long_the_budget_lasts() {
     assert_all_accepted(&report);
     let held = gateway.metric("sluice_delivery_backlog_bytes", &[]).await;
     let left = gateway.metric("sluice_delivery_budget_bytes", &[]).await - held;
-    // The load takes eight of the seconds that are measured; how many more there are depends on the machine.
+    // The load takes eight of the seconds that are measured; how many more there are depends on the
+    // machine.
     let told = spent_in().await;
     assert!(told > left / held * 7.0 && told < left / held * 60.0, "{told} s, {held} held, {left} left");
     backend.faults().clear();

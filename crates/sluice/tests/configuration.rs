@@ -29,7 +29,8 @@ fn requests(backend: &Backend) -> Vec<ExportTraceServiceRequest> {
     backend.kept().iter().map(|request| decode(&request.body)).collect()
 }
 
-/// Guarantee: attributes of resources and spans are inserted, changed and removed, in every span, and nothing else is.
+/// Guarantee: attributes of resources and spans are inserted, changed and removed, in every span,
+/// and nothing else is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processors_change_what_they_say() {
     let backend = keeping().await;
@@ -60,8 +61,8 @@ async fn processors_change_what_they_say() {
     assert_eq!(spans, 1_000);
 }
 
-/// Guarantee: a `forward` connector joins pipelines: the steps before it and after it are all done, once each, and a
-/// pipeline without steps of its own sends what the shared one made of the data.
+/// Guarantee: a `forward` connector joins pipelines: the steps before it and after it are all done,
+/// once each, and a pipeline without steps of its own sends what the shared one made of the data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forward_connector_joins_pipelines() {
     let [all, edited] = [keeping().await, keeping().await];
@@ -117,12 +118,13 @@ fn write(folder: &Path, config: &str) -> String {
     path.display().to_string()
 }
 
-/// Guarantee: for every mistake the commands name the file, line and column and the nearest valid name, and exit with a
-/// failure; `run` does not start.
+/// Guarantee: for every mistake the commands name the file, line and column and the nearest valid
+/// name, and exit with a failure; `run` does not start.
 #[test]
 fn mistakes_are_named_where_they_are() {
     let folder = tempfile::tempdir().expect("a folder");
-    // What is written instead of what; the place of the mistake; words that have to be in the message.
+    // What is written instead of what; the place of the mistake; words that have to be in the
+    // message.
     let authenticates = |extension: &str| {
         format!(
             "      insecure: true\n    auth:\n      authenticator: bearertokenaut\n{extension}\
@@ -175,8 +177,9 @@ fn mistakes_are_named_where_they_are() {
     assert!(sluice(&["validate", &write(folder.path(), GOOD)]).status.success());
 }
 
-/// Guarantee: the configuration of the Kyma metric gateway, as its load test wrote it for the Collector, has one error: the component
-/// that is not there yet. Without it, as docs/migrating-from-the-collector.md advises, it is valid.
+/// Guarantee: the configuration of the Kyma metric gateway, as its load test wrote it for the
+/// Collector, has one error: the component that is not there yet. Without it, as
+/// docs/migrating-from-the-collector.md advises, it is valid.
 #[test]
 fn the_kyma_metric_gateway_lacks_only_one_component() {
     let original = include_str!("../../config/src/document/testdata/kyma-metric-gateway.yaml");
@@ -216,7 +219,8 @@ fn all_mistakes_are_said_at_once() {
     assert!(String::from_utf8_lossy(&output.stderr).contains(&missing), "{output:?}");
 }
 
-/// Guarantee: options of the Collector that have no effect here are named in a warning, and do not stop anything.
+/// Guarantee: options of the Collector that have no effect here are named in a warning, and do not
+/// stop anything.
 #[test]
 fn options_without_effect_are_warned_of() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -226,8 +230,8 @@ fn options_without_effect_are_warned_of() {
     assert!(output.status.success() && said.contains("warning") && said.contains("queue_size"), "{said}");
 }
 
-/// Scenario: senders are to wait for a delivery that never makes them wait; a queue of more bytes than there are.
-/// Guarantee: it is said, with what helps.
+/// Scenario: senders are to wait for a delivery that never makes them wait; a queue of more bytes
+/// than there are. Guarantee: it is said, with what helps.
 #[test]
 fn what_is_asked_for_in_vain_is_warned_of() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -251,7 +255,8 @@ fn what_is_asked_for_in_vain_is_warned_of() {
     assert!(!String::from_utf8_lossy(&output.stderr).contains("warning"), "{output:?}");
 }
 
-/// Guarantee: what pipelines want of memory for themselves is theirs, the others share the rest, and too much is an error where it is said.
+/// Guarantee: what pipelines want of memory for themselves is theirs, the others share the rest,
+/// and too much is an error where it is said.
 #[test]
 fn memory_of_a_pipelines_own_is_taken_from_the_others() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,5 @@
-//! `sluice log` over directories that were left by the log: what it prints is what is there, what it changes is what it says, and
-//! nothing is lost by it.
+//! `sluice log` over directories that were left by the log: what it prints is what is there, what
+//! it changes is what it says, and nothing is lost by it.
 
 mod log_directory;
 #[path = "../../log/tests/support/mounted.rs"]
@@ -22,7 +22,8 @@ fn names(backlog: &[(u64, String)]) -> Vec<&str> {
     backlog.iter().map(|(_, name)| name.as_str()).collect()
 }
 
-/// Guarantee: frames, items, age and dead letters of each delivery are listed, for people and for programs.
+/// Guarantee: frames, items, age and dead letters of each delivery are listed, for people and for
+/// programs.
 #[test]
 fn a_directory_is_listed() {
     let directory = LogDirectory::filled();
@@ -46,7 +47,8 @@ fn a_directory_is_listed() {
     assert!(directory.contents() == before, "listing changes nothing");
 }
 
-/// Scenario: the configuration names one of two deliveries. Guarantee: the other one is marked, and how to be rid of it.
+/// Scenario: the configuration names one of two deliveries. Guarantee: the other one is marked, and
+/// how to be rid of it.
 #[test]
 fn a_delivery_that_is_not_configured_any_more_is_marked() {
     let directory = LogDirectory::filled();
@@ -82,7 +84,8 @@ fn what_a_policy_dropped_is_listed_as_a_gap() {
     assert!(table.contains(&text), "{table}");
 }
 
-/// Guarantee: every frame is shown once, with whom it waits for; filters hold; bodies are the telemetry, whatever the encoding.
+/// Guarantee: every frame is shown once, with whom it waits for; filters hold; bodies are the
+/// telemetry, whatever the encoding.
 #[test]
 fn frames_are_shown() {
     let directory = LogDirectory::filled();
@@ -133,8 +136,8 @@ fn dead_letters_are_listed_with_their_reasons() {
     assert_eq!(directory.run("dead-letters", &["--delivery", DEAD]).ok(), "no dead letters\n");
 }
 
-/// Guarantee: the file gets one line for each letter or frame, is readable by its owner only and is not overwritten; the
-/// directory stays as it was.
+/// Guarantee: the file gets one line for each letter or frame, is readable by its owner only and is
+/// not overwritten; the directory stays as it was.
 #[test]
 fn letters_and_backlogs_are_written_to_a_file() {
     use std::os::unix::fs::PermissionsExt;
@@ -175,7 +178,8 @@ fn letters_are_removed_once_they_are_in_a_file() {
     assert_eq!(names(&directory.backlog(HEALTHY)), ["span 4", "span 9"]);
 }
 
-/// Guarantee: letters go to the end of the backlog of their delivery only, as they were, and are no letters any more.
+/// Guarantee: letters go to the end of the backlog of their delivery only, as they were, and are no
+/// letters any more.
 #[test]
 fn letters_go_back_to_their_delivery() {
     let directory = LogDirectory::filled();
@@ -193,8 +197,8 @@ fn letters_go_back_to_their_delivery() {
     directory.run("verify", &[]).ok();
 }
 
-/// Scenario: a delivery that never had a cursor on disk, because its backend is quick, has dead letters.
-/// Guarantee: they wait for it at the next start.
+/// Scenario: a delivery that never had a cursor on disk, because its backend is quick, has dead
+/// letters. Guarantee: they wait for it at the next start.
 #[test]
 fn letters_go_back_to_a_delivery_that_has_no_cursor() {
     let directory = LogDirectory::empty();
@@ -253,7 +257,8 @@ fn a_replay_to_a_full_disk_keeps_the_letters() {
     assert_eq!(replayed.len(), all.len());
 }
 
-/// Guarantee: a whole directory passes; damage ends with 1 and names file and position; the other frames can still be shown.
+/// Guarantee: a whole directory passes; damage ends with 1 and names file and position; the other
+/// frames can still be shown.
 #[test]
 fn damage_is_found_and_named() {
     let directory = LogDirectory::filled();
@@ -279,8 +284,8 @@ fn damage_is_found_and_named() {
     assert_eq!(shown.ok().lines().count(), 9);
 }
 
-/// Scenario: nothing can be read of a cursor file.
-/// Guarantee: it is named, hides nothing else, and what was on disk is kept until it is dropped by hand.
+/// Scenario: nothing can be read of a cursor file. Guarantee: it is named, hides nothing else, and
+/// what was on disk is kept until it is dropped by hand.
 #[test]
 fn a_lost_cursor_keeps_what_is_on_disk() {
     let directory = LogDirectory::filled();
@@ -312,7 +317,8 @@ fn a_lost_cursor_keeps_what_is_on_disk() {
     directory.run("verify", &[]).ok();
 }
 
-/// Guarantee: nothing goes without --yes; with it exactly the named backlog goes, and the space that it alone took.
+/// Guarantee: nothing goes without --yes; with it exactly the named backlog goes, and the space
+/// that it alone took.
 #[test]
 fn a_backlog_is_given_up_by_an_explicit_command_only() {
     let directory = LogDirectory::filled();
@@ -336,8 +342,8 @@ fn a_backlog_is_given_up_by_an_explicit_command_only() {
     assert_eq!(directory.run("dead-letters", &[]).ok(), "no dead letters\n");
 }
 
-/// Scenario: another process owns the directory.
-/// Guarantee: what changes refuses, names the process and the way out, and changes nothing; what reads works.
+/// Scenario: another process owns the directory. Guarantee: what changes refuses, names the process
+/// and the way out, and changes nothing; what reads works.
 #[test]
 fn a_directory_in_use_can_be_read_and_not_changed() {
     let directory = LogDirectory::filled();
@@ -388,7 +394,8 @@ fn errors_name_the_path_and_the_remedy() {
     assert!(directory.run("replay", &["--delivery", DEAD]).failed().contains("no dead letters"));
 }
 
-/// Scenario: `sluice log show --body | head -1`. Guarantee: it ends without an error when its reader has ended.
+/// Scenario: `sluice log show --body | head -1`. Guarantee: it ends without an error when its
+/// reader has ended.
 #[test]
 fn output_that_nobody_reads_any_more_is_no_error() {
     let directory = LogDirectory::empty();

@@ -55,10 +55,10 @@ async fn end(mut gateway: Gateway) {
     assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
 }
 
-/// Scenario: a dead backend, and one that refuses some items; the backlog and the dead letters are looked at while the gateway runs,
-/// the dead letters are replayed while it does not, and both backends are well at the next start.
-/// Guarantee: counts agree with what was sent, the running gateway's directory cannot be changed, and in the end both backends have
-/// everything once.
+/// Scenario: a dead backend, and one that refuses some items; the backlog and the dead letters are
+/// looked at while the gateway runs, the dead letters are replayed while it does not, and both
+/// backends are well at the next start. Guarantee: counts agree with what was sent, the running
+/// gateway's directory cannot be changed, and in the end both backends have everything once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_are_replayed_between_two_lives() {
     let (dead, picky) = (backend(Faults::dead()).await, backend(Faults::rejecting_poison()).await);
@@ -91,7 +91,8 @@ async fn dead_letters_are_replayed_between_two_lives() {
 }
 
 /// Scenario: the backlog of a dead backend is given up, and the backend lives at the next start.
-/// Guarantee: it gets what is sent from then on and nothing older; the other backend misses nothing.
+/// Guarantee: it gets what is sent from then on and nothing older; the other backend misses
+/// nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_that_was_dropped_is_not_delivered() {
     let (dead, healthy) = (backend(Faults::dead()).await, backend(Faults::none()).await);

@@ -30,8 +30,8 @@ fn contains(body: &[u8], text: &str) -> bool {
     body.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// Guarantee: gzip requests of 16 KiB and more, of which nothing is changed, reach the backend one by one with the very
-/// bytes that were sent.
+/// Guarantee: gzip requests of 16 KiB and more, of which nothing is changed, reach the backend one
+/// by one with the very bytes that were sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_compressed_requests_go_out_as_they_came() {
     let backend = keeping(64).await;
@@ -42,13 +42,15 @@ async fn large_compressed_requests_go_out_as_they_came() {
     assert_arrives_once(&report, &backend, SOON).await;
     let counts = backend.counts();
     assert_eq!(counts.taken_requests, report.requests, "one by one");
-    // The generator's members hold constant blocks of its own making: packing them again would not give the same
-    // number of bytes. Each frame that was sent has 5 bytes of gRPC before its message.
+    // The generator's members hold constant blocks of its own making: packing them again would not
+    // give the same number of bytes. Each frame that was sent has 5 bytes of gRPC before its
+    // message.
     assert_eq!(counts.bytes, report.bytes_sent - 5 * report.requests, "byte for byte");
     assert!(backend.kept().iter().all(|request| request.encoding == Encoding::Gzip));
 }
 
-/// Guarantee: a step that changes the resource is to be seen in every request, which is compressed again.
+/// Guarantee: a step that changes the resource is to be seen in every request, which is compressed
+/// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_requests_are_compressed_again() {
     let backend = keeping(64).await;
@@ -82,8 +84,9 @@ async fn small_requests_are_merged() {
     }
 }
 
-/// Scenario: two tenants and one sender without a tenant, all small requests, and a batch processor that would merge.
-/// Guarantee: no request to the backend mixes tenants, and each carries the header of its own.
+/// Scenario: two tenants and one sender without a tenant, all small requests, and a batch processor
+/// that would merge. Guarantee: no request to the backend mixes tenants, and each carries the
+/// header of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_never_share_a_request() {
     let backend = keeping(4_096).await;
@@ -113,7 +116,8 @@ async fn tenants_never_share_a_request() {
         let report = running.finish().await.expect("a load");
         assert_all_accepted(&report);
         assert_arrives_once(&report, &backend, SOON).await;
-        // The first half of a request's stamp is the identity of its first item, whose upper 16 bits are the generator.
+        // The first half of a request's stamp is the identity of its first item, whose upper 16
+        // bits are the generator.
         header_of.push((format!("{:04x}", report.generator), tenant.unwrap_or("unknown")));
     }
     let kept = backend.kept();
@@ -130,8 +134,8 @@ async fn tenants_never_share_a_request() {
     assert!(kept.len() < 300, "requests of one tenant are merged all the same: {} requests", kept.len());
 }
 
-/// Scenario: whose requests may share a batch is said at the `batch` processor, at the exporter's queue, or by a reload.
-/// Guarantee: no request that goes out holds telemetry of two tenants.
+/// Scenario: whose requests may share a batch is said at the `batch` processor, at the exporter's
+/// queue, or by a reload. Guarantee: no request that goes out holds telemetry of two tenants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_are_told_apart_by_metadata() {
     let backend = keeping(4_096).await;
@@ -183,7 +187,8 @@ fn generators(body: &[u8]) -> BTreeSet<String> {
     stamps.map(|stamp| String::from_utf8_lossy(stamp).into_owned()).collect()
 }
 
-/// Guarantee: of one request, a pipeline with a step sends the changed form and one without the original.
+/// Guarantee: of one request, a pipeline with a step sends the changed form and one without the
+/// original.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_of_one_pipeline_does_not_touch_the_others() {
     let [plain, edited] = [keeping(64).await, keeping(64).await];

@@ -21,14 +21,16 @@ async fn poisoned_load(gateway: &Gateway, items: u64, every: u64) -> LoadReport 
     gateway.load(Signal::Traces).items(items).poison_every(every).concurrency(2, 8).run().await.expect("a load")
 }
 
-/// Scenario: a slow backend, so that many requests are in flight, and a poisonous item in each of them.
+/// Scenario: a slow backend, so that many requests are in flight, and a poisonous item in each of
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn poison_in_many_requests_at_once_is_found_in_each() {
     let delay = Faults::delaying(Duration::from_millis(10)).delay;
     exactly_the_poison_is_set_aside(Faults { delay, ..Faults::rejecting_poison() }, 30_000, 97).await;
 }
 
-/// Guarantee: exactly the poisonous items become dead letters, with the backend's reason; all others arrive once.
+/// Guarantee: exactly the poisonous items become dead letters, with the backend's reason; all
+/// others arrive once.
 async fn exactly_the_poison_is_set_aside(faults: Faults, items: u64, every: u64) {
     let (backend, gateway) = start(faults, "memory").await;
     let report = poisoned_load(&gateway, items, every).await;
@@ -90,7 +92,8 @@ async fn a_waiting_sender_comes_back_with_what_is_not_sent_again() {
 }
 
 /// Scenario: the backend is not there, and `retry_on_failure` is disabled, or lasts for a second.
-/// Guarantee: what is given up is counted under that reason, and the requests as such that were to be sent again.
+/// Guarantee: what is given up is counted under that reason, and the requests as such that were to
+/// be sent again.
 async fn what_is_not_sent_again_is_dead(retry: &str, reason: &str) {
     let (backend, gateway) = start_out_of_order(retry, "memory").await;
     let report = gateway.load(Signal::Traces).items(500).run().await.expect("a load");
@@ -139,8 +142,8 @@ async fn a_waiting_sender_is_told_of_its_poisonous_item() {
     assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 0.0);
 }
 
-/// Scenario: the backend refuses the sender as a whole, until that is repaired.
-/// Guarantee: the delivery is held and reported, nothing is thrown away, and all of it arrives afterwards.
+/// Scenario: the backend refuses the sender as a whole, until that is repaired. Guarantee: the
+/// delivery is held and reported, nothing is thrown away, and all of it arrives afterwards.
 async fn a_misconfiguration_holds_the_delivery(code: Code) {
     let (backend, gateway) = start(Faults::refusing(1.0, code), "memory").await;
     let load = gateway.load(Signal::Traces).rate(2_000.0).duration(Duration::from_secs(2));
@@ -174,8 +177,9 @@ async fn an_unimplemented_service_holds_the_delivery_until_it_is_there() {
     a_misconfiguration_holds_the_delivery(Code::UNIMPLEMENTED).await;
 }
 
-/// Scenario: the backend refuses all data alike, as after a change of its schema.
-/// Guarantee: nothing is taken for poison but a few items at most; the rest waits and arrives when the schema is back.
+/// Scenario: the backend refuses all data alike, as after a change of its schema. Guarantee:
+/// nothing is taken for poison but a few items at most; the rest waits and arrives when the schema
+/// is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backend_that_rejects_everything_alike_gets_it_when_it_is_mended() {
     let (backend, gateway) = start(Faults::refusing(1.0, Code::INVALID_ARGUMENT), "memory").await;

@@ -1,4 +1,5 @@
-//! SIGHUP and changed files: another configuration comes into force under load, and not a frame is lost.
+//! SIGHUP and changed files: another configuration comes into force under load, and not a frame is
+//! lost.
 
 mod gateway;
 
@@ -32,8 +33,9 @@ fn with_resource_attribute(config: &str, value: &str) -> String {
     processors + &config.replace("receivers: [otlp]\n", "receivers: [otlp]\n      processors: [resource]\n")
 }
 
-/// Scenario: under load a pipeline is added, an exporter's compression changes, a processor is put in and changed.
-/// Guarantee: every span is accepted and arrives once; the changes are to be seen at the backends.
+/// Scenario: under load a pipeline is added, an exporter's compression changes, a processor is put
+/// in and changed. Guarantee: every span is accepted and arrives once; the changes are to be seen
+/// at the backends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_under_load_lose_nothing() {
     let first = Backend::start(BackendOptions::default().keep_requests(1)).await.expect("a backend");
@@ -64,14 +66,16 @@ async fn changes_under_load_lose_nothing() {
     assert!(has(b"test.reload") && has(b"two") && !has(b"one"), "the last processor runs, and it alone");
 }
 
-/// Guarantee: a configuration that cannot be used is refused with the reason, and the old one goes on.
+/// Guarantee: a configuration that cannot be used is refused with the reason, and the old one goes
+/// on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_file_leaves_the_old_configuration_running() {
     let backend = Backend::healthy().await.expect("a backend");
     let good = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
     let gateway = Gateway::start(&good).await;
     let running = start_load(&gateway, Duration::from_secs(4));
-    // A misspelt option, an undefined component, not YAML at all, an address that another process has.
+    // A misspelt option, an undefined component, not YAML at all, an address that another process
+    // has.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let elsewhere = taken.local_addr().expect("an address");
     let receiver = format!("receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {elsewhere}\n");
@@ -98,8 +102,9 @@ async fn a_bad_file_leaves_the_old_configuration_running() {
     assert_eq!(gateway.count_in_output("reloaded"), bad.len(), "none was taken: {}", gateway.output());
 }
 
-/// Scenario: Kubernetes mounts a configuration through a symlink to a folder, and exchanges that symlink.
-/// Guarantee: with `--watch` the new content comes into force; the same content again changes nothing.
+/// Scenario: Kubernetes mounts a configuration through a symlink to a folder, and exchanges that
+/// symlink. Guarantee: with `--watch` the new content comes into force; the same content again
+/// changes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watching_sees_an_exchanged_symlink() {
     let [old, new] = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
@@ -132,9 +137,9 @@ async fn watching_sees_an_exchanged_symlink() {
     assert_eq!(gateway.count_in_output("reloaded"), 1, "the content is the same: {}", gateway.output());
 }
 
-/// Scenario: the backend's address stands in a file that `${file:…}` names; then the configuration names another one, which comes
-/// later.
-/// Guarantee: with `--watch` each change comes into force, that of the file that was missing too.
+/// Scenario: the backend's address stands in a file that `${file:…}` names; then the configuration
+/// names another one, which comes later. Guarantee: with `--watch` each change comes into force,
+/// that of the file that was missing too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watching_sees_what_the_configuration_refers_to() {
     let [old, new] = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
@@ -166,7 +171,8 @@ async fn watching_sees_what_the_configuration_refers_to() {
     arrives_at(&old).await;
 }
 
-/// Guarantee: of the options of the process's own log the level changes; what else was changed and needs a restart is said.
+/// Guarantee: of the options of the process's own log the level changes; what else was changed and
+/// needs a restart is said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn options_of_the_log_that_need_a_restart_are_named() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -201,7 +207,8 @@ fn exchange_symlink(folder: &Path, target: &str) {
 }
 
 /// Scenario: a pipeline whose slow backend has a backlog is taken out of the configuration.
-/// Guarantee: what was accepted before that still arrives at its backend, the other pipeline sees nothing of it.
+/// Guarantee: what was accepted before that still arrives at its backend, the other pipeline sees
+/// nothing of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_pipeline_delivers_what_it_has() {
     let faults = Faults::delaying(Duration::from_millis(700));
@@ -220,7 +227,8 @@ async fn a_removed_pipeline_delivers_what_it_has() {
     assert!(!gateway.output().contains("lost"), "{}", gateway.output());
 }
 
-/// Guarantee: a receiver moves to another port; connections to the old one end in order, what they got is delivered.
+/// Guarantee: a receiver moves to another port; connections to the old one end in order, what they
+/// got is delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_moves_to_another_port() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -245,7 +253,8 @@ async fn a_receiver_moves_to_another_port() {
     assert!(eventually(SOON, closed).await, "the old port is closed");
 }
 
-/// Connects again and again until it is told to stop. Returns how often it came through, and how often it was refused.
+/// Connects again and again until it is told to stop. Returns how often it came through, and how
+/// often it was refused.
 async fn knock(address: SocketAddr, stop: Arc<AtomicBool>) -> (u32, u32) {
     let mut counts = (0, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -262,8 +271,9 @@ fn grpc_receiver(endpoint: impl std::fmt::Display, more: &str) -> String {
     format!("receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {endpoint}\n{more}")
 }
 
-/// Scenario: a reload moves the receiver, and then the metrics endpoint, to a port that another process has.
-/// Guarantee: no connection to the old port is refused, and those that are open stay open.
+/// Scenario: a reload moves the receiver, and then the metrics endpoint, to a port that another
+/// process has. Guarantee: no connection to the old port is refused, and those that are open stay
+/// open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_that_is_taken_costs_the_old_one_nothing() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -297,7 +307,8 @@ async fn a_port_that_is_taken_costs_the_old_one_nothing() {
     assert!(!matches!(end, Ok(Ok(0) | Err(_))), "the open connection was closed");
 }
 
-/// Guarantee: a receiver whose options change while its address stays is replaced without refusing one connection.
+/// Guarantee: a receiver whose options change while its address stays is replaced without refusing
+/// one connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_with_other_options_keeps_its_port_open() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -305,7 +316,8 @@ async fn a_receiver_with_other_options_keeps_its_port_open() {
     let gateway = Gateway::start(&config).await;
     let stop = Arc::new(AtomicBool::new(false));
     let knocking = tokio::spawn(knock(gateway.grpc, stop.clone()));
-    // Connections are asked to go: a request that was not sent any more goes over the next one, as in any gRPC client.
+    // Connections are asked to go: a request that was not sent any more goes over the next one, as
+    // in any gRPC client.
     let load = gateway.load(Signal::Traces).rate(2_000.0).duration(Duration::from_secs(2)).concurrency(2, 16);
     let running = load.retry(Retry::SDK).start().expect("a load");
     for connections in [100, 200, 300] {
@@ -322,8 +334,8 @@ async fn a_receiver_with_other_options_keeps_its_port_open() {
     assert!(came_through > 10 && refused == 0, "{came_through} came through, {refused} were refused");
 }
 
-/// Guarantee: two receivers exchange their ports; a listener that is widened to all interfaces takes its own port over; so
-/// does a health check that answers at another path.
+/// Guarantee: two receivers exchange their ports; a listener that is widened to all interfaces
+/// takes its own port over; so does a health check that answers at another path.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ports_are_handed_over_between_own_listeners() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -358,9 +370,9 @@ async fn ports_are_handed_over_between_own_listeners() {
     serves(second, "otlp").await;
 }
 
-/// Scenario: a reload changes a `file` exporter and puts a second one on the same file beside it; another one, which changes
-/// it again, is refused because a port is taken. Then the gateway is started again.
-/// Guarantee: nothing that the process wrote is lost, and what it wrote is gone once the next one has written.
+/// Scenario: a reload changes a `file` exporter and adds a second one for the same file; the next
+/// reload is refused, because a port is taken; then the gateway is restarted. Guarantee: nothing
+/// that a process wrote is lost before the next process has written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_keeps_what_the_process_wrote() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -137,7 +137,8 @@ fn paths_below(folder: &Path, paths: &mut Vec<PathBuf>) {
     }
 }
 
-/// The map leaves out what every crate has alike: `engine/delivery/task.rs` is `crates/engine/src/delivery/task.rs`.
+/// The map leaves out what every crate has alike: `engine/delivery/task.rs` is
+/// `crates/engine/src/delivery/task.rs`.
 fn as_on_the_map(path: &Path) -> PathBuf {
     path.iter().filter(|part| *part != "crates" && *part != "src").collect()
 }

@@ -22,7 +22,8 @@ async fn start(backend: &Backend, ack: &str, drain_timeout: Duration) -> Gateway
 }
 
 /// Scenario: SIGTERM in the middle of a load whose backend is slow, so that there is a backlog.
-/// Guarantee: the process ends by itself and well, and everything that it acknowledged arrives once.
+/// Guarantee: the process ends by itself and well, and everything that it acknowledged arrives
+/// once.
 async fn what_was_acknowledged_is_delivered(ack: &str) {
     let faults = Faults::delaying(Duration::from_millis(300));
     let backend = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
@@ -66,7 +67,8 @@ async fn a_request_in_flight_is_answered() {
     assert!(gateway.ended_within(Duration::from_secs(10)).await.success());
 }
 
-/// Guarantee: with a dead backend the end comes at the drain timeout, and the number of lost items is said.
+/// Guarantee: with a dead backend the end comes at the drain timeout, and the number of lost items
+/// is said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_backend_did_not_take_is_counted() {
     let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
@@ -87,9 +89,9 @@ async fn what_a_dead_backend_did_not_take_is_counted() {
     assert!(gateway::get(gateway.metrics, "/metrics").await.is_none(), "the listener is closed");
 }
 
-/// Scenario: senders wait for a delivery that will not come.
-/// Guarantee: the end comes at the drain timeout all the same, no sender is told that its data was delivered, and
-/// senders can send it elsewhere.
+/// Scenario: senders wait for a delivery that will not come. Guarantee: the end comes at the drain
+/// timeout all the same, no sender is told that its data was delivered, and senders can send it
+/// elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn senders_that_wait_for_a_dead_backend_do_not_hold_up_the_end() {
     let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");

@@ -12,7 +12,8 @@ pub enum Acknowledge {
     Memory,
     /// After every delivery whose policy is backpressure has delivered it.
     Delivered,
-    /// After every delivery has delivered it, or when it is on disk, whichever comes first. Needs a directory.
+    /// After every delivery has delivered it, or when it is on disk, whichever comes first. Needs a
+    /// directory.
     DeliveredOrDurable,
     /// As `DeliveredOrDurable`, but all data is written at once. Needs a directory.
     Durable,
@@ -25,8 +26,9 @@ pub enum OverflowPolicy {
     Backpressure,
     /// The oldest data of this delivery is dropped and counted.
     DropOldest,
-    /// The oldest data is dropped while another delivery of the same receiver keeps up; once none does,
-    /// senders get a retryable refusal. If the backend works, answers are delayed before data is dropped.
+    /// The oldest data is dropped while another delivery of the same receiver keeps up; once none
+    /// does, senders get a retryable refusal. If the backend works, answers are delayed before data
+    /// is dropped.
     Isolate,
 }
 
@@ -40,13 +42,15 @@ pub struct Placed<T> {
 /// `buffer:` at the top level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// Where telemetry is stored on disk. Unset: the directory of `sending_queue.storage`, or memory only.
+    /// Where telemetry is stored on disk. Unset: the directory of `sending_queue.storage`, or
+    /// memory only.
     pub directory: Option<Placed<String>>,
     /// Unset: `DeliveredOrDurable` with a directory, `Memory` without.
     pub ack: Option<Placed<Acknowledge>>,
     /// How long data waits for its deliveries before it is written.
     pub flush_after: Option<Placed<Duration>>,
-    /// How long the oldest frame of a batch waits for more data while a sender waits for its delivery.
+    /// How long the oldest frame of a batch waits for more data while a sender waits for its
+    /// delivery.
     pub linger: Duration,
     /// Memory limit of the process; unset: that of `memory_limiter`, or the engine's default.
     pub memory_limit_mib: Option<u64>,
@@ -109,8 +113,9 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
     let default = Buffer::default();
     let directory = fields.optional_string(
         "directory",
-        "Directory in which telemetry is stored until it is delivered, so that it survives a crash. One process \
-         owns it. Unset: the directory of the `file_storage` that a `sending_queue.storage` names, or memory only.",
+        "Directory in which telemetry is stored until it is delivered, so that it survives a \
+         crash. One process owns it. Unset: the directory of the `file_storage` that a \
+         `sending_queue.storage` names, or memory only.",
     );
     if directory.as_deref() == Some("") {
         fields.error_at("directory", "must not be empty");
@@ -119,8 +124,9 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
         "flush_after",
         Buffer::FLUSH_AFTER,
         Duration::from_millis(1)..=Duration::from_secs(60),
-        "With a directory: how long data waits for its deliveries before it is written. Data that every delivery took \
-         by then is never written. While a delivery is behind, all data is written at once.",
+        "With a directory: how long data waits for its deliveries before it is written. Data that \
+         every delivery took by then is never written. While a delivery is behind, all data is \
+         written at once.",
     );
     Buffer {
         directory: place(fields, "directory", directory),
@@ -130,13 +136,13 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
             "linger",
             default.linger,
             Duration::ZERO..=Duration::from_secs(1),
-            "Without a batch `timeout`: how long the oldest data of a batch waits for more data while other requests \
-             are in flight. With nothing in flight, a batch is sent at once.",
+            "Without a batch `timeout`: how long the oldest data of a batch waits for more data \
+             while other requests are in flight. With nothing in flight, a batch is sent at once.",
         ),
         memory_limit_mib: read_memory(
             fields,
-            "Memory limit of the process in MiB. Unset: that of `memory_limiter`, or else half of the available \
-             memory, at most 1024.",
+            "Memory limit of the process in MiB. Unset: that of `memory_limiter`, or else half of \
+             the available memory, at most 1024.",
         )
         .map(|placed| placed.value),
         disk: read_disk(fields),
@@ -149,12 +155,12 @@ pub(super) fn read_for_pipeline(fields: &mut Fields<'_>) -> PipelineBuffer {
     PipelineBuffer {
         memory_limit_mib: read_memory(
             fields,
-            "Memory budget in MiB of each delivery of this pipeline; the others share the rest. With a directory it \
-             limits the data that is being sent.",
+            "Memory budget in MiB of each delivery of this pipeline; the others share the rest. \
+             With a directory it limits the data that is being sent.",
         ),
         disk_limit_mib: fields.section_or_default("disk", "With a directory: the disk budget.", |fields| {
-            let doc =
-                "Disk budget in MiB of each delivery of this pipeline. Unset: its share of `buffer.disk.limit_mib`.";
+            let doc = "Disk budget in MiB of each delivery of this pipeline. Unset: its share of \
+                 `buffer.disk.limit_mib`.";
             let limit = fields.optional_integer("limit_mib", 1..=DISK_LIMIT_MIB, doc);
             place(fields, "limit_mib", limit)
         }),
@@ -175,11 +181,12 @@ fn read_ack(fields: &mut Fields<'_>) -> Option<Placed<Acknowledge>> {
         ("delivered_or_durable", Acknowledge::DeliveredOrDurable),
         ("durable", Acknowledge::Durable),
     ];
-    let doc = "When a sender is answered OK. `memory`: as soon as the data is in memory, like the Collector. \
-               `delivered`: after every delivery whose policy is `backpressure` has delivered it. \
-               `delivered_or_durable`: after every delivery has delivered it, or when it is on disk, to which it is \
-               written after `flush_after`. `durable`: the same, but all data is written at once. Unset: \
-               `delivered_or_durable` with a directory, `memory` without.";
+    let doc = "When a sender is answered OK. `memory`: as soon as the data is in memory, like the \
+               Collector. `delivered`: after every delivery whose policy is `backpressure` has \
+               delivered it. `delivered_or_durable`: after every delivery has delivered it, or \
+               when it is on disk, to which it is written after `flush_after`. `durable`: the \
+               same, but all data is written at once. Unset: `delivered_or_durable` with a \
+               directory, `memory` without.";
     let chosen = fields.optional_choice("ack", &choices, doc);
     place(fields, "ack", chosen)
 }
@@ -193,8 +200,8 @@ fn read_memory(fields: &mut Fields<'_>, doc: &str) -> Option<Placed<u64>> {
 
 fn read_disk(fields: &mut Fields<'_>) -> DiskBounds {
     fields.section_or_default("disk", "With a directory: limits of the disk.", |fields| {
-        let doc = "Disk limit in MiB for everything together, divided among the deliveries. Unset: half of the free \
-                   space of the file system.";
+        let doc = "Disk limit in MiB for everything together, divided among the deliveries. Unset: \
+                   half of the free space of the file system.";
         let limit = fields.optional_integer("limit_mib", 64..=DISK_LIMIT_MIB, doc);
         let doc = "Length of a segment file in MiB. Space is freed in whole segments.";
         let segment = fields.integer("segment_mib", Buffer::SEGMENT_MIB, 1..=4096, doc);
@@ -211,11 +218,13 @@ fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
         ("drop_oldest", OverflowPolicy::DropOldest),
         ("isolate", OverflowPolicy::Isolate),
     ];
-    let doc = "What happens when a delivery's budget is spent. `backpressure`: senders get a retryable refusal. \
-               `drop_oldest`: its oldest data is dropped and counted. `isolate`: drop the oldest while another delivery \
-               of the same receiver keeps up; refuse senders once none does. If the backend works and is only slower \
-               than others, answers to senders are delayed for up to 0.75 s first, which slows down senders that wait \
-               for them. Unset: `backpressure` where a receiver feeds one delivery, `isolate` where it feeds several.";
+    let doc = "What happens when a delivery's budget is spent. `backpressure`: senders get a \
+               retryable refusal. `drop_oldest`: its oldest data is dropped and counted. \
+               `isolate`: drop the oldest while another delivery of the same receiver keeps up; \
+               refuse senders once none does. If the backend works and is only slower than others, \
+               answers to senders are delayed for up to 0.75 s first, which slows down senders \
+               that wait for them. Unset: `backpressure` where a receiver feeds one delivery, \
+               `isolate` where it feeds several.";
     fields.optional_choice("policy", &choices, doc)
 }
 
@@ -225,9 +234,9 @@ fn read_dead_letters(fields: &mut Fields<'_>) -> DeadLetters {
         limit_mib: fields.optional_integer(
             "limit_mib",
             0..=MEMORY_LIMIT_MIB,
-            "MiB for each delivery; beyond it the oldest are deleted. Without a directory they are in memory, and take \
-             at most half of the delivery's budget. Unset: 64 with a directory; otherwise an eighth of the delivery's \
-             budget, at most 32.",
+            "MiB for each delivery; beyond it the oldest are deleted. Without a directory they are \
+             in memory, and take at most half of the delivery's budget. Unset: 64 with a \
+             directory; otherwise an eighth of the delivery's budget, at most 32.",
         ),
     })
 }

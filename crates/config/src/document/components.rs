@@ -22,8 +22,8 @@ pub struct Component {
     pub path: String,
 }
 
-/// All definitions of a file, including components that this build does not have, so that references to
-/// those are not reported as a second error.
+/// All definitions of a file, including components that this build does not have, so that
+/// references to those are not reported as a second error.
 pub(super) struct Definitions<'c> {
     definitions: Vec<Definition<'c>>,
 }
@@ -102,7 +102,8 @@ impl<'c> Definitions<'c> {
     }
 }
 
-/// Finds the kind, or says why there is none: not in this build, not in Sluice, of another class, or misspelt.
+/// Finds the kind, or says why there is none: not in this build, not in Sluice, of another class,
+/// or misspelt.
 fn kind_of<'c>(class: Class, id: &ComponentId, catalog: &'c dyn Catalog) -> Result<&'c Kind, Diagnostic> {
     let name = id.kind();
     let kinds = catalog.kinds(class);

@@ -1,5 +1,5 @@
-//! Checks of references: every component in use is defined, every defined component is used, and connectors
-//! connect pipelines.
+//! Checks of references: every component in use is defined, every defined component is used, and
+//! connectors connect pipelines.
 
 use super::components::Definitions;
 use super::pipelines::{Pipeline, Reference};
@@ -95,8 +95,9 @@ fn is_connectable(class: Class, wanted: Class) -> bool {
     class == Class::Connector && matches!(wanted, Class::Receiver | Class::Exporter)
 }
 
-/// A connector takes data from pipelines that have it as exporter, and passes it to pipelines of the same
-/// signal that have it as receiver. Both must exist, and the pipelines must not form a cycle.
+/// A connector takes data from pipelines that have it as exporter, and passes it to pipelines of
+/// the same signal that have it as receiver. Both must exist, and the pipelines must not form a
+/// cycle.
 pub(super) fn check_connectors(pipelines: &[Pipeline], definitions: &Definitions<'_>, diagnostics: &mut Diagnostics) {
     let connectors =
         definitions.all().filter(|definition| definition.class == Class::Connector && definition.kind.is_some());
@@ -116,7 +117,8 @@ pub(super) fn check_connectors(pipelines: &[Pipeline], definitions: &Definitions
                 && !is_on_other_side(|other| &other.receivers)
             {
                 let message = format!(
-                    "the connector `{id}` is an exporter of `{}` but no receiver of any {signal} pipeline",
+                    "the connector `{id}` is an exporter of `{}` but no receiver of any {signal} \
+                     pipeline",
                     pipeline.id
                 );
                 diagnostics.error(span, message);
@@ -125,7 +127,8 @@ pub(super) fn check_connectors(pipelines: &[Pipeline], definitions: &Definitions
                 && !is_on_other_side(|other| &other.exporters)
             {
                 let message = format!(
-                    "the connector `{id}` is a receiver of `{}` but no exporter of any {signal} pipeline",
+                    "the connector `{id}` is a receiver of `{}` but no exporter of any {signal} \
+                     pipeline",
                     pipeline.id
                 );
                 diagnostics.error(span, message);

@@ -32,7 +32,8 @@ pub struct Reference {
 }
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Pipeline> {
-    let doc = "The pipelines, each under `traces`, `metrics` or `logs`, with `/name` if there are several.";
+    let doc = "The pipelines, each under `traces`, `metrics` or `logs`, with `/name` if there are \
+               several.";
     let pipelines = fields.named_sections("pipelines", doc, |id, fields| {
         let receivers =
             read_references(fields, "receivers", "Ids of receivers, or of connectors to take data from. Required.");

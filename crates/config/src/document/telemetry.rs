@@ -1,4 +1,5 @@
-//! `service.telemetry`: Sluice's own metrics and logs. The Collector's options, of old and new releases.
+//! `service.telemetry`: Sluice's own metrics and logs. The Collector's options, of old and new
+//! releases.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ pub struct Telemetry {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnMetrics {
     pub level: MetricsLevel,
-    /// Where Prometheus can scrape them. Empty if `level` is `none` or the list in the file is empty.
+    /// Where Prometheus can scrape them. Empty if `level` is `none` or the list in the file is
+    /// empty.
     pub readers: Vec<PrometheusReader>,
 }
 
@@ -134,7 +136,8 @@ fn read_metrics(fields: &mut Fields<'_>) -> OwnMetrics {
     );
     fields.no_effect("views", "the set of metrics and labels is fixed, and small");
     let has_readers = fields.is_present("readers");
-    let doc = "Listeners for the metrics. Unset: `localhost:8888`, with the Collector's default names.";
+    let doc = "Listeners for the metrics. Unset: `localhost:8888`, with the Collector's default \
+               names.";
     let readers: Vec<PrometheusReader> = fields.sections("readers", doc, read_reader).into_iter().flatten().collect();
     if readers.len() > 1 {
         fields.warn_at("readers", "has more than one: only the first is served");
@@ -213,7 +216,8 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
 
 fn read_sampling(fields: &mut Fields<'_>) -> Option<LogSampling> {
     let default = LogSampling::default();
-    let doc = "Of equal messages within `tick`, the first `initial` are written, then every `thereafter`th.";
+    let doc = "Of equal messages within `tick`, the first `initial` are written, then every \
+               `thereafter`th.";
     fields.section_or_default("sampling", doc, |fields| {
         let is_enabled = fields.boolean("enabled", true, "Turns sampling on.");
         let sampling = LogSampling {

@@ -56,7 +56,8 @@ extensions: {health_check: }
 connectors: {forward: , forward/2: }
 ";
 
-/// Reads pipelines (flow style) over a set of definitions and returns what is said beyond what is not used.
+/// Reads pipelines (flow style) over a set of definitions and returns what is said beyond what is
+/// not used.
 fn said_of(pipelines: &str) -> Vec<String> {
     let text = format!("{}service:\n  pipelines:\n{pipelines}", DEFINITIONS.trim_start());
     read(&text).1.into_iter().filter(|line| !line.contains("is defined but not used")).collect()
@@ -65,7 +66,8 @@ fn said_of(pipelines: &str) -> Vec<String> {
 /// The configuration of the Kyma metric gateway as its load test used it, up to `k8sattributes`.
 const KYMA_METRIC_GATEWAY: &str = include_str!("testdata/kyma-metric-gateway.yaml");
 
-/// Guarantee: a real gateway's file is read as it stands, but for the one component that is not there yet.
+/// Guarantee: a real gateway's file is read as it stands, but for the one component that is not
+/// there yet.
 #[test]
 fn reads_the_kyma_metric_gateway() {
     let (document, said) = read(KYMA_METRIC_GATEWAY);
@@ -493,7 +495,8 @@ error: there is no exporter of type `oltp`
     assert_eq!(diagnostics.render(false), expected);
 }
 
-/// Guarantee: the examples are right in everything that is no component's own business, and say nothing doubtful.
+/// Guarantee: the examples are right in everything that is no component's own business, and say
+/// nothing doubtful.
 #[test]
 fn reads_the_examples() {
     for name in ["gateway", "kyma-metric-gateway", "tls", "fan-out", "forward-connector"] {

@@ -33,7 +33,8 @@ impl Environment for Fake {
     }
 }
 
-/// The tree in a compact form: strings in quotes, other scalars as their value, with their text where that differs.
+/// The tree in a compact form: strings in quotes, other scalars as their value, with their text
+/// where that differs.
 pub(crate) fn shape(node: &Node) -> String {
     match &node.value {
         Value::Scalar(scalar) => {
@@ -131,7 +132,8 @@ fn expands_like_the_collector() {
     }
 }
 
-/// Scenario: an option wants a string and the variable looks like a number. Guarantee: it gets the text.
+/// Scenario: an option wants a string and the variable looks like a number. Guarantee: it gets the
+/// text.
 #[test]
 fn strings_keep_their_text() {
     let environment = environment().file("c.yaml", "a: ${env:CODE}\nb: ${env:PORT}\nc: ${env:NOT}\nd: ${env:NOT}");
@@ -198,7 +200,8 @@ fn bounds_expansion() {
     }
 }
 
-/// Scenario: a secret that was put in makes the next reference wrong. Guarantee: the message does not show it.
+/// Scenario: a secret that was put in makes the next reference wrong. Guarantee: the message does
+/// not show it.
 #[test]
 fn does_not_show_what_was_put_in() {
     let environment = Fake::default().variable("SECRET", "hunter2:x");

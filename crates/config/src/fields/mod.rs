@@ -17,9 +17,10 @@
 //! assert_eq!(options[1].default, "`5s`");
 //! ```
 //!
-//! The same function runs in two modes. *Reading*, it returns the file's value. If that is absent or wrong, it returns the
-//! default; a wrong value is among the diagnostics, which the caller checks before it uses the result. *Describing*, it
-//! returns defaults and records the options. So the values that a function reads must not decide which options exist.
+//! The same function runs in two modes. *Reading*, it returns the file's value. If that is absent
+//! or wrong, it returns the default; a wrong value is among the diagnostics, which the caller
+//! checks before it uses the result. *Describing*, it returns defaults and records the options. So
+//! the values that a function reads must not decide which options exist.
 
 mod collections;
 mod describe;
@@ -64,8 +65,8 @@ struct KnownName {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads a section: runs `read`, then reports every key that it did not ask for.
-    /// `path` names the section in messages; `span` is shown for errors about the section as a whole.
+    /// Reads a section: runs `read`, then reports every key that it did not ask for. `path` names
+    /// the section in messages; `span` is shown for errors about the section as a whole.
     pub fn read<T>(
         path: &str,
         node: &'a Node,
@@ -98,7 +99,8 @@ impl<'a> Fields<'a> {
         result
     }
 
-    /// Runs a read function without a file and returns its options, in the order in which it declares them.
+    /// Runs a read function without a file and returns its options, in the order in which it
+    /// declares them.
     pub fn describe(read: impl FnOnce(&mut Fields<'_>)) -> Vec<OptionDoc> {
         let mut options = Vec::new();
         read(&mut Fields { path: String::new(), mode: Mode::Describing(&mut options) });

@@ -5,7 +5,8 @@ use crate::diagnostics::{Diagnostic, Severity};
 use crate::source::Span;
 
 impl<'a> Fields<'a> {
-    /// An option of the Collector without effect here. It is accepted, with a warning that gives the reason.
+    /// An option of the Collector without effect here. It is accepted, with a warning that gives
+    /// the reason.
     pub fn no_effect(&mut self, key: &str, why: &str) {
         let declaration = Declaration { effect: Effect::NoEffect(why.to_owned()), ..Declaration::new("any", "", "") };
         if self.take(key, declaration).is_some() {
@@ -13,7 +14,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An option that a later release will have. Setting it is an error, except to false, null or an empty value.
+    /// An option that a later release will have. Setting it is an error, except to false, null or
+    /// an empty value.
     pub fn not_yet(&mut self, key: &str, what: &str) {
         let declaration = Declaration { effect: Effect::NotYet(what.to_owned()), ..Declaration::new("any", "", "") };
         let Some(entry) = self.take(key, declaration) else { return };
@@ -63,7 +65,8 @@ impl<'a> Fields<'a> {
         Some(if entry.value.span.start < entry.value.span.end { entry.value.span } else { entry.key_span })
     }
 
-    /// Reports that an option's value is wrong. The message continues "`path.key` ": "must not be empty".
+    /// Reports that an option's value is wrong. The message continues "`path.key` ": "must not be
+    /// empty".
     pub fn error_at(&mut self, key: &str, message: &str) {
         self.remark(Severity::Error, Some(key), message, None);
     }

@@ -189,7 +189,8 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// A scalar that `parse` turns into a value; the error says what the option must be ("an address `host:port`").
+    /// A scalar that `parse` turns into a value; the error says what the option must be ("an
+    /// address `host:port`").
     pub fn parsed<T>(
         &mut self,
         key: &str,
@@ -207,7 +208,8 @@ impl<'a> Fields<'a> {
         if is_given { value } else { default.and_then(|default| parse(default).ok()) }
     }
 
-    /// Declares an option, finds it and parses it. Absent or null: nothing. Wrong: an error, and nothing.
+    /// Declares an option, finds it and parses it. Absent or null: nothing. Wrong: an error, and
+    /// nothing.
     pub(super) fn scalar<T>(
         &mut self,
         key: &str,

@@ -5,8 +5,8 @@ use crate::source::Span;
 use crate::yaml::{Entry, Node};
 
 impl<'a> Fields<'a> {
-    /// A section whose presence has a meaning: `None` if it is absent, all defaults if it is there but empty
-    /// (`grpc:`), as for the Collector.
+    /// A section whose presence has a meaning: `None` if it is absent, all defaults if it is there
+    /// but empty (`grpc:`), as for the Collector.
     pub fn section<T>(&mut self, key: &str, doc: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> Option<T> {
         match self.take(key, Declaration::new("section", "", doc)) {
             Some(entry) => Some(self.read_nested(self.path_of(key), &entry.value, entry.key_span, read)),
@@ -46,8 +46,8 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// A mapping of names that the user chooses to sections, in the file's order. `read` also gets the name
-    /// (`<name>` when describing).
+    /// A mapping of names that the user chooses to sections, in the file's order. `read` also gets
+    /// the name (`<name>` when describing).
     pub fn named_sections<T>(
         &mut self,
         key: &str,
@@ -73,12 +73,14 @@ impl<'a> Fields<'a> {
         sections
     }
 
-    /// The node itself, for options of a shape that no other method reads. `kind` names the expected type.
+    /// The node itself, for options of a shape that no other method reads. `kind` names the
+    /// expected type.
     pub fn node(&mut self, key: &str, kind: &str, doc: &str) -> Option<&'a Node> {
         self.take(key, Declaration::new(kind, "", doc)).map(|entry| &entry.value)
     }
 
-    /// All entries of this section, for sections whose keys are the user's own. None of them is reported as unknown.
+    /// All entries of this section, for sections whose keys are the user's own. None of them is
+    /// reported as unknown.
     pub fn all_entries(&mut self) -> &'a [Entry] {
         let Mode::Reading(reading) = &mut self.mode else { return &[] };
         let entries = reading.entries;

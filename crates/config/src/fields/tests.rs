@@ -106,7 +106,8 @@ named: {first: {n: 3}, second: }
     assert_eq!(value, expected);
 }
 
-/// Scenario: nothing is set, or everything is null. Guarantee: the defaults; a section with null is there, one without is not.
+/// Scenario: nothing is set, or everything is null. Guarantee: the defaults; a section with null is
+/// there, one without is not.
 #[test]
 fn returns_defaults() {
     let (value, problems) = read("", read_everything);
@@ -119,7 +120,8 @@ fn returns_defaults() {
     assert_eq!((value.endpoint.as_str(), value.name, value.tls), ("localhost:4317", None, Some(false)));
 }
 
-/// Scenario: newer Collectors write headers as a list; older ones lists as one string. Guarantee: both are read.
+/// Scenario: newer Collectors write headers as a list; older ones lists as one string. Guarantee:
+/// both are read.
 #[test]
 fn reads_both_forms_of_maps_and_lists() {
     let (value, said) = read("headers: [{name: a, value: b}]\nkeys: x, y", read_everything);
@@ -243,8 +245,8 @@ fn remarks_on_options() {
     assert!(!said.iter().any(|line| line.contains("storage")), "false is no use: {said:?}");
 }
 
-/// Scenario: errors in lines with secrets, also where the option's name is misspelt or its kind is wrong.
-/// Guarantee: no rendering shows the secret.
+/// Scenario: errors in lines with secrets, also where the option's name is misspelt or its kind is
+/// wrong. Guarantee: no rendering shows the secret.
 #[test]
 fn never_shows_secrets() {
     let function = |fields: &mut Fields<'_>| {

@@ -17,7 +17,8 @@ fn reads_every_kind_of_location() {
     assert_eq!(said, Vec::<String>::new());
 }
 
-/// Guarantee: a watcher of files knows all files on which the configuration depends, also missing ones, and their content.
+/// Guarantee: a watcher of files knows all files on which the configuration depends, also missing
+/// ones, and their content.
 #[test]
 fn tells_which_files_it_asked_for() {
     let text = "a: ${file:whole}\nb: Bearer ${file:part}\nc: ${file:missing}\nd: ${env:V}";
@@ -51,7 +52,8 @@ fn says_what_cannot_be_read() {
     assert_eq!(tree(&[], &environment).1, ["error: no configuration was given"]);
 }
 
-/// Scenario: two files, one broken. Guarantee: only the broken one is reported, nothing that follows from its absence.
+/// Scenario: two files, one broken. Guarantee: only the broken one is reported, nothing that
+/// follows from its absence.
 #[test]
 fn a_broken_file_hides_what_would_follow_from_it() {
     let environment = Fake::default().file("a.yaml", "a: 1").file("b.yaml", "b: {");

@@ -1,4 +1,5 @@
-//! Parser events to a node tree: anchors, merge keys, duplicate keys, and bounds against hostile files.
+//! Parser events to a node tree: anchors, merge keys, duplicate keys, and bounds against hostile
+//! files.
 
 use std::collections::HashMap;
 
@@ -218,8 +219,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Replaces the alias by its value. Nodes are counted before they are copied, because a file of few lines can
-    /// expand to billions of nodes.
+    /// Replaces the alias by its value. Nodes are counted before they are copied, because a file of
+    /// few lines can expand to billions of nodes.
     fn alias(&mut self, id: usize, span: Span) -> Step {
         let Some(anchored) = self.anchors.get(&id) else {
             return fail(span, "the alias is inside the value that it refers to");

@@ -1,4 +1,5 @@
-//! YAML text to nodes with positions, with the scalar rules of Go's yaml.v3, which the Collector uses.
+//! YAML text to nodes with positions, with the scalar rules of Go's yaml.v3, which the Collector
+//! uses.
 
 mod build;
 mod node;

@@ -18,7 +18,8 @@ pub enum Value {
     Mapping(Vec<Entry>),
 }
 
-/// One key of a mapping and its value. Keys are unique within a mapping; their order is that of the file.
+/// One key of a mapping and its value. Keys are unique within a mapping; their order is that of the
+/// file.
 #[derive(Clone)]
 pub struct Entry {
     pub key: String,
@@ -130,7 +131,8 @@ impl Node {
         }
     }
 
-    /// True if both are equal except for positions and the order of keys. Reload uses it to find changes.
+    /// True if both are equal except for positions and the order of keys. Reload uses it to find
+    /// changes.
     pub fn says_the_same_as(&self, other: &Node) -> bool {
         match (&self.value, &other.value) {
             (Value::Scalar(left), Value::Scalar(right)) => left.value == right.value && left.text == right.text,

@@ -112,7 +112,8 @@ mod tests {
         plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)))
     }
 
-    /// Scenario: a reload that halves the memory, and one that brings another delivery to share it with.
+    /// Scenario: a reload that halves the memory, and one that brings another delivery to share it
+    /// with.
     #[tokio::test]
     async fn every_part_of_the_memory_follows_a_reload() {
         let mut engine = Engine::start(plan(512, &["traces"]), None).await.expect("starts");

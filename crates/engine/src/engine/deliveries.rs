@@ -1,5 +1,5 @@
-//! Deliveries at start and at a reload. Unchanged deliveries continue, changed ones hand over to a new task, and
-//! removed ones send their remaining data.
+//! Deliveries at start and at a reload. Unchanged deliveries continue, changed ones hand over to a
+//! new task, and removed ones send their remaining data.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -74,7 +74,8 @@ impl Engine {
         gone
     }
 
-    /// A delivery that returns continues its backlog on disk, which its removed predecessor must release first.
+    /// A delivery that returns continues its backlog on disk, which its removed predecessor must
+    /// release first.
     async fn wait_until_left(&self, id: &DeliveryId) {
         while self.storage.directory().is_some() && self.status.leaving.lock().contains(id) {
             tokio::time::sleep(LEAVING_PAUSE).await;
@@ -91,8 +92,8 @@ impl Engine {
         Ok(opened)
     }
 
-    /// A delivery that the new configuration does not have. Its backlog on disk stays. Frames in memory, and frames
-    /// whose senders wait, are sent for a bounded time.
+    /// A delivery that the new configuration does not have. Its backlog on disk stays. Frames in
+    /// memory, and frames whose senders wait, are sent for a bounded time.
     pub(super) fn leave(&self, id: DeliveryId, running: RunningDelivery, drain_timeout: Duration) {
         self.status.leaving.lock().push(id.clone());
         let status = self.status.clone();
@@ -112,8 +113,9 @@ impl Engine {
                 if held.items > 0 {
                     tracing::warn!(
                         pipeline = %id.pipeline, exporter = %id.exporter, items = held.items, bytes = held.bytes,
-                        "the configuration no longer has this delivery: its backlog stays on disk until a delivery of this \
-                         name returns, or until it is dropped with `sluice log drop`"
+                        "the configuration no longer has this delivery: its backlog stays on disk \
+                         until a delivery of this name returns, or until it is dropped with \
+                         `sluice log drop`"
                     );
                 }
             } else {
@@ -121,7 +123,8 @@ impl Engine {
                 if lost.items > 0 {
                     tracing::error!(
                         pipeline = %id.pipeline, exporter = %id.exporter, items = lost.items, bytes = lost.bytes,
-                        "the configuration no longer has this delivery, and its backend did not take the rest in time: the rest is lost"
+                        "the configuration no longer has this delivery, and its backend did not \
+                         take the rest in time: the rest is lost"
                     );
                 }
             }

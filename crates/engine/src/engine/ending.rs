@@ -14,7 +14,8 @@ use crate::delivery::{DeliveryId, Stop};
 const REMAINING_ANSWERS: Duration = Duration::from_secs(1);
 /// With a directory: how long healthy deliveries may continue, to leave little for the next start.
 const LAST_SENDING: Duration = Duration::from_secs(1);
-/// With a directory: the time for requests in flight after that. Later ones are sent again by the next start.
+/// With a directory: the time for requests in flight after that. Later ones are sent again by the
+/// next start.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 /// The time for writing the rest to disk.
 const LAST_WRITES: Duration = Duration::from_secs(30);
@@ -32,15 +33,17 @@ pub struct Undelivered {
 pub struct ShutdownReport {
     /// In memory only: lost.
     pub lost: Vec<Undelivered>,
-    /// On disk: the next start delivers it. The part that could not be written is also in `unwritten`.
+    /// On disk: the next start delivers it. The part that could not be written is also in
+    /// `unwritten`.
     pub kept: Vec<Undelivered>,
     /// Not written: signal, items, bytes.
     pub unwritten: Vec<(Signal, u64, u64)>,
 }
 
 impl Engine {
-    /// Shuts down in order: unready; receivers finish requests in flight; deliveries send the rest, or leave it on
-    /// disk. All this takes at most `drain_timeout`. Then frames that are not written yet are written.
+    /// Shuts down in order: unready; receivers finish requests in flight; deliveries send the rest,
+    /// or leave it on disk. All this takes at most `drain_timeout`. Then frames that are not
+    /// written yet are written.
     pub async fn shutdown(mut self, drain_timeout: Duration) -> ShutdownReport {
         self.status.ready.store(false, Ordering::Release);
         let deadline = Instant::now() + drain_timeout;
@@ -62,7 +65,8 @@ impl Engine {
         }
         self.status.shown.store(Arc::default());
         if !all_answered {
-            // The log has released the frames that senders waited for, so they get a retryable refusal.
+            // The log has released the frames that senders waited for, so they get a retryable
+            // refusal.
             let _ = tokio::time::timeout(REMAINING_ANSWERS, receivers).await;
         }
         for running in std::mem::take(&mut self.exporters).into_values() {
@@ -88,7 +92,8 @@ impl Engine {
         lost
     }
 
-    /// Healthy deliveries continue briefly, the others hand over at once; all wait for requests in flight.
+    /// Healthy deliveries continue briefly, the others hand over at once; all wait for requests in
+    /// flight.
     async fn leave_deliveries(&mut self, deadline: Instant) -> Vec<Undelivered> {
         let sending_until = deadline.min(Instant::now() + LAST_SENDING);
         for running in self.deliveries.values() {

@@ -87,7 +87,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the components of a plan. `scheduler`, if there is one, decides which connections are read.
+    /// Starts the components of a plan. `scheduler`, if there is one, decides which connections are
+    /// read.
     pub async fn start(plan: Plan, scheduler: Option<Arc<ReadScheduler>>) -> Result<Engine, StartError> {
         let storage = Arc::new(Storage::open(&plan).await?);
         let watcher = tokio::spawn(storage::watch(storage.logs.clone(), storage.watches.clone()));

@@ -8,8 +8,9 @@ use sluice_otlp::Signal;
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
     /// List signals, segments, deliveries with their backlogs, dropped ranges and dead letters
-    #[command(after_help = "Examples:\n  sluice log ls /var/lib/sluice\n  sluice log ls /var/lib/sluice --json\n  \
-        sluice log ls /var/lib/sluice --config gateway.yaml     # marks deliveries that the configuration does not have")]
+    #[command(after_help = "Examples:\n  sluice log ls /var/lib/sluice\n  \
+        sluice log ls /var/lib/sluice --json\n  \
+        sluice log ls /var/lib/sluice --config gateway.yaml   # which deliveries are configured")]
     Ls(LsArguments),
     /// Show the frames in the log
     #[command(after_help = "Examples:\n  sluice log show /var/lib/sluice --signal traces --limit 20\n  \
@@ -21,23 +22,24 @@ pub(crate) enum LogCommand {
         sluice log dead-letters /var/lib/sluice --delivery 'logs -> otlp/backend' --body")]
     DeadLetters(DeadLettersArguments),
     /// Send dead letters to their delivery again, or write dead letters or a backlog to a file
-    #[command(
-        after_help = "Without --to-file, letters are appended to the log for their delivery, made durable, and only then \
-        removed. If this is interrupted nothing is lost; letters that were already appended are delivered twice when the \
-        command is repeated. No process may be running on the directory.\n\nWith --to-file, the file gets one OTLP JSON \
-        object a line, as the Collector's file exporter writes it. Without --remove this changes nothing in the \
+    #[command(after_help = "Without --to-file, letters are appended to the log for their delivery, made \
+        durable, and only then removed. If this is interrupted nothing is lost; letters that were \
+        already appended are delivered twice when the command is repeated. No process may be \
+        running on the directory.\n\nWith --to-file, the file gets one OTLP JSON object a line, as \
+        the Collector's file exporter writes it. Without --remove this changes nothing in the \
         directory, and a process may be running on it.\n\nExamples:\n  \
         sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend'\n  \
-        sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' --to-file letters.jsonl\n  \
-        sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' --backlog --to-file backlog.jsonl"
-    )]
+        sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' \
+        --to-file letters.jsonl\n  \
+        sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' \
+        --backlog --to-file backlog.jsonl")]
     Replay(ReplayArguments),
     /// Verify every checksum in a directory
     #[command(after_help = "Exits with 1 if anything is damaged.\n\nExample:\n  sluice log verify /var/lib/sluice")]
     Verify(VerifyArguments),
     /// Delete the backlog, or the dead letters, of a delivery
     #[command(after_help = "No process may be running on the directory.\n\nExamples:\n  \
-        sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old'           # says what it would delete\n  \
+        sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old'         # only says what it would delete\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old' --yes\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old' --dead-letters --yes")]
     Drop(DropArguments),

@@ -55,7 +55,8 @@ impl Directory {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 bail!(
-                    "{}: there is no such directory; give the one that the configuration names in `buffer.directory`",
+                    "{}: there is no such directory; give the one that the configuration names in \
+                     `buffer.directory`",
                     path.display()
                 )
             }
@@ -84,7 +85,8 @@ impl Directory {
         if logs.is_empty() {
             let of = wanted.map_or(String::new(), |signal| format!(" of {signal}"));
             bail!(
-                "{}: it has no log{of}; give the directory that the configuration names in `buffer.directory`",
+                "{}: it has no log{of}; give the directory that the configuration names in \
+                 `buffer.directory`",
                 self.path.display()
             );
         }
@@ -97,8 +99,9 @@ impl Directory {
             Err(error @ LockError::Held { holder, .. }) => {
                 let stop = holder.map_or("stop it".to_owned(), |pid| format!("stop it (`kill {pid}`)"));
                 bail!(
-                    "{error}; {stop}, wait until it has ended and repeat the command; \
-                     ls, show, dead-letters, verify and replay --to-file without --remove can be used while it runs"
+                    "{error}; {stop}, wait until it has ended and repeat the command; ls, show, \
+                     dead-letters, verify and replay --to-file without --remove can be used while \
+                     it runs"
                 )
             }
             lock => Ok(lock?),
@@ -161,7 +164,8 @@ impl Directory {
         Ok(self.cursor_files(log)?.into_iter().filter_map(known).collect())
     }
 
-    /// The cursor files of a log with the names of their deliveries. A lost one has the name that opening the log gives its file.
+    /// The cursor files of a log with the names of their deliveries. A lost one has the name that
+    /// opening the log gives its file.
     fn cursor_files(&self, log: &LogFolder) -> Result<Vec<(String, Cursor)>> {
         let folder = log.path.join(CURSORS_DIRECTORY);
         let mut cursors = Vec::new();

@@ -74,7 +74,8 @@ fn drop_dead_letters(directory: &Directory, delivery: &StoredDelivery, held: Hol
     Ok(held)
 }
 
-/// The log itself releases the delivery's frames, and removes the segments that no other delivery needs.
+/// The log itself releases the delivery's frames, and removes the segments that no other delivery
+/// needs.
 fn drop_backlog(directory: &Directory, delivery: &StoredDelivery) -> Result<Holding> {
     let log = open_log(directory, delivery)?;
     let dropped = log.forget(&delivery.name).unwrap_or_default();

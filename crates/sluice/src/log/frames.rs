@@ -36,7 +36,8 @@ impl Frames {
         Ok(Frames { chain, seen: RangeSet::default(), waiting_for: None })
     }
 
-    /// Only the backlog of a delivery: all frames if its cursor is lost. `None` if it has no backlog.
+    /// Only the backlog of a delivery: all frames if its cursor is lost. `None` if it has no
+    /// backlog.
     pub(super) fn backlog(disk: Arc<dyn Disk>, delivery: &StoredDelivery, from: u64) -> Result<Option<Self>> {
         let log = &delivery.log.path;
         Ok(match &delivery.cursor {
@@ -49,7 +50,8 @@ impl Frames {
         })
     }
 
-    /// The next whole frame. Damaged frames are skipped and counted; unreadable segments are skipped and reported.
+    /// The next whole frame. Damaged frames are skipped and counted; unreadable segments are
+    /// skipped and reported.
     pub(super) fn next(&mut self) -> Result<Option<StoredFrame>> {
         while let Some(located) = next_readable(&mut self.chain)? {
             let header = located.header;
@@ -80,7 +82,8 @@ pub(super) fn waits_for(cursor: &CursorState, readers: &[u32], offset: u64) -> b
     !is_resolved && readers.contains(&cursor.id)
 }
 
-/// The receive time of the oldest frame of the delivery's backlog, if it has one. Reads headers only.
+/// The receive time of the oldest frame of the delivery's backlog, if it has one. Reads headers
+/// only.
 pub(super) fn oldest_unix_ns(disk: Arc<dyn Disk>, log: &Path, cursor: &CursorState) -> Result<Option<u64>> {
     let mut chain = SegmentChain::open(disk, log, cursor.floor)?;
     while let Some(located) = next_readable(&mut chain)? {

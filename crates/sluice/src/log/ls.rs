@@ -136,8 +136,9 @@ fn print(
     for name in lost {
         writeln!(
             output,
-            "  lost cursor: it is unknown what its delivery had resolved, so everything on disk is kept for it; \
-             replay --delivery '{name}' --backlog --to-file FILE writes it to a file, drop --delivery '{name}' deletes it"
+            "  lost cursor: it is unknown what its delivery had resolved, so everything on disk is \
+             kept for it; replay --delivery '{name}' --backlog --to-file FILE writes it to a file, \
+             drop --delivery '{name}' deletes it"
         )?;
     }
     for problem in problems(log) {

@@ -82,13 +82,14 @@ fn describe(finding: &Finding) -> String {
         Finding::UnreadableSegment { error, .. } => error.to_string(),
         Finding::DamagedCursor { path, slots: 1 } => {
             format!(
-                "{}: one of its two slots; the other one is used (an interrupted write leaves this)",
+                "{}: one of its two slots; the other one is used (an interrupted write leaves \
+                 this)",
                 path.display()
             )
         }
         Finding::DamagedCursor { path, .. } => format!(
-            "{}: both slots: the position of its delivery is lost. The next start renames the file and keeps everything \
-             on disk for this delivery; `sluice log ls` shows how to continue",
+            "{}: both slots: the position of its delivery is lost. The next start renames the file \
+             and keeps everything on disk for this delivery; `sluice log ls` shows how to continue",
             path.display()
         ),
         Finding::UnreadableCursor { error, .. } => error.to_string(),

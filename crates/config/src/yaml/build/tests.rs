@@ -5,7 +5,8 @@ fn file() -> FileId {
     Sources::default().add(Source { name: String::new(), text: String::new(), path: None, confidential: false })
 }
 
-/// The tree in a compact form, for comparison: `{a:1,b:["x"]}`; strings in quotes, other scalars as their value.
+/// The tree in a compact form, for comparison: `{a:1,b:["x"]}`; strings in quotes, other scalars as
+/// their value.
 fn shape(node: &Node) -> String {
     match &node.value {
         Value::Scalar(scalar) => match scalar.value {
@@ -54,7 +55,8 @@ fn reads_scalars_lists_and_mappings() {
     }
 }
 
-/// Guarantee: aliases and merge keys mean what they mean in YAML 1.1; own keys win, then earlier merged ones.
+/// Guarantee: aliases and merge keys mean what they mean in YAML 1.1; own keys win, then earlier
+/// merged ones.
 #[test]
 fn expands_anchors_and_merge_keys() {
     for (text, expected) in [
@@ -90,7 +92,8 @@ fn refuses_with_line_and_column() {
     }
 }
 
-/// Scenario: nine lines that stand for 10^9 values. Guarantee: refused after as many as the limit allows, not after all.
+/// Scenario: nine lines that stand for 10^9 values. Guarantee: refused after as many as the limit
+/// allows, not after all.
 #[test]
 fn stops_a_million_laughs() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();

@@ -1,7 +1,9 @@
-//! Sends dead letters to their delivery again: they are appended to the log, and the next start delivers them.
+//! Sends dead letters to their delivery again: they are appended to the log, and the next start
+//! delivers them.
 //!
-//! Invariant: a letter is removed only after its frame is durable in the log. An interruption leaves the letters in
-//! place; letters that were already appended are delivered twice when the command is repeated.
+//! Invariant: a letter is removed only after its frame is durable in the log. An interruption
+//! leaves the letters in place; letters that were already appended are delivered twice when the
+//! command is repeated.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,7 +30,8 @@ const SEGMENT_LEN_BYTES: u64 = 4 << 20;
 pub(super) fn run(directory: &Directory, delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
     if matches!(delivery.cursor, Cursor::Lost) {
         bail!(
-            "{}: this is a lost cursor, not a delivery; --backlog --to-file writes what is kept for it",
+            "{}: this is a lost cursor, not a delivery; --backlog --to-file writes what is kept \
+             for it",
             delivery.name
         );
     }
@@ -106,6 +109,7 @@ fn wait_written(log: &Log<RawRecord>, left_bytes: u64) -> Result<()> {
 fn and_why(log: &Log<RawRecord>) -> String {
     let reason = log.trouble().map_or(String::new(), |trouble| format!(": {}", trouble.reason));
     format!(
-        "{reason}; the dead letters are kept: free space or repair the disk, and repeat the command (some may then be delivered twice)"
+        "{reason}; the dead letters are kept: free space or repair the disk, and repeat the \
+         command (some may then be delivered twice)"
     )
 }
