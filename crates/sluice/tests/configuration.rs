@@ -61,8 +61,8 @@ async fn processors_change_what_they_say() {
     assert_eq!(spans, 1_000);
 }
 
-/// Guarantee: a `forward` connector joins pipelines: the steps before it and after it are all done,
-/// once each, and a pipeline without steps of its own sends what the shared one made of the data.
+/// Guarantee: a `forward` connector joins pipelines: the steps before and after it each run once,
+/// and a pipeline without steps of its own sends the result of the shared one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forward_connector_joins_pipelines() {
     let [all, edited] = [keeping().await, keeping().await];
@@ -177,9 +177,9 @@ fn mistakes_are_named_where_they_are() {
     assert!(sluice(&["validate", &write(folder.path(), GOOD)]).status.success());
 }
 
-/// Guarantee: the configuration of the Kyma metric gateway, as its load test wrote it for the
-/// Collector, has one error: the component that is not there yet. Without it, as
-/// docs/migrating-from-the-collector.md advises, it is valid.
+/// Guarantee: the configuration of the Kyma metric gateway, written for the Collector, has one
+/// error: the component that Sluice does not have. Without it the file is valid, as
+/// docs/migrating-from-the-collector.md says.
 #[test]
 fn the_kyma_metric_gateway_lacks_only_one_component() {
     let original = include_str!("../../config/src/document/testdata/kyma-metric-gateway.yaml");
@@ -205,7 +205,7 @@ fn the_kyma_metric_gateway_lacks_only_one_component() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Guarantee: all mistakes of a file are said at once, and a file that is not there is named.
+/// Guarantee: all mistakes of a file are reported at once, and a missing file is named.
 #[test]
 fn all_mistakes_are_said_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -219,8 +219,8 @@ fn all_mistakes_are_said_at_once() {
     assert!(String::from_utf8_lossy(&output.stderr).contains(&missing), "{output:?}");
 }
 
-/// Guarantee: options of the Collector that have no effect here are named in a warning, and do not
-/// stop anything.
+/// Guarantee: options of the Collector without effect here are named in a warning, and are no
+/// error.
 #[test]
 fn options_without_effect_are_warned_of() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -230,8 +230,8 @@ fn options_without_effect_are_warned_of() {
     assert!(output.status.success() && said.contains("warning") && said.contains("queue_size"), "{said}");
 }
 
-/// Scenario: senders are to wait for a delivery that never makes them wait; a queue of more bytes
-/// than there are. Guarantee: it is said, with what helps.
+/// Scenario: senders shall wait for a delivery that never makes them wait; a queue is larger than
+/// the memory. Guarantee: a message reports it, with the remedy.
 #[test]
 fn what_is_asked_for_in_vain_is_warned_of() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -255,8 +255,8 @@ fn what_is_asked_for_in_vain_is_warned_of() {
     assert!(!String::from_utf8_lossy(&output.stderr).contains("warning"), "{output:?}");
 }
 
-/// Guarantee: what pipelines want of memory for themselves is theirs, the others share the rest,
-/// and too much is an error where it is said.
+/// Guarantee: pipelines get the memory that they are configured with, the others share the rest,
+/// and too much is an error at the option.
 #[test]
 fn memory_of_a_pipelines_own_is_taken_from_the_others() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -281,7 +281,7 @@ fn memory_of_a_pipelines_own_is_taken_from_the_others() {
     assert!(!output.status.success() && said.contains(":19:") && said.contains("come to 400 MiB"), "{said}");
 }
 
-/// Guarantee: an address that is taken is named, with what to do, and the exit is a failure.
+/// Guarantee: an address in use is named, with the remedy, and the exit code is a failure.
 #[test]
 fn a_taken_address_is_named() {
     let folder = tempfile::tempdir().expect("a folder");

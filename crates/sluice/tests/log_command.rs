@@ -1,5 +1,5 @@
-//! `sluice log` over directories that were left by the log: what it prints is what is there, what
-//! it changes is what it says, and nothing is lost by it.
+//! `sluice log` over directories that a log has left: its output matches the files, it changes only
+//! what it reports, and nothing is lost.
 
 mod log_directory;
 #[path = "../../log/tests/support/mounted.rs"]
@@ -47,8 +47,8 @@ fn a_directory_is_listed() {
     assert!(directory.contents() == before, "listing changes nothing");
 }
 
-/// Scenario: the configuration names one of two deliveries. Guarantee: the other one is marked, and
-/// how to be rid of it.
+/// Scenario: the configuration names one of two deliveries. Guarantee: the other one is marked,
+/// with the command that drops its backlog.
 #[test]
 fn a_delivery_that_is_not_configured_any_more_is_marked() {
     let directory = LogDirectory::filled();
@@ -60,7 +60,7 @@ fn a_delivery_that_is_not_configured_any_more_is_marked() {
     assert!(row(DEAD).contains("no: kept until `sluice log drop`"), "{table}");
 }
 
-/// Guarantee: gaps that a policy made are listed with offsets and counts.
+/// Guarantee: ranges that a policy dropped are listed with offsets and counts.
 #[test]
 fn what_a_policy_dropped_is_listed_as_a_gap() {
     let directory = LogDirectory::empty();
@@ -84,8 +84,8 @@ fn what_a_policy_dropped_is_listed_as_a_gap() {
     assert!(table.contains(&text), "{table}");
 }
 
-/// Guarantee: every frame is shown once, with whom it waits for; filters hold; bodies are the
-/// telemetry, whatever the encoding.
+/// Guarantee: every frame is shown once, with the deliveries for which it waits; filters apply;
+/// bodies are the telemetry, whatever the encoding.
 #[test]
 fn frames_are_shown() {
     let directory = LogDirectory::filled();
@@ -178,7 +178,7 @@ fn letters_are_removed_once_they_are_in_a_file() {
     assert_eq!(names(&directory.backlog(HEALTHY)), ["span 4", "span 9"]);
 }
 
-/// Guarantee: letters go to the end of the backlog of their delivery only, as they were, and are no
+/// Guarantee: letters are appended unchanged to the backlog of their delivery only, and are no dead
 /// letters any more.
 #[test]
 fn letters_go_back_to_their_delivery() {
@@ -198,7 +198,7 @@ fn letters_go_back_to_their_delivery() {
 }
 
 /// Scenario: a delivery that never had a cursor on disk, because its backend is quick, has dead
-/// letters. Guarantee: they wait for it at the next start.
+/// letters. Guarantee: after replay they wait for it at the next start.
 #[test]
 fn letters_go_back_to_a_delivery_that_has_no_cursor() {
     let directory = LogDirectory::empty();
@@ -235,8 +235,8 @@ fn a_replay_that_is_killed_loses_nothing() {
     assert!(killed > 0, "no attempt was killed before it had ended");
 }
 
-/// Scenario: the disk has no room for the letters beside themselves; later it has.
-/// Guarantee: the command says so and keeps the letters; repeated, it replays every one.
+/// Scenario: the disk has no space for a second copy of the letters; later it has. Guarantee: the
+/// command reports that and keeps the letters; repeated, it replays every one.
 #[test]
 fn a_replay_to_a_full_disk_keeps_the_letters() {
     let Some(disk) = Mounted::new(FileSystem::Tmpfs { mib: 32, inodes: 1000 }) else { return };
@@ -284,8 +284,8 @@ fn damage_is_found_and_named() {
     assert_eq!(shown.ok().lines().count(), 9);
 }
 
-/// Scenario: nothing can be read of a cursor file. Guarantee: it is named, hides nothing else, and
-/// what was on disk is kept until it is dropped by hand.
+/// Scenario: a cursor file is unreadable. Guarantee: it is named, hides nothing else, and the
+/// backlog on disk is kept until it is dropped by hand.
 #[test]
 fn a_lost_cursor_keeps_what_is_on_disk() {
     let directory = LogDirectory::filled();
@@ -317,8 +317,8 @@ fn a_lost_cursor_keeps_what_is_on_disk() {
     directory.run("verify", &[]).ok();
 }
 
-/// Guarantee: nothing goes without --yes; with it exactly the named backlog goes, and the space
-/// that it alone took.
+/// Guarantee: without --yes nothing is deleted; with it exactly the named backlog is deleted, and
+/// the disk space that only it needed is freed.
 #[test]
 fn a_backlog_is_given_up_by_an_explicit_command_only() {
     let directory = LogDirectory::filled();
@@ -342,8 +342,8 @@ fn a_backlog_is_given_up_by_an_explicit_command_only() {
     assert_eq!(directory.run("dead-letters", &[]).ok(), "no dead letters\n");
 }
 
-/// Scenario: another process owns the directory. Guarantee: what changes refuses, names the process
-/// and the way out, and changes nothing; what reads works.
+/// Scenario: another process owns the directory. Guarantee: commands that change something refuse,
+/// name the process and the remedy, and change nothing; commands that only read work.
 #[test]
 fn a_directory_in_use_can_be_read_and_not_changed() {
     let directory = LogDirectory::filled();
@@ -378,7 +378,7 @@ fn a_directory_in_use_can_be_read_and_not_changed() {
     assert!(directory.contents() == before);
 }
 
-/// Guarantee: errors say what to give instead.
+/// Guarantee: errors name the argument to give instead.
 #[test]
 fn errors_name_the_path_and_the_remedy() {
     let missing = run("ls", Path::new("/nowhere/sluice"), &[]).failed();

@@ -18,7 +18,7 @@ async fn backend(faults: Faults) -> Backend {
     Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend")
 }
 
-/// A directory of the gateway's own.
+/// The gateway's data directory.
 fn directory() -> tempfile::TempDir {
     tempfile::TempDir::with_prefix("sluice-log-command-").expect("a directory")
 }
@@ -28,7 +28,7 @@ fn config(directory: &Path, backends: &[(&str, &Backend)]) -> String {
     fan_out(Signal::Traces, 192, backends).replace("buffer:\n", &lines)
 }
 
-/// What `ls` says of a delivery; null if it does not know it.
+/// The entry of a delivery in the output of `ls`; null if there is none.
 fn listed(directory: &Path, delivery: &str) -> Value {
     let listed = run("ls", directory, &["--json"]);
     let Ok(listed) = serde_json::from_str::<Value>(&listed.out) else { return Value::Null };
@@ -36,7 +36,7 @@ fn listed(directory: &Path, delivery: &str) -> Value {
     deliveries.flatten().find(|known| known["name"] == delivery).cloned().unwrap_or_default()
 }
 
-/// Waits until `ls` counts so many items of a delivery.
+/// Waits until `ls` counts this number of items of a delivery.
 async fn assert_listed(directory: &Path, delivery: &str, what: &str, items: u64) {
     let is_listed = eventually(SOON, async || listed(directory, delivery)[what]["items"] == items).await;
     assert!(is_listed, "{items} items {what}: {}", listed(directory, delivery));
@@ -55,10 +55,9 @@ async fn end(mut gateway: Gateway) {
     assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
 }
 
-/// Scenario: a dead backend, and one that refuses some items; the backlog and the dead letters are
-/// looked at while the gateway runs, the dead letters are replayed while it does not, and both
-/// backends are well at the next start. Guarantee: counts agree with what was sent, the running
-/// gateway's directory cannot be changed, and in the end both backends have everything once.
+/// Scenario: one backend is dead, one refuses some items; `sluice log` runs beside the gateway and
+/// between two lives; then both work. Guarantee: counts agree, a running gateway's directory cannot
+/// be changed, and both backends get everything once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_are_replayed_between_two_lives() {
     let (dead, picky) = (backend(Faults::dead()).await, backend(Faults::rejecting_poison()).await);
@@ -90,9 +89,8 @@ async fn dead_letters_are_replayed_between_two_lives() {
     end(gateway).await;
 }
 
-/// Scenario: the backlog of a dead backend is given up, and the backend lives at the next start.
-/// Guarantee: it gets what is sent from then on and nothing older; the other backend misses
-/// nothing.
+/// Scenario: the backlog of a dead backend is dropped, and the backend works at the next start.
+/// Guarantee: it gets only data that is sent from then on; the other backend misses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_that_was_dropped_is_not_delivered() {
     let (dead, healthy) = (backend(Faults::dead()).await, backend(Faults::none()).await);

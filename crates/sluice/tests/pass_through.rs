@@ -1,4 +1,5 @@
-//! What nothing changes goes out as it came; what a step or a tenant sets apart stays apart.
+//! Unchanged requests are forwarded as they came; requests that a step or a tenant separates stay
+//! separate.
 
 mod gateway;
 
@@ -30,8 +31,8 @@ fn contains(body: &[u8], text: &str) -> bool {
     body.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// Guarantee: gzip requests of 16 KiB and more, of which nothing is changed, reach the backend one
-/// by one with the very bytes that were sent.
+/// Guarantee: unchanged gzip requests of 16 KiB and more reach the backend one by one, with the
+/// bytes that were sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_compressed_requests_go_out_as_they_came() {
     let backend = keeping(64).await;
@@ -49,8 +50,7 @@ async fn large_compressed_requests_go_out_as_they_came() {
     assert!(backend.kept().iter().all(|request| request.encoding == Encoding::Gzip));
 }
 
-/// Guarantee: a step that changes the resource is to be seen in every request, which is compressed
-/// again.
+/// Guarantee: a change of the resource is in every request, which is compressed again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_requests_are_compressed_again() {
     let backend = keeping(64).await;
@@ -134,8 +134,8 @@ async fn tenants_never_share_a_request() {
     assert!(kept.len() < 300, "requests of one tenant are merged all the same: {} requests", kept.len());
 }
 
-/// Scenario: whose requests may share a batch is said at the `batch` processor, at the exporter's
-/// queue, or by a reload. Guarantee: no request that goes out holds telemetry of two tenants.
+/// Scenario: the batch processor, the exporter's queue or a reload sets by which metadata requests
+/// are batched. Guarantee: no request to the backend mixes two tenants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_are_told_apart_by_metadata() {
     let backend = keeping(4_096).await;
@@ -187,7 +187,7 @@ fn generators(body: &[u8]) -> BTreeSet<String> {
     stamps.map(|stamp| String::from_utf8_lossy(stamp).into_owned()).collect()
 }
 
-/// Guarantee: of one request, a pipeline with a step sends the changed form and one without the
+/// Guarantee: a pipeline with a step sends the changed form of a request, and one without sends the
 /// original.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_of_one_pipeline_does_not_touch_the_others() {

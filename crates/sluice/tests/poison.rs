@@ -1,4 +1,5 @@
-//! A backend refuses some items, or everything for now: only what is refused for good is set aside.
+//! A backend rejects some items, or refuses everything for now: only items that it rejects for good
+//! become dead letters.
 
 mod gateway;
 
@@ -68,7 +69,7 @@ async fn dead_for(gateway: &Gateway, reason: &str) -> f64 {
     gateway.metric("sluice_delivery_dead_letter_items", &[("reason", reason)]).await
 }
 
-/// With a backend that is not there.
+/// With a backend that is down.
 async fn start_out_of_order(retry: &str, ack: &str) -> (Backend, Gateway) {
     let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(1.0))).await.expect("a backend");
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
@@ -78,8 +79,8 @@ async fn start_out_of_order(retry: &str, ack: &str) -> (Backend, Gateway) {
     (backend, gateway)
 }
 
-/// Scenario: the same, and senders wait for the delivery.
-/// Guarantee: they are told to come back, with the backend's reason: it may take their data yet.
+/// Scenario: the same, and senders wait for the delivery. Guarantee: they get a retryable refusal
+/// with the backend's reason, because the backend may take their data later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_sender_comes_back_with_what_is_not_sent_again() {
     for retry in ["{enabled: false}", "{initial_interval: 100ms, max_interval: 200ms, max_elapsed_time: 1s}"] {
@@ -91,9 +92,9 @@ async fn a_waiting_sender_comes_back_with_what_is_not_sent_again() {
     }
 }
 
-/// Scenario: the backend is not there, and `retry_on_failure` is disabled, or lasts for a second.
-/// Guarantee: what is given up is counted under that reason, and the requests as such that were to
-/// be sent again.
+/// Scenario: the backend is down, and `retry_on_failure` is disabled or lasts for a second.
+/// Guarantee: data that is given up is counted under that reason, and the requests under the
+/// refusals that would have been retried.
 async fn what_is_not_sent_again_is_dead(retry: &str, reason: &str) {
     let (backend, gateway) = start_out_of_order(retry, "memory").await;
     let report = gateway.load(Signal::Traces).items(500).run().await.expect("a load");
@@ -127,8 +128,8 @@ async fn a_poisonous_item_in_every_request_is_found_in_each() {
     exactly_the_poison_is_set_aside(Faults::rejecting_poison(), 6_000, 97).await;
 }
 
-/// Scenario: senders wait for the delivery, and the backend refuses some requests for good.
-/// Guarantee: their senders are told so; everybody else's data is delivered.
+/// Scenario: senders wait for the delivery, and the backend rejects some requests for good.
+/// Guarantee: the senders of those get that answer; the data of all other senders is delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_sender_is_told_of_its_poisonous_item() {
     let (backend, gateway) = start(Faults::rejecting_poison(), "delivered").await;
@@ -143,7 +144,7 @@ async fn a_waiting_sender_is_told_of_its_poisonous_item() {
 }
 
 /// Scenario: the backend refuses the sender as a whole, until that is repaired. Guarantee: the
-/// delivery is held and reported, nothing is thrown away, and all of it arrives afterwards.
+/// delivery is held and reported, nothing is dropped, and all data arrives afterwards.
 async fn a_misconfiguration_holds_the_delivery(code: Code) {
     let (backend, gateway) = start(Faults::refusing(1.0, code), "memory").await;
     let load = gateway.load(Signal::Traces).rate(2_000.0).duration(Duration::from_secs(2));
@@ -177,9 +178,8 @@ async fn an_unimplemented_service_holds_the_delivery_until_it_is_there() {
     a_misconfiguration_holds_the_delivery(Code::UNIMPLEMENTED).await;
 }
 
-/// Scenario: the backend refuses all data alike, as after a change of its schema. Guarantee:
-/// nothing is taken for poison but a few items at most; the rest waits and arrives when the schema
-/// is back.
+/// Scenario: the backend rejects all data alike, as after a change of its schema. Guarantee: at
+/// most a few items become dead letters; the rest waits and arrives when the schema is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backend_that_rejects_everything_alike_gets_it_when_it_is_mended() {
     let (backend, gateway) = start(Faults::refusing(1.0, Code::INVALID_ARGUMENT), "memory").await;

@@ -1,5 +1,5 @@
-//! The OpenTelemetry SDKs for Python, Java, Node.js and Go, and `telemetrygen`, send through the real binary: what they sent is
-//! at the backend once, and unchanged.
+//! The OpenTelemetry SDKs for Python, Java, Node.js and Go, and `telemetrygen`, send through the
+//! real binary: what they sent is at the backend once, and unchanged.
 
 mod gateway;
 #[path = "peers/items.rs"]
@@ -183,8 +183,8 @@ fn assert_exactly_once(items: &[ReceivedItem], signal: Signal, resource: &Texts,
     }
 }
 
-/// The resource that the client sends to a backend without a gateway between, over each protocol, in its encoding:
-/// behind a gateway, the two could not be told apart.
+/// The resource that the client sends to a backend without a gateway between, over each protocol,
+/// in its encoding: behind a gateway, the two could not be told apart.
 async fn resource_sent_directly(client: &Path, language: &str, protocols: &[&str]) -> Option<Texts> {
     let mut sent = Vec::new();
     for &protocol in protocols {
@@ -219,7 +219,8 @@ async fn resource_sent_directly(client: &Path, language: &str, protocols: &[&str
     sent.into_iter().next()
 }
 
-/// The SDK of one language: every combination of protocol, compression and promise, and once through TLS with a token.
+/// The SDK of one language: every combination of protocol, compression and promise, and once
+/// through TLS with a token.
 async fn sdk_exports_arrive_once(language: &str, protocols: &[&'static str]) {
     let Some(client) = component("SLUICE_TEST_CLIENTS") else { return };
     let Some(resource) = resource_sent_directly(&client, language, protocols).await else { return };
@@ -297,7 +298,8 @@ async fn the_go_sdk_is_relayed_exactly_once() {
     sdk_exports_arrive_once("go", &["grpc", "http"]).await;
 }
 
-/// `telemetrygen`, two workers, over gRPC and HTTP: as many items as it was told to make, and no span twice.
+/// `telemetrygen`, two workers, over gRPC and HTTP: as many items as it was told to make, and no
+/// span twice.
 #[tokio::test]
 async fn telemetrygen_is_relayed_exactly_once() {
     const EACH: usize = 500;

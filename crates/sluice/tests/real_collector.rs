@@ -1,4 +1,5 @@
-//! A real Collector before and behind the real binary, and nginx before it: every item arrives, once.
+//! A real Collector before and behind the real binary, and nginx before it: every item arrives,
+//! once.
 
 mod gateway;
 mod peers;
@@ -57,7 +58,8 @@ fn delivering_to(backend: SocketAddr) -> String {
     )
 }
 
-/// Generator -> Collector (`batch`, then `otlp_grpc` or `otlp_http` with their default gzip) -> Sluice -> backend.
+/// Generator -> Collector (`batch`, then `otlp_grpc` or `otlp_http` with their default gzip) ->
+/// Sluice -> backend.
 #[tokio::test]
 async fn a_collector_before_it_hands_over_every_item_once() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
@@ -90,7 +92,8 @@ async fn a_collector_before_it_hands_over_every_item_once() {
     assert_eq!((backend.unique_items(), backend.items()), (30_000, 30_000));
 }
 
-/// Generator -> Collector, `otlp_http` and `otlp_grpc` with each compression that they have -> Sluice -> backend.
+/// Generator -> Collector, `otlp_http` and `otlp_grpc` with each compression that they have ->
+/// Sluice -> backend.
 #[tokio::test]
 async fn a_collector_before_it_may_compress_as_it_likes() {
     const OVER_HTTP: [&str; 8] = ["none", "gzip", "zstd", "snappy", "x-snappy-framed", "zlib", "deflate", "lz4"];
@@ -145,8 +148,8 @@ const WAYS_OUT: [(&str, &str, &str); 13] = [
     ("otlphttp/lz4", "http", "compression: lz4"),
 ];
 
-/// A Collector as a backend, with its default limits: 4 MiB a gRPC message, 20 MiB an HTTP body. Each way in leads to `backend`,
-/// which is asked before the sender is answered.
+/// A Collector as a backend, with its default limits: 4 MiB a gRPC message, 20 MiB an HTTP body.
+/// Each way in leads to `backend`, which is asked before the sender is answered.
 async fn start_collector_as_backend(binary: &std::path::Path, backend: &Backend) -> ([SocketAddr; 2], Subject) {
     let [grpc, http] = [free_addr().unwrap(), free_addr().unwrap()];
     let config = format!(
@@ -159,8 +162,8 @@ async fn start_collector_as_backend(binary: &std::path::Path, backend: &Backend)
     ([grpc, http], start_collector(binary, &config, http).await)
 }
 
-/// A gateway with a receiver of its own for each way out, so that each is tried alone. Its deliveries share the memory: each may
-/// hold several of the largest requests.
+/// A gateway with a receiver of its own for each way out, so that each is tried alone. Its
+/// deliveries share the memory: each may hold several of the largest requests.
 async fn start_gateway_before(collector: [SocketAddr; 2]) -> (Vec<SocketAddr>, Gateway) {
     let ports: Vec<SocketAddr> = WAYS_OUT.iter().map(|_| free_addr().unwrap()).collect();
     let (mut receivers, mut exporters, mut wiring) = (String::new(), String::new(), String::new());
@@ -203,7 +206,8 @@ async fn a_collector_behind_it_is_handed_every_item_once() {
     assert_eq!((counts.items, counts.doubled, counts.unidentified), (sent, 0, 0));
 }
 
-/// Bodies of 2,000 to 3,900,000 bytes in requests of up to 10 MB reach a Collector that takes gRPC messages of up to 4 MiB.
+/// Bodies of 2,000 to 3,900,000 bytes in requests of up to 10 MB reach a Collector that takes gRPC
+/// messages of up to 4 MiB.
 #[tokio::test]
 async fn no_log_record_is_lost_to_the_collectors_message_limit() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
@@ -226,7 +230,8 @@ async fn no_log_record_is_lost_to_the_collectors_message_limit() {
     assert_eq!(gateway.metric("otelcol_exporter_send_failed_log_records", &[]).await, 0.0);
 }
 
-/// The example's configuration in the words of the Collector 0.160, which has lost `logging` and the metrics' `address`.
+/// The example's configuration in the words of the Collector 0.160, which has lost `logging` and
+/// the metrics' `address`.
 fn as_of_today(config: &str) -> String {
     let mut config = config.to_owned();
     for (old, new) in [
@@ -241,8 +246,9 @@ fn as_of_today(config: &str) -> String {
     config
 }
 
-/// The metric gateway of the Kyma telemetry module with its two pipelines and `logging`, in Sluice as it stands, in the Collector as
-/// far as it still takes it: both deliver every point to both backends, and neither reports an error.
+/// The metric gateway of the Kyma telemetry module with its two pipelines and `logging`, in Sluice
+/// as it stands, in the Collector as far as it still takes it: both deliver every point to both
+/// backends, and neither reports an error.
 #[tokio::test]
 async fn the_kyma_metric_gateway_runs_in_both() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
@@ -284,7 +290,8 @@ async fn the_kyma_metric_gateway_runs_in_both() {
     }
 }
 
-/// The same `debug` configuration, three verbosities, in both: each takes everything and writes something about it.
+/// The same `debug` configuration, three verbosities, in both: each takes everything and writes
+/// something about it.
 #[tokio::test]
 async fn the_debug_exporter_takes_the_collectors_options() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };

@@ -1,5 +1,5 @@
-//! `resource` and `attributes` do what the real Collector's do: the same requests through both, with the very same section
-//! `processors`, arrive as the same telemetry.
+//! `resource` and `attributes` do what the real Collector's do: the same requests through both,
+//! with the very same section `processors`, arrive as the same telemetry.
 
 mod gateway;
 #[path = "peers/meaning.rs"]
@@ -26,8 +26,8 @@ use sluice_otlp::Signal;
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 
-/// Everything that both are told: a receiver a case, that case's processors, and one exporter that is asked before the sender is
-/// answered.
+/// Everything that both are told: a receiver a case, that case's processors, and one exporter that
+/// is asked before the sender is answered.
 fn common_config(ports: &[SocketAddr], backend: &Backend, exporter_options: &str) -> (String, String) {
     let (mut receivers, mut processors, mut pipelines) = (String::new(), String::new(), String::new());
     for (case, port) in CASES.iter().zip(ports) {
@@ -55,7 +55,8 @@ fn common_config(ports: &[SocketAddr], backend: &Backend, exporter_options: &str
     (components, pipelines)
 }
 
-/// Sends the samples of a signal and returns what the backend has got of them, which is one request.
+/// Sends the samples of a signal and returns what the backend has got of them, which is one
+/// request.
 async fn relayed(signal: Signal, port: SocketAddr, backend: &Backend) -> Meaning {
     let before = backend.counts().taken_requests;
     let channel = Channel::from_shared(format!("http://{port}")).expect("a URL").connect().await.expect("connects");

@@ -1,5 +1,4 @@
-//! SIGHUP and changed files: another configuration comes into force under load, and not a frame is
-//! lost.
+//! SIGHUP and changed files: another configuration takes effect under load, and no frame is lost.
 
 mod gateway;
 
@@ -33,9 +32,9 @@ fn with_resource_attribute(config: &str, value: &str) -> String {
     processors + &config.replace("receivers: [otlp]\n", "receivers: [otlp]\n      processors: [resource]\n")
 }
 
-/// Scenario: under load a pipeline is added, an exporter's compression changes, a processor is put
-/// in and changed. Guarantee: every span is accepted and arrives once; the changes are to be seen
-/// at the backends.
+/// Scenario: under load, a pipeline is added, an exporter's compression changes, a processor is
+/// added and changed. Guarantee: every span is accepted and arrives once; the backends see the
+/// changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_under_load_lose_nothing() {
     let first = Backend::start(BackendOptions::default().keep_requests(1)).await.expect("a backend");
@@ -66,8 +65,7 @@ async fn changes_under_load_lose_nothing() {
     assert!(has(b"test.reload") && has(b"two") && !has(b"one"), "the last processor runs, and it alone");
 }
 
-/// Guarantee: a configuration that cannot be used is refused with the reason, and the old one goes
-/// on.
+/// Guarantee: an invalid configuration is refused with the reason, and the old one stays in force.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_file_leaves_the_old_configuration_running() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -102,8 +100,8 @@ async fn a_bad_file_leaves_the_old_configuration_running() {
     assert_eq!(gateway.count_in_output("reloaded"), bad.len(), "none was taken: {}", gateway.output());
 }
 
-/// Scenario: Kubernetes mounts a configuration through a symlink to a folder, and exchanges that
-/// symlink. Guarantee: with `--watch` the new content comes into force; the same content again
+/// Scenario: Kubernetes mounts a configuration through a symbolic link to a folder, and exchanges
+/// that link. Guarantee: with `--watch` the new content takes effect; the same content again
 /// changes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watching_sees_an_exchanged_symlink() {
@@ -137,9 +135,9 @@ async fn watching_sees_an_exchanged_symlink() {
     assert_eq!(gateway.count_in_output("reloaded"), 1, "the content is the same: {}", gateway.output());
 }
 
-/// Scenario: the backend's address stands in a file that `${file:…}` names; then the configuration
-/// names another one, which comes later. Guarantee: with `--watch` each change comes into force,
-/// that of the file that was missing too.
+/// Scenario: the backend's address is in a file that `${file:…}` names; then the configuration
+/// names another file, which is created later. Guarantee: with `--watch` each change takes effect,
+/// also that of the file that was missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watching_sees_what_the_configuration_refers_to() {
     let [old, new] = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
@@ -171,8 +169,8 @@ async fn watching_sees_what_the_configuration_refers_to() {
     arrives_at(&old).await;
 }
 
-/// Guarantee: of the options of the process's own log the level changes; what else was changed and
-/// needs a restart is said.
+/// Guarantee: a reload changes the level of the process's own log; other changes of its options are
+/// reported as needing a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn options_of_the_log_that_need_a_restart_are_named() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -186,7 +184,8 @@ async fn options_of_the_log_that_need_a_restart_are_named() {
     assert!(gateway.output().contains("encoding, sampling"), "{}", gateway.output());
 }
 
-/// Guarantee: where a reload leaves less memory for dead letters, those that are kept shrink to it.
+/// Guarantee: if a reload leaves less memory for dead letters, the oldest are deleted until they
+/// fit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_that_are_kept_shrink_to_a_lower_limit() {
     let options = BackendOptions::default().faults(Faults::rejecting_poison());
@@ -206,9 +205,8 @@ fn exchange_symlink(folder: &Path, target: &str) {
     std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).expect("a rename");
 }
 
-/// Scenario: a pipeline whose slow backend has a backlog is taken out of the configuration.
-/// Guarantee: what was accepted before that still arrives at its backend, the other pipeline sees
-/// nothing of it.
+/// Scenario: a pipeline whose slow backend has a backlog is removed from the configuration.
+/// Guarantee: accepted data still arrives at that backend, and the other pipeline is not affected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_pipeline_delivers_what_it_has() {
     let faults = Faults::delaying(Duration::from_millis(700));
@@ -227,8 +225,8 @@ async fn a_removed_pipeline_delivers_what_it_has() {
     assert!(!gateway.output().contains("lost"), "{}", gateway.output());
 }
 
-/// Guarantee: a receiver moves to another port; connections to the old one end in order, what they
-/// got is delivered.
+/// Guarantee: a receiver moves to another port; connections to the old one end in order, and their
+/// data is delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_moves_to_another_port() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -253,8 +251,8 @@ async fn a_receiver_moves_to_another_port() {
     assert!(eventually(SOON, closed).await, "the old port is closed");
 }
 
-/// Connects again and again until it is told to stop. Returns how often it came through, and how
-/// often it was refused.
+/// Connects again and again until it is stopped. Returns how often it succeeded, and how often it
+/// was refused.
 async fn knock(address: SocketAddr, stop: Arc<AtomicBool>) -> (u32, u32) {
     let mut counts = (0, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -307,7 +305,7 @@ async fn a_port_that_is_taken_costs_the_old_one_nothing() {
     assert!(!matches!(end, Ok(Ok(0) | Err(_))), "the open connection was closed");
 }
 
-/// Guarantee: a receiver whose options change while its address stays is replaced without refusing
+/// Guarantee: a receiver whose options change and whose address stays is replaced without refusing
 /// one connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_with_other_options_keeps_its_port_open() {
@@ -335,7 +333,7 @@ async fn a_receiver_with_other_options_keeps_its_port_open() {
 }
 
 /// Guarantee: two receivers exchange their ports; a listener that is widened to all interfaces
-/// takes its own port over; so does a health check that answers at another path.
+/// takes over its own port; so does a health check with another path.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ports_are_handed_over_between_own_listeners() {
     let backend = Backend::healthy().await.expect("a backend");

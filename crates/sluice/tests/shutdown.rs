@@ -1,4 +1,4 @@
-//! SIGTERM: what was acknowledged is delivered, or the process says what it could not deliver.
+//! SIGTERM: acknowledged data is delivered, or the process reports what it could not deliver.
 
 mod gateway;
 
@@ -8,7 +8,7 @@ use gateway::{Gateway, Options, assert_arrives_once, eventually, fan_out};
 use sluice_load_test::{Backend, BackendOptions, Faults};
 use sluice_otlp::Signal;
 
-/// What a process may take beyond its drain timeout on a busy machine.
+/// The time that a process may take beyond its drain timeout on a busy machine.
 const SLACK: Duration = Duration::from_secs(3);
 
 fn config(backend: &Backend, ack: &str) -> String {
@@ -21,9 +21,8 @@ async fn start(backend: &Backend, ack: &str, drain_timeout: Duration) -> Gateway
     Gateway::start_with(&config(backend, ack), Options { args, ..Options::default() }).await
 }
 
-/// Scenario: SIGTERM in the middle of a load whose backend is slow, so that there is a backlog.
-/// Guarantee: the process ends by itself and well, and everything that it acknowledged arrives
-/// once.
+/// Scenario: SIGTERM under load with a slow backend, so that there is a backlog. Guarantee: the
+/// process ends by itself with success, and everything that it acknowledged arrives once.
 async fn what_was_acknowledged_is_delivered(ack: &str) {
     let faults = Faults::delaying(Duration::from_millis(300));
     let backend = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
@@ -67,8 +66,8 @@ async fn a_request_in_flight_is_answered() {
     assert!(gateway.ended_within(Duration::from_secs(10)).await.success());
 }
 
-/// Guarantee: with a dead backend the end comes at the drain timeout, and the number of lost items
-/// is said.
+/// Guarantee: with a dead backend the process ends at the drain timeout and logs the number of lost
+/// items.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_backend_did_not_take_is_counted() {
     let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
@@ -89,9 +88,8 @@ async fn what_a_dead_backend_did_not_take_is_counted() {
     assert!(gateway::get(gateway.metrics, "/metrics").await.is_none(), "the listener is closed");
 }
 
-/// Scenario: senders wait for a delivery that will not come. Guarantee: the end comes at the drain
-/// timeout all the same, no sender is told that its data was delivered, and senders can send it
-/// elsewhere.
+/// Scenario: senders wait for a delivery that does not happen. Guarantee: the process ends at the
+/// drain timeout nevertheless, no sender gets an OK, and senders can send their data elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn senders_that_wait_for_a_dead_backend_do_not_hold_up_the_end() {
     let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");

@@ -126,8 +126,8 @@ impl LogDirectory {
         LogDirectory { _temporary: temporary, path }
     }
 
-    /// Frames 0 to 9, of which the healthy delivery has resolved all but the frames 4 and 9, and the dead one none; three dead
-    /// letters of the healthy one.
+    /// Frames 0 to 9, of which the healthy delivery has resolved all but the frames 4 and 9, and
+    /// the dead one none; three dead letters of the healthy one.
     pub(crate) fn filled() -> LogDirectory {
         let directory = LogDirectory::empty();
         let log = directory.open();

@@ -1,4 +1,5 @@
-//! Requests by what they mean: the order of attributes says nothing, and a message that is empty is one that is not there.
+//! Requests by what they mean: the order of attributes says nothing, and a message that is empty is
+//! one that is not there.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -114,7 +115,8 @@ fn level(attributes: &mut [KeyValue]) {
     attributes.iter_mut().for_each(|attribute| {
         attribute.value.get_or_insert_default();
     });
-    // The Collector moves the last attribute to where it deletes one, and so the second of two that share a key before the first.
+    // The Collector moves the last attribute to where it deletes one, and so the second of two that
+    // share a key before the first.
     let value = |attribute: &KeyValue| format!("{:?}", attribute.value);
     attributes.sort_by(|one, other| one.key.cmp(&other.key).then_with(|| value(one).cmp(&value(other))));
 }

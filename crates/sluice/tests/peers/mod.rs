@@ -1,5 +1,5 @@
-//! Programs of others that stand before or behind the real binary: found through `tests/components/env`, run, and judged by
-//! what reaches the backend.
+//! Programs of others that stand before or behind the real binary: found through
+//! `tests/components/env`, run, and judged by what reaches the backend.
 
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of this")]
 

@@ -1,4 +1,5 @@
-//! One request of each signal with every type of attribute, and a way to compare requests by what they mean.
+//! One request of each signal with every type of attribute, and a way to compare requests by what
+//! they mean.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
