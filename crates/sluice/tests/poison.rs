@@ -93,8 +93,8 @@ async fn a_waiting_sender_comes_back_with_what_is_not_sent_again() {
 }
 
 /// Scenario: the backend is down, and `retry_on_failure` is disabled or lasts for a second.
-/// Guarantee: data that is given up is counted under that reason, and the requests under the
-/// refusals that would have been retried.
+/// Guarantee: all items become dead letters under that reason, and every refused request is
+/// counted as retryable.
 async fn what_is_not_sent_again_is_dead(retry: &str, reason: &str) {
     let (backend, gateway) = start_out_of_order(retry, "memory").await;
     let report = gateway.load(Signal::Traces).items(500).run().await.expect("a load");
