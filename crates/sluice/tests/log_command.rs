@@ -245,7 +245,7 @@ fn a_replay_to_a_full_disk_keeps_the_letters() {
     directory.bury(DEAD, &all, "no");
     let ballast = disk.fill_but(6 << 20);
     let full = directory.run("replay", &["--delivery", DEAD]).failed();
-    assert!(full.contains("No space left") && full.contains("the dead letters are kept: make room"), "{full}");
+    assert!(full.contains("No space left") && full.contains("the dead letters are kept: free space"), "{full}");
     let kept = directory.run("dead-letters", &["--json", "--limit", "1000"]).ok();
     assert_eq!(kept.lines().count(), all.len());
     drop(ballast);
@@ -333,7 +333,7 @@ fn a_backlog_is_given_up_by_an_explicit_command_only() {
     assert!(listed.contains(HEALTHY) && !listed.contains(DEAD), "{listed}");
     assert_eq!(names(&directory.backlog(HEALTHY)), ["span 4", "span 9"]);
     let unknown = directory.run("drop", &["--delivery", DEAD, "--yes"]).failed();
-    assert!(unknown.contains(&format!("it knows: '{HEALTHY}'")), "{unknown}");
+    assert!(unknown.contains(&format!("it has: '{HEALTHY}'")), "{unknown}");
 
     directory.run("drop", &["--delivery", HEALTHY, "--yes"]).ok();
     assert_eq!(segments(&directory.traces()), Vec::<std::path::PathBuf>::new(), "no delivery needs a segment");
@@ -385,12 +385,12 @@ fn errors_name_the_path_and_the_remedy() {
     assert!(missing.contains("/nowhere/sluice") && missing.contains("`buffer.directory`"), "{missing}");
     let elsewhere = tempfile::tempdir().expect("a directory");
     let empty = run("verify", elsewhere.path(), &[]).failed();
-    assert!(empty.contains("holds no log") && empty.contains("`buffer.directory`"), "{empty}");
+    assert!(empty.contains("has no log") && empty.contains("`buffer.directory`"), "{empty}");
     let directory = LogDirectory::filled();
     let inside = run("show", &directory.traces(), &[]).failed();
     assert!(inside.contains(&format!("give the directory above it: {}", directory.path.display())), "{inside}");
     let unknown = directory.run("replay", &["--delivery", "traces → otlp/unknown", "--to-file", "-"]).failed();
-    assert!(unknown.contains(&format!("it knows: '{DEAD}', '{HEALTHY}'")), "{unknown}");
+    assert!(unknown.contains(&format!("it has: '{DEAD}', '{HEALTHY}'")), "{unknown}");
     assert!(directory.run("replay", &["--delivery", DEAD]).failed().contains("no dead letters"));
 }
 
