@@ -13,7 +13,7 @@ use sluice_otlp::Encoding;
 
 #[cfg(target_arch = "x86_64")]
 use super::inflate::Inflater;
-use super::{DecompressError, Output};
+use super::{DecompressError, Output, Stop};
 
 /// A deflate block of only the longest matches: 258 bytes for two bits.
 const DEFLATE_RATIO_MAX: usize = 1032;
@@ -33,8 +33,8 @@ thread_local! {
     static GZIP_STREAM: RefCell<Decompress> = RefCell::new(Decompress::new_gzip(15));
 }
 
-const fn corrupt(reason: &'static str) -> DecompressError {
-    DecompressError::Corrupt { encoding: Encoding::Gzip, reason }
+const fn corrupt(reason: &'static str) -> Stop {
+    Stop::Failed(DecompressError::Corrupt { encoding: Encoding::Gzip, reason })
 }
 
 /// How many members an input has.
@@ -45,11 +45,11 @@ pub(super) enum Members {
     Several,
 }
 
-pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<Members, DecompressError> {
+pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<Members, Stop> {
     let Some(claimed) = claimed_len_bytes(input).filter(|claimed| *claimed <= limit_bytes) else {
         return decompress_stream(input, limit_bytes, output);
     };
-    let room = output.room(claimed);
+    let room = output.room(claimed)?;
     if is_unpacked_by_inflater(input, room) {
         output.filled = claimed;
         return Ok(Members::One);
@@ -123,7 +123,7 @@ fn is_single_member(input: &[u8], length: usize) -> bool {
 }
 
 /// Any number of members, each verified; the buffer grows with what is really there.
-fn decompress_stream(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<Members, DecompressError> {
+fn decompress_stream(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<Members, Stop> {
     if input.is_empty() {
         return Err(corrupt("it is empty"));
     }
@@ -135,7 +135,8 @@ fn decompress_stream(input: &[u8], limit_bytes: usize, output: &mut Output) -> R
             *stream = Decompress::new_gzip(15);
             members += 1;
             consumed += inflate_one(stream, &input[consumed..], limit_bytes, output).map_err(|error| match error {
-                StreamError::TooLarge => DecompressError::TooLarge { limit_bytes },
+                StreamError::TooLarge => DecompressError::TooLarge { limit_bytes }.into(),
+                StreamError::NotAdmitted => Stop::NotAdmitted,
                 StreamError::Truncated => corrupt("it ends early"),
                 StreamError::Malformed => corrupt("the stream is malformed or its checksum does not match"),
             })?;
@@ -144,11 +145,11 @@ fn decompress_stream(input: &[u8], limit_bytes: usize, output: &mut Output) -> R
     })
 }
 
-pub(super) fn decompress_zlib(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<(), DecompressError> {
-    let corrupt = |reason| DecompressError::Corrupt { encoding: Encoding::Gzip, reason };
+pub(super) fn decompress_zlib(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<(), Stop> {
     let mut stream = Decompress::new(true);
     let consumed = inflate_one(&mut stream, input, limit_bytes, output).map_err(|error| match error {
-        StreamError::TooLarge => DecompressError::TooLarge { limit_bytes },
+        StreamError::TooLarge => DecompressError::TooLarge { limit_bytes }.into(),
+        StreamError::NotAdmitted => Stop::NotAdmitted,
         StreamError::Truncated => corrupt("the zlib stream ends early"),
         StreamError::Malformed => corrupt("the zlib stream is malformed or its checksum does not match"),
     })?;
@@ -157,6 +158,7 @@ pub(super) fn decompress_zlib(input: &[u8], limit_bytes: usize, output: &mut Out
 
 enum StreamError {
     TooLarge,
+    NotAdmitted,
     Truncated,
     Malformed,
 }
@@ -166,7 +168,7 @@ fn inflate_one(
     stream: &mut Decompress,
     input: &[u8],
     limit_bytes: usize,
-    output: &mut Output,
+    output: &mut Output<'_>,
 ) -> Result<usize, StreamError> {
     let base = output.filled;
     // One byte more than the limit, so that "exactly the limit" and "more" can be told apart.
@@ -178,7 +180,7 @@ fn inflate_one(
         }
         let consumed = stream.total_in() as usize;
         let filled = output.filled;
-        let room = &mut output.room(size)[filled..];
+        let room = &mut output.room(size).map_err(|_| StreamError::NotAdmitted)?[filled..];
         let status = stream.decompress(&input[consumed..], room, FlushDecompress::None);
         output.filled = base + stream.total_out() as usize;
         let stuck = stream.total_in() as usize == consumed && output.filled == filled;

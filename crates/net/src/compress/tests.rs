@@ -111,8 +111,8 @@ fn bombs_stop_at_the_limit_with_a_bounded_buffer() {
         let bomb = one.repeat(16);
         for payload in [&one[..], &bomb[..]] {
             let mut output = Output::default();
-            let result = unpack(encoding, payload, 1 << 20, &mut output);
-            assert_eq!(result, Err(DecompressError::TooLarge { limit_bytes: 1 << 20 }), "{encoding:?}");
+            let result = unpack(encoding.into(), payload, 1 << 20, &mut output);
+            assert_eq!(result, Err(DecompressError::TooLarge { limit_bytes: 1 << 20 }.into()), "{encoding:?}");
             assert!(output.bytes.capacity() <= (2 << 20) + 1, "{encoding:?} grew to {}", output.bytes.capacity());
         }
     }
@@ -131,7 +131,7 @@ fn a_claimed_size_alone_allocates_nothing() {
     for (encoding, payload) in [(Encoding::Gzip, gzip), (Encoding::Zstd, zstd), (Encoding::Snappy, snappy)] {
         assert_eq!(claimed_len_bytes(encoding, &payload), None, "{encoding:?}");
         let mut output = Output::default();
-        assert!(unpack(encoding, &payload, usize::MAX >> 1, &mut output).is_err(), "{encoding:?}");
+        assert!(unpack(encoding.into(), &payload, usize::MAX >> 1, &mut output).is_err(), "{encoding:?}");
         assert!(output.bytes.capacity() < 1 << 20, "{encoding:?} allocated {}", output.bytes.capacity());
     }
 }
