@@ -1,7 +1,7 @@
 //! OTLP/JSON ↔ protobuf, directly from one encoding to the other.
 //!
 //! OTLP/JSON is protobuf's JSON mapping with two deviations (opentelemetry-proto, docs/specification.md, "JSON Protobuf
-//! Encoding"): trace and span ids are hexadecimal, enums are integers. One table (`schema`) drives both directions.
+//! Encoding"): trace and span ids are hexadecimal, enums are integers. One table (`crate::schema`) drives both directions.
 //!
 //! Reading is as lenient as the Collector, since senders rely on it: original field names (`trace_id`) besides
 //! lowerCamelCase, enum names, 64-bit integers as strings or numbers, unknown fields ignored; `null` is absent; a member
@@ -17,7 +17,6 @@ mod error;
 mod lexer;
 mod number;
 mod read;
-mod schema;
 mod write;
 
 pub use error::{JsonError, JsonReason, ToJsonError};
