@@ -1,18 +1,17 @@
 //! Unpacking gzip (RFC 1952) and zlib (RFC 1950).
 //!
-//! Decoders of whole buffers inflate several times as fast as a streaming decoder (see `examples/compression_speed.rs`): our own where the processor can,
-//! or else libdeflate. They do the common case: one member whose trailer tells its size honestly. Everything else (several members, a trailer
-//! that lies, trailing bytes) goes through the streaming decoder, which needs no claim.
+//! libdeflate inflates a whole buffer more than twice as fast as a streaming decoder does (see
+//! `examples/compression_speed.rs` and `docs/decisions/010-inflater.md`). It does the common case: one member whose
+//! trailer tells its size honestly. Everything else (several members, a trailer that lies, trailing bytes) goes through
+//! the streaming decoder, which needs no claim.
 
 use std::cell::RefCell;
 
 use flate2::{Decompress, FlushDecompress, Status};
-use libdeflater::{Crc, DecompressionError, Decompressor};
+use libdeflater::{DecompressionError, Decompressor};
 use memchr::memmem;
 use sluice_otlp::Encoding;
 
-#[cfg(target_arch = "x86_64")]
-use super::inflate::Inflater;
 use super::{DecompressError, Output, Stop};
 
 /// A deflate block of only the longest matches: 258 bytes for two bits.
@@ -20,13 +19,6 @@ const DEFLATE_RATIO_MAX: usize = 1032;
 
 /// Header (10) and trailer (8) of a member without optional fields, and an empty deflate block (2).
 const MEMBER_MIN_BYTES: usize = 20;
-const HEADER_MIN_BYTES: usize = 10;
-const TRAILER_BYTES: usize = 8;
-
-#[cfg(target_arch = "x86_64")]
-thread_local! {
-    static INFLATER: RefCell<Option<Inflater>> = RefCell::new(Inflater::new());
-}
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
@@ -50,10 +42,6 @@ pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output<'
         return decompress_stream(input, limit_bytes, output);
     };
     let room = output.room(claimed)?;
-    if is_unpacked_by_inflater(input, room) {
-        output.filled = claimed;
-        return Ok(Members::One);
-    }
     match DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.gzip_decompress(input, room)) {
         Ok(length) if length == claimed && is_single_member(input, length) => {
             output.filled = length;
@@ -62,43 +50,6 @@ pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output<'
         Err(DecompressionError::BadData) => Err(corrupt("the stream is malformed or its checksum does not match")),
         Ok(_) | Err(DecompressionError::InsufficientSpace) => decompress_stream(input, limit_bytes, output),
     }
-}
-
-/// True if the input is one member that unpacks to exactly this, and is unpacked.
-fn is_unpacked_by_inflater(input: &[u8], output: &mut [u8]) -> bool {
-    let Some((stream, trailer)) = stream_and_trailer(input) else { return false };
-    if inflate(stream, output) != Some(stream.len()) {
-        return false;
-    }
-    let mut crc = Crc::new();
-    crc.update(output);
-    trailer.first_chunk() == Some(&crc.sum().to_le_bytes())
-}
-
-/// Below this length libdeflate is faster, whose tables are made sooner.
-#[cfg(target_arch = "x86_64")]
-pub(super) const INFLATER_MIN_BYTES: usize = 8 << 10;
-
-#[cfg(target_arch = "x86_64")]
-fn inflate(stream: &[u8], output: &mut [u8]) -> Option<usize> {
-    if stream.len() < INFLATER_MIN_BYTES {
-        return None;
-    }
-    INFLATER.with_borrow_mut(|inflater| inflater.as_mut()?.inflate(stream, output))
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn inflate(_: &[u8], _: &mut [u8]) -> Option<usize> {
-    None
-}
-
-/// Of an input that is one member without optional fields, as all that packs telemetry writes it (RFC 1952, 2.3).
-fn stream_and_trailer(input: &[u8]) -> Option<(&[u8], &[u8])> {
-    const MAGIC_DEFLATE_PLAIN: [u8; 4] = [0x1f, 0x8b, 8, 0];
-    let header_and_stream = input.len().checked_sub(TRAILER_BYTES)?;
-    let (member, trailer) = input.split_at(header_and_stream);
-    let stream = member.get(HEADER_MIN_BYTES..)?;
-    member.starts_with(&MAGIC_DEFLATE_PLAIN).then_some((stream, trailer))
 }
 
 /// The size in the trailer (ISIZE, modulo 2^32), if deflate could reach it from this many bytes.

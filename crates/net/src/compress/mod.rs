@@ -6,8 +6,6 @@
 
 mod deflate;
 mod gzip;
-#[cfg(target_arch = "x86_64")]
-pub mod inflate;
 mod lz4;
 mod output;
 mod snappy;

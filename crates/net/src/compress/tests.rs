@@ -7,15 +7,8 @@ use super::*;
 const LIMIT: usize = 8 << 20;
 const PACKED: [Encoding; 3] = [Encoding::Gzip, Encoding::Zstd, Encoding::Snappy];
 
-/// What libdeflate unpacks, and what our own decoder does.
+/// A small body and a large one.
 const GZIP_LENGTHS: [usize; 2] = [900, 190_000];
-
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn gzip_lengths_are_of_either_decoder() {
-    let stream = |length| packed(Encoding::Gzip, &telemetry_like(length)).len() - 18;
-    assert!(stream(GZIP_LENGTHS[0]) < gzip::INFLATER_MIN_BYTES && stream(GZIP_LENGTHS[1]) >= gzip::INFLATER_MIN_BYTES);
-}
 
 /// Bytes that compress about as telemetry does: repeated keys, varying values.
 fn telemetry_like(length: usize) -> Bytes {

@@ -64,7 +64,7 @@ const CODES: [(Code, &str); 17] = [
 ];
 
 impl Code {
-    /// Codes that nobody knows count as UNKNOWN, as the specification asks.
+    /// Unknown codes count as UNKNOWN, as the specification asks.
     pub fn from_number(number: u64) -> Code {
         usize::try_from(number).ok().and_then(|index| CODES.get(index)).map_or(Code::Unknown, |(code, _)| *code)
     }
