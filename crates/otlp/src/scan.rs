@@ -21,12 +21,12 @@ pub struct Summary {
 
 /// Validates a request down to its last attribute and counts its items.
 ///
-/// Accepted is what both prost and the Collector decode: every length and varint within bounds, known fields with the wire
-/// type of their definition (repeated scalars packed or not), `string` fields in UTF-8 (prost, the official Go library
-/// and Java refuse anything else, and one such string would spoil the batch that it is merged into), trace ids of 0 or
-/// 16 and span ids of 0 or 8 bytes (the Collector refuses the whole request otherwise), at most [`NESTING_LIMIT`] levels.
-/// Unknown fields are skipped, unknown groups too, boundedly. Bytes after the last field do not exist: every byte
-/// belongs to a field.
+/// Accepted is what both prost and the Collector decode: every length and varint within bounds, known fields with the
+/// wire type of their definition (repeated scalars packed or not), `string` fields in UTF-8 (prost, the official Go
+/// library and Java refuse anything else, and one such string would spoil the batch that it is merged into), trace ids
+/// of 0 or 16 and span ids of 0 or 8 bytes (the Collector refuses the whole request otherwise), at most
+/// [`NESTING_LIMIT`] levels. Unknown fields are skipped, unknown groups too, boundedly. Bytes after the last field do
+/// not exist: every byte belongs to a field.
 ///
 /// # Errors
 /// [`Malformed`] with the offset and the first thing that is wrong.
@@ -169,7 +169,8 @@ fn packed_varints(bytes: &[u8], mut position: usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// `simdutf8` is what makes long texts in other scripts as cheap as ASCII: the standard library checks them at 0.8 GB/s.
+/// `simdutf8` is what makes long texts in other scripts as cheap as ASCII: the standard library checks them at 0.8
+/// GB/s.
 #[inline(always)]
 fn is_utf8(bytes: &[u8]) -> bool {
     bytes.is_ascii() || simdutf8::basic::from_utf8(bytes).is_ok()

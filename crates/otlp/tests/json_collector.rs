@@ -53,8 +53,8 @@ fn arbitrary_requests_pass_unchanged(collector: &Collector, signal: Signal) {
     }
 }
 
-/// The Collector's data model has no absent messages but those of a oneof: it writes them as empty. So both requests are
-/// given them before they are compared.
+/// The Collector's data model has no absent messages but those of a oneof: it writes them as empty. So both requests
+/// are given them before they are compared.
 fn with_absent_messages(message: &'static Message, encoded: &[u8]) -> Vec<u8> {
     let original = records(encoded);
     let mut filled = Vec::new();
@@ -95,8 +95,8 @@ fn without_empty_objects(value: Value) -> Value {
     }
 }
 
-/// Doubles may be written in different ways (`5` and `5.0`), and `serde_json::Value` rounds them: that they are equal is
-/// asserted on the request.
+/// Doubles may be written in different ways (`5` and `5.0`), and `serde_json::Value` rounds them: that they are equal
+/// is asserted on the request.
 fn is_same_form(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Number(_), Value::Number(_)) => true,

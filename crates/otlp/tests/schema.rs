@@ -24,7 +24,8 @@ const NUMBERS: std::ops::Range<u32> = 1..64;
 /// As a 32-bit integer: -2, signed; as zigzag: 2147483647.
 const WIDE: u64 = 0x1_ffff_fffe;
 
-/// What the official type makes of an encoded message: its `Debug` form, and its encoding. `None` if it cannot be decoded.
+/// What the official type makes of an encoded message: its `Debug` form, and its encoding. `None` if it cannot be
+/// decoded.
 type Reading = Option<(String, Vec<u8>)>;
 
 fn read<M: prost::Message + Default + Debug>(encoded: &[u8]) -> Reading {
@@ -214,7 +215,8 @@ fn every_field_has_the_official_presence() {
     }
 }
 
-/// Guarantee: what is written in hexadecimal are the ids and nothing else (the OTLP specification, JSON Protobuf Encoding).
+/// Guarantee: what is written in hexadecimal are the ids and nothing else (the OTLP specification, JSON Protobuf
+/// Encoding).
 #[test]
 fn trace_and_span_ids_are_ids() {
     for field in all_messages().into_iter().flat_map(|message| message.fields) {

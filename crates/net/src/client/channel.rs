@@ -254,8 +254,8 @@ impl Inner {
         });
     }
 
-    /// Opens the slot's connection and drives it until it ends. In a task of its own, so that a caller that gives up does
-    /// not undo the work.
+    /// Opens the slot's connection and drives it until it ends. In a task of its own, so that a caller that gives up
+    /// does not undo the work.
     fn start(self: &Arc<Self>, slot: Arc<Slot>) {
         let inner = self.clone();
         self.spawn(async move {

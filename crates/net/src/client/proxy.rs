@@ -62,8 +62,8 @@ impl Proxy {
         Some(value)
     }
 
-    /// The proxy that `HTTPS_PROXY` or `HTTP_PROXY` (in either case) names for the target, unless `NO_PROXY` excludes it.
-    /// Loopback is never proxied, as in the Collector.
+    /// The proxy that `HTTPS_PROXY` or `HTTP_PROXY` (in either case) names for the target, unless `NO_PROXY` excludes
+    /// it. Loopback is never proxied, as in the Collector.
     pub fn from_environment(target: &Target, tls: bool) -> Result<Option<Proxy>, String> {
         Proxy::from_variables(target, tls, |name| std::env::var(name).ok())
     }
@@ -86,8 +86,8 @@ impl Proxy {
     }
 }
 
-/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only what is below), addresses, CIDR ranges,
-/// each with an optional port.
+/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only what is below), addresses, CIDR
+/// ranges, each with an optional port.
 fn excluded(host: &str, port: u16, rules: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let ip: Option<IpAddr> = host.parse().ok();

@@ -63,8 +63,8 @@ pub(super) fn claimed_len_bytes(input: &[u8]) -> Option<usize> {
 
 /// True if the first member, which unpacked to `length` bytes, ends where the input ends.
 ///
-/// The decoder has verified that the member's trailer holds `length`. If those four bytes occur nowhere in the input but
-/// at its very end, the trailer is there. (Chance occurrences make this answer no, which costs only speed.)
+/// The decoder has verified that the member's trailer holds `length`. If those four bytes occur nowhere in the input
+/// but at its very end, the trailer is there. (Chance occurrences make this answer no, which costs only speed.)
 fn is_single_member(input: &[u8], length: usize) -> bool {
     let Ok(length) = u32::try_from(length) else { return false };
     let size = length.to_le_bytes();

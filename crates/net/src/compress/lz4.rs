@@ -1,10 +1,10 @@
 //! LZ4 in its frame format, which HTTP's `content-encoding: lz4` means.
 //!
 //! The frames are read here and lz4_flex decodes their blocks right into the output. Its own frame reader was no
-//! substitute: it allocates and clears up to 12 MiB for what the header of fifteen bytes claims, once a frame, so that a
-//! body of 2 kB in blocks of up to 4 MiB, which is what Go's library writes, takes it over a hundred times as long and
-//! one of 190 kB half as long again (`examples/compression_speed.rs`). It also takes a frame that ends early for a whole
-//! one, and ends at a skippable frame.
+//! substitute: it allocates and clears up to 12 MiB for what the header of fifteen bytes claims, once a frame, so that
+//! a body of 2 kB in blocks of up to 4 MiB, which is what Go's library writes, takes it over a hundred times as long
+//! and one of 190 kB half as long again (`examples/compression_speed.rs`). It also takes a frame that ends early for a
+//! whole one, and ends at a skippable frame.
 
 use std::io::Write;
 

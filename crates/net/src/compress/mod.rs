@@ -21,7 +21,8 @@ use self::gzip::Members;
 use self::output::{Hold, NotAdmitted, Output, Stop};
 pub use self::snappy::compress_block as compress_snappy_block;
 
-/// The largest zstd window that is accepted and passed on: what every zstd decoder has to support (RFC 8878, 3.1.1.1.2).
+/// The largest zstd window that is accepted and passed on: what every zstd decoder has to support (RFC 8878,
+/// 3.1.1.1.2).
 pub const ZSTD_WINDOW_LIMIT_BYTES: u64 = 8 << 20;
 
 /// What a thread keeps for its next payload at most: no request is charged for it.
@@ -83,8 +84,8 @@ thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub struct Unpacked<'a> {
     pub bytes: &'a [u8],
-    /// True if its packed form may be sent on as it is to any receiver: exactly one gzip member, or exactly one zstd frame without
-    /// dictionary and with a window of at most 8 MiB.
+    /// True if its packed form may be sent on as it is to any receiver: exactly one gzip member, or exactly one zstd
+    /// frame without dictionary and with a window of at most 8 MiB.
     pub is_passable: bool,
 }
 
@@ -124,8 +125,8 @@ pub fn with_decompressed<T>(
     with_unpacked(packing.into(), input, limit_bytes, None, look).map_err(only_failure)
 }
 
-/// As [`with_decompressed`], for payloads whose memory has to be admitted before it is held: see [`decompress_admitted`].
-/// What `look` saw is no longer held when this returns, except what the thread keeps.
+/// As [`with_decompressed`], for payloads whose memory has to be admitted before it is held: see
+/// [`decompress_admitted`]. What `look` saw is no longer held when this returns, except what the thread keeps.
 pub fn with_decompressed_admitted<T, R>(
     packing: impl Into<Packing>,
     input: &[u8],

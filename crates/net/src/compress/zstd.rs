@@ -137,8 +137,8 @@ fn decompress_with(
     // One byte more than the limit, so that "exactly the limit" and "more" can be told apart.
     let ceiling = limit_bytes.saturating_add(1);
     let guess = claimed_len_bytes(input).unwrap_or(input.len().saturating_mul(4));
-    // Whatever the buffer holds already: libzstd decodes in one pass where there is room for the whole frame, and is stricter then,
-    // so that the same input must always meet the same room.
+    // Whatever the buffer holds already: libzstd decodes in one pass where there is room for the whole frame, and is
+    // stricter then, so that the same input must always meet the same room.
     let mut size = guess.min(ceiling);
     let is_decoded_at_once = claimed_len_bytes(input).is_some() && is_single_plain_frame(input);
     output.window_bytes = if is_decoded_at_once { 0 } else { ZSTD_WINDOW_LIMIT_BYTES as usize };
@@ -165,8 +165,8 @@ fn decompress_with(
     }
 }
 
-/// libzstd's streaming decoder lets a frame end before it has what its header claims, if its last block is empty. Other decoders
-/// refuse that, so it must not be passed on.
+/// libzstd's streaming decoder lets a frame end before it has what its header claims, if its last block is empty. Other
+/// decoders refuse that, so it must not be passed on.
 fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), Stop> {
     let (mut rest, mut claimed_bytes, mut is_exact) = (input, 0_u64, true);
     while !rest.is_empty() {

@@ -22,7 +22,8 @@ const PARTS_LIMIT: u32 = 1024;
 /// On an error `out` is as it was.
 ///
 /// # Errors
-/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses too, [`ToJsonError::TooLarge`] if the limit does not suffice.
+/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses too, [`ToJsonError::TooLarge`] if the limit does not
+/// suffice.
 pub fn to_json(signal: Signal, request: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Result<(), ToJsonError> {
     let start = out.len();
     let mut writer = Writer { request, limit: start.saturating_add(limit_bytes), limit_bytes, out };

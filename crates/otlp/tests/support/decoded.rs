@@ -91,8 +91,8 @@ pub fn assert_equivalent(signal: Signal, expected: &[u8], actual: &[u8]) {
 /// path) and an unknown field in it.
 pub type UnknownField = (String, Record);
 
-/// Every field of the request that the schema does not know, with how often it occurs. Elements of repeated fields share
-/// their path, so merging and splitting requests only add up or divide the counts.
+/// Every field of the request that the schema does not know, with how often it occurs. Elements of repeated fields
+/// share their path, so merging and splitting requests only add up or divide the counts.
 pub fn unknown_fields(signal: Signal, encoded: &[u8]) -> BTreeMap<UnknownField, usize> {
     let mut found = BTreeMap::new();
     collect_unknown(super::request(signal), "", encoded, &mut found);

@@ -159,8 +159,8 @@ impl Rewriter {
         pieces.push(Piece { rank, bytes });
     }
 
-    /// Tags and lengths have 32 bits: readers take five bytes of them at most, and minimal ones here have three or fewer
-    /// (tags of the largest field numbers: five, which `add_unknown` writes without padding).
+    /// Tags and lengths have 32 bits: readers take five bytes of them at most, and minimal ones here have three or
+    /// fewer (tags of the largest field numbers: five, which `add_unknown` writes without padding).
     fn padding(&mut self) -> usize {
         if self.freedoms.long_varints && self.rng.u8(..8) == 0 { self.rng.usize(1..=2) } else { 0 }
     }
