@@ -13,13 +13,15 @@ pub(crate) const FIXED64: u8 = 1;
 pub(crate) const LEN: u8 = 2;
 pub(crate) const FIXED32: u8 = 5;
 
+/// Its table by number comes first, so that scanning finds it without an offset.
+#[repr(C)]
 pub(crate) struct Message {
+    by_number: [WireKind; NUMBERS],
     /// As in the `.proto` files.
     #[allow(dead_code, reason = "the tests find the official type of a message by it")]
     pub(crate) name: &'static str,
     /// In the order in which JSON is written. At most [`FIELDS_LIMIT`].
     pub(crate) fields: &'static [Field],
-    by_number: [WireKind; NUMBERS],
 }
 
 pub(crate) struct Field {
@@ -142,7 +144,7 @@ impl Message {
             by_number[fields[index].number as usize] = fields[index].wire;
             index += 1;
         }
-        Message { name, fields, by_number }
+        Message { by_number, name, fields }
     }
 
     #[inline(always)]
