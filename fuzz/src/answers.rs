@@ -21,7 +21,8 @@ pub fn check_answers(data: &[u8]) {
     }
 }
 
-/// All three signals answer alike on the wire. What the official type reads, without fields that it does not know, is read alike.
+/// All three signals answer alike on the wire. What the official type reads, without fields that it does not know, is
+/// read alike.
 fn check_proto(body: &[u8]) {
     let outcome = from_proto(body);
     check_outcome(&outcome);

@@ -1,5 +1,5 @@
-//! Replays the committed corpus on the stable compiler: each input as it is and with a bounded number of changes, always
-//! the same ones. Included by a test of each crate whose decoders are fuzzed.
+//! Replays the committed corpus on the stable compiler: each input as it is and with a bounded number of changes,
+//! always the same ones. Included by a test of each crate whose decoders are fuzzed.
 
 use std::fs;
 use std::panic;

@@ -113,7 +113,7 @@ fn write_deflated(sample: &[u8]) {
     let skewed: Vec<u8> = (0..6000).map(|_| rng.u64(1 << 12..).leading_zeros() as u8).collect();
     write("inflate", "long-codes", &deflated(9, &[&skewed]));
 
-    // So long that our own inflater takes the gzip.
+    // Long enough for several blocks with codes of their own.
     let mut text = String::new();
     while text.len() < 42_000 {
         write!(text, "http.request.header.{}={:x};", rng.u8(..40), rng.u32(..)).expect("a string takes it");

@@ -1,43 +1,25 @@
 //! "Did you mean …?": the valid name that a mistyped one is nearest to.
 
+use strsim::osa_distance;
+
 /// The candidate nearest to `name`, if one is near enough to be what was meant: about one edit for three characters.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // An absurdly long key would make the quadratic comparison slow, and nothing is near to it anyway.
     if name.len() > 256 {
         return None;
     }
-    let limit = (name.chars().count() / 3).max(1);
+    let (name, limit) = (fold(name), (name.chars().count() / 3).max(1));
     candidates
         .into_iter()
-        .map(|candidate| (distance(&fold(name), &fold(candidate)), candidate))
+        .map(|candidate| (osa_distance(&name, &fold(candidate)), candidate))
         .filter(|(edits, _)| *edits <= limit)
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, candidate)| candidate)
 }
 
 /// Letter case and the choice of separator are no difference worth an edit.
-fn fold(name: &str) -> Vec<char> {
-    name.chars().map(|character| if character == '-' { '_' } else { character.to_ascii_lowercase() }).collect()
-}
-
-/// Edits (insert, delete, replace, swap of neighbours) between two names: optimal string alignment.
-fn distance(left: &[char], right: &[char]) -> usize {
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=right.len()).collect();
-    for (row, left_char) in left.iter().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, right_char) in right.iter().enumerate() {
-            let replace = last[column] + usize::from(left_char != right_char);
-            let mut best = replace.min(last[column + 1] + 1).min(current[column] + 1);
-            let swapped = row > 0 && column > 0 && *left_char == right[column - 1] && left[row - 1] == *right_char;
-            if swapped {
-                best = best.min(before_last[column - 1] + 1);
-            }
-            current.push(best);
-        }
-        before_last = std::mem::replace(&mut last, current);
-    }
-    last[right.len()]
+fn fold(name: &str) -> String {
+    name.replace('-', "_").to_ascii_lowercase()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::Signal;
-use crate::schema::{self, Descriptor, Kind};
+use crate::schema::{self, Message, WireKind};
 use crate::wire::{
     FIXED32, FIXED64, LEN, Malformed, VARINT, malformed, read_len, read_tag, read_varint, skip_fixed, skip_value,
 };
@@ -21,23 +21,18 @@ pub struct Summary {
 
 /// Validates a request down to its last attribute and counts its items.
 ///
-/// Accepted is what both prost and the Collector decode: every length and varint within bounds, known fields with the wire
-/// type of their definition (repeated scalars packed or not), `string` fields in UTF-8 (prost, the official Go library
-/// and Java refuse anything else, and one such string would spoil the batch that it is merged into), trace ids of 0 or
-/// 16 and span ids of 0 or 8 bytes (the Collector refuses the whole request otherwise), at most [`NESTING_LIMIT`] levels.
-/// Unknown fields are skipped, unknown groups too, boundedly. Bytes after the last field do not exist: every byte
-/// belongs to a field.
+/// Accepted is what both prost and the Collector decode: every length and varint within bounds, known fields with the
+/// wire type of their definition (repeated scalars packed or not), `string` fields in UTF-8 (prost, the official Go
+/// library and Java refuse anything else, and one such string would spoil the batch that it is merged into), trace ids
+/// of 0 or 16 and span ids of 0 or 8 bytes (the Collector refuses the whole request otherwise), at most
+/// [`NESTING_LIMIT`] levels. Unknown fields are skipped, unknown groups too, boundedly. Bytes after the last field do
+/// not exist: every byte belongs to a field.
 ///
 /// # Errors
 /// [`Malformed`] with the offset and the first thing that is wrong.
 pub fn scan(signal: Signal, request: &[u8]) -> Result<Summary, Malformed> {
-    let descriptor = match signal {
-        Signal::Traces => &schema::TRACES_REQUEST,
-        Signal::Metrics => &schema::METRICS_REQUEST,
-        Signal::Logs => &schema::LOGS_REQUEST,
-    };
     let mut scanner = Scanner { items: 0 };
-    scanner.message(request, 0, descriptor, 0)?;
+    scanner.message(request, 0, signal.request(), 0)?;
     Ok(Summary { items: scanner.items })
 }
 
@@ -52,7 +47,7 @@ impl Scanner {
         &mut self,
         bytes: &[u8],
         mut position: usize,
-        descriptor: &'static Descriptor,
+        message: &'static Message,
         depth: usize,
     ) -> Result<(), Malformed> {
         if depth > NESTING_LIMIT {
@@ -62,7 +57,7 @@ impl Scanner {
         while position < bytes.len() {
             let start = position;
             let (number, wire_type, after_tag) = read_tag(bytes, start)?;
-            let kind = descriptor.kind(number);
+            let kind = message.wire_kind(number);
             if wire_type != LEN {
                 position = scalar(bytes, kind, number, wire_type, start, after_tag)?;
                 continue;
@@ -71,13 +66,13 @@ impl Scanner {
             position = content.end;
             let bytes = &bytes[..content.end];
             match kind {
-                Kind::KeyValue => self.key_value(bytes, content.start, depth + 1)?,
-                Kind::Message(nested) => self.message(bytes, content.start, nested, depth + 1)?,
-                Kind::Item(nested) => {
+                WireKind::KeyValue => self.key_value(bytes, content.start, depth + 1)?,
+                WireKind::Message(nested) => self.message(bytes, content.start, nested, depth + 1)?,
+                WireKind::Item(nested) => {
                     self.items += 1;
                     self.message(bytes, content.start, nested, depth + 1)?;
                 }
-                Kind::Data(nested) => {
+                WireKind::Data(nested) => {
                     metric.enter(number, &mut self.items);
                     self.message(bytes, content.start, nested, depth + 1)?;
                 }
@@ -133,36 +128,36 @@ impl MetricData {
 #[inline(always)]
 fn scalar(
     bytes: &[u8],
-    kind: Kind,
+    kind: WireKind,
     number: u32,
     wire_type: u8,
     start: usize,
     position: usize,
 ) -> Result<usize, Malformed> {
     match (kind, wire_type) {
-        (Kind::Varint | Kind::RepeatedVarint, VARINT) => Ok(read_varint(bytes, position)?.1),
-        (Kind::Fixed64 | Kind::RepeatedFixed64, FIXED64) => skip_fixed(bytes, position, 8),
-        (Kind::Fixed32, FIXED32) => skip_fixed(bytes, position, 4),
-        (Kind::Unknown, _) => skip_value(bytes, number, wire_type, position),
+        (WireKind::Varint | WireKind::RepeatedVarint, VARINT) => Ok(read_varint(bytes, position)?.1),
+        (WireKind::Fixed64 | WireKind::RepeatedFixed64, FIXED64) => skip_fixed(bytes, position, 8),
+        (WireKind::Fixed32, FIXED32) => skip_fixed(bytes, position, 4),
+        (WireKind::Unknown, _) => skip_value(bytes, number, wire_type, position),
         _ => Err(malformed(start, "a field has another wire type than its definition")),
     }
 }
 
 /// A length-delimited field that is no message.
 #[inline(always)]
-fn blob(bytes: &[u8], kind: Kind, start: usize, content: Range<usize>) -> Result<(), Malformed> {
+fn blob(bytes: &[u8], kind: WireKind, start: usize, content: Range<usize>) -> Result<(), Malformed> {
     let blob = &bytes[content.clone()];
     match kind {
-        Kind::String if is_utf8(blob) => Ok(()),
-        Kind::String => Err(malformed(content.start, "a string is not valid UTF-8")),
-        Kind::Bytes | Kind::Unknown => Ok(()),
-        Kind::TraceId if matches!(blob.len(), 0 | 16) => Ok(()),
-        Kind::TraceId => Err(malformed(start, "a trace id is neither empty nor 16 bytes long")),
-        Kind::SpanId if matches!(blob.len(), 0 | 8) => Ok(()),
-        Kind::SpanId => Err(malformed(start, "a span id is neither empty nor 8 bytes long")),
-        Kind::RepeatedFixed64 if blob.len().is_multiple_of(8) => Ok(()),
-        Kind::RepeatedFixed64 => Err(malformed(start, "packed values end within a value")),
-        Kind::RepeatedVarint => packed_varints(bytes, content.start),
+        WireKind::String if is_utf8(blob) => Ok(()),
+        WireKind::String => Err(malformed(content.start, "a string is not valid UTF-8")),
+        WireKind::Bytes | WireKind::Unknown => Ok(()),
+        WireKind::TraceId if matches!(blob.len(), 0 | 16) => Ok(()),
+        WireKind::TraceId => Err(malformed(start, "a trace id is neither empty nor 16 bytes long")),
+        WireKind::SpanId if matches!(blob.len(), 0 | 8) => Ok(()),
+        WireKind::SpanId => Err(malformed(start, "a span id is neither empty nor 8 bytes long")),
+        WireKind::RepeatedFixed64 if blob.len().is_multiple_of(8) => Ok(()),
+        WireKind::RepeatedFixed64 => Err(malformed(start, "packed values end within a value")),
+        WireKind::RepeatedVarint => packed_varints(bytes, content.start),
         _ => Err(malformed(start, "a field has another wire type than its definition")),
     }
 }
@@ -174,7 +169,8 @@ fn packed_varints(bytes: &[u8], mut position: usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// `simdutf8` is what makes long texts in other scripts as cheap as ASCII: the standard library checks them at 0.8 GB/s.
+/// `simdutf8` is what makes long texts in other scripts as cheap as ASCII: the standard library checks them at 0.8
+/// GB/s.
 #[inline(always)]
 fn is_utf8(bytes: &[u8]) -> bool {
     bytes.is_ascii() || simdutf8::basic::from_utf8(bytes).is_ok()

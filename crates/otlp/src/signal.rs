@@ -1,5 +1,7 @@
 use std::fmt;
 
+use crate::schema::{self, Message};
+
 /// The three kinds of telemetry that OTLP carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Signal {
@@ -44,6 +46,15 @@ impl Signal {
             Signal::Traces => "/v1/traces",
             Signal::Metrics => "/v1/metrics",
             Signal::Logs => "/v1/logs",
+        }
+    }
+
+    /// The export request, as the table of messages has it.
+    pub(crate) fn request(self) -> &'static Message {
+        match self {
+            Signal::Traces => &schema::TRACES_REQUEST,
+            Signal::Metrics => &schema::METRICS_REQUEST,
+            Signal::Logs => &schema::LOGS_REQUEST,
         }
     }
 

@@ -72,7 +72,8 @@ impl AnyValue {
     /// before, a further occurrence of the same array or map extends it.
     ///
     /// # Errors
-    /// [`Malformed`], with offsets into `encoded`, where it is no message or nests deeper than [`crate::NESTING_LIMIT`].
+    /// [`Malformed`], with offsets into `encoded`, where it is no message or nests deeper than
+    /// [`crate::NESTING_LIMIT`].
     pub fn decode(encoded: &[u8]) -> Result<AnyValue, Malformed> {
         let mut value = AnyValue::Empty;
         value.merge(encoded, 0)?;

@@ -2,12 +2,15 @@
 
 use std::ops::Range;
 
+pub(crate) use crate::schema::{FIXED32, FIXED64, LEN, VARINT};
+
 /// Unknown groups may nest this deep. Together with [`crate::NESTING_LIMIT`] it stays below the 100 levels at which
 /// prost, Java and C++ stop.
 const GROUP_NESTING_LIMIT: usize = 16;
 
-/// A singular message may occur this often within its parent. More than one occurrence is legal, as protobuf merges them, but
-/// nobody writes them; without a bound two bytes of a hostile request would cost fifty bytes of memory.
+/// A singular message may occur this often within its parent. More than one occurrence is legal, as protobuf merges
+/// them, but no known sender writes them; without a bound two bytes of a hostile request would cost fifty bytes of
+/// memory.
 pub(crate) const OCCURRENCES_LIMIT: usize = 1024;
 
 /// Why a request is not a protobuf message of its kind, and where.
@@ -23,12 +26,8 @@ pub(crate) const fn malformed(offset: usize, reason: &'static str) -> Malformed 
     Malformed { offset, reason }
 }
 
-pub(crate) const VARINT: u8 = 0;
-pub(crate) const FIXED64: u8 = 1;
-pub(crate) const LEN: u8 = 2;
 pub(crate) const GROUP_START: u8 = 3;
 pub(crate) const GROUP_END: u8 = 4;
-pub(crate) const FIXED32: u8 = 5;
 
 /// The tag byte of a length-delimited field. Only for field numbers below 16.
 pub(crate) const fn len_tag(number: u32) -> u8 {

@@ -12,7 +12,7 @@ use support::collector::Collector;
 use support::decoded::{Decoded, assert_equivalent};
 use support::generate::{Shape, wire_request};
 use support::rewrite::Freedoms;
-use support::schema::{self, Kind, Message, Presence};
+use support::schema::{Kind, Message, Presence};
 use support::wire::{Record, records, write_record};
 
 const LIMIT_BYTES: usize = 64 << 20;
@@ -47,19 +47,19 @@ fn arbitrary_requests_pass_unchanged(collector: &Collector, signal: Signal) {
             panic!("the Collector answers {status} to {}", String::from_utf8_lossy(&ours));
         });
         let back = from_json(signal, &exported, LIMIT_BYTES).expect("the Collector's JSON can be read");
-        let message = schema::request(signal);
+        let message = support::request(signal);
         assert_equivalent(signal, &with_absent_messages(message, &request), &with_absent_messages(message, &back));
         assert_same_form(&ours, &exported);
     }
 }
 
-/// The Collector's data model has no absent messages but those of a oneof: it writes them as empty. So both requests are
-/// given them before they are compared.
+/// The Collector's data model has no absent messages but those of a oneof: it writes them as empty. So both requests
+/// are given them before they are compared.
 fn with_absent_messages(message: &'static Message, encoded: &[u8]) -> Vec<u8> {
     let original = records(encoded);
     let mut filled = Vec::new();
     for mut record in original.clone() {
-        if let Some(Kind::Message(child)) = message.field(record.number).map(|field| field.kind) {
+        if let Some(Kind::Message(child)) = support::field(message, record.number).map(|field| field.kind) {
             record.value = with_absent_messages(child, &record.value);
         }
         write_record(&mut filled, &record, 0, 0);
@@ -95,8 +95,8 @@ fn without_empty_objects(value: Value) -> Value {
     }
 }
 
-/// Doubles may be written in different ways (`5` and `5.0`), and `serde_json::Value` rounds them: that they are equal is
-/// asserted on the request.
+/// Doubles may be written in different ways (`5` and `5.0`), and `serde_json::Value` rounds them: that they are equal
+/// is asserted on the request.
 fn is_same_form(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Number(_), Value::Number(_)) => true,
@@ -132,7 +132,7 @@ fn what_the_collector_reads_we_read_alike(collector: &Collector) {
         r#""body":{"stringValue":"\ud83d\ude00 \ud83d \u00e9 \/"}"#,
         r#""severityText":"a","severityText":"b","attributes":[{"key":"a"}],"attributes":[{"key":"b"}]"#,
     ];
-    let message = schema::request(Signal::Logs);
+    let message = support::request(Signal::Logs);
     for members in spellings {
         let json = log_record(members);
         let exported = collector

@@ -28,8 +28,8 @@ proptest! {
         }
     }
 
-    /// Requests with bytes changed at random: nothing is accepted that the generated types cannot decode, and whatever is
-    /// accepted is counted alike. What is refused although it decodes has an id of the wrong length, or a group.
+    /// Requests with bytes changed at random: nothing is accepted that the generated types cannot decode, and whatever
+    /// is accepted is counted alike. What is refused although it decodes has an id of the wrong length, or a group.
     #[test]
     fn damaged_requests_are_never_accepted_wrongly(
         (signal, mut request) in any_request(Shape::ANY),

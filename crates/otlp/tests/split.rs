@@ -100,7 +100,8 @@ fn check(signal: Signal, request: &Bytes, limits: SplitLimits, parts: &[Part]) {
 }
 
 proptest! {
-    /// Any limits on any request: the parts hold the same items under the same headers in the same order, within the limits.
+    /// Any limits on any request: the parts hold the same items under the same headers in the same order, within the
+    /// limits.
     #[test]
     fn parts_are_the_request(
         (signal, request) in any_request(Shape::ANY),

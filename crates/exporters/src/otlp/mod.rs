@@ -56,7 +56,7 @@ impl OtlpExporter {
         let tls = match endpoint.security {
             Security::Plain => false,
             Security::Tls => true,
-            Security::Unsaid => !config.tls.insecure,
+            Security::Unset => !config.tls.insecure,
         };
         let mut connect = ConnectOptions {
             connect_timeout: config.timeout.min(CONNECT_TIMEOUT_LIMIT),

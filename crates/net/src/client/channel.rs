@@ -174,7 +174,7 @@ fn request(uri: &Uri, headers: HeaderMap) -> Request<()> {
 }
 
 impl Inner {
-    /// A ready connection. Starts connecting where nobody does, and waits for it.
+    /// A ready connection. Starts an attempt to connect where none is under way, and waits for it.
     async fn acquire(self: &Arc<Self>) -> Result<(Arc<Slot>, Connection), TransportError> {
         let mut changed: Option<watch::Receiver<()>> = None;
         loop {
@@ -254,8 +254,8 @@ impl Inner {
         });
     }
 
-    /// Opens the slot's connection and drives it until it ends. In a task of its own, so that a caller that gives up does
-    /// not undo the work.
+    /// Opens the slot's connection and drives it until it ends. In a task of its own, so that a caller that gives up
+    /// does not undo the work.
     fn start(self: &Arc<Self>, slot: Arc<Slot>) {
         let inner = self.clone();
         self.spawn(async move {
@@ -337,7 +337,7 @@ impl Inner {
                 Err(error) => {
                     tracing::debug!(target = %inner.connector.target(), %error, "the name cannot be looked up");
                     *inner.resolved.lock() = Resolved { at: Some(Instant::now()), doubtful: false };
-                    // Whoever has no address yet must learn why; old addresses serve on.
+                    // Requests without an address must learn why; old addresses serve on.
                     inner.lookup.connected(Err(error), Instant::now());
                 }
             }

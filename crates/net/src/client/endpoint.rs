@@ -19,11 +19,11 @@ pub enum Security {
     /// `https://`
     Tls,
     /// No prefix, `dns:` or `unix:`: other settings decide.
-    Unsaid,
+    Unset,
 }
 
-/// An endpoint of a gRPC client: `host:port`, `http(s)://host:port`, `dns:///host:port`, `passthrough:///host:port`, `unix:/path`
-/// or `unix:///path`.
+/// An endpoint of a gRPC client: `host:port`, `http(s)://host:port`, `dns:///host:port`, `passthrough:///host:port`,
+/// `unix:/path` or `unix:///path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     pub target: Target,
@@ -54,8 +54,8 @@ impl Endpoint {
             ("unix", rest) => return unix(text, rest),
             ("http", rest) => (rest, Security::Plain),
             ("https", rest) => (rest, Security::Tls),
-            ("dns" | "passthrough", rest) => (rest.trim_start_matches('/'), Security::Unsaid),
-            ("", rest) => (rest, Security::Unsaid),
+            ("dns" | "passthrough", rest) => (rest.trim_start_matches('/'), Security::Unset),
+            ("", rest) => (rest, Security::Unset),
             (scheme, _) => {
                 return Err(EndpointError::Scheme { endpoint: text.to_owned(), scheme: scheme.to_owned() });
             }
@@ -89,7 +89,7 @@ fn unix(text: &str, path: &str) -> Result<Endpoint, EndpointError> {
     if path.is_empty() {
         return Err(EndpointError::NoHost(text.to_owned()));
     }
-    Ok(Endpoint { target: Target::Unix(PathBuf::from(path)), security: Security::Unsaid })
+    Ok(Endpoint { target: Target::Unix(PathBuf::from(path)), security: Security::Unset })
 }
 
 pub(crate) enum HostPortProblem {
@@ -184,15 +184,15 @@ mod tests {
     /// Scenario: the forms that Collector configurations use. Guarantee: each names the same host, port and security.
     #[test]
     fn endpoints_are_read_as_the_collector_reads_them() {
-        assert_eq!(Endpoint::parse("backend:4317"), host("backend", 4317, Security::Unsaid));
+        assert_eq!(Endpoint::parse("backend:4317"), host("backend", 4317, Security::Unset));
         assert_eq!(Endpoint::parse("http://backend:4317"), host("backend", 4317, Security::Plain));
         assert_eq!(Endpoint::parse("https://backend:4317/"), host("backend", 4317, Security::Tls));
-        assert_eq!(Endpoint::parse("dns:///backend:4317"), host("backend", 4317, Security::Unsaid));
-        assert_eq!(Endpoint::parse("dns://backend:4317"), host("backend", 4317, Security::Unsaid));
-        assert_eq!(Endpoint::parse("dns:backend:4317"), host("backend", 4317, Security::Unsaid));
-        assert_eq!(Endpoint::parse("dns:4317"), host("dns", 4317, Security::Unsaid));
-        assert_eq!(Endpoint::parse("[::1]:4317"), host("::1", 4317, Security::Unsaid));
-        let unix = Endpoint { target: Target::Unix("/run/a.sock".into()), security: Security::Unsaid };
+        assert_eq!(Endpoint::parse("dns:///backend:4317"), host("backend", 4317, Security::Unset));
+        assert_eq!(Endpoint::parse("dns://backend:4317"), host("backend", 4317, Security::Unset));
+        assert_eq!(Endpoint::parse("dns:backend:4317"), host("backend", 4317, Security::Unset));
+        assert_eq!(Endpoint::parse("dns:4317"), host("dns", 4317, Security::Unset));
+        assert_eq!(Endpoint::parse("[::1]:4317"), host("::1", 4317, Security::Unset));
+        let unix = Endpoint { target: Target::Unix("/run/a.sock".into()), security: Security::Unset };
         assert_eq!(Endpoint::parse("unix:/run/a.sock"), Ok(unix.clone()));
         assert_eq!(Endpoint::parse("unix:///run/a.sock"), Ok(unix));
     }

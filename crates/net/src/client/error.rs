@@ -46,7 +46,7 @@ pub enum TransportError {
 }
 
 impl TransportError {
-    /// True where waiting does not help: somebody has to change a certificate or a setting.
+    /// True where waiting does not help: a certificate or a setting has to change.
     pub fn is_configuration(&self) -> bool {
         matches!(self, TransportError::Tls { .. } | TransportError::TlsSettings { .. } | TransportError::NotGrpc { .. })
     }

@@ -1,7 +1,13 @@
 //! An HTTP client for one origin: HTTP/1.1 with kept-alive connections, or HTTP/2 where the TLS handshake says so.
+//!
+//! hyper and h2 speak the protocols; which connection a request takes is decided here. `hyper_util::client::legacy` was
+//! no substitute: until one TLS handshake has chosen HTTP/2 each of its requests makes a connection of its own, it does
+//! not bound connections, it does not leave an address that the name no longer has, and its errors do not tell whether
+//! the peer has processed the request. `hyper_util::client::pool` shares one connection as we do, but ties it to no
+//! address and no GOAWAY, which is the part that has to be written anyway.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -74,8 +80,10 @@ struct Inner {
     /// Set where requests go through a proxy in the clear, which wants the whole URI in the request line.
     clear_proxy: Option<Proxy>,
     pool: Pool,
-    /// Held while a first TLS connection finds out whether the peer speaks HTTP/2, so that a burst opens one, not many.
-    protocol_unknown: tokio::sync::Mutex<()>,
+    /// Held while a TLS connection is opened that may become the shared one, with why the last attempt failed.
+    attempt: tokio::sync::Mutex<Option<TransportError>>,
+    /// Attempts that have ended.
+    attempts: AtomicU64,
     permits: Option<Semaphore>,
     tasks: Arc<AtomicUsize>,
     shutdown: CancellationToken,
@@ -92,7 +100,8 @@ impl HttpClient {
             connector: Connector::new(first_hop, options.connect.clone(), alpn),
             clear_proxy,
             pool: Pool::new(options.idle_connections, options.idle_timeout),
-            protocol_unknown: tokio::sync::Mutex::new(()),
+            attempt: tokio::sync::Mutex::default(),
+            attempts: AtomicU64::new(0),
             permits: options.connections.map(Semaphore::new),
             tasks: Arc::new(AtomicUsize::new(0)),
             shutdown: shutdown.clone(),
@@ -117,7 +126,7 @@ impl HttpClient {
                 Line::H2(connection) => self.inner.post_h2(connection, uri, headers, body).await,
             };
             match result {
-                // A kept connection that the peer closed meanwhile says nothing of the peer: once more on a fresh one.
+                // A kept connection that the peer closed meanwhile says nothing of the peer: once more on another one.
                 Err(
                     TransportError::Lost { .. } | TransportError::GoingAway { .. } | TransportError::Refused { .. },
                 ) if reused && !fresh => {
@@ -147,19 +156,39 @@ impl Inner {
         }
     }
 
-    /// A connection to send on, and whether it was used before.
+    /// A connection to send on, and whether it was used before. `fresh`: not one that has been idle, which the peer may
+    /// have closed unnoticed.
     async fn line(&self, fresh: bool) -> Result<(Line, bool), TransportError> {
-        if !fresh && let Some(line) = self.pool.take(Instant::now()) {
+        let attempts_before = self.attempts.load(Ordering::Acquire);
+        if let Some(line) = self.pool.take(fresh, Instant::now()) {
             return Ok((line, true));
         }
-        if !(self.connector.uses_tls() && self.options.http2) || self.pool.speaks_h1() {
+        if !self.may_share() {
             return Ok((self.connect().await?, false));
         }
-        let _first = self.protocol_unknown.lock().await;
-        if !fresh && let Some(line) = self.pool.take(Instant::now()) {
+        let mut last_failure = self.attempt.lock().await;
+        if let Some(line) = self.pool.take(fresh, Instant::now()) {
             return Ok((line, true));
         }
-        Ok((self.connect().await?, false))
+        if !self.may_share() {
+            drop(last_failure);
+            return Ok((self.connect().await?, false));
+        }
+        // An attempt that ended while this request waited was made for it, too.
+        if self.attempts.load(Ordering::Acquire) != attempts_before
+            && let Some(error) = &*last_failure
+        {
+            return Err(error.clone());
+        }
+        let result = self.connect().await;
+        *last_failure = result.as_ref().err().cloned();
+        self.attempts.fetch_add(1, Ordering::Release);
+        Ok((result?, false))
+    }
+
+    /// True if the next connection may turn out to speak HTTP/2, which all requests then share.
+    fn may_share(&self) -> bool {
+        self.connector.uses_tls() && self.options.http2 && !self.pool.speaks_h1()
     }
 
     async fn connect(&self) -> Result<Line, TransportError> {

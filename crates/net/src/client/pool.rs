@@ -44,13 +44,17 @@ impl Pool {
         Pool { limit, idle_timeout, inner: Mutex::default() }
     }
 
-    pub(crate) fn take(&self, now: Instant) -> Option<Line> {
+    /// A connection that is open, as far as is known: the shared one or, unless only that is wanted, an idle one.
+    pub(crate) fn take(&self, only_shared: bool, now: Instant) -> Option<Line> {
         let mut inner = self.inner.lock();
         if let Some(connection) = &inner.shared {
             if !connection.is_closed() {
                 return Some(Line::H2(connection.clone()));
             }
             inner.shared = None;
+        }
+        if only_shared {
+            return None;
         }
         self.drop_old(&mut inner, now);
         while let Some(idle) = inner.idle.pop() {
@@ -78,7 +82,9 @@ impl Pool {
     }
 
     pub(crate) fn share(&self, connection: Connection) {
-        self.inner.lock().shared = Some(connection);
+        let mut inner = self.inner.lock();
+        inner.shared = Some(connection);
+        inner.speaks_h1 = false;
     }
 
     pub(crate) fn unshare(&self, connection: &Connection) {
@@ -108,7 +114,7 @@ impl Pool {
         inner.resolved = Some(now);
     }
 
-    /// True once an interval: whoever is told so looks the name up.
+    /// True once an interval: the caller then looks the name up.
     pub(crate) fn due(&self, now: Instant, interval: Duration) -> bool {
         let mut inner = self.inner.lock();
         let due = inner.resolved.is_some_and(|at| now.duration_since(at) >= interval);

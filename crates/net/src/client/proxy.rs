@@ -1,9 +1,14 @@
 //! HTTP proxies: `CONNECT` tunnels, and which proxy the environment names for a target.
+//!
+//! `NO_PROXY` is read as Go reads it, because the Collector's files rely on that: rules with a port, `*.suffix`, and
+//! `.suffix` without the name itself. `hyper_util::client::proxy` reads it as curl does, and ignores a proxy's URL that
+//! it cannot read, which would send data past the proxy. Its tunnel does not say what the proxy answered.
 
 use std::net::IpAddr;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use percent_encoding::percent_decode_str;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::connect::BoxIo;
@@ -43,7 +48,8 @@ impl Proxy {
         let (host, port) = split_host_port(address).map_err(|problem| problem.at(address).to_string())?;
         let authorization = credentials.map(|credentials| {
             let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-            let plain = [percent_decode(user), b":".to_vec(), percent_decode(password)].concat();
+            let plain: Vec<u8> =
+                percent_decode_str(user).chain(std::iter::once(b':')).chain(percent_decode_str(password)).collect();
             format!("Basic {}", BASE64_STANDARD.encode(plain))
         });
         Ok(Proxy { target: Target::Host { host, port: port.unwrap_or(80) }, authorization })
@@ -56,8 +62,8 @@ impl Proxy {
         Some(value)
     }
 
-    /// The proxy that `HTTPS_PROXY` or `HTTP_PROXY` (in either case) names for the target, unless `NO_PROXY` excludes it.
-    /// Loopback is never proxied, as in the Collector.
+    /// The proxy that `HTTPS_PROXY` or `HTTP_PROXY` (in either case) names for the target, unless `NO_PROXY` excludes
+    /// it. Loopback is never proxied, as in the Collector.
     pub fn from_environment(target: &Target, tls: bool) -> Result<Option<Proxy>, String> {
         Proxy::from_variables(target, tls, |name| std::env::var(name).ok())
     }
@@ -80,8 +86,8 @@ impl Proxy {
     }
 }
 
-/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only what is below), addresses, CIDR ranges,
-/// each with an optional port.
+/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only what is below), addresses, CIDR
+/// ranges, each with an optional port.
 fn excluded(host: &str, port: u16, rules: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let ip: Option<IpAddr> = host.parse().ok();
@@ -115,26 +121,6 @@ fn in_network(ip: IpAddr, network: &str, bits: &str) -> bool {
         }
         _ => false,
     }
-}
-
-fn percent_decode(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut index = 0;
-    while index < bytes.len() {
-        let hex = (bytes[index] == b'%').then(|| text.get(index + 1..index + 3)).flatten();
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                decoded.push(byte);
-                index += 3;
-            }
-            None => {
-                decoded.push(bytes[index]);
-                index += 1;
-            }
-        }
-    }
-    decoded
 }
 
 /// Asks the proxy for a tunnel to the target. The caller bounds the time.

@@ -20,7 +20,8 @@ pub trait Resolve: Send + Sync + 'static {
     fn resolve<'a>(&'a self, host: &'a str, port: u16) -> ResolveFuture<'a>;
 }
 
-/// The system's resolver (`getaddrinfo`), which honours /etc/hosts, search domains and `ndots` as every other program does.
+/// The system's resolver (`getaddrinfo`), which honours /etc/hosts, search domains and `ndots` as every other program
+/// does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -53,7 +54,8 @@ fn non_empty(mut addresses: Vec<SocketAddr>) -> Option<Vec<SocketAddr>> {
 mod tests {
     use super::*;
 
-    /// Scenario: a name from /etc/hosts and one that cannot exist. Guarantee: addresses, and a typed error that names the host.
+    /// Scenario: a name from /etc/hosts and one that cannot exist. Guarantee: addresses, and a typed error that names
+    /// the host.
     #[tokio::test]
     async fn the_system_is_asked() {
         let addresses = SystemResolver.resolve("localhost", 4317).await.expect("localhost resolves");

@@ -12,7 +12,7 @@ use super::error::TransportError;
 /// What a request finds when it looks for a connection.
 pub(crate) enum Look {
     Ready(Connection),
-    /// Nobody connects: whoever sees this has to.
+    /// The caller has to connect: no attempt is under way.
     Start,
     Connecting,
     Waiting {

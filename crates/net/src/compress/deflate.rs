@@ -1,7 +1,8 @@
 //! Packing gzip (RFC 1952) and zlib (RFC 1950).
 //!
-//! Level 1 of ISA-L takes two fifths to half of the time of libdeflate's and gives two percent more bytes, but exists in fast for x86-64
-//! only (see `examples/compression_speed.rs`). Every other level, and other processors, are libdeflate's.
+//! Level 1 of ISA-L takes two fifths to half of the time of libdeflate's and gives two percent more bytes, but exists
+//! in fast for x86-64 only (see `examples/compression_speed.rs`). Every other level, and other processors, are
+//! libdeflate's.
 
 use std::cell::RefCell;
 
@@ -23,24 +24,24 @@ pub(super) enum Wrapping {
 
 thread_local! {
     static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
-    static ROOM: RefCell<Room> = RefCell::new(Room::default());
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
 
 pub(super) fn compress(input: &[u8], wrapping: Wrapping, level: Option<i32>) -> Result<Bytes, CompressError> {
     // -1 is zlib's way of saying "default"; 0 stores.
     let level = level.filter(|level| *level >= 0).unwrap_or(DEFAULT_LEVEL);
-    ROOM.with_borrow_mut(|room| {
-        let length = match fast(input, wrapping, level, room) {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let length = match fast(input, wrapping, level, scratch) {
             Some(length) => length,
-            None => with_libdeflate(input, wrapping, level, room)?,
+            None => with_libdeflate(input, wrapping, level, scratch)?,
         };
-        Ok(room.take(length))
+        Ok(scratch.take(length))
     })
 }
 
 /// Packs with ISA-L what it does better. `None`: it does not, or cannot.
 #[cfg(target_arch = "x86_64")]
-fn fast(input: &[u8], wrapping: Wrapping, level: i32, room: &mut Room) -> Option<usize> {
+fn fast(input: &[u8], wrapping: Wrapping, level: i32, scratch: &mut Scratch) -> Option<usize> {
     let is_taken = level == 1 && u32::try_from(input.len()).is_ok();
     let codec = match wrapping {
         Wrapping::Gzip => isal::Codec::Gzip,
@@ -48,12 +49,12 @@ fn fast(input: &[u8], wrapping: Wrapping, level: i32, room: &mut Room) -> Option
     };
     let bound = input.len() + input.len() / STORED_BLOCK_BYTES * STORED_HEADER_BYTES + WRAPPING_BYTES;
     is_taken
-        .then(|| isal::compress_into(input, room.at_least(bound), isal::CompressionLevel::One, codec))
+        .then(|| isal::compress_into(input, scratch.at_least(bound), isal::CompressionLevel::One, codec))
         .and_then(Result::ok)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn fast(_: &[u8], _: Wrapping, _: i32, _: &mut Room) -> Option<usize> {
+fn fast(_: &[u8], _: Wrapping, _: i32, _: &mut Scratch) -> Option<usize> {
     None
 }
 
@@ -66,7 +67,12 @@ const STORED_HEADER_BYTES: usize = 5;
 #[cfg(target_arch = "x86_64")]
 const WRAPPING_BYTES: usize = 64;
 
-fn with_libdeflate(input: &[u8], wrapping: Wrapping, level: i32, room: &mut Room) -> Result<usize, CompressError> {
+fn with_libdeflate(
+    input: &[u8],
+    wrapping: Wrapping,
+    level: i32,
+    scratch: &mut Scratch,
+) -> Result<usize, CompressError> {
     let refused = |reason: String| CompressError { encoding: Encoding::Gzip, reason };
     let valid = CompressionLvl::new(level).map_err(|_| refused(format!("there is no level {level}; use 1 to 9")))?;
     COMPRESSOR.with_borrow_mut(|kept| {
@@ -77,26 +83,26 @@ fn with_libdeflate(input: &[u8], wrapping: Wrapping, level: i32, room: &mut Room
         let packed = match wrapping {
             Wrapping::Gzip => {
                 let bound = compressor.gzip_compress_bound(input.len());
-                compressor.gzip_compress(input, room.at_least(bound))
+                compressor.gzip_compress(input, scratch.at_least(bound))
             }
             Wrapping::Zlib => {
                 let bound = compressor.zlib_compress_bound(input.len());
-                compressor.zlib_compress(input, room.at_least(bound))
+                compressor.zlib_compress(input, scratch.at_least(bound))
             }
         };
         packed.map_err(|error| refused(error.to_string()))
     })
 }
 
-/// Where a thread packs. Used again, so that its pages are there already and need no zeroing: the packed bytes, which are few,
-/// are then copied to their own place.
+/// Where a thread packs. Used again, so that its pages are there already and need no zeroing: the packed bytes, which
+/// are few, are then copied to their own place.
 #[derive(Default)]
-struct Room(Vec<u8>);
+struct Scratch(Vec<u8>);
 
-/// A larger room is given back after use.
-const ROOM_KEPT_BYTES: usize = 4 << 20;
+/// A larger scratch is given back after use.
+const SCRATCH_KEPT_BYTES: usize = 4 << 20;
 
-impl Room {
+impl Scratch {
     fn at_least(&mut self, length: usize) -> &mut [u8] {
         if self.0.len() < length {
             self.0.resize(length, 0);
@@ -106,7 +112,7 @@ impl Room {
 
     fn take(&mut self, length: usize) -> Bytes {
         let packed = Bytes::copy_from_slice(&self.0[..length]);
-        if self.0.len() > ROOM_KEPT_BYTES {
+        if self.0.len() > SCRATCH_KEPT_BYTES {
             self.0 = Vec::new();
         }
         packed

@@ -1,40 +1,32 @@
 //! Unpacking gzip (RFC 1952) and zlib (RFC 1950).
 //!
-//! Decoders of whole buffers inflate several times as fast as a streaming decoder (see `examples/compression_speed.rs`): our own where the processor can,
-//! or else libdeflate. They do the common case: one member whose trailer tells its size honestly. Everything else (several members, a trailer
-//! that lies, trailing bytes) goes through the streaming decoder, which needs no claim.
+//! libdeflate inflates a whole buffer more than twice as fast as a streaming decoder does (see
+//! `examples/compression_speed.rs` and `docs/decisions/010-inflater.md`). It does the common case: one member whose
+//! trailer tells its size honestly. Everything else (several members, a trailer that lies, trailing bytes) goes through
+//! the streaming decoder, which needs no claim.
 
 use std::cell::RefCell;
 
 use flate2::{Decompress, FlushDecompress, Status};
-use libdeflater::{Crc, DecompressionError, Decompressor};
+use libdeflater::{DecompressionError, Decompressor};
 use memchr::memmem;
 use sluice_otlp::Encoding;
 
-#[cfg(target_arch = "x86_64")]
-use super::inflate::Inflater;
-use super::{DecompressError, Output};
+use super::{DecompressError, Output, Stop};
 
 /// A deflate block of only the longest matches: 258 bytes for two bits.
 const DEFLATE_RATIO_MAX: usize = 1032;
 
 /// Header (10) and trailer (8) of a member without optional fields, and an empty deflate block (2).
 const MEMBER_MIN_BYTES: usize = 20;
-const HEADER_MIN_BYTES: usize = 10;
-const TRAILER_BYTES: usize = 8;
-
-#[cfg(target_arch = "x86_64")]
-thread_local! {
-    static INFLATER: RefCell<Option<Inflater>> = RefCell::new(Inflater::new());
-}
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
     static GZIP_STREAM: RefCell<Decompress> = RefCell::new(Decompress::new_gzip(15));
 }
 
-const fn corrupt(reason: &'static str) -> DecompressError {
-    DecompressError::Corrupt { encoding: Encoding::Gzip, reason }
+const fn corrupt(reason: &'static str) -> Stop {
+    Stop::Failed(DecompressError::Corrupt { encoding: Encoding::Gzip, reason })
 }
 
 /// How many members an input has.
@@ -45,15 +37,11 @@ pub(super) enum Members {
     Several,
 }
 
-pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<Members, DecompressError> {
+pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<Members, Stop> {
     let Some(claimed) = claimed_len_bytes(input).filter(|claimed| *claimed <= limit_bytes) else {
         return decompress_stream(input, limit_bytes, output);
     };
-    let room = output.room(claimed);
-    if is_unpacked_by_inflater(input, room) {
-        output.filled = claimed;
-        return Ok(Members::One);
-    }
+    let room = output.room(claimed)?;
     match DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.gzip_decompress(input, room)) {
         Ok(length) if length == claimed && is_single_member(input, length) => {
             output.filled = length;
@@ -62,43 +50,6 @@ pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) 
         Err(DecompressionError::BadData) => Err(corrupt("the stream is malformed or its checksum does not match")),
         Ok(_) | Err(DecompressionError::InsufficientSpace) => decompress_stream(input, limit_bytes, output),
     }
-}
-
-/// True if the input is one member that unpacks to exactly this, and is unpacked.
-fn is_unpacked_by_inflater(input: &[u8], output: &mut [u8]) -> bool {
-    let Some((stream, trailer)) = stream_and_trailer(input) else { return false };
-    if inflate(stream, output) != Some(stream.len()) {
-        return false;
-    }
-    let mut crc = Crc::new();
-    crc.update(output);
-    trailer.first_chunk() == Some(&crc.sum().to_le_bytes())
-}
-
-/// Below this length libdeflate is faster, whose tables are made sooner.
-#[cfg(target_arch = "x86_64")]
-pub(super) const INFLATER_MIN_BYTES: usize = 8 << 10;
-
-#[cfg(target_arch = "x86_64")]
-fn inflate(stream: &[u8], output: &mut [u8]) -> Option<usize> {
-    if stream.len() < INFLATER_MIN_BYTES {
-        return None;
-    }
-    INFLATER.with_borrow_mut(|inflater| inflater.as_mut()?.inflate(stream, output))
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn inflate(_: &[u8], _: &mut [u8]) -> Option<usize> {
-    None
-}
-
-/// Of an input that is one member without optional fields, as all that packs telemetry writes it (RFC 1952, 2.3).
-fn stream_and_trailer(input: &[u8]) -> Option<(&[u8], &[u8])> {
-    const MAGIC_DEFLATE_PLAIN: [u8; 4] = [0x1f, 0x8b, 8, 0];
-    let header_and_stream = input.len().checked_sub(TRAILER_BYTES)?;
-    let (member, trailer) = input.split_at(header_and_stream);
-    let stream = member.get(HEADER_MIN_BYTES..)?;
-    member.starts_with(&MAGIC_DEFLATE_PLAIN).then_some((stream, trailer))
 }
 
 /// The size in the trailer (ISIZE, modulo 2^32), if deflate could reach it from this many bytes.
@@ -112,8 +63,8 @@ pub(super) fn claimed_len_bytes(input: &[u8]) -> Option<usize> {
 
 /// True if the first member, which unpacked to `length` bytes, ends where the input ends.
 ///
-/// The decoder has verified that the member's trailer holds `length`. If those four bytes occur nowhere in the input but
-/// at its very end, the trailer is there. (Chance occurrences make this answer no, which costs only speed.)
+/// The decoder has verified that the member's trailer holds `length`. If those four bytes occur nowhere in the input
+/// but at its very end, the trailer is there. (Chance occurrences make this answer no, which costs only speed.)
 fn is_single_member(input: &[u8], length: usize) -> bool {
     let Ok(length) = u32::try_from(length) else { return false };
     let size = length.to_le_bytes();
@@ -123,7 +74,7 @@ fn is_single_member(input: &[u8], length: usize) -> bool {
 }
 
 /// Any number of members, each verified; the buffer grows with what is really there.
-fn decompress_stream(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<Members, DecompressError> {
+fn decompress_stream(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<Members, Stop> {
     if input.is_empty() {
         return Err(corrupt("it is empty"));
     }
@@ -135,7 +86,8 @@ fn decompress_stream(input: &[u8], limit_bytes: usize, output: &mut Output) -> R
             *stream = Decompress::new_gzip(15);
             members += 1;
             consumed += inflate_one(stream, &input[consumed..], limit_bytes, output).map_err(|error| match error {
-                StreamError::TooLarge => DecompressError::TooLarge { limit_bytes },
+                StreamError::TooLarge => DecompressError::TooLarge { limit_bytes }.into(),
+                StreamError::NotAdmitted => Stop::NotAdmitted,
                 StreamError::Truncated => corrupt("it ends early"),
                 StreamError::Malformed => corrupt("the stream is malformed or its checksum does not match"),
             })?;
@@ -144,11 +96,11 @@ fn decompress_stream(input: &[u8], limit_bytes: usize, output: &mut Output) -> R
     })
 }
 
-pub(super) fn decompress_zlib(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<(), DecompressError> {
-    let corrupt = |reason| DecompressError::Corrupt { encoding: Encoding::Gzip, reason };
+pub(super) fn decompress_zlib(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<(), Stop> {
     let mut stream = Decompress::new(true);
     let consumed = inflate_one(&mut stream, input, limit_bytes, output).map_err(|error| match error {
-        StreamError::TooLarge => DecompressError::TooLarge { limit_bytes },
+        StreamError::TooLarge => DecompressError::TooLarge { limit_bytes }.into(),
+        StreamError::NotAdmitted => Stop::NotAdmitted,
         StreamError::Truncated => corrupt("the zlib stream ends early"),
         StreamError::Malformed => corrupt("the zlib stream is malformed or its checksum does not match"),
     })?;
@@ -157,6 +109,7 @@ pub(super) fn decompress_zlib(input: &[u8], limit_bytes: usize, output: &mut Out
 
 enum StreamError {
     TooLarge,
+    NotAdmitted,
     Truncated,
     Malformed,
 }
@@ -166,7 +119,7 @@ fn inflate_one(
     stream: &mut Decompress,
     input: &[u8],
     limit_bytes: usize,
-    output: &mut Output,
+    output: &mut Output<'_>,
 ) -> Result<usize, StreamError> {
     let base = output.filled;
     // One byte more than the limit, so that "exactly the limit" and "more" can be told apart.
@@ -178,7 +131,7 @@ fn inflate_one(
         }
         let consumed = stream.total_in() as usize;
         let filled = output.filled;
-        let room = &mut output.room(size)[filled..];
+        let room = &mut output.room(size).map_err(|_| StreamError::NotAdmitted)?[filled..];
         let status = stream.decompress(&input[consumed..], room, FlushDecompress::None);
         output.filled = base + stream.total_out() as usize;
         let stuck = stream.total_in() as usize == consumed && output.filled == filled;

@@ -1,13 +1,13 @@
 //! Packing and unpacking of whole payloads.
 //!
-//! Unpacking is where a small hostile request could become a large allocation, so every function here takes a limit on
-//! the unpacked size, stops at it, and never allocates what a header merely claims. Contexts are reused per thread.
+//! Unpacking is where a small hostile request could become a large allocation. Every function here takes a limit on the
+//! unpacked size, stops at it, and never allocates what a header merely claims. The functions with `admitted` in their
+//! name also ask their caller before they allocate. Contexts are reused per thread.
 
 mod deflate;
 mod gzip;
-#[cfg(target_arch = "x86_64")]
-pub mod inflate;
 mod lz4;
+mod output;
 mod snappy;
 mod zstd;
 
@@ -18,13 +18,31 @@ use sluice_otlp::Encoding;
 
 use self::deflate::Wrapping;
 use self::gzip::Members;
+use self::output::{Hold, NotAdmitted, Output, Stop};
 pub use self::snappy::compress_block as compress_snappy_block;
 
-/// The largest zstd window that is accepted and passed on: what every zstd decoder has to support (RFC 8878, 3.1.1.1.2).
+/// The largest zstd window that is accepted and passed on: what every zstd decoder has to support (RFC 8878,
+/// 3.1.1.1.2).
 pub const ZSTD_WINDOW_LIMIT_BYTES: u64 = 8 << 20;
 
-/// Scratch buffers above this size are given back to the allocator after use.
-const SCRATCH_KEPT_BYTES: usize = 4 << 20;
+/// What a thread keeps for its next payload at most: no request is charged for it.
+const SCRATCH_KEPT_BYTES: usize = 1 << 20;
+
+/// How a payload is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    Known(Encoding),
+    /// A zlib stream (RFC 1950): HTTP's `deflate` and `zlib`. Taken, never passed on.
+    Zlib,
+    /// LZ4 frames: HTTP's `lz4`. Taken, never passed on.
+    Lz4,
+}
+
+impl From<Encoding> for Packing {
+    fn from(encoding: Encoding) -> Self {
+        Packing::Known(encoding)
+    }
+}
 
 /// Why a payload could not be unpacked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +66,16 @@ pub struct CompressError {
     pub reason: String,
 }
 
+/// Why a payload was not unpacked by a function that asks its caller for memory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InflateError<R> {
+    #[error(transparent)]
+    Failed(#[from] DecompressError),
+    /// What the caller said when it was asked for memory.
+    #[error("{0}")]
+    Refused(R),
+}
+
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
@@ -56,74 +84,76 @@ thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub struct Unpacked<'a> {
     pub bytes: &'a [u8],
-    /// True if its packed form may be sent on as it is to any receiver: exactly one gzip member, or exactly one zstd frame without
-    /// dictionary and with a window of at most 8 MiB.
+    /// True if its packed form may be sent on as it is to any receiver: exactly one gzip member, or exactly one zstd
+    /// frame without dictionary and with a window of at most 8 MiB.
     pub is_passable: bool,
 }
 
-/// A buffer that is filled up to some length. It is never shrunk while it lives, so that reuse costs no zeroing.
-#[derive(Default)]
-pub(crate) struct Output {
-    bytes: Vec<u8>,
-    filled: usize,
-}
-
-impl Output {
-    fn reusing(bytes: Vec<u8>) -> Self {
-        Output { bytes, filled: 0 }
-    }
-
-    /// Makes room for `length` bytes in all and returns the whole buffer up to there.
-    fn room(&mut self, length: usize) -> &mut [u8] {
-        if self.bytes.len() < length {
-            self.bytes.resize(length, 0);
-        }
-        &mut self.bytes[..length]
-    }
-
-    fn filled(&self) -> &[u8] {
-        &self.bytes[..self.filled]
-    }
-
-    fn into_bytes(mut self) -> Bytes {
-        self.bytes.truncate(self.filled);
-        if self.bytes.capacity() - self.filled > self.filled / 8 {
-            self.bytes.shrink_to_fit();
-        }
-        Bytes::from(self.bytes)
-    }
-
-    /// The next size to try when the buffer is full: doubles, starts from a guess, ends at `limit_bytes`.
-    fn grown(current: usize, guess: usize, limit_bytes: usize) -> usize {
-        current.saturating_mul(2).max(guess).max(4096).min(limit_bytes)
-    }
-}
-
 /// Unpacks a whole payload into memory of its own. `limit_bytes` bounds the unpacked size.
-pub fn decompress(encoding: Encoding, input: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
-    let mut output = Output::default();
-    unpack(encoding, input, limit_bytes, &mut output)?;
-    Ok(output.into_bytes())
+pub fn decompress(packing: impl Into<Packing>, input: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
+    unpacked(packing.into(), input, limit_bytes, None).map_err(only_failure)
+}
+
+/// As [`decompress`], for payloads whose memory has to be admitted before it is held.
+///
+/// `hold` is called before each allocation, with all the bytes that unpacking holds from then on. The number rises and
+/// falls: a buffer that grows is there twice while it is copied. The last call tells the memory of the bytes that are
+/// returned. After an error nothing is held any more. Where `hold` refuses, nothing is allocated and unpacking ends.
+pub fn decompress_admitted<R>(
+    packing: impl Into<Packing>,
+    input: &[u8],
+    limit_bytes: usize,
+    hold: &mut dyn FnMut(usize) -> Result<(), R>,
+) -> Result<Bytes, InflateError<R>> {
+    asking(hold, |hold| unpacked(packing.into(), input, limit_bytes, Some(hold)))
+}
+
+fn unpacked(packing: Packing, input: &[u8], limit_bytes: usize, hold: Option<Hold<'_>>) -> Result<Bytes, Stop> {
+    let mut output = Output::reusing(Vec::new(), hold);
+    unpack(packing, input, limit_bytes, &mut output)?;
+    output.into_bytes()
 }
 
 /// Unpacks a payload into a buffer that belongs to this thread and shows it to `look`: for payloads that are validated
 /// and then travel on in their compressed form. Costs no allocation once the thread is warm.
 pub fn with_decompressed<T>(
-    encoding: Encoding,
+    packing: impl Into<Packing>,
     input: &[u8],
     limit_bytes: usize,
     look: impl FnOnce(Unpacked<'_>) -> T,
 ) -> Result<T, DecompressError> {
-    if encoding == Encoding::Identity {
+    with_unpacked(packing.into(), input, limit_bytes, None, look).map_err(only_failure)
+}
+
+/// As [`with_decompressed`], for payloads whose memory has to be admitted before it is held: see
+/// [`decompress_admitted`]. What `look` saw is no longer held when this returns, except what the thread keeps.
+pub fn with_decompressed_admitted<T, R>(
+    packing: impl Into<Packing>,
+    input: &[u8],
+    limit_bytes: usize,
+    hold: &mut dyn FnMut(usize) -> Result<(), R>,
+    look: impl FnOnce(Unpacked<'_>) -> T,
+) -> Result<T, InflateError<R>> {
+    asking(hold, |hold| with_unpacked(packing.into(), input, limit_bytes, Some(hold), look))
+}
+
+fn with_unpacked<T>(
+    packing: Packing,
+    input: &[u8],
+    limit_bytes: usize,
+    hold: Option<Hold<'_>>,
+    look: impl FnOnce(Unpacked<'_>) -> T,
+) -> Result<T, Stop> {
+    if packing == Packing::Known(Encoding::Identity) {
         return if input.len() > limit_bytes {
-            Err(DecompressError::TooLarge { limit_bytes })
+            Err(DecompressError::TooLarge { limit_bytes }.into())
         } else {
             Ok(look(Unpacked { bytes: input, is_passable: true }))
         };
     }
     // Taken out of its cell, so that `look` may come back here.
-    let mut output = Output::reusing(SCRATCH.with(RefCell::take));
-    let result = unpack(encoding, input, limit_bytes, &mut output)
+    let mut output = Output::reusing(SCRATCH.with(RefCell::take), hold);
+    let result = unpack(packing, input, limit_bytes, &mut output)
         .map(|is_passable| look(Unpacked { bytes: output.filled(), is_passable }));
     if output.bytes.len() <= SCRATCH_KEPT_BYTES {
         SCRATCH.with(|cell| cell.replace(output.bytes));
@@ -131,51 +161,74 @@ pub fn with_decompressed<T>(
     result
 }
 
-/// Returns whether the packed form is passable: see [`Unpacked`].
-fn unpack(encoding: Encoding, input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<bool, DecompressError> {
-    match encoding {
-        Encoding::Identity => {
-            if input.len() > limit_bytes {
-                return Err(DecompressError::TooLarge { limit_bytes });
-            }
-            output.room(input.len()).copy_from_slice(input);
-            output.filled = input.len();
-            Ok(true)
-        }
-        Encoding::Gzip => Ok(gzip::decompress(input, limit_bytes, output)? == Members::One),
-        Encoding::Zstd => {
-            zstd::decompress(input, limit_bytes, output)?;
-            Ok(zstd::is_single_plain_frame(input))
-        }
-        Encoding::Snappy => {
-            snappy::decompress(input, limit_bytes, output)?;
-            // Two formats share the name: what one receiver takes another refuses.
-            Ok(false)
-        }
+/// Keeps the caller's refusal beside the decoders, which only need to know that there was one.
+fn asking<T, R>(
+    hold: &mut dyn FnMut(usize) -> Result<(), R>,
+    work: impl FnOnce(Hold<'_>) -> Result<T, Stop>,
+) -> Result<T, InflateError<R>> {
+    let mut refusal = None;
+    let result = work(&mut |total_bytes| {
+        hold(total_bytes).map_err(|refused| {
+            refusal = Some(refused);
+            NotAdmitted
+        })
+    });
+    result.map_err(|stop| match (stop, refusal) {
+        (Stop::NotAdmitted, Some(refused)) => InflateError::Refused(refused),
+        (stop, _) => InflateError::Failed(only_failure(stop)),
+    })
+}
+
+/// Of a decoder that was not refused any memory.
+fn only_failure(stop: Stop) -> DecompressError {
+    match stop {
+        Stop::Failed(error) => error,
+        Stop::NotAdmitted => unreachable!("only a caller that is asked refuses memory"),
     }
 }
 
-/// Unpacks a zlib stream (RFC 1950): what `content-encoding: deflate` and `zlib` mean over HTTP.
-pub fn decompress_zlib(input: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
-    let mut output = Output::default();
-    gzip::decompress_zlib(input, limit_bytes, &mut output)?;
-    Ok(output.into_bytes())
+/// Returns whether the packed form is passable: see [`Unpacked`].
+fn unpack(packing: Packing, input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<bool, Stop> {
+    match packing {
+        Packing::Known(Encoding::Identity) => {
+            if input.len() > limit_bytes {
+                return Err(DecompressError::TooLarge { limit_bytes }.into());
+            }
+            output.room(input.len())?.copy_from_slice(input);
+            output.filled = input.len();
+            Ok(true)
+        }
+        Packing::Known(Encoding::Gzip) => Ok(gzip::decompress(input, limit_bytes, output)? == Members::One),
+        Packing::Known(Encoding::Zstd) => {
+            zstd::decompress(input, limit_bytes, output)?;
+            Ok(zstd::is_single_plain_frame(input))
+        }
+        // Two formats share snappy's name, and not every receiver takes both; the other two have no encoding.
+        Packing::Known(Encoding::Snappy) => snappy::decompress(input, limit_bytes, output).map(|()| false),
+        Packing::Zlib => gzip::decompress_zlib(input, limit_bytes, output).map(|()| false),
+        Packing::Lz4 => lz4::decompress(input, limit_bytes, output).map(|()| false),
+    }
 }
 
-/// Unpacks LZ4 frames, for `content-encoding: lz4`.
+/// Unpacks a zlib stream: see [`Packing::Zlib`].
+pub fn decompress_zlib(input: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
+    decompress(Packing::Zlib, input, limit_bytes)
+}
+
+/// Unpacks LZ4 frames: see [`Packing::Lz4`].
 pub fn decompress_lz4(input: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
-    let mut output = Output::default();
-    lz4::decompress(input, limit_bytes, &mut output)?;
-    Ok(output.into_bytes())
+    decompress(Packing::Lz4, input, limit_bytes)
 }
 
 /// The unpacked size that a payload claims, if it claims one that its length makes plausible. A hint for admission.
-pub fn claimed_len_bytes(encoding: Encoding, input: &[u8]) -> Option<usize> {
-    match encoding {
-        Encoding::Identity => Some(input.len()),
-        Encoding::Gzip => gzip::claimed_len_bytes(input),
-        Encoding::Zstd => zstd::claimed_len_bytes(input),
-        Encoding::Snappy => snappy::claimed_len_bytes(input),
+pub fn claimed_len_bytes(packing: impl Into<Packing>, input: &[u8]) -> Option<usize> {
+    match packing.into() {
+        Packing::Known(Encoding::Identity) => Some(input.len()),
+        Packing::Known(Encoding::Gzip) => gzip::claimed_len_bytes(input),
+        Packing::Known(Encoding::Zstd) => zstd::claimed_len_bytes(input),
+        Packing::Known(Encoding::Snappy) => snappy::claimed_len_bytes(input),
+        // A zlib stream never tells, and an LZ4 frame seldom.
+        Packing::Zlib | Packing::Lz4 => None,
     }
 }
 
@@ -213,5 +266,7 @@ fn joined(chunks: &[Bytes]) -> Bytes {
     }
 }
 
+#[cfg(test)]
+mod admission_tests;
 #[cfg(test)]
 mod tests;

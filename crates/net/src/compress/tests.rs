@@ -7,15 +7,8 @@ use super::*;
 const LIMIT: usize = 8 << 20;
 const PACKED: [Encoding; 3] = [Encoding::Gzip, Encoding::Zstd, Encoding::Snappy];
 
-/// What libdeflate unpacks, and what our own decoder does.
+/// A small body and a large one.
 const GZIP_LENGTHS: [usize; 2] = [900, 190_000];
-
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn gzip_lengths_are_of_either_decoder() {
-    let stream = |length| packed(Encoding::Gzip, &telemetry_like(length)).len() - 18;
-    assert!(stream(GZIP_LENGTHS[0]) < gzip::INFLATER_MIN_BYTES && stream(GZIP_LENGTHS[1]) >= gzip::INFLATER_MIN_BYTES);
-}
 
 /// Bytes that compress about as telemetry does: repeated keys, varying values.
 fn telemetry_like(length: usize) -> Bytes {
@@ -111,8 +104,8 @@ fn bombs_stop_at_the_limit_with_a_bounded_buffer() {
         let bomb = one.repeat(16);
         for payload in [&one[..], &bomb[..]] {
             let mut output = Output::default();
-            let result = unpack(encoding, payload, 1 << 20, &mut output);
-            assert_eq!(result, Err(DecompressError::TooLarge { limit_bytes: 1 << 20 }), "{encoding:?}");
+            let result = unpack(encoding.into(), payload, 1 << 20, &mut output);
+            assert_eq!(result, Err(DecompressError::TooLarge { limit_bytes: 1 << 20 }.into()), "{encoding:?}");
             assert!(output.bytes.capacity() <= (2 << 20) + 1, "{encoding:?} grew to {}", output.bytes.capacity());
         }
     }
@@ -131,7 +124,7 @@ fn a_claimed_size_alone_allocates_nothing() {
     for (encoding, payload) in [(Encoding::Gzip, gzip), (Encoding::Zstd, zstd), (Encoding::Snappy, snappy)] {
         assert_eq!(claimed_len_bytes(encoding, &payload), None, "{encoding:?}");
         let mut output = Output::default();
-        assert!(unpack(encoding, &payload, usize::MAX >> 1, &mut output).is_err(), "{encoding:?}");
+        assert!(unpack(encoding.into(), &payload, usize::MAX >> 1, &mut output).is_err(), "{encoding:?}");
         assert!(output.bytes.capacity() < 1 << 20, "{encoding:?} allocated {}", output.bytes.capacity());
     }
 }

@@ -7,7 +7,7 @@ use sluice_otlp::Encoding;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{self, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-use super::{CompressError, DecompressError, Output, ZSTD_WINDOW_LIMIT_BYTES};
+use super::{CompressError, DecompressError, Output, SCRATCH_KEPT_BYTES, Stop, ZSTD_WINDOW_LIMIT_BYTES};
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
@@ -25,12 +25,12 @@ thread_local! {
     static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
 }
 
-const fn corrupt(reason: &'static str) -> DecompressError {
-    DecompressError::Corrupt { encoding: Encoding::Zstd, reason }
+const fn corrupt(reason: &'static str) -> Stop {
+    Stop::Failed(DecompressError::Corrupt { encoding: Encoding::Zstd, reason })
 }
 
-const fn unsupported(reason: &'static str) -> DecompressError {
-    DecompressError::Unsupported { encoding: Encoding::Zstd, reason }
+const fn unsupported(reason: &'static str) -> Stop {
+    Stop::Failed(DecompressError::Unsupported { encoding: Encoding::Zstd, reason })
 }
 
 /// What the header of a frame says.
@@ -85,7 +85,7 @@ pub(super) fn is_single_plain_frame(input: &[u8]) -> bool {
         && zstd_safe::find_frame_compressed_size(input) == Ok(input.len())
 }
 
-pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) -> Result<(), DecompressError> {
+pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<(), Stop> {
     if input.is_empty() {
         return Err(corrupt("it is empty"));
     }
@@ -94,7 +94,7 @@ pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) 
             return Err(unsupported("it needs a dictionary"));
         }
         if header.content_bytes.is_some_and(|content_bytes| content_bytes > limit_bytes as u64) {
-            return Err(DecompressError::TooLarge { limit_bytes });
+            return Err(DecompressError::TooLarge { limit_bytes }.into());
         }
     }
     DECOMPRESSOR.with_borrow_mut(|kept| {
@@ -104,15 +104,21 @@ pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output) 
         };
         let result = decompress_with(context, input, limit_bytes, output)
             .and_then(|()| check_claimed_sizes(input, output.filled));
-        if result.is_err() {
-            // A context that stopped in the middle of a frame is not worth repairing.
+        // A context that stopped in the middle of a frame is not worth repairing, and one with a large window is not
+        // kept: of its window is resident what was unpacked through it.
+        if result.is_err() || output.filled > SCRATCH_KEPT_BYTES {
             *kept = None;
         }
         result
     })
 }
 
-fn new_context() -> Result<DCtx<'static>, DecompressError> {
+#[cfg(test)]
+pub(super) fn keeps_decoder() -> bool {
+    DECOMPRESSOR.with_borrow(Option::is_some)
+}
+
+fn new_context() -> Result<DCtx<'static>, Stop> {
     let mut context = DCtx::try_create().ok_or(unsupported("no memory for a decoder"))?;
     context
         .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LIMIT_BYTES.trailing_zeros()))
@@ -125,25 +131,27 @@ fn decompress_with(
     context: &mut DCtx<'static>,
     input: &[u8],
     limit_bytes: usize,
-    output: &mut Output,
-) -> Result<(), DecompressError> {
+    output: &mut Output<'_>,
+) -> Result<(), Stop> {
     context.reset(ResetDirective::SessionOnly).map_err(|_| unsupported("the decoder cannot be reset"))?;
     // One byte more than the limit, so that "exactly the limit" and "more" can be told apart.
     let ceiling = limit_bytes.saturating_add(1);
     let guess = claimed_len_bytes(input).unwrap_or(input.len().saturating_mul(4));
-    // Whatever the buffer holds already: libzstd decodes in one pass where there is room for the whole frame, and is stricter then,
-    // so that the same input must always meet the same room.
+    // Whatever the buffer holds already: libzstd decodes in one pass where there is room for the whole frame, and is
+    // stricter then, so that the same input must always meet the same room.
     let mut size = guess.min(ceiling);
+    let is_decoded_at_once = claimed_len_bytes(input).is_some() && is_single_plain_frame(input);
+    output.window_bytes = if is_decoded_at_once { 0 } else { ZSTD_WINDOW_LIMIT_BYTES as usize };
     let mut source = InBuffer::around(input);
     output.filled = 0;
     loop {
         let (consumed, filled) = (source.pos(), output.filled);
-        let mut target = OutBuffer::around(&mut output.room(size)[filled..]);
+        let mut target = OutBuffer::around(&mut output.room(size)?[filled..]);
         let wanted = context.decompress_stream(&mut target, &mut source).map_err(stream_error)?;
         let written = target.pos();
         output.filled += written;
         if output.filled > limit_bytes {
-            return Err(DecompressError::TooLarge { limit_bytes });
+            return Err(DecompressError::TooLarge { limit_bytes }.into());
         }
         let at_end = source.pos() == input.len();
         if wanted == 0 && at_end {
@@ -157,9 +165,9 @@ fn decompress_with(
     }
 }
 
-/// libzstd's streaming decoder lets a frame end before it has what its header claims, if its last block is empty. Other decoders
-/// refuse that, so it must not be passed on.
-fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), DecompressError> {
+/// libzstd's streaming decoder lets a frame end before it has what its header claims, if its last block is empty. Other
+/// decoders refuse that, so it must not be passed on.
+fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), Stop> {
     let (mut rest, mut claimed_bytes, mut is_exact) = (input, 0_u64, true);
     while !rest.is_empty() {
         let frame_bytes = zstd_safe::find_frame_compressed_size(rest).map_err(stream_error)?;
@@ -176,7 +184,7 @@ fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), Decomp
     Ok(())
 }
 
-fn stream_error(code: zstd_safe::ErrorCode) -> DecompressError {
+fn stream_error(code: zstd_safe::ErrorCode) -> Stop {
     match zstd_safe::get_error_name(code) {
         "Frame requires too much memory for decoding" => unsupported("its window is larger than 8 MiB"),
         "Dictionary mismatch" => unsupported("it needs a dictionary"),

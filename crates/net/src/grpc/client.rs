@@ -136,7 +136,8 @@ mod tests {
         }
     }
 
-    /// Scenario: proxies answer in a server's place. Guarantee: the codes of gRPC's mapping, and the delay they ask for.
+    /// Scenario: proxies answer in a server's place. Guarantee: the codes of gRPC's mapping, and the delay they ask
+    /// for.
     #[test]
     fn http_errors_become_grpc_codes() {
         for (status, code) in [

@@ -56,7 +56,8 @@ pub struct Message {
 /// Puts the one message of a unary call together from the chunks of a body, whatever their borders.
 ///
 /// Feed chunks until `prefix()` is known, decide whether the message may come in, then feed the rest. The buffer is
-/// exactly as large as the prefix says, and is allocated with the first bytes of the message, never for the prefix alone.
+/// exactly as large as the prefix says, and is allocated with the first bytes of the message, never for the prefix
+/// alone.
 #[derive(Debug)]
 pub struct MessageReader {
     limit_bytes: usize,

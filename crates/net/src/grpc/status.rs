@@ -1,8 +1,8 @@
 //! The outcome of a call: code, message, and how long to wait before the next try.
 //!
 //! Details travel in `grpc-status-details-bin` as a `google.rpc.Status` (google/rpc/status.proto), in which
-//! `google.rpc.RetryInfo` (google/rpc/error_details.proto) holds the delay. Both are written and read by hand here: they
-//! have three fields each.
+//! `google.rpc.RetryInfo` (google/rpc/error_details.proto) holds the delay. Both are written and read by hand here:
+//! they have three fields each.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -64,7 +64,7 @@ const CODES: [(Code, &str); 17] = [
 ];
 
 impl Code {
-    /// Codes that nobody knows count as UNKNOWN, as the specification asks.
+    /// Unknown codes count as UNKNOWN, as the specification asks.
     pub fn from_number(number: u64) -> Code {
         usize::try_from(number).ok().and_then(|index| CODES.get(index)).map_or(Code::Unknown, |(code, _)| *code)
     }
@@ -78,7 +78,8 @@ impl Code {
         CODES[self as usize].1
     }
 
-    /// What an HTTP status means where a proxy answered in a server's place (grpc/grpc, doc/http-grpc-status-mapping.md).
+    /// What an HTTP status means where a proxy answered in a server's place (grpc/grpc,
+    /// doc/http-grpc-status-mapping.md).
     pub fn from_http_status(status: http::StatusCode) -> Code {
         match status.as_u16() {
             400 => Code::Internal,

@@ -6,8 +6,8 @@ use super::splices::Splices;
 use crate::value::Value;
 use crate::wire::{Fields, Malformed, len_tag, malformed, varint_len, write_len_field, write_varint};
 
-/// A message may have this many attributes and still be edited. Each costs some hundred bytes of memory while its message
-/// is edited, but only two in the request.
+/// A message may have this many attributes and still be edited. Each costs some hundred bytes of memory while its
+/// message is edited, but only two in the request.
 pub(super) const ATTRIBUTES_LIMIT: usize = 1 << 18;
 
 /// Bytes of the request, or of the table's own buffer.
@@ -35,8 +35,9 @@ enum State {
     Removed,
 }
 
-/// The attributes of a resource, span, data point or log record, as a map that keeps its order and may hold a key more than
-/// once (then the first one is meant, as in the Collector). Changes are made to the request when the editor returns.
+/// The attributes of a resource, span, data point or log record, as a map that keeps its order and may hold a key more
+/// than once (then the first one is meant, as in the Collector). Changes are made to the request when the editor
+/// returns.
 ///
 /// Attributes are addressed by index; indices stay as they are when attributes are removed.
 #[derive(Default)]
@@ -175,7 +176,8 @@ impl<'a> Attributes<'a> {
         self.unusual_entry(key_value, field)
     }
 
-    /// Any `KeyValue`: fields in any order, unknown ones, and several keys (the last one counts) or values (which merge).
+    /// Any `KeyValue`: fields in any order, unknown ones, and several keys (the last one counts) or values (which
+    /// merge).
     #[inline(never)]
     fn unusual_entry(&mut self, key_value: &'a [u8], field: Range<usize>) -> Result<Entry<'a>, Malformed> {
         let mut key: &[u8] = &[];

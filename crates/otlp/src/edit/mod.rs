@@ -1,5 +1,6 @@
-//! Changes the attributes of resources and items in an encoded request: what changes is spliced in, the lengths around it
-//! are adapted, everything else is copied as it is, in one go. A request in which nothing changes is not copied at all.
+//! Changes the attributes of resources and items in an encoded request: what changes is spliced in, the lengths around
+//! it are adapted, everything else is copied as it is, in one go. A request in which nothing changes is not copied at
+//! all.
 //!
 //! Fields may come in any order, singular messages in several occurrences, unknown fields anywhere.
 
@@ -45,8 +46,8 @@ pub trait ItemEditor {
     fn item(&mut self, item: Item<'_>, attributes: &mut Attributes<'_>);
 }
 
-/// Hands the attributes of every resource to `edit`; a resource that is absent is an empty one. Answers the changed request,
-/// or nothing if nothing changed.
+/// Hands the attributes of every resource to `edit`; a resource that is absent is an empty one. Answers the changed
+/// request, or nothing if nothing changed.
 ///
 /// # Errors
 /// [`Malformed`] where the structure that has to be read is damaged, which [`crate::scan`] would have found.
@@ -87,8 +88,8 @@ fn occurrences(request: &[u8], parent: &Field, number: u32, found: &mut Vec<Fiel
     Ok(())
 }
 
-/// Enters the changes of a resource: where its attributes lie, and what is added behind the last of them. `end` is where the
-/// ResourceX ends, and where a resource comes into being that was not there.
+/// Enters the changes of a resource: where its attributes lie, and what is added behind the last of them. `end` is
+/// where the ResourceX ends, and where a resource comes into being that was not there.
 fn splice_resource(attributes: &Attributes<'_>, resources: &[Field], end: usize, splices: &mut Splices) {
     for (index, resource) in resources.iter().enumerate() {
         let entered = splices.enter();

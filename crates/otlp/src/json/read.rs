@@ -4,7 +4,7 @@ use super::binary::{decode_base64, decode_id};
 use super::error::{Failure, JsonError, JsonReason};
 use super::lexer::Lexer;
 use super::number::{double, integer};
-use super::schema::{self, Field, Kind, Message, Presence};
+use crate::schema::{Field, Kind, Message, Presence};
 use crate::wire::LEN;
 use crate::{NESTING_LIMIT, Signal};
 
@@ -23,7 +23,7 @@ pub fn from_json(signal: Signal, json: &[u8], limit_bytes: usize) -> Result<Vec<
         scratch: String::new(),
         limit_bytes,
     };
-    match reader.request(schema::request(signal)) {
+    match reader.request(signal.request()) {
         Ok(()) => Ok(reader.out),
         Err(failure) => Err(failure.into_error(json)),
     }

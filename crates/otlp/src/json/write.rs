@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::binary::{write_base64, write_hex};
 use super::error::ToJsonError;
-use super::schema::{self, FIELDS_LIMIT, Field, Kind, Message, Presence};
+use crate::schema::{FIELDS_LIMIT, Field, Kind, Message, Presence};
 use crate::wire::{FIXED32, FIXED64, LEN, Malformed, malformed, read_len, read_tag, read_varint, skip_value};
 use crate::{NESTING_LIMIT, Signal};
 
@@ -22,11 +22,12 @@ const PARTS_LIMIT: u32 = 1024;
 /// On an error `out` is as it was.
 ///
 /// # Errors
-/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses too, [`ToJsonError::TooLarge`] if the limit does not suffice.
+/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses too, [`ToJsonError::TooLarge`] if the limit does not
+/// suffice.
 pub fn to_json(signal: Signal, request: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Result<(), ToJsonError> {
     let start = out.len();
     let mut writer = Writer { request, limit: start.saturating_add(limit_bytes), limit_bytes, out };
-    let result = writer.message(schema::request(signal), slice::from_ref(&(0..request.len())), 0);
+    let result = writer.message(signal.request(), slice::from_ref(&(0..request.len())), 0);
     if result.is_err() {
         out.truncate(start);
     }

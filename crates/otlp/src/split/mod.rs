@@ -34,8 +34,8 @@ pub struct Part {
 /// so that each part obeys both limits. Only a part that cannot be cut further (one item with its headers, or an
 /// element without items) may exceed `max_bytes`.
 ///
-/// Order is kept, nothing is lost, fields that are unknown are repeated with the header that they belong to. A part that
-/// needs no header is a slice of the request: nothing is copied for borders at the top level. A request within the
+/// Order is kept, nothing is lost, fields that are unknown are repeated with the header that they belong to. A part
+/// that needs no header is a slice of the request: nothing is copied for borders at the top level. A request within the
 /// limits comes back as it is; an empty one is one empty part.
 ///
 /// # Errors
@@ -53,8 +53,8 @@ pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec
     Ok(packer.finish())
 }
 
-/// Counts the spans, metric points or log records of a request without looking into them. For requests that are known to
-/// be valid; [`crate::scan`] validates and counts.
+/// Counts the spans, metric points or log records of a request without looking into them. For requests that are known
+/// to be valid; [`crate::scan`] validates and counts.
 ///
 /// # Errors
 /// [`Malformed`] where the structure down to the items cannot be read.

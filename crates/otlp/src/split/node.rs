@@ -50,8 +50,8 @@ impl<'a> Node<'a> {
         self.level
     }
 
-    /// Position of the element in the request, with its tag and length. Where it has several occurrences this is the first of them;
-    /// such an element is always opened.
+    /// Position of the element in the request, with its tag and length. Where it has several occurrences this is the
+    /// first of them; such an element is always opened.
     pub(super) fn range(&self) -> Range<usize> {
         self.whole.clone()
     }

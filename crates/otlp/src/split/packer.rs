@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::{Part, SplitLimits};
 use crate::wire::{varint_len, write_varint};
 
-/// An element that was opened: its header goes into every part that holds something of it. The outermost frame is the request.
+/// An element that was opened: its header goes into every part that holds something of it. The outermost frame is the
+/// request.
 struct Frame {
     tag: u8,
     header: Bytes,

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use prost::{DecodeError, Message as _};
 use sluice_otlp::Signal;
 
-use super::schema::{self, Kind, Message};
+use super::schema::{Kind, Message};
 use super::wire::{Record, records};
 
 /// A request decoded into the official generated types (which drop unknown fields).
@@ -87,21 +87,21 @@ pub fn assert_equivalent(signal: Signal, expected: &[u8], actual: &[u8]) {
     }
 }
 
-/// The path of a message (field names, no indices: `resource_spans.scope_spans.spans`; the request itself is the empty
+/// The path of a message (field names, no indices: `resourceSpans.scopeSpans.spans`; the request itself is the empty
 /// path) and an unknown field in it.
 pub type UnknownField = (String, Record);
 
-/// Every field of the request that the schema does not know, with how often it occurs. Elements of repeated fields share
-/// their path, so merging and splitting requests only add up or divide the counts.
+/// Every field of the request that the schema does not know, with how often it occurs. Elements of repeated fields
+/// share their path, so merging and splitting requests only add up or divide the counts.
 pub fn unknown_fields(signal: Signal, encoded: &[u8]) -> BTreeMap<UnknownField, usize> {
     let mut found = BTreeMap::new();
-    collect_unknown(schema::request(signal), "", encoded, &mut found);
+    collect_unknown(super::request(signal), "", encoded, &mut found);
     found
 }
 
 fn collect_unknown(message: &Message, path: &str, encoded: &[u8], found: &mut BTreeMap<UnknownField, usize>) {
     for record in records(encoded) {
-        match message.field(record.number) {
+        match super::field(message, record.number) {
             None => *found.entry((path.to_owned(), record)).or_default() += 1,
             Some(field) => {
                 if let Kind::Message(child) = field.kind {

@@ -1,5 +1,5 @@
 //! What the tests of the wire operations share: arbitrary OTLP requests in every legal wire form, and judges that know
-//! only the official generated types and the schema.
+//! only the official generated types and the table of OTLP's fields.
 //!
 //! - [`generate::any_request`]: a signal and a request of it in an arbitrary wire form, the usual start of a property.
 //! - [`generate::request`]: only what the generated types write; [`rewrite::rewrite`]: another wire form of it.
@@ -14,6 +14,25 @@ pub mod generate;
 pub mod logs;
 pub mod metrics;
 pub mod rewrite;
+/// The table that the code under test follows, too: `tests/schema.rs` holds it against the official types.
+#[allow(unused_imports)]
+#[path = "../../src/schema/mod.rs"]
 pub mod schema;
 pub mod traces;
 pub mod wire;
+
+use schema::{Field, Message};
+use sluice_otlp::Signal;
+
+/// The export request of a signal.
+pub fn request(signal: Signal) -> &'static Message {
+    match signal {
+        Signal::Traces => &schema::TRACES_REQUEST,
+        Signal::Metrics => &schema::METRICS_REQUEST,
+        Signal::Logs => &schema::LOGS_REQUEST,
+    }
+}
+
+pub fn field(message: &Message, number: u32) -> Option<&'static Field> {
+    message.numbered(number).map(|index| &message.fields[index])
+}

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use sluice_otlp::Signal;
 
-use super::schema::{self, Field, Kind, Message, Presence};
+use super::schema::{Field, Kind, LEN, Message, Presence};
 use super::wire::{Record, read_varint, records, write_record, write_varint};
 
 /// Which freedoms of the wire format a rewrite uses. Each is used at random, not everywhere.
@@ -46,7 +46,7 @@ impl Freedoms {
 
 /// Another wire form of the request `encoded`. The same seed gives the same form.
 pub fn rewrite(signal: Signal, encoded: &[u8], freedoms: Freedoms, seed: u64) -> Vec<u8> {
-    Rewriter { freedoms, rng: Rng::with_seed(seed) }.message(schema::request(signal), encoded).concat()
+    Rewriter { freedoms, rng: Rng::with_seed(seed) }.message(super::request(signal), encoded).concat()
 }
 
 struct Rewriter {
@@ -72,7 +72,7 @@ impl Rewriter {
             self.add_superseded(message, &original, &mut pieces);
         }
         for record in original {
-            match message.field(record.number) {
+            match super::field(message, record.number) {
                 Some(field) => self.known(field, record, &mut pieces),
                 None => self.unchanged(record.number, record, &mut pieces),
             }
@@ -100,7 +100,7 @@ impl Rewriter {
                     self.length_delimited(rank, field.number, parts.concat(), pieces);
                 }
             }
-            kind if kind.is_packable() && record.wire_type == 2 => {
+            kind if kind.wire_type() != LEN && record.wire_type == LEN => {
                 let values = unpack(kind, &record.value);
                 self.repeated_scalar(field, values, pieces);
             }
@@ -159,8 +159,8 @@ impl Rewriter {
         pieces.push(Piece { rank, bytes });
     }
 
-    /// Tags and lengths have 32 bits: readers take five bytes of them at most, and minimal ones here have three or fewer
-    /// (tags of the largest field numbers: five, which `add_unknown` writes without padding).
+    /// Tags and lengths have 32 bits: readers take five bytes of them at most, and minimal ones here have three or
+    /// fewer (tags of the largest field numbers: five, which `add_unknown` writes without padding).
     fn padding(&mut self) -> usize {
         if self.freedoms.long_varints && self.rng.u8(..8) == 0 { self.rng.usize(1..=2) } else { 0 }
     }
@@ -171,7 +171,7 @@ impl Rewriter {
         }
         for _ in 0..self.rng.usize(1..=2) {
             let field = self.unknown();
-            if message.field(field.number).is_none() {
+            if super::field(message, field.number).is_none() {
                 let mut bytes = Vec::new();
                 write_record(&mut bytes, &field, 0, 0);
                 pieces.push(Piece { rank: field.number, bytes });
@@ -214,7 +214,7 @@ impl Rewriter {
                 (0, fits) => vec![u8::from(fits)],
                 (1, fits) => vec![u8::from(fits); 8],
                 (5, fits) => vec![u8::from(fits); 4],
-                (_, true) if matches!(field.kind, Kind::Bytes) && field.name.ends_with("_id") => Vec::new(),
+                (_, true) if matches!(field.kind, Kind::Id(_)) => Vec::new(),
                 (_, true) => b"superseded".to_vec(),
                 (_, false) => Vec::new(),
             };
