@@ -8,6 +8,7 @@ mod figures;
 mod find_limit;
 mod machine;
 mod noise;
+pub(crate) mod observe;
 mod plan;
 mod promql;
 mod requests;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::definition::{Definition, Setting};
 use super::figures::Figures;
 use super::noise::CoreTimes;
+use super::observe::drained;
 use super::plan::Plan;
 use super::promql::{self, Window};
 use super::sampler::{BACKEND_THREADS, Sampler};
@@ -20,7 +21,6 @@ use super::source::{RunningSource, Source};
 use super::warnings;
 use super::{Bench, Cores};
 use crate::backend::{Backend, BackendOptions};
-use crate::generate::LoadReport;
 use crate::live::{LiveView, Phase};
 use crate::report::{Turn, Warning};
 use crate::subject::{Limits, Subject, SubjectSpec, free_addr};
@@ -96,7 +96,9 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Re
     view.begin(Phase::Waiting("the answers in flight".to_owned()));
     let report = timeout(FINISH_WITHIN, load.finish()).await.context("the load did not end")??;
     view.begin(Phase::Draining { within: plan.drain_within });
-    let is_drained = !interrupted_load && drain(&report, &backends, plan.drain_within, &mut interrupted).await;
+    let is_interrupted = || *interrupted.borrow_and_update();
+    let is_drained =
+        !interrupted_load && drained(&report, backends.iter(), plan.drain_within, is_interrupted).await.is_some();
     let last_arrival = backends.iter().filter_map(Backend::last_arrival).max().unwrap_or(load_ended);
     let drained_after = is_drained.then(|| last_arrival.saturating_duration_since(load_ended));
     let last = sampler.look(&subject, None).await;
@@ -195,24 +197,5 @@ async fn under_load(
         if is_interrupted || Instant::now() >= end {
             return is_interrupted;
         }
-    }
-}
-
-/// Waits until every backend has all that was acknowledged; false if they have not within `limit`.
-async fn drain(
-    report: &LoadReport,
-    backends: &[Backend],
-    limit: Duration,
-    interrupted: &mut watch::Receiver<bool>,
-) -> bool {
-    let began = Instant::now();
-    loop {
-        if backends.iter().all(|backend| report.missing_at(backend) == 0) {
-            return true;
-        }
-        if began.elapsed() >= limit || *interrupted.borrow_and_update() {
-            return false;
-        }
-        sleep(Duration::from_millis(20)).await;
     }
 }

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use thiserror::Error;
 use tokio::task::JoinHandle;
 
-pub use config::{Dialect, GatewayConfig, nginx_relay};
+pub use config::{GatewayConfig, nginx_relay};
 pub(crate) use keeper::Keeper;
 use life::Life;
 pub use limits::{ControlGroup, LimitError, LimitMissing, Limits, pin_this_thread};

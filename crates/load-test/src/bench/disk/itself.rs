@@ -1,4 +1,4 @@
-//! What the disk does by itself, without anybody's format: the yardstick of what is written through.
+//! What the disk does by itself, without any format: the yardstick of what is written through.
 
 use std::fs::File;
 use std::io;
@@ -21,14 +21,14 @@ const FILE_BYTES: u64 = 512 << 20;
 
 /// Sequential writes to preallocated files, each followed by fdatasync.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DiskItself {
-    pub(super) bytes_per_s: f64,
+pub(in crate::bench) struct DiskItself {
+    pub(in crate::bench) bytes_per_s: f64,
     /// Of a write of [`SMALL_BYTES`] with its sync, one after the other.
-    pub(super) sync_back_to_back: Latency,
+    pub(in crate::bench) sync_back_to_back: Latency,
 }
 
 /// Measures for this time each. Blocks.
-pub(super) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskItself> {
+pub(in crate::bench) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskItself> {
     let (bytes_per_s, _) = write_for(folder, LARGE_BYTES, lasts, None)?;
     let (_, sync_back_to_back) = write_for(folder, SMALL_BYTES, lasts, None)?;
     Ok(DiskItself { bytes_per_s, sync_back_to_back })
@@ -36,7 +36,7 @@ pub(super) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskIts
 
 /// Of a write of [`SMALL_BYTES`] with its sync, as often as this: what has rested in between, disk and CPU, takes longer than what is kept busy.
 /// Blocks.
-pub(super) fn measure_syncs(folder: &Path, lasts: Duration, syncs_per_s: f64) -> io::Result<Latency> {
+pub(in crate::bench) fn measure_syncs(folder: &Path, lasts: Duration, syncs_per_s: f64) -> io::Result<Latency> {
     Ok(write_for(folder, SMALL_BYTES, lasts, Some(Duration::from_secs_f64(1.0 / syncs_per_s)))?.1)
 }
 
