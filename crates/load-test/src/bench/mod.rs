@@ -4,54 +4,31 @@
 mod contestant;
 mod disk;
 mod figures;
+mod options;
 mod rows;
 mod scenario;
 mod scenarios;
 mod stage;
 mod table;
 
-use std::time::Duration;
-
-use sluice_otlp::Signal;
-
 pub use contestant::Contestant;
 pub use figures::{Figures, Series};
+pub use options::Options;
 pub use rows::{Bar, Kind, Row, all_rows};
-pub use scenario::{SCENARIOS, Scenario, Section};
+pub use scenario::{Scenario, Section};
+pub use scenarios::SCENARIOS;
 pub use table::{RowResult, further_pipeline, to_json, to_markdown};
 
 use crate::report::MEBIBYTE;
 use scenario::in_turns;
 
-/// What to measure, how often and for how long.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub contestants: Vec<Contestant>,
-    /// Ids of rows; empty: all.
-    pub rows: Vec<String>,
-    /// Empty: all.
-    pub signals: Vec<Signal>,
-    pub turns: usize,
-    /// Counted time of each turn of a row; scenarios say how many of it they take.
-    pub window: Duration,
-    /// Where a scenario has an open loop of a fixed rate.
-    pub spans_per_s: f64,
-    /// CPUs of the subjects; empty: not pinned.
-    pub subject_cpus: Vec<usize>,
-    /// Those and the bench's own, for a subject that may have whatever it takes.
-    pub all_cpus: Vec<usize>,
-}
-
-impl Options {
-    fn wants(&self, row: &Row) -> bool {
-        (self.rows.is_empty() || self.rows.iter().any(|id| id == row.id))
-            && (self.signals.is_empty() || self.signals.contains(&row.signal))
-    }
-}
-
 /// Runs the rows. `progress` is told of each turn. A turn that fails is reported there and leaves a gap.
 pub async fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Vec<RowResult> {
-    let wanted: Vec<Row> = all_rows().into_iter().filter(|row| options.wants(row)).collect();
+    let is_wanted = |row: &Row| {
+        (options.rows.is_empty() || options.rows.iter().any(|id| id == row.id))
+            && (options.signals.is_empty() || options.signals.contains(&row.signal))
+    };
+    let wanted: Vec<Row> = all_rows().into_iter().filter(is_wanted).collect();
     let mut results = Vec::new();
     // Rows that are compared with one another take turns, too: the machine is not the same half an hour later.
     for compared in wanted.chunk_by(|one, next| one.is_plain() && next.is_plain()) {

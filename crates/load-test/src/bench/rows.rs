@@ -6,9 +6,10 @@ use serde_json::json;
 use sluice_otlp::{Encoding, Signal};
 use tokio::time::sleep;
 
+use super::contestant::Contestant;
 use super::figures::Figures;
+use super::options::Options;
 use super::stage::Setting;
-use super::{Contestant, Options};
 use crate::backend::Faults;
 use crate::generate::{Load, Pace, Retry, Shape};
 

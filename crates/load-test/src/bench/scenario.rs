@@ -5,9 +5,9 @@ use std::pin::Pin;
 
 use serde_json::Value;
 
+use super::contestant::Contestant;
 use super::figures::{Column, Figures, Series, describe, table, yes_or_no};
-use super::scenarios::{backlog, backpressure, drain, durable, isolation, many_pipelines, on_demand, overload};
-use super::{Contestant, Options};
+use super::options::Options;
 use crate::report::Table;
 
 /// A section of its own in the results.
@@ -27,18 +27,6 @@ pub struct Scenario {
     /// The setting and the bars in words.
     pub(super) notes: fn(&Options) -> String,
 }
-
-/// All of them, in the order in which they are run.
-pub static SCENARIOS: [&Scenario; 8] = [
-    &isolation::SCENARIO,
-    &backpressure::SCENARIO,
-    &overload::SCENARIO,
-    &backlog::SCENARIO,
-    &on_demand::SCENARIO,
-    &durable::SCENARIO,
-    &drain::SCENARIO,
-    &many_pipelines::SCENARIO,
-];
 
 /// One contestant in one case.
 #[derive(Clone, Copy)]

@@ -6,9 +6,10 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::contestant::Contestant;
 use super::figures::Figures;
+use super::options::Options;
 use super::scenario::Turn;
-use super::{Contestant, Options};
 use crate::backend::{Backend, BackendOptions, Counting, Faults};
 use crate::generate::{Load, LoadReport, Shape};
 use crate::latency::Latency;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Contestant;
+use super::contestant::Contestant;
 use super::figures::{Series, yes_or_no};
 use super::rows::{Bar, Kind, Row};
 use super::scenario::Section;

@@ -64,15 +64,21 @@ pub struct Machine {
 #[serde(rename_all = "kebab-case")]
 #[value(rename_all = "kebab-case")]
 pub enum Target {
+    /// spans over OTLP
     Traces,
+    /// metric points over OTLP
     Metrics,
+    /// Prometheus targets that the subject scrapes
     #[serde(rename = "metricagent")]
     #[value(name = "metricagent")]
     MetricAgent,
+    /// log records over OTLP
     LogsOtel,
+    /// log files that the subject tails
     #[serde(rename = "logagent")]
     #[value(name = "logagent")]
     LogAgent,
+    /// the same, counted in bytes as Fluent Bit does
     #[serde(rename = "logs-fluentbit")]
     #[value(name = "logs-fluentbit")]
     LogsFluentBit,
@@ -271,6 +277,16 @@ pub struct PipelineKpis {
     pub lost: Option<u64>,
     pub doubled: Option<u64>,
     pub latency_p99_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p50_ms: Option<f64>,
+    /// Different items at its backend after the drain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exported: Option<u64>,
+    /// Items that the subject held for it and had dropped after the drain, by its own count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<f64>,
     /// What its backend was sent, and what of that its faults answered with a refusal or broke off.
     pub backend_requests: Option<u64>,
     pub backend_refused: Option<u64>,

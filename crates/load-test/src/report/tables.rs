@@ -1,5 +1,7 @@
 //! The tables of a report, before they become Markdown or HTML.
 
+use sluice_otlp::Signal;
+
 use super::format::{DASH, KIBIBYTE, MEBIBYTE, Spread, count, spread};
 use super::limits::limits;
 use super::record::{Kpis, PipelineKpis, RunRecord, Scenario, SubjectRecord, Target};
@@ -8,6 +10,15 @@ use super::table::Table;
 type Figure = fn(&Kpis) -> Option<f64>;
 
 impl Target {
+    /// What its items are.
+    pub fn signal(self) -> Signal {
+        match self {
+            Target::Traces => Signal::Traces,
+            Target::Metrics | Target::MetricAgent => Signal::Metrics,
+            Target::LogsOtel | Target::LogAgent | Target::LogsFluentBit => Signal::Logs,
+        }
+    }
+
     pub(super) fn title(self) -> &'static str {
         match self {
             Target::Traces => "Traces",

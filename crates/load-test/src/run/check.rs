@@ -34,7 +34,7 @@ fn any_setting(plan: &Plan, cores: &Cores) -> Setting {
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     let is_metric_agent = plan.target == Target::MetricAgent;
     Setting {
-        signal: plan.signal,
+        signal: plan.target.signal(),
         protocol: plan.requests.protocol,
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, u16::MAX)),
         listen_other: addr,

@@ -114,13 +114,18 @@ impl Figures<'_> {
         let one = |(index, backend): (usize, &Backend)| {
             let (latency, counts) = (backend.latency(), backend.counts());
             let queue = self.at_end().pipelines.get(index).and_then(|pipeline| pipeline.queue);
+            let known = |quantile| (latency.count > 0).then(|| milliseconds(quantile));
             PipelineKpis {
-                name: format!("{}/{index}", self.plan.signal),
+                name: format!("{}/{index}", self.plan.target.signal()),
                 exported_per_s: self.at_end().arrived.get(index).map(|&items| items as f64 / self.load_s()),
                 queue: queue.or(self.at_end().queue.filter(|_| is_only)),
                 lost: self.lost_in(index).or(is_only.then(|| self.lost())),
                 doubled: Some(counts.doubled),
-                latency_p99_ms: (latency.count > 0).then(|| milliseconds(latency.p99)),
+                latency_p99_ms: known(latency.p99),
+                exported: Some(backend.unique_items()),
+                held: self.last.pipelines.get(index).and_then(|pipeline| pipeline.held),
+                dropped: self.last.pipelines.get(index).and_then(|pipeline| pipeline.dropped),
+                latency_p50_ms: known(latency.p50),
                 backend_requests: Some(counts.requests),
                 backend_refused: Some(counts.refused.values().sum()),
                 backend_resets: Some(counts.resets),

@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sluice_otlp::Signal;
-
 use super::definition::Definition;
 use super::faults::FaultSchedule;
 use super::find_limit::LimitSearch;
@@ -24,11 +22,12 @@ const SEVERAL_PIPELINES: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub target: Target,
-    pub signal: Signal,
     pub name: String,
     pub multi: bool,
     /// What is wrong with the backends while the load lasts.
     pub faults: FaultSchedule,
+    /// What is wrong when the load ends stays wrong. Else all backends are well from then on.
+    pub faults_outlast_load: bool,
     pub duration: Duration,
     /// When items are sent; `None`: as the target's generators do in the Kyma load test.
     pub pace: Option<Pace>,
@@ -87,6 +86,35 @@ pub fn pipelines(multi: bool) -> usize {
 }
 
 impl Plan {
+    /// A plan in which nothing was asked for.
+    pub fn new(target: Target, subjects: Vec<Definition>) -> Plan {
+        Plan {
+            target,
+            name: env!("CARGO_PKG_VERSION").to_owned(),
+            multi: false,
+            faults: FaultSchedule::default(),
+            faults_outlast_load: false,
+            duration: Duration::from_secs(60),
+            pace: None,
+            requests: Requests::default(),
+            body_bytes: None,
+            farm: Farm::default(),
+            log_files: LogFiles::default(),
+            find_limit: None,
+            subjects,
+            unable: Vec::new(),
+            turns: 1,
+            cpus: None,
+            memory_mib: None,
+            drain_within: Duration::from_secs(30),
+            fail_if: Vec::new(),
+            prometheus: None,
+            metrics_listen: None,
+            quiet: false,
+            command: None,
+        }
+    }
+
     pub(super) fn pipelines(&self) -> usize {
         pipelines(self.multi)
     }
@@ -184,38 +212,17 @@ impl Plan {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use sluice_otlp::Signal;
+
     use super::*;
 
     /// A plan in which nothing was asked for.
     pub(in crate::run) fn plan(signal: Signal) -> Plan {
-        Plan {
-            target: match signal {
-                Signal::Traces => Target::Traces,
-                Signal::Metrics => Target::Metrics,
-                Signal::Logs => Target::LogsOtel,
-            },
-            signal,
-            name: "test".to_owned(),
-            multi: false,
-            faults: FaultSchedule::default(),
-            duration: Duration::from_secs(60),
-            pace: None,
-            requests: Requests::default(),
-            body_bytes: None,
-            farm: Farm::default(),
-            log_files: LogFiles::default(),
-            find_limit: None,
-            subjects: Vec::new(),
-            unable: Vec::new(),
-            turns: 1,
-            cpus: None,
-            memory_mib: None,
-            drain_within: Duration::from_secs(30),
-            fail_if: Vec::new(),
-            prometheus: None,
-            metrics_listen: None,
-            quiet: true,
-            command: None,
-        }
+        let target = match signal {
+            Signal::Traces => Target::Traces,
+            Signal::Metrics => Target::Metrics,
+            Signal::Logs => Target::LogsOtel,
+        };
+        Plan { quiet: true, ..Plan::new(target, Vec::new()) }
     }
 }

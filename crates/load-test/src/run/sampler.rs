@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
 use super::bytes::ByteLook;
-use super::definition::{PipelineSelectors, Selector, Selectors};
+use super::definition::{PipelineMetrics, Selector, Selectors};
 use super::source::RunningSource;
 use crate::backend::Backend;
 use crate::latency::Latency;
@@ -48,6 +48,7 @@ pub(super) struct Look {
 pub(super) struct PipelineLook {
     pub(super) queue: Option<f64>,
     pub(super) held: Option<f64>,
+    pub(super) dropped: Option<f64>,
 }
 
 pub(super) struct Sampler<'a> {
@@ -89,7 +90,11 @@ impl<'a> Sampler<'a> {
         let value = |selector: &Option<Selector>| selector.as_ref()?.read(scrape.as_ref()?);
         // A counter that nothing was counted in yet is not there.
         let received = scrape.as_ref().and(names.received.as_ref()).map(|_| value(&names.received).unwrap_or(0.0));
-        let of_pipeline = |one: &PipelineSelectors| PipelineLook { queue: value(&one.queue), held: value(&one.held) };
+        let of_pipeline = |one: &PipelineMetrics<Selector>| PipelineLook {
+            queue: value(&one.queue),
+            held: value(&one.held),
+            dropped: value(&one.dropped),
+        };
         Look {
             at: Instant::now(),
             received,

@@ -85,20 +85,20 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Re
     sampler.begin(&subject).await;
     let core_times = CoreTimes::of(&cores.all());
     let mut load = source.start(&backends)?;
-    let faults = plan.faults.start(&backends, plan.duration);
+    let faults = plan.faults.start(&backends, plan.duration, plan.faults_outlast_load);
     let interrupted_load = under_load(plan, &subject, &load, &mut sampler, &mut interrupted, view).await;
     let load_ended_unix_s = promql::unix_s();
     load.stop();
     let load_ended = std::time::Instant::now();
     let core_times = core_times.zip(CoreTimes::of(&cores.all()));
-    // The backends get well with the load's end: what is missing after the drain is lost for good.
-    faults.end(&backends).await;
+    // Backends that are well from now on: what is missing there after the drain is lost for good.
+    let well = faults.end(&backends).await;
     view.begin(Phase::Waiting("the answers in flight".to_owned()));
     let report = timeout(FINISH_WITHIN, load.finish()).await.context("the load did not end")??;
     view.begin(Phase::Draining { within: plan.drain_within });
     let is_interrupted = || *interrupted.borrow_and_update();
     let is_drained =
-        !interrupted_load && drained(&report, backends.iter(), plan.drain_within, is_interrupted).await.is_some();
+        !interrupted_load && drained(&report, well.into_iter(), plan.drain_within, is_interrupted).await.is_some();
     let last_arrival = backends.iter().filter_map(Backend::last_arrival).max().unwrap_or(load_ended);
     let drained_after = is_drained.then(|| last_arrival.saturating_duration_since(load_ended));
     let last = sampler.look(&subject, None).await;
@@ -137,7 +137,7 @@ fn setting(
     backends: &[Backend],
 ) -> anyhow::Result<Setting> {
     Ok(Setting {
-        signal: plan.signal,
+        signal: plan.target.signal(),
         protocol: plan.requests.protocol,
         listen,
         listen_other: free_addr()?,

@@ -8,8 +8,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::backend::Faults;
-use crate::bench::Options;
 use crate::bench::figures::{Figures, Series, compare};
+use crate::bench::options::Options;
 use crate::bench::scenario::{CORES, Scenario, Turn, sluice_only};
 use crate::bench::stage::{Setting, Stage};
 use crate::generate::{Load, Retry, Shape};
@@ -28,7 +28,7 @@ const RATIO_BAR: f64 = 1.10;
 
 const EMPTY: &str = "empty";
 
-pub(in crate::bench) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "backlog",
     title: "CPU an item with a long backlog against none",
     cases: &[EMPTY, "long"],

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::backend::Faults;
-use crate::bench::Options;
 use crate::bench::figures::{Figures, Series};
+use crate::bench::options::Options;
 use crate::bench::scenario::{CORES, MEMORY_BAR, SUBJECT, Scenario, Turn, gateways};
 use crate::bench::stage::{Setting, milliseconds};
 use crate::generate::{Protocol, Retry};
@@ -28,7 +28,7 @@ const DRAINED_BAR_S: f64 = 10.0;
 
 const OVER_HTTP: &str = "otlphttp";
 
-pub(in crate::bench) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "backpressure",
     title: "a backend that refuses 70 % of the requests",
     cases: &["otlp", OVER_HTTP],

@@ -8,10 +8,11 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, Faults};
+use crate::bench::contestant::Contestant;
 use crate::bench::figures::{Figures, Series};
+use crate::bench::options::Options;
 use crate::bench::scenario::{SUBJECT, Scenario, Turn, gateways};
 use crate::bench::stage::Setting;
-use crate::bench::{Contestant, Options};
 use crate::generate::Retry;
 
 const MEMORY_LIMIT_MIB: u64 = 512;
@@ -30,7 +31,7 @@ const ON_DISK: &str =
 /// Of a core's work.
 const BYTES_PER_CPU_S_BAR: f64 = 500e6;
 
-pub(in crate::bench) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "drain",
     title: "the drain of a backlog on disk, beside the Collector's persistent queue",
     cases: &["on disk"],

@@ -11,9 +11,9 @@ use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use crate::backend::Faults;
-use crate::bench::Options;
 use crate::bench::disk::{LimitedDisk, measure_disk, measure_syncs};
 use crate::bench::figures::{Figures, Series};
+use crate::bench::options::Options;
 use crate::bench::scenario::{SUBJECT, Scenario, Turn, sluice_only};
 use crate::bench::stage::{Observed, Setting, Stage, milliseconds};
 use crate::generate::{Retry, Shape};
@@ -39,7 +39,7 @@ const LATENCY_BAR: f64 = 2.5;
 
 const THROTTLED: &str = "throttled";
 
-pub(in crate::bench) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "durable",
     title: "everything written through, against what the disk does by itself",
     cases: &["this machine's", THROTTLED],

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::backend::Faults;
-use crate::bench::Options;
 use crate::bench::figures::{Figures, Series, compare};
+use crate::bench::options::Options;
 use crate::bench::scenario::{CORES, MEMORY_BAR, SUBJECT, Scenario, Turn, gateways};
 use crate::bench::stage::Setting;
 use crate::generate::Retry;
@@ -27,7 +27,7 @@ const P99_ADDED_BAR_MS: f64 = 5.0;
 
 const HEALTHY: &str = "healthy";
 
-pub(in crate::bench) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "isolation",
     title: "three pipelines, one backend sick: rate and latency of the other two",
     cases: &[HEALTHY, "dead", "refuses all", "never answers"],

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::backend::Faults;
-use crate::bench::Options;
 use crate::bench::figures::{Figures, Series};
+use crate::bench::options::Options;
 use crate::bench::scenario::{CORES, MEMORY_BAR, SUBJECT, Scenario, Turn, sluice_only};
 use crate::bench::stage::Setting;
 use crate::generate::{Load, Retry};
@@ -21,7 +21,7 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(60);
 
 const ONE_DEAD: &str = "one dead";
 
-pub(in crate::bench) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "many-pipelines",
     title: "two hundred pipelines in little memory, senders in a closed loop",
     cases: &["all healthy", ONE_DEAD],

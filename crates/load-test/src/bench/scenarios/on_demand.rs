@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::bench::Options;
 use crate::bench::figures::{Figures, Series, compare};
+use crate::bench::options::Options;
 use crate::bench::scenario::{CORES, Scenario, Turn, sluice_only};
 use crate::bench::stage::Setting;
 use crate::generate::{Load, Retry};
@@ -19,7 +19,7 @@ const RATE_BAR: f64 = 0.95;
 
 const DELIVERED: &str = "delivered";
 
-pub(in crate::bench) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "on-demand",
     title: "what a directory costs while all backends are well",
     cases: &[DELIVERED, "delivered_or_durable"],

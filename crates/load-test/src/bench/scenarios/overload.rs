@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde_json::json;
 
+use crate::bench::contestant::Contestant;
 use crate::bench::figures::{Column, Figures, Series};
+use crate::bench::options::Options;
 use crate::bench::scenario::{CORES, MEMORY_BAR, SUBJECT, Scenario, Turn};
 use crate::bench::stage::{Observed, Setting, Stage};
-use crate::bench::{Contestant, Options};
 use crate::generate::{Load, Retry};
 use crate::report::Spread;
 use crate::subject::Limits;
@@ -37,7 +38,7 @@ const COME_BACK: Retry = Retry::Backoff {
 
 const GOODPUT_BAR: f64 = 0.95;
 
-pub(in crate::bench) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "overload",
     title: "three times as much offered as a subject with a CPU quota can take",
     // How senders are answered, and connections × streams: clients with a connection each, as SDKs and agents are; a few

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub use built_in::BUILT_IN_NAMES;
 pub use description::{SUBJECT_FILE, Tried};
 pub use error::DefinitionError;
-pub(crate) use metrics::{PipelineSelectors, Selector, Selectors};
+pub(crate) use metrics::{PipelineMetrics, Selector, Selectors};
 pub(crate) use variables::Setting;
 
 use crate::generate::Protocol;
@@ -130,6 +130,12 @@ impl Definition {
         Ok(())
     }
 
+    /// Has this configuration instead of its own, whatever the target.
+    pub(crate) fn set_config(&mut self, path: &str, template: &str) {
+        let template = Template { path: path.into(), text: template.to_owned() };
+        self.templates.values_mut().for_each(|own| own.clone_from(&template));
+    }
+
     /// Finds the program: by [`Definition::program_variable`], relative to the folder where the command begins with `./`, by
     /// its absolute path, or in PATH.
     pub fn find_program(&mut self) -> Result<(), DefinitionError> {
@@ -163,11 +169,12 @@ impl Definition {
     /// The selectors of its metrics for one turn.
     pub(super) fn selectors(&self, target: Target, setting: &Setting) -> Result<Selectors, DefinitionError> {
         let chosen = self.description.chosen(target);
-        let fill = |text: &str, index: Option<usize>| {
+        let path = |text: &str| self.filled(text, setting, template::Scope::default());
+        let select = |text: &str, index: Option<usize>| {
             let scope = index.map_or(template::Scope::default(), template::Scope::pipeline);
-            self.filled(text, setting, scope)
+            Selector::parse(&self.filled(text, setting, scope)?).map_err(|problem| problem.at(self.place_of(text)))
         };
-        chosen.metrics.select(setting.backends.len(), fill, |text| self.place_of(text))
+        chosen.metrics.select(setting.backends.len(), path, select)
     }
 
     /// What is to be started for one turn.

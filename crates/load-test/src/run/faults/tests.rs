@@ -151,7 +151,7 @@ async fn each_backend_is_told_by_the_clock_and_all_are_well_at_the_end() {
     let schedule = schedule(&["refuse,share=0.7,to=3", "stall,from=1,to=2,pipeline=1"], 2).unwrap();
     let current = |index: usize| Faults::clone(&backends[index].faults().current());
     let refusing = Faults::unavailable(0.7);
-    let running = schedule.start(&backends, MINUTE);
+    let running = schedule.start(&backends, MINUTE, false);
     assert_eq!((current(0), current(1)), (refusing.clone(), refusing.clone()), "at once");
     let stalled = Faults { stall_share: 1.0, ..refusing.clone() };
     wait_until("stalls", || current(1) == stalled).await;
@@ -160,7 +160,7 @@ async fn each_backend_is_told_by_the_clock_and_all_are_well_at_the_end() {
     wait_until("is well", || current(0) == Faults::none() && current(1) == Faults::none()).await;
     drop(running);
     // Ended early, nothing comes later.
-    let running = schedule.start(&backends, MINUTE);
+    let running = schedule.start(&backends, MINUTE, false);
     assert_eq!(current(0), refusing);
     running.end(&backends).await;
     assert_eq!((current(0), current(1)), (Faults::none(), Faults::none()));
