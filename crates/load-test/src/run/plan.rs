@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::definition::Definition;
+use super::definition::{Definition, Setting};
 use super::faults::FaultSchedule;
 use super::find_limit::LimitSearch;
 use super::machine::Cores;
@@ -42,7 +42,7 @@ pub struct Plan {
     /// Searches the highest rate that is held; `duration` is then that of one try.
     pub find_limit: Option<LimitSearch>,
     pub subjects: Vec<Definition>,
-    /// Who was asked for as well and cannot be tested in this way.
+    /// Subjects that were asked for as well and cannot be tested in this way.
     pub unable: Vec<Unable>,
     /// Of each subject, interleaved.
     pub turns: usize,
@@ -61,6 +61,16 @@ pub struct Plan {
     pub quiet: bool,
     /// The call, for the report.
     pub command: Option<String>,
+}
+
+/// Where a subject listens.
+pub(super) struct Addresses {
+    /// For the load.
+    pub(super) listen: SocketAddr,
+    /// For the protocol that the load does not have.
+    pub(super) other: SocketAddr,
+    pub(super) metrics: SocketAddr,
+    pub(super) spare: SocketAddr,
 }
 
 /// A subject that cannot do the target.
@@ -132,6 +142,25 @@ impl Plan {
     pub(super) fn cores_of_subject(&self, cores: &Cores) -> usize {
         let quota = self.cpus.map_or(usize::MAX, |cpus| cpus.ceil() as usize);
         cores.of_subject().min(quota).max(1)
+    }
+
+    /// What the configuration of a subject is made with, as far as the source of the load does not say it.
+    pub(super) fn setting(&self, cores: &Cores, addresses: Addresses, backends: Vec<SocketAddr>) -> Setting {
+        let Addresses { listen, other, metrics, spare } = addresses;
+        Setting {
+            signal: self.target.signal(),
+            protocol: self.requests.protocol,
+            listen,
+            listen_other: other,
+            metrics,
+            spare,
+            backends,
+            memory_limit_mib: self.memory_limit_mib(),
+            cores: self.cores_of_subject(cores),
+            scrape_targets: Vec::new(),
+            scrape_interval: None,
+            log_root: None,
+        }
     }
 
     /// What offers the load. `listen` is where the subject takes requests, if that is what it is offered.

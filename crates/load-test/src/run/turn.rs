@@ -10,16 +10,16 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::Bench;
 use super::definition::{Definition, Setting};
 use super::figures::Figures;
 use super::noise::CoreTimes;
 use super::observe::drained;
-use super::plan::Plan;
+use super::plan::{Addresses, Plan};
 use super::promql::{self, Window};
 use super::sampler::{BACKEND_THREADS, Sampler};
 use super::source::{RunningSource, Source};
 use super::warnings;
-use super::{Bench, Cores};
 use crate::backend::{Backend, BackendOptions};
 use crate::live::{LiveView, Phase};
 use crate::report::{Turn, Warning};
@@ -73,7 +73,13 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Re
     let backends = runtime.start(plan.pipelines(), &BackendOptions::default()).await?;
     let listen = free_addr()?;
     let source = plan.source(listen)?;
-    let setting = setting(plan, cores, listen, &source, &backends)?;
+    let addresses = Addresses { listen, other: free_addr()?, metrics: metrics_addr(plan)?, spare: free_addr()? };
+    let setting = Setting {
+        scrape_targets: source.scrape_targets().to_vec(),
+        scrape_interval: source.scrape_interval(),
+        log_root: source.log_root().map(Path::to_owned),
+        ..plan.setting(cores, addresses, backends.iter().map(Backend::addr).collect())
+    };
     let selectors = definition.selectors(plan.target, &setting)?;
     let spec = definition.spec(plan.target, &setting, plan.limits(), &cores.subject)?;
     let subject = tokio::select! {
@@ -128,31 +134,7 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Re
     Ok(Some(TurnOutcome { turn, warnings, limits: subject.limits() }))
 }
 
-/// What the subject's configuration is made with.
-fn setting(
-    plan: &Plan,
-    cores: &Cores,
-    listen: SocketAddr,
-    source: &Source,
-    backends: &[Backend],
-) -> anyhow::Result<Setting> {
-    Ok(Setting {
-        signal: plan.target.signal(),
-        protocol: plan.requests.protocol,
-        listen,
-        listen_other: free_addr()?,
-        metrics: metrics_addr(plan)?,
-        spare: free_addr()?,
-        backends: backends.iter().map(Backend::addr).collect(),
-        memory_limit_mib: plan.memory_limit_mib(),
-        cores: plan.cores_of_subject(cores),
-        scrape_targets: source.scrape_targets().to_vec(),
-        scrape_interval: source.scrape_interval(),
-        log_root: source.log_root().map(Path::to_owned),
-    })
-}
-
-/// Starts the subject and waits until whoever has to look at it first has done so: Prometheus, and agents that come for the load.
+/// Starts the subject and waits for what has to look at it first: Prometheus, and for an agent its first visit to the load.
 async fn start(bench: Bench<'_>, source: &Source, setting: &Setting, spec: SubjectSpec) -> anyhow::Result<Subject> {
     let subject = Subject::start(spec).await?;
     if let Some(prometheus) = &bench.plan.prometheus {
@@ -165,7 +147,7 @@ async fn start(bench: Bench<'_>, source: &Source, setting: &Setting, spec: Subje
 
 fn metrics_addr(plan: &Plan) -> anyhow::Result<SocketAddr> {
     let Some(addr) = plan.metrics_listen else { return Ok(free_addr()?) };
-    // Whoever listens there would be taken for the subject.
+    // Another process that listens there would be taken for the subject.
     TcpListener::bind(addr).map_err(|error| {
         anyhow!("subjects cannot serve their metrics at {addr} ({error}): choose another address with --metrics-listen")
     })?;

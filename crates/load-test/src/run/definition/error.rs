@@ -10,7 +10,6 @@ use thiserror::Error;
 
 use super::built_in::BUILT_IN_NAMES;
 use super::description::SUBJECT_FILE;
-use super::variables;
 use crate::report::Target;
 
 /// Why a subject cannot be used.
@@ -62,8 +61,8 @@ impl fmt::Display for Place {
 /// What a text with variables may have wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    #[error("no variable `@{0}@`{hint}", hint = did_you_mean(.0, &variables::names()))]
-    UnknownVariable(String),
+    #[error("no variable `@{0}@`{hint}", hint = did_you_mean(.0, .1))]
+    UnknownVariable(String, Vec<String>),
     #[error("`@{0}@` has no value {1}")]
     UnsetVariable(String, &'static str),
     #[error("`@{0}@` without `@END@`: a section ends with a line of its own, or on the same line")]
