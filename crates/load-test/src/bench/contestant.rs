@@ -1,11 +1,11 @@
-//! Who is measured, and how it is started.
+//! The programs under test, and how each is started.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::subject::{GatewayConfig, SubjectSpec, nginx_relay};
 
-/// Who is measured.
+/// A program under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contestant {
     Nginx {

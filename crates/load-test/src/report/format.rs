@@ -36,7 +36,7 @@ impl SubjectRecord {
         Spread::of(self.turns.iter().filter_map(|turn| kpi(&turn.kpis)).filter(|value| value.is_finite()))
     }
 
-    /// A count of all turns together: `None` if one of them does not know, since the others' sum could hide it.
+    /// A count of all turns together: `None` if one of them does not know, since the sum of the others could hide it.
     pub fn total(&self, kpi: impl Fn(&Kpis) -> Option<u64>) -> Option<u64> {
         if self.turns.is_empty() {
             return None;

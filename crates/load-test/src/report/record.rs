@@ -352,7 +352,7 @@ pub struct Verdict {
 }
 
 impl RunRecord {
-    /// There is something to tell of circumstances: somebody ran, or should have.
+    /// A subject ran, or should have: the report has circumstances to show.
     pub(super) fn is_of_a_run(&self) -> bool {
         self.subjects.iter().any(|subject| subject.measured_elsewhere.is_none() && subject.cannot.is_none())
     }

@@ -13,7 +13,7 @@ use crate::latency::Latency;
 use crate::report::{BenchCost, Kpis, PipelineKpis};
 use crate::subject::Subject;
 
-/// A subject of which nothing comes for so long is not handing on any more.
+/// After this long without an arrival the subject no longer hands anything on.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// What a turn's figures are made of.

@@ -1,4 +1,4 @@
-//! What every turn looks at, whoever describes it: CPU and memory of subject and bench, what has arrived, and whether all has.
+//! Observations that every turn shares: CPU and memory of subject and bench, and the wait until everything has arrived.
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::life::SHELL;
+use super::process::SHELL;
 
 /// Each line that it reads is the process group of the subject's life. The end of input is the end of the bench.
 /// Arguments: the temporary folder, then the control groups.
@@ -43,7 +43,7 @@ impl Keeper {
     /// The subject has another process group from now on.
     pub(super) fn watch(&mut self, group: u32) {
         if let Some(input) = self.0.stdin.as_mut() {
-            // An error means that somebody has ended it; the subject is then ended with the bench all the same.
+            // An error means that it has been killed; the subject is then ended with the bench all the same.
             let _ = writeln!(input, "{group}");
         }
     }

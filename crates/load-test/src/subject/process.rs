@@ -21,11 +21,11 @@ const JOIN: &str = r#"while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift
 
 /// Its whole process group is killed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Life(Child);
+pub(super) struct Process(Child);
 
-impl Life {
+impl Process {
     /// Starts the process. What it writes is appended to the output of the lives before.
-    pub(super) fn begin(spec: &SubjectSpec, folder: &Path, group: &ControlGroup) -> io::Result<Life> {
+    pub(super) fn begin(spec: &SubjectSpec, folder: &Path, group: &ControlGroup) -> io::Result<Process> {
         let dir = folder.display().to_string();
         let config_path = folder.join(if spec.config_file.is_empty() { "config" } else { &spec.config_file });
         fs::write(&config_path, spec.config.replace("{dir}", &dir))?;
@@ -44,7 +44,7 @@ impl Life {
             .stdout(output.try_clone()?)
             .stderr(output)
             .process_group(0);
-        command.spawn().map(Life)
+        command.spawn().map(Process)
     }
 
     /// Of the process, and of its group.
@@ -85,7 +85,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         // An error means that it has been waited for.
