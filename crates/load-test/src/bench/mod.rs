@@ -1,5 +1,6 @@
-//! `sluice-bench`: CPU seconds a million items of Sluice, beside nginx relaying the same bytes and beside the OpenTelemetry
-//! Collector doing the same work, and what becomes of delivery when something is wrong. In interleaved turns on the same cores.
+//! `sluice-bench`: CPU seconds a million items of Sluice, beside nginx relaying the same bytes and beside the
+//! OpenTelemetry Collector doing the same work, and what becomes of delivery when something is wrong. In interleaved
+//! turns on the same cores.
 
 mod contestant;
 mod disk;

@@ -23,7 +23,8 @@ const COME_BACK: Retry = Retry::Backoff {
     max: Duration::from_millis(500),
     give_up_after: Duration::from_secs(10),
 };
-/// Where several pipelines are fed, the default policy would let a slow backend lose data instead of slowing its senders.
+/// Where several pipelines are fed, the default policy would let a slow backend lose data instead of slowing its
+/// senders.
 const DELIVERED: &str = "buffer:\n  ack: delivered\n  policy: backpressure\n";
 
 /// What a row measures.

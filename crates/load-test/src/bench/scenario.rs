@@ -76,8 +76,8 @@ impl Scenario {
     }
 }
 
-/// Measures all cases, each with all contestants that take it, as often as there are turns: what is compared runs within the
-/// same minutes. Series are in the order of the cases.
+/// Measures all cases, each with all contestants that take it, as often as there are turns: what is compared runs
+/// within the same minutes. Series are in the order of the cases.
 pub(super) async fn in_turns<C>(
     options: &Options,
     cases: &[(String, C)],

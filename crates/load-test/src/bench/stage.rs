@@ -17,7 +17,8 @@ use crate::run::observe::{Processes, drained};
 use crate::scrape::Scrape;
 use crate::subject::{GatewayConfig, Limits, Subject, SubjectSpec, free_addr, usage_of_process};
 
-/// A subject that gathers items before it sends any, or has hardly a share of its core, gets this long to show the first.
+/// A subject that gathers items before it sends any, or has hardly a share of its core, gets this long to show the
+/// first.
 const FIRST_ITEMS_WITHIN: Duration = Duration::from_secs(30);
 /// How often memory is looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -141,7 +142,8 @@ impl Stage {
         Ok(processes)
     }
 
-    /// Runs a load and counts what happens after a warm-up. A load without an end of its own is ended with the counting.
+    /// Runs a load and counts what happens after a warm-up. A load without an end of its own is ended with the
+    /// counting.
     pub(super) async fn under_load(
         &self,
         load: Load,

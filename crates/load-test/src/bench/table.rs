@@ -49,8 +49,8 @@ impl RowResult {
         }
     }
 
-    /// What each pipeline after the first adds, as a multiple of nginx's cost of relaying the same: turn by turn, beside the row
-    /// `plain`. `None` where there is but one pipeline.
+    /// What each pipeline after the first adds, as a multiple of nginx's cost of relaying the same: turn by turn,
+    /// beside the row `plain`. `None` where there is but one pipeline.
     fn further_pipeline(&self, all: &[RowResult]) -> Option<Spread> {
         let further = (self.row.pipelines - 1) as f64;
         let plain = all.iter().find(|result| result.row.id == "plain" && result.row.signal == self.row.signal)?;
@@ -120,8 +120,8 @@ fn markdown(results: &[RowResult], names: &[&str]) -> String {
     Table::new("", &heads, rows).to_string()
 }
 
-/// What each pipeline after the first adds where there are the most, as a multiple of nginx's cost of relaying the same: `None`
-/// unless the rows `plain` and `three` (or `two`) of traces were run.
+/// What each pipeline after the first adds where there are the most, as a multiple of nginx's cost of relaying the
+/// same: `None` unless the rows `plain` and `three` (or `two`) of traces were run.
 pub fn further_pipeline(results: &[RowResult]) -> Option<f64> {
     let several = results.iter().rfind(|result| result.row.pipelines > 1)?;
     Some(several.further_pipeline(results)?.median)

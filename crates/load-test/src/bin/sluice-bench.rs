@@ -1,5 +1,5 @@
-//! The speed table of Sluice beside nginx and the OpenTelemetry Collector, and what becomes of delivery when something is
-//! wrong.
+//! The speed table of Sluice beside nginx and the OpenTelemetry Collector, and what becomes of delivery when
+//! something is wrong.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The demonstration: a run of the load test with three pipelines, one of their backends healthy, one refusing most requests,
-//! one dead, and a table with the columns of the Kyma load test and what those leave out.
+//! The demonstration: a run of the load test with three pipelines, one of their backends healthy, one refusing most
+//! requests, one dead, and a table with the columns of the Kyma load test and what those leave out.
 
 use std::time::Duration;
 
@@ -53,8 +53,8 @@ pub async fn run(mut subject: Definition, options: DemoOptions) -> anyhow::Resul
     Ok(turn.context("the demonstration has no figures")?.kpis)
 }
 
-/// Accepted spans that neither the backend nor the gateway has, and that the gateway did not drop as its configuration says.
-/// `None` where spans are missing and the gateway does not say what it holds.
+/// Accepted spans that neither the backend nor the gateway has, and that the gateway did not drop as its
+/// configuration says. `None` where spans are missing and the gateway does not say what it holds.
 pub fn lost(pipeline: &PipelineKpis) -> Option<u64> {
     match (pipeline.lost?, pipeline.held) {
         (0, _) => Some(0),

@@ -44,8 +44,8 @@ impl SubjectRecord {
         self.turns.iter().map(|turn| kpi(&turn.kpis)).sum()
     }
 
-    /// How many times as much as another: turn by turn, since both ran within the same minutes. A turn that one of them failed has
-    /// no partner.
+    /// How many times as much as another: turn by turn, since both ran within the same minutes. A turn that one of
+    /// them failed has no partner.
     pub fn ratio(&self, to: &SubjectRecord, kpi: impl Fn(&Kpis) -> Option<f64>) -> Option<Spread> {
         let partner = |own: &Turn| to.turns.iter().find(|other| other.number == own.number);
         let pairs = self.turns.iter().filter_map(|own| Some((own, partner(own)?)));

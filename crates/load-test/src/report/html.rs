@@ -1,5 +1,5 @@
-//! The report as one page that needs nothing but itself: tables as text, plots drawn by the page's own script. Its content
-//! security policy forbids every request.
+//! The report as one page that needs nothing but itself: tables as text, plots drawn by the page's own script. Its
+//! content security policy forbids every request.
 
 use std::fmt::Write;
 

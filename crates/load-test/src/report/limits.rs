@@ -5,7 +5,8 @@ use super::record::{FoundLimit, RunRecord, SubjectRecord};
 use super::table::Table;
 use super::tables::{group_title, subject_label};
 
-const NOTE: &str = "A rate is held with no loss, nothing turned away, all sent in time and no growing backlog; it fails if it does so \
+const NOTE: &str = "A rate is held with no loss, nothing turned away, all sent in time and no growing backlog; it \
+fails if it does so \
                     twice. The limit lies between the highest rate that was held in all its tries and the lowest that failed.";
 
 /// `None`: no record is of a search.

@@ -1,5 +1,5 @@
-//! What one call of the load test measured, as it is kept on disk. Every report is made of these, so that a report can be
-//! made again, or of several runs at once, without measuring again.
+//! What one call of the load test measured, as it is kept on disk. Every report is made of these, so that a report
+//! can be made again, or of several runs at once, without measuring again.
 
 use std::fs;
 use std::io;
@@ -149,7 +149,8 @@ pub struct FoundLimit {
     pub held_always_per_s: Option<f64>,
     /// ... and the lowest that failed; `None`: none did.
     pub failed_per_s: Option<f64>,
-    /// The lowest rate that failed did so while generator and backends were near their cores: the subject may hold more.
+    /// The lowest rate that failed did so while generator and backends were near their cores: the subject may hold
+    /// more.
     pub bench_was_limit: bool,
     /// Why the search ended before it was done, for instance its time.
     #[serde(default)]

@@ -44,8 +44,8 @@ fn cpu_s(now: Usage, then: Usage) -> Option<f64> {
     Some(now.cpu.saturating_sub(then.cpu).as_secs_f64())
 }
 
-/// Waits until these backends have everything that was acknowledged, for `limit` at most or until `is_interrupted`. How long
-/// that took; `None`: they have not.
+/// Waits until these backends have everything that was acknowledged, for `limit` at most or until `is_interrupted`.
+/// How long that took; `None`: they have not.
 pub(crate) async fn drained<'a>(
     report: &LoadReport,
     backends: impl Iterator<Item = &'a Backend> + Clone,

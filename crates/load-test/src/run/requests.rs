@@ -77,8 +77,8 @@ impl Plan {
         self.requests.items.unwrap_or(default)
     }
 
-    /// The generators of the Kyma load test: 2 with 10 workers each and 512 spans a request; 20 with 100 workers each for
-    /// metrics; for logs 4 with 8.
+    /// The generators of the Kyma load test: 2 with 10 workers each and 512 spans a request; 20 with 100 workers each
+    /// for metrics; for logs 4 with 8.
     pub(super) fn load(&self, target: SocketAddr) -> Load {
         let (connections, streams) = match self.target.signal() {
             Signal::Traces => (2, 10),
@@ -124,7 +124,8 @@ impl Plan {
             Protocol::Grpc => (load.connections as u64, "use fewer --connections, or raise it with ulimit -n"),
             Protocol::Http => (
                 streams,
-                "over HTTP every stream has a connection of its own, so use fewer --connections or --streams, or raise it \
+                "over HTTP every stream has a connection of its own, so use fewer --connections or --streams, or \
+                 raise it \
                  with ulimit -n",
             ),
         };

@@ -134,7 +134,8 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Re
     Ok(Some(TurnOutcome { turn, warnings, limits: subject.limits() }))
 }
 
-/// Starts the subject and waits for what has to look at it first: Prometheus, and for an agent its first visit to the load.
+/// Starts the subject and waits for what has to look at it first: Prometheus, and for an agent its first visit to the
+/// load.
 async fn start(bench: Bench<'_>, source: &Source, setting: &Setting, spec: SubjectSpec) -> anyhow::Result<Subject> {
     let subject = Subject::start(spec).await?;
     if let Some(prometheus) = &bench.plan.prometheus {

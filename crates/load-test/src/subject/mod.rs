@@ -1,11 +1,11 @@
 //! Subjects: the processes under test, started with their own configuration, pinned, watched and reliably ended.
 
 mod config;
-mod keeper;
-mod process;
 mod limits;
 mod ports;
+mod process;
 mod ready;
+mod reaper;
 mod restart;
 mod usage;
 
@@ -25,11 +25,11 @@ use thiserror::Error;
 use tokio::task::JoinHandle;
 
 pub use config::{GatewayConfig, nginx_relay};
-pub(crate) use keeper::Keeper;
-use process::Process;
 pub use limits::{ControlGroup, LimitError, LimitMissing, Limits, pin_this_thread};
 pub use ports::free_addr;
+use process::Process;
 pub use ready::Ready;
+pub(crate) use reaper::Reaper;
 use restart::Supervised;
 pub use restart::{Lives, RestartPolicy};
 pub(crate) use usage::cpu_of_threads;
@@ -85,8 +85,8 @@ const SETTLED_AFTER: Duration = Duration::from_millis(50);
 /// Of the output that messages show.
 const TAIL_BYTES: usize = 2000;
 
-/// A running subject. Its whole process group is killed when this is dropped, and its folder and control groups removed; a
-/// process of its own does that where this one is killed.
+/// A running subject. Its whole process group is killed when this is dropped, and its folder and control groups
+/// removed; a process of its own does that where this one is killed.
 #[derive(Debug)]
 pub struct Subject {
     name: String,
@@ -115,14 +115,14 @@ impl Subject {
         })?;
         errors.extend(group.add(process.pid()).err());
         let warnings = errors.iter().map(LimitMissing::to_string).collect();
-        let mut keeper = Keeper::start(folder.path(), group.folders());
-        if let Some(keeper) = &mut keeper {
-            keeper.watch(process.pid());
+        let mut reaper = Reaper::start(folder.path(), group.folders());
+        if let Some(reaper) = &mut reaper {
+            reaper.watch(process.pid());
         }
         let group = Arc::new(group);
         let (ready, within, restart) = (spec.ready.clone(), spec.ready_within.unwrap_or(READY_WITHIN), spec.restart);
         let name = spec.name.clone();
-        let supervised = Supervised::new(spec, folder.path().to_owned(), process, Arc::clone(&group), keeper);
+        let supervised = Supervised::new(spec, folder.path().to_owned(), process, Arc::clone(&group), reaper);
         let supervised = Arc::new(Mutex::new(supervised));
         let mut subject = Subject { name, supervised, supervisor: None, group, warnings, folder };
         if let Some(ready) = ready {
@@ -199,8 +199,8 @@ impl Subject {
         self.supervised.lock().lives()
     }
 
-    /// CPU and memory of the process and those that it has started, CPU of earlier lives included; `None` when it is gone
-    /// for good.
+    /// CPU and memory of the process and those that it has started, CPU of earlier lives included; `None` when it is
+    /// gone for good.
     pub fn usage(&self) -> Option<Usage> {
         self.supervised.lock().usage()
     }
@@ -238,8 +238,8 @@ impl Subject {
         }
     }
 
-    /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read afterwards. It is not
-    /// started again.
+    /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read afterwards. It is
+    /// not started again.
     pub async fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         self.let_it_end();
         let began = Instant::now();

@@ -10,11 +10,12 @@ use parking_lot::Mutex;
 /// Below the ports that Linux assigns itself (from 32768) and below Kubernetes' node ports (from 30000).
 const RANGE: Range<u16> = 20_000..30_000;
 
-/// The UDP ports of the same numbers, which no subject takes: held, they tell other load tests on this machine that a port is given away.
+/// The UDP ports of the same numbers, which no subject takes: held, they tell other load tests on this machine that a
+/// port is given away.
 static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
-/// A port of the loopback interface without a listener. While this process lives, no other call gives it away, here or in
-/// another process.
+/// A port of the loopback interface without a listener. While this process lives, no other call gives it away, here
+/// or in another process.
 pub fn free_addr() -> io::Result<SocketAddr> {
     let count = RANGE.end - RANGE.start;
     // Processes that start together must not all try the same ones.

@@ -15,8 +15,8 @@ use super::usage::{Usage, has_ended, usage_of_group, usage_of_group_and_ended};
 pub(super) const SHELL: &str = "/bin/sh";
 pub(super) const OUTPUT_FILE: &str = "output.log";
 
-/// Puts itself into the control groups named before `--`, then becomes the rest. So whatever the subject starts, however early, is
-/// within its limits. The bench adds it once more, and so learns whether it may.
+/// Puts itself into the control groups named before `--`, then becomes the rest. So whatever the subject starts,
+/// however early, is within its limits. The bench adds it once more, and so learns whether it may.
 const JOIN: &str = r#"while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done 2>/dev/null; shift; exec "$@""#;
 
 /// Its whole process group is killed when this is dropped.

@@ -1,4 +1,5 @@
-//! Restarts as a pod has them: a subject that ends is started again, at once the first time, later and later after that.
+//! Restarts as a pod has them: a subject that ends is started again, at once the first time, later and later after
+//! that.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,9 +11,9 @@ use parking_lot::Mutex;
 use rustix::process::Signal;
 
 use super::SubjectSpec;
-use super::keeper::Keeper;
-use super::process::Process;
 use super::limits::ControlGroup;
+use super::process::Process;
+use super::reaper::Reaper;
 use super::usage::{Usage, usage_of_process};
 
 /// The longest that a kubelet waits.
@@ -71,7 +72,7 @@ pub(super) struct Supervised {
     /// CPU of the lives before; the highest memory of all.
     past: Usage,
     group: Arc<ControlGroup>,
-    keeper: Option<Keeper>,
+    reaper: Option<Reaper>,
 }
 
 impl Supervised {
@@ -80,7 +81,7 @@ impl Supervised {
         folder: PathBuf,
         process: Process,
         group: Arc<ControlGroup>,
-        keeper: Option<Keeper>,
+        reaper: Option<Reaper>,
     ) -> Self {
         Supervised {
             spec,
@@ -93,7 +94,7 @@ impl Supervised {
             lives: Lives::default(),
             past: Usage::default(),
             group,
-            keeper,
+            reaper,
         }
     }
 
@@ -118,7 +119,7 @@ impl Supervised {
     /// Kills it, and what keeps watch over it.
     pub(super) fn end(&mut self) {
         self.process = None;
-        self.keeper = None;
+        self.reaper = None;
     }
 
     pub(super) fn lives(&mut self) -> Lives {
@@ -181,8 +182,8 @@ impl Supervised {
             Ok(process) => {
                 // An error was a warning at the first start already.
                 let _ = self.group.add_again(process.pid());
-                if let Some(keeper) = &mut self.keeper {
-                    keeper.watch(process.pid());
+                if let Some(reaper) = &mut self.reaper {
+                    reaper.watch(process.pid());
                 }
                 (self.pid, self.next, self.began) = (process.pid(), None, Instant::now());
                 self.process = Some(process);

@@ -87,8 +87,8 @@ impl AgentArguments {
     }
 }
 
-/// The subjects that can be tested in this way, and those that cannot with the reason. The latter is an error unless `-t all`
-/// was given.
+/// The subjects that can be tested in this way, and those that cannot with the reason. The latter is an error unless
+/// `-t all` was given.
 pub(super) fn able(
     subjects: &[Definition],
     target: Target,

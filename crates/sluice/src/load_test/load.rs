@@ -36,9 +36,9 @@ pub(super) struct LoadArguments {
     /// How long the load lasts, with --find-limit each try [default: 60, with --find-limit 10]
     #[arg(short = 'd', long, value_name = "SECONDS", value_parser = load_seconds)]
     duration: Option<Duration>,
-    /// Items a second, open loop: sent by the clock, whatever the answers are
-    /// [default: traces as fast as they are answered, metrics 6667, metricagent every target once in 30 s, logs-otel 1000,
-    /// lines of log files as fast as they arrive]
+    /// Items a second, open loop: sent by the clock, whatever the answers are [default: traces as fast as they are
+    /// answered, metrics 6667, metricagent every target once in 30 s, logs-otel 1000, lines of log files as fast as
+    /// they arrive]
     #[arg(short = 'r', long, value_name = "ITEMS", value_parser = rate)]
     rate: Option<f64>,
     /// Send as fast as requests are answered, whatever the target's default is

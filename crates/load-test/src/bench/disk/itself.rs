@@ -15,8 +15,8 @@ use crate::latency::{Latency, new_histogram, record};
 const LARGE_BYTES: usize = 4 << 20;
 /// Bytes a sync where latency is measured: one request of a hundred spans.
 const SMALL_BYTES: usize = 192 << 10;
-/// Reserved beforehand, as a log does. The next one begins when it is full: to write again what was written once would spare the
-/// file system what it has to do for new data.
+/// Reserved beforehand, as a log does. The next one begins when it is full: to write again what was written once
+/// would spare the file system what it has to do for new data.
 const FILE_BYTES: u64 = 512 << 20;
 
 /// Sequential writes to preallocated files, each followed by fdatasync.
@@ -34,13 +34,14 @@ pub(in crate::bench) fn measure_disk(folder: &Path, lasts: Duration) -> io::Resu
     Ok(DiskItself { bytes_per_s, sync_back_to_back })
 }
 
-/// Of a write of [`SMALL_BYTES`] with its sync, as often as this: what has rested in between, disk and CPU, takes longer than what is kept busy.
-/// Blocks.
+/// Of a write of [`SMALL_BYTES`] with its sync, as often as this: what has rested in between, disk and CPU, takes
+/// longer than what is kept busy. Blocks.
 pub(in crate::bench) fn measure_syncs(folder: &Path, lasts: Duration, syncs_per_s: f64) -> io::Result<Latency> {
     Ok(write_for(folder, SMALL_BYTES, lasts, Some(Duration::from_secs_f64(1.0 / syncs_per_s)))?.1)
 }
 
-/// Bytes a second and the latency of each sync; one in each interval, or one after the other. The time that it takes to reserve a file does not count.
+/// Bytes a second and the latency of each sync; one in each interval, or one after the other. The time that it takes
+/// to reserve a file does not count.
 fn write_for(
     folder: &Path,
     len_bytes: usize,

@@ -1,5 +1,6 @@
-//! A disk of a known bandwidth: an ext4 image in a file, mounted through a loop device that the kernel throttles. On a machine
-//! whose own disk takes more than one core can receive, it shows what happens where the disk is what all requests wait for.
+//! A disk of a known bandwidth: an ext4 image in a file, mounted through a loop device that the kernel throttles. On
+//! a machine whose own disk takes more than one core can receive, it shows what happens where the disk is what all
+//! requests wait for.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;

@@ -1,5 +1,5 @@
-//! Backlog: a second pipeline's dead backend pins a hundred thousand requests in memory. What a span costs on its way to
-//! the healthy backend, against the same with nothing pinned.
+//! Backlog: a second pipeline's dead backend pins a hundred thousand requests in memory. What a span costs on its way
+//! to the healthy backend, against the same with nothing pinned.
 
 use std::time::Duration;
 
@@ -92,8 +92,10 @@ fn holds(series: &Series) -> bool {
 
 fn notes(options: &Options) -> String {
     format!(
-        "Two pipelines, the second one's backend dead, {:.0} spans/s of 40 attributes; with nothing in the second one's \
-         backlog at first, and with {PINNED_REQUESTS} requests of one small span.\nBar: a span costs at most {RATIO_BAR} × as \
+        "Two pipelines, the second one's backend dead, {:.0} spans/s of 40 attributes; with nothing in the second \
+         one's \
+         backlog at first, and with {PINNED_REQUESTS} requests of one small span.\nBar: a span costs at most \
+         {RATIO_BAR} × as \
          much CPU, nothing lost or doubled at the healthy backend.",
         options.spans_per_s
     )

@@ -1,5 +1,5 @@
-//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE, over HTTP with 503, at random. How much of what is
-//! offered is accepted, how much of that gets through meanwhile, and how soon the rest does.
+//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE, over HTTP with 503, at random. How much of
+//! what is offered is accepted, how much of that gets through meanwhile, and how soon the rest does.
 
 use std::time::Duration;
 
@@ -99,9 +99,12 @@ fn holds(series: &Series) -> bool {
 
 fn notes(options: &Options) -> String {
     format!(
-        "{:.0} spans/s of 40 attributes offered for {} s, exported over gRPC and over HTTP, retry settings left at their \
-         defaults, memory limit {MEMORY_LIMIT_MIB} MiB. A backlog is waited for {} s after the load.\nBar: at least 95 % of what is offered accepted, \
-         at least 95 % of that exported while the load lasts, the rest within {DRAINED_BAR_S} s, nothing lost, memory at most 110 % of \
+        "{:.0} spans/s of 40 attributes offered for {} s, exported over gRPC and over HTTP, retry settings left at \
+         their \
+         defaults, memory limit {MEMORY_LIMIT_MIB} MiB. A backlog is waited for {} s after the load.\nBar: at least \
+         95 % of what is offered accepted, \
+         at least 95 % of that exported while the load lasts, the rest within {DRAINED_BAR_S} s, nothing lost, memory \
+         at most 110 % of \
          the limit.",
         options.spans_per_s,
         load_duration(options).as_secs(),

@@ -1,5 +1,5 @@
-//! Drain: a backend is dead until a backlog lies on disk, then it takes everything. How much of a core's work a megabyte of it is,
-//! beside the Collector's persistent queue (`file_storage`).
+//! Drain: a backend is dead until a backlog lies on disk, then it takes everything. How much of a core's work a
+//! megabyte of it is, beside the Collector's persistent queue (`file_storage`).
 
 use std::time::Duration;
 
@@ -106,8 +106,10 @@ fn holds(series: &Series) -> bool {
 
 fn notes(_: &Options) -> String {
     format!(
-        "A backend is dead until {:.0} MB of spans ({:.0} MB for the Collector) are acknowledged and on disk, uncompressed; then it \
-         takes what comes. Counted from the first span that arrives. The Collector holds them in `sending_queue.storage: \
+        "A backend is dead until {:.0} MB of spans ({:.0} MB for the Collector) are acknowledged and on disk, \
+         uncompressed; then it \
+         takes what comes. Counted from the first span that arrives. The Collector holds them in \
+         `sending_queue.storage: \
          file_storage`, without fsync.\nBar: at least {:.0} MB of a backlog for each CPU second of the subject, nothing lost.",
         SLUICE_BACKLOG_BYTES / 1e6,
         COLLECTOR_BACKLOG_BYTES / 1e6,

@@ -1,6 +1,7 @@
-//! Written through: how near `ack: durable` comes to what the disk does by itself, measured in the same turn. The backend is away,
-//! so that only the disk answers. Twice: on this machine's disk, and on one that is throttled to what ordinary disks do,
-//! because a disk can be faster than what a core or two receive. The subject has all CPUs: the disk is to be the limit.
+//! Written through: how near `ack: durable` comes to what the disk does by itself, measured in the same turn. The
+//! backend is away, so that only the disk answers. Twice: on this machine's disk, and on one that is throttled to
+//! what ordinary disks do, because a disk can be faster than what a core or two receive. The subject has all CPUs:
+//! the disk is to be the limit.
 
 use std::time::Duration;
 
@@ -140,11 +141,15 @@ fn holds(series: &Series) -> bool {
 
 fn notes(options: &Options) -> String {
     format!(
-        "`ack: durable`, the backend away, spans of 40 attributes: as fast as they go, then {:.0} spans/s. The subject has all CPUs, one of \
-         them shared with the generator. The disk by itself: sequential writes to a preallocated file, each with fdatasync, of 4 MiB for \
+        "`ack: durable`, the backend away, spans of 40 attributes: as fast as they go, then {:.0} spans/s. The \
+         subject has all CPUs, one of \
+         them shared with the generator. The disk by itself: sequential writes to a preallocated file, each with \
+         fdatasync, of 4 MiB for \
          the bandwidth and 192 KiB, as often as requests come and in turns with them, for the latency. The throttled disk is an ext4 image behind a loop device of {} MB/s.\n\
-         Bar: at least {BANDWIDTH_BAR} of the disk's bandwidth, acknowledged within {LATENCY_BAR} × the disk's p99 at the 99th percentile. \
-         What the log by itself makes of this machine's disk is shown by the example `log_speed`. From memory: the same rate, acknowledged \
+         Bar: at least {BANDWIDTH_BAR} of the disk's bandwidth, acknowledged within {LATENCY_BAR} × the disk's p99 at \
+         the 99th percentile. \
+         What the log by itself makes of this machine's disk is shown by the example `log_speed`. From memory: the \
+         same rate, acknowledged \
          without a disk.",
         options.spans_per_s,
         THROTTLED_BYTES_PER_S / 1_000_000

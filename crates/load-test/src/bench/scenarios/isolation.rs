@@ -90,8 +90,10 @@ fn holds(series: &Series) -> bool {
 
 fn notes(options: &Options) -> String {
     format!(
-        "{:.0} spans/s of 40 attributes offered to three pipelines, memory limit {MEMORY_LIMIT_MIB} MiB. What the two healthy \
-         pipelines deliver, the slower of them; p99 from sending to arrival.\nBar: at least 95 % of the rate with three \
+        "{:.0} spans/s of 40 attributes offered to three pipelines, memory limit {MEMORY_LIMIT_MIB} MiB. What the two \
+         healthy \
+         pipelines deliver, the slower of them; p99 from sending to arrival.\nBar: at least 95 % of the rate with \
+         three \
          healthy backends, p99 at most 1.5 × or 5 ms more, nothing lost or doubled, memory at most 110 % of the limit.",
         options.spans_per_s
     )

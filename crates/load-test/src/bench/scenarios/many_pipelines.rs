@@ -1,5 +1,6 @@
-//! Many pipelines: two hundred share a receiver and a memory limit that is small for so many. Senders go as fast as they are
-//! answered; all backends are well, or one of them is dead. What the healthy pipelines lose, and how much memory that takes.
+//! Many pipelines: two hundred share a receiver and a memory limit that is small for so many. Senders go as fast as
+//! they are answered; all backends are well, or one of them is dead. What the healthy pipelines lose, and how much
+//! memory that takes.
 
 use std::time::Duration;
 
@@ -66,7 +67,8 @@ fn holds(series: &Series) -> bool {
 
 fn notes(_: &Options) -> String {
     format!(
-        "{PIPELINES} pipelines with a backend each at a memory limit of {MEMORY_LIMIT_MIB} MiB, spans of 40 attributes as fast as \
+        "{PIPELINES} pipelines with a backend each at a memory limit of {MEMORY_LIMIT_MIB} MiB, spans of 40 \
+         attributes as fast as \
          they are answered.\nBar: the pipelines whose backends are well lose nothing, memory at most 110 % of the limit."
     )
 }

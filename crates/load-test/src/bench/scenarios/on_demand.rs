@@ -63,7 +63,8 @@ fn holds(series: &Series) -> bool {
 fn notes(_: &Options) -> String {
     format!(
         "One healthy backend, spans of 40 attributes as fast as they go, `ack: delivered` without a directory and \
-         `delivered_or_durable` with one, in turn.\nBar: a span costs at most {COST_BAR} × as much CPU, and at least {RATE_BAR} × as \
+         `delivered_or_durable` with one, in turn.\nBar: a span costs at most {COST_BAR} × as much CPU, and at least \
+         {RATE_BAR} × as \
          many go through."
     )
 }

@@ -20,7 +20,8 @@ const MEMORY_LIMIT_MIB: u64 = 128;
 const CPU_CORES: f64 = 0.1;
 /// Connections and streams of a few senders in closed loops: what the subject takes if hardly anything waits.
 const FEW_SENDERS: [(usize, usize); 2] = [(4, 2), (4, 8)];
-/// What the many senders offer, of what few senders got through. One of the levels is where most is delivered: the peak.
+/// What the many senders offer, of what few senders got through. One of the levels is where most is delivered: the
+/// peak.
 const LEVELS: [f64; 4] = [0.5, 0.65, 0.8, 1.0];
 const FLOOD: f64 = 3.0;
 /// Windows before counting, and counted.
@@ -41,9 +42,9 @@ const GOODPUT_BAR: f64 = 0.95;
 pub(super) const SCENARIO: Scenario = Scenario {
     id: "overload",
     title: "three times as much offered as a subject with a CPU quota can take",
-    // How senders are answered, and connections × streams: clients with a connection each, as SDKs and agents are; a few
-    // gateways with sixteen requests at a time on each connection, which arrive interleaved; and so many that what they have in
-    // flight is more than the subject takes within a second, for which it lets a request wait.
+    // How senders are answered, and connections × streams: clients with a connection each, as SDKs and agents are; a
+    // few gateways with sixteen requests at a time on each connection, which arrive interleaved; and so many that
+    // what they have in flight is more than the subject takes within a second, for which it lets a request wait.
     cases: &[
         "memory 256 × 1",
         "delivered 256 × 1",
@@ -147,8 +148,8 @@ async fn of_flood(stage: &Stage, flood: &Observed, options: &Options) -> anyhow:
     })))
 }
 
-/// The peak is the level at which most is delivered, the same for all turns. By medians: the best of single measurements is
-/// the luckiest.
+/// The peak is the level at which most is delivered, the same for all turns. By medians: the best of single
+/// measurements is the luckiest.
 fn of_peak(series: &mut Series) {
     let all: Vec<f64> = series.values("levels_per_s").collect();
     let at = |level: usize| all.iter().copied().skip(level).step_by(LEVELS.len());
@@ -174,10 +175,14 @@ fn holds(series: &Series) -> bool {
 
 fn notes(_: &Options) -> String {
     format!(
-        "{CPU_CORES} cores by quota, memory limit {MEMORY_LIMIT_MIB} MiB, spans of 40 attributes. Few senders: the better of closed \
-         loops of 8 and 32 requests in flight. Then many in open loop, clients with a connection each (256 × 1) or gateways with \
-         many requests at a time on each (16 × 16, 64 × 32), offer {LEVELS:?} and {FLOOD} times that, each to a new subject, and do not come \
-         back; what is offered while all their requests wait is not sent. The peak is the level at which most is delivered, by the medians of all turns.\nBar: of {FLOOD} times at least 95 % of \
+        "{CPU_CORES} cores by quota, memory limit {MEMORY_LIMIT_MIB} MiB, spans of 40 attributes. Few senders: the \
+         better of closed \
+         loops of 8 and 32 requests in flight. Then many in open loop, clients with a connection each (256 × 1) or \
+         gateways with \
+         many requests at a time on each (16 × 16, 64 × 32), offer {LEVELS:?} and {FLOOD} times that, each to a new \
+         subject, and do not come \
+         back; what is offered while all their requests wait is not sent. The peak is the level at which most is \
+         delivered, by the medians of all turns.\nBar: of {FLOOD} times at least 95 % of \
          the peak in the same turn is delivered (median), every refusal retryable, nothing acknowledged lost, memory at most 110 % of the limit."
     )
 }

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use super::error::Problem;
 use crate::scrape::Scrape;
 
-/// Its Prometheus metrics, served at the address METRICS: as the description names them, or as they are read in one turn. What
-/// has none is not known.
+/// Its Prometheus metrics, served at the address METRICS: as the description names them, or as they are read in one
+/// turn. What has none is not known.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, bound(deserialize = "T: Deserialize<'de> + Default"))]
 pub(crate) struct Metrics<T> {
@@ -60,7 +60,8 @@ pub(crate) struct Selector {
 }
 
 impl Metrics<String> {
-    /// `select` makes a selector of a text, for one pipeline where an index is given; `path` fills in the variables of a path.
+    /// `select` makes a selector of a text, for one pipeline where an index is given; `path` fills in the variables
+    /// of a path.
     pub(super) fn select<E>(
         &self,
         pipelines: usize,

@@ -137,8 +137,8 @@ impl Definition {
         self.templates.values_mut().for_each(|own| own.clone_from(&template));
     }
 
-    /// Finds the program: by [`Definition::program_variable`], relative to the folder where the command begins with `./`, by
-    /// its absolute path, or in PATH.
+    /// Finds the program: by [`Definition::program_variable`], relative to the folder where the command begins with
+    /// `./`, by its absolute path, or in PATH.
     pub fn find_program(&mut self) -> Result<(), DefinitionError> {
         if let Some(path) = std::env::var_os(self.program_variable()).filter(|path| !path.is_empty()) {
             return self.set_program(Path::new(&path));

@@ -186,7 +186,8 @@ fn a_missing_program_is_said_with_all_ways_to_give_it() {
     let error = Definition::read(folder.path()).unwrap().find_program().unwrap_err().to_string();
     assert_eq!(
         error,
-        "my-engine: no program `no-such-engine` in PATH: build it, or give its path with --subject-binary my-engine=PATH or \
+        "my-engine: no program `no-such-engine` in PATH: build it, or give its path with --subject-binary \
+         my-engine=PATH or \
          SLUICE_TEST_MY_ENGINE"
     );
     let folder = described("./engine");

@@ -124,7 +124,8 @@ fn reports_say_what_was_wrong_and_when() {
         ["refuse,share=0.7,to=61", "throttle,retry-after=5,from=61,pipeline=1", "outage,from=10,to=20,pipeline=0+2"];
     let faults = texts.iter().map(|text| parse(text)).collect();
     let schedule = FaultSchedule::new(faults, 2 * MINUTE, 3).unwrap();
-    let words = "70 % of requests answered 503 from 0 to 61 s; all requests answered 429 with Retry-After 5 s (pipeline 1) from 61 s; \
+    let words = "70 % of requests answered 503 from 0 to 61 s; all requests answered 429 with Retry-After 5 s \
+    (pipeline 1) from 61 s; \
                  connections refused (pipelines 0, 2) from 10 to 20 s";
     assert_eq!(schedule.in_words().unwrap(), words);
     assert_eq!(FaultSchedule::default().in_words(), None);

@@ -1,6 +1,6 @@
-//! Which rate is tried next: rates go up and down by factors until one that is held and one that fails lie close together,
-//! then the one that is held is tried again. A rate fails only if it fails twice, so that one bad moment of the machine
-//! decides nothing.
+//! Which rate is tried next: rates go up and down by factors until one that is held and one that fails lie close
+//! together, then the one that is held is tried again. A rate fails only if it fails twice, so that one bad moment of
+//! the machine decides nothing.
 
 /// Up from a rate that is held, while none has failed.
 const CLIMB: f64 = 1.5;

@@ -1,5 +1,5 @@
-//! Cleans up behind a bench that was killed: a shell that waits for the bench's end and then ends the subject, removes its
-//! folder and its control groups. Nothing of this can be done by the bench itself then.
+//! Cleans up behind a bench that was killed: a shell that waits for the bench's end and then ends the subject,
+//! removes its folder and its control groups. Nothing of this can be done by the bench itself then.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -28,16 +28,16 @@ rm -rf -- "$folder"
 
 /// Ended when dropped, without doing anything.
 #[derive(Debug)]
-pub(crate) struct Keeper(Child);
+pub(crate) struct Reaper(Child);
 
-impl Keeper {
+impl Reaper {
     /// `None` where there is no shell: then a killed bench leaves the folder behind.
-    pub(crate) fn start(folder: &Path, control_groups: &[PathBuf]) -> Option<Keeper> {
+    pub(crate) fn start(folder: &Path, control_groups: &[PathBuf]) -> Option<Reaper> {
         let mut command = Command::new(SHELL);
         command.args(["-c", SCRIPT, "sluice-load-test-keeper"]).arg(folder).args(control_groups);
         let quiet = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // A group of its own: what ends the bench's group leaves it alone.
-        quiet.process_group(0).current_dir("/").spawn().ok().map(Keeper)
+        quiet.process_group(0).current_dir("/").spawn().ok().map(Reaper)
     }
 
     /// The subject has another process group from now on.
@@ -49,7 +49,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Reaper {
     fn drop(&mut self) {
         // Before its input is closed. An error means that it is gone.
         let _ = self.0.kill();
