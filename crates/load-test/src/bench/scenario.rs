@@ -65,7 +65,11 @@ impl Scenario {
             (self.measure)(Turn { contestant, case, number, options }).await
         };
         let mut line = |text: &str| progress(&format!("{}, {text}", self.id));
-        let of_one = |one: &Series, _: &&str| describe(self.columns, one);
+        let of_one = |one: &Series, _: &&str| {
+            let mut one = one.clone();
+            (self.compare)(std::slice::from_mut(&mut one));
+            describe(self.columns, &one)
+        };
         let mut all = in_turns(options, &cases, takes, measure, of_one, &mut line).await;
         (self.compare)(&mut all);
         let mut table = table(self.columns, &all);
