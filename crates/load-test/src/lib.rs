@@ -22,7 +22,6 @@ pub mod generate;
 pub mod identity;
 mod latency;
 pub mod live;
-mod progress;
 mod prometheus;
 pub mod report;
 pub mod run;

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use component::component;
-use sluice_load_test::bench::{Contestant, Kind, all_rows, measure};
-use sluice_load_test::demo::{self, DemoBackends, DemoOptions};
+use sluice_load_test::bench::{self, Contestant, Kind, all_rows};
+use sluice_load_test::demo::{self, DemoOptions};
+use sluice_load_test::run::Definition;
 use sluice_load_test::scrape::Scrape;
-use sluice_load_test::subject::{Dialect, GatewayConfig, Subject, SubjectSpec, free_addr, nginx_relay};
+use sluice_load_test::subject::{GatewayConfig, Subject, SubjectSpec, free_addr, nginx_relay};
 use sluice_load_test::{Backend, BackendOptions, Load, Retry};
 use sluice_otlp::{Encoding, Signal};
 
@@ -57,15 +58,13 @@ async fn the_collector_delivers_every_item_of_every_signal_once() {
     for signal in Signal::ALL {
         let backend = Backend::start(BackendOptions::default().keep_requests(1)).await.unwrap();
         let config = GatewayConfig {
-            dialect: Dialect::Collector,
             signal,
-            listen: free_addr().unwrap(),
-            metrics: free_addr().unwrap(),
-            backends: vec![backend.addr()],
             gzip_out: true,
+            memory_limit_mib: Some(2000),
             resource_insert: true,
             attributes_upsert: true,
             batch: true,
+            ..GatewayConfig::new(free_addr().unwrap(), free_addr().unwrap(), vec![backend.addr()])
         };
         let _subject = Subject::start(collector(binary.clone(), config.to_yaml(), config.listen)).await.unwrap();
         let mut missing = 0;
@@ -92,33 +91,38 @@ async fn the_collector_delivers_every_item_of_every_signal_once() {
 #[tokio::test]
 async fn the_demonstration_reports_each_pipeline_of_a_collector() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
-    let backends = DemoBackends::start().await.unwrap();
-    let (listen, metrics) = (free_addr().unwrap(), free_addr().unwrap());
-    let spec = collector(binary, backends.gateway_config(listen, metrics), listen);
-    let subject = Subject::start(spec).await.unwrap();
-    let options = DemoOptions {
-        spans_per_s: 5_120.0,
-        duration: Duration::from_secs(3),
-        drain_within: Duration::from_secs(2),
-        ..DemoOptions::new(listen, metrics, subject.pid())
-    };
-    let report = demo::run(&options, &backends).await.unwrap();
-    let [healthy, refusing, dead] = &report.pipelines[..] else { panic!("three pipelines") };
-    assert!(report.accepted > 0 && report.accepted <= report.offered, "{report:?}");
-    assert_eq!((healthy.exported, healthy.missing, healthy.lost()), (report.accepted, 0, Some(0)));
-    assert_eq!(refusing.exported + refusing.missing, report.accepted);
-    assert_eq!((dead.exported, dead.missing, dead.lost()), (0, report.accepted, None));
-    assert!(healthy.queue_size.is_some() && dead.queue_size > Some(0.0), "{report:?}");
-    assert!(report.memory_max_bytes > 0 && report.cpu_cores > 0.0);
+    let mut collector = Definition::built_in("otelcol").unwrap();
+    collector.set_program(&binary).unwrap();
+    let options =
+        DemoOptions { spans_per_s: 5_120.0, duration: Duration::from_secs(3), drain_within: Duration::from_secs(2) };
+    let kpis = demo::run(collector, options).await.unwrap();
+    let [healthy, refusing, dead] = &kpis.pipelines[..] else { panic!("three pipelines") };
+    let accepted = kpis.accepted.unwrap();
+    assert!(accepted > 0 && accepted <= kpis.offered.unwrap(), "{kpis:?}");
+    assert_eq!((healthy.exported, healthy.lost, demo::lost(healthy)), (Some(accepted), Some(0), Some(0)));
+    assert_eq!(refusing.exported.unwrap() + refusing.lost.unwrap(), accepted);
+    assert_eq!((dead.exported, dead.lost, demo::lost(dead)), (Some(0), Some(accepted), None));
+    assert!(healthy.queue.is_some() && dead.queue > Some(0.0), "{kpis:?}");
+    assert!(kpis.memory_max_bytes > Some(0.0) && kpis.cpu_cores > Some(0.0));
 }
 
 #[tokio::test]
 async fn every_row_can_be_measured_with_the_collector() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
     let contestant = Contestant::Collector { binary };
+    let options = bench::Options {
+        contestants: vec![contestant.clone()],
+        rows: Vec::new(),
+        signals: Vec::new(),
+        turns: 1,
+        window: Duration::from_secs(2),
+        spans_per_s: 20_000.0,
+        subject_cpus: Vec::new(),
+        all_cpus: Vec::new(),
+    };
     for row in all_rows().iter().filter(|row| row.signal == Signal::Traces) {
-        let one = measure(&contestant, row, Duration::from_secs(2), &[]).await.unwrap();
-        assert!(one.rss_bytes > 0, "{}", row.id);
-        assert!(row.kind == Kind::MemoryAtRest || one.items_per_s > 0.0, "{}", row.id);
+        let one = row.measure(&contestant, &options).await.unwrap();
+        assert!(one.get("rss_bytes") > Some(0.0), "{}", row.id);
+        assert!(row.kind == Kind::MemoryAtRest || one.get("items_per_s") > Some(0.0), "{}", row.id);
     }
 }

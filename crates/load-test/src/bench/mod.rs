@@ -1,89 +1,66 @@
-//! The speed table: CPU seconds a million items of Sluice, beside nginx relaying the same bytes and beside the
-//! OpenTelemetry Collector doing the same work, in interleaved turns on the same cores.
+//! `sluice-bench`: CPU seconds a million items of Sluice, beside nginx relaying the same bytes and beside the
+//! OpenTelemetry Collector doing the same work, and what becomes of delivery when something is wrong. In interleaved
+//! turns on the same cores.
 
-mod backlog;
-mod backpressure;
-mod disk_itself;
-mod drain;
-mod durable;
-mod gateway;
-mod isolation;
-mod limited_disk;
-mod measure;
-mod on_demand;
-mod overload;
+mod contestant;
+mod disk;
+mod figures;
+mod options;
 mod rows;
 mod scenario;
+mod scenarios;
+mod stage;
 mod table;
 
-use std::time::Duration;
-
-use sluice_otlp::Signal;
-
-pub use measure::{Contestant, Measurement, measure};
+pub use contestant::Contestant;
+pub use figures::{Figures, Series};
+pub use options::Options;
 pub use rows::{Bar, Kind, Row, all_rows};
-use scenario::told;
-pub use scenario::{Scenario, ScenarioOptions, Section, run_scenario};
-pub use table::{RowResult, Spread, further_pipeline, to_json, to_markdown};
+pub use scenario::{Scenario, Section};
+pub use scenarios::SCENARIOS;
+pub use table::{RowResult, further_pipeline, to_json, to_markdown};
 
-/// What to measure, how often and for how long.
-#[derive(Clone, Debug)]
-pub struct BenchOptions {
-    pub contestants: Vec<Contestant>,
-    /// Ids of rows; empty: all.
-    pub rows: Vec<String>,
-    /// Empty: all.
-    pub signals: Vec<Signal>,
-    pub turns: usize,
-    /// Counted time of each turn.
-    pub window: Duration,
-    /// CPUs of the subjects; empty: not pinned.
-    pub subject_cpus: Vec<usize>,
-    /// Those and the bench's own.
-    pub all_cpus: Vec<usize>,
-}
+use crate::report::MEBIBYTE;
+use scenario::in_turns;
 
-impl BenchOptions {
-    fn wants(&self, row: &Row) -> bool {
-        (self.rows.is_empty() || self.rows.iter().any(|id| id == row.id))
-            && (self.signals.is_empty() || self.signals.contains(&row.signal))
-    }
-}
-
-/// Runs everything. `progress` is told of each turn. A turn that fails is reported there and leaves a gap.
-pub async fn run(options: &BenchOptions, mut progress: impl FnMut(&str)) -> Vec<RowResult> {
-    let turns = || options.contestants.iter().map(|contestant| (contestant.name(), Vec::new())).collect();
-    let wanted = all_rows().into_iter().filter(|row| options.wants(row));
-    let mut results: Vec<RowResult> = wanted.map(|row| RowResult { row, turns: turns() }).collect();
+/// Runs the rows. `progress` is told of each turn. A turn that fails is reported there and leaves a gap.
+pub async fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Vec<RowResult> {
+    let is_wanted = |row: &Row| {
+        (options.rows.is_empty() || options.rows.iter().any(|id| id == row.id))
+            && (options.signals.is_empty() || options.signals.contains(&row.signal))
+    };
+    let wanted: Vec<Row> = all_rows().into_iter().filter(is_wanted).collect();
+    let mut results = Vec::new();
     // Rows that are compared with one another take turns, too: the machine is not the same half an hour later.
-    for compared in results.chunk_by_mut(|one, next| one.row.is_plain() && next.row.is_plain()) {
-        for turn in 1..=options.turns {
-            for RowResult { row, turns } in compared.iter_mut() {
-                for (contestant, (name, turns)) in options.contestants.iter().zip(turns) {
-                    if !contestant.takes(row) {
-                        continue;
-                    }
-                    let label = format!("{} {} {name} turn {turn}", row.id, row.signal);
-                    let one = measure(contestant, row, options.window, &options.subject_cpus).await;
-                    turns.extend(told(&label, one, |one| describe(row, one), &mut progress));
-                }
-            }
-        }
+    for compared in wanted.chunk_by(|one, next| one.is_plain() && next.is_plain()) {
+        let cases: Vec<(String, &Row)> = compared.iter().map(|row| (row.name(), row)).collect();
+        let takes = |contestant: &Contestant, row: &&Row| row.relay || !matches!(contestant, Contestant::Nginx { .. });
+        let measure = async |contestant: &Contestant, row: &&Row, _| row.measure(contestant, options).await;
+        let describe = |one: &Series, row: &&Row| describe(row, one);
+        let series = in_turns(options, &cases, takes, measure, describe, progress).await;
+        results.extend(cases.into_iter().map(|(name, row)| {
+            let own = series.iter().filter(|series| series.case == name);
+            RowResult { row: row.clone(), series: own.cloned().collect() }
+        }));
     }
     results
 }
 
-fn describe(row: &Row, one: &Measurement) -> String {
-    let memory = format!("{:.1} MiB", one.rss_bytes as f64 / (1 << 20) as f64);
+fn describe(row: &Row, one: &Series) -> String {
+    let of = |figure: &str| one.median(figure);
+    let memory = format!("{:.1} MiB", of("rss_bytes") / MEBIBYTE);
     if row.kind == Kind::MemoryAtRest {
         return memory;
     }
-    let late = if one.turned_away > 0 { format!(", {} attempts turned away", one.turned_away) } else { String::new() };
+    let late = match of("turned_away") {
+        0.0 => String::new(),
+        attempts => format!(", {attempts} attempts turned away"),
+    };
     format!(
         "{:.2} CPU-s/M, {:.0} items/s, {memory}, subject {:.0} % and bench {:.0} % of a core{late}",
-        one.cpu_s_per_million,
-        one.items_per_s,
-        100.0 * one.subject_core,
-        100.0 * one.bench_core,
+        of("cpu_s_per_million"),
+        of("items_per_s"),
+        100.0 * of("subject_core"),
+        100.0 * of("bench_core"),
     )
 }

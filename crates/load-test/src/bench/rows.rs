@@ -1,8 +1,31 @@
-//! The rows of the speed table: what is sent, and what the gateway does with it.
+//! The rows of the speed table: what is sent, what the gateway does with it, and what it may cost.
 
+use std::time::Duration;
+
+use serde_json::json;
 use sluice_otlp::{Encoding, Signal};
+use tokio::time::sleep;
 
-use crate::generate::Shape;
+use super::contestant::Contestant;
+use super::figures::Figures;
+use super::options::Options;
+use super::stage::Setting;
+use crate::backend::Faults;
+use crate::generate::{Load, Pace, Retry, Shape};
+
+/// Before counting begins: connections are made, allocators and windows have grown.
+const WARM_UP: Duration = Duration::from_millis(1000);
+/// At rest a process is looked at after this time.
+const REST: Duration = Duration::from_secs(3);
+/// A sender that is turned away comes back a little later, as clients do, and does not spin.
+const COME_BACK: Retry = Retry::Backoff {
+    initial: Duration::from_millis(50),
+    max: Duration::from_millis(500),
+    give_up_after: Duration::from_secs(10),
+};
+/// Where several pipelines are fed, the default policy would let a slow backend lose data instead of slowing its
+/// senders.
+const DELIVERED: &str = "buffer:\n  ack: delivered\n  policy: backpressure\n";
 
 /// What a row measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,6 +95,46 @@ impl Row {
 
     pub fn shape(&self) -> Shape {
         Shape { items_per_request: self.items_per_request, ..Shape::of(self.signal) }
+    }
+
+    /// For the label of its turns.
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.id, self.signal)
+    }
+
+    /// Runs one turn.
+    pub async fn measure(&self, contestant: &Contestant, options: &Options) -> anyhow::Result<Figures> {
+        let mut setting = Setting::new(options)?.with_backends(vec![Faults::none(); self.pipelines], vec![]);
+        let config = &mut setting.config;
+        config.signal = self.signal;
+        config.gzip_out = self.gzip_out;
+        config.resource_insert = self.resource_insert;
+        config.attributes_upsert = self.attributes_upsert;
+        // The Collector always has `memory_limiter` and `batch`.
+        config.batch = !matches!(contestant, Contestant::Sluice { batch: false, .. });
+        config.memory_limit_mib = config.batch.then_some(2000);
+        if matches!(contestant, Contestant::Sluice { .. }) {
+            config.sections = DELIVERED.to_owned();
+        }
+        let stage = setting.counting_lightly().start(contestant).await?;
+        let pace = match self.kind {
+            Kind::MemoryAtRest => {
+                sleep(REST).await;
+                let usage = stage.processes()?.subject;
+                return Ok(json!({ "rss_bytes": usage.map(|usage| usage.rss_bytes) }).into());
+            }
+            Kind::Cost => Pace::Closed,
+            Kind::MemoryAtRate { items_per_s } => Pace::Open { items_per_s },
+        };
+        let load = Load {
+            shape: self.shape(),
+            encoding: self.encoding,
+            pace,
+            retry: COME_BACK,
+            grace: Duration::from_secs(1),
+            ..stage.load()
+        };
+        stage.figures(&stage.under_load(load, WARM_UP, options.window).await?)
     }
 
     /// The row of each signal with this change to it.

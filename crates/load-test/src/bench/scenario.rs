@@ -1,178 +1,133 @@
 //! The scenarios: what becomes of delivery, latency and memory when something is wrong, as ratios to when nothing is.
 
-use std::time::Duration;
+use std::future::Future;
+use std::pin::Pin;
 
-use comfy_table::{CellAlignment, Table};
 use serde_json::Value;
 
-use super::measure::Contestant;
-use super::table::Spread;
-use super::{backlog, backpressure, drain, durable, isolation, on_demand, overload};
+use super::contestant::Contestant;
+use super::figures::{Column, Figures, Series, describe, table, yes_or_no};
+use super::options::Options;
+use crate::report::Table;
 
 /// A section of its own in the results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scenario {
-    Isolation,
-    Backpressure,
-    Overload,
-    Backlog,
-    OnDemand,
-    Durable,
-    Drain,
-}
-
-impl Scenario {
-    pub const ALL: [Scenario; 7] = [
-        Scenario::Isolation,
-        Scenario::Backpressure,
-        Scenario::Overload,
-        Scenario::Backlog,
-        Scenario::OnDemand,
-        Scenario::Durable,
-        Scenario::Drain,
-    ];
-
+pub struct Scenario {
     /// For `--row`.
-    pub fn id(self) -> &'static str {
-        match self {
-            Scenario::Isolation => "isolation",
-            Scenario::Backpressure => "backpressure",
-            Scenario::Overload => "overload",
-            Scenario::Backlog => "backlog",
-            Scenario::OnDemand => "on-demand",
-            Scenario::Durable => "durable",
-            Scenario::Drain => "drain",
-        }
-    }
-
-    pub fn title(self) -> &'static str {
-        match self {
-            Scenario::Isolation => "three pipelines, one backend sick: rate and latency of the other two",
-            Scenario::Backpressure => "a backend that refuses 70 % of the requests",
-            Scenario::Overload => "three times as much offered as a subject with a CPU quota can take",
-            Scenario::Backlog => "CPU an item with a long backlog against none",
-            Scenario::OnDemand => "what a directory costs while all backends are well",
-            Scenario::Durable => "everything written through, against what the disk does by itself",
-            Scenario::Drain => "the drain of a backlog on disk, beside the Collector's persistent queue",
-        }
-    }
+    pub id: &'static str,
+    pub title: &'static str,
+    /// All of them take turns.
+    pub(super) cases: &'static [&'static str],
+    pub(super) takes: fn(&Contestant, &str) -> bool,
+    pub(super) measure: for<'a> fn(Turn<'a>) -> Measuring<'a>,
+    /// Adds the figures that compare cases.
+    pub(super) compare: fn(&mut [Series]),
+    pub(super) columns: &'static [Column],
+    /// The bars that Sluice is held to.
+    pub(super) holds: fn(&Series) -> bool,
+    /// The setting and the bars in words.
+    pub(super) notes: fn(&Options) -> String,
 }
 
-/// How the scenarios are run.
-#[derive(Clone, Debug)]
-pub struct ScenarioOptions {
-    /// Those that are no gateways are passed over.
-    pub contestants: Vec<Contestant>,
-    pub turns: usize,
-    /// Unit of time of the turns: each scenario says how many of it it takes.
-    pub window: Duration,
-    /// Where a scenario has an open loop of a fixed rate.
-    pub spans_per_s: f64,
-    /// CPUs of the subjects; empty: not pinned.
-    pub subject_cpus: Vec<usize>,
-    /// Those and the bench's own, for a subject that may have whatever it takes.
-    pub all_cpus: Vec<usize>,
+/// One contestant in one case.
+#[derive(Clone, Copy)]
+pub(super) struct Turn<'a> {
+    pub(super) contestant: &'a Contestant,
+    pub(super) case: &'a str,
+    /// From 1.
+    pub(super) number: usize,
+    pub(super) options: &'a Options,
 }
 
-impl ScenarioOptions {
-    pub(super) fn gateways(&self) -> impl Iterator<Item = &Contestant> {
-        self.contestants.iter().filter(|contestant| !matches!(contestant, Contestant::Nginx { .. }))
-    }
-
-    pub(super) fn sluice(&self) -> Option<&Contestant> {
-        self.contestants.iter().find(|contestant| matches!(contestant, Contestant::Sluice { .. }))
-    }
-}
+pub(super) type Measuring<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Figures>> + 'a>>;
 
 /// What a scenario came to.
-#[derive(Clone, Debug)]
 pub struct Section {
-    pub scenario: Scenario,
-    /// The bars that Sluice is held to, and the setting, in words.
-    pub notes: String,
-    pub table: String,
+    pub id: &'static str,
+    title: &'static str,
+    notes: String,
+    table: Table,
     /// Every turn.
     pub json: Value,
 }
 
 impl Section {
     pub fn to_markdown(&self) -> String {
-        let title = self.scenario.title();
-        format!("## {}: {title}\n\n{}\n\n{}", self.scenario.id(), self.notes, self.table)
+        format!("## {}: {}\n\n{}\n\n{}", self.id, self.title, self.notes, self.table)
     }
 }
 
-/// Runs one scenario. `progress` is told of each turn. A turn that fails is reported there and leaves a gap.
-pub async fn run_scenario(scenario: Scenario, options: &ScenarioOptions, progress: &mut dyn FnMut(&str)) -> Section {
-    match scenario {
-        Scenario::Isolation => isolation::run(options, progress).await,
-        Scenario::Backpressure => backpressure::run(options, progress).await,
-        Scenario::Overload => overload::run(options, progress).await,
-        Scenario::Backlog => backlog::run(options, progress).await,
-        Scenario::OnDemand => on_demand::run(options, progress).await,
-        Scenario::Durable => durable::run(options, progress).await,
-        Scenario::Drain => drain::run(options, progress).await,
+impl Scenario {
+    /// Runs it. `progress` is told of each turn. A turn that fails is reported there and leaves a gap.
+    pub async fn run(&self, options: &Options, progress: &mut dyn FnMut(&str)) -> Section {
+        let cases: Vec<(String, &str)> = self.cases.iter().map(|&case| (case.to_owned(), case)).collect();
+        let takes = |contestant: &Contestant, case: &&str| (self.takes)(contestant, case);
+        let measure = async |contestant: &Contestant, case: &&str, number| {
+            (self.measure)(Turn { contestant, case, number, options }).await
+        };
+        let mut line = |text: &str| progress(&format!("{}, {text}", self.id));
+        let of_one = |one: &Series, _: &&str| {
+            let mut one = one.clone();
+            (self.compare)(std::slice::from_mut(&mut one));
+            describe(self.columns, &one)
+        };
+        let mut all = in_turns(options, &cases, takes, measure, of_one, &mut line).await;
+        (self.compare)(&mut all);
+        let mut table = table(self.columns, &all);
+        table.columns.push("holds".to_owned());
+        table.rows.iter_mut().zip(&all).for_each(|(row, series)| row.push(yes_or_no((self.holds)(series))));
+        let json = all.iter().map(|series| series.to_json(Some((self.holds)(series)))).collect();
+        Section { id: self.id, title: self.title, notes: (self.notes)(options), table, json }
     }
 }
 
-/// Tells what came of a turn. `None`: it failed.
-pub(super) fn told<T>(
-    label: &str,
-    turn: anyhow::Result<T>,
-    describe: impl Fn(&T) -> String,
+/// Measures all cases, each with all contestants that take it, as often as there are turns: what is compared runs
+/// within the same minutes. Series are in the order of the cases.
+pub(super) async fn in_turns<C>(
+    options: &Options,
+    cases: &[(String, C)],
+    takes: impl Fn(&Contestant, &C) -> bool,
+    measure: impl AsyncFn(&Contestant, &C, usize) -> anyhow::Result<Figures>,
+    describe: impl Fn(&Series, &C) -> String,
     progress: &mut dyn FnMut(&str),
-) -> Option<T> {
-    match &turn {
-        Ok(turn) => progress(&format!("{label}: {}", describe(turn))),
-        Err(error) => progress(&format!("{label} FAILED: {error:#}")),
+) -> Vec<Series> {
+    let mut work = Vec::new();
+    for (name, case) in cases {
+        for contestant in options.contestants.iter().filter(|contestant| takes(contestant, case)) {
+            let series = Series { subject: contestant.name(), case: name.clone(), turns: Vec::new() };
+            work.push((contestant, case, series));
+        }
     }
-    turn.ok()
+    for number in 1..=options.turns {
+        for (contestant, case, series) in &mut work {
+            let label = format!("{}, {} turn {number}", series.case, series.subject);
+            let turn = measure(contestant, case, number).await;
+            match &turn {
+                Ok(figures) => {
+                    let one = Series { turns: vec![Some(figures.clone())], case: series.case.clone(), ..*series };
+                    progress(&format!("{label}: {}", describe(&one, case)));
+                }
+                Err(error) => progress(&format!("{label} FAILED: {error:#}")),
+            }
+            series.turns.push(turn.ok());
+        }
+    }
+    work.into_iter().map(|(_, _, series)| series).collect()
 }
+
+/// Of all cases.
+pub(super) fn gateways(contestant: &Contestant, _: &str) -> bool {
+    !matches!(contestant, Contestant::Nginx { .. })
+}
+
+/// Of all cases.
+pub(super) fn sluice_only(contestant: &Contestant, _: &str) -> bool {
+    matches!(contestant, Contestant::Sluice { .. })
+}
+
+/// The columns of every scenario that has cases.
+pub(super) const SUBJECT: Column = ("Subject", |series| series.subject.to_owned());
+pub(super) const CORES: [Column; 2] =
+    [("subject core", |series| series.cell("subject_core", 2)), ("bench core", |series| series.cell("bench_core", 2))];
 
 /// The share of the configured limit that resident memory may reach.
 pub(super) const MEMORY_BAR: f64 = 1.10;
-
-/// A Markdown table whose columns after the first `left` are numbers.
-pub(super) fn markdown(header: &[&str], left: usize, rows: Vec<Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
-    table.set_header(header);
-    rows.into_iter().for_each(|row| {
-        table.add_row(row);
-    });
-    for index in left..header.len() {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string()
-}
-
-/// The median with so many decimals, or a dash.
-pub(super) fn median(values: impl IntoIterator<Item = f64>, decimals: usize) -> String {
-    let spread = Spread::of(values.into_iter().filter(|value| value.is_finite()));
-    spread.map_or_else(|| "–".to_owned(), |spread| format!("{:.decimals$}", spread.median))
-}
-
-/// The median as a percentage, or a dash.
-pub(super) fn percent(shares: impl IntoIterator<Item = f64>) -> String {
-    let share = median(shares.into_iter().map(|share| 100.0 * share), 1);
-    if share == "–" { share } else { share + " %" }
-}
-
-/// The highest, or a dash. For what must not happen in any turn.
-pub(super) fn worst(counts: impl IntoIterator<Item = u64>) -> String {
-    counts.into_iter().max().map_or_else(|| "–".to_owned(), |count| count.to_string())
-}
-
-pub(super) fn yes_or_no(holds: bool) -> String {
-    if holds { "yes" } else { "NO" }.to_owned()
-}
-
-pub(super) fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
-}
-
-pub(super) fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}

@@ -1,68 +1,46 @@
-//! Turns of several contestants, as a table and as JSON.
+//! The speed table: all rows with the turns of all contestants, their ratios and their bars.
 
-use std::time::Duration;
+use serde_json::{Map, Value, json};
 
-use comfy_table::{CellAlignment, Table};
-use serde_json::{Value, json};
-
-use super::measure::Measurement;
+use super::contestant::Contestant;
+use super::figures::{Series, yes_or_no};
 use super::rows::{Bar, Kind, Row};
-use super::scenario::{Section, yes_or_no};
+use super::scenario::Section;
+use crate::report::{DASH, MEBIBYTE, Spread, Table};
 
-const MEBIBYTE: f64 = (1 << 20) as f64;
-
-/// All turns of one row.
+/// All turns of one row, a series a contestant that takes it.
 #[derive(Clone, Debug)]
 pub struct RowResult {
     pub row: Row,
-    /// One entry a contestant, in the order of the columns; one measurement a turn.
-    pub turns: Vec<(&'static str, Vec<Measurement>)>,
-}
-
-/// Median and range of the turns.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
-    pub median: f64,
-    pub min: f64,
-    pub max: f64,
-}
-
-impl Spread {
-    /// `None` where there is nothing.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
-        let mut sorted: Vec<f64> = values.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let (min, max) = (*sorted.first()?, *sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
-        Some(Spread { median, min, max })
-    }
+    pub series: Vec<Series>,
 }
 
 impl RowResult {
-    fn measurements(&self, name: &str) -> &[Measurement] {
-        self.turns.iter().find(|(found, _)| *found == name).map_or(&[], |(_, turns)| turns)
+    fn series(&self, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.subject == name)
     }
 
-    /// What the row is about: CPU seconds a million items, or MiB.
-    fn value(&self, measurement: &Measurement) -> f64 {
-        match self.row.kind {
-            Kind::Cost => measurement.cpu_s_per_million,
-            Kind::MemoryAtRest | Kind::MemoryAtRate { .. } => measurement.rss_bytes as f64 / MEBIBYTE,
-        }
+    /// What the row is about.
+    fn figure(&self) -> &'static str {
+        if self.row.kind == Kind::Cost { "cpu_s_per_million" } else { "rss_bytes" }
     }
 
+    fn unit(&self) -> (&'static str, f64) {
+        if self.row.kind == Kind::Cost { ("CPU-s/M", 1.0) } else { ("MiB", MEBIBYTE) }
+    }
+
+    /// CPU seconds a million items, or MiB.
     pub fn spread(&self, name: &str) -> Option<Spread> {
-        Spread::of(self.measurements(name).iter().map(|measurement| self.value(measurement)))
+        Spread::of(self.series(name)?.values(self.figure()).map(|value| value / self.unit().1))
     }
 
     /// How many times as much as another: turn by turn, since both ran within the same minute.
     pub fn ratio(&self, name: &str, to: &str) -> Option<Spread> {
-        let pairs = self.measurements(name).iter().zip(self.measurements(to));
-        Spread::of(pairs.map(|(own, other)| self.value(own) / self.value(other)).filter(|ratio| ratio.is_finite()))
+        let ratios = self.series(name)?.against(self.series(to)?, self.figure(), |own, other| own / other);
+        Spread::of(ratios.into_iter().flatten())
     }
 
-    /// Whether Sluice keeps to the row's bar; `None` where those who are compared have not been measured.
+    /// Whether Sluice keeps to the row's bar; `None` where those that are compared have not been measured.
     fn holds(&self, all: &[RowResult]) -> Option<bool> {
         match self.row.bar {
             Bar::Times(factor, of) => Some(self.ratio("sluice", of)?.median <= factor),
@@ -71,17 +49,18 @@ impl RowResult {
         }
     }
 
-    /// What each pipeline after the first adds, as a multiple of nginx's cost of relaying the same: turn by turn, beside the row
-    /// `plain`. `None` where there is but one pipeline.
+    /// What each pipeline after the first adds, as a multiple of nginx's cost of relaying the same: turn by turn,
+    /// beside the row `plain`. `None` where there is but one pipeline.
     fn further_pipeline(&self, all: &[RowResult]) -> Option<Spread> {
         let further = (self.row.pipelines - 1) as f64;
         let plain = all.iter().find(|result| result.row.id == "plain" && result.row.signal == self.row.signal)?;
-        let turns = self.measurements("sluice").iter().zip(plain.measurements("sluice"));
-        let turns = turns.zip(plain.measurements("nginx"));
-        let added = turns.map(|((own, one), nginx)| {
-            (own.cpu_s_per_million - one.cpu_s_per_million) / further / nginx.cpu_s_per_million
-        });
-        Spread::of(added.filter(|added| added.is_finite()))
+        let mut added = self.series("sluice")?.clone();
+        let above_plain = added.against(plain.series("sluice")?, self.figure(), |own, one| own - one);
+        added.put("added", above_plain);
+        let mut nginx = plain.series("nginx")?.clone();
+        nginx.put("added", nginx.against(&nginx, self.figure(), |cost, _| cost));
+        let ratios = added.against(&nginx, "added", |added, nginx| added / nginx).into_iter().flatten();
+        Spread::of(ratios.map(|ratio| ratio / further).filter(|ratio| ratio.is_finite()))
     }
 
     fn bar_in_words(&self) -> String {
@@ -92,60 +71,57 @@ impl RowResult {
         }
     }
 
-    fn unit(&self) -> &'static str {
-        if self.row.kind == Kind::Cost { "CPU-s/M" } else { "MiB" }
+    fn cells(&self, names: &[&str], all: &[RowResult]) -> Vec<String> {
+        let known = |value: Option<f64>, decimals: usize| {
+            value.map_or_else(|| DASH.to_owned(), |value| format!("{value:.decimals$}"))
+        };
+        let range = |spread: Spread| format!("{:.2} ({:.2}–{:.2})", spread.median, spread.min, spread.max);
+        let items = self.row.signal.items_name().replace('_', " ");
+        let mut cells = vec![self.row.title.to_owned(), items, self.unit().0.to_owned()];
+        cells.extend(names.iter().map(|name| self.spread(name).map_or_else(|| DASH.to_owned(), range)));
+        let rate = |name: &&str| self.series(name)?.spread("items_per_s").map(|rate| rate.median);
+        cells.extend(names.iter().map(|name| known(rate(name), 0)));
+        for other in ["nginx", "otelcol"] {
+            cells.push(known(self.ratio("sluice", other).map(|ratio| ratio.median), 2));
+        }
+        let memory = self.series("sluice").and_then(|series| series.spread("rss_bytes"));
+        cells.push(known(memory.map(|memory| memory.max / MEBIBYTE), 1));
+        cells.push(self.bar_in_words());
+        cells.push(self.holds(all).map_or_else(|| DASH.to_owned(), yes_or_no));
+        cells
+    }
+
+    fn to_json(&self, all: &[RowResult]) -> Value {
+        let turns = self.series.iter().map(|series| (series.subject.to_owned(), series.to_json(None)["turns"].take()));
+        json!({
+            "row": self.row.id,
+            "signal": self.row.signal.as_str(),
+            "unit": self.unit().0,
+            "bar": self.bar_in_words(),
+            "holds": self.holds(all),
+            "turns": turns.collect::<Map<_, _>>(),
+        })
     }
 }
 
 /// The table, in Markdown. Missing cells are dashes.
-pub fn to_markdown(results: &[RowResult], names: &[&'static str]) -> String {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
-    let mut header = vec!["Work".to_owned(), "Signal".to_owned(), "Unit".to_owned()];
-    header.extend(names.iter().map(|&name| name.to_owned()));
-    header.extend(names.iter().map(|name| format!("{name} items/s")));
-    header.extend(["sluice : nginx", "sluice : otelcol", "sluice MiB", "bar", "holds"].map(str::to_owned));
-    let columns = header.len();
-    table.set_header(header);
-    for result in results {
-        let mut cells = vec![
-            result.row.title.to_owned(),
-            result.row.signal.items_name().replace('_', " "),
-            result.unit().to_owned(),
-        ];
-        cells.extend(names.iter().map(|name| spread_cell(result.spread(name))));
-        cells.extend(names.iter().map(|name| {
-            let rate =
-                Spread::of(result.measurements(name).iter().map(|one| one.items_per_s).filter(|rate| *rate > 0.0));
-            rate.map_or_else(dash, |rate| format!("{:.0}", rate.median))
-        }));
-        for other in ["nginx", "otelcol"] {
-            cells.push(result.ratio("sluice", other).map_or_else(dash, |ratio| format!("{:.2}", ratio.median)));
-        }
-        let memory = Spread::of(result.measurements("sluice").iter().map(|one| one.rss_bytes as f64 / MEBIBYTE));
-        cells.push(memory.map_or_else(dash, |memory| format!("{:.1}", memory.max)));
-        cells.push(result.bar_in_words());
-        cells.push(result.holds(results).map_or_else(dash, yes_or_no));
-        table.add_row(cells);
-    }
-    for index in 3..columns {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string()
+pub fn to_markdown(results: &[RowResult], contestants: &[Contestant]) -> String {
+    let names: Vec<&str> = contestants.iter().map(Contestant::name).collect();
+    markdown(results, &names)
 }
 
-fn dash() -> String {
-    "–".to_owned()
+fn markdown(results: &[RowResult], names: &[&str]) -> String {
+    let rates: Vec<String> = names.iter().map(|name| format!("{name} items/s")).collect();
+    let heads = ["Work", "Signal", "Unit"].into_iter().chain(names.iter().copied());
+    let heads = heads.chain(rates.iter().map(String::as_str));
+    let last = ["sluice : nginx", "sluice : otelcol", "sluice MiB", "bar", "holds"];
+    let heads: Vec<&str> = heads.chain(last).collect();
+    let rows = results.iter().map(|result| result.cells(names, results)).collect();
+    Table::new("", &heads, rows).to_string()
 }
 
-fn spread_cell(spread: Option<Spread>) -> String {
-    spread.map_or_else(dash, |spread| format!("{:.2} ({:.2}–{:.2})", spread.median, spread.min, spread.max))
-}
-
-/// What each pipeline after the first adds where there are the most, as a multiple of nginx's cost of relaying the same: `None`
-/// unless the rows `plain` and `three` (or `two`) of traces were run.
+/// What each pipeline after the first adds where there are the most, as a multiple of nginx's cost of relaying the
+/// same: `None` unless the rows `plain` and `three` (or `two`) of traces were run.
 pub fn further_pipeline(results: &[RowResult]) -> Option<f64> {
     let several = results.iter().rfind(|result| result.row.pipelines > 1)?;
     Some(several.further_pipeline(results)?.median)
@@ -153,40 +129,10 @@ pub fn further_pipeline(results: &[RowResult]) -> Option<f64> {
 
 /// Everything that was measured.
 pub fn to_json(results: &[RowResult], sections: &[Section]) -> Value {
-    let rows: Vec<Value> = results.iter().map(|result| row_json(result, results)).collect();
-    let scenarios: serde_json::Map<String, Value> =
-        sections.iter().map(|section| (section.scenario.id().to_owned(), section.json.clone())).collect();
+    let rows: Vec<Value> = results.iter().map(|result| result.to_json(results)).collect();
+    let scenarios: Map<String, Value> =
+        sections.iter().map(|section| (section.id.to_owned(), section.json.clone())).collect();
     json!({ "rows": rows, "further_pipeline_to_nginx": further_pipeline(results), "scenarios": scenarios })
-}
-
-fn row_json(result: &RowResult, all: &[RowResult]) -> Value {
-    let contestants: serde_json::Map<String, Value> = result
-        .turns
-        .iter()
-        .map(|(name, turns)| ((*name).to_owned(), turns.iter().map(measurement_json).collect()))
-        .collect();
-    json!({
-        "row": result.row.id,
-        "signal": result.row.signal.as_str(),
-        "unit": result.unit(),
-        "bar": result.bar_in_words(),
-        "holds": result.holds(all),
-        "turns": contestants,
-    })
-}
-
-fn measurement_json(one: &Measurement) -> Value {
-    let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
-    json!({
-        "cpu_s_per_million": one.cpu_s_per_million,
-        "items_per_s": one.items_per_s,
-        "rss_bytes": one.rss_bytes,
-        "subject_core": one.subject_core,
-        "bench_core": one.bench_core,
-        "acknowledged_p50_ms": milliseconds(one.latency.p50),
-        "acknowledged_p99_ms": milliseconds(one.latency.p99),
-        "turned_away": one.turned_away,
-    })
 }
 
 #[cfg(test)]
@@ -194,14 +140,19 @@ mod tests {
     use super::super::rows::all_rows;
     use super::*;
 
-    fn cost(cpu_s_per_million: f64) -> Measurement {
-        Measurement { cpu_s_per_million, items_per_s: 1000.0, rss_bytes: 10 << 20, ..Measurement::default() }
+    fn series(subject: &'static str, figure: &str, values: &[f64]) -> Series {
+        let turn = |value: &f64| {
+            let mut turn = json!({ "items_per_s": 1000.0, "rss_bytes": 10 << 20 });
+            turn[figure] = json!(value);
+            Some(turn.into())
+        };
+        Series { subject, case: String::new(), turns: values.iter().map(turn).collect() }
     }
 
     fn result(id: &str, sluice: &[f64], nginx: &[f64]) -> RowResult {
         let row = all_rows().into_iter().find(|row| row.id == id).unwrap();
-        let turns = |values: &[f64]| values.iter().copied().map(cost).collect();
-        RowResult { row, turns: vec![("nginx", turns(nginx)), ("sluice", turns(sluice))] }
+        let cost = |subject, values| series(subject, "cpu_s_per_million", values);
+        RowResult { row, series: vec![cost("nginx", nginx), cost("sluice", sluice)] }
     }
 
     #[test]
@@ -215,10 +166,10 @@ mod tests {
     #[test]
     fn a_missing_contestant_is_a_dash_and_no_lost_row() {
         let results = [result("plain", &[3.0], &[2.0]), result("resource-to-gzip", &[5.0], &[])];
-        let table = to_markdown(&results, &["nginx", "sluice", "otelcol"]);
+        let table = markdown(&results, &["nginx", "sluice", "otelcol"]);
         assert_eq!(table.lines().count(), 4, "{table}");
         assert!(table.contains("1.50") && table.contains("5.00 (5.00–5.00)"), "{table}");
-        assert_eq!(results[1].holds(&results), None, "nobody to compare with");
+        assert_eq!(results[1].holds(&results), None, "there is nothing to compare with");
         assert!(table.lines().last().unwrap().trim_end().ends_with("– |"), "{table}");
     }
 
@@ -238,18 +189,18 @@ mod tests {
         let is_held = |id, sluice: &[f64], nginx: &[f64]| {
             let result = result(id, sluice, nginx);
             let holds = result.holds(std::slice::from_ref(&result)).unwrap();
-            let table = to_markdown(&[result], &["nginx", "sluice"]);
+            let table = markdown(&[result], &["nginx", "sluice"]);
             assert!(table.contains(if holds { " yes |" } else { " NO |" }), "{table}");
             holds
         };
         assert!(is_held("plain", &[3.0, 3.0, 9.0], &[2.0, 2.0, 2.0]), "the median is 1.5");
         assert!(!is_held("plain", &[3.1], &[2.0]));
         assert!(is_held("attributes", &[5.0], &[2.0]) && !is_held("attributes", &[5.1], &[2.0]));
-        let at_rest = |mib: &[u64]| {
-            let turns = mib.iter().map(|mib| Measurement { rss_bytes: mib << 20, ..Measurement::default() }).collect();
+        let at_rest = |mib: &[f64]| {
             let row = all_rows().into_iter().find(|row| row.id == "rest").unwrap();
-            RowResult { row, turns: vec![("sluice", turns)] }.holds(&[])
+            let bytes: Vec<f64> = mib.iter().map(|mib| mib * MEBIBYTE).collect();
+            RowResult { row, series: vec![series("sluice", "rss_bytes", &bytes)] }.holds(&[])
         };
-        assert_eq!((at_rest(&[15, 15]), at_rest(&[10, 16, 10])), (Some(true), Some(false)), "in every turn");
+        assert_eq!((at_rest(&[15.0, 15.0]), at_rest(&[10.0, 16.0, 10.0])), (Some(true), Some(false)), "in every turn");
     }
 }

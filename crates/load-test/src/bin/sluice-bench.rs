@@ -1,12 +1,12 @@
-//! The speed table of Sluice beside nginx and the OpenTelemetry Collector, and what becomes of delivery when something is
-//! wrong.
+//! The speed table of Sluice beside nginx and the OpenTelemetry Collector, and what becomes of delivery when
+//! something is wrong.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use sluice_load_test::bench::{self, BenchOptions, Contestant, RowResult, Scenario, ScenarioOptions, Section};
+use sluice_load_test::bench::{self, Contestant, Options, RowResult, SCENARIOS, Scenario, Section};
 use sluice_load_test::subject::pin_this_thread;
 use sluice_otlp::Signal;
 
@@ -75,7 +75,7 @@ fn main() -> anyhow::Result<()> {
         let mut rows = bench::all_rows();
         rows.dedup_by_key(|row| row.id);
         rows.iter().for_each(|row| println!("{:20} {}", row.id, row.title));
-        Scenario::ALL.iter().for_each(|scenario| println!("{:20} {}", scenario.id(), scenario.title()));
+        SCENARIOS.iter().for_each(|scenario| println!("{:20} {}", scenario.id, scenario.title));
         return Ok(());
     }
     check_rows(&args.row)?;
@@ -97,34 +97,25 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// The rows of the table, then the scenarios.
-async fn run(args: &Args, options: &BenchOptions) -> (Vec<RowResult>, Vec<Section>) {
+async fn run(args: &Args, options: &Options) -> (Vec<RowResult>, Vec<Section>) {
     let mut progress = |line: &str| eprintln!("{line}");
     let results = bench::run(options, &mut progress).await;
-    let scenario_options = ScenarioOptions {
-        contestants: options.contestants.clone(),
-        turns: options.turns,
-        window: options.window,
-        spans_per_s: args.rate,
-        subject_cpus: options.subject_cpus.clone(),
-        all_cpus: options.all_cpus.clone(),
-    };
     let has_traces = args.signal.is_empty() || args.signal.contains(&Signal::Traces);
-    let wanted = |scenario: &Scenario| {
-        let is_named = args.row.iter().any(|id| id == scenario.id());
-        // However short their windows, all of them take longer than one waits for a first impression.
+    let wanted = |scenario: &&Scenario| {
+        let is_named = args.row.iter().any(|id| id == scenario.id);
+        // However short their windows, all of them take too long for a first impression.
         has_traces && (is_named || args.row.is_empty() && !args.quick)
     };
     let mut sections = Vec::new();
-    for scenario in Scenario::ALL.into_iter().filter(wanted) {
-        sections.push(bench::run_scenario(scenario, &scenario_options, &mut progress).await);
+    for scenario in SCENARIOS.into_iter().filter(wanted) {
+        sections.push(scenario.run(options, &mut progress).await);
     }
     (results, sections)
 }
 
-fn print(args: &Args, options: &BenchOptions, results: &[RowResult], sections: &[Section]) {
+fn print(args: &Args, options: &Options, results: &[RowResult], sections: &[Section]) {
     if !results.is_empty() {
-        let names: Vec<_> = options.contestants.iter().map(Contestant::name).collect();
-        println!("{}", bench::to_markdown(results, &names));
+        println!("{}", bench::to_markdown(results, &options.contestants));
     }
     if let Some(ratio) = bench::further_pipeline(results) {
         println!("\nEach further pipeline costs {ratio:.2} × nginx.");
@@ -136,16 +127,16 @@ fn print(args: &Args, options: &BenchOptions, results: &[RowResult], sections: &
 }
 
 fn check_rows(wanted: &[String]) -> anyhow::Result<()> {
-    let rows = bench::all_rows();
-    let is_known =
-        |id: &str| rows.iter().any(|row| row.id == id) || Scenario::ALL.iter().any(|scenario| scenario.id() == id);
+    let mut ids: Vec<&str> = bench::all_rows().iter().map(|row| row.id).collect();
+    ids.extend(SCENARIOS.iter().map(|scenario| scenario.id));
+    let is_known = |id: &str| ids.contains(&id);
     match wanted.iter().find(|id| !is_known(id)) {
         Some(unknown) => bail!("no row `{unknown}`: --list names them"),
         None => Ok(()),
     }
 }
 
-fn options(args: &Args) -> anyhow::Result<BenchOptions> {
+fn options(args: &Args) -> anyhow::Result<Options> {
     let from_environment = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let nginx = args.nginx.clone().or_else(|| from_environment("SLUICE_TEST_NGINX"));
     let otelcol = args.otelcol.clone().or_else(|| from_environment("SLUICE_TEST_OTELCOL"));
@@ -156,16 +147,17 @@ fn options(args: &Args) -> anyhow::Result<BenchOptions> {
     contestants.extend(sluice.map(|binary| Contestant::Sluice { binary, batch: args.batch }));
     contestants.extend(otelcol.map(|binary| Contestant::Collector { binary }));
     if contestants.is_empty() {
-        bail!("nobody to measure: give --sluice, --nginx or --otelcol, or set SLUICE_TEST_NGINX, SLUICE_TEST_OTELCOL");
+        bail!("nothing to measure: give --sluice, --nginx or --otelcol, or set SLUICE_TEST_NGINX, SLUICE_TEST_OTELCOL");
     }
     let (turns, seconds) = if args.quick { (1, 2) } else { (args.turns.max(1), args.seconds) };
     let (subject_cpus, all_cpus) = pin()?;
-    Ok(BenchOptions {
+    Ok(Options {
         contestants,
         rows: args.row.clone(),
         signals: args.signal.clone(),
         turns,
         window: Duration::from_secs(seconds),
+        spans_per_s: args.rate,
         subject_cpus,
         all_cpus,
     })

@@ -1,182 +1,139 @@
-//! The demonstration: one gateway, three pipelines, one of their backends healthy, one refusing most requests, one dead.
+//! The demonstration: a run of the load test with three pipelines, one of their backends healthy, one refusing most
+//! requests, one dead, and a table with the columns of the Kyma load test and what those leave out.
 
-mod report;
-mod sampling;
-
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use sluice_otlp::Signal;
-use tokio::time::{Instant, sleep};
+use tokio::sync::watch;
 
-pub use report::{DemoReport, PipelineReport};
-use sampling::Sampler;
-
-use crate::backend::{Backend, BackendOptions, Faults};
-use crate::generate::{Load, LoadReport, Retry, RunningLoad};
-use crate::progress::ProgressView;
+use crate::report::{DASH, Kpis, MEBIBYTE, PipelineKpis, Table, Target};
+use crate::run::{self, Cores, Definition, FaultKind, FaultSchedule, Plan, ScheduledFault};
 
 /// Share of the requests that the sick backend answers with UNAVAILABLE, as in the Kyma load test.
 const REFUSED_SHARE: f64 = 0.7;
-/// That load test's generators: 2 with 10 workers each, 512 spans a request.
-const GENERATORS: usize = 2;
-const WORKERS: usize = 10;
-const SPANS_PER_REQUEST: u32 = 512;
+/// Name and backend of each pipeline.
+const PIPELINES: [(&str, &str); 3] =
+    [("traces/healthy", "healthy"), ("traces/refusing", "70 % answered 503"), ("traces/dead", "dead")];
 
-/// The demonstration's backends, embedded in this process.
-pub struct DemoBackends {
-    pub healthy: Backend,
-    pub refusing: Backend,
-    pub dead: Backend,
-}
-
-impl DemoBackends {
-    pub async fn start() -> std::io::Result<Self> {
-        let with = |faults| Backend::start(BackendOptions::default().faults(faults));
-        Ok(DemoBackends {
-            healthy: with(Faults::none()).await?,
-            refusing: with(Faults::unavailable(REFUSED_SHARE)).await?,
-            dead: with(Faults::dead()).await?,
-        })
-    }
-
-    /// Name of the pipeline's exporter, what is wrong with its backend, and the backend.
-    fn pipelines(&self) -> [(&'static str, &'static str, &Backend); 3] {
-        [
-            ("otlp/healthy", "healthy", &self.healthy),
-            ("otlp/refusing", "70 % answered 503", &self.refusing),
-            ("otlp/dead", "dead", &self.dead),
-        ]
-    }
-
-    /// The gateway's configuration, in the Collector's YAML: pipelines `traces/healthy`, `traces/refusing`, `traces/dead`.
-    pub fn gateway_config(&self, listen: SocketAddr, metrics: SocketAddr) -> String {
-        let mut exporters = String::new();
-        let mut pipelines = String::new();
-        for (exporter, _, backend) in self.pipelines() {
-            let name = exporter.trim_start_matches("otlp/");
-            let endpoint = backend.addr();
-            exporters.push_str(&format!(
-                "  {exporter}:\n    endpoint: {endpoint}\n    compression: none\n    tls:\n      insecure: true\n"
-            ));
-            pipelines
-                .push_str(&format!("    traces/{name}:\n      receivers: [otlp]\n      exporters: [{exporter}]\n"));
-        }
-        format!(
-            "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {listen}\n\
-             exporters:\n{exporters}\
-             service:\n  telemetry:\n    metrics:\n      readers:\n        - pull:\n            exporter:\n\
-             \x20             prometheus:\n                host: {}\n                port: {}\n  pipelines:\n{pipelines}",
-            metrics.ip(),
-            metrics.port(),
-        )
-    }
-}
-
-/// What is sent to which gateway.
-#[derive(Clone, Debug)]
+/// How much is sent, and for how long.
+#[derive(Clone, Copy, Debug)]
 pub struct DemoOptions {
-    /// The gateway's OTLP gRPC receiver.
-    pub gateway: SocketAddr,
-    /// Where the gateway serves its Prometheus metrics.
-    pub metrics: SocketAddr,
-    /// The gateway's process, for memory and CPU.
-    pub pid: u32,
     pub spans_per_s: f64,
     pub duration: Duration,
     /// How long the healthy and the refusing backend may take to get the rest after the load has ended.
     pub drain_within: Duration,
 }
 
-impl DemoOptions {
-    /// 20,000 spans a second for 30 seconds, 10 seconds to drain.
-    pub fn new(gateway: SocketAddr, metrics: SocketAddr, pid: u32) -> Self {
-        DemoOptions {
-            gateway,
-            metrics,
-            pid,
-            spans_per_s: 20_000.0,
-            duration: Duration::from_secs(30),
-            drain_within: Duration::from_secs(10),
-        }
+/// 20,000 spans a second for 30 seconds, 10 seconds to drain.
+impl Default for DemoOptions {
+    fn default() -> Self {
+        DemoOptions { spans_per_s: 20_000.0, duration: Duration::from_secs(30), drain_within: Duration::from_secs(10) }
     }
 }
 
-/// Sends the load, waits for the drain, and reports. Shows its progress on standard error.
-pub async fn run(options: &DemoOptions, backends: &DemoBackends) -> anyhow::Result<DemoReport> {
-    let mut sampler = Sampler::new(options.metrics, options.pid);
-    sampler.sample().await.context("the gateway does not answer for its metrics")?;
-    let loads: Vec<RunningLoad> = (0..GENERATORS).map(|_| load(options).start()).collect::<Result<_, _>>()?;
-    let began = Instant::now();
-    let progress = ProgressView::new(options.duration);
-    while began.elapsed() < options.duration {
-        sleep(Duration::from_secs(1).min(options.duration.saturating_sub(began.elapsed()))).await;
-        sampler.sample().await?;
-        progress.show(began.elapsed(), &describe(&loads, backends, &sampler));
-    }
-    progress.done();
-    let exported_in_time = backends.pipelines().map(|(_, _, backend)| backend.unique_items());
-    let load_took = began.elapsed();
-    let mut reports = Vec::new();
-    for load in loads {
-        reports.push(load.finish().await?);
-    }
-    let drain = Instant::now();
-    wait_for_drain(&reports, backends, options.drain_within).await;
-    let drained_after = drain.elapsed();
-    let at_end_of_load = sampler.last().clone();
-    sampler.sample_after_load().await?;
-    let pipelines = backends.pipelines().into_iter().zip(exported_in_time);
-    let pipelines = pipelines.map(|((exporter, condition, backend), exported_in_time)| {
-        let missing = reports.iter().map(|report| report.missing_at(backend)).sum();
-        PipelineReport {
-            exporter: exporter.to_owned(),
-            condition: condition.to_owned(),
-            exported: backend.unique_items(),
-            exported_per_s: exported_in_time as f64 / load_took.as_secs_f64(),
-            doubled: backend.counts().doubled,
-            missing,
-            queue_size: at_end_of_load.scrape.sum("otelcol_exporter_queue_size", &[("exporter", exporter)]),
-            backlog: sampler.last().scrape.sum("sluice_delivery_backlog_items", &[("exporter", exporter)]),
-            dropped: sampler.last().scrape.sum("sluice_delivery_dropped_items", &[("exporter", exporter)]),
-            latency: backend.latency(),
-        }
-    });
-    Ok(DemoReport {
-        pipelines: pipelines.collect(),
-        offered: reports.iter().map(|report| report.offered).sum(),
-        accepted: reports.iter().map(|report| report.accepted).sum(),
-        load_took,
-        drained_after,
-        memory_max_bytes: sampler.memory_max_bytes(),
-        cpu_cores: sampler.cpu_cores(),
-    })
-}
-
-fn load(options: &DemoOptions) -> Load {
-    let load = Load::new(Signal::Traces, options.gateway)
-        .rate(options.spans_per_s / GENERATORS as f64)
-        .duration(options.duration)
-        .retry(Retry::SDK)
-        .concurrency(1, WORKERS);
-    load.items_per_request(SPANS_PER_REQUEST)
-}
-
-/// Waits until the two backends that live have everything that was accepted, or for `limit`.
-async fn wait_for_drain(reports: &[LoadReport], backends: &DemoBackends, limit: Duration) {
-    let missing = || {
-        reports.iter().any(|report| report.missing_at(&backends.healthy) + report.missing_at(&backends.refusing) > 0)
+/// Runs the subject with the demonstration's configuration. Shows the progress on standard error.
+pub async fn run(mut subject: Definition, options: DemoOptions) -> anyhow::Result<Kpis> {
+    subject.set_config("demo/gateway.yaml", include_str!("gateway.yaml"));
+    let sick =
+        |kind, share, pipeline| ScheduledFault { pipelines: vec![pipeline], ..ScheduledFault::throughout(kind, share) };
+    let faults = vec![sick(FaultKind::Refuse, REFUSED_SHARE, 1), sick(FaultKind::Outage, 1.0, 2)];
+    let faults = FaultSchedule::new(faults, options.duration, PIPELINES.len());
+    let plan = Plan {
+        multi: true,
+        faults: faults.map_err(|(fault, error)| anyhow::anyhow!("{fault}: {error}"))?,
+        faults_outlast_load: true,
+        duration: options.duration,
+        pace: Some(crate::Pace::Open { items_per_s: options.spans_per_s }),
+        drain_within: options.drain_within,
+        ..Plan::new(Target::Traces, vec![subject])
     };
-    let began = Instant::now();
-    while missing() && began.elapsed() < limit {
-        sleep(Duration::from_millis(50)).await;
+    let (_running, interrupted) = watch::channel(false);
+    let mut records = run::run_all(&[plan], &Cores::default(), interrupted).await?;
+    let turn = records.pop().and_then(|mut record| record.subjects.pop()?.turns.pop());
+    Ok(turn.context("the demonstration has no figures")?.kpis)
+}
+
+/// Accepted spans that neither the backend nor the gateway has, and that the gateway did not drop as its
+/// configuration says. `None` where spans are missing and the gateway does not say what it holds.
+pub fn lost(pipeline: &PipelineKpis) -> Option<u64> {
+    match (pipeline.lost?, pipeline.held) {
+        (0, _) => Some(0),
+        (lost, Some(_)) => Some(lost.saturating_sub(pipeline.dropped.unwrap_or(0.0) as u64)),
+        (_, None) => None,
     }
 }
 
-fn describe(loads: &[RunningLoad], backends: &DemoBackends, sampler: &Sampler) -> String {
-    let accepted: u64 = loads.iter().map(|load| load.progress().accepted()).sum();
-    let [healthy, refusing, _] = backends.pipelines().map(|(_, _, backend)| backend.unique_items());
-    let memory = sampler.last().usage.rss_bytes >> 20;
-    format!("accepted {accepted}, healthy backend {healthy}, refusing backend {refusing}, gateway {memory} MiB")
+/// One row a pipeline, in Markdown. A value that is not known is a dash.
+pub fn to_markdown(kpis: &Kpis) -> String {
+    const HEADS: [&str; 13] = [
+        "Pipeline",
+        "Backend",
+        "Receiver Accepted Spans/sec",
+        "Exporter Exported Spans/sec",
+        "Exporter Queue Size",
+        "Pod Memory Usage(MB)",
+        "Pod CPU Usage",
+        "Received",
+        "Exported",
+        "Lost",
+        "Dropped",
+        "Waiting",
+        "p50 / p99 ms",
+    ];
+    let whole = |value: Option<u64>| value.map_or_else(|| DASH.to_owned(), |value| value.to_string());
+    let number = |value: Option<f64>| value.map_or_else(|| DASH.to_owned(), |value| format!("{value:.0}"));
+    let row = |(&(name, backend), pipeline): (&(&str, &str), &PipelineKpis)| {
+        let latency = pipeline.latency_p50_ms.zip(pipeline.latency_p99_ms);
+        vec![
+            name.to_owned(),
+            backend.to_owned(),
+            number(kpis.received_per_s),
+            number(pipeline.exported_per_s),
+            number(pipeline.queue),
+            number(kpis.memory_max_bytes.map(|bytes| bytes / MEBIBYTE)),
+            kpis.cpu_cores.map_or_else(|| DASH.to_owned(), |cores| format!("{cores:.1}")),
+            whole(kpis.accepted),
+            whole(pipeline.exported),
+            whole(lost(pipeline)),
+            number(pipeline.dropped),
+            number(pipeline.held),
+            latency.map_or_else(|| DASH.to_owned(), |(p50, p99)| format!("{p50:.0} / {p99:.0}")),
+        ]
+    };
+    Table::new("", &HEADS, PIPELINES.iter().zip(&kpis.pipelines).map(row).collect()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `lost` is what neither the backend nor the gateway has.
+    fn pipeline(lost: u64, held: Option<f64>) -> PipelineKpis {
+        PipelineKpis { lost: Some(lost), held, ..PipelineKpis::default() }
+    }
+
+    #[test]
+    fn what_the_gateway_drops_as_configured_is_not_lost_and_what_nothing_has_is() {
+        assert_eq!(lost(&pipeline(0, None)), Some(0));
+        assert_eq!(lost(&pipeline(0, Some(100.0))), Some(0));
+        assert_eq!(lost(&pipeline(70, Some(30.0))), Some(70));
+        assert_eq!(lost(&PipelineKpis { dropped: Some(60.0), ..pipeline(70, Some(30.0)) }), Some(10));
+        assert_eq!(lost(&pipeline(100, None)), None, "not known is not zero");
+    }
+
+    #[test]
+    fn every_pipeline_has_its_row_and_unknown_values_are_dashes() {
+        let table = to_markdown(&Kpis {
+            pipelines: vec![pipeline(70, Some(30.0)), pipeline(100, None)],
+            accepted: Some(300_000),
+            received_per_s: Some(10_000.0),
+            memory_max_bytes: Some(48.0 * MEBIBYTE),
+            cpu_cores: Some(0.25),
+            ..Kpis::default()
+        });
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines.len(), 4, "{table}");
+        assert!(lines[2].contains(" 10000 ") && lines[2].contains(" 70 ") && lines[2].contains(" 48 "), "{table}");
+        assert!(lines[3].contains("–"), "{table}");
+    }
 }

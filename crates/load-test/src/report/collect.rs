@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use super::record::{RECORD_FILE, RecordError, RunRecord};
 use super::{to_csv, to_html, to_markdown};
 
-/// How far below a given folder records are looked for: deeper than any layout of results, and safe from loops of links.
+/// How far below a given folder records are looked for: deeper than any layout of results, and safe from loops of
+/// links.
 const DEPTH: usize = 8;
 
-/// Reads the records at these places, each a `run.json` or a folder with any number of them in it or below, and puts them in
-/// the order in which they were started. A place named twice is read once; one without a record is an error.
+/// Reads the records at these places, each a `run.json` or a folder with any number of them in it or below, and puts
+/// them in the order in which they were started. A place named twice is read once; one without a record is an error.
 pub fn load(places: &[PathBuf]) -> Result<Vec<RunRecord>, RecordError> {
     let mut files = Vec::new();
     for place in places {

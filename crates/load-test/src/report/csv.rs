@@ -1,37 +1,10 @@
 //! The report as CSV (RFC 4180), for other programs: a line a turn, and one for each of its pipelines.
 
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
 use super::format::utc;
-use super::record::{FoundLimit, Kpis, PipelineKpis, RunRecord, SubjectRecord, Turn};
-
-type Figure = (&'static str, fn(&Kpis) -> Option<f64>);
-
-const FIGURES: [Figure; 25] = [
-    ("received_per_s", |kpis| kpis.received_per_s),
-    ("exported_per_s", |kpis| kpis.exported_per_s),
-    ("queue", |kpis| kpis.queue),
-    ("queue_max", |kpis| kpis.queue_max),
-    ("memory_bytes", |kpis| kpis.memory_bytes),
-    ("memory_max_bytes", |kpis| kpis.memory_max_bytes),
-    ("cpu_cores", |kpis| kpis.cpu_cores),
-    ("restarts", |kpis| whole(kpis.restarts)),
-    ("offered", |kpis| whole(kpis.offered)),
-    ("accepted", |kpis| whole(kpis.accepted)),
-    ("refused", |kpis| whole(kpis.refused)),
-    ("unanswered", |kpis| whole(kpis.unanswered)),
-    ("never_sent", |kpis| whole(kpis.never_sent)),
-    ("lost", |kpis| whole(kpis.lost)),
-    ("doubled", |kpis| whole(kpis.doubled)),
-    ("latency_p50_ms", |kpis| kpis.latency_p50_ms),
-    ("latency_p99_ms", |kpis| kpis.latency_p99_ms),
-    ("latency_p999_ms", |kpis| kpis.latency_p999_ms),
-    ("cpu_s_per_million", |kpis| kpis.cpu_s_per_million),
-    ("wire_in_bytes", |kpis| whole(kpis.wire_in_bytes)),
-    ("wire_out_bytes", |kpis| whole(kpis.wire_out_bytes)),
-    ("received_bytes_per_s", |kpis| kpis.received_bytes_per_s),
-    ("exported_bytes_per_s", |kpis| kpis.exported_bytes_per_s),
-    ("buffer_bytes", |kpis| kpis.buffer_bytes),
-    ("drain_s", |kpis| kpis.drain_s),
-];
+use super::record::{FoundLimit, Kpis, RunRecord, SubjectRecord, Turn};
 
 const FACTS: [&str; 12] = [
     "started",
@@ -51,14 +24,19 @@ const FACTS: [&str; 12] = [
 /// What a search found, the same in all of a subject's lines.
 const LIMITS: [&str; 3] = ["limit_per_s", "limit_held_always_per_s", "limit_failed_per_s"];
 
-fn whole(count: Option<u64>) -> Option<f64> {
-    count.map(|count| count as f64)
+/// The names of the figures, as the record has them; those of each pipeline have lines of their own.
+fn figures() -> Vec<String> {
+    fields(&Kpis::default()).into_iter().map(|(name, _)| name).filter(|name| name != "pipelines").collect()
+}
+
+fn fields(kpis: &impl Serialize) -> Map<String, Value> {
+    json!(kpis).as_object().cloned().unwrap_or_default()
 }
 
 /// Units are in the columns' names. What is not known is empty. A subject that did not run has a line without figures.
 pub fn to_csv(records: &[RunRecord]) -> String {
-    let head: Vec<String> =
-        FACTS.iter().copied().chain(FIGURES.iter().map(|(name, _)| *name)).chain(LIMITS).map(str::to_owned).collect();
+    let texts = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let head = [texts(&FACTS), figures(), texts(&LIMITS)].concat();
     let mut lines = vec![line(&head)];
     for record in records {
         for subject in &record.subjects {
@@ -75,27 +53,18 @@ pub fn to_csv(records: &[RunRecord]) -> String {
 
 fn turn_lines(record: &RunRecord, subject: &SubjectRecord, number: usize, turn: &Turn) -> Vec<String> {
     let mut lines = vec![turn_line(record, subject, Some(number), "", &turn.kpis)];
-    lines.extend(
-        turn.kpis
-            .pipelines
-            .iter()
-            .map(|pipeline| turn_line(record, subject, Some(number), &pipeline.name, &as_kpis(pipeline))),
-    );
+    let of_pipelines = turn.kpis.pipelines.iter();
+    lines.extend(of_pipelines.map(|pipeline| turn_line(record, subject, Some(number), &pipeline.name, pipeline)));
     lines
 }
 
-fn as_kpis(pipeline: &PipelineKpis) -> Kpis {
-    Kpis {
-        exported_per_s: pipeline.exported_per_s,
-        queue: pipeline.queue,
-        lost: pipeline.lost,
-        doubled: pipeline.doubled,
-        latency_p99_ms: pipeline.latency_p99_ms,
-        ..Kpis::default()
-    }
-}
-
-fn turn_line(record: &RunRecord, subject: &SubjectRecord, turn: Option<usize>, pipeline: &str, kpis: &Kpis) -> String {
+fn turn_line(
+    record: &RunRecord,
+    subject: &SubjectRecord,
+    turn: Option<usize>,
+    pipeline: &str,
+    kpis: &impl Serialize,
+) -> String {
     let scenario = &record.scenario;
     let target = clap::ValueEnum::to_possible_value(&scenario.target).expect("no target is hidden");
     let mut cells = vec![
@@ -112,7 +81,9 @@ fn turn_line(record: &RunRecord, subject: &SubjectRecord, turn: Option<usize>, p
         turn.map(|turn| turn.to_string()).unwrap_or_default(),
         pipeline.to_owned(),
     ];
-    cells.extend(FIGURES.iter().map(|(_, figure)| figure(kpis).map(|value| value.to_string()).unwrap_or_default()));
+    let fields = fields(kpis);
+    let known = |name: &String| fields.get(name)?.as_f64().map(|value| value.to_string());
+    cells.extend(figures().iter().map(|name| known(name).unwrap_or_default()));
     cells.extend(limit_cells(subject));
     line(&cells)
 }

@@ -2,14 +2,32 @@
 
 use sluice_otlp::civil_date;
 
-use crate::bench::Spread;
-
 use super::record::{Kpis, SubjectRecord, Turn};
 
-/// What is not known.
-pub(super) const DASH: &str = "–";
+/// Median and range of the turns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
 
-pub(super) const MEBIBYTE: f64 = (1 << 20) as f64;
+impl Spread {
+    /// `None` where there is nothing.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+        Some(Spread { median, min, max })
+    }
+}
+
+/// What is not known.
+pub(crate) const DASH: &str = "–";
+
+pub(crate) const MEBIBYTE: f64 = (1 << 20) as f64;
 pub(super) const KIBIBYTE: f64 = 1024.0;
 
 impl SubjectRecord {
@@ -18,7 +36,7 @@ impl SubjectRecord {
         Spread::of(self.turns.iter().filter_map(|turn| kpi(&turn.kpis)).filter(|value| value.is_finite()))
     }
 
-    /// A count of all turns together: `None` if one of them does not know, since the others' sum could hide it.
+    /// A count of all turns together: `None` if one of them does not know, since the sum of the others could hide it.
     pub fn total(&self, kpi: impl Fn(&Kpis) -> Option<u64>) -> Option<u64> {
         if self.turns.is_empty() {
             return None;
@@ -26,8 +44,8 @@ impl SubjectRecord {
         self.turns.iter().map(|turn| kpi(&turn.kpis)).sum()
     }
 
-    /// How many times as much as another: turn by turn, since both ran within the same minutes. A turn that one of them failed has
-    /// no partner.
+    /// How many times as much as another: turn by turn, since both ran within the same minutes. A turn that one of
+    /// them failed has no partner.
     pub fn ratio(&self, to: &SubjectRecord, kpi: impl Fn(&Kpis) -> Option<f64>) -> Option<Spread> {
         let partner = |own: &Turn| to.turns.iter().find(|other| other.number == own.number);
         let pairs = self.turns.iter().filter_map(|own| Some((own, partner(own)?)));
@@ -37,7 +55,7 @@ impl SubjectRecord {
 }
 
 /// The median, and the range where the turns differ in what can be seen.
-pub(super) fn spread(spread: Option<Spread>, decimals: usize) -> String {
+pub(crate) fn spread(spread: Option<Spread>, decimals: usize) -> String {
     let Some(spread) = spread else { return DASH.to_owned() };
     let text = |value: f64| format!("{value:.decimals$}");
     let (min, max) = (text(spread.min), text(spread.max));
@@ -48,7 +66,7 @@ pub(super) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| DASH.to_owned(), |value| value.to_string())
 }
 
-pub(super) fn number(value: Option<f64>, decimals: usize) -> String {
+pub(crate) fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| DASH.to_owned(), |value| format!("{value:.decimals$}"))
 }
 

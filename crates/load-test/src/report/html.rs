@@ -1,5 +1,5 @@
-//! The report as one page that needs nothing but itself: tables as text, plots drawn by the page's own script. Its content
-//! security policy forbids every request.
+//! The report as one page that needs nothing but itself: tables as text, plots drawn by the page's own script. Its
+//! content security policy forbids every request.
 
 use std::fmt::Write;
 
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::format::utc;
 use super::record::{FaultWindow, RunRecord, Target};
-use super::tables::{self, Table, subject_label};
+use super::table::Table;
+use super::tables::{self, subject_label};
 use super::words;
 
 const STYLE: &str = include_str!("page/page.css");

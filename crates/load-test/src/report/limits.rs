@@ -1,30 +1,35 @@
 //! What a search for the highest rate found, as a table.
 
-use super::format::DASH;
+use super::format::{DASH, number};
 use super::record::{FoundLimit, RunRecord, SubjectRecord};
-use super::tables::{Table, group_title, subject_label};
+use super::table::Table;
+use super::tables::{group_title, subject_label};
 
-/// `None`: nobody searched.
+const NOTE: &str = "A rate is held with no loss, nothing turned away, all sent in time and no growing backlog; it \
+fails if it does so \
+                    twice. The limit lies between the highest rate that was held in all its tries and the lowest that failed.";
+
+/// `None`: no record is of a search.
 pub(super) fn limits(records: &[&RunRecord]) -> Option<Table> {
     let mut rows = Vec::new();
     for record in records {
         let first = record.subjects.first().and_then(rate);
-        for subject in &record.subjects {
-            let Some(limit) = &subject.limit else { continue };
-            rows.push(vec![
+        let searched = record.subjects.iter().filter_map(|subject| Some((subject, subject.limit.as_ref()?)));
+        rows.extend(searched.map(|(subject, limit)| {
+            vec![
                 record.scenario.name.clone(),
                 group_title(record).to_owned(),
                 subject_label(subject),
-                limit.rate_per_s.map_or_else(|| DASH.to_owned(), |rate| format!("{rate:.0}")),
+                number(limit.rate_per_s, 0),
                 format!("{} of {}", limit.held, limit.tries_at_rate),
                 between(limit),
-                first.zip(rate(subject)).map_or_else(|| DASH.to_owned(), |(first, own)| format!("{:.2}", own / first)),
+                number(first.zip(rate(subject)).map(|(first, own)| own / first), 2),
                 limit.tries.len().to_string(),
                 why_not_more(limit),
-            ]);
-        }
+            ]
+        }));
     }
-    let columns = [
+    let heads = [
         "Version/Test",
         "Scenario",
         "Subject",
@@ -35,17 +40,7 @@ pub(super) fn limits(records: &[&RunRecord]) -> Option<Table> {
         "Tries",
         "Why not more",
     ];
-    (!rows.is_empty()).then(|| Table {
-        title: "Limits".to_owned(),
-        groups: Vec::new(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows,
-        notes: vec![
-            "A rate is held with no loss, nothing turned away, all sent in time and no growing backlog; it fails if it does so \
-             twice. The limit lies between the highest rate that was held in all its tries and the lowest that failed."
-                .to_owned(),
-        ],
-    })
+    Table::new("Limits", &heads, rows).with_note(NOTE).unless_empty()
 }
 
 fn rate(subject: &SubjectRecord) -> Option<f64> {

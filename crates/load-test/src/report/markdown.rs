@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::record::RunRecord;
-use super::tables::{self, Table};
+use super::table::escape;
+use super::tables;
 use super::words;
 
 /// All runs together: a heading a target, in its tables a row a version.
@@ -12,7 +13,7 @@ pub fn to_markdown(records: &[RunRecord]) -> String {
     for (target, runs) in tables::by_target(records) {
         let _ = writeln!(text, "## {}\n", target.title());
         for table in tables::tables(target, &runs) {
-            write_table(&mut text, &table);
+            let _ = write!(text, "### {}\n\n{table}\n", table.title);
         }
         for run in runs.into_iter().filter(|run| run.is_of_a_run()) {
             let _ = writeln!(text, "### {}: {}\n", escape(&run.scenario.name), tables::group_title(run));
@@ -25,55 +26,6 @@ pub fn to_markdown(records: &[RunRecord]) -> String {
     text.truncate(text.trim_end().len());
     text.push('\n');
     text
-}
-
-fn write_table(text: &mut String, table: &Table) {
-    let _ = writeln!(text, "### {}\n", table.title);
-    let columns: Vec<String> = table.columns.iter().map(|name| escape(name)).collect();
-    let mut lines = Vec::new();
-    if table.groups.is_empty() {
-        lines.push(columns);
-    } else {
-        let mut heads = vec![columns[0].clone()];
-        for (title, width) in &table.groups {
-            heads.push((*title).to_owned());
-            heads.extend(std::iter::repeat_n(String::new(), width - 1));
-        }
-        let mut names = columns;
-        names[0].clear();
-        lines.extend([heads, names]);
-    }
-    lines.extend(table.rows.iter().map(|row| row.iter().map(|cell| escape(cell)).collect()));
-    let widths: Vec<usize> = (0..lines[0].len())
-        .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0).max(3))
-        .collect();
-    for (number, line) in lines.iter().enumerate() {
-        let cells = line.iter().zip(&widths).map(|(cell, &width)| format!(" {cell:>width$} |"));
-        let _ = writeln!(text, "|{}", cells.collect::<String>());
-        if number == 0 {
-            let rules = widths.iter().map(|&width| format!(" {}: |", "-".repeat(width - 1)));
-            let _ = writeln!(text, "|{}", rules.collect::<String>());
-        }
-    }
-    for note in &table.notes {
-        let _ = write!(text, "\n{}\n", escape(note));
-    }
-    text.push('\n');
-}
-
-/// Names are the user's: none of them may end a cell, a row or begin markup.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '|' | '\\' | '`' | '*' | '_' | '[' => escaped.extend(['\\', character]),
-            '<' => escaped.push_str("&lt;"),
-            '&' => escaped.push_str("&amp;"),
-            character if character.is_control() => escaped.push(' '),
-            character => escaped.push(character),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

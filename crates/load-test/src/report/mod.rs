@@ -9,11 +9,14 @@ mod html;
 mod limits;
 mod markdown;
 mod record;
+mod table;
 mod tables;
 mod words;
 
 pub use collect::{load, write_all, write_reports};
 pub use csv::to_csv;
+pub use format::Spread;
+pub(crate) use format::{DASH, MEBIBYTE};
 pub use html::to_html;
 pub use markdown::to_markdown;
 pub use record::{
@@ -21,5 +24,6 @@ pub use record::{
     RECORD_FILE, RecordError, RunRecord, Sample, Scenario, SubjectLimits, SubjectRecord, Target, Turn, Verdict,
     Warning,
 };
+pub(crate) use table::Table;
 pub use tables::title;
 pub use words::load as load_in_words;

@@ -1,5 +1,5 @@
-//! What one call of the load test measured, as it is kept on disk. Every report is made of these, so that a report can be
-//! made again, or of several runs at once, without measuring again.
+//! What one call of the load test measured, as it is kept on disk. Every report is made of these, so that a report
+//! can be made again, or of several runs at once, without measuring again.
 
 use std::fs;
 use std::io;
@@ -64,15 +64,21 @@ pub struct Machine {
 #[serde(rename_all = "kebab-case")]
 #[value(rename_all = "kebab-case")]
 pub enum Target {
+    /// spans over OTLP
     Traces,
+    /// metric points over OTLP
     Metrics,
+    /// Prometheus targets that the subject scrapes
     #[serde(rename = "metricagent")]
     #[value(name = "metricagent")]
     MetricAgent,
+    /// log records over OTLP
     LogsOtel,
+    /// log files that the subject tails
     #[serde(rename = "logagent")]
     #[value(name = "logagent")]
     LogAgent,
+    /// the same, counted in bytes as Fluent Bit does
     #[serde(rename = "logs-fluentbit")]
     #[value(name = "logs-fluentbit")]
     LogsFluentBit,
@@ -143,7 +149,8 @@ pub struct FoundLimit {
     pub held_always_per_s: Option<f64>,
     /// ... and the lowest that failed; `None`: none did.
     pub failed_per_s: Option<f64>,
-    /// The lowest rate that failed did so while generator and backends were near their cores: the subject may hold more.
+    /// The lowest rate that failed did so while generator and backends were near their cores: the subject may hold
+    /// more.
     pub bench_was_limit: bool,
     /// Why the search ended before it was done, for instance its time.
     #[serde(default)]
@@ -271,6 +278,16 @@ pub struct PipelineKpis {
     pub lost: Option<u64>,
     pub doubled: Option<u64>,
     pub latency_p99_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p50_ms: Option<f64>,
+    /// Different items at its backend after the drain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exported: Option<u64>,
+    /// Items that the subject held for it and had dropped after the drain, by its own count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<f64>,
     /// What its backend was sent, and what of that its faults answered with a refusal or broke off.
     pub backend_requests: Option<u64>,
     pub backend_refused: Option<u64>,
@@ -336,7 +353,7 @@ pub struct Verdict {
 }
 
 impl RunRecord {
-    /// There is something to tell of circumstances: somebody ran, or should have.
+    /// A subject ran, or should have: the report has circumstances to show.
     pub(super) fn is_of_a_run(&self) -> bool {
         self.subjects.iter().any(|subject| subject.measured_elsewhere.is_none() && subject.cannot.is_none())
     }

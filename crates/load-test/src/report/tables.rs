@@ -1,25 +1,24 @@
 //! The tables of a report, before they become Markdown or HTML.
 
-use super::format::{DASH, KIBIBYTE, MEBIBYTE, count, spread};
+use sluice_otlp::Signal;
+
+use super::format::{DASH, KIBIBYTE, MEBIBYTE, Spread, count, spread};
 use super::limits::limits;
 use super::record::{Kpis, PipelineKpis, RunRecord, Scenario, SubjectRecord, Target};
-use crate::bench::Spread;
+use super::table::Table;
 
 type Figure = fn(&Kpis) -> Option<f64>;
-type Count = fn(&Kpis) -> Option<u64>;
-
-/// A table whose cells are text. The first column names the row.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Table {
-    pub title: String,
-    /// Heads over several columns, left to right, with their widths; none is a table with one row of heads.
-    pub groups: Vec<(&'static str, usize)>,
-    pub columns: Vec<String>,
-    pub rows: Vec<Vec<String>>,
-    pub notes: Vec<String>,
-}
 
 impl Target {
+    /// What its items are.
+    pub fn signal(self) -> Signal {
+        match self {
+            Target::Traces => Signal::Traces,
+            Target::Metrics | Target::MetricAgent => Signal::Metrics,
+            Target::LogsOtel | Target::LogAgent | Target::LogsFluentBit => Signal::Logs,
+        }
+    }
+
     pub(super) fn title(self) -> &'static str {
         match self {
             Target::Traces => "Traces",
@@ -41,7 +40,7 @@ impl Target {
     }
 
     fn columns(self) -> [String; 5] {
-        let [received, exported, queue] = match self {
+        let flow = match self {
             Target::LogsFluentBit => [
                 "Input Bytes Processing Rate/sec (KByte)".to_owned(),
                 "Output Bytes Processing Rate/sec (KByte)".to_owned(),
@@ -53,21 +52,26 @@ impl Target {
                 "Exporter Queue Size".to_owned(),
             ],
         };
+        let [received, exported, queue] = flow;
         [received, exported, queue, "Pod Memory Usage(MB)".to_owned(), "Pod CPU Usage".to_owned()]
     }
 
     fn cells(self, subject: &SubjectRecord) -> [String; 5] {
-        let kibibytes = |value: Option<f64>| value.map(|bytes| bytes / KIBIBYTE);
-        let flow: [Figure; 3] = match self {
-            Target::LogsFluentBit => {
-                [|kpis| kpis.received_bytes_per_s, |kpis| kpis.exported_bytes_per_s, |kpis| kpis.buffer_bytes]
-            }
-            _ => [|kpis| kpis.received_per_s, |kpis| kpis.exported_per_s, |kpis| kpis.queue],
+        let (unit, [received, exported, queue]): (f64, [Figure; 3]) = match self {
+            Target::LogsFluentBit => (
+                KIBIBYTE,
+                [|kpis| kpis.received_bytes_per_s, |kpis| kpis.exported_bytes_per_s, |kpis| kpis.buffer_bytes],
+            ),
+            _ => (1.0, [|kpis| kpis.received_per_s, |kpis| kpis.exported_per_s, |kpis| kpis.queue]),
         };
-        let in_unit = |value| if self == Target::LogsFluentBit { kibibytes(value) } else { value };
-        let [received, exported, queue] = flow.map(|kpi| spread(subject.spread(|kpis| in_unit(kpi(kpis))), 0));
-        let memory = spread(subject.spread(|kpis| kpis.memory_bytes.map(|bytes| bytes / MEBIBYTE)), 0);
-        [received, exported, queue, memory, spread(subject.spread(|kpis| kpis.cpu_cores), 2)]
+        let cell = |kpi: Figure, unit: f64, decimals| spread(subject.spread(|kpis| Some(kpi(kpis)? / unit)), decimals);
+        [
+            cell(received, unit, 0),
+            cell(exported, unit, 0),
+            cell(queue, unit, 0),
+            cell(|kpis| kpis.memory_bytes, MEBIBYTE, 0),
+            cell(|kpis| kpis.cpu_cores, 1.0, 2),
+        ]
     }
 }
 
@@ -226,92 +230,57 @@ fn notes(rows: &[Row<'_>]) -> Vec<String> {
     notes
 }
 
-/// Others do not publish what became of the items.
-fn is_of_this_tool(entry: &Entry<'_>) -> bool {
-    entry.subject.measured_elsewhere.is_none() && entry.subject.cannot.is_none()
+/// A column of figures about one subject: its head and its cell.
+type Column = (&'static str, fn(&SubjectRecord) -> String);
+
+fn megabytes(bytes: Option<u64>) -> Option<f64> {
+    bytes.map(|bytes| bytes as f64 / MEBIBYTE)
 }
 
 /// What became of the items, and what it took.
+const INTEGRITY: [Column; 14] = [
+    ("Offered", |subject| count(subject.total(|kpis| kpis.offered))),
+    ("Accepted", |subject| count(subject.total(|kpis| kpis.accepted))),
+    ("Refused", |subject| count(subject.total(|kpis| kpis.refused))),
+    ("Lost", |subject| count(subject.total(|kpis| kpis.lost))),
+    ("Doubled", |subject| count(subject.total(|kpis| kpis.doubled))),
+    ("Restarts", |subject| count(subject.total(|kpis| kpis.restarts))),
+    ("p50 ms", |subject| spread(subject.spread(|kpis| kpis.latency_p50_ms), 1)),
+    ("p99 ms", |subject| spread(subject.spread(|kpis| kpis.latency_p99_ms), 1)),
+    ("p99.9 ms", |subject| spread(subject.spread(|kpis| kpis.latency_p999_ms), 1)),
+    ("CPU s per million", |subject| spread(subject.spread(|kpis| kpis.cpu_s_per_million), 2)),
+    ("Max memory MB", |subject| spread(subject.spread(|kpis| Some(kpis.memory_max_bytes? / MEBIBYTE)), 0)),
+    ("Wire in MB", |subject| spread(subject.spread(|kpis| megabytes(kpis.wire_in_bytes)), 1)),
+    ("Wire out MB", |subject| spread(subject.spread(|kpis| megabytes(kpis.wire_out_bytes)), 1)),
+    ("Drain s", |subject| spread(subject.spread(|kpis| kpis.drain_s), 1)),
+];
+
 fn integrity(rows: &[Row<'_>]) -> Table {
-    let columns = [
-        "Version/Test",
-        "Scenario",
-        "Offered",
-        "Accepted",
-        "Refused",
-        "Lost",
-        "Doubled",
-        "Restarts",
-        "p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "CPU s per million",
-        "Max memory MB",
-        "Wire in MB",
-        "Wire out MB",
-        "Drain s",
-    ];
-    let cells = |row: &Row<'_>, entry: Entry<'_>| {
-        let subject = entry.subject;
-        let megabytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64 / MEBIBYTE);
-        let mut cells = vec![row.label.clone(), group_title(entry.record).to_owned()];
-        let counts: [Count; 6] = [
-            |kpis| kpis.offered,
-            |kpis| kpis.accepted,
-            |kpis| kpis.refused,
-            |kpis| kpis.lost,
-            |kpis| kpis.doubled,
-            |kpis| kpis.restarts,
-        ];
-        cells.extend(counts.map(|kpi| count(subject.total(kpi))));
-        let figures: [(Figure, usize); 5] = [
-            (|kpis| kpis.latency_p50_ms, 1),
-            (|kpis| kpis.latency_p99_ms, 1),
-            (|kpis| kpis.latency_p999_ms, 1),
-            (|kpis| kpis.cpu_s_per_million, 2),
-            (|kpis| kpis.memory_max_bytes.map(|bytes| bytes / MEBIBYTE), 0),
-        ];
-        cells.extend(figures.map(|(kpi, decimals)| spread(subject.spread(kpi), decimals)));
-        cells.push(spread(subject.spread(|kpis| megabytes(kpis.wire_in_bytes)), 1));
-        cells.push(spread(subject.spread(|kpis| megabytes(kpis.wire_out_bytes)), 1));
-        cells.push(spread(subject.spread(|kpis| kpis.drain_s), 1));
-        cells
+    // Published figures do not say what became of the items.
+    let is_measured = |entry: &Entry<'_>| entry.subject.measured_elsewhere.is_none() && entry.subject.cannot.is_none();
+    let entries = rows.iter().flat_map(|row| row.entries().filter(is_measured).map(move |entry| (row, entry)));
+    let cells = |(row, entry): (&Row<'_>, Entry<'_>)| {
+        let names = [row.label.clone(), group_title(entry.record).to_owned()];
+        names.into_iter().chain(INTEGRITY.iter().map(|(_, cell)| cell(entry.subject))).collect()
     };
-    Table {
-        title: "What became of the items".to_owned(),
-        groups: Vec::new(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows
-            .iter()
-            .flat_map(|row| row.entries().filter(is_of_this_tool).map(move |entry| cells(row, entry)))
-            .collect(),
-        notes: vec![
-            "Counts are of all turns together; other figures are medians, with the range of the turns.".to_owned(),
-        ],
-    }
+    let heads: Vec<&str> = ["Version/Test", "Scenario"].into_iter().chain(INTEGRITY.map(|(head, _)| head)).collect();
+    Table::new("What became of the items", &heads, entries.map(cells).collect())
+        .with_note("Counts are of all turns together; other figures are medians, with the range of the turns.")
 }
 
 /// Each pipeline of the runs that have several: all turns together.
 fn pipelines(rows: &[Row<'_>]) -> Option<Table> {
     let mut cells = Vec::new();
-    for row in rows {
-        for entry in row.entries() {
-            let turns: Vec<&[PipelineKpis]> =
-                entry.subject.turns.iter().map(|turn| turn.kpis.pipelines.as_slice()).collect();
-            let most = turns.iter().copied().max_by_key(|pipelines| pipelines.len()).unwrap_or_default();
-            if most.len() > 1 {
-                cells.extend(most.iter().map(|pipeline| pipeline_cells(row, entry, &pipeline.name, &turns)));
-            }
+    for (row, entry) in rows.iter().flat_map(|row| row.entries().map(move |entry| (row, entry))) {
+        let turns: Vec<&[PipelineKpis]> =
+            entry.subject.turns.iter().map(|turn| turn.kpis.pipelines.as_slice()).collect();
+        let most = turns.iter().copied().max_by_key(|pipelines| pipelines.len()).unwrap_or_default();
+        if most.len() > 1 {
+            cells.extend(most.iter().map(|pipeline| pipeline_cells(row, entry, &pipeline.name, &turns)));
         }
     }
-    let columns = ["Version/Test", "Scenario", "Pipeline", "Exported/sec", "Queue", "Lost", "Doubled", "p99 ms"];
-    (!cells.is_empty()).then(|| Table {
-        title: "Pipelines".to_owned(),
-        groups: Vec::new(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: cells,
-        notes: Vec::new(),
-    })
+    let heads = ["Version/Test", "Scenario", "Pipeline", "Exported/sec", "Queue", "Lost", "Doubled", "p99 ms"];
+    Table::new("Pipelines", &heads, cells).unless_empty()
 }
 
 fn pipeline_cells(row: &Row<'_>, entry: Entry<'_>, name: &str, turns: &[&[PipelineKpis]]) -> Vec<String> {
@@ -320,7 +289,7 @@ fn pipeline_cells(row: &Row<'_>, entry: Entry<'_>, name: &str, turns: &[&[Pipeli
     let figure = |kpi: fn(&PipelineKpis) -> Option<f64>, decimals| {
         spread(Spread::of(of_turns.iter().copied().flatten().filter_map(kpi)), decimals)
     };
-    // Unknown in one turn is unknown in all, since the others' sum could hide it.
+    // Unknown in one turn is unknown in all, since the sum of the others could hide it.
     let total = |kpi: fn(&PipelineKpis) -> Option<u64>| {
         count(of_turns.iter().map(|pipeline| kpi((*pipeline)?)).sum::<Option<u64>>())
     };
@@ -336,35 +305,28 @@ fn pipeline_cells(row: &Row<'_>, entry: Entry<'_>, name: &str, turns: &[&[Pipeli
     ]
 }
 
+const RATIOS: [(&str, Figure); 5] = [
+    ("Received/sec", |kpis| kpis.received_per_s),
+    ("Exported/sec", |kpis| kpis.exported_per_s),
+    ("CPU s per million", |kpis| kpis.cpu_s_per_million),
+    ("Memory", |kpis| kpis.memory_bytes),
+    ("p99", |kpis| kpis.latency_p99_ms),
+];
+
 /// Where several subjects did the same work in turn.
 fn ratios(records: &[&RunRecord]) -> Option<Table> {
     let mut rows = Vec::new();
     for record in records {
         let Some((first, others)) = record.subjects.split_first() else { continue };
         for other in others.iter().filter(|other| other.measured_elsewhere.is_none()) {
-            let figures: [Figure; 5] = [
-                |kpis| kpis.received_per_s,
-                |kpis| kpis.exported_per_s,
-                |kpis| kpis.cpu_s_per_million,
-                |kpis| kpis.memory_bytes,
-                |kpis| kpis.latency_p99_ms,
-            ];
-            let mut cells = vec![
-                record.scenario.name.clone(),
-                group_title(record).to_owned(),
-                format!("{} : {}", first.name, other.name),
-            ];
-            cells.extend(figures.map(|kpi| spread(first.ratio(other, kpi), 2)));
-            rows.push(cells);
+            let pair = format!("{} : {}", first.name, other.name);
+            let names = [record.scenario.name.clone(), group_title(record).to_owned(), pair];
+            let figures = RATIOS.iter().map(|(_, kpi)| spread(first.ratio(other, kpi), 2));
+            rows.push(names.into_iter().chain(figures).collect());
         }
     }
-    let columns =
-        ["Version/Test", "Scenario", "Ratio", "Received/sec", "Exported/sec", "CPU s per million", "Memory", "p99"];
-    (!rows.is_empty()).then(|| Table {
-        title: "Side by side".to_owned(),
-        groups: Vec::new(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows,
-        notes: vec!["Ratios are taken turn by turn: the median, with the range of the turns.".to_owned()],
-    })
+    let heads: Vec<&str> =
+        ["Version/Test", "Scenario", "Ratio"].into_iter().chain(RATIOS.map(|(head, _)| head)).collect();
+    let note = "Ratios are taken turn by turn: the median, with the range of the turns.";
+    Table::new("Side by side", &heads, rows).with_note(note).unless_empty()
 }

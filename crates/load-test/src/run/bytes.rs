@@ -57,8 +57,8 @@ fn size_of_all(folder: &Path) -> u64 {
 }
 
 impl Figures<'_> {
-    /// The figures in bytes, of a subject that tails files; nothing of others. By the subject's own counters, else by the lines
-    /// that it took, by what the backends took, and by what it keeps on disk.
+    /// The figures in bytes, of a subject that tails files; nothing of others. By the subject's own counters, else by
+    /// the lines that it took, by what the backends took, and by what it keeps on disk.
     pub(super) fn byte_kpis(&self) -> Kpis {
         let looks: Vec<&ByteLook> = self.sampler.looks.iter().filter_map(|look| look.bytes.as_ref()).collect();
         let [first, .., last] = looks[..] else { return Kpis::default() };

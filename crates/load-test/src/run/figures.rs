@@ -13,7 +13,7 @@ use crate::latency::Latency;
 use crate::report::{BenchCost, Kpis, PipelineKpis};
 use crate::subject::Subject;
 
-/// A subject of which nothing comes for so long is not handing on any more.
+/// After this long without an arrival the subject no longer hands anything on.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// What a turn's figures are made of.
@@ -40,7 +40,7 @@ impl Figures<'_> {
     }
 
     pub(super) fn load_s(&self) -> f64 {
-        (self.at_end().at - self.first().at).as_secs_f64().max(1e-3)
+        self.at_end().processes.seconds_since(&self.first().processes)
     }
 
     fn mean(&self, value: impl Fn(&crate::report::Sample) -> Option<f64>) -> Option<f64> {
@@ -53,7 +53,7 @@ impl Figures<'_> {
     }
 
     fn cpu_s(&self, until: &Look) -> Option<f64> {
-        Some(until.subject?.cpu.saturating_sub(self.first().subject?.cpu).as_secs_f64())
+        until.processes.subject_cpu_s_since(&self.first().processes)
     }
 
     fn missing(&self) -> u64 {
@@ -62,7 +62,7 @@ impl Figures<'_> {
 
     /// Missing and not held by the subject either, by its own count where it has one.
     fn lost(&self) -> u64 {
-        let held = self.last.held.filter(|_| self.last.subject.is_some()).unwrap_or(0.0);
+        let held = self.last.held.filter(|_| self.last.processes.subject.is_some()).unwrap_or(0.0);
         self.missing().saturating_sub(held as u64)
     }
 
@@ -70,7 +70,7 @@ impl Figures<'_> {
     fn lost_in(&self, index: usize) -> Option<u64> {
         let missing = self.report.missing_at(self.sampler.backends.get(index)?);
         match self.last.pipelines.get(index).and_then(|pipeline| pipeline.held) {
-            Some(held) if self.last.subject.is_some() => Some(missing.saturating_sub(held as u64)),
+            Some(held) if self.last.processes.subject.is_some() => Some(missing.saturating_sub(held as u64)),
             Some(_) => Some(missing),
             None => self.last.held.is_none().then_some(missing),
         }
@@ -114,13 +114,18 @@ impl Figures<'_> {
         let one = |(index, backend): (usize, &Backend)| {
             let (latency, counts) = (backend.latency(), backend.counts());
             let queue = self.at_end().pipelines.get(index).and_then(|pipeline| pipeline.queue);
+            let known = |quantile| (latency.count > 0).then(|| milliseconds(quantile));
             PipelineKpis {
-                name: format!("{}/{index}", self.plan.signal),
+                name: format!("{}/{index}", self.plan.target.signal()),
                 exported_per_s: self.at_end().arrived.get(index).map(|&items| items as f64 / self.load_s()),
                 queue: queue.or(self.at_end().queue.filter(|_| is_only)),
                 lost: self.lost_in(index).or(is_only.then(|| self.lost())),
                 doubled: Some(counts.doubled),
-                latency_p99_ms: (latency.count > 0).then(|| milliseconds(latency.p99)),
+                latency_p99_ms: known(latency.p99),
+                exported: Some(backend.unique_items()),
+                held: self.last.pipelines.get(index).and_then(|pipeline| pipeline.held),
+                dropped: self.last.pipelines.get(index).and_then(|pipeline| pipeline.dropped),
+                latency_p50_ms: known(latency.p50),
                 backend_requests: Some(counts.requests),
                 backend_refused: Some(counts.refused.values().sum()),
                 backend_resets: Some(counts.resets),
@@ -132,11 +137,11 @@ impl Figures<'_> {
     pub(super) fn bench(&self) -> BenchCost {
         let (first, at_end, load_s) = (self.first(), self.at_end(), self.load_s());
         let backends = at_end.backends_cpu.saturating_sub(first.backends_cpu);
-        let all = at_end.bench.zip(first.bench).map(|(now, then)| now.cpu.saturating_sub(then.cpu));
+        let all_s = at_end.processes.bench_cpu_s_since(&first.processes);
         BenchCost {
-            generator_cpu_cores: all.map(|all| all.saturating_sub(backends).as_secs_f64() / load_s),
+            generator_cpu_cores: all_s.map(|all_s| (all_s - backends.as_secs_f64()).max(0.0) / load_s),
             backend_cpu_cores: Some(backends.as_secs_f64() / load_s),
-            memory_max_bytes: at_end.bench.map(|usage| usage.peak_rss_bytes as f64),
+            memory_max_bytes: at_end.processes.bench.map(|usage| usage.peak_rss_bytes as f64),
             late_requests: Some(self.report.late_requests),
         }
     }
@@ -194,7 +199,7 @@ impl Figures<'_> {
     /// The drain was given up, and something had come shortly before.
     fn is_still_draining(&self) -> bool {
         let last_arrival = self.sampler.backends.iter().filter_map(Backend::last_arrival).max();
-        let quiet_for = last_arrival.map(|at| self.last.at.into_std().saturating_duration_since(at));
+        let quiet_for = last_arrival.map(|at| self.last.processes.at.into_std().saturating_duration_since(at));
         self.drained_after.is_none() && quiet_for.is_some_and(|quiet_for| quiet_for < QUIET)
     }
 
@@ -202,8 +207,7 @@ impl Figures<'_> {
     fn noise(&self) -> Option<Noise> {
         let (before, after) = self.core_times?;
         let (first, at_end) = (self.first(), self.at_end());
-        let bench = at_end.bench?.cpu.saturating_sub(first.bench?.cpu);
-        let subject = Duration::from_secs_f64(self.cpu_s(at_end)?);
-        Some(Noise::between(before, after, bench + subject))
+        let own_s = at_end.processes.bench_cpu_s_since(&first.processes)? + self.cpu_s(at_end)?;
+        Some(Noise::between(before, after, Duration::from_secs_f64(own_s)))
     }
 }

@@ -14,8 +14,8 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Divides the cores that this process may use, and puts the calling thread, with all threads that it starts from now on,
-    /// on the bench's half. To be called before a runtime exists.
+    /// Divides the cores that this process may use, and puts the calling thread, with all threads that it starts from
+    /// now on, on the bench's half. To be called before a runtime exists.
     pub fn divide() -> Cores {
         let allowed = allowed_cores();
         let can_pin = ["/usr/bin/taskset", "/bin/taskset"].iter().any(|path| fs::metadata(path).is_ok());

@@ -8,6 +8,7 @@ mod figures;
 mod find_limit;
 mod machine;
 mod noise;
+pub(crate) mod observe;
 mod plan;
 mod promql;
 mod requests;
@@ -35,9 +36,9 @@ use crate::live::{self, LiveView};
 use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Turn, Warning};
 use turn::TurnOutcome;
 
-/// Runs several targets one after the other. `interrupted` turning true ends the load at once; the record then holds what was
-/// measured until then, and the targets after it have none. What went wrong is in the record, and an error only where that is
-/// all there is.
+/// Runs several targets one after the other. `interrupted` turning true ends the load at once; the record then holds
+/// what was measured until then, and the targets after it have none. What went wrong is in the record, and an error
+/// only where that is all there is.
 pub async fn run_all(
     plans: &[Plan],
     cores: &Cores,

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Time of some cores since the machine's start (proc_stat(5)), one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CoreTimes {
-    /// Of programs and of the kernel on their behalf. What interrupts take is nobody's and not in here.
+    /// Of programs and of the kernel on their behalf. Time of interrupts belongs to no process and is not included.
     pub(super) busy: Duration,
     /// In which the hypervisor ran something else.
     pub(super) stolen: Duration,

@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sluice_otlp::Signal;
-
-use super::definition::Definition;
+use super::definition::{Definition, Setting};
 use super::faults::FaultSchedule;
 use super::find_limit::LimitSearch;
 use super::machine::Cores;
@@ -24,11 +22,12 @@ const SEVERAL_PIPELINES: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub target: Target,
-    pub signal: Signal,
     pub name: String,
     pub multi: bool,
     /// What is wrong with the backends while the load lasts.
     pub faults: FaultSchedule,
+    /// What is wrong when the load ends stays wrong. Else all backends are well from then on.
+    pub faults_outlast_load: bool,
     pub duration: Duration,
     /// When items are sent; `None`: as the target's generators do in the Kyma load test.
     pub pace: Option<Pace>,
@@ -43,7 +42,7 @@ pub struct Plan {
     /// Searches the highest rate that is held; `duration` is then that of one try.
     pub find_limit: Option<LimitSearch>,
     pub subjects: Vec<Definition>,
-    /// Who was asked for as well and cannot be tested in this way.
+    /// Subjects that were asked for as well and cannot be tested in this way.
     pub unable: Vec<Unable>,
     /// Of each subject, interleaved.
     pub turns: usize,
@@ -62,6 +61,16 @@ pub struct Plan {
     pub quiet: bool,
     /// The call, for the report.
     pub command: Option<String>,
+}
+
+/// Where a subject listens.
+pub(super) struct Addresses {
+    /// For the load.
+    pub(super) listen: SocketAddr,
+    /// For the protocol that the load does not have.
+    pub(super) other: SocketAddr,
+    pub(super) metrics: SocketAddr,
+    pub(super) spare: SocketAddr,
 }
 
 /// A subject that cannot do the target.
@@ -87,6 +96,35 @@ pub fn pipelines(multi: bool) -> usize {
 }
 
 impl Plan {
+    /// A plan in which nothing was asked for.
+    pub fn new(target: Target, subjects: Vec<Definition>) -> Plan {
+        Plan {
+            target,
+            name: env!("CARGO_PKG_VERSION").to_owned(),
+            multi: false,
+            faults: FaultSchedule::default(),
+            faults_outlast_load: false,
+            duration: Duration::from_secs(60),
+            pace: None,
+            requests: Requests::default(),
+            body_bytes: None,
+            farm: Farm::default(),
+            log_files: LogFiles::default(),
+            find_limit: None,
+            subjects,
+            unable: Vec::new(),
+            turns: 1,
+            cpus: None,
+            memory_mib: None,
+            drain_within: Duration::from_secs(30),
+            fail_if: Vec::new(),
+            prometheus: None,
+            metrics_listen: None,
+            quiet: false,
+            command: None,
+        }
+    }
+
     pub(super) fn pipelines(&self) -> usize {
         pipelines(self.multi)
     }
@@ -104,6 +142,25 @@ impl Plan {
     pub(super) fn cores_of_subject(&self, cores: &Cores) -> usize {
         let quota = self.cpus.map_or(usize::MAX, |cpus| cpus.ceil() as usize);
         cores.of_subject().min(quota).max(1)
+    }
+
+    /// What the configuration of a subject is made with, as far as the source of the load does not say it.
+    pub(super) fn setting(&self, cores: &Cores, addresses: Addresses, backends: Vec<SocketAddr>) -> Setting {
+        let Addresses { listen, other, metrics, spare } = addresses;
+        Setting {
+            signal: self.target.signal(),
+            protocol: self.requests.protocol,
+            listen,
+            listen_other: other,
+            metrics,
+            spare,
+            backends,
+            memory_limit_mib: self.memory_limit_mib(),
+            cores: self.cores_of_subject(cores),
+            scrape_targets: Vec::new(),
+            scrape_interval: None,
+            log_root: None,
+        }
     }
 
     /// What offers the load. `listen` is where the subject takes requests, if that is what it is offered.
@@ -184,38 +241,17 @@ impl Plan {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use sluice_otlp::Signal;
+
     use super::*;
 
     /// A plan in which nothing was asked for.
     pub(in crate::run) fn plan(signal: Signal) -> Plan {
-        Plan {
-            target: match signal {
-                Signal::Traces => Target::Traces,
-                Signal::Metrics => Target::Metrics,
-                Signal::Logs => Target::LogsOtel,
-            },
-            signal,
-            name: "test".to_owned(),
-            multi: false,
-            faults: FaultSchedule::default(),
-            duration: Duration::from_secs(60),
-            pace: None,
-            requests: Requests::default(),
-            body_bytes: None,
-            farm: Farm::default(),
-            log_files: LogFiles::default(),
-            find_limit: None,
-            subjects: Vec::new(),
-            unable: Vec::new(),
-            turns: 1,
-            cpus: None,
-            memory_mib: None,
-            drain_within: Duration::from_secs(30),
-            fail_if: Vec::new(),
-            prometheus: None,
-            metrics_listen: None,
-            quiet: true,
-            command: None,
-        }
+        let target = match signal {
+            Signal::Traces => Target::Traces,
+            Signal::Metrics => Target::Metrics,
+            Signal::Logs => Target::LogsOtel,
+        };
+        Plan { quiet: true, ..Plan::new(target, Vec::new()) }
     }
 }

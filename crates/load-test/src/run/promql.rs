@@ -41,8 +41,10 @@ pub(super) enum ScrapedError {
     #[error(transparent)]
     Query(#[from] PrometheusError),
     #[error(
-        "{url} has not scraped the subject at {metrics} within {} s (`up{{{selector}}}` is not 1): add `targets: ['{metrics}']` \
-         to its scrape_configs, or say with --prometheus-selector which series are the subject's, or allow it more time \
+        "{url} has not scraped the subject at {metrics} within {} s (`up{{{selector}}}` is not 1): add `targets: \
+         ['{metrics}']` \
+         to its scrape_configs, or say with --prometheus-selector which series are the subject's, or allow it more \
+         time \
          with --prometheus-within",
         within.as_secs()
     )]

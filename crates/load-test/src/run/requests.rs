@@ -69,14 +69,18 @@ impl Plan {
     }
 
     pub(super) fn items_per_request(&self) -> u32 {
-        let default = if self.signal == Signal::Traces { 512 } else { Shape::of(self.signal).items_per_request };
+        let default = if self.target.signal() == Signal::Traces {
+            512
+        } else {
+            Shape::of(self.target.signal()).items_per_request
+        };
         self.requests.items.unwrap_or(default)
     }
 
-    /// The generators of the Kyma load test: 2 with 10 workers each and 512 spans a request; 20 with 100 workers each for
-    /// metrics; for logs 4 with 8.
+    /// The generators of the Kyma load test: 2 with 10 workers each and 512 spans a request; 20 with 100 workers each
+    /// for metrics; for logs 4 with 8.
     pub(super) fn load(&self, target: SocketAddr) -> Load {
-        let (connections, streams) = match self.signal {
+        let (connections, streams) = match self.target.signal() {
             Signal::Traces => (2, 10),
             Signal::Metrics => (20, 100),
             Signal::Logs => (4, 8),
@@ -90,12 +94,12 @@ impl Plan {
             pace: self.rate_per_s().map_or(Pace::Closed, |items_per_s| Pace::Open { items_per_s }),
             duration: Some(self.duration),
             retry: Retry::SDK,
-            ..Load::new(self.signal, target)
+            ..Load::new(self.target.signal(), target)
         }
     }
 
     pub(super) fn shape(&self) -> Shape {
-        let shape = Shape::of(self.signal);
+        let shape = Shape::of(self.target.signal());
         let body_bytes = self.body_bytes.unwrap_or(shape.body_bytes);
         Shape { items_per_request: self.items_per_request(), body_bytes, ..shape }
     }
@@ -120,7 +124,8 @@ impl Plan {
             Protocol::Grpc => (load.connections as u64, "use fewer --connections, or raise it with ulimit -n"),
             Protocol::Http => (
                 streams,
-                "over HTTP every stream has a connection of its own, so use fewer --connections or --streams, or raise it \
+                "over HTTP every stream has a connection of its own, so use fewer --connections or --streams, or \
+                 raise it \
                  with ulimit -n",
             ),
         };

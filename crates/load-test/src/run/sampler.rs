@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use tokio::time::Instant;
 
 use super::bytes::ByteLook;
-use super::definition::{PipelineSelectors, Selector, Selectors};
+use super::definition::{PipelineMetrics, Selector, Selectors};
+use super::observe::Processes;
 use super::source::RunningSource;
 use crate::backend::Backend;
 use crate::latency::Latency;
 use crate::report::Sample;
 use crate::scrape::Scrape;
-use crate::subject::{Subject, Usage, cpu_of_threads, usage_of_process};
+use crate::subject::{Subject, cpu_of_threads};
 
 /// Threads of the backends' runtime have this name, which tells their CPU time from the generator's. At most 15 bytes.
 pub(super) const BACKEND_THREADS: &str = "load-backend";
@@ -21,7 +21,7 @@ pub(super) const BACKEND_THREADS: &str = "load-backend";
 /// One look.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
-    pub(super) at: Instant,
+    pub(super) processes: Processes,
     /// Items taken, by the subject's own count.
     pub(super) received: Option<f64>,
     pub(super) queue: Option<f64>,
@@ -29,9 +29,6 @@ pub(super) struct Look {
     pub(super) held: Option<f64>,
     /// By the subject's own count, one a pipeline.
     pub(super) pipelines: Vec<PipelineLook>,
-    /// `None`: it has ended.
-    pub(super) subject: Option<Usage>,
-    pub(super) bench: Option<Usage>,
     pub(super) backends_cpu: Duration,
     /// Different items at each backend.
     pub(super) arrived: Vec<u64>,
@@ -48,6 +45,7 @@ pub(super) struct Look {
 pub(super) struct PipelineLook {
     pub(super) queue: Option<f64>,
     pub(super) held: Option<f64>,
+    pub(super) dropped: Option<f64>,
 }
 
 pub(super) struct Sampler<'a> {
@@ -89,15 +87,17 @@ impl<'a> Sampler<'a> {
         let value = |selector: &Option<Selector>| selector.as_ref()?.read(scrape.as_ref()?);
         // A counter that nothing was counted in yet is not there.
         let received = scrape.as_ref().and(names.received.as_ref()).map(|_| value(&names.received).unwrap_or(0.0));
-        let of_pipeline = |one: &PipelineSelectors| PipelineLook { queue: value(&one.queue), held: value(&one.held) };
+        let of_pipeline = |one: &PipelineMetrics<Selector>| PipelineLook {
+            queue: value(&one.queue),
+            held: value(&one.held),
+            dropped: value(&one.dropped),
+        };
         Look {
-            at: Instant::now(),
+            processes: Processes::look(subject),
             received,
             queue: value(&names.queue),
             held: value(&names.held),
             pipelines: names.pipelines.iter().map(of_pipeline).collect(),
-            subject: subject.usage(),
-            bench: usage_of_process(std::process::id()),
             backends_cpu: cpu_of_threads(BACKEND_THREADS),
             arrived: self.backends.iter().map(Backend::unique_items).collect(),
             bytes: self.counts_bytes.then(|| ByteLook::take(names, value, subject, self.backends)),
@@ -116,24 +116,20 @@ impl<'a> Sampler<'a> {
     pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningSource) {
         let look = self.look(subject, Some(load)).await;
         let (Some(first), Some(before)) = (self.looks.first(), self.looks.last()) else { return };
-        let elapsed_s = (look.at - before.at).as_secs_f64().max(1e-3);
+        let elapsed_s = look.processes.seconds_since(&before.processes);
         let latencies = all_latencies(self.backends);
         let mut since = latencies.clone();
         // Fails only where the one before holds more, which it never does.
         let _ = since.subtract(&self.latencies_before);
         let latency = Latency::of(&since);
-        let cpu_cores = match (look.subject, before.subject) {
-            (Some(now), Some(then)) => Some(now.cpu.saturating_sub(then.cpu).as_secs_f64() / elapsed_s),
-            _ => None,
-        };
         self.samples.push(Sample {
-            t_s: (look.at - first.at).as_secs_f64(),
+            t_s: look.processes.seconds_since(&first.processes),
             received_per_s: Some(look.taken_since(before) / elapsed_s),
             exported_per_s: Some((total(&look.arrived) - total(&before.arrived)) / elapsed_s),
             queue: look.queue,
             backlog_items: Some(look.backlog()),
-            memory_bytes: look.subject.map(|usage| usage.rss_bytes as f64),
-            cpu_cores,
+            memory_bytes: look.processes.subject.map(|usage| usage.rss_bytes as f64),
+            cpu_cores: look.processes.subject_cpu_s_since(&before.processes).map(|cpu_s| cpu_s / elapsed_s),
             latency_p99_ms: (latency.count > 0).then(|| milliseconds(latency.p99)),
         });
         self.latencies_before = latencies;

@@ -1,7 +1,9 @@
-//! Where the load of a turn comes from: requests that are sent to the subject, targets that it scrapes, files that it tails.
+//! Where the load of a turn comes from: requests that are sent to the subject, targets that it scrapes, files that it
+//! tails.
 //!
-//! A source is opened before the subject starts, because the subject's configuration names what it scrapes or tails, and starts
-//! when the subject is ready. All sources come to a [`LoadReport`], so that what judges a turn need not know which it was.
+//! A source is opened before the subject starts, because the subject's configuration names what it scrapes or tails,
+//! and starts when the subject is ready. All sources come to a [`LoadReport`], so that what judges a turn need not
+//! know which it was.
 
 use std::net::SocketAddr;
 use std::path::Path;

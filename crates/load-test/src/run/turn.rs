@@ -8,19 +8,19 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
+use super::Bench;
 use super::definition::{Definition, Setting};
 use super::figures::Figures;
 use super::noise::CoreTimes;
-use super::plan::Plan;
+use super::observe::drained;
+use super::plan::{Addresses, Plan};
 use super::promql::{self, Window};
 use super::sampler::{BACKEND_THREADS, Sampler};
 use super::source::{RunningSource, Source};
 use super::warnings;
-use super::{Bench, Cores};
 use crate::backend::{Backend, BackendOptions};
-use crate::generate::LoadReport;
 use crate::live::{LiveView, Phase};
 use crate::report::{Turn, Warning};
 use crate::subject::{Limits, Subject, SubjectSpec, free_addr};
@@ -73,7 +73,13 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Re
     let backends = runtime.start(plan.pipelines(), &BackendOptions::default()).await?;
     let listen = free_addr()?;
     let source = plan.source(listen)?;
-    let setting = setting(plan, cores, listen, &source, &backends)?;
+    let addresses = Addresses { listen, other: free_addr()?, metrics: metrics_addr(plan)?, spare: free_addr()? };
+    let setting = Setting {
+        scrape_targets: source.scrape_targets().to_vec(),
+        scrape_interval: source.scrape_interval(),
+        log_root: source.log_root().map(Path::to_owned),
+        ..plan.setting(cores, addresses, backends.iter().map(Backend::addr).collect())
+    };
     let selectors = definition.selectors(plan.target, &setting)?;
     let spec = definition.spec(plan.target, &setting, plan.limits(), &cores.subject)?;
     let subject = tokio::select! {
@@ -85,18 +91,20 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Re
     sampler.begin(&subject).await;
     let core_times = CoreTimes::of(&cores.all());
     let mut load = source.start(&backends)?;
-    let faults = plan.faults.start(&backends, plan.duration);
+    let faults = plan.faults.start(&backends, plan.duration, plan.faults_outlast_load);
     let interrupted_load = under_load(plan, &subject, &load, &mut sampler, &mut interrupted, view).await;
     let load_ended_unix_s = promql::unix_s();
     load.stop();
     let load_ended = std::time::Instant::now();
     let core_times = core_times.zip(CoreTimes::of(&cores.all()));
-    // The backends get well with the load's end: what is missing after the drain is lost for good.
-    faults.end(&backends).await;
+    // Backends that are well from now on: what is missing there after the drain is lost for good.
+    let well = faults.end(&backends).await;
     view.begin(Phase::Waiting("the answers in flight".to_owned()));
     let report = timeout(FINISH_WITHIN, load.finish()).await.context("the load did not end")??;
     view.begin(Phase::Draining { within: plan.drain_within });
-    let is_drained = !interrupted_load && drain(&report, &backends, plan.drain_within, &mut interrupted).await;
+    let is_interrupted = || *interrupted.borrow_and_update();
+    let is_drained =
+        !interrupted_load && drained(&report, well.into_iter(), plan.drain_within, is_interrupted).await.is_some();
     let last_arrival = backends.iter().filter_map(Backend::last_arrival).max().unwrap_or(load_ended);
     let drained_after = is_drained.then(|| last_arrival.saturating_duration_since(load_ended));
     let last = sampler.look(&subject, None).await;
@@ -126,31 +134,8 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Re
     Ok(Some(TurnOutcome { turn, warnings, limits: subject.limits() }))
 }
 
-/// What the subject's configuration is made with.
-fn setting(
-    plan: &Plan,
-    cores: &Cores,
-    listen: SocketAddr,
-    source: &Source,
-    backends: &[Backend],
-) -> anyhow::Result<Setting> {
-    Ok(Setting {
-        signal: plan.signal,
-        protocol: plan.requests.protocol,
-        listen,
-        listen_other: free_addr()?,
-        metrics: metrics_addr(plan)?,
-        spare: free_addr()?,
-        backends: backends.iter().map(Backend::addr).collect(),
-        memory_limit_mib: plan.memory_limit_mib(),
-        cores: plan.cores_of_subject(cores),
-        scrape_targets: source.scrape_targets().to_vec(),
-        scrape_interval: source.scrape_interval(),
-        log_root: source.log_root().map(Path::to_owned),
-    })
-}
-
-/// Starts the subject and waits until whoever has to look at it first has done so: Prometheus, and agents that come for the load.
+/// Starts the subject and waits for what has to look at it first: Prometheus, and for an agent its first visit to the
+/// load.
 async fn start(bench: Bench<'_>, source: &Source, setting: &Setting, spec: SubjectSpec) -> anyhow::Result<Subject> {
     let subject = Subject::start(spec).await?;
     if let Some(prometheus) = &bench.plan.prometheus {
@@ -163,7 +148,7 @@ async fn start(bench: Bench<'_>, source: &Source, setting: &Setting, spec: Subje
 
 fn metrics_addr(plan: &Plan) -> anyhow::Result<SocketAddr> {
     let Some(addr) = plan.metrics_listen else { return Ok(free_addr()?) };
-    // Whoever listens there would be taken for the subject.
+    // Another process that listens there would be taken for the subject.
     TcpListener::bind(addr).map_err(|error| {
         anyhow!("subjects cannot serve their metrics at {addr} ({error}): choose another address with --metrics-listen")
     })?;
@@ -195,24 +180,5 @@ async fn under_load(
         if is_interrupted || Instant::now() >= end {
             return is_interrupted;
         }
-    }
-}
-
-/// Waits until every backend has all that was acknowledged; false if they have not within `limit`.
-async fn drain(
-    report: &LoadReport,
-    backends: &[Backend],
-    limit: Duration,
-    interrupted: &mut watch::Receiver<bool>,
-) -> bool {
-    let began = Instant::now();
-    loop {
-        if backends.iter().all(|backend| report.missing_at(backend) == 0) {
-            return true;
-        }
-        if began.elapsed() >= limit || *interrupted.borrow_and_update() {
-            return false;
-        }
-        sleep(Duration::from_millis(20)).await;
     }
 }

@@ -54,7 +54,8 @@ fn bench_was_busy(facts: &Facts) -> Option<Warning> {
     let Facts { generator_cores, backend_cores, bench_cores, .. } = facts;
     facts.bench_is_busy().then(|| {
         let message = format!(
-            "the generator took {generator_cores:.2} and the backends {backend_cores:.2} of the bench's {bench_cores} core(s): \
+            "the generator took {generator_cores:.2} and the backends {backend_cores:.2} of the bench's {bench_cores} \
+             core(s): \
              the bench was the limit"
         );
         warning(message, "give the bench more cores, or set a lower rate with -r")
@@ -80,7 +81,8 @@ fn who_does_not_keep_up(facts: &Facts) -> &'static str {
 
 fn queue_is_unknown(facts: &Facts) -> Option<Warning> {
     (facts.queue_is_unknown && facts.lost > 0).then(|| {
-        let message = "its queue was not empty at the end of the drain and it does not say how many items it holds: they are \
+        let message = "its queue was not empty at the end of the drain and it does not say how many items it holds: \
+        they are \
                        counted as lost";
         warning(message.to_owned(), "wait longer with --drain-within")
     })

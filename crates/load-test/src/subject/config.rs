@@ -5,101 +5,123 @@ use std::net::SocketAddr;
 
 use sluice_otlp::Signal;
 
-/// Whose additions to the common YAML are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// The OpenTelemetry Collector: with `memory_limiter` and `batch` as gateways run it.
-    Collector,
-    /// Sluice: the sender is answered when its data is delivered.
-    SluiceDelivered,
-}
+use crate::generate::Protocol;
 
 /// A gateway in the Collector's YAML: one OTLP gRPC receiver, one pipeline a backend.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    pub dialect: Dialect,
     pub signal: Signal,
     pub listen: SocketAddr,
     /// Where Prometheus metrics are served.
     pub metrics: SocketAddr,
+    /// Pipeline `traces/0` exports to the first by `otlp/0`, over HTTP by `otlphttp/0`, and so on.
     pub backends: Vec<SocketAddr>,
+    /// Of the exporters.
+    pub protocol: Protocol,
     /// Compression of the exporters: gzip, or none.
     pub gzip_out: bool,
+    /// With `memory_limiter`.
+    pub memory_limit_mib: Option<u64>,
     /// `resource` inserts `k8s.cluster.name`.
     pub resource_insert: bool,
     /// `attributes` upserts `load_test.upserted` in every item.
     pub attributes_upsert: bool,
-    /// `memory_limiter` and `batch`. The Kyma gateways' values: batches of 512 (metrics 1024).
+    /// `batch` with the values of the Kyma gateways: 512 items (metrics 1024).
     pub batch: bool,
+    /// A persistent queue that holds whatever comes, as the Collector has it.
+    pub queue_on_disk: bool,
+    /// Top-level sections of the subject's own.
+    pub sections: String,
 }
 
+/// Before `exporters`, in `service`, and of each exporter.
+const QUEUE_ON_DISK: [&str; 3] = [
+    "extensions:\n  file_storage:\n    directory: {dir}/queue\n    create_directory: true\n",
+    "  extensions: [file_storage]\n",
+    "    sending_queue:\n      storage: file_storage\n      queue_size: 1000000\n    retry_on_failure:\n      \
+     initial_interval: 1s\n      max_interval: 5s\n      max_elapsed_time: 0s\n",
+];
+
 impl GatewayConfig {
+    /// Of traces, with nothing but receiver and exporters.
+    pub fn new(listen: SocketAddr, metrics: SocketAddr, backends: Vec<SocketAddr>) -> Self {
+        GatewayConfig {
+            signal: Signal::Traces,
+            listen,
+            metrics,
+            backends,
+            protocol: Protocol::Grpc,
+            gzip_out: false,
+            memory_limit_mib: None,
+            resource_insert: false,
+            attributes_upsert: false,
+            batch: false,
+            queue_on_disk: false,
+            sections: String::new(),
+        }
+    }
+
     pub fn to_yaml(&self) -> String {
-        let mut yaml = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut yaml);
-        yaml
-    }
-
-    fn write(&self, yaml: &mut String) -> std::fmt::Result {
-        let GatewayConfig { listen, metrics, .. } = self;
-        writeln!(yaml, "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {listen}")?;
-        writeln!(yaml, "        max_recv_msg_size_mib: 16")?;
-        self.write_processors(yaml)?;
-        writeln!(yaml, "exporters:")?;
+        let GatewayConfig { listen, metrics, sections, signal, .. } = self;
+        let [extensions, in_service, of_exporter] = if self.queue_on_disk { QUEUE_ON_DISK } else { [""; 3] };
+        let (kind, scheme) = match self.protocol {
+            Protocol::Grpc => ("otlp", ""),
+            Protocol::Http => ("otlphttp", "http://"),
+        };
+        let compression = if self.gzip_out { "gzip" } else { "none" };
+        let (names, sections_of_processors): (Vec<_>, String) = self.processors().into_iter().unzip();
+        let processors = if names.is_empty() { "" } else { "processors:\n" };
+        let names = names.join(", ");
+        let (mut exporters, mut pipelines) = (String::new(), String::new());
         for (index, backend) in self.backends.iter().enumerate() {
-            let compression = if self.gzip_out { "gzip" } else { "none" };
-            writeln!(yaml, "  otlp/{index}:\n    endpoint: {backend}\n    compression: {compression}")?;
-            writeln!(yaml, "    tls:\n      insecure: true")?;
+            // Writing to a string cannot fail.
+            let _ = write!(
+                exporters,
+                "  {kind}/{index}:\n    endpoint: {scheme}{backend}\n    compression: {compression}\n    tls:\n      \
+                 insecure: true\n{of_exporter}"
+            );
+            let _ = write!(
+                pipelines,
+                "    {signal}/{index}:\n      receivers: [otlp]\n      processors: [{names}]\n      exporters: [{kind}/{index}]\n"
+            );
         }
-        if self.dialect == Dialect::SluiceDelivered {
-            // Where several pipelines are fed, the default policy would let a slow backend lose data instead of slowing its senders.
-            writeln!(yaml, "buffer:\n  ack: delivered\n  policy: backpressure")?;
-        }
-        writeln!(yaml, "service:\n  telemetry:\n    logs:\n      level: error\n    metrics:\n      readers:")?;
-        writeln!(yaml, "        - pull:\n            exporter:\n              prometheus:")?;
-        writeln!(yaml, "                host: {}\n                port: {}", metrics.ip(), metrics.port())?;
-        writeln!(yaml, "  pipelines:")?;
-        let processors = self.processors().join(", ");
-        for index in 0..self.backends.len() {
-            writeln!(yaml, "    {}/{index}:\n      receivers: [otlp]", self.signal)?;
-            writeln!(yaml, "      processors: [{processors}]\n      exporters: [otlp/{index}]")?;
-        }
-        Ok(())
+        let (host, port) = (metrics.ip(), metrics.port());
+        format!(
+            "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {listen}\n{processors}{sections_of_processors}\
+             {extensions}exporters:\n{exporters}{sections}service:\n{in_service}  telemetry:\n    logs:\n      level: \
+             error\n    \
+             metrics:\n      readers:\n        - pull:\n            exporter:\n              prometheus:\n            \
+                 \
+             host: {host}\n                port: {port}\n  pipelines:\n{pipelines}"
+        )
     }
 
-    fn processors(&self) -> Vec<&'static str> {
-        let all = [
-            (self.batch, "memory_limiter"),
-            (self.resource_insert, "resource"),
-            (self.attributes_upsert, "attributes"),
-            (self.batch, "batch"),
-        ];
-        all.into_iter().filter_map(|(wanted, name)| wanted.then_some(name)).collect()
-    }
-
-    fn write_processors(&self, yaml: &mut String) -> std::fmt::Result {
-        if self.processors().is_empty() {
-            return Ok(());
-        }
-        writeln!(yaml, "processors:")?;
-        if self.batch {
-            let size = if self.signal == Signal::Metrics { 1024 } else { 512 };
-            writeln!(
-                yaml,
-                "  memory_limiter:\n    check_interval: 100ms\n    limit_mib: 2000\n    spike_limit_mib: 400"
-            )?;
-            writeln!(yaml, "  batch:\n    send_batch_size: {size}\n    send_batch_max_size: {size}\n    timeout: 10s")?;
+    /// In the order of the pipelines, each with its section.
+    fn processors(&self) -> Vec<(&'static str, String)> {
+        let mut all = Vec::new();
+        if let Some(limit_mib) = self.memory_limit_mib {
+            let yaml = format!("  memory_limiter:\n    check_interval: 100ms\n    limit_mib: {limit_mib}\n");
+            all.push(("memory_limiter", yaml));
         }
         if self.resource_insert {
-            writeln!(yaml, "  resource:\n    attributes:\n      - key: k8s.cluster.name")?;
-            writeln!(yaml, "        value: load-test-cluster\n        action: insert")?;
+            let yaml = "  resource:\n    attributes:\n      - key: k8s.cluster.name\n        value: \
+            load-test-cluster\n        \
+                        action: insert\n";
+            all.push(("resource", yaml.to_owned()));
         }
         if self.attributes_upsert {
-            writeln!(yaml, "  attributes:\n    actions:\n      - key: load_test.upserted")?;
-            writeln!(yaml, "        value: by-the-gateway\n        action: upsert")?;
+            let yaml = "  attributes:\n    actions:\n      - key: load_test.upserted\n        value: by-the-gateway\n \
+                   \
+                        action: upsert\n";
+            all.push(("attributes", yaml.to_owned()));
         }
-        Ok(())
+        if self.batch {
+            let size = if self.signal == Signal::Metrics { 1024 } else { 512 };
+            let yaml =
+                format!("  batch:\n    send_batch_size: {size}\n    send_batch_max_size: {size}\n    timeout: 10s\n");
+            all.push(("batch", yaml));
+        }
+        all
     }
 }
 

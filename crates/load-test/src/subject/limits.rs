@@ -201,8 +201,8 @@ impl Hierarchy {
         if !mount.join("cgroup.controllers").exists() {
             return Hierarchy::V1 { root: mount.to_owned() };
         }
-        // Beside our own group where the root is not ours: there controllers are on already, and a group with processes of its
-        // own (as ours has) may have none below it.
+        // Beside our own group where the root is not ours: there controllers are on already, and a group with
+        // processes of its own (as ours has) may have none below it.
         let own = own_groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
         let beside = mount.join(own).parent().map(Path::to_owned).filter(|parent| parent.starts_with(mount));
         let parents = [mount.to_owned()].into_iter().chain(beside.filter(|parent| parent != mount)).collect();

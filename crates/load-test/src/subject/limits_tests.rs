@@ -1,4 +1,5 @@
-//! Folders that look like a cgroup mount: the files' names and contents are the kernel's, their effect is not tried here.
+//! Folders that look like a cgroup mount: the files' names and contents are the kernel's, their effect is not tried
+//! here.
 
 use super::*;
 

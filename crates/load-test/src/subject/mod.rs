@@ -1,11 +1,11 @@
 //! Subjects: the processes under test, started with their own configuration, pinned, watched and reliably ended.
 
 mod config;
-mod keeper;
-mod life;
 mod limits;
 mod ports;
+mod process;
 mod ready;
+mod reaper;
 mod restart;
 mod usage;
 
@@ -24,13 +24,13 @@ use tempfile::TempDir;
 use thiserror::Error;
 use tokio::task::JoinHandle;
 
-pub use config::{Dialect, GatewayConfig, nginx_relay};
-pub(crate) use keeper::Keeper;
-use life::Life;
+pub use config::{GatewayConfig, nginx_relay};
 pub use limits::{ControlGroup, LimitError, LimitMissing, Limits, pin_this_thread};
 pub use ports::free_addr;
+use process::Process;
 pub use ready::Ready;
-use restart::Existence;
+pub(crate) use reaper::Reaper;
+use restart::Supervised;
 pub use restart::{Lives, RestartPolicy};
 pub(crate) use usage::cpu_of_threads;
 pub use usage::{Usage, usage_of_group, usage_of_process};
@@ -85,12 +85,12 @@ const SETTLED_AFTER: Duration = Duration::from_millis(50);
 /// Of the output that messages show.
 const TAIL_BYTES: usize = 2000;
 
-/// A running subject. Its whole process group is killed when this is dropped, and its folder and control groups removed; a
-/// process of its own does that where this one is killed.
+/// A running subject. Its whole process group is killed when this is dropped, and its folder and control groups
+/// removed; a process of its own does that where this one is killed.
 #[derive(Debug)]
 pub struct Subject {
     name: String,
-    existence: Arc<Mutex<Existence>>,
+    supervised: Arc<Mutex<Supervised>>,
     supervisor: Option<JoinHandle<()>>,
     group: Arc<ControlGroup>,
     warnings: Vec<String>,
@@ -108,28 +108,28 @@ impl Subject {
         let folder = TempDir::with_prefix("sluice-load-test-")
             .map_err(|source| SubjectError::Folder { name: spec.name.clone(), source })?;
         let (mut group, mut errors) = ControlGroup::create(&group_name(), spec.limits);
-        let life = Life::begin(&spec, folder.path(), &group).map_err(|source| SubjectError::Start {
+        let process = Process::begin(&spec, folder.path(), &group).map_err(|source| SubjectError::Start {
             name: spec.name.clone(),
             binary: spec.binary.clone(),
             source,
         })?;
-        errors.extend(group.add(life.pid()).err());
+        errors.extend(group.add(process.pid()).err());
         let warnings = errors.iter().map(LimitMissing::to_string).collect();
-        let mut keeper = Keeper::start(folder.path(), group.folders());
-        if let Some(keeper) = &mut keeper {
-            keeper.watch(life.pid());
+        let mut reaper = Reaper::start(folder.path(), group.folders());
+        if let Some(reaper) = &mut reaper {
+            reaper.watch(process.pid());
         }
         let group = Arc::new(group);
         let (ready, within, restart) = (spec.ready.clone(), spec.ready_within.unwrap_or(READY_WITHIN), spec.restart);
         let name = spec.name.clone();
-        let existence = Existence::new(spec, folder.path().to_owned(), life, Arc::clone(&group), keeper);
-        let existence = Arc::new(Mutex::new(existence));
-        let mut subject = Subject { name, existence, supervisor: None, group, warnings, folder };
+        let supervised = Supervised::new(spec, folder.path().to_owned(), process, Arc::clone(&group), reaper);
+        let supervised = Arc::new(Mutex::new(supervised));
+        let mut subject = Subject { name, supervised, supervisor: None, group, warnings, folder };
         if let Some(ready) = ready {
             subject.wait_until(ready, within).await?;
         }
         // One that ends before it is ready is not started again: that would not help.
-        let supervise = |policy| tokio::spawn(restart::supervise(Arc::clone(&subject.existence), policy));
+        let supervise = |policy| tokio::spawn(restart::supervise(Arc::clone(&subject.supervised), policy));
         subject.supervisor = restart.map(supervise);
         Ok(subject)
     }
@@ -138,7 +138,7 @@ impl Subject {
         let began = Instant::now();
         let mut is_up = false;
         while began.elapsed() < within {
-            if let Ok(Some(status)) = self.existence.lock().try_wait() {
+            if let Ok(Some(status)) = self.supervised.lock().try_wait() {
                 return Err(SubjectError::Ended {
                     name: self.name.clone(),
                     status,
@@ -146,11 +146,11 @@ impl Subject {
                     output: without_colours(&self.output_tail()),
                 });
             }
-            if is_up && ready.holds(&self.folder.path().join(life::OUTPUT_FILE)).await {
+            if is_up && ready.holds(&self.folder.path().join(process::OUTPUT_FILE)).await {
                 return Ok(());
             }
             // Once more after a moment: some listen, then read the rest of their configuration and end.
-            is_up = !is_up && ready.holds(&self.folder.path().join(life::OUTPUT_FILE)).await;
+            is_up = !is_up && ready.holds(&self.folder.path().join(process::OUTPUT_FILE)).await;
             tokio::time::sleep(if is_up { SETTLED_AFTER } else { Duration::from_millis(10) }).await;
         }
         Err(SubjectError::NotReady {
@@ -167,7 +167,7 @@ impl Subject {
 
     /// Of the process, and of its group; another one after a restart.
     pub fn pid(&self) -> u32 {
-        self.existence.lock().pid()
+        self.supervised.lock().pid()
     }
 
     /// The temporary folder, with the configuration and `output.log`.
@@ -196,18 +196,18 @@ impl Subject {
     }
 
     pub fn lives(&self) -> Lives {
-        self.existence.lock().lives()
+        self.supervised.lock().lives()
     }
 
-    /// CPU and memory of the process and those that it has started, CPU of earlier lives included; `None` when it is gone
-    /// for good.
+    /// CPU and memory of the process and those that it has started, CPU of earlier lives included; `None` when it is
+    /// gone for good.
     pub fn usage(&self) -> Option<Usage> {
-        self.existence.lock().usage()
+        self.supervised.lock().usage()
     }
 
     /// The last lines that it wrote.
     pub fn output_tail(&self) -> String {
-        let output = fs::read(self.folder.path().join(life::OUTPUT_FILE)).unwrap_or_default();
+        let output = fs::read(self.folder.path().join(process::OUTPUT_FILE)).unwrap_or_default();
         String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_BYTES)..]).into_owned()
     }
 
@@ -220,7 +220,7 @@ impl Subject {
 
     /// All that it wrote.
     pub fn output(&self) -> String {
-        let output = fs::read(self.folder.path().join(life::OUTPUT_FILE)).unwrap_or_default();
+        let output = fs::read(self.folder.path().join(process::OUTPUT_FILE)).unwrap_or_default();
         String::from_utf8_lossy(&output).into_owned()
     }
 
@@ -238,13 +238,13 @@ impl Subject {
         }
     }
 
-    /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read afterwards. It is not
-    /// started again.
+    /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read afterwards. It is
+    /// not started again.
     pub async fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         self.let_it_end();
         let began = Instant::now();
         loop {
-            let status = self.existence.lock().try_wait()?;
+            let status = self.supervised.lock().try_wait()?;
             if status.is_some() || began.elapsed() >= patience {
                 return Ok(status);
             }
@@ -265,21 +265,21 @@ impl Subject {
 
     /// Sends a signal to the whole group.
     pub fn signal(&self, signal: Signal) {
-        self.existence.lock().signal(signal);
+        self.supervised.lock().signal(signal);
     }
 
     fn let_it_end(&self) {
         if let Some(supervisor) = &self.supervisor {
             supervisor.abort();
         }
-        self.existence.lock().end_with_this_life();
+        self.supervised.lock().end_with_this_life();
     }
 }
 
 impl Drop for Subject {
     fn drop(&mut self) {
         self.let_it_end();
-        self.existence.lock().end();
+        self.supervised.lock().end();
     }
 }
 

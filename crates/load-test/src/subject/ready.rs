@@ -44,8 +44,8 @@ impl fmt::Display for Ready {
 }
 
 impl Ready {
-    /// An address that must be free before the subject starts, and is not, nor becomes so. A listener outlives its owner for a moment: in a
-    /// child that this process began when it was open, until the child executes its program.
+    /// An address that must be free before the subject starts, and is not, nor becomes so. A listener outlives its
+    /// owner for a moment: in a child that this process began when it was open, until the child executes its program.
     pub(super) async fn taken_addr(&self) -> Option<SocketAddr> {
         let (Ready::Connect(addr) | Ready::Http { addr, .. }) = self else { return None };
         let until = Instant::now() + FREE_WITHIN;

@@ -1,4 +1,5 @@
-//! Restarts as a pod has them: a subject that ends is started again, at once the first time, later and later after that.
+//! Restarts as a pod has them: a subject that ends is started again, at once the first time, later and later after
+//! that.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,9 +11,9 @@ use parking_lot::Mutex;
 use rustix::process::Signal;
 
 use super::SubjectSpec;
-use super::keeper::Keeper;
-use super::life::Life;
 use super::limits::ControlGroup;
+use super::process::Process;
+use super::reaper::Reaper;
 use super::usage::{Usage, usage_of_process};
 
 /// The longest that a kubelet waits.
@@ -57,11 +58,11 @@ pub struct Lives {
 
 /// All lives of a subject.
 #[derive(Debug)]
-pub(super) struct Existence {
+pub(super) struct Supervised {
     spec: SubjectSpec,
     folder: PathBuf,
-    life: Option<Life>,
-    /// Of the present life, else of the last.
+    process: Option<Process>,
+    /// Of the present process, else of the last.
     pid: u32,
     began: Instant,
     /// When the next life begins.
@@ -71,29 +72,29 @@ pub(super) struct Existence {
     /// CPU of the lives before; the highest memory of all.
     past: Usage,
     group: Arc<ControlGroup>,
-    keeper: Option<Keeper>,
+    reaper: Option<Reaper>,
 }
 
-impl Existence {
+impl Supervised {
     pub(super) fn new(
         spec: SubjectSpec,
         folder: PathBuf,
-        life: Life,
+        process: Process,
         group: Arc<ControlGroup>,
-        keeper: Option<Keeper>,
+        reaper: Option<Reaper>,
     ) -> Self {
-        Existence {
+        Supervised {
             spec,
             folder,
-            pid: life.pid(),
-            life: Some(life),
+            pid: process.pid(),
+            process: Some(process),
             began: Instant::now(),
             next: None,
             in_a_row: 0,
             lives: Lives::default(),
             past: Usage::default(),
             group,
-            keeper,
+            reaper,
         }
     }
 
@@ -103,29 +104,29 @@ impl Existence {
 
     /// How the present life ended, or the last one where there is none; `None` while it lasts.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        match &mut self.life {
-            Some(life) => life.try_wait(),
+        match &mut self.process {
+            Some(process) => process.try_wait(),
             None => Ok(self.lives.last_end),
         }
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        if let Some(life) = &self.life {
-            life.signal(signal);
+        if let Some(process) = &self.process {
+            process.signal(signal);
         }
     }
 
     /// Kills it, and what keeps watch over it.
     pub(super) fn end(&mut self) {
-        self.life = None;
-        self.keeper = None;
+        self.process = None;
+        self.reaper = None;
     }
 
     pub(super) fn lives(&mut self) -> Lives {
-        // Where nothing supervises it, nobody else has noticed.
-        let ended = self.life.as_mut().and_then(|life| life.try_wait().ok().flatten());
+        // Where nothing supervises it, its end is noticed here first.
+        let ended = self.process.as_mut().and_then(|process| process.try_wait().ok().flatten());
         let last_end = ended.or(self.lives.last_end);
-        Lives { is_down: self.life.is_none() || ended.is_some(), last_end, ..self.lives }
+        Lives { is_down: self.process.is_none() || ended.is_some(), last_end, ..self.lives }
     }
 
     /// No life after this one.
@@ -135,8 +136,8 @@ impl Existence {
 
     /// Of all lives; `None` when it is gone for good.
     pub(super) fn usage(&mut self) -> Option<Usage> {
-        let now = match &self.life {
-            Some(life) => life.usage(),
+        let now = match &self.process {
+            Some(process) => process.usage(),
             None => None,
         };
         // Between two lives it takes nothing.
@@ -152,23 +153,23 @@ impl Existence {
 
     /// Notices an end, and begins the next life when it is time.
     fn look(&mut self, policy: RestartPolicy) {
-        if self.life.as_ref().is_some_and(|life| life.has_ended()) {
-            self.bury(policy);
+        if self.process.as_ref().is_some_and(|process| process.has_ended()) {
+            self.reap(policy);
         }
-        if self.life.is_none() && self.next.is_some_and(|next| Instant::now() >= next) {
+        if self.process.is_none() && self.next.is_some_and(|next| Instant::now() >= next) {
             self.begin(policy);
         }
     }
 
-    fn bury(&mut self, policy: RestartPolicy) {
-        let Some(mut life) = self.life.take() else { return };
-        if let Some(last) = life.usage_at_end() {
+    fn reap(&mut self, policy: RestartPolicy) {
+        let Some(mut process) = self.process.take() else { return };
+        if let Some(last) = process.usage_at_end() {
             self.past.cpu += last.cpu;
             self.past.peak_rss_bytes = self.past.peak_rss_bytes.max(last.peak_rss_bytes);
         }
         // As with a container: what it started ends with it.
-        life.signal(Signal::KILL);
-        self.lives.last_end = life.wait().ok();
+        process.signal(Signal::KILL);
+        self.lives.last_end = process.wait().ok();
         if self.began.elapsed() >= LONG_LIFE {
             self.in_a_row = 0;
         }
@@ -177,15 +178,15 @@ impl Existence {
 
     fn begin(&mut self, policy: RestartPolicy) {
         self.in_a_row = self.in_a_row.saturating_add(1);
-        match Life::begin(&self.spec, &self.folder, &self.group) {
-            Ok(life) => {
+        match Process::begin(&self.spec, &self.folder, &self.group) {
+            Ok(process) => {
                 // An error was a warning at the first start already.
-                let _ = self.group.add_again(life.pid());
-                if let Some(keeper) = &mut self.keeper {
-                    keeper.watch(life.pid());
+                let _ = self.group.add_again(process.pid());
+                if let Some(reaper) = &mut self.reaper {
+                    reaper.watch(process.pid());
                 }
-                (self.pid, self.next, self.began) = (life.pid(), None, Instant::now());
-                self.life = Some(life);
+                (self.pid, self.next, self.began) = (process.pid(), None, Instant::now());
+                self.process = Some(process);
                 self.lives.restarts += 1;
             }
             // Its file may be about to be replaced.
@@ -195,13 +196,13 @@ impl Existence {
 }
 
 /// Starts it again whenever it ends, until this task is aborted.
-pub(super) async fn supervise(existence: Arc<Mutex<Existence>>, policy: RestartPolicy) {
+pub(super) async fn supervise(supervised: Arc<Mutex<Supervised>>, policy: RestartPolicy) {
     for number in 0_u64.. {
         tokio::time::sleep(LOOK_EVERY).await;
-        let mut existence = existence.lock();
-        existence.look(policy);
+        let mut supervised = supervised.lock();
+        supervised.look(policy);
         if number.is_multiple_of(LOOKS_AT_MEMORY) {
-            existence.remember_memory();
+            supervised.remember_memory();
         }
     }
 }

@@ -87,7 +87,8 @@ impl AgentArguments {
     }
 }
 
-/// Who can be tested in this way, and who cannot and why: an error unless it is one target of all.
+/// The subjects that can be tested in this way, and those that cannot with the reason. The latter is an error unless
+/// `-t all` was given.
 pub(super) fn able(
     subjects: &[Definition],
     target: Target,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use sluice_load_test::report::Target;
 use sluice_load_test::run::Requests;
@@ -16,12 +16,17 @@ use crate::arguments::seconds;
 const DURATION: Duration = Duration::from_secs(60);
 /// One try of a search.
 const TRY: Duration = Duration::from_secs(10);
+const COMPRESSIONS: [(&str, Encoding); 3] =
+    [("none", Encoding::Identity), ("gzip", Encoding::Gzip), ("zstd", Encoding::Zstd)];
+
+/// Not a `Vec` by name: clap would take it for an option that is given several times.
+type Targets = Vec<Target>;
 
 #[derive(Debug, Args)]
 pub(super) struct LoadArguments {
     /// What is under load
-    #[arg(short = 't', long, default_value = "traces", value_name = "TARGET")]
-    target: TargetChoice,
+    #[arg(short = 't', long, default_value = "traces", value_name = "TARGET", value_parser = targets())]
+    target: Targets,
     /// Name of the row in reports, for instance a version
     #[arg(short = 'n', long, default_value = env!("CARGO_PKG_VERSION"))]
     pub(super) name: String,
@@ -31,9 +36,9 @@ pub(super) struct LoadArguments {
     /// How long the load lasts, with --find-limit each try [default: 60, with --find-limit 10]
     #[arg(short = 'd', long, value_name = "SECONDS", value_parser = load_seconds)]
     duration: Option<Duration>,
-    /// Items a second, open loop: sent by the clock, whatever the answers are
-    /// [default: traces as fast as they are answered, metrics 6667, metricagent every target once in 30 s, logs-otel 1000,
-    /// lines of log files as fast as they arrive]
+    /// Items a second, open loop: sent by the clock, whatever the answers are [default: traces as fast as they are
+    /// answered, metrics 6667, metricagent every target once in 30 s, logs-otel 1000, lines of log files as fast as
+    /// they arrive]
     #[arg(short = 'r', long, value_name = "ITEMS", value_parser = rate)]
     rate: Option<f64>,
     /// Send as fast as requests are answered, whatever the target's default is
@@ -43,11 +48,11 @@ pub(super) struct LoadArguments {
     #[arg(short = 's', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) body_bytes: Option<u32>,
     /// How requests reach the subject [default: grpc]
-    #[arg(long, value_name = "PROTOCOL")]
-    protocol: Option<ProtocolName>,
+    #[arg(long, value_name = "PROTOCOL", value_parser = one_of([("grpc", Protocol::Grpc), ("http", Protocol::Http)]))]
+    protocol: Option<Protocol>,
     /// How requests are compressed [default: none]
-    #[arg(long, value_name = "ENCODING")]
-    compression: Option<Compression>,
+    #[arg(long, value_name = "ENCODING", value_parser = one_of(COMPRESSIONS))]
+    compression: Option<Encoding>,
     /// Items a request [default: traces 512, metrics and logs 100]
     #[arg(long, value_name = "ITEMS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch_size: Option<u32>,
@@ -63,62 +68,23 @@ pub(super) struct LoadArguments {
     pub(super) drain_within: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProtocolName {
-    Grpc,
-    Http,
+/// `-t`: one, or all of them in the order in which they are run.
+fn targets() -> impl TypedValueParser<Value = Vec<Target>> {
+    let each = Target::value_variants().iter().filter_map(Target::to_possible_value);
+    let all = PossibleValue::new("all").help("each of these in turn");
+    PossibleValuesParser::new(each.chain([all])).map(|name| match Target::from_str(&name, false) {
+        Ok(target) => vec![target],
+        Err(_) => Target::value_variants().to_vec(),
+    })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Compression {
-    None,
-    Gzip,
-    Zstd,
-}
-
-/// `-t`.
-#[derive(Clone, Copy, Debug)]
-enum TargetChoice {
-    One(Target),
-    All,
-}
-
-impl ValueEnum for TargetChoice {
-    fn value_variants<'a>() -> &'a [Self] {
-        use TargetChoice::{All, One};
-        &[
-            One(Target::Traces),
-            One(Target::Metrics),
-            One(Target::MetricAgent),
-            One(Target::LogsOtel),
-            One(Target::LogAgent),
-            One(Target::LogsFluentBit),
-            All,
-        ]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let help = |target: &Target| match target {
-            Target::Traces => "spans over OTLP",
-            Target::Metrics => "metric points over OTLP",
-            Target::MetricAgent => "Prometheus targets that the subject scrapes",
-            Target::LogsOtel => "log records over OTLP",
-            Target::LogAgent => "log files that the subject tails",
-            Target::LogsFluentBit => "the same, counted in bytes as Fluent Bit does",
-        };
-        match self {
-            TargetChoice::One(target) => target.to_possible_value().map(|value| value.help(help(target))),
-            TargetChoice::All => Some(PossibleValue::new("all").help("each of these in turn")),
-        }
-    }
-}
-
-pub(super) fn signal(target: Target) -> Signal {
-    match target {
-        Target::Traces => Signal::Traces,
-        Target::Metrics | Target::MetricAgent => Signal::Metrics,
-        Target::LogsOtel | Target::LogAgent | Target::LogsFluentBit => Signal::Logs,
-    }
+/// What each of these names stands for.
+fn one_of<T, const N: usize>(values: [(&'static str, T); N]) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let names = values.map(|(name, _)| name);
+    PossibleValuesParser::new(names).map(move |name| values[names.iter().position(|one| *one == name).unwrap_or(0)].1)
 }
 
 /// By the name that `-t` has for it.
@@ -129,10 +95,7 @@ pub(super) fn name(target: Target) -> String {
 impl LoadArguments {
     /// In the order in which they are run. An error where an option has no effect on any of them.
     pub(super) fn targets(&self) -> Result<Vec<Target>> {
-        let targets = match self.target {
-            TargetChoice::One(target) => vec![target],
-            TargetChoice::All => Target::value_variants().to_vec(),
-        };
+        let targets = self.target.clone();
         let takes_requests = |target: &Target| matches!(target, Target::Traces | Target::Metrics | Target::LogsOtel);
         if let Some(option) = self.option_of_requests()
             && !targets.iter().any(takes_requests)
@@ -140,7 +103,7 @@ impl LoadArguments {
             let name = name(targets[0]);
             bail!("{option} is about OTLP requests: -t {name} sends none, use -t traces, metrics or logs-otel");
         }
-        if self.body_bytes.is_some() && !targets.iter().any(|target| signal(*target) == Signal::Logs) {
+        if self.body_bytes.is_some() && !targets.iter().any(|target| target.signal() == Signal::Logs) {
             bail!("-s sets the size of log bodies: use it with -t logs-otel, logagent or logs-fluentbit");
         }
         Ok(targets)
@@ -148,7 +111,7 @@ impl LoadArguments {
 
     /// `-t all`.
     pub(super) fn is_all(&self) -> bool {
-        matches!(self.target, TargetChoice::All)
+        self.target.len() > 1
     }
 
     /// The first option that only OTLP requests can have.
@@ -177,15 +140,8 @@ impl LoadArguments {
 
     pub(super) fn requests(&self) -> Requests {
         Requests {
-            protocol: match self.protocol {
-                None | Some(ProtocolName::Grpc) => Protocol::Grpc,
-                Some(ProtocolName::Http) => Protocol::Http,
-            },
-            encoding: match self.compression {
-                None | Some(Compression::None) => Encoding::Identity,
-                Some(Compression::Gzip) => Encoding::Gzip,
-                Some(Compression::Zstd) => Encoding::Zstd,
-            },
+            protocol: self.protocol.unwrap_or(Protocol::Grpc),
+            encoding: self.compression.unwrap_or(Encoding::Identity),
             connections: self.connections,
             streams: self.streams,
             items: self.batch_size,

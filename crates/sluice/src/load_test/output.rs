@@ -120,7 +120,7 @@ fn tell(record: &RunRecord) {
 
 pub(super) fn verdict(records: &[RunRecord]) -> ExitCode {
     let has_failed = |record: &RunRecord| {
-        // Who cannot do a target has not failed in it.
+        // A subject that cannot do a target has not failed in it.
         let is_missing = |subject: &SubjectRecord| subject.turns.is_empty() && subject.cannot.is_none();
         record.verdicts.iter().any(|verdict| verdict.failed)
             || !record.interrupted && record.subjects.iter().any(is_missing)

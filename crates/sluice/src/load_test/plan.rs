@@ -6,7 +6,6 @@ use sluice_load_test::run::{Definition, Plan, Unable, pipelines};
 
 use super::agents;
 use super::arguments::LoadTestArguments;
-use super::load::signal;
 
 /// One plan a target, in the order in which they are run.
 pub(super) fn plans(arguments: &LoadTestArguments) -> Result<Vec<Plan>> {
@@ -26,8 +25,6 @@ fn plan(arguments: &LoadTestArguments, target: Target, subjects: Vec<Definition>
     let duration = load.duration(limit.is_search());
     let command = std::env::args().collect::<Vec<_>>();
     let plan = Plan {
-        target,
-        signal: signal(target),
         name: load.name.clone(),
         multi: load.multi,
         faults: faults.schedule(duration, pipelines(load.multi))?,
@@ -38,7 +35,6 @@ fn plan(arguments: &LoadTestArguments, target: Target, subjects: Vec<Definition>
         body_bytes: load.body_bytes.map(|bytes| bytes as usize),
         farm: agents.farm(),
         log_files: agents.log_files(load.body_bytes),
-        subjects,
         unable,
         turns: usize::from(of_subjects.turns),
         cpus: of_subjects.cpus,
@@ -49,6 +45,7 @@ fn plan(arguments: &LoadTestArguments, target: Target, subjects: Vec<Definition>
         metrics_listen: prometheus.metrics_listen(),
         quiet: output.quiet,
         command: Some(format!("sluice {}", command.get(1..).unwrap_or_default().join(" "))),
+        ..Plan::new(target, subjects)
     };
     plan.check_requests()?;
     Ok(plan)

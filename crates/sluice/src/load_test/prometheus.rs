@@ -26,7 +26,8 @@ pub(super) struct PrometheusArguments {
 }
 
 const PROMETHEUS_HELP: &str = "\
-Take received/s, exported/s, queue, memory, CPU and restarts from this Prometheus by the queries of the Kyma load test, with a rate window as \
+Take received/s, exported/s, queue, memory, CPU and restarts from this Prometheus by the queries of the Kyma load \
+test, with a rate window as \
 long as the load. It has to scrape the subject, which serves its metrics at --metrics-listen:
 
   scrape_configs:

@@ -1,4 +1,4 @@
-//! Who is tested, and within which limits: `--subject`, `--subject-dir`, `--cpus` and what belongs to them.
+//! The subjects and their limits: `--subject`, `--subject-dir`, `--cpus` and what belongs to them.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub(super) const OURS: &str = "sluice";
 
 #[derive(Debug, Args)]
 pub(super) struct SubjectArguments {
-    #[arg(long, value_name = "NAME", help = format!("Who is tested: {}; may be given several times [default: sluice, for agents otelcol or fluent-bit]", BUILT_IN_NAMES.join(", ")))]
+    #[arg(long, value_name = "NAME", help = format!("The subject: {}; may be given several times [default: sluice, for agents otelcol or fluent-bit]", BUILT_IN_NAMES.join(", ")))]
     subject: Vec<String>,
     /// Another subject: a folder with `subject.json` and configuration templates; may be given several times
     #[arg(long, value_name = "DIR")]

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use super::load::LoadError;
 use super::report::{LoadReport, Progress};
 use crate::backend::Arrivals;
-use crate::subject::Keeper;
+use crate::subject::Reaper;
 use line::LineTemplate;
 use pod::{PodLog, Rotation};
 use writer::Writer;
@@ -88,7 +88,7 @@ impl LogFiles {
         let failed = |source| LogFilesError::Io { path: folder.clone(), source };
         let folder = TempDir::with_prefix("sluice-load-test-logs-").map_err(failed)?;
         // Before anything is in it: a bench can be killed at any time.
-        let tree = Tree { _keeper: Keeper::start(folder.path(), &[]), folder };
+        let tree = Tree { _reaper: Reaper::start(folder.path(), &[]), folder };
         let rotation = Rotation {
             size_bytes: self.rotate_bytes,
             check_every: self.rotate_every,
@@ -146,7 +146,7 @@ impl LogFiles {
 
 /// Removed at the end, also at that of a bench which was killed.
 struct Tree {
-    _keeper: Option<Keeper>,
+    _reaper: Option<Reaper>,
     folder: TempDir,
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::error::DefinitionError;
-use super::metrics::MetricNames;
+use super::metrics::Metrics;
 use crate::report::Target;
 
 /// The description in a subject's folder.
@@ -39,7 +39,7 @@ pub(super) struct Description {
     #[serde(default = "default_restart_delay_ms")]
     pub(super) restart_delay_ms: u64,
     #[serde(default)]
-    metrics: MetricNames,
+    metrics: Metrics<String>,
     targets: Option<BTreeMap<Target, TargetDescription>>,
 }
 
@@ -60,7 +60,7 @@ struct TargetDescription {
     config: Option<String>,
     env: BTreeMap<String, String>,
     ready: Option<ReadyWhen>,
-    metrics: Option<MetricNames>,
+    metrics: Option<Metrics<String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -105,7 +105,7 @@ pub(super) struct Chosen<'a> {
     pub(super) config: Option<&'a str>,
     pub(super) env: BTreeMap<&'a String, &'a String>,
     pub(super) ready: ReadyWhen,
-    pub(super) metrics: &'a MetricNames,
+    pub(super) metrics: &'a Metrics<String>,
 }
 
 impl Description {

@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
+use strsim::levenshtein;
 use thiserror::Error;
 
 use super::built_in::BUILT_IN_NAMES;
 use super::description::SUBJECT_FILE;
-use super::variables;
 use crate::report::Target;
 
 /// Why a subject cannot be used.
@@ -61,8 +61,8 @@ impl fmt::Display for Place {
 /// What a text with variables may have wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    #[error("no variable `@{0}@`{hint}", hint = did_you_mean(.0, &variables::names()))]
-    UnknownVariable(String),
+    #[error("no variable `@{0}@`{hint}", hint = did_you_mean(.0, .1))]
+    UnknownVariable(String, Vec<String>),
     #[error("`@{0}@` has no value {1}")]
     UnsetVariable(String, &'static str),
     #[error("`@{0}@` without `@END@`: a section ends with a line of its own, or on the same line")]
@@ -108,28 +108,12 @@ fn spelt(target: Target) -> String {
 
 /// The nearest valid name, as the end of a sentence; all of them where none is near.
 fn did_you_mean<T: AsRef<str>>(found: &str, known: &[T]) -> String {
-    let nearest = known.iter().map(|name| (distance(found, name.as_ref()), name.as_ref())).min();
+    let nearest = known.iter().map(|name| (levenshtein(found, name.as_ref()), name.as_ref())).min();
     match nearest {
         Some((distance, name)) if distance <= found.len().max(name.len()) / 2 => format!(": did you mean `{name}`?"),
         _ if known.is_empty() => String::new(),
         _ => format!(": there are {}", known.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ")),
     }
-}
-
-/// Levenshtein's: characters to insert, delete or replace.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, one) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, other) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(one != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]
@@ -140,6 +124,5 @@ mod tests {
     fn the_nearest_name_is_offered_and_all_where_none_is_near() {
         assert_eq!(did_you_mean("metrix", &["name", "metrics", "env"]), ": did you mean `metrics`?");
         assert_eq!(did_you_mean("zzzzzz", &["name", "env"]), ": there are name, env");
-        assert_eq!((distance("kitten", "sitting"), distance("", "abc"), distance("a", "a")), (3, 3, 0));
     }
 }

@@ -2,137 +2,104 @@
 
 use serde::Deserialize;
 
-use super::error::{DefinitionError, Place, Problem};
+use super::error::Problem;
 use crate::scrape::Scrape;
 
-/// Selectors of its Prometheus metrics, served at the address METRICS. What has none is not known.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct MetricNames {
-    path: String,
+/// Its Prometheus metrics, served at the address METRICS: as the description names them, or as they are read in one
+/// turn. What has none is not known.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, bound(deserialize = "T: Deserialize<'de> + Default"))]
+pub(crate) struct Metrics<T> {
+    #[serde(default = "default_path")]
+    pub(crate) path: String,
     /// Counter of items taken from senders.
-    received: Option<String>,
+    pub(crate) received: Option<T>,
     /// Gauge, in whatever unit.
-    queue: Option<String>,
+    pub(crate) queue: Option<T>,
     /// Gauge of the items that wait for delivery: what it holds is not lost.
-    held: Option<String>,
+    pub(crate) held: Option<T>,
     /// Counter of items handed on, of all pipelines together.
-    exported: Option<String>,
-    received_bytes: Option<String>,
-    exported_bytes: Option<String>,
-    buffer_bytes: Option<String>,
-    memory_bytes: Option<String>,
-    cpu_seconds: Option<String>,
-    uptime_s: Option<String>,
-    pipeline: PipelineMetricNames,
+    pub(crate) exported: Option<T>,
+    /// What Fluent Bit counts in place of items.
+    pub(crate) received_bytes: Option<T>,
+    pub(crate) exported_bytes: Option<T>,
+    pub(crate) buffer_bytes: Option<T>,
+    /// Of its process, by its own word: read through a Prometheus only.
+    pub(crate) memory_bytes: Option<T>,
+    pub(crate) cpu_seconds: Option<T>,
+    /// Begins again at 0 with every start.
+    pub(crate) uptime_s: Option<T>,
+    pub(crate) pipeline: PipelineMetrics<T>,
+    /// One a pipeline, made of `pipeline`.
+    #[serde(skip)]
+    pub(crate) pipelines: Vec<PipelineMetrics<T>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct PipelineMetricNames {
-    received: Option<String>,
-    exported: Option<String>,
-    queue: Option<String>,
-    held: Option<String>,
+#[serde(deny_unknown_fields, default, bound(deserialize = "T: Deserialize<'de> + Default"))]
+pub(crate) struct PipelineMetrics<T> {
+    pub(crate) received: Option<T>,
+    pub(crate) exported: Option<T>,
+    pub(crate) queue: Option<T>,
+    pub(crate) held: Option<T>,
+    /// Counter of items that it gave up as its configuration says.
+    pub(crate) dropped: Option<T>,
 }
 
-impl Default for MetricNames {
-    fn default() -> Self {
-        MetricNames {
-            path: "/metrics".to_owned(),
-            received: None,
-            queue: None,
-            held: None,
-            exported: None,
-            received_bytes: None,
-            exported_bytes: None,
-            buffer_bytes: None,
-            memory_bytes: None,
-            cpu_seconds: None,
-            uptime_s: None,
-            pipeline: PipelineMetricNames::default(),
-        }
-    }
+pub(crate) type Selectors = Metrics<Selector>;
+
+fn default_path() -> String {
+    "/metrics".to_owned()
 }
 
 /// Samples of one name that have these labels.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     pub(crate) name: String,
     pub(crate) labels: Vec<(String, String)>,
 }
 
-/// What is read in one turn.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Selectors {
-    pub(crate) path: String,
-    pub(crate) received: Option<Selector>,
-    pub(crate) queue: Option<Selector>,
-    pub(crate) held: Option<Selector>,
-    /// Counter of items handed on, of all pipelines together.
-    pub(crate) exported: Option<Selector>,
-    /// What Fluent Bit counts in place of items.
-    pub(crate) received_bytes: Option<Selector>,
-    pub(crate) exported_bytes: Option<Selector>,
-    pub(crate) buffer_bytes: Option<Selector>,
-    /// Of its process, by its own word: read through a Prometheus only.
-    pub(crate) memory_bytes: Option<Selector>,
-    pub(crate) cpu_seconds: Option<Selector>,
-    /// Begins again at 0 with every start.
-    pub(crate) uptime_s: Option<Selector>,
-    /// One a pipeline.
-    pub(crate) pipelines: Vec<PipelineSelectors>,
-}
-
-#[derive(Clone, Debug, Default)]
-#[allow(dead_code, reason = "some are for reading through a Prometheus alone")]
-pub(crate) struct PipelineSelectors {
-    pub(crate) received: Option<Selector>,
-    pub(crate) exported: Option<Selector>,
-    pub(crate) queue: Option<Selector>,
-    pub(crate) held: Option<Selector>,
-}
-
-impl MetricNames {
-    /// `fill` replaces variables, for one pipeline where an index is given.
-    pub(super) fn select(
+impl Metrics<String> {
+    /// `select` makes a selector of a text, for one pipeline where an index is given; `path` fills in the variables
+    /// of a path.
+    pub(super) fn select<E>(
         &self,
         pipelines: usize,
-        fill: impl Fn(&str, Option<usize>) -> Result<String, DefinitionError>,
-        place: impl Fn(&str) -> Place,
-    ) -> Result<Selectors, DefinitionError> {
-        let one = |text: &Option<String>, index: Option<usize>| {
-            let read = |text: &String| Selector::parse(&fill(text, index)?).map_err(|problem| problem.at(place(text)));
-            text.as_ref().map(read).transpose()
-        };
+        path: impl Fn(&str) -> Result<String, E>,
+        select: impl Fn(&str, Option<usize>) -> Result<Selector, E>,
+    ) -> Result<Selectors, E> {
+        let one = |text: &Option<String>| text.as_ref().map(|text| select(text, None)).transpose();
         let of_pipeline = |index: usize| {
-            Ok(PipelineSelectors {
-                received: one(&self.pipeline.received, Some(index))?,
-                exported: one(&self.pipeline.exported, Some(index))?,
-                queue: one(&self.pipeline.queue, Some(index))?,
-                held: one(&self.pipeline.held, Some(index))?,
+            let one = |text: &Option<String>| text.as_ref().map(|text| select(text, Some(index))).transpose();
+            Ok(PipelineMetrics {
+                received: one(&self.pipeline.received)?,
+                exported: one(&self.pipeline.exported)?,
+                queue: one(&self.pipeline.queue)?,
+                held: one(&self.pipeline.held)?,
+                dropped: one(&self.pipeline.dropped)?,
             })
         };
-        Ok(Selectors {
-            path: fill(&self.path, None)?,
-            received: one(&self.received, None)?,
-            queue: one(&self.queue, None)?,
-            held: one(&self.held, None)?,
-            exported: one(&self.exported, None)?,
-            received_bytes: one(&self.received_bytes, None)?,
-            exported_bytes: one(&self.exported_bytes, None)?,
-            buffer_bytes: one(&self.buffer_bytes, None)?,
-            memory_bytes: one(&self.memory_bytes, None)?,
-            cpu_seconds: one(&self.cpu_seconds, None)?,
-            uptime_s: one(&self.uptime_s, None)?,
-            pipelines: (0..pipelines).map(of_pipeline).collect::<Result<_, DefinitionError>>()?,
+        Ok(Metrics {
+            path: path(&self.path)?,
+            received: one(&self.received)?,
+            queue: one(&self.queue)?,
+            held: one(&self.held)?,
+            exported: one(&self.exported)?,
+            received_bytes: one(&self.received_bytes)?,
+            exported_bytes: one(&self.exported_bytes)?,
+            buffer_bytes: one(&self.buffer_bytes)?,
+            memory_bytes: one(&self.memory_bytes)?,
+            cpu_seconds: one(&self.cpu_seconds)?,
+            uptime_s: one(&self.uptime_s)?,
+            pipeline: PipelineMetrics::default(),
+            pipelines: (0..pipelines).map(of_pipeline).collect::<Result<_, E>>()?,
         })
     }
 }
 
 impl Selector {
     /// Reads `name` or `name{label="value",…}`.
-    fn parse(text: &str) -> Result<Selector, Problem> {
+    pub(super) fn parse(text: &str) -> Result<Selector, Problem> {
         let problem = || Problem::Metric(text.to_owned());
         let is_name = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.'))
@@ -169,7 +136,7 @@ impl Selectors {
     pub(crate) fn is_empty(&self) -> bool {
         let own =
             [&self.received, &self.queue, &self.held, &self.received_bytes, &self.exported_bytes, &self.buffer_bytes];
-        let of_pipelines = self.pipelines.iter().flat_map(|one| [&one.received, &one.exported, &one.queue, &one.held]);
+        let of_pipelines = self.pipelines.iter().flat_map(|one| [&one.queue, &one.held, &one.dropped]);
         own.into_iter().chain(of_pipelines).all(Option::is_none)
     }
 }

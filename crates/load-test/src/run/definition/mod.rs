@@ -18,7 +18,8 @@ use std::time::Duration;
 pub use built_in::BUILT_IN_NAMES;
 pub use description::{SUBJECT_FILE, Tried};
 pub use error::DefinitionError;
-pub(crate) use metrics::{PipelineSelectors, Selector, Selectors};
+pub(crate) use metrics::{PipelineMetrics, Selector, Selectors};
+use variables::Scope;
 pub(crate) use variables::Setting;
 
 use crate::generate::Protocol;
@@ -130,8 +131,14 @@ impl Definition {
         Ok(())
     }
 
-    /// Finds the program: by [`Definition::program_variable`], relative to the folder where the command begins with `./`, by
-    /// its absolute path, or in PATH.
+    /// Has this configuration instead of its own, whatever the target.
+    pub(crate) fn set_config(&mut self, path: &str, template: &str) {
+        let template = Template { path: path.into(), text: template.to_owned() };
+        self.templates.values_mut().for_each(|own| own.clone_from(&template));
+    }
+
+    /// Finds the program: by [`Definition::program_variable`], relative to the folder where the command begins with
+    /// `./`, by its absolute path, or in PATH.
     pub fn find_program(&mut self) -> Result<(), DefinitionError> {
         if let Some(path) = std::env::var_os(self.program_variable()).filter(|path| !path.is_empty()) {
             return self.set_program(Path::new(&path));
@@ -163,11 +170,12 @@ impl Definition {
     /// The selectors of its metrics for one turn.
     pub(super) fn selectors(&self, target: Target, setting: &Setting) -> Result<Selectors, DefinitionError> {
         let chosen = self.description.chosen(target);
-        let fill = |text: &str, index: Option<usize>| {
-            let scope = index.map_or(template::Scope::default(), template::Scope::pipeline);
-            self.filled(text, setting, scope)
+        let path = |text: &str| self.filled(text, setting, Scope::default());
+        let select = |text: &str, index: Option<usize>| {
+            let scope = index.map_or(Scope::default(), Scope::pipeline);
+            Selector::parse(&self.filled(text, setting, scope)?).map_err(|problem| problem.at(self.place_of(text)))
         };
-        chosen.metrics.select(setting.backends.len(), fill, |text| self.place_of(text))
+        chosen.metrics.select(setting.backends.len(), path, select)
     }
 
     /// What is to be started for one turn.
@@ -180,7 +188,7 @@ impl Definition {
     ) -> Result<SubjectSpec, DefinitionError> {
         self.require_target(target)?;
         let chosen = self.description.chosen(target);
-        let fill = |text: &String| self.filled(text, setting, template::Scope::default());
+        let fill = |text: &String| self.filled(text, setting, Scope::default());
         let (mut config, mut config_file) = (String::new(), String::new());
         if let Some(Template { path, text }) = chosen.config.and_then(|name| self.templates.get(name)) {
             config = template::render(text, setting).map_err(|(line, problem)| problem.at(Place::line(path, line)))?;
@@ -227,8 +235,8 @@ impl Definition {
         let mut filled = Vec::new();
         for (name, value) in &chosen.env {
             let scopes = match name.contains("@INDEX@") {
-                true => (0..setting.backends.len()).map(template::Scope::pipeline).collect(),
-                false => vec![template::Scope::default()],
+                true => (0..setting.backends.len()).map(Scope::pipeline).collect(),
+                false => vec![Scope::default()],
             };
             for scope in scopes {
                 filled.push((self.filled(name, setting, scope)?, self.filled(value, setting, scope)?));
@@ -238,7 +246,7 @@ impl Definition {
     }
 
     fn ready(&self, chosen: &Chosen<'_>, setting: &Setting) -> Result<Ready, DefinitionError> {
-        let fill = |text: &str| self.filled(text, setting, template::Scope::default());
+        let fill = |text: &str| self.filled(text, setting, Scope::default());
         let address = |text: &str, filled: &str| {
             let problem = error::Problem::Address(filled.to_owned());
             filled.parse().map_err(|_| problem.at(self.place_of(text)))
@@ -254,7 +262,7 @@ impl Definition {
         })
     }
 
-    fn filled(&self, text: &str, setting: &Setting, scope: template::Scope) -> Result<String, DefinitionError> {
+    fn filled(&self, text: &str, setting: &Setting, scope: Scope) -> Result<String, DefinitionError> {
         template::fill(text, setting, scope).map_err(|problem| problem.at(self.place_of(text)))
     }
 

@@ -4,24 +4,7 @@
 //! `@EACH_TARGET@` once a scrape target. Within one line such a section is repeated with commas between.
 
 use super::error::Problem;
-use super::variables::{Lookup, Setting, look_up};
-
-/// What a section is about at the moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Scope {
-    pub(super) pipeline: Option<usize>,
-    pub(super) target: Option<usize>,
-}
-
-impl Scope {
-    pub(super) fn pipeline(index: usize) -> Scope {
-        Scope { pipeline: Some(index), target: None }
-    }
-
-    fn target(index: usize) -> Scope {
-        Scope { pipeline: None, target: Some(index) }
-    }
-}
+use super::variables::{Scope, Setting, look_up};
 
 /// What a section is repeated for; `None`: not the name of a section.
 fn scopes(name: &str, setting: &Setting) -> Option<Vec<Scope>> {
@@ -103,11 +86,7 @@ pub(super) fn fill(text: &str, setting: &Setting, scope: Scope) -> Result<String
         if name == "END" {
             return Err(Problem::EndAlone);
         }
-        match look_up(name, setting, scope) {
-            Lookup::Value(value) => out += &value,
-            Lookup::Unset(reason) => return Err(Problem::UnsetVariable(name.to_owned(), reason)),
-            Lookup::Unknown => return Err(Problem::UnknownVariable(name.to_owned())),
-        }
+        out += &look_up(name, setting, scope)?;
     }
     out += rest;
     Ok(out)

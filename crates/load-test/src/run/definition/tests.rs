@@ -1,6 +1,5 @@
 use std::net::SocketAddr;
 
-use super::variables::names;
 use super::*;
 use crate::generate::Protocol;
 use sluice_otlp::Signal;
@@ -66,7 +65,7 @@ fn all_built_in_subjects_can_be_filled_in_for_all_their_targets_and_no_variable_
             let spec = definition.spec(target, &setting, Limits::default(), &[]).unwrap();
             definition.selectors(target, &setting).unwrap();
             let all = format!("{} {:?} {:?}", spec.config, spec.args, spec.env);
-            for variable in names() {
+            for (variable, _) in variables::all(&setting, Scope::default()) {
                 assert!(!all.contains(&format!("@{variable}@")), "{name} {target:?}: {variable}");
             }
             assert!(all.contains("127.0.0.1:2") || all.contains("port: 2"), "{name} {target:?}: second backend: {all}");
@@ -187,7 +186,8 @@ fn a_missing_program_is_said_with_all_ways_to_give_it() {
     let error = Definition::read(folder.path()).unwrap().find_program().unwrap_err().to_string();
     assert_eq!(
         error,
-        "my-engine: no program `no-such-engine` in PATH: build it, or give its path with --subject-binary my-engine=PATH or \
+        "my-engine: no program `no-such-engine` in PATH: build it, or give its path with --subject-binary \
+         my-engine=PATH or \
          SLUICE_TEST_MY_ENGINE"
     );
     let folder = described("./engine");
@@ -203,8 +203,9 @@ fn a_missing_program_is_said_with_all_ways_to_give_it() {
 #[test]
 fn the_guide_explains_every_field_and_variable() {
     let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load-test.md")).unwrap();
-    for variable in variables::VARIABLES.iter().map(|variable| format!("@{}@", variable.name)) {
-        assert!(guide.contains(&variable), "{variable}");
+    for (name, _) in variables::all(&setting(Signal::Traces), Scope::default()) {
+        let name = name.trim_end_matches("_HOST").trim_end_matches("_PORT");
+        assert!(guide.contains(&format!("@{name}@")), "{name}");
     }
     // serde says what it knows when it meets what it does not.
     for (json, fields) in

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_otlp::Signal;
 
-use super::template::Scope;
+use super::error::Problem;
 use crate::generate::Protocol;
 
 /// The values of one turn.
@@ -39,90 +39,79 @@ impl Setting {
     }
 }
 
-/// A name and what stands for it.
-pub(super) struct Variable {
-    pub(super) name: &'static str,
-    value: Value,
-    /// Where it has none.
-    unset: &'static str,
+/// What a section is about at the moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scope {
+    pub(super) pipeline: Option<usize>,
+    pub(super) target: Option<usize>,
 }
 
-enum Value {
-    Text(fn(&Setting, Scope) -> Option<String>),
-    /// There are `NAME_HOST` and `NAME_PORT` as well.
-    Address(fn(&Setting, Scope) -> Option<SocketAddr>),
+impl Scope {
+    pub(super) fn pipeline(index: usize) -> Scope {
+        Scope { pipeline: Some(index), target: None }
+    }
+
+    pub(super) fn target(index: usize) -> Scope {
+        Scope { pipeline: None, target: Some(index) }
+    }
 }
 
-const ALWAYS: &str = "here";
 const IN_PIPELINE: &str = "outside a section `@EACH_PIPELINE@` or `@EACH_TARGET@`";
 const IN_TARGET: &str = "outside a section `@EACH_TARGET@`";
 const METRIC_AGENTS: &str = "but with -t metricagent";
 const LOG_AGENTS: &str = "but with -t logagent and logs-fluentbit";
 
-pub(super) const VARIABLES: [Variable; 18] = [
-    address("LISTEN", ALWAYS, |setting, _| Some(setting.listen)),
-    address("LISTEN_GRPC", ALWAYS, |setting, _| Some(setting.listen_for(Protocol::Grpc))),
-    address("LISTEN_HTTP", ALWAYS, |setting, _| Some(setting.listen_for(Protocol::Http))),
-    address("METRICS", ALWAYS, |setting, _| Some(setting.metrics)),
-    address("SPARE", ALWAYS, |setting, _| Some(setting.spare)),
-    address("BACKEND", ALWAYS, |setting, scope| setting.backends.get(scope.pipeline.unwrap_or(0)).copied()),
-    text("INDEX", IN_PIPELINE, |_, scope| scope.pipeline.or(scope.target).map(|index| index.to_string())),
-    address("TARGET", IN_TARGET, |setting, scope| setting.scrape_targets.get(scope.target?).copied()),
-    text("SIGNAL", ALWAYS, |setting, _| Some(setting.signal.as_str().to_owned())),
-    text("ITEMS", ALWAYS, |setting, _| Some(setting.signal.items_name().to_owned())),
-    text("BATCH_ITEMS", ALWAYS, |setting, _| {
+/// Each name with its value, or with where it would have one.
+type Variables = Vec<(String, Result<String, &'static str>)>;
+
+/// All variables, with those of hosts and ports.
+pub(super) fn all(setting: &Setting, scope: Scope) -> Variables {
+    let backend = setting.backends.get(scope.pipeline.unwrap_or(0)).copied();
+    let target = scope.target.and_then(|index| setting.scrape_targets.get(index).copied());
+    let interval = setting.scrape_interval;
+    let texts: [(&str, Option<String>, &'static str); 10] = [
+        ("INDEX", scope.pipeline.or(scope.target).map(|index| index.to_string()), IN_PIPELINE),
+        ("SIGNAL", Some(setting.signal.as_str().to_owned()), ""),
+        ("ITEMS", Some(setting.signal.items_name().to_owned()), ""),
         // The batches of the Kyma gateways.
-        Some(if setting.signal == Signal::Metrics { "1024" } else { "512" }.to_owned())
-    }),
-    text("MEMORY_LIMIT_MIB", ALWAYS, |setting, _| Some(setting.memory_limit_mib.to_string())),
-    text("CORES", ALWAYS, |setting, _| Some(setting.cores.to_string())),
-    text("SCRAPE_INTERVAL_S", METRIC_AGENTS, |setting, _| Some(setting.scrape_interval?.as_secs_f64().to_string())),
-    text("SCRAPE_INTERVAL_MS", METRIC_AGENTS, |setting, _| Some(setting.scrape_interval?.as_millis().to_string())),
-    text("LOG_ROOT", LOG_AGENTS, |setting, _| Some(setting.log_root.as_ref()?.display().to_string())),
-    // Known when the subject's folder is made: `Subject` fills these in.
-    text("CONFIG", ALWAYS, |_, _| Some("{config}".to_owned())),
-    text("DIR", ALWAYS, |_, _| Some("{dir}".to_owned())),
-];
-
-const fn text(name: &'static str, unset: &'static str, value: fn(&Setting, Scope) -> Option<String>) -> Variable {
-    Variable { name, value: Value::Text(value), unset }
-}
-
-const fn address(
-    name: &'static str,
-    unset: &'static str,
-    value: fn(&Setting, Scope) -> Option<SocketAddr>,
-) -> Variable {
-    Variable { name, value: Value::Address(value), unset }
-}
-
-/// All names, those of hosts and ports included.
-pub(super) fn names() -> Vec<String> {
-    let all = VARIABLES.iter().flat_map(|variable| match variable.value {
-        Value::Text(_) => vec![variable.name.to_owned()],
-        Value::Address(_) => ["", "_HOST", "_PORT"].map(|suffix| format!("{}{suffix}", variable.name)).to_vec(),
-    });
-    all.collect()
-}
-
-pub(super) enum Lookup {
-    Unknown,
-    /// Known, without a value: where it would have one.
-    Unset(&'static str),
-    Value(String),
-}
-
-pub(super) fn look_up(name: &str, setting: &Setting, scope: Scope) -> Lookup {
-    let found = VARIABLES.iter().find_map(|variable| {
-        let suffix = name.strip_prefix(variable.name)?;
-        let value = match (&variable.value, suffix) {
-            (Value::Text(value), "") => value(setting, scope),
-            (Value::Address(value), "") => value(setting, scope).map(|addr| addr.to_string()),
-            (Value::Address(value), "_HOST") => value(setting, scope).map(|addr| addr.ip().to_string()),
-            (Value::Address(value), "_PORT") => value(setting, scope).map(|addr| addr.port().to_string()),
-            _ => return None,
+        ("BATCH_ITEMS", Some(if setting.signal == Signal::Metrics { "1024" } else { "512" }.to_owned()), ""),
+        ("MEMORY_LIMIT_MIB", Some(setting.memory_limit_mib.to_string()), ""),
+        ("CORES", Some(setting.cores.to_string()), ""),
+        ("SCRAPE_INTERVAL_S", interval.map(|interval| interval.as_secs_f64().to_string()), METRIC_AGENTS),
+        ("SCRAPE_INTERVAL_MS", interval.map(|interval| interval.as_millis().to_string()), METRIC_AGENTS),
+        ("LOG_ROOT", setting.log_root.as_ref().map(|root| root.display().to_string()), LOG_AGENTS),
+        // Known when the folder of the subject is made: `Subject` fills these in.
+        ("CONFIG", Some("{config}".to_owned()), ""),
+    ];
+    let addresses = [
+        ("LISTEN", Some(setting.listen), ""),
+        ("LISTEN_GRPC", Some(setting.listen_for(Protocol::Grpc)), ""),
+        ("LISTEN_HTTP", Some(setting.listen_for(Protocol::Http)), ""),
+        ("METRICS", Some(setting.metrics), ""),
+        ("SPARE", Some(setting.spare), ""),
+        ("BACKEND", backend, ""),
+        ("TARGET", target, IN_TARGET),
+    ];
+    let mut all: Variables = texts.map(|(name, value, unset)| (name.to_owned(), value.ok_or(unset))).to_vec();
+    all.push(("DIR".to_owned(), Ok("{dir}".to_owned())));
+    for (name, addr, unset) in addresses {
+        let mut add = |suffix, part: fn(SocketAddr) -> String| {
+            all.push((format!("{name}{suffix}"), addr.map(part).ok_or(unset)));
         };
-        Some(value.map_or(Lookup::Unset(variable.unset), Lookup::Value))
-    });
-    found.unwrap_or(Lookup::Unknown)
+        add("", |addr| addr.to_string());
+        add("_HOST", |addr| addr.ip().to_string());
+        add("_PORT", |addr| addr.port().to_string());
+    }
+    all
+}
+
+pub(super) fn look_up(name: &str, setting: &Setting, scope: Scope) -> Result<String, Problem> {
+    let mut all = all(setting, scope);
+    match all.iter().position(|(known, _)| known == name) {
+        Some(index) => all.swap_remove(index).1.map_err(|unset| Problem::UnsetVariable(name.to_owned(), unset)),
+        None => {
+            let names = all.into_iter().map(|(name, _)| name).collect();
+            Err(Problem::UnknownVariable(name.to_owned(), names))
+        }
+    }
 }

@@ -124,7 +124,8 @@ fn reports_say_what_was_wrong_and_when() {
         ["refuse,share=0.7,to=61", "throttle,retry-after=5,from=61,pipeline=1", "outage,from=10,to=20,pipeline=0+2"];
     let faults = texts.iter().map(|text| parse(text)).collect();
     let schedule = FaultSchedule::new(faults, 2 * MINUTE, 3).unwrap();
-    let words = "70 % of requests answered 503 from 0 to 61 s; all requests answered 429 with Retry-After 5 s (pipeline 1) from 61 s; \
+    let words = "70 % of requests answered 503 from 0 to 61 s; all requests answered 429 with Retry-After 5 s \
+    (pipeline 1) from 61 s; \
                  connections refused (pipelines 0, 2) from 10 to 20 s";
     assert_eq!(schedule.in_words().unwrap(), words);
     assert_eq!(FaultSchedule::default().in_words(), None);
@@ -151,7 +152,7 @@ async fn each_backend_is_told_by_the_clock_and_all_are_well_at_the_end() {
     let schedule = schedule(&["refuse,share=0.7,to=3", "stall,from=1,to=2,pipeline=1"], 2).unwrap();
     let current = |index: usize| Faults::clone(&backends[index].faults().current());
     let refusing = Faults::unavailable(0.7);
-    let running = schedule.start(&backends, MINUTE);
+    let running = schedule.start(&backends, MINUTE, false);
     assert_eq!((current(0), current(1)), (refusing.clone(), refusing.clone()), "at once");
     let stalled = Faults { stall_share: 1.0, ..refusing.clone() };
     wait_until("stalls", || current(1) == stalled).await;
@@ -160,7 +161,7 @@ async fn each_backend_is_told_by_the_clock_and_all_are_well_at_the_end() {
     wait_until("is well", || current(0) == Faults::none() && current(1) == Faults::none()).await;
     drop(running);
     // Ended early, nothing comes later.
-    let running = schedule.start(&backends, MINUTE);
+    let running = schedule.start(&backends, MINUTE, false);
     assert_eq!(current(0), refusing);
     running.end(&backends).await;
     assert_eq!((current(0), current(1)), (Faults::none(), Faults::none()));

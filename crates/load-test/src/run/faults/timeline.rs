@@ -8,6 +8,9 @@ use super::{FaultKind, FaultSchedule, ScheduledFault};
 use crate::backend::{Backend, Delay, Faults, Refuse, Window};
 use crate::status::Code;
 
+/// Longer than any drain.
+const OUTLASTING: Duration = Duration::from_secs(24 * 3600);
+
 impl FaultSchedule {
     /// One after the other: between two moments at which a fault begins or ends, all that there are then together.
     pub(super) fn timeline(&self, pipeline: usize, load: Duration) -> Vec<Window> {
@@ -25,26 +28,31 @@ impl FaultSchedule {
     }
 
     /// Begins now: what is wrong from the start is wrong when this returns.
-    pub(in crate::run) fn start(&self, backends: &[Backend], load: Duration) -> RunningFaults {
-        let schedule = |(index, backend): (usize, &Backend)| backend.faults().schedule(self.timeline(index, load));
-        RunningFaults { tasks: backends.iter().enumerate().map(schedule).collect() }
+    pub(in crate::run) fn start(&self, backends: &[Backend], load: Duration, outlasts: bool) -> RunningFaults {
+        let lasts = if outlasts { load + OUTLASTING } else { load };
+        let schedule = |(index, backend): (usize, &Backend)| backend.faults().schedule(self.timeline(index, lasts));
+        RunningFaults { tasks: backends.iter().enumerate().map(schedule).collect(), outlasts }
     }
 }
 
 /// A schedule on its way. It stops where it is when this is dropped.
 pub(in crate::run) struct RunningFaults {
+    outlasts: bool,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl RunningFaults {
-    /// All backends get well and stay so.
-    pub(in crate::run) async fn end(mut self, backends: &[Backend]) {
+    /// All backends get well and stay so, unless faults outlast the load. The backends that can get everything now.
+    pub(in crate::run) async fn end(mut self, backends: &[Backend]) -> Vec<&Backend> {
         for task in self.tasks.drain(..) {
             task.abort();
             // Ended or cancelled: in both cases it sets nothing any more.
             let _ = task.await;
         }
-        backends.iter().for_each(|backend| backend.faults().clear());
+        if !self.outlasts {
+            backends.iter().for_each(|backend| backend.faults().clear());
+        }
+        backends.iter().filter(|backend| !backend.faults().current().dead).collect()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::report::{Sample, Turn};
 
-/// Share of the requests that may be late: a hiccup of the machine is not the subject's, and a subject that does not keep up
-/// makes ever more of them late.
+/// Share of the requests that may be late: a hiccup of the machine is not the subject's, and a subject that does not
+/// keep up makes ever more of them late.
 const LATE_SHARE: f64 = 0.05;
 /// What waits may grow by this share of the rate.
 const GROWTH_SHARE: f64 = 0.03;

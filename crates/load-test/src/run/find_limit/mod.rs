@@ -1,4 +1,5 @@
-//! `--find-limit`: the highest rate that a subject holds with no loss and a bounded queue, open loop, and how sure that is.
+//! `--find-limit`: the highest rate that a subject holds with no loss and a bounded queue, open loop, and how sure
+//! that is.
 
 mod found;
 mod judge;
@@ -46,8 +47,8 @@ struct Seeker<'a> {
     is_over: bool,
 }
 
-/// Searches for all subjects, one try of each in turn, so that they share the machine's moods. Fills in the limits, and as
-/// turns those at the limit.
+/// Searches for all subjects, one try of each in turn, so that they share the machine's moods. Fills in the limits,
+/// and as turns those at the limit.
 pub(super) async fn run(
     bench: Bench<'_>,
     options: LimitSearch,

@@ -1,6 +1,6 @@
-//! Which rate is tried next: rates go up and down by factors until one that is held and one that fails lie close together,
-//! then the one that is held is tried again. A rate fails only if it fails twice, so that one bad moment of the machine
-//! decides nothing.
+//! Which rate is tried next: rates go up and down by factors until one that is held and one that fails lie close
+//! together, then the one that is held is tried again. A rate fails only if it fails twice, so that one bad moment of
+//! the machine decides nothing.
 
 /// Up from a rate that is held, while none has failed.
 const CLIMB: f64 = 1.5;
@@ -12,7 +12,7 @@ const FAILURES: u32 = 2;
 pub(super) const CONFIRMATIONS: u32 = 3;
 /// Tries in all, whatever comes of them.
 const TRIES_LIMIT: u32 = 60;
-/// A rate below this is none, one above nobody's.
+/// The search stays between these rates.
 const LOWEST: f64 = 1.0;
 const HIGHEST: f64 = 1e9;
 
@@ -104,7 +104,7 @@ impl Search {
     }
 }
 
-/// Four digits: nobody means more.
+/// Rounded to four digits: measurements are not more exact.
 fn tidy(rate: f64) -> f64 {
     let scale = 10_f64.powf(rate.log10().floor() - 3.0);
     (rate / scale).round() * scale

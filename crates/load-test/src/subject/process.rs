@@ -15,17 +15,17 @@ use super::usage::{Usage, has_ended, usage_of_group, usage_of_group_and_ended};
 pub(super) const SHELL: &str = "/bin/sh";
 pub(super) const OUTPUT_FILE: &str = "output.log";
 
-/// Puts itself into the control groups named before `--`, then becomes the rest. So whatever the subject starts, however early, is
-/// within its limits. The bench adds it once more, and so learns whether it may.
+/// Puts itself into the control groups named before `--`, then becomes the rest. So whatever the subject starts,
+/// however early, is within its limits. The bench adds it once more, and so learns whether it may.
 const JOIN: &str = r#"while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done 2>/dev/null; shift; exec "$@""#;
 
 /// Its whole process group is killed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Life(Child);
+pub(super) struct Process(Child);
 
-impl Life {
+impl Process {
     /// Starts the process. What it writes is appended to the output of the lives before.
-    pub(super) fn begin(spec: &SubjectSpec, folder: &Path, group: &ControlGroup) -> io::Result<Life> {
+    pub(super) fn begin(spec: &SubjectSpec, folder: &Path, group: &ControlGroup) -> io::Result<Process> {
         let dir = folder.display().to_string();
         let config_path = folder.join(if spec.config_file.is_empty() { "config" } else { &spec.config_file });
         fs::write(&config_path, spec.config.replace("{dir}", &dir))?;
@@ -44,7 +44,7 @@ impl Life {
             .stdout(output.try_clone()?)
             .stderr(output)
             .process_group(0);
-        command.spawn().map(Life)
+        command.spawn().map(Process)
     }
 
     /// Of the process, and of its group.
@@ -85,7 +85,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         // An error means that it has been waited for.

@@ -1,12 +1,12 @@
-//! Cleans up behind a bench that was killed: a shell that waits for the bench's end and then ends the subject, removes its
-//! folder and its control groups. Nothing of this can be done by the bench itself then.
+//! Cleans up behind a bench that was killed: a shell that waits for the bench's end and then ends the subject,
+//! removes its folder and its control groups. Nothing of this can be done by the bench itself then.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::life::SHELL;
+use super::process::SHELL;
 
 /// Each line that it reads is the process group of the subject's life. The end of input is the end of the bench.
 /// Arguments: the temporary folder, then the control groups.
@@ -28,28 +28,28 @@ rm -rf -- "$folder"
 
 /// Ended when dropped, without doing anything.
 #[derive(Debug)]
-pub(crate) struct Keeper(Child);
+pub(crate) struct Reaper(Child);
 
-impl Keeper {
+impl Reaper {
     /// `None` where there is no shell: then a killed bench leaves the folder behind.
-    pub(crate) fn start(folder: &Path, control_groups: &[PathBuf]) -> Option<Keeper> {
+    pub(crate) fn start(folder: &Path, control_groups: &[PathBuf]) -> Option<Reaper> {
         let mut command = Command::new(SHELL);
         command.args(["-c", SCRIPT, "sluice-load-test-keeper"]).arg(folder).args(control_groups);
         let quiet = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // A group of its own: what ends the bench's group leaves it alone.
-        quiet.process_group(0).current_dir("/").spawn().ok().map(Keeper)
+        quiet.process_group(0).current_dir("/").spawn().ok().map(Reaper)
     }
 
     /// The subject has another process group from now on.
     pub(super) fn watch(&mut self, group: u32) {
         if let Some(input) = self.0.stdin.as_mut() {
-            // An error means that somebody has ended it; the subject is then ended with the bench all the same.
+            // An error means that it has been killed; the subject is then ended with the bench all the same.
             let _ = writeln!(input, "{group}");
         }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Reaper {
     fn drop(&mut self) {
         // Before its input is closed. An error means that it is gone.
         let _ = self.0.kill();

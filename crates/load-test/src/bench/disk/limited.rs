@@ -1,5 +1,6 @@
-//! A disk of a known bandwidth: an ext4 image in a file, mounted through a loop device that the kernel throttles. On a machine
-//! whose own disk takes more than one core can receive, it shows what happens where the disk is what everybody waits for.
+//! A disk of a known bandwidth: an ext4 image in a file, mounted through a loop device that the kernel throttles. On
+//! a machine whose own disk takes more than one core can receive, it shows what happens where the disk is what all
+//! requests wait for.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 const WRITE_LIMITS: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
 
 /// A mounted disk; gone when this is dropped.
-pub(super) struct LimitedDisk {
+pub(in crate::bench) struct LimitedDisk {
     folder: TempDir,
     device: String,
     /// As the kernel wants it: `major:minor`.
@@ -22,7 +23,7 @@ pub(super) struct LimitedDisk {
 
 impl LimitedDisk {
     /// Needs root, loop devices and cgroup v1's `blkio`.
-    pub(super) fn mount(size_bytes: u64, bytes_per_s: u64) -> Result<LimitedDisk> {
+    pub(in crate::bench) fn mount(size_bytes: u64, bytes_per_s: u64) -> Result<LimitedDisk> {
         ensure!(Path::new(WRITE_LIMITS).exists(), "cgroup v1 with blkio is not there, which throttles a disk");
         let folder = TempDir::with_prefix("sluice-bench-disk-")?;
         let image = folder.path().join("image");
@@ -39,7 +40,7 @@ impl LimitedDisk {
         Ok(disk)
     }
 
-    pub(super) fn path(&self) -> PathBuf {
+    pub(in crate::bench) fn path(&self) -> PathBuf {
         self.folder.path().join("mounted")
     }
 }

@@ -1,4 +1,4 @@
-//! What the disk does by itself, without anybody's format: the yardstick of what is written through.
+//! What the disk does by itself, without any format: the yardstick of what is written through.
 
 use std::fs::File;
 use std::io;
@@ -15,32 +15,33 @@ use crate::latency::{Latency, new_histogram, record};
 const LARGE_BYTES: usize = 4 << 20;
 /// Bytes a sync where latency is measured: one request of a hundred spans.
 const SMALL_BYTES: usize = 192 << 10;
-/// Reserved beforehand, as a log does. The next one begins when it is full: to write again what was written once would spare the
-/// file system what it has to do for new data.
+/// Reserved beforehand, as a log does. The next one begins when it is full: to write again what was written once
+/// would spare the file system what it has to do for new data.
 const FILE_BYTES: u64 = 512 << 20;
 
 /// Sequential writes to preallocated files, each followed by fdatasync.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DiskItself {
-    pub(super) bytes_per_s: f64,
+pub(in crate::bench) struct DiskItself {
+    pub(in crate::bench) bytes_per_s: f64,
     /// Of a write of [`SMALL_BYTES`] with its sync, one after the other.
-    pub(super) sync_back_to_back: Latency,
+    pub(in crate::bench) sync_back_to_back: Latency,
 }
 
 /// Measures for this time each. Blocks.
-pub(super) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskItself> {
+pub(in crate::bench) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskItself> {
     let (bytes_per_s, _) = write_for(folder, LARGE_BYTES, lasts, None)?;
     let (_, sync_back_to_back) = write_for(folder, SMALL_BYTES, lasts, None)?;
     Ok(DiskItself { bytes_per_s, sync_back_to_back })
 }
 
-/// Of a write of [`SMALL_BYTES`] with its sync, as often as this: what has rested in between, disk and CPU, takes longer than what is kept busy.
-/// Blocks.
-pub(super) fn measure_syncs(folder: &Path, lasts: Duration, syncs_per_s: f64) -> io::Result<Latency> {
+/// Of a write of [`SMALL_BYTES`] with its sync, as often as this: what has rested in between, disk and CPU, takes
+/// longer than what is kept busy. Blocks.
+pub(in crate::bench) fn measure_syncs(folder: &Path, lasts: Duration, syncs_per_s: f64) -> io::Result<Latency> {
     Ok(write_for(folder, SMALL_BYTES, lasts, Some(Duration::from_secs_f64(1.0 / syncs_per_s)))?.1)
 }
 
-/// Bytes a second and the latency of each sync; one in each interval, or one after the other. The time that it takes to reserve a file does not count.
+/// Bytes a second and the latency of each sync; one in each interval, or one after the other. The time that it takes
+/// to reserve a file does not count.
 fn write_for(
     folder: &Path,
     len_bytes: usize,

@@ -1,0 +1,185 @@
+//! What turns come to: figures by name, what they are over all turns of a case, and against those of another one.
+
+use serde_json::{Map, Value, json};
+
+use crate::report::{DASH, MEBIBYTE, Spread, Table};
+
+/// The figures of one turn, by the names that the JSON has for them. What is not known is null.
+#[derive(Clone, Debug, Default)]
+pub struct Figures(Map<String, Value>);
+
+/// Of an object of numbers and lists of numbers.
+impl From<Value> for Figures {
+    fn from(value: Value) -> Self {
+        Figures(value.as_object().cloned().unwrap_or_default())
+    }
+}
+
+impl Figures {
+    /// Puts in other figures; those of the same names are replaced.
+    pub(super) fn with(mut self, others: Value) -> Figures {
+        self.0.extend(Figures::from(others).0);
+        self
+    }
+
+    /// `None`: not known.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.all(name).next()
+    }
+
+    /// One number, those of a list, or none.
+    fn all(&self, name: &str) -> impl Iterator<Item = f64> {
+        let value = self.0.get(name);
+        let list = value.and_then(Value::as_array).map(Vec::as_slice);
+        list.unwrap_or_else(|| value.map_or(&[], std::slice::from_ref)).iter().filter_map(Value::as_f64)
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: Option<f64>) {
+        self.0.insert(name.to_owned(), json!(value));
+    }
+}
+
+/// All turns of one subject in one case.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    pub subject: &'static str,
+    pub case: String,
+    /// `None`: the turn failed.
+    pub turns: Vec<Option<Figures>>,
+}
+
+impl Series {
+    /// What is known of a figure, turn after turn.
+    pub(super) fn values(&self, figure: &str) -> impl Iterator<Item = f64> {
+        self.turns.iter().flatten().flat_map(move |turn| turn.all(figure)).collect::<Vec<_>>().into_iter()
+    }
+
+    pub(super) fn spread(&self, figure: &str) -> Option<Spread> {
+        Spread::of(self.values(figure))
+    }
+
+    /// NaN, for which no bar holds, where nothing is known.
+    pub(super) fn median(&self, figure: &str) -> f64 {
+        self.spread(figure).map_or(f64::NAN, |spread| spread.median)
+    }
+
+    /// Whether it holds in every turn that was measured. What is not known does not hold.
+    pub(super) fn each(&self, figure: &str, holds: impl Fn(f64) -> bool) -> bool {
+        self.turns.iter().flatten().all(|turn| turn.get(figure).is_some_and(&holds))
+    }
+
+    /// Whether these counts are zero in every turn.
+    pub(super) fn none(&self, figures: &[&str]) -> bool {
+        figures.iter().all(|figure| self.each(figure, |count| count == 0.0))
+    }
+
+    /// A figure of this series and of another one, turn by turn, since both ran within the same minutes.
+    pub(super) fn against(&self, other: &Series, figure: &str, how: fn(f64, f64) -> f64) -> Vec<Option<f64>> {
+        let of = |turn: &Option<Figures>| turn.as_ref()?.get(figure);
+        let pairs = self.turns.iter().zip(&other.turns);
+        pairs.map(|(own, other)| Some(how(of(own)?, of(other)?)).filter(|value| value.is_finite())).collect()
+    }
+
+    /// Adds a figure to the turns.
+    pub(super) fn put(&mut self, name: &str, values: Vec<Option<f64>>) {
+        for (turn, value) in self.turns.iter_mut().zip(values) {
+            turn.iter_mut().for_each(|turn| turn.set(name, value));
+        }
+    }
+
+    /// The median, or a dash.
+    pub(super) fn cell(&self, figure: &str, decimals: usize) -> String {
+        self.spread(figure).map_or_else(|| DASH.to_owned(), |spread| format!("{:.decimals$}", spread.median))
+    }
+
+    /// The median of a share as a percentage, or a dash.
+    pub(super) fn percent(&self, figure: &str) -> String {
+        self.spread(figure).map_or_else(|| DASH.to_owned(), |share| format!("{:.1} %", 100.0 * share.median))
+    }
+
+    /// The highest, for what must not happen in any turn; a dash where one turn does not know.
+    pub(super) fn worst(&self, figure: &str) -> String {
+        let highest = self.values(figure).reduce(f64::max).filter(|_| self.each(figure, |_| true));
+        highest.map_or_else(|| DASH.to_owned(), |count| format!("{count:.0}"))
+    }
+
+    /// The median in millions, or a dash.
+    pub(super) fn millions(&self, figure: &str, decimals: usize) -> String {
+        self.spread(figure).map_or_else(|| DASH.to_owned(), |spread| format!("{:.decimals$}", spread.median / 1e6))
+    }
+
+    pub(super) fn mebibytes(&self, figure: &str) -> String {
+        self.spread(figure).map_or_else(|| DASH.to_owned(), |bytes| format!("{:.0}", bytes.median / MEBIBYTE))
+    }
+
+    /// Highest resident memory, and its share of the limit.
+    pub(super) fn peak_of_limit(&self) -> String {
+        format!("{} ({})", self.mebibytes("peak_rss_bytes"), self.percent("memory_share"))
+    }
+
+    pub(super) fn to_json(&self, holds: Option<bool>) -> Value {
+        let turns: Vec<&Map<String, Value>> = self.turns.iter().flatten().map(|turn| &turn.0).collect();
+        json!({ "subject": self.subject, "case": self.case, "holds": holds, "turns": turns })
+    }
+}
+
+/// Adds to every turn what a figure is against the same turn's of the same subject in the case `baseline`.
+pub(super) fn compare(all: &mut [Series], baseline: &str, name: &str, figure: &str, how: fn(f64, f64) -> f64) {
+    let baselines: Vec<Series> = all.iter().filter(|series| series.case == baseline).cloned().collect();
+    for series in all {
+        if let Some(baseline) = baselines.iter().find(|baseline| baseline.subject == series.subject) {
+            series.put(name, series.against(baseline, figure, how));
+        }
+    }
+}
+
+/// A head and what stands below it.
+pub(super) type Column = (&'static str, fn(&Series) -> String);
+
+/// A row a series.
+pub(super) fn table(columns: &[Column], all: &[Series]) -> Table {
+    let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
+    let row = |series: &Series| columns.iter().map(|(_, cell)| cell(series)).collect();
+    Table::new("", &heads, all.iter().map(row).collect())
+}
+
+/// The cells of one turn, for its line in the progress.
+pub(super) fn describe(columns: &[Column], turn: &Series) -> String {
+    let cells = columns.iter().map(|(head, cell)| (head, cell(turn)));
+    let known = cells.filter(|(_, cell)| !cell.starts_with(DASH) && !cell.is_empty());
+    known.map(|(head, cell)| format!("{head} {cell}")).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn yes_or_no(holds: bool) -> String {
+    if holds { "yes" } else { "NO" }.to_owned()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A series of these turns.
+    pub(in crate::bench) fn series(case: &str, turns: &[Value]) -> Series {
+        let turns = turns.iter().map(|turn| (!turn.is_null()).then(|| turn.clone().into())).collect();
+        Series { subject: "sluice", case: case.to_owned(), turns }
+    }
+
+    #[test]
+    fn ratios_are_taken_turn_by_turn_and_a_failed_turn_leaves_a_gap() {
+        let rates = |values: [Option<u64>; 3]| values.map(|value| value.map_or(Value::Null, |n| json!({ "rate": n })));
+        let healthy = series("healthy", &rates([Some(1000), Some(2000), Some(1000)]));
+        let mut all = [healthy, series("dead", &rates([Some(990), None, Some(960)]))];
+        compare(&mut all, "healthy", "share", "rate", |own, healthy| own / healthy);
+        assert_eq!(all[1].values("share").collect::<Vec<_>>(), [0.99, 0.96], "the failed turn shifts nothing");
+        assert_eq!((all[0].median("share"), all[1].percent("share")), (1.0, "97.5 %".to_owned()));
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_dash_and_holds_no_bar() {
+        let unknown = series("x", &[json!({ "lost": 3 }), json!({ "lost": null })]);
+        assert_eq!((unknown.worst("lost"), unknown.cell("lost", 0)), (DASH.to_owned(), "3".to_owned()));
+        assert!(!unknown.each("lost", |_| true) && !unknown.none(&["lost"]));
+        assert!(unknown.median("rate").is_nan() && unknown.cell("rate", 1) == DASH);
+        assert_eq!(series("x", &[json!({ "lost": [0, 7] }), json!({ "lost": 1 })]).worst("lost"), "7");
+    }
+}

@@ -1,0 +1,252 @@
+//! A contestant between a generator and its backends: started as a turn wants it, put under load, looked at.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::contestant::Contestant;
+use super::figures::Figures;
+use super::options::Options;
+use super::scenario::Turn;
+use crate::backend::{Backend, BackendOptions, Counting, Faults};
+use crate::generate::{Load, LoadReport, Shape};
+use crate::latency::Latency;
+use crate::run::observe::{Processes, drained};
+use crate::scrape::Scrape;
+use crate::subject::{GatewayConfig, Limits, Subject, SubjectSpec, free_addr, usage_of_process};
+
+/// A subject that gathers items before it sends any, or has hardly a share of its core, gets this long to show the
+/// first.
+const FIRST_ITEMS_WITHIN: Duration = Duration::from_secs(30);
+/// How often memory is looked at.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+/// Of a load that ends when counting does.
+const ENDLESS: Duration = Duration::from_secs(3600);
+
+/// What a turn starts. Whatever is not set is the subject's own default.
+pub(super) struct Setting {
+    pub(super) config: GatewayConfig,
+    /// Those that are to get everything, each with a pipeline of its own.
+    pub(super) backends: Vec<Faults>,
+    /// Further pipelines, whose backends nothing is expected of.
+    pub(super) sick: Vec<Faults>,
+    pub(super) counting: Counting,
+    pub(super) limits: Limits,
+    pub(super) cpus: Vec<usize>,
+}
+
+impl Setting {
+    /// One healthy backend.
+    pub(super) fn new(options: &Options) -> anyhow::Result<Setting> {
+        Ok(Setting {
+            config: GatewayConfig::new(free_addr()?, free_addr()?, Vec::new()),
+            backends: vec![Faults::none()],
+            sick: Vec::new(),
+            counting: Counting::Verify,
+            limits: Limits::default(),
+            cpus: options.subject_cpus.clone(),
+        })
+    }
+
+    /// Of a scenario: spans, `memory_limiter` alone, and lines of YAML that only Sluice gets.
+    pub(super) fn of(turn: Turn<'_>, memory_limit_mib: u64, sluice_only: &str) -> anyhow::Result<Setting> {
+        let mut setting = Setting::new(turn.options)?;
+        setting.config.memory_limit_mib = Some(memory_limit_mib);
+        if matches!(turn.contestant, Contestant::Sluice { .. }) {
+            setting.config.sections = sluice_only.to_owned();
+        }
+        Ok(setting)
+    }
+
+    pub(super) fn with_backends(mut self, backends: Vec<Faults>, sick: Vec<Faults>) -> Setting {
+        (self.backends, self.sick) = (backends, sick);
+        self
+    }
+
+    /// Backends that count at the least cost, for measuring what others take.
+    pub(super) fn counting_lightly(mut self) -> Setting {
+        self.counting = Counting::Light { bytes_per_item: Shape::of(self.config.signal).bytes_per_item() };
+        self
+    }
+
+    pub(super) async fn start(self, contestant: &Contestant) -> anyhow::Result<Stage> {
+        let Setting { mut config, backends: watched, sick, counting, limits, cpus } = self;
+        let count = watched.len();
+        let mut backends = Vec::new();
+        for faults in watched.into_iter().chain(sick) {
+            let options = BackendOptions { protocol: config.protocol, counting, faults, ..BackendOptions::default() };
+            backends.push(Backend::start(options).await?);
+        }
+        config.backends = backends.iter().map(Backend::addr).collect();
+        let spec = SubjectSpec { cpus, limits, ..contestant.spec(&config) };
+        let subject = Subject::start(spec).await?;
+        // Without its limits the numbers would mean something else.
+        ensure!(subject.warnings().is_empty(), "{}", subject.warnings().join("; "));
+        let sick = backends.split_off(count);
+        Ok(Stage { subject, backends, _sick: sick, is_verified: counting == Counting::Verify, config })
+    }
+}
+
+/// A running contestant with its backends.
+pub(super) struct Stage {
+    pub(super) subject: Subject,
+    /// Those that are to get everything.
+    pub(super) backends: Vec<Backend>,
+    _sick: Vec<Backend>,
+    is_verified: bool,
+    config: GatewayConfig,
+}
+
+/// What was seen while a load was counted.
+pub(super) struct Observed {
+    elapsed_s: f64,
+    pub(super) subject_cpu_s: f64,
+    bench_cpu_s: f64,
+    /// Items that came to each backend, and that were acknowledged.
+    pub(super) arrived: Vec<u64>,
+    pub(super) acknowledged: u64,
+    /// Of the backend with the highest p99, from sending to arrival.
+    latency: Latency,
+    /// Highest resident memory that was seen.
+    rss_bytes: u64,
+    pub(super) report: LoadReport,
+}
+
+impl Stage {
+    /// Spans of 40 attributes, 100 a request, unless the configuration is of another signal.
+    pub(super) fn load(&self) -> Load {
+        Load::new(self.config.signal, self.config.listen)
+    }
+
+    /// Its own count of something, summed over the samples with these labels. `None`: it does not say.
+    pub(super) async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        Scrape::fetch(self.config.metrics).await.ok()?.sum(name, labels)
+    }
+
+    pub(super) fn arrived(&self) -> Vec<u64> {
+        let of = |backend: &Backend| if self.is_verified { backend.unique_items() } else { backend.items() };
+        self.backends.iter().map(of).collect()
+    }
+
+    fn latency(&self) -> Latency {
+        self.backends.iter().map(Backend::latency).max_by_key(|latency| latency.p99).unwrap_or_default()
+    }
+
+    /// What it was, with the end of its output, where it has ended.
+    pub(super) fn processes(&self) -> anyhow::Result<Processes> {
+        let processes = Processes::look(&self.subject);
+        let (name, output) = (self.subject.name(), || self.subject.output_tail());
+        processes.subject.with_context(|| format!("{name} has ended; the end of its output:\n{}", output()))?;
+        Ok(processes)
+    }
+
+    /// Runs a load and counts what happens after a warm-up. A load without an end of its own is ended with the
+    /// counting.
+    pub(super) async fn under_load(
+        &self,
+        load: Load,
+        warm_up: Duration,
+        counted: Duration,
+    ) -> anyhow::Result<Observed> {
+        let running = Load { duration: load.duration.or(Some(ENDLESS)), ..load }.start()?;
+        sleep(warm_up).await;
+        self.backends.iter().for_each(Backend::reset_latency);
+        let before = (self.processes()?, self.arrived(), running.progress().accepted());
+        let began = Instant::now();
+        let mut rss_bytes = 0;
+        let nothing_came = || !self.backends.is_empty() && self.arrived() == before.1;
+        while began.elapsed() < counted || nothing_came() && began.elapsed() < FIRST_ITEMS_WITHIN {
+            sleep(SAMPLE_EVERY.min(counted.saturating_sub(began.elapsed()).max(Duration::from_millis(1)))).await;
+            // One that has ended shows in the look after the window.
+            rss_bytes = rss_bytes.max(usage_of_process(self.subject.pid()).map_or(0, |usage| usage.rss_bytes));
+        }
+        let after = (self.processes()?, self.arrived(), running.progress().accepted());
+        let latency = self.latency();
+        running.stop();
+        let report = running.finish().await?;
+        let arrived: Vec<u64> = before.1.iter().zip(after.1).map(|(before, after)| after - before).collect();
+        let is_alive = arrived.is_empty() || arrived.iter().any(|items| *items > 0);
+        ensure!(is_alive, "{}: nothing arrived at the backend: {:?}", self.subject.name(), report.messages);
+        Ok(Observed {
+            elapsed_s: after.0.seconds_since(&before.0),
+            subject_cpu_s: after.0.subject_cpu_s_since(&before.0).unwrap_or(f64::NAN),
+            bench_cpu_s: after.0.bench_cpu_s_since(&before.0).unwrap_or(f64::NAN),
+            arrived,
+            acknowledged: after.2 - before.2,
+            latency,
+            rss_bytes,
+            report,
+        })
+    }
+
+    /// Waits until the backends that are to get everything have it, or for `limit`. How long that took.
+    pub(super) async fn drained(&self, report: &LoadReport, limit: Duration) -> Option<Duration> {
+        drained(report, self.backends.iter(), limit, || false).await
+    }
+
+    /// Highest resident memory since the start, and what the configuration allows.
+    pub(super) fn memory(&self) -> anyhow::Result<Value> {
+        let peak_bytes = self.processes()?.subject.map_or(0, |usage| usage.peak_rss_bytes);
+        let limit_bytes = self.config.memory_limit_mib.map(|mib| mib << 20);
+        Ok(json!({
+            "peak_rss_bytes": peak_bytes,
+            "memory_limit_bytes": limit_bytes,
+            "memory_share": limit_bytes.map(|limit| peak_bytes as f64 / limit as f64),
+        }))
+    }
+
+    /// All figures that every turn under load has. To be asked for after the drain.
+    pub(super) fn figures(&self, observed: &Observed) -> anyhow::Result<Figures> {
+        let Observed { elapsed_s, subject_cpu_s, report, latency, .. } = observed;
+        let count = observed.arrived.len().max(1) as f64;
+        let mean = observed.arrived.iter().sum::<u64>() as f64 / count;
+        let slowest = observed.arrived.iter().min().map(|&items| items as f64 / elapsed_s);
+        let each = |of: fn(&LoadReport, &Backend) -> u64| -> Option<u64> {
+            self.is_verified.then(|| self.backends.iter().map(|backend| of(report, backend)).sum())
+        };
+        let turned_away: u64 =
+            report.endings.iter().filter(|(ending, _)| !ending.is_ok()).map(|(_, count)| count).sum();
+        let figures = json!({
+            "spans_per_s": slowest,
+            "items_per_s": mean / elapsed_s,
+            "cpu_s_per_million": subject_cpu_s / mean * 1e6,
+            "p50_ms": milliseconds(latency.p50),
+            "p99_ms": milliseconds(latency.p99),
+            "p999_ms": milliseconds(latency.p999),
+            "max_ms": milliseconds(latency.max),
+            "acknowledged_p50_ms": milliseconds(report.acknowledged_after.p50),
+            "acknowledged_p99_ms": milliseconds(report.acknowledged_after.p99),
+            "offered": report.offered,
+            "accepted": report.accepted,
+            "never_sent": report.never_sent,
+            "refused": report.refused,
+            "failed": report.failed,
+            "unanswered": report.unanswered,
+            "refusals_without_delay": report.refusals_without_delay,
+            "turned_away": turned_away,
+            "lost": each(|report, backend| report.missing_at(backend)),
+            "doubled": each(|_, backend| backend.counts().doubled),
+            "rss_bytes": observed.rss_bytes,
+            "subject_core": subject_cpu_s / elapsed_s,
+            "bench_core": observed.bench_cpu_s / elapsed_s,
+        });
+        Ok(Figures::from(figures).with(self.memory()?))
+    }
+}
+
+impl Observed {
+    /// Items that came to the slowest backend, a second.
+    pub(super) fn delivered_per_s(&self) -> f64 {
+        self.arrived.iter().min().copied().unwrap_or(0) as f64 / self.elapsed_s
+    }
+
+    pub(super) fn acknowledged_per_s(&self) -> f64 {
+        self.acknowledged as f64 / self.elapsed_s
+    }
+}
+
+pub(super) fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
