@@ -1,13 +1,13 @@
 //! The answer to an accepted export request: the same message for all signals.
 
 /// `Export…ServiceResponse`.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(prost::Message)]
 pub(crate) struct ExportResponse {
     #[prost(message, optional, tag = "1")]
     partial_success: Option<PartialSuccess>,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(prost::Message)]
 struct PartialSuccess {
     #[prost(int64, tag = "1")]
     rejected_items: i64,

@@ -1,4 +1,4 @@
-//! What `sluice load-test` shows while it runs: on a real (pseudo) terminal, in a log, and with --quiet.
+//! The view of `sluice load-test` while it runs: on a real (pseudo) terminal, in a log, and with --quiet.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};

@@ -23,7 +23,7 @@ pub(crate) struct Incoming {
     pub(crate) body: Body,
 }
 
-/// What an inflated body is.
+/// The form of an inflated body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Protobuf,

@@ -86,7 +86,7 @@ impl BackendOptions {
     }
 }
 
-/// What the connections of a backend share.
+/// The state that the connections of a backend share.
 pub(crate) struct Shared {
     pub(crate) options: BackendOptions,
     pub(crate) faults: FaultSwitch,

@@ -1,11 +1,11 @@
 //! Finds the identity and the time of every item in an encoded export request, in whatever order its fields come.
 //!
 //! The messages here have only the fields that lead to identities. Prost skips all others, which makes this about as cheap as
-//! counting. What is deeper than an item's own fields is not validated.
+//! counting. Messages below an item's own fields are not validated.
 
 use bytes::Bytes;
 use prost::Message;
-use sluice_otlp::Signal;
+use sluice_otlp::{Signal, Value};
 use thiserror::Error;
 
 use super::text;
@@ -21,7 +21,7 @@ impl From<prost::DecodeError> for Malformed {
     }
 }
 
-/// What a backend learns of one item.
+/// One item as a backend knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     /// `None` for items of unknown origin, and for torn ones.
@@ -65,14 +65,14 @@ impl RequestStamp {
 }
 
 /// `Export…ServiceRequest`.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct Request {
     #[prost(message, repeated, tag = "1")]
     resources: Vec<ResourceItems>,
 }
 
 /// `ResourceSpans`, `ResourceMetrics` or `ResourceLogs`.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct ResourceItems {
     #[prost(message, optional, tag = "1")]
     resource: Option<Resource>,
@@ -80,32 +80,32 @@ struct ResourceItems {
     scopes: Vec<ScopeItems>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct Resource {
     #[prost(message, repeated, tag = "1")]
     attributes: Vec<KeyValue>,
 }
 
 /// `ScopeSpans`, `ScopeMetrics` or `ScopeLogs`; its spans, metrics or records are left encoded.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct ScopeItems {
     #[prost(bytes = "bytes", repeated, tag = "2")]
     entries: Vec<Bytes>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct Span {
     #[prost(bytes = "bytes", tag = "2")]
     span_id: Bytes,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct LogRecord {
     #[prost(bytes = "bytes", tag = "10")]
     span_id: Bytes,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct Metric {
     #[prost(message, optional, tag = "5")]
     gauge: Option<Points>,
@@ -119,13 +119,13 @@ struct Metric {
     summary: Option<Points>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct Points {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     points: Vec<Bytes>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct NumberPoint {
     #[prost(fixed64, tag = "3")]
     time_unix_ns: u64,
@@ -135,24 +135,19 @@ struct NumberPoint {
     as_int: Option<u64>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct NumberPointAttributes {
     #[prost(message, repeated, tag = "7")]
     attributes: Vec<KeyValue>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Message)]
 struct KeyValue {
     #[prost(bytes = "bytes", tag = "1")]
     key: Bytes,
-    #[prost(message, optional, tag = "2")]
-    value: Option<AnyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct AnyValue {
-    #[prost(bytes = "bytes", tag = "1")]
-    string_value: Bytes,
+    /// An encoded `AnyValue`.
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
 }
 
 /// Appends the items of an encoded request to `items`, in order.
@@ -172,7 +167,10 @@ pub(crate) fn scan(signal: Signal, message: &Bytes, items: &mut Vec<Item>) -> Re
 
 fn find_stamp(attributes: &[KeyValue]) -> Option<RequestStamp> {
     let attribute = attributes.iter().find(|attribute| attribute.key == REQUEST_ATTRIBUTE.as_bytes())?;
-    RequestStamp::parse(&attribute.value.as_ref()?.string_value)
+    match Value::read(&attribute.value) {
+        Value::String(text) => RequestStamp::parse(text),
+        _ => None,
+    }
 }
 
 /// The item with this span id.

@@ -38,7 +38,7 @@ pub(super) struct Broken;
 
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Broken>>;
 
-/// What the head of a request says of its body. `signal` is none for log lines, which come on any other path.
+/// The format of a body, as the request's head has it. `signal` is none for log lines, which come on any other path.
 pub(super) struct Format {
     pub(super) signal: Option<Signal>,
     pub(super) encoding: Encoding,

@@ -1,4 +1,4 @@
-//! What a backend has received and taken.
+//! The record of what a backend has received and taken.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::status::Code;
 /// Seconds of history that are kept.
 const WINDOWS_LIMIT: usize = 24 * 3600;
 
-/// What a backend has received. Requests that a fault answered are in `requests` and `refused` only.
+/// The counts of a backend. Requests that a fault answered are in `requests` and `refused` only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub connections: u64,

@@ -39,7 +39,7 @@ impl GrpcConnection {
             }
             kept = self.sender.lock().await;
         }
-        // Somebody else may have connected meanwhile; its connection is tried once more before another is made.
+        // Another worker may have connected meanwhile.
         if let Some(sender) = kept.clone()
             && let Ok(sender) = sender.ready().await
         {

@@ -51,7 +51,7 @@ impl Message {
     }
 }
 
-/// What of an item is searched in the encoded request.
+/// The fields of an item that are found again in the encoded request.
 struct ItemFields {
     trace_id: u128,
     identity: u64,
@@ -111,7 +111,7 @@ fn attribute(key: &str, value: impl Into<String>) -> Value {
     json!({"key": key, "value": {"stringValue": value.into()}})
 }
 
-/// The attributes of an item, the mark first. Every second value is the same in all items and the others are random, which
+/// The attributes of an item, the mark first. Every second value is the same in all items and the rest is random, which
 /// compresses to about a quarter, as real telemetry does.
 fn attributes(shape: &Shape, text: &mut Text) -> Vec<Value> {
     let value_bytes = shape.attribute_value_bytes;

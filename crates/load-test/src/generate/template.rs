@@ -10,7 +10,7 @@ use crate::identity::{Identity, ORDINARY_MARK, POISON_MARK};
 /// Length of the gRPC message prefix: a flag byte and four bytes of length.
 pub(crate) const PREFIX_LEN: usize = 5;
 
-/// What generated items look like.
+/// The form of generated items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub signal: Signal,
@@ -51,7 +51,7 @@ pub(crate) struct Template {
     gzip: Option<GzipTail>,
 }
 
-/// What one request is stamped with.
+/// The identity and the time of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub(crate) first: Identity,

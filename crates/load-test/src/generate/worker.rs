@@ -23,7 +23,7 @@ use crate::latency::{Latency, record};
 /// A request of an open loop is late when it is sent this long after its time.
 const LATE_AFTER: Duration = Duration::from_millis(50);
 
-/// What all workers of a load share.
+/// The state that all workers of a load share.
 pub(crate) struct Shared {
     load: Load,
     template: Template,

@@ -1,5 +1,4 @@
-//! What can be seen of a run while it goes: a picture on a terminal, a line every few seconds elsewhere, nothing with
-//! `--quiet`.
+//! Shows a run while it goes: a picture on a terminal, a line every few seconds elsewhere, nothing with `--quiet`.
 
 mod render;
 mod scene;

@@ -15,7 +15,7 @@ const BAR_COLUMNS: usize = 40;
 const CURVE_COLUMNS: usize = 60;
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What can be shown.
+/// The size and the abilities of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Screen {
     pub(super) columns: usize,

@@ -1,4 +1,4 @@
-//! What the live view shows of a run.
+//! The state of a run that the live view shows.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::report::{FaultWindow, Sample};
 
 /// Samples that are kept for the small curves: more than a terminal is wide.
 const HISTORY_LIMIT: usize = 400;
-/// What a turn takes beside its load, for the estimate of all turns.
+/// Time that a turn takes beside its load, for the estimate of all turns.
 const AROUND_A_LOAD: Duration = Duration::from_secs(2);
 
 /// The phase of a turn.
@@ -87,7 +87,7 @@ impl Scene {
         }
     }
 
-    /// An estimate for all turns, while a load runs and others follow.
+    /// An estimate for all turns, while a load runs and more turns follow.
     pub(super) fn all_left(&self, elapsed: Duration) -> Option<Duration> {
         let Phase::Load { lasts, .. } = &self.phase else { return None };
         let others = self.turns?.checked_sub(self.turn).filter(|&others| others > 0)?;

@@ -46,7 +46,7 @@ struct Connection {
     last: Option<Scrape>,
 }
 
-/// What of a request decides the answer.
+/// The parts of a request that decide the answer.
 #[derive(Debug, PartialEq)]
 struct Head {
     is_get: bool,
