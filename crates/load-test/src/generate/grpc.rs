@@ -30,24 +30,20 @@ impl GrpcConnection {
 
     /// A handle that may open a stream now; connects where there is no live connection.
     async fn ready(&self) -> Result<SendRequest<Bytes>, String> {
-        let mut kept = self.sender.lock().await;
-        if let Some(sender) = kept.as_ref() {
-            let sender = sender.clone();
-            drop(kept);
-            if let Ok(sender) = sender.ready().await {
-                return Ok(sender);
-            }
-            kept = self.sender.lock().await;
+        let kept = self.sender.lock().await.clone();
+        if let Some(sender) = kept
+            && let Ok(sender) = sender.ready().await
+        {
+            return Ok(sender);
         }
+        let mut kept = self.sender.lock().await;
         // Another worker may have connected meanwhile.
         if let Some(sender) = kept.clone()
             && let Ok(sender) = sender.ready().await
         {
             return Ok(sender);
         }
-        *kept = None;
-        let sender = connect(self.target).await?;
-        *kept = Some(sender.clone());
+        let sender = kept.insert(connect(self.target).await?).clone();
         drop(kept);
         sender.ready().await.map_err(|error| error.to_string())
     }
