@@ -2,7 +2,10 @@
 //! tell lost items from doubled ones.
 
 use std::fmt;
+use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicU16, Ordering};
+
+use roaring::RoaringBitmap;
 
 /// Resource attribute that marks a generated request. Its value is 32 hexadecimal digits: the identity of the request's
 /// first item and the time of sending in nanoseconds since the epoch.
@@ -37,6 +40,11 @@ impl Identity {
         Identity(u64::from(generator) << SEQUENCE_BITS | sequence)
     }
 
+    /// The item after this one.
+    pub(crate) fn next(self) -> Self {
+        Identity(self.0.wrapping_add(1))
+    }
+
     pub(crate) fn relative(index: u32) -> Self {
         Identity::new(RELATIVE, u64::from(index))
     }
@@ -55,11 +63,11 @@ impl Identity {
         SAMPLE_MARK | u64::from(self.generator()) << 32 | self.sequence()
     }
 
-    /// `None`: the value is none of ours.
+    /// `None`: no generator made this value.
     pub(crate) fn from_sample(value: f64) -> Option<Identity> {
         let number = value as u64;
-        let is_ours = number >> 48 == SAMPLE_MARK >> 48 && number as f64 == value;
-        is_ours.then(|| Identity::new((number >> 32) as u16, number & u64::from(u32::MAX)))
+        let is_identity = number >> 48 == SAMPLE_MARK >> 48 && number as f64 == value;
+        is_identity.then(|| Identity::new((number >> 32) as u16, number & u64::from(u32::MAX)))
     }
 
     /// The identity proper of an item whose request begins at `base`.
@@ -68,7 +76,7 @@ impl Identity {
     }
 }
 
-/// A generator number that nobody else in this process has.
+/// A generator number that is unique in this process.
 pub(crate) fn next_generator() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(1);
     let generator = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -76,95 +84,73 @@ pub(crate) fn next_generator() -> u16 {
     generator
 }
 
-/// A set of sequence numbers at one bit each, that grows as far as the highest one seen.
+/// A set of sequence numbers below [`SequenceSet::LIMIT`]; greater ones are left out.
 #[derive(Clone, Default)]
-pub struct SequenceSet {
-    words: Vec<u64>,
-    len: u64,
-}
+pub struct SequenceSet(RoaringBitmap);
 
-/// The bits themselves would fill pages.
+/// The numbers themselves would fill pages.
 impl fmt::Debug for SequenceSet {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} sequence numbers", self.len)
+        write!(formatter, "{} sequence numbers", self.len())
     }
 }
 
 impl SequenceSet {
-    /// Sequence numbers beyond this are refused, which bounds a set to 512 MiB.
+    /// Bounds a set to 512 MiB.
     pub const LIMIT: u64 = 1 << 32;
 
-    /// Adds one number; false if it was there already (or is beyond [`SequenceSet::LIMIT`]).
+    /// Adds one number; false if it was there already, or is beyond [`SequenceSet::LIMIT`].
     pub fn insert(&mut self, sequence: u64) -> bool {
-        if sequence >= Self::LIMIT {
-            return false;
-        }
-        let word = (sequence / 64) as usize;
-        if word >= self.words.len() {
-            self.words.resize((word + 1).next_power_of_two(), 0);
-        }
-        let bit = 1 << (sequence % 64);
-        let new = self.words[word] & bit == 0;
-        self.words[word] |= bit;
-        self.len += u64::from(new);
-        new
+        u32::try_from(sequence).is_ok_and(|sequence| self.0.insert(sequence))
     }
 
-    pub fn insert_range(&mut self, range: std::ops::Range<u64>) {
-        for sequence in range {
-            self.insert(sequence);
-        }
+    pub fn insert_range(&mut self, range: Range<u64>) {
+        self.0.insert_range(bounded(range));
     }
 
-    pub fn remove_range(&mut self, range: std::ops::Range<u64>) {
-        for sequence in range.filter(|sequence| *sequence < Self::LIMIT) {
-            let Some(word) = self.words.get_mut((sequence / 64) as usize) else { return };
-            let bit = 1 << (sequence % 64);
-            self.len -= u64::from(*word & bit != 0);
-            *word &= !bit;
-        }
+    pub fn remove_range(&mut self, range: Range<u64>) {
+        self.0.remove_range(bounded(range));
     }
 
     pub fn contains(&self, sequence: u64) -> bool {
-        self.words.get((sequence / 64) as usize).is_some_and(|word| word & (1 << (sequence % 64)) != 0)
+        u32::try_from(sequence).is_ok_and(|sequence| self.0.contains(sequence))
+    }
+
+    /// How many numbers of a range are in the set.
+    pub(crate) fn count_in(&self, range: Range<u64>) -> u64 {
+        self.0.range_cardinality(bounded(range))
     }
 
     pub fn len(&self) -> u64 {
-        self.len
+        self.0.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.0.is_empty()
     }
 
     pub fn insert_all(&mut self, other: &SequenceSet) {
-        if self.words.len() < other.words.len() {
-            self.words.resize(other.words.len(), 0);
-        }
-        for (own, other) in self.words.iter_mut().zip(&other.words) {
-            *own |= other;
-        }
-        self.len = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
+        self.0 |= &other.0;
     }
 
     pub fn remove_all(&mut self, other: &SequenceSet) {
-        for (own, other) in self.words.iter_mut().zip(&other.words) {
-            *own &= !other;
-        }
-        self.len = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
+        self.0 -= &other.0;
     }
 
     /// How many numbers of this set are missing from `other`.
     pub fn count_missing_from(&self, other: &SequenceSet) -> u64 {
-        let others = other.words.iter().copied().chain(std::iter::repeat(0));
-        self.words.iter().zip(others).map(|(own, other)| u64::from((own & !other).count_ones())).sum()
+        self.0.difference_len(&other.0)
     }
 
     /// The first few numbers of this set that are missing from `other`: for messages.
     pub fn first_missing_from(&self, other: &SequenceSet, limit: usize) -> Vec<u64> {
-        let all = 0..self.words.len() as u64 * 64;
-        all.filter(|&sequence| self.contains(sequence) && !other.contains(sequence)).take(limit).collect()
+        (&self.0 - &other.0).iter().take(limit).map(u64::from).collect()
     }
+}
+
+fn bounded(range: Range<u64>) -> (Bound<u32>, Bound<u32>) {
+    let end = u32::try_from(range.end).map_or(Bound::Unbounded, Bound::Excluded);
+    u32::try_from(range.start).map_or((Bound::Excluded(u32::MAX), end), |start| (Bound::Included(start), end))
 }
 
 #[cfg(test)]

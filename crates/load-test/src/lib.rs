@@ -18,7 +18,9 @@
 pub mod backend;
 pub mod bench;
 pub mod demo;
+mod export_response;
 pub mod generate;
+mod http_get;
 pub mod identity;
 mod latency;
 pub mod live;
@@ -28,7 +30,6 @@ pub mod run;
 pub mod scrape;
 pub mod status;
 pub mod subject;
-mod wire;
 
 pub use backend::{Backend, BackendOptions, Counting, Counts, FaultSwitch, Faults};
 pub use generate::{Ending, Load, LoadReport, Pace, Protocol, Retry, RunningLoad, Shape};

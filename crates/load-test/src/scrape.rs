@@ -1,14 +1,14 @@
-//! Reads a subject's own metrics: Prometheus' text format, as far as counters and gauges go.
+//! Reads a subject's own metrics: counters and gauges in Prometheus' text format.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::rt::TokioIo;
+use http::StatusCode;
+use http::uri::InvalidUri;
 use thiserror::Error;
-use tokio::net::TcpStream;
+
+use crate::http_get::{self, GetError};
 
 /// A page of metrics longer than this is not read.
 const PAGE_LIMIT_BYTES: usize = 16 << 20;
@@ -44,17 +44,15 @@ impl Scrape {
 
     /// Reads `http://ADDR` and this path.
     pub async fn fetch_from(addr: SocketAddr, path: &str) -> Result<Scrape, ScrapeError> {
-        let place = || format!("{addr}{path}");
-        let unreachable = |reason: String| ScrapeError::Unreachable { place: place(), reason };
-        match tokio::time::timeout(SCRAPE_WITHIN, get(addr, path)).await {
-            Err(_) => Err(unreachable(format!("no answer within {SCRAPE_WITHIN:?}"))),
-            Ok(Err(error)) => Err(unreachable(error.to_string())),
-            Ok(Ok((StatusCode::OK, body))) => Ok(Scrape::parse(&String::from_utf8_lossy(&body))),
-            Ok(Ok((status, _))) => Err(ScrapeError::Status { place: place(), status }),
+        let place = format!("{addr}{path}");
+        match get(addr, path).await {
+            Ok((StatusCode::OK, body)) => Ok(Scrape::parse(&String::from_utf8_lossy(&body))),
+            Ok((status, _)) => Err(ScrapeError::Status { place, status }),
+            Err(reason) => Err(ScrapeError::Unreachable { place, reason: reason.to_string() }),
         }
     }
 
-    /// Reads a page; lines that are no samples are passed over.
+    /// Reads a page and skips lines that are no samples.
     pub fn parse(page: &str) -> Scrape {
         Scrape { samples: page.lines().filter_map(parse_line).collect() }
     }
@@ -70,22 +68,15 @@ impl Scrape {
     }
 }
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 /// Whether GET is answered with 200.
 pub(crate) async fn get_ok(addr: SocketAddr, path: &str) -> bool {
-    let answer = tokio::time::timeout(SCRAPE_WITHIN, get(addr, path)).await;
-    matches!(answer, Ok(Ok((StatusCode::OK, _))))
+    matches!(get(addr, path).await, Ok((StatusCode::OK, _)))
 }
 
-async fn get(addr: SocketAddr, path: &str) -> Result<(StatusCode, Bytes), BoxError> {
-    let stream = TcpStream::connect(addr).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    let request = Request::get(path).header("host", addr.to_string()).body(Empty::<Bytes>::new())?;
-    let response = sender.send_request(request).await?;
-    let status = response.status();
-    Ok((status, Limited::new(response.into_body(), PAGE_LIMIT_BYTES).collect().await?.to_bytes()))
+async fn get(addr: SocketAddr, path: &str) -> Result<(StatusCode, Bytes), GetError> {
+    let uri =
+        format!("http://{addr}{path}").parse().map_err(|error: InvalidUri| GetError::Failed(error.to_string()))?;
+    http_get::get(uri, PAGE_LIMIT_BYTES, SCRAPE_WITHIN).await
 }
 
 fn parse_line(line: &str) -> Option<Sample> {

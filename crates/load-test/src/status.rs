@@ -1,14 +1,9 @@
-//! gRPC status codes, their HTTP counterparts, and RetryInfo, as senders and backends exchange them.
+//! gRPC status codes, their HTTP counterparts, and what they tell an OTLP client.
 
 use std::fmt;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-
-use crate::wire::{Fields, Value, put_bytes, put_unsigned};
-
-const RETRY_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RetryInfo";
+use sluice_net::grpc::{self, Status};
 
 /// A gRPC status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,6 +41,11 @@ impl Code {
         }
     }
 
+    /// A status with this code, with RetryInfo where a delay is given.
+    pub(crate) fn with(self, message: impl Into<String>, retry_delay: Option<Duration>) -> Status {
+        Status { retry_delay, ..Status::new(grpc::Code::from_number(u64::from(self.0)), message) }
+    }
+
     /// Whether an OTLP client may send the request again (specification, "Failures"). RESOURCE_EXHAUSTED only where the
     /// server sent RetryInfo.
     pub fn is_retryable(self, has_retry_info: bool) -> bool {
@@ -64,86 +64,11 @@ impl Code {
 
 impl fmt::Display for Code {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 17] = [
-            "OK",
-            "CANCELLED",
-            "UNKNOWN",
-            "INVALID_ARGUMENT",
-            "DEADLINE_EXCEEDED",
-            "NOT_FOUND",
-            "ALREADY_EXISTS",
-            "PERMISSION_DENIED",
-            "RESOURCE_EXHAUSTED",
-            "FAILED_PRECONDITION",
-            "ABORTED",
-            "OUT_OF_RANGE",
-            "UNIMPLEMENTED",
-            "INTERNAL",
-            "UNAVAILABLE",
-            "DATA_LOSS",
-            "UNAUTHENTICATED",
-        ];
-        match NAMES.get(self.0 as usize) {
-            Some(name) => formatter.write_str(name),
-            None => write!(formatter, "code {}", self.0),
+        match grpc::Code::from_number(u64::from(self.0)) {
+            grpc::Code::Unknown if *self != Code::UNKNOWN => write!(formatter, "code {}", self.0),
+            known => formatter.write_str(known.as_str()),
         }
     }
-}
-
-/// Encodes a `google.rpc.Status`, with a RetryInfo detail where a delay is given.
-pub(crate) fn encode_status(code: Code, message: &str, retry_delay: Option<Duration>) -> Vec<u8> {
-    let mut status = Vec::new();
-    put_unsigned(&mut status, 1, u64::from(code.0));
-    put_bytes(&mut status, 2, message.as_bytes());
-    if let Some(delay) = retry_delay {
-        let mut duration = Vec::new();
-        put_unsigned(&mut duration, 1, delay.as_secs());
-        put_unsigned(&mut duration, 2, u64::from(delay.subsec_nanos()));
-        let mut info = Vec::new();
-        put_bytes(&mut info, 1, &duration);
-        let mut any = Vec::new();
-        put_bytes(&mut any, 1, RETRY_INFO_TYPE.as_bytes());
-        put_bytes(&mut any, 2, &info);
-        put_bytes(&mut status, 3, &any);
-    }
-    status
-}
-
-/// The value of `grpc-status-details-bin` for a status with RetryInfo.
-pub(crate) fn retry_details(code: Code, message: &str, delay: Duration) -> String {
-    STANDARD_NO_PAD.encode(encode_status(code, message, Some(delay)))
-}
-
-/// Reads the delay of a RetryInfo out of `grpc-status-details-bin`, padded or not.
-pub(crate) fn retry_delay(details: &[u8]) -> Option<Duration> {
-    let status = STANDARD_NO_PAD.decode(details).or_else(|_| STANDARD.decode(details)).ok()?;
-    Fields::of(&status).flatten().find_map(|field| match field {
-        (3, Value::Bytes(any)) => retry_info(any),
-        _ => None,
-    })
-}
-
-fn retry_info(any: &[u8]) -> Option<Duration> {
-    if bytes_field(any, 1)? != RETRY_INFO_TYPE.as_bytes() {
-        return None;
-    }
-    let info = bytes_field(any, 2)?;
-    let (mut seconds, mut nanos) = (0, 0);
-    for field in Fields::of(bytes_field(info, 1).unwrap_or_default()) {
-        match field.ok()? {
-            (1, Value::Varint(value)) => seconds = value,
-            (2, Value::Varint(value)) => nanos = u32::try_from(value).ok()?,
-            _ => {}
-        }
-    }
-    Duration::from_secs(seconds).checked_add(Duration::from_nanos(u64::from(nanos)))
-}
-
-fn bytes_field(message: &[u8], number: u32) -> Option<&[u8]> {
-    Fields::of(message).flatten().find_map(|field| match field {
-        (found, Value::Bytes(bytes)) if found == number => Some(bytes),
-        _ => None,
-    })
 }
 
 #[cfg(test)]
@@ -151,13 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_retry_delay_survives_the_header() {
-        let delay = Duration::from_millis(1250);
-        let details = retry_details(Code::UNAVAILABLE, "busy", delay);
-        assert_eq!(retry_delay(details.as_bytes()), Some(delay));
-        assert_eq!(retry_delay(b"not base64!"), None);
-        let without = STANDARD_NO_PAD.encode(encode_status(Code::UNAVAILABLE, "busy", None));
-        assert_eq!(retry_delay(without.as_bytes()), None);
+    fn codes_have_their_names_and_unknown_ones_their_number() {
+        assert_eq!([Code::OK, Code::UNKNOWN, Code(99)].map(|code| code.to_string()), ["OK", "UNKNOWN", "code 99"]);
     }
 
     #[test]

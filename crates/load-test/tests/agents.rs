@@ -1,4 +1,4 @@
-//! What agents scrape and tail, between real agents and verifying backends. Where a component is missing the test passes over
+//! Real agents scrape and tail, and send to verifying backends. Where a component is missing the test passes over
 //! it, unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
 
 #[path = "support/component.rs"]

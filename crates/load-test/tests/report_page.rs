@@ -62,7 +62,7 @@ fn open(chromium: &Path, html: &str) -> (String, Vec<String>) {
         .unwrap();
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    // What the browser asks on its own account goes to its maker's hosts.
+    // Requests of the browser itself go to its maker's hosts.
     let is_the_pages = |request: &String| !request.contains("google") && !request.contains("gvt1");
     (dom, requests.try_iter().filter(is_the_pages).collect())
 }
@@ -76,14 +76,14 @@ fn record() -> RunRecord {
 fn the_page_draws_every_plot_and_asks_nobody() {
     let Some(chromium) = chromium() else { return };
     let page = to_html(&[record()]);
-    // For whoever wants to look at it.
+    // For a look at it by hand.
     std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.html"), &page).unwrap();
     let (dom, requests) = open(&chromium, &page);
     assert!(dom.contains("data-drawn=\"6\""), "six plots are drawn: {}", &dom[dom.len().saturating_sub(2000)..]);
     for title in ["Throughput", "Latency, end to end", "On their way", "Queue", "Memory", "CPU"] {
         assert!(dom.contains(&format!(">{title} over time, ")), "{title} has a name for those who hear the page");
     }
-    // Two subjects, two turns: throughput has two curves of each, the others one.
+    // Two subjects, two turns: throughput has two curves of each, the rest one.
     assert_eq!(dom.matches("data-subject=").count(), 4 * 7);
     assert_eq!(dom.matches("class=\"fault\"").count(), 6, "the window of faults is shaded in every plot");
     assert_eq!(dom.matches("aria-pressed=\"true\"").count(), 2, "a legend with both subjects");

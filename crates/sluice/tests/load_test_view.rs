@@ -1,4 +1,4 @@
-//! What `sluice load-test` shows while it runs: on a real (pseudo) terminal, in a log, and with --quiet.
+//! The view of `sluice load-test` while it runs: on a real (pseudo) terminal, in a log, and with --quiet.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -45,7 +45,7 @@ fn a_terminal_shows_progress_rates_and_what_the_run_came_to_and_is_restored() {
     }
     assert!(shown.contains("\x1b[36m"), "colours: {shown}");
     // At most four pictures a second, for the load, the subject's start and its drain, with a picture a note.
-    let pictures = shown.matches("\x1b[J").count();
+    let pictures = shown.matches("sluice load-test").count();
     assert!((4..=60).contains(&pictures), "{pictures} pictures");
     let after = &shown[shown.rfind(SHOW_CURSOR).unwrap()..];
     assert!(!after.contains("under load"), "the picture is taken away at the end: {after:?}");

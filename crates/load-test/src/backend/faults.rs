@@ -1,4 +1,4 @@
-//! What a backend does wrong, switchable while it runs.
+//! The faults of a backend, switchable while it runs.
 
 use std::sync::Arc;
 use std::time::Duration;

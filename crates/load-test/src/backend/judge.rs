@@ -1,15 +1,17 @@
-//! What a backend answers to a request that it has read: faults first, then the request's own merits.
+//! Decides what a backend answers to a request that it has read: by its faults first, then by the request itself.
 
 use std::io::Read;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use sluice_otlp::json::from_json;
 use sluice_otlp::{Encoding, Signal};
 
 use super::faults::{Faults, strikes};
+use super::scan::{self, Malformed};
 use super::store::Received;
-use super::{Shared, json, scan, text};
+use super::{Counting, Shared, text};
 use crate::status::Code;
 
 /// A request that was read to its end.
@@ -21,7 +23,7 @@ pub(crate) struct Incoming {
     pub(crate) body: Body,
 }
 
-/// What an inflated body is.
+/// The form of an inflated body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Protobuf,
@@ -32,20 +34,18 @@ pub(crate) enum Form {
 
 pub(crate) enum Body {
     Whole(Bytes),
-    /// Counted while it streamed by. `items: None`: malformed.
-    Counted {
-        items: Option<u64>,
-        bytes: u64,
-    },
     /// Longer than the message limit; it was not kept.
     TooLarge {
-        bytes: u64,
+        bytes: usize,
     },
+    /// Not one whole message.
+    Malformed,
 }
 
 pub(crate) enum Reply {
     Taken { rejected: Option<(u64, String)> },
     Status { code: Code, message: String, retry_delay: Option<Duration> },
+    TooLarge { message: String },
     Reset,
 }
 
@@ -72,6 +72,7 @@ pub(crate) async fn judge(shared: &Shared, incoming: Incoming) -> Reply {
     match &reply {
         Reply::Taken { .. } => {}
         Reply::Status { code, .. } => *store.counts.refused.entry(*code).or_default() += 1,
+        Reply::TooLarge { .. } => *store.counts.refused.entry(Code::RESOURCE_EXHAUSTED).or_default() += 1,
         Reply::Reset => store.counts.resets += 1,
     }
     reply
@@ -104,26 +105,21 @@ fn fault_reply(faults: &Faults) -> Option<Reply> {
 }
 
 fn take(shared: &Shared, incoming: Incoming, faults: &Faults) -> Reply {
-    match incoming.body {
-        Body::TooLarge { bytes } => too_large(shared, bytes),
-        Body::Counted { items: Some(items), bytes } => {
-            if !faults.discard {
-                shared.store.lock().take(incoming.signal, items, bytes);
-            }
-            Reply::Taken { rejected: None }
-        }
-        Body::Counted { items: None, .. } => malformed(shared),
-        Body::Whole(ref body) => {
-            let body = body.clone();
-            take_whole(shared, incoming, body, faults)
-        }
+    let sent = match &incoming.body {
+        Body::Whole(body) => body.clone(),
+        Body::TooLarge { bytes } => return too_large(shared, *bytes),
+        Body::Malformed => return malformed(shared),
+    };
+    match shared.options.counting {
+        Counting::Verify => take_verified(shared, incoming, &sent, faults),
+        Counting::Light { bytes_per_item } => take_counted(shared, &incoming, &sent, bytes_per_item, faults),
     }
 }
 
-fn too_large(shared: &Shared, bytes: u64) -> Reply {
+fn too_large(shared: &Shared, bytes: usize) -> Reply {
     // The words of grpc-go, whose message real backends send.
     let limit = shared.options.message_limit_bytes;
-    Reply::status(Code::RESOURCE_EXHAUSTED, format!("grpc: received message larger than max ({bytes} vs. {limit})"))
+    Reply::TooLarge { message: format!("grpc: received message larger than max ({bytes} vs. {limit})") }
 }
 
 fn malformed(shared: &Shared) -> Reply {
@@ -131,16 +127,41 @@ fn malformed(shared: &Shared) -> Reply {
     Reply::status(Code::INVALID_ARGUMENT, "the request is not a valid OTLP export request")
 }
 
-fn take_whole(shared: &Shared, incoming: Incoming, sent: Bytes, faults: &Faults) -> Reply {
-    let body = match inflate(incoming.encoding, &sent, shared.options.message_limit_bytes) {
+fn take_counted(shared: &Shared, incoming: &Incoming, sent: &[u8], bytes_per_item: f64, faults: &Faults) -> Reply {
+    let items = match incoming.encoding {
+        Encoding::Identity => sluice_otlp::count(incoming.signal, sent).ok().map(u64::from),
+        Encoding::Gzip => estimate_items(sent, bytes_per_item),
+        // These cannot be counted without inflating them.
+        Encoding::Zstd | Encoding::Snappy => Some(0),
+    };
+    let Some(items) = items else { return malformed(shared) };
+    if !faults.discard {
+        shared.store.lock().take(incoming.signal, items, sent.len() as u64);
+    }
+    Reply::Taken { rejected: None }
+}
+
+/// The items of a gzip member that is not inflated: its length field (RFC 1952, ISIZE) over an item's length. The error is
+/// about one in a thousand, the share of the resource and of headers in a request.
+fn estimate_items(gzip: &[u8], bytes_per_item: f64) -> Option<u64> {
+    let inflated_bytes = u32::from_le_bytes(*gzip.last_chunk()?);
+    Some((f64::from(inflated_bytes) / bytes_per_item).round() as u64)
+}
+
+fn take_verified(shared: &Shared, incoming: Incoming, sent: &Bytes, faults: &Faults) -> Reply {
+    let limit_bytes = shared.options.message_limit_bytes;
+    let body = match inflate(incoming.encoding, sent, limit_bytes) {
         Ok(body) => body,
-        Err(Inflating::TooLarge) => return too_large(shared, shared.options.message_limit_bytes as u64 + 1),
+        Err(Inflating::TooLarge) => return too_large(shared, limit_bytes + 1),
         Err(Inflating::Malformed) => return malformed(shared),
     };
     let mut items = Vec::new();
     let scanned = match incoming.form {
         Form::Protobuf => scan::scan(incoming.signal, &body, &mut items),
-        Form::Json => json::scan(incoming.signal, &body, &mut items),
+        Form::Json => match from_json(incoming.signal, &body, limit_bytes) {
+            Ok(message) => scan::scan(incoming.signal, &message.into(), &mut items),
+            Err(_) => Err(Malformed),
+        },
         Form::Lines => text::scan(&body, &mut items),
     };
     if scanned.is_err() {
@@ -187,10 +208,4 @@ fn inflate(encoding: Encoding, body: &Bytes, limit_bytes: usize) -> Result<Bytes
         Ok(_) if out.len() > limit_bytes => Err(Inflating::TooLarge),
         Ok(_) => Ok(out.into()),
     }
-}
-
-/// The items of a gzip member that is not inflated: its length field (RFC 1952, ISIZE) over an item's length. Exact to
-/// about one in a thousand, which the resource and its headers are of a request.
-pub(crate) fn estimate_items(isize_field: [u8; 4], bytes_per_item: f64) -> u64 {
-    (f64::from(u32::from_le_bytes(isize_field)) / bytes_per_item).round() as u64
 }

@@ -1,15 +1,14 @@
-//! A backend that verifies what it receives: every item counted, lost and doubled ones told by identity, latency
-//! measured from the item's own time of sending, faults injected on demand.
+//! A backend that verifies what it receives: it counts every item, tells lost and doubled ones by their identity, measures
+//! latency from the item's own time of sending, and injects faults on demand.
 
 mod faults;
 mod grpc;
 mod http;
-mod json;
 mod judge;
 mod scan;
 #[cfg(test)]
 mod scan_tests;
-mod skim;
+mod serve;
 mod store;
 mod text;
 
@@ -19,7 +18,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -36,19 +35,16 @@ use store::Store;
 pub enum Counting {
     /// Inflates, walks every item, knows each by its identity.
     Verify,
-    /// Counts items and bytes at the least cost, for measuring somebody else's. Over gRPC only. Items of gzip members
+    /// Counts items and bytes at the least cost, to measure a pipeline's cost beside it. Over gRPC only. Items of gzip members
     /// are estimated from the members' length field at `bytes_per_item` (uncompressed); those of zstd are not counted.
     Light { bytes_per_item: f64 },
 }
 
-/// How often a connection is asked for its second byte, once a millisecond.
-const PEEK_LIMIT: u32 = 1000;
-
-/// What a backend is to be. The default verifies OTLP over gRPC and over HTTP/1 on a free port of the loopback interface, with
+/// How a backend behaves. The default verifies OTLP over gRPC and over HTTP/1 on a free port of the loopback interface, with
 /// the message limit of real backends.
 #[derive(Clone, Debug)]
 pub struct BackendOptions {
-    /// `Grpc` takes gRPC and, on the same port, OTLP over HTTP/1; `Http` takes OTLP over HTTP/1 and HTTP/2.
+    /// `Grpc` takes gRPC and, on the same port, OTLP over HTTP; `Http` takes OTLP over HTTP alone.
     pub protocol: Protocol,
     pub listen: SocketAddr,
     pub counting: Counting,
@@ -90,14 +86,14 @@ impl BackendOptions {
     }
 }
 
-/// What the connections of a backend share.
+/// The state that the connections of a backend share.
 pub(crate) struct Shared {
     pub(crate) options: BackendOptions,
     pub(crate) faults: FaultSwitch,
     pub(crate) store: Mutex<Store>,
 }
 
-/// How far a backend is, for whoever does not own it.
+/// How far a backend is, for a part of the program that does not own it.
 #[derive(Clone)]
 pub struct Arrivals(Arc<Shared>);
 
@@ -151,23 +147,27 @@ impl Backend {
         &self.shared.faults
     }
 
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.shared.store.lock()
+    }
+
     pub fn counts(&self) -> Counts {
-        self.shared.store.lock().counts.clone()
+        self.store().counts.clone()
     }
 
     /// Items taken so far, doubled ones included: `counts().items` without the copy.
     pub fn items(&self) -> u64 {
-        self.shared.store.lock().counts.items
+        self.store().counts.items
     }
 
     /// Of messages taken so far, as sent: `counts().bytes` without the copy.
     pub fn bytes(&self) -> u64 {
-        self.shared.store.lock().counts.bytes
+        self.store().counts.bytes
     }
 
     /// Different items seen so far.
     pub fn unique_items(&self) -> u64 {
-        self.shared.store.lock().unique()
+        self.store().unique()
     }
 
     pub fn arrivals(&self) -> Arrivals {
@@ -176,21 +176,21 @@ impl Backend {
 
     /// When the last item came that had not come before.
     pub fn last_arrival(&self) -> Option<Instant> {
-        self.shared.store.lock().last_new()
+        self.store().last_new
     }
 
     /// From an item's first sending to its arrival here.
     pub fn latency(&self) -> Latency {
-        self.shared.store.lock().latency()
+        Latency::of(&self.store().latency_us)
     }
 
     pub(crate) fn latency_histogram(&self) -> hdrhistogram::Histogram<u64> {
-        self.shared.store.lock().latency_histogram()
+        self.store().latency_us.clone()
     }
 
     /// Forgets the latencies so far, for instance of a warm-up.
     pub fn reset_latency(&self) {
-        self.shared.store.lock().reset_latency();
+        self.store().latency_us.reset();
     }
 
     /// The sequence numbers seen of one generator.
@@ -200,22 +200,21 @@ impl Backend {
 
     /// The sequence numbers seen, by generator.
     pub fn all_seen(&self) -> HashMap<u16, SequenceSet> {
-        self.shared.store.lock().all_seen()
+        self.store().seen.clone()
     }
 
     /// The sequence numbers that came more than once, by generator.
     pub fn all_doubled(&self) -> HashMap<u16, SequenceSet> {
-        self.shared.store.lock().all_doubled()
+        self.store().doubled.clone()
     }
 
     pub(crate) fn with_seen<T>(&self, generator: u16, read: impl FnOnce(&SequenceSet) -> T) -> T {
-        let store = self.shared.store.lock();
-        read(store.seen(generator).unwrap_or(&SequenceSet::default()))
+        read(self.store().seen.get(&generator).unwrap_or(&SequenceSet::default()))
     }
 
     /// The last requests taken, oldest first: as many as [`BackendOptions::keep_requests`] says.
     pub fn kept(&self) -> Vec<Received> {
-        self.shared.store.lock().kept()
+        self.store().kept.iter().cloned().collect()
     }
 
     /// Waits until this many different items have come; false if they have not by then.
@@ -256,7 +255,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
         } else if listener.is_none() {
             listener = bind(addr).ok();
             if listener.is_none() {
-                // Somebody has taken the port meanwhile; it may come free again.
+                // Another process has taken the port meanwhile; it may come free again.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
@@ -268,30 +267,10 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
                 shared.store.lock().counts.connections += 1;
                 // Failure means a connection that is already gone.
                 let _ = stream.set_nodelay(true);
-                connections.spawn(serve(Arc::clone(&shared), stream));
+                connections.spawn(serve::serve(Arc::clone(&shared), stream));
             }
         }
     }
-}
-
-async fn serve(shared: Arc<Shared>, stream: TcpStream) {
-    match shared.options.protocol {
-        Protocol::Grpc if begins_http2(&stream).await => grpc::serve(shared, stream).await,
-        Protocol::Grpc | Protocol::Http => http::serve(shared, stream).await,
-    }
-}
-
-/// Whether a connection begins as HTTP/2's do ("PRI"), not as a "POST". One that says nothing counts as HTTP/2.
-async fn begins_http2(stream: &TcpStream) -> bool {
-    let mut first = [0; 2];
-    for _ in 0..PEEK_LIMIT {
-        match stream.peek(&mut first).await {
-            Ok(2) => return first == *b"PR",
-            Ok(1) => tokio::time::sleep(Duration::from_millis(1)).await,
-            _ => return true,
-        }
-    }
-    true
 }
 
 async fn accept_one(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {

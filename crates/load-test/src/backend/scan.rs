@@ -1,15 +1,30 @@
 //! Finds the identity and the time of every item in an encoded export request, in whatever order its fields come.
+//!
+//! The messages here have only the fields that lead to identities. Prost skips all others, which makes this about as cheap as
+//! counting. Messages below an item's own fields are not validated.
 
-use sluice_otlp::Signal;
+use bytes::Bytes;
+use prost::Message;
+use sluice_otlp::{Signal, Value};
+use thiserror::Error;
 
 use super::text;
 use crate::identity::{Identity, REQUEST_ATTRIBUTE};
-use crate::wire::{Fields, Malformed, Value};
 
-/// What a backend learns of one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("not an export request")]
+pub(crate) struct Malformed;
+
+impl From<prost::DecodeError> for Malformed {
+    fn from(_: prost::DecodeError) -> Malformed {
+        Malformed
+    }
+}
+
+/// One item as a backend knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// `None` for items that no generator of ours made, and for torn ones.
+    /// `None` for items of unknown origin, and for torn ones.
     pub(crate) identity: Option<Identity>,
     /// When it was sent, nanoseconds since the epoch. Zero where unknown.
     pub(crate) sent_unix_ns: u64,
@@ -38,7 +53,7 @@ impl RequestStamp {
         Some(RequestStamp { first: Identity(number(&text[..16])?), sent_unix_ns: number(&text[16..])? })
     }
 
-    /// The item that the stamp alone is of.
+    /// The item of a stamp that stands for one item alone.
     pub(crate) fn whole_item(self) -> Item {
         Item { identity: Some(self.first), sent_unix_ns: self.sent_unix_ns }
     }
@@ -49,103 +64,145 @@ impl RequestStamp {
     }
 }
 
+/// `Export…ServiceRequest`.
+#[derive(Message)]
+struct Request {
+    #[prost(message, repeated, tag = "1")]
+    resources: Vec<ResourceItems>,
+}
+
+/// `ResourceSpans`, `ResourceMetrics` or `ResourceLogs`.
+#[derive(Message)]
+struct ResourceItems {
+    #[prost(message, optional, tag = "1")]
+    resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    scopes: Vec<ScopeItems>,
+}
+
+#[derive(Message)]
+struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    attributes: Vec<KeyValue>,
+}
+
+/// `ScopeSpans`, `ScopeMetrics` or `ScopeLogs`; its spans, metrics or records are left encoded.
+#[derive(Message)]
+struct ScopeItems {
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    entries: Vec<Bytes>,
+}
+
+#[derive(Message)]
+struct Span {
+    #[prost(bytes = "bytes", tag = "2")]
+    span_id: Bytes,
+}
+
+#[derive(Message)]
+struct LogRecord {
+    #[prost(bytes = "bytes", tag = "10")]
+    span_id: Bytes,
+}
+
+#[derive(Message)]
+struct Metric {
+    #[prost(message, optional, tag = "5")]
+    gauge: Option<Points>,
+    #[prost(message, optional, tag = "7")]
+    sum: Option<Points>,
+    #[prost(message, optional, tag = "9")]
+    histogram: Option<Points>,
+    #[prost(message, optional, tag = "10")]
+    exponential_histogram: Option<Points>,
+    #[prost(message, optional, tag = "11")]
+    summary: Option<Points>,
+}
+
+#[derive(Message)]
+struct Points {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    points: Vec<Bytes>,
+}
+
+#[derive(Message)]
+struct NumberPoint {
+    #[prost(fixed64, tag = "3")]
+    time_unix_ns: u64,
+    #[prost(double, optional, tag = "4")]
+    as_double: Option<f64>,
+    #[prost(fixed64, optional, tag = "6")]
+    as_int: Option<u64>,
+}
+
+#[derive(Message)]
+struct NumberPointAttributes {
+    #[prost(message, repeated, tag = "7")]
+    attributes: Vec<KeyValue>,
+}
+
+#[derive(Message)]
+struct KeyValue {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    /// An encoded `AnyValue`.
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+}
+
 /// Appends the items of an encoded request to `items`, in order.
-pub(crate) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Result<(), Malformed> {
-    for resource in messages(message, 1) {
-        scan_resource(signal, resource?, items)?;
-    }
-    Ok(())
-}
-
-/// The length-delimited values of one field.
-fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], Malformed>> {
-    Fields::of(message).filter_map(move |field| match field {
-        Ok((found, Value::Bytes(bytes))) if found == number => Some(Ok(bytes)),
-        Ok(_) => None,
-        Err(error) => Some(Err(error)),
-    })
-}
-
-fn scan_resource(signal: Signal, resource_items: &[u8], items: &mut Vec<Item>) -> Result<(), Malformed> {
-    let mut stamp = None;
-    for resource in messages(resource_items, 1) {
-        stamp = find_stamp(resource?, 1)?.or(stamp);
-    }
-    for scope in messages(resource_items, 2) {
-        for entry in messages(scope?, 2) {
-            if signal == Signal::Metrics {
-                scan_metric(entry?, stamp, items)?;
-            } else {
-                items.push(read_item(signal, entry?, stamp)?);
+pub(crate) fn scan(signal: Signal, message: &Bytes, items: &mut Vec<Item>) -> Result<(), Malformed> {
+    for resource in Request::decode(message.clone())?.resources {
+        let stamp = resource.resource.and_then(|resource| find_stamp(&resource.attributes));
+        for entry in resource.scopes.into_iter().flat_map(|scope| scope.entries) {
+            match signal {
+                Signal::Traces => items.push(stamped(stamp, &Span::decode(entry)?.span_id).unwrap_or(Item::UNKNOWN)),
+                Signal::Logs => items.push(read_record(entry, stamp)?),
+                Signal::Metrics => scan_metric(entry, stamp, items)?,
             }
         }
     }
     Ok(())
 }
 
-fn scan_metric(metric: &[u8], stamp: Option<RequestStamp>, items: &mut Vec<Item>) -> Result<(), Malformed> {
-    for field in Fields::of(metric) {
-        if let (kind @ (5 | 7 | 9 | 10 | 11), Value::Bytes(data)) = field? {
-            for point in messages(data, 1) {
-                let point = point?;
-                // Engines that know no resources hand their attributes on with each point; our points are gauges' and sums'.
-                let stamp = match stamp {
-                    None if matches!(kind, 5 | 7) => find_stamp(point, 7)?,
-                    known => known,
-                };
-                items.push(read_item(Signal::Metrics, point, stamp)?);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// In the attributes that are this field of a message.
-fn find_stamp(message: &[u8], attributes: u32) -> Result<Option<RequestStamp>, Malformed> {
-    for attribute in messages(message, attributes) {
-        let stamp = stamp_in(attribute?)?;
-        if stamp.is_some() {
-            return Ok(stamp);
-        }
-    }
-    Ok(None)
-}
-
-fn stamp_in(attribute: &[u8]) -> Result<Option<RequestStamp>, Malformed> {
-    let (mut key, mut value) = (&[][..], &[][..]);
-    for field in Fields::of(attribute) {
-        match field? {
-            (1, Value::Bytes(bytes)) => key = bytes,
-            (2, Value::Bytes(bytes)) => value = bytes,
-            _ => {}
-        }
-    }
-    if key != REQUEST_ATTRIBUTE.as_bytes() {
-        return Ok(None);
-    }
-    let text = messages(value, 1).next().transpose()?;
-    Ok(text.and_then(RequestStamp::parse))
-}
-
-/// Reads the identity of one span, point or record. All fields are walked, so that malformed items are found.
-fn read_item(signal: Signal, item: &[u8], stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
-    let (mut raw, mut time_unix_ns, mut value) = (None, 0, None);
-    for field in Fields::of(item) {
-        match (signal, field?) {
-            (Signal::Traces, (2, Value::Bytes(id))) | (Signal::Logs, (10, Value::Bytes(id))) => {
-                raw = id.try_into().ok().map(u64::from_be_bytes);
-            }
-            (Signal::Metrics, (3, Value::Fixed64(time))) => time_unix_ns = time,
-            (Signal::Metrics, (4, Value::Fixed64(bits))) => value = Some(f64::from_bits(bits)),
-            (Signal::Metrics, (6, Value::Fixed64(value))) => raw = Some(value),
-            _ => {}
-        }
-    }
-    let known = match (stamp, raw) {
-        (Some(stamp), Some(raw)) => Some(stamp.item(raw)),
-        _ if signal == Signal::Metrics => value.and_then(|value| Item::of_sample(value, time_unix_ns)),
-        _ if signal == Signal::Logs => text::identify(item),
+fn find_stamp(attributes: &[KeyValue]) -> Option<RequestStamp> {
+    let attribute = attributes.iter().find(|attribute| attribute.key == REQUEST_ATTRIBUTE.as_bytes())?;
+    match Value::read(&attribute.value) {
+        Value::String(text) => RequestStamp::parse(text),
         _ => None,
+    }
+}
+
+/// The item with this span id.
+fn stamped(stamp: Option<RequestStamp>, span_id: &[u8]) -> Option<Item> {
+    Some(stamp?.item(u64::from_be_bytes(span_id.try_into().ok()?)))
+}
+
+fn read_record(record: Bytes, stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
+    let span_id = LogRecord::decode(record.clone())?.span_id;
+    Ok(stamped(stamp, &span_id).or_else(|| text::identify(&record)).unwrap_or(Item::UNKNOWN))
+}
+
+fn scan_metric(metric: Bytes, stamp: Option<RequestStamp>, items: &mut Vec<Item>) -> Result<(), Malformed> {
+    let Metric { gauge, sum, histogram, exponential_histogram, summary } = Metric::decode(metric)?;
+    for point in [gauge, sum].into_iter().flatten().flat_map(|data| data.points) {
+        items.push(read_point(point, stamp)?);
+    }
+    // Generators make no such points.
+    let others = [histogram, exponential_histogram, summary].into_iter().flatten();
+    items.extend(others.flat_map(|data| data.points).map(|_| Item::UNKNOWN));
+    Ok(())
+}
+
+fn read_point(point: Bytes, stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
+    let stamp = match stamp {
+        // Engines without resources hand their attributes on with each point.
+        None => find_stamp(&NumberPointAttributes::decode(point.clone())?.attributes),
+        known => known,
     };
-    Ok(known.unwrap_or(Item::UNKNOWN))
+    let NumberPoint { time_unix_ns, as_double, as_int } = NumberPoint::decode(point)?;
+    Ok(match (stamp, as_int) {
+        (Some(stamp), Some(identity)) => stamp.item(identity),
+        _ => as_double.and_then(|value| Item::of_sample(value, time_unix_ns)).unwrap_or(Item::UNKNOWN),
+    })
 }

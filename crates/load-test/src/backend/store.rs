@@ -1,4 +1,4 @@
-//! What a backend has taken.
+//! The record of what a backend has received and taken.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -9,18 +9,18 @@ use http::HeaderMap;
 use sluice_otlp::{Encoding, Signal};
 
 use super::scan::Item;
-use crate::identity::SequenceSet;
-use crate::latency::{Latency, new_histogram, record};
+use crate::identity::{Identity, SequenceSet};
+use crate::latency::{new_histogram, record};
 use crate::status::Code;
 
 /// Seconds of history that are kept.
 const WINDOWS_LIMIT: usize = 24 * 3600;
 
-/// What a backend has received. Requests that a fault answered are in `requests` and `refused` only.
+/// The counts of a backend. Requests that a fault answered are in `requests` and `refused` only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub connections: u64,
-    /// Export requests read to their end, whatever became of them.
+    /// Export requests read to their end, taken or not.
     pub requests: u64,
     /// Requests answered OK and counted.
     pub taken_requests: u64,
@@ -59,13 +59,16 @@ pub struct Received {
 }
 
 pub(crate) struct Store {
-    pub(crate) counts: Counts,
-    seen: HashMap<u16, SequenceSet>,
-    doubled: HashMap<u16, SequenceSet>,
-    latency_us: Histogram<u64>,
-    /// When an item came that had not come before.
-    last_new: Option<Instant>,
-    kept: VecDeque<Received>,
+    pub(super) counts: Counts,
+    /// By generator.
+    pub(super) seen: HashMap<u16, SequenceSet>,
+    /// Seen more than once, by generator.
+    pub(super) doubled: HashMap<u16, SequenceSet>,
+    pub(super) latency_us: Histogram<u64>,
+    /// When the last item came that had not come before.
+    pub(super) last_new: Option<Instant>,
+    /// Oldest first.
+    pub(super) kept: VecDeque<Received>,
     keep_requests: usize,
     started: Instant,
 }
@@ -113,21 +116,29 @@ impl Store {
                 record(&mut self.latency_us, latency, run.len() as u64);
             }
         }
-        let mut arrived = false;
-        for item in items {
-            let Some(identity) = item.identity else {
-                self.counts.unidentified += 1;
-                continue;
-            };
-            let is_new = self.seen.entry(identity.generator()).or_default().insert(identity.sequence());
-            if is_new {
-                arrived = true;
-            } else {
-                self.counts.doubled += 1;
-                self.doubled.entry(identity.generator()).or_default().insert(identity.sequence());
+        // The items of one request mostly follow one another.
+        for run in items.chunk_by(|one, next| one.identity.is_some_and(|id| next.identity == Some(id.next()))) {
+            match run[0].identity {
+                Some(first) => self.see(first, run.len() as u64),
+                None => self.counts.unidentified += run.len() as u64,
             }
         }
-        if arrived {
+    }
+
+    /// Items with consecutive identities.
+    fn see(&mut self, first: Identity, count: u64) {
+        let (generator, run) = (first.generator(), first.sequence()..first.sequence() + count);
+        let seen = self.seen.entry(generator).or_default();
+        let doubled = seen.count_in(run.clone());
+        if doubled > 0 {
+            let again = self.doubled.entry(generator).or_default();
+            run.clone().filter(|sequence| seen.contains(*sequence)).for_each(|sequence| {
+                again.insert(sequence);
+            });
+            self.counts.doubled += doubled;
+        }
+        if doubled < count {
+            seen.insert_range(run);
             self.last_new = Some(Instant::now());
         }
     }
@@ -139,39 +150,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn seen(&self, generator: u16) -> Option<&SequenceSet> {
-        self.seen.get(&generator)
-    }
-
-    pub(crate) fn all_seen(&self) -> HashMap<u16, SequenceSet> {
-        self.seen.clone()
-    }
-
-    pub(crate) fn all_doubled(&self) -> HashMap<u16, SequenceSet> {
-        self.doubled.clone()
-    }
-
-    pub(crate) fn last_new(&self) -> Option<Instant> {
-        self.last_new
-    }
-
     pub(crate) fn unique(&self) -> u64 {
         self.seen.values().map(SequenceSet::len).sum()
-    }
-
-    pub(crate) fn latency(&self) -> Latency {
-        Latency::of(&self.latency_us)
-    }
-
-    pub(crate) fn latency_histogram(&self) -> Histogram<u64> {
-        self.latency_us.clone()
-    }
-
-    pub(crate) fn reset_latency(&mut self) {
-        self.latency_us.reset();
-    }
-
-    pub(crate) fn kept(&self) -> Vec<Received> {
-        self.kept.iter().cloned().collect()
     }
 }

@@ -6,9 +6,8 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
-use super::scan::{Item, RequestStamp};
+use super::scan::{Item, Malformed, RequestStamp};
 use crate::identity::{TEXT_END, TEXT_MARK};
-use crate::wire::Malformed;
 
 const STAMP_LEN: usize = 32;
 

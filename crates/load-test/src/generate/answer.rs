@@ -1,10 +1,12 @@
-//! What a server said to one request, whatever the protocol.
+//! The answer of a server to one request, whatever the protocol.
 
 use std::fmt;
 use std::time::Duration;
 
+use prost::Message as _;
+
+use crate::export_response::ExportResponse;
 use crate::status::Code;
-use crate::wire::{Fields, Value};
 
 /// How one attempt ended, for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,21 +65,13 @@ impl Answer {
         }
     }
 
-    /// True where the server may have taken the request although nobody said so.
+    /// True where the server may have taken the request although no answer says so.
     pub(crate) fn fate_is_unknown(&self) -> bool {
         matches!(self.ending, Ending::Transport | Ending::TimedOut)
     }
 }
 
-/// `Export…ServiceResponse.partial_success.rejected_…`: field 1 of field 1, the same for all signals.
+/// Items that the encoded answer to an accepted request names as rejected. One that cannot be read names none.
 pub(crate) fn rejected_items(response: &[u8]) -> u64 {
-    let partial = Fields::of(response).flatten().find_map(|field| match field {
-        (1, Value::Bytes(partial)) => Some(partial),
-        _ => None,
-    });
-    let rejected = Fields::of(partial.unwrap_or_default()).flatten().find_map(|field| match field {
-        (1, Value::Varint(rejected)) => Some(rejected),
-        _ => None,
-    });
-    rejected.unwrap_or(0)
+    ExportResponse::decode(response).map_or(0, |response| response.rejected_items())
 }

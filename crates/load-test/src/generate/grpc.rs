@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use http::{HeaderMap, Request};
+use sluice_net::grpc::Status;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use super::answer::{Answer, Ending, rejected_items};
 use super::template::PREFIX_LEN;
-use crate::status::{Code, retry_delay};
+use crate::status::Code;
 
 const WINDOW_BYTES: u32 = 1 << 20;
 /// An export response is a few bytes; a server that sends more than this is not believed.
@@ -29,24 +30,20 @@ impl GrpcConnection {
 
     /// A handle that may open a stream now; connects where there is no live connection.
     async fn ready(&self) -> Result<SendRequest<Bytes>, String> {
-        let mut kept = self.sender.lock().await;
-        if let Some(sender) = kept.as_ref() {
-            let sender = sender.clone();
-            drop(kept);
-            if let Ok(sender) = sender.ready().await {
-                return Ok(sender);
-            }
-            kept = self.sender.lock().await;
+        let kept = self.sender.lock().await.clone();
+        if let Some(sender) = kept
+            && let Ok(sender) = sender.ready().await
+        {
+            return Ok(sender);
         }
-        // Somebody else may have connected meanwhile; its connection is tried once more before another is made.
+        let mut kept = self.sender.lock().await;
+        // Another worker may have connected meanwhile.
         if let Some(sender) = kept.clone()
             && let Ok(sender) = sender.ready().await
         {
             return Ok(sender);
         }
-        *kept = None;
-        let sender = connect(self.target).await?;
-        *kept = Some(sender.clone());
+        let sender = kept.insert(connect(self.target).await?).clone();
         drop(kept);
         sender.ready().await.map_err(|error| error.to_string())
     }
@@ -104,13 +101,14 @@ async fn exchange(mut sender: SendRequest<Bytes>, request: Request<()>, frame: B
 }
 
 fn from_trailers(trailers: &HeaderMap, body: &[u8]) -> Answer {
-    let text = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok());
-    let code = text("grpc-status").and_then(|code| code.parse().ok()).map_or(Code::UNKNOWN, Code);
-    let rejected_items = if code == Code::OK { rejected_items(body.get(PREFIX_LEN..).unwrap_or_default()) } else { 0 };
+    let Some(status) = Status::read_from(trailers) else {
+        return Answer::failure(Ending::Grpc(Code::UNKNOWN), String::new());
+    };
+    let rejected_items = if status.is_ok() { rejected_items(body.get(PREFIX_LEN..).unwrap_or_default()) } else { 0 };
     Answer {
-        ending: Ending::Grpc(code),
+        ending: Ending::Grpc(Code(u32::from(status.code.number()))),
         rejected_items,
-        retry_delay: trailers.get("grpc-status-details-bin").and_then(|value| retry_delay(value.as_bytes())),
-        message: text("grpc-message").unwrap_or_default().to_owned(),
+        retry_delay: status.retry_delay,
+        message: status.message,
     }
 }

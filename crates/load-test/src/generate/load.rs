@@ -1,20 +1,14 @@
 //! A load: what is sent, how fast, for how long, over which connections.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use sluice_otlp::{Encoding, Signal};
 use thiserror::Error;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-use super::report::{LoadReport, Progress};
 use super::retry::Retry;
-use super::template::{Shape, Template};
-use super::worker::Shared;
+use super::template::Shape;
 
 /// How requests are carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +46,7 @@ pub struct Load {
     pub retry: Retry,
     /// Of one attempt.
     pub timeout: Duration,
-    /// After `duration` answers (and retries) are waited for so long.
+    /// How long answers and retries are waited for after `duration`.
     pub grace: Duration,
     /// Added to every request.
     pub headers: HeaderMap,
@@ -154,23 +148,7 @@ impl Load {
         self
     }
 
-    /// Sends it all and says what it came to.
-    pub async fn run(self) -> Result<LoadReport, LoadError> {
-        self.start()?.finish().await
-    }
-
-    /// Begins to send in the background.
-    pub fn start(self) -> Result<RunningLoad, LoadError> {
-        self.check()?;
-        let template = Template::new(&self.shape, self.encoding);
-        let request = self.request();
-        let shared = Shared::new(self, template, request);
-        let progress = Arc::clone(&shared.progress);
-        let stop = shared.stopper();
-        Ok(RunningLoad { progress, stop, task: tokio::spawn(shared.run()) })
-    }
-
-    fn check(&self) -> Result<(), LoadError> {
+    pub(super) fn check(&self) -> Result<(), LoadError> {
         let numbers = [
             (self.connections, "connections"),
             (self.streams, "streams"),
@@ -194,67 +172,26 @@ impl Load {
         }
     }
 
-    /// The request's head, the same for all.
-    fn request(&self) -> Request<()> {
+    /// The head of a request, the same for all.
+    pub(super) fn request(&self) -> Request<()> {
         let (path, content_type, encoding_header) = match self.protocol {
             Protocol::Grpc => (self.shape.signal.grpc_path(), "application/grpc", "grpc-encoding"),
             Protocol::Http => (self.shape.signal.http_path(), "application/x-protobuf", "content-encoding"),
         };
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
-        let mut parts = http::uri::Parts::default();
-        parts.path_and_query = Some(http::uri::PathAndQuery::from_static(path));
-        if self.protocol == Protocol::Grpc {
-            *request.version_mut() = Version::HTTP_2;
-            parts.scheme = Some(http::uri::Scheme::HTTP);
-            parts.authority = self.target.to_string().parse().ok();
-        }
-        *request.uri_mut() = Uri::from_parts(parts).expect("an address and a constant path");
+        let uri = Uri::builder().scheme("http").authority(self.target.to_string()).path_and_query(path).build();
+        *request.uri_mut() = uri.expect("an address and a constant path");
         let headers = request.headers_mut();
         headers.insert("content-type", HeaderValue::from_static(content_type));
-        match self.protocol {
-            Protocol::Grpc => headers.insert("te", HeaderValue::from_static("trailers")),
-            Protocol::Http => {
-                headers.insert("host", self.target.to_string().parse().expect("an address is a header value"))
-            }
-        };
+        if self.protocol == Protocol::Grpc {
+            headers.insert("te", HeaderValue::from_static("trailers"));
+        }
         if self.encoding != Encoding::Identity {
             headers.insert(encoding_header, HeaderValue::from_static(self.encoding.as_str()));
         }
         headers.insert("user-agent", HeaderValue::from_static("sluice-load-test"));
         headers.extend(self.headers.clone());
         request
-    }
-}
-
-/// A load on its way.
-pub struct RunningLoad {
-    progress: Arc<Progress>,
-    stop: watch::Sender<Option<Instant>>,
-    task: JoinHandle<LoadReport>,
-}
-
-impl RunningLoad {
-    pub fn progress(&self) -> &Arc<Progress> {
-        &self.progress
-    }
-
-    /// Ends it early; what is in flight is still waited for, as long as `grace`.
-    pub fn stop(&self) {
-        self.stop.send_if_modified(|stopped| {
-            let is_first = stopped.is_none();
-            stopped.get_or_insert_with(Instant::now);
-            is_first
-        });
-    }
-
-    /// Waits for the end.
-    pub async fn finish(mut self) -> Result<LoadReport, LoadError> {
-        self.join().await
-    }
-
-    /// Waits for the end. To be called once.
-    pub(crate) async fn join(&mut self) -> Result<LoadReport, LoadError> {
-        (&mut self.task).await.map_err(|error| LoadError::Broken(error.to_string()))
     }
 }

@@ -1,5 +1,5 @@
-//! Generators that are cheaper than what they test: a request is encoded once, then stamped in place and sent; so is a page that is
-//! scraped (`farm/`), and a line of a log file (`log_files/`).
+//! Generators that cost less than what they test: a request is encoded once, then stamped in place and sent. So is a page for
+//! scrapers (`farm/`), and a line of a log file (`log_files/`).
 
 mod answer;
 mod farm;
@@ -7,16 +7,19 @@ mod grpc;
 mod http;
 mod load;
 mod log_files;
+mod message;
 mod packed;
 mod report;
 mod retry;
+mod running;
 pub(crate) mod template;
 mod worker;
 
 pub use answer::Ending;
 pub use farm::{Farm, FarmError, OpenFarm, RunningFarm};
-pub use load::{Load, LoadError, Pace, Protocol, RunningLoad};
+pub use load::{Load, LoadError, Pace, Protocol};
 pub use log_files::{LogFiles, LogFilesError, OpenLogFiles, RunningLogFiles};
 pub use report::{LoadReport, Problem, Progress};
 pub use retry::Retry;
+pub use running::RunningLoad;
 pub use template::Shape;

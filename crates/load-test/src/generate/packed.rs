@@ -12,7 +12,7 @@ pub(crate) struct Packed {
     pub(crate) gzip: Option<GzipTail>,
 }
 
-/// What a gzip member's checksum needs after its head has changed.
+/// The parts of a gzip member that its checksum needs after the head has changed.
 #[derive(Clone, Debug)]
 pub(crate) struct GzipTail {
     head: std::ops::Range<usize>,

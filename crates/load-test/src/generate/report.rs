@@ -1,4 +1,4 @@
-//! What a load came to.
+//! The outcome of a load.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +44,7 @@ impl Progress {
     }
 }
 
-/// What is collected under a lock, once a request.
+/// The figures that are collected under a lock, once a request.
 pub(crate) struct Collected {
     pub(crate) acknowledged: SequenceSet,
     pub(crate) endings: BTreeMap<Ending, u64>,
@@ -75,7 +75,7 @@ impl Collected {
     }
 }
 
-/// What a load came to. Unless it says otherwise, a number counts items.
+/// The outcome of a load. Unless it says otherwise, a number counts items.
 #[derive(Clone, Debug)]
 pub struct LoadReport {
     /// The load's number in identities.
@@ -113,11 +113,11 @@ pub struct LoadReport {
     pub elapsed: Duration,
     /// Sequence numbers of the items that were acknowledged for certain (those of requests without rejections).
     pub acknowledged: SequenceSet,
-    /// What makes it another load than was asked for.
+    /// Reasons why it was another load than asked for.
     pub problems: Vec<Problem>,
 }
 
-/// Something that a source of load found out about the run, and what helps.
+/// A flaw of the run that a source of load has found, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub message: String,
@@ -125,7 +125,7 @@ pub struct Problem {
 }
 
 impl LoadReport {
-    /// What a source without answers of its own has come to: scraped targets, written files. What is not known of it is zero.
+    /// The outcome of a source without answers of its own: scraped targets, written files. Unknown figures are zero.
     pub(crate) fn of(generator: u16, progress: &Progress, acknowledged: SequenceSet, elapsed: Duration) -> Self {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LoadReport {

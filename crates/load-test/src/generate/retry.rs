@@ -1,8 +1,8 @@
-//! How a sender takes "come back later".
+//! How a sender treats retryable answers.
 
 use std::time::Duration;
 
-/// What a sender does with a retryable answer.
+/// How a sender treats a retryable answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Retry {
     /// Counts it as refused and goes on with the next request.

@@ -3,20 +3,14 @@
 
 use sluice_otlp::{Encoding, Signal};
 
+use super::message::{Layout, Message, SPAN_LASTS_NS, STAMP_LEN};
 use super::packed::{GzipTail, pack};
-use crate::identity::{Identity, MARK_ATTRIBUTE, ORDINARY_MARK, POISON_MARK, REQUEST_ATTRIBUTE};
-use crate::wire::{put_attribute, put_bytes, put_fixed64, put_unsigned};
+use crate::identity::{Identity, ORDINARY_MARK, POISON_MARK};
 
 /// Length of the gRPC message prefix: a flag byte and four bytes of length.
 pub(crate) const PREFIX_LEN: usize = 5;
-/// Length of the value of [`REQUEST_ATTRIBUTE`]: identity and time in hexadecimal.
-const STAMP_LEN: usize = 32;
-/// A span lasts this long, so that every one is sound.
-const SPAN_LASTS_NS: u64 = 1_000_000;
-/// Points of one metric in a request.
-const POINTS_PER_METRIC: u32 = 10;
 
-/// What generated items look like.
+/// The form of generated items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub signal: Signal,
@@ -43,23 +37,13 @@ impl Shape {
     }
 }
 
-/// Where an item's variable bytes are, from the item's first byte on.
-#[derive(Clone, Copy, Debug, Default)]
-struct Layout {
-    trace_id_at: Option<usize>,
-    identity_at: usize,
-    time_at: usize,
-    end_time_at: Option<usize>,
-    mark_at: usize,
-}
-
 /// A ready request in the form in which it goes over the wire, gRPC prefix included.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     signal: Signal,
     items: u32,
     frame: Vec<u8>,
-    /// Where the request attribute's value is in `frame`.
+    /// Where the value of [`crate::identity::REQUEST_ATTRIBUTE`] is in `frame`.
     stamp_at: usize,
     /// Where each item begins in `frame`. Empty where the items are compressed: then the request's stamp alone varies.
     items_at: Vec<usize>,
@@ -67,7 +51,7 @@ pub(crate) struct Template {
     gzip: Option<GzipTail>,
 }
 
-/// What one request is stamped with.
+/// The identity and the time of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub(crate) first: Identity,
@@ -149,216 +133,6 @@ pub(crate) fn put_hex(out: &mut [u8], value: u64) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (index, digit) in out.iter_mut().enumerate() {
         *digit = DIGITS[(value >> (60 - 4 * index) & 15) as usize];
-    }
-}
-
-/// An encoded export request and the places in it.
-struct Message {
-    bytes: Vec<u8>,
-    stamp_at: usize,
-    items_at: Vec<usize>,
-    layout: Layout,
-}
-
-impl Message {
-    fn build(shape: &Shape) -> Self {
-        assert!(shape.attributes >= 1 && shape.items_per_request >= 1, "an item has its mark, a request an item");
-        let mut text = Text::new();
-        let mut layout = Layout::default();
-        let items: Vec<Vec<u8>> = (0..shape.items_per_request)
-            .map(|index| {
-                let (item, places) = encode_item(shape, index, &mut text);
-                layout = places;
-                item
-            })
-            .collect();
-        let resource = encode_resource();
-        let stamp_in_resource = find(&resource, &[b'0'; STAMP_LEN]);
-        let (scope, items_in_scope) = encode_scope(shape.signal, &items);
-        let mut parts = Vec::with_capacity(resource.len() + scope.len() + 16);
-        put_bytes(&mut parts, 1, &resource);
-        let resource_at = parts.len() - resource.len();
-        put_bytes(&mut parts, 2, &scope);
-        let scope_at = parts.len() - scope.len();
-        let mut bytes = Vec::with_capacity(parts.len() + 16);
-        put_bytes(&mut bytes, 1, &parts);
-        let parts_at = bytes.len() - parts.len();
-        Message {
-            stamp_at: parts_at + resource_at + stamp_in_resource,
-            items_at: items_in_scope.iter().map(|at| parts_at + scope_at + at).collect(),
-            bytes,
-            layout,
-        }
-    }
-}
-
-fn find(haystack: &[u8], needle: &[u8]) -> usize {
-    memchr::memmem::find(haystack, needle).expect("the template has just been built with this in it")
-}
-
-fn encode_resource() -> Vec<u8> {
-    let mut resource = Vec::new();
-    put_attribute(&mut resource, 1, REQUEST_ATTRIBUTE, &[b'0'; STAMP_LEN]);
-    put_attribute(&mut resource, 1, "service.name", b"load-test");
-    put_attribute(&mut resource, 1, "service.version", b"1.0.0");
-    put_attribute(&mut resource, 1, "k8s.namespace.name", b"load-test");
-    put_attribute(&mut resource, 1, "k8s.pod.name", b"load-generator-7d9c5b8f4-x2x7q");
-    resource
-}
-
-/// ScopeSpans, ScopeMetrics or ScopeLogs with the items in it, and where each of them begins.
-fn encode_scope(signal: Signal, items: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
-    let mut scope = Vec::new();
-    let mut name = Vec::new();
-    put_bytes(&mut name, 1, b"sluice-load-test");
-    put_bytes(&mut scope, 1, &name);
-    let mut items_at = Vec::with_capacity(items.len());
-    if signal != Signal::Metrics {
-        for item in items {
-            put_bytes(&mut scope, 2, item);
-            items_at.push(scope.len() - item.len());
-        }
-        return (scope, items_at);
-    }
-    for (index, points) in items.chunks(POINTS_PER_METRIC as usize).enumerate() {
-        let mut gauge = Vec::new();
-        let mut points_at = Vec::new();
-        for point in points {
-            put_bytes(&mut gauge, 1, point);
-            points_at.push(gauge.len() - point.len());
-        }
-        let mut metric = Vec::new();
-        put_bytes(&mut metric, 1, format!("load_test.metric.{index:03}").as_bytes());
-        put_bytes(&mut metric, 5, &gauge);
-        let gauge_at = metric.len() - gauge.len();
-        put_bytes(&mut scope, 2, &metric);
-        let metric_at = scope.len() - metric.len();
-        items_at.extend(points_at.iter().map(|at| metric_at + gauge_at + at));
-    }
-    (scope, items_at)
-}
-
-/// One item in ascending field order, as SDKs write it. All items of a shape have the same length and layout.
-fn encode_item(shape: &Shape, index: u32, text: &mut Text) -> (Vec<u8>, Layout) {
-    let identity = Identity::relative(index).0;
-    let time = crate::unix_ns();
-    let mut item = Vec::new();
-    let mut layout = Layout::default();
-    match shape.signal {
-        Signal::Traces => {
-            put_bytes(&mut item, 1, &text.id(16));
-            layout.trace_id_at = Some(item.len() - 16);
-            put_bytes(&mut item, 2, &identity.to_be_bytes());
-            layout.identity_at = item.len() - 8;
-            put_bytes(&mut item, 5, b"load-test-operation");
-            put_unsigned(&mut item, 6, 2);
-            put_fixed64(&mut item, 7, time);
-            layout.time_at = item.len() - 8;
-            put_fixed64(&mut item, 8, time + SPAN_LASTS_NS);
-            layout.end_time_at = Some(item.len() - 8);
-            layout.mark_at = put_attributes(&mut item, 9, shape, text);
-        }
-        Signal::Metrics => {
-            put_fixed64(&mut item, 3, time);
-            layout.time_at = item.len() - 8;
-            put_fixed64(&mut item, 6, identity);
-            layout.identity_at = item.len() - 8;
-            layout.mark_at = put_attributes(&mut item, 7, shape, text);
-        }
-        Signal::Logs => {
-            put_fixed64(&mut item, 1, time);
-            layout.time_at = item.len() - 8;
-            put_unsigned(&mut item, 2, 9);
-            put_bytes(&mut item, 3, b"INFO");
-            let mut body = Vec::new();
-            put_bytes(&mut body, 1, text.body(shape.body_bytes).as_bytes());
-            put_bytes(&mut item, 5, &body);
-            layout.mark_at = put_attributes(&mut item, 6, shape, text);
-            put_bytes(&mut item, 9, &text.id(16));
-            layout.trace_id_at = Some(item.len() - 16);
-            put_bytes(&mut item, 10, &identity.to_be_bytes());
-            layout.identity_at = item.len() - 8;
-        }
-    }
-    (item, layout)
-}
-
-/// Appends the attributes, the mark first, and says where the mark's value begins. Every second value is the same in
-/// all items and the others are random, which compresses to about a quarter, as real telemetry does.
-fn put_attributes(item: &mut Vec<u8>, field: u32, shape: &Shape, text: &mut Text) -> usize {
-    put_attribute(item, field, MARK_ATTRIBUTE, ORDINARY_MARK.as_bytes());
-    let mark_at = item.len() - ORDINARY_MARK.len();
-    for index in 1..shape.attributes {
-        let value = if index % 2 == 0 {
-            text.random(shape.attribute_value_bytes)
-        } else {
-            text.constant(index, shape.attribute_value_bytes)
-        };
-        put_attribute(item, field, &format!("attribute{index:02}"), value.as_bytes());
-    }
-    mark_at
-}
-
-/// Text that is the same in every run: a run is to be repeatable.
-struct Text {
-    random: fastrand::Rng,
-}
-
-impl Text {
-    fn new() -> Self {
-        Text { random: fastrand::Rng::with_seed(0x51_1c_e5) }
-    }
-
-    fn id(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.random.u8(1..)).collect()
-    }
-
-    fn random(&mut self, len: usize) -> String {
-        (0..len).map(|_| self.random.alphanumeric()).collect()
-    }
-
-    fn constant(&self, index: u32, len: usize) -> String {
-        let mut random = fastrand::Rng::with_seed(u64::from(index));
-        (0..len).map(|_| random.alphanumeric()).collect()
-    }
-
-    fn body(&mut self, len: usize) -> String {
-        const WORDS: [&str; 24] = [
-            "request",
-            "served",
-            "from",
-            "cache",
-            "upstream",
-            "latency",
-            "user",
-            "session",
-            "order",
-            "created",
-            "with",
-            "status",
-            "retry",
-            "after",
-            "timeout",
-            "connection",
-            "closed",
-            "by",
-            "peer",
-            "GET",
-            "POST",
-            "200",
-            "503",
-            "payment",
-        ];
-        let mut body = String::with_capacity(len + 16);
-        while body.len() < len {
-            body.push_str(WORDS[self.random.usize(..WORDS.len())]);
-            body.push(' ');
-            if self.random.u8(..) < 48 {
-                body.push_str(&format!("{:08x} ", self.random.u32(..)));
-            }
-        }
-        body.truncate(len);
-        body
     }
 }
 

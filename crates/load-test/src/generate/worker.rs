@@ -23,7 +23,7 @@ use crate::latency::{Latency, record};
 /// A request of an open loop is late when it is sent this long after its time.
 const LATE_AFTER: Duration = Duration::from_millis(50);
 
-/// What all workers of a load share.
+/// The state that all workers of a load share.
 pub(crate) struct Shared {
     load: Load,
     template: Template,
@@ -66,7 +66,7 @@ impl Shared {
             for _ in 0..shared.load.streams {
                 let channel = match shared.load.protocol {
                     Protocol::Grpc => Channel::Grpc(Arc::clone(&connection)),
-                    Protocol::Http => Channel::Http(HttpConnection::to(shared.load.target)),
+                    Protocol::Http => Channel::Http(Box::new(HttpConnection::new())),
                 };
                 workers.spawn(Worker { shared: Arc::clone(&shared), channel }.run());
             }
@@ -147,7 +147,7 @@ impl Shared {
 
 enum Channel {
     Grpc(Arc<GrpcConnection>),
-    Http(HttpConnection),
+    Http(Box<HttpConnection>),
 }
 
 struct Worker {
@@ -156,8 +156,8 @@ struct Worker {
 }
 
 impl Worker {
-    async fn run(mut self) {
-        let shared = Arc::clone(&self.shared);
+    async fn run(self) {
+        let shared = &self.shared;
         let mut stop = shared.stop.subscribe();
         let mut buffer = BytesMut::from(shared.template.frame());
         while let Some(ticket) = self.next_ticket(&mut stop).await {
@@ -200,8 +200,8 @@ impl Worker {
     }
 
     /// Sends one request until it has its final answer, and counts that.
-    async fn deliver(&mut self, first_sequence: u64, frame: &Bytes) {
-        let shared = Arc::clone(&self.shared);
+    async fn deliver(&self, first_sequence: u64, frame: &Bytes) {
+        let shared = &self.shared;
         let began = Instant::now();
         // The answer of an attempt that was to be followed by another.
         let mut refusal = None;
@@ -239,8 +239,8 @@ impl Worker {
     }
 
     /// `refusal` is the last answer while the next attempt is waited for.
-    async fn attempt_until_final(&mut self, frame: &Bytes, began: Instant, refusal: &mut Option<Answer>) -> Answer {
-        let shared = Arc::clone(&self.shared);
+    async fn attempt_until_final(&self, frame: &Bytes, began: Instant, refusal: &mut Option<Answer>) -> Answer {
+        let shared = &self.shared;
         let mut attempt = 0;
         loop {
             let answer = self.attempt(frame).await;
@@ -259,12 +259,12 @@ impl Worker {
         }
     }
 
-    async fn attempt(&mut self, frame: &Bytes) -> Answer {
+    async fn attempt(&self, frame: &Bytes) -> Answer {
         let shared = &self.shared;
         shared.progress.bytes_sent.fetch_add(frame.len() as u64, Ordering::Relaxed);
         let request = shared.request.clone();
         let limit = shared.load.timeout;
-        let answer = match &mut self.channel {
+        let answer = match &self.channel {
             Channel::Grpc(connection) => timeout(limit, connection.call(request, frame.clone())).await,
             Channel::Http(connection) => timeout(limit, connection.call(request, frame.slice(PREFIX_LEN..))).await,
         };

@@ -1,6 +1,8 @@
-//! The live view as text: of a scene and the size of a screen, and of nothing else.
+//! The live view as text, made of a scene and the size of a screen alone.
 
 use std::time::Duration;
+
+use console::{Style, truncate_str};
 
 use super::scene::{Phase, Scene};
 use crate::report::{Kpis, Sample};
@@ -13,7 +15,7 @@ const BAR_COLUMNS: usize = 40;
 const CURVE_COLUMNS: usize = 60;
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What can be shown.
+/// The size and the abilities of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Screen {
     pub(super) columns: usize,
@@ -22,99 +24,76 @@ pub(super) struct Screen {
     pub(super) has_unicode: bool,
 }
 
-#[derive(Clone, Copy)]
-enum Ink {
-    Plain,
-    Bold,
-    Faint,
-    Bar,
-    Fault,
-}
-
-impl Ink {
-    fn code(self) -> &'static str {
-        match self {
-            Ink::Plain => "",
-            Ink::Bold => "\x1b[1m",
-            Ink::Faint => "\x1b[2m",
-            Ink::Bar => "\x1b[36m",
-            Ink::Fault => "\x1b[31m",
-        }
-    }
-}
-
-/// A line that is never longer than the screen is wide.
-struct Line {
-    text: String,
-    left: usize,
-    screen: Screen,
-}
-
-impl Line {
-    fn new(screen: Screen) -> Line {
+impl Screen {
+    /// A line that is never longer than the screen is wide.
+    fn line(self, parts: &[(Style, &str)]) -> String {
+        let paint = |(style, text): &(Style, &str)| {
+            // Names come from elsewhere. Control characters in them would move the cursor.
+            let text: String = text.chars().filter(|character| !character.is_control()).collect();
+            style.clone().force_styling(self.has_colours).apply_to(text).to_string()
+        };
+        let line: String = parts.iter().map(paint).collect();
         // The last column stays free: some terminals wrap when it is written.
-        Line { text: String::new(), left: screen.columns.saturating_sub(1), screen }
+        truncate_str(&line, self.columns.saturating_sub(1), "").into_owned()
     }
+}
 
-    fn add(mut self, ink: Ink, text: &str) -> Line {
-        // What others named may hold control characters, which would move the cursor.
-        let fits: String = text.chars().filter(|character| !character.is_control()).take(self.left).collect();
-        self.left -= fits.chars().count();
-        if self.screen.has_colours && !ink.code().is_empty() && !fits.is_empty() {
-            self.text += &format!("{}{fits}\x1b[0m", ink.code());
-        } else {
-            self.text += &fits;
-        }
-        self
-    }
+fn plain() -> Style {
+    Style::new()
 }
 
 /// A full picture, at most as high as the screen less one row, for the cursor.
 pub(super) fn frame(scene: &Scene, elapsed: Duration, screen: Screen) -> Vec<String> {
     let is_roomy = screen.columns >= ROOMY_COLUMNS && screen.rows >= ROOMY_ROWS;
-    let lines = if is_roomy { roomy(scene, elapsed, screen) } else { compact(scene, elapsed, screen) };
-    lines.into_iter().map(|line| line.text).take(screen.rows.saturating_sub(1).max(1)).collect()
+    let mut lines = if is_roomy { roomy(scene, elapsed, screen) } else { compact(scene, elapsed, screen) };
+    lines.truncate(screen.rows.saturating_sub(1).max(1));
+    lines
 }
 
-fn roomy(scene: &Scene, elapsed: Duration, screen: Screen) -> Vec<Line> {
-    let line = || Line::new(screen);
+fn roomy(scene: &Scene, elapsed: Duration, screen: Screen) -> Vec<String> {
     let turn = scene.turns.map_or_else(String::new, |turns| format!("  turn {} of {turns}", scene.turn));
+    let (done, left) = bar(scene, elapsed, screen);
     let mut lines = vec![
-        line().add(Ink::Bold, "sluice load-test").add(Ink::Plain, &format!("  {}", scene.title)),
-        line().add(Ink::Bold, &scene.label).add(Ink::Faint, &turn).add(Ink::Plain, &format!("  {}", doing(scene))),
-        bar(line(), scene, elapsed, BAR_COLUMNS).add(Ink::Plain, &format!("  {}", time(scene, elapsed))),
-        line(),
+        screen.line(&[(plain().bold(), "sluice load-test"), (plain(), &format!("  {}", scene.title))]),
+        screen.line(&[
+            (plain().bold(), &scene.label),
+            (plain().dim(), &turn),
+            (plain(), &format!("  {}", doing(scene))),
+        ]),
+        screen.line(&[
+            (plain().cyan(), &done),
+            (plain().dim(), &left),
+            (plain(), &format!("  {}", time(scene, elapsed))),
+        ]),
+        String::new(),
     ];
     let latest = scene.samples.back().cloned().unwrap_or_default();
-    for figure in &FIGURES {
-        let value = figure.text(&latest);
+    lines.extend(FIGURES.iter().map(|figure| {
+        let (label, value) = (format!("  {:<9}", figure.name), format!("{:>12}  ", figure.text(&latest)));
         let curve = curve(scene, figure.value, screen);
-        let label = format!("  {:<9}", figure.name);
-        lines.push(line().add(Ink::Faint, &label).add(Ink::Bold, &format!("{value:>12}  ")).add(Ink::Bar, &curve));
-    }
+        screen.line(&[(plain().dim(), &label), (plain().bold(), &value), (plain().cyan(), &curve)])
+    }));
     let faults = scene.faults(elapsed);
     if !faults.is_empty() {
-        lines.push(line().add(Ink::Fault, &format!("  faults: {}", faults.join("; "))));
+        lines.push(screen.line(&[(plain().red(), &format!("  faults: {}", faults.join("; ")))]));
     }
     lines
 }
 
-fn compact(scene: &Scene, elapsed: Duration, screen: Screen) -> Vec<Line> {
-    let line = || Line::new(screen);
-    let head = line().add(Ink::Bold, &who(scene));
-    let latest = scene.samples.back().cloned().unwrap_or_default();
-    let figures = line().add(Ink::Plain, &short_figures(&latest));
+fn compact(scene: &Scene, elapsed: Duration, screen: Screen) -> Vec<String> {
+    let (subject, time) = (who(scene), time(scene, elapsed));
+    let figures = short_figures(&scene.samples.back().cloned().unwrap_or_default());
     if screen.rows < 4 {
-        let mut head = head.add(Ink::Plain, &format!(" {} ", time(scene, elapsed)));
-        head = head.add(Ink::Plain, &short_figures(&latest));
-        return vec![head];
+        return vec![screen.line(&[(plain().bold(), &subject), (plain(), &format!(" {time} {figures}"))])];
     }
-    let mut lines = vec![head.add(Ink::Plain, &format!("  {}", doing(scene)))];
-    lines.push(line().add(Ink::Plain, &time(scene, elapsed)));
-    lines.push(figures);
+    let mut lines = vec![
+        screen.line(&[(plain().bold(), &subject), (plain(), &format!("  {}", doing(scene)))]),
+        screen.line(&[(plain(), &time)]),
+        screen.line(&[(plain(), &figures)]),
+    ];
     let faults = scene.faults(elapsed);
     if !faults.is_empty() {
-        lines.push(line().add(Ink::Fault, &format!("faults: {}", faults.join("; "))));
+        lines.push(screen.line(&[(plain().red(), &format!("faults: {}", faults.join("; ")))]));
     }
     lines
 }
@@ -138,7 +117,7 @@ pub(super) fn log_line(scene: &Scene, elapsed: Duration) -> String {
     text
 }
 
-/// What a turn came to, in one line that stays.
+/// The figures of a turn that has ended, in one line.
 pub(super) fn summary(scene: &Scene, kpis: &Kpis) -> String {
     let sample = Sample {
         received_per_s: kpis.received_per_s,
@@ -156,7 +135,7 @@ pub(super) fn summary(scene: &Scene, kpis: &Kpis) -> String {
 fn figures(sample: &Sample) -> String {
     let texts = FIGURES.iter().map(|figure| {
         let value = figure.text(sample);
-        // A unit of its own tells what it is.
+        // These are known by their unit and need no name in front.
         if matches!(figure.name, "memory" | "CPU") {
             format!("{value} {}", figure.after)
         } else {
@@ -228,14 +207,15 @@ fn clock(duration: Duration) -> String {
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
-fn bar(line: Line, scene: &Scene, elapsed: Duration, columns: usize) -> Line {
+/// The part of the bar that is done and the part that is left.
+fn bar(scene: &Scene, elapsed: Duration, screen: Screen) -> (String, String) {
     let share = scene.lasts().map_or(0.0, |lasts| elapsed.as_secs_f64() / lasts.as_secs_f64().max(1e-3));
-    let done = ((share.clamp(0.0, 1.0) * columns as f64).round() as usize).min(columns);
-    let (full, empty) = if line.screen.has_unicode { ("━", "─") } else { ("=", "-") };
-    line.add(Ink::Bar, &full.repeat(done)).add(Ink::Faint, &empty.repeat(columns - done))
+    let done = (share.clamp(0.0, 1.0) * BAR_COLUMNS as f64).round() as usize;
+    let (full, empty) = if screen.has_unicode { ("━", "─") } else { ("=", "-") };
+    (full.repeat(done), empty.repeat(BAR_COLUMNS - done))
 }
 
-/// The latest seconds, one a column, between nothing and their highest value. Nothing where characters cannot tell it.
+/// The latest seconds, one a column, scaled to their highest value. Empty where the terminal has no characters for it.
 fn curve(scene: &Scene, value: fn(&Sample) -> Option<f64>, screen: Screen) -> String {
     if !screen.has_unicode {
         return String::new();

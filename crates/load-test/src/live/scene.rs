@@ -1,4 +1,4 @@
-//! What the live view knows of a run.
+//! The state of a run that the live view shows.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,19 +7,19 @@ use crate::report::{FaultWindow, Sample};
 
 /// Samples that are kept for the small curves: more than a terminal is wide.
 const HISTORY_LIMIT: usize = 400;
-/// What a turn takes beside its load, for the guess how long all will take.
+/// Time that a turn takes beside its load, for the estimate of all turns.
 const AROUND_A_LOAD: Duration = Duration::from_secs(2);
 
-/// What a turn is at.
+/// The phase of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Phase {
     /// The subject starts.
     Starting,
-    /// Waits for somebody else, who is named.
+    /// The turn waits for this.
     Waiting(String),
-    /// The load runs for so long; the windows are in seconds since its begin.
+    /// The load runs for `lasts`. The windows are in seconds since its start.
     Load { lasts: Duration, windows: Vec<FaultWindow> },
-    /// What is on its way may arrive, for at most so long.
+    /// Items on their way may still arrive.
     Draining { within: Duration },
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Scene {
     pub(super) turns: Option<usize>,
     /// Begun so far.
     pub(super) turn: usize,
-    /// Who is under load.
+    /// The subject under load.
     pub(super) label: String,
     pub(super) phase: Phase,
     pub(super) phase_began: Instant,
@@ -87,7 +87,7 @@ impl Scene {
         }
     }
 
-    /// A guess for all turns, while a load runs and others follow.
+    /// An estimate for all turns, while a load runs and more turns follow.
     pub(super) fn all_left(&self, elapsed: Duration) -> Option<Duration> {
         let Phase::Load { lasts, .. } = &self.phase else { return None };
         let others = self.turns?.checked_sub(self.turn).filter(|&others| others > 0)?;

@@ -1,17 +1,16 @@
-//! A client of Prometheus' HTTP API, as far as instant queries go.
+//! A client for instant queries of Prometheus' HTTP API.
 
 mod url;
 
 use std::time::Duration;
 
-use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::Bytes;
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use http::{StatusCode, Uri};
 use serde::Deserialize;
 use thiserror::Error;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
+
+use crate::http_get::{self, GetError};
 
 pub use url::{PrometheusUrl, UrlError};
 
@@ -59,19 +58,12 @@ struct Element {
     value: (f64, String),
 }
 
-type GetError = Box<dyn std::error::Error + Send + Sync>;
-
 impl PrometheusUrl {
     /// The series that a query has at a moment, in seconds since the epoch. Values that are no numbers are left out.
     pub async fn query(&self, query: &str, at_unix_s: f64) -> Result<Vec<Series>, PrometheusError> {
-        let path = format!("/api/v1/query?query={}&time={at_unix_s:.3}", url::encode(query));
         let unreachable = |reason: String| PrometheusError::Unreachable { url: self.clone(), reason };
-        let until = Instant::now() + ANSWER_WITHIN;
-        let (status, body) = match tokio::time::timeout_at(until, self.get_when_ready(&path, until)).await {
-            Err(_) => return Err(unreachable(format!("no answer within {} s", ANSWER_WITHIN.as_secs()))),
-            Ok(Err(error)) => return Err(unreachable(error.to_string())),
-            Ok(Ok(answer)) => answer,
-        };
+        let uri = self.instant_query(query, at_unix_s).map_err(|error| unreachable(error.to_string()))?;
+        let (status, body) = get_when_ready(&uri).await.map_err(|error| unreachable(error.to_string()))?;
         if is_starting(status, &body) {
             return Err(PrometheusError::NotReady { url: self.clone() });
         }
@@ -87,32 +79,20 @@ impl PrometheusUrl {
         });
         Ok(series.collect())
     }
+}
 
-    async fn get_when_ready(&self, path: &str, until: Instant) -> Result<(StatusCode, Bytes), GetError> {
-        loop {
-            let (status, body) = self.get(path).await?;
-            if !is_starting(status, &body) || Instant::now() + ASK_AGAIN_AFTER >= until {
-                return Ok((status, body));
-            }
-            sleep(ASK_AGAIN_AFTER).await;
+async fn get_when_ready(uri: &Uri) -> Result<(StatusCode, Bytes), GetError> {
+    let until = Instant::now() + ANSWER_WITHIN;
+    loop {
+        let (status, body) = http_get::get(uri.clone(), ANSWER_LIMIT_BYTES, ANSWER_WITHIN).await?;
+        if !is_starting(status, &body) || Instant::now() + ASK_AGAIN_AFTER >= until {
+            return Ok((status, body));
         }
-    }
-
-    async fn get(&self, path: &str) -> Result<(StatusCode, Bytes), GetError> {
-        let stream = TcpStream::connect(self.authority()).await?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let connection = tokio::spawn(connection);
-        let path = format!("{}{path}", self.prefix());
-        let request = Request::get(path).header("host", self.authority()).body(Empty::<Bytes>::new())?;
-        let response = sender.send_request(request).await?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_LIMIT_BYTES).collect().await?.to_bytes();
-        connection.abort();
-        Ok((status, body))
+        sleep(ASK_AGAIN_AFTER).await;
     }
 }
 
-/// So a Prometheus answers while it reads its database. Other answers with this status are JSON.
+/// A Prometheus that reads its database answers with this status and no JSON.
 fn is_starting(status: StatusCode, body: &[u8]) -> bool {
     status == StatusCode::SERVICE_UNAVAILABLE && !body.starts_with(b"{")
 }
@@ -126,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives every request this answer; and what the requests were.
+    /// A server that gives every request this answer, and the requests that came.
     async fn answering(status: &str, body: &str) -> (PrometheusUrl, tokio::sync::mpsc::UnboundedReceiver<String>) {
         answering_in_turn(&[(status, body)]).await
     }

@@ -1,19 +1,16 @@
 //! Where a Prometheus is.
 
-use std::fmt::{Display, Formatter, Result as FormatResult};
+use std::fmt;
 use std::str::FromStr;
 
 use http::Uri;
+use http::uri::InvalidUri;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
 
-/// `http://HOST[:PORT][/PREFIX]`.
+/// `http://HOST:PORT[/PREFIX]`, without a slash at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrometheusUrl {
-    host: String,
-    port: u16,
-    /// Without a slash at its end.
-    prefix: String,
-}
+pub struct PrometheusUrl(String);
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UrlError {
@@ -42,41 +39,23 @@ impl FromStr for PrometheusUrl {
         if uri.query().is_some() {
             return Err(UrlError::Malformed);
         }
-        Ok(PrometheusUrl {
-            host: host.to_owned(),
-            port: uri.port_u16().unwrap_or(80),
-            prefix: uri.path().trim_end_matches('/').to_owned(),
-        })
+        let (port, prefix) = (uri.port_u16().unwrap_or(80), uri.path().trim_end_matches('/'));
+        Ok(PrometheusUrl(format!("http://{host}:{port}{prefix}")))
     }
 }
 
 impl PrometheusUrl {
-    /// `host:port`.
-    pub(super) fn authority(&self) -> String {
-        format!("{}:{}", self.host, self.port)
-    }
-
-    pub(super) fn prefix(&self) -> &str {
-        &self.prefix
+    /// Where an instant query is asked, for a moment in seconds since the epoch.
+    pub(super) fn instant_query(&self, query: &str, at_unix_s: f64) -> Result<Uri, InvalidUri> {
+        let query = utf8_percent_encode(query, NON_ALPHANUMERIC);
+        format!("{self}/api/v1/query?query={query}&time={at_unix_s:.3}").parse()
     }
 }
 
-impl Display for PrometheusUrl {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> FormatResult {
-        write!(formatter, "http://{}:{}{}", self.host, self.port, self.prefix)
+impl fmt::Display for PrometheusUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
     }
-}
-
-/// Percent-encodes all but the characters that RFC 3986 calls unreserved.
-pub(super) fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(3 * text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
-            _ => encoded += &format!("%{byte:02X}"),
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Programs of others that the tests need: found through `tests/components/env`.
+//! Foreign programs that the tests need: found through `tests/components/env`.
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 

@@ -17,7 +17,7 @@ const PREFIX_LEN: usize = 5;
 const OK: &str = "0";
 const UNAVAILABLE: &str = "14";
 
-/// What becomes of request number n (from 0).
+/// The action for request number n (from 0).
 pub(crate) type Behaviour = Arc<dyn Fn(u64) -> Action + Send + Sync>;
 
 #[allow(dead_code, reason = "each test file uses some of them")]
@@ -53,7 +53,7 @@ pub(crate) async fn start_relay_on(listen: SocketAddr, backend: SocketAddr, beha
 }
 
 async fn serve(stream: TcpStream, backend: SocketAddr, behaviour: Behaviour, number: Arc<AtomicU64>) {
-    // A connection that only asked whether anybody listens says nothing.
+    // A connection that only probed the port says nothing.
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     while let Some(Ok((request, mut respond))) = connection.accept().await {
         let (behaviour, number) = (Arc::clone(&behaviour), Arc::clone(&number));

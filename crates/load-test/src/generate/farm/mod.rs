@@ -27,7 +27,7 @@ use page::Pages;
 /// Samples of one target: about 500 MB of text.
 const SERIES_LIMIT: u64 = 1_000_000;
 const TARGETS_LIMIT: usize = 1_000;
-/// What is being scraped at the end may take so long.
+/// How long scrapes that are under way may take after the end.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Targets, and what is on their pages.
@@ -37,7 +37,7 @@ pub struct Farm {
     pub metrics: u32,
     /// Of each metric.
     pub series: u32,
-    /// How many of the metrics are counters; the others are gauges.
+    /// How many of the metrics are counters; the rest are gauges.
     pub counters: u32,
     /// Labels of each series besides `series_id` and `cycle_id`.
     pub labels: u32,
@@ -140,7 +140,7 @@ impl Farm {
 
 fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
-    // What is on its way to the scraper is not yet scraped: little of it.
+    // Samples on their way to the scraper do not count yet. A small buffer keeps them few.
     socket.set_send_buffer_size(256 << 10)?;
     socket.bind(addr)?;
     socket.listen(128)
@@ -155,7 +155,7 @@ enum Phase {
     Stopped,
 }
 
-/// What all targets share.
+/// The state that all targets share.
 struct Shared {
     farm: Farm,
     pages: Pages,
@@ -226,7 +226,7 @@ impl RunningFarm {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        // What has not ended then is counted as not answered.
+        // Scrapes that have not ended by then count as unanswered.
         let _ = timeout(GRACE, all_ended).await;
         self.shared.report(elapsed)
     }

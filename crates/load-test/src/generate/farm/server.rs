@@ -1,5 +1,5 @@
-//! The HTTP/1.1 side of a target. It is written out here because it must know what a general server hides: whether the
-//! scraper has read an answer to its end.
+//! The HTTP/1.1 side of a target. It works on the socket because it must know what a general server hides: whether the scraper
+//! has read an answer to its end. To learn that around hyper's server takes more code than this.
 
 use std::io;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ struct Connection {
     last: Option<Scrape>,
 }
 
-/// What of a request decides the answer.
+/// The parts of a request that decide the answer.
 #[derive(Debug, PartialEq)]
 struct Head {
     is_get: bool,

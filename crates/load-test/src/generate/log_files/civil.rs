@@ -37,7 +37,7 @@ impl Moment {
         format!("{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000")
     }
 
-    /// What the kubelet puts behind the name of a rotated file.
+    /// The suffix that the kubelet gives a rotated file.
     pub(super) fn rotation_suffix(self) -> String {
         let Moment { year, month, day, hour, minute, second, .. } = self;
         format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")

@@ -32,7 +32,7 @@ const KEPT_FILES: usize = 5;
 /// A file that has grown to so many times the size at which it is to be rotated does not wait until it is looked at.
 const OVERGROWN: u64 = 4;
 
-/// What is written, and how fast.
+/// The lines that are written, and how fast.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogFiles {
     pub pods: usize,
@@ -138,7 +138,7 @@ impl LogFiles {
         self.rotate_bytes.saturating_mul(OVERGROWN)
     }
 
-    /// What all files together hold at most.
+    /// The size of all files together, at most.
     fn kept_bytes(&self) -> u64 {
         self.file_limit_bytes().saturating_mul((self.pods * KEPT_FILES) as u64)
     }
@@ -169,7 +169,7 @@ impl OpenLogFiles {
         let (progress, stop) = (Arc::<Progress>::default(), Arc::<AtomicBool>::default());
         let (sender, outcome) = oneshot::channel();
         let writer = Writer::new(&self.shape, self.template, self.pods, backends, &progress, &stop);
-        // Nobody waits for the outcome of one that was dropped.
+        // An error means that the receiver was dropped.
         let thread = std::thread::spawn(move || drop(sender.send(writer.run())));
         RunningLogFiles { progress, stop, outcome, thread: Some(thread), tree: self.tree }
     }

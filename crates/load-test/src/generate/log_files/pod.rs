@@ -60,7 +60,7 @@ impl PodLog {
         self.append(lines, now_unix_ns).map_err(|source| LogFilesError::Io { path: self.folder.clone(), source })
     }
 
-    /// What can still be appended before a rotation.
+    /// How much can still be appended before a rotation.
     pub(super) fn room_bytes(&self) -> u64 {
         self.rotation.limit_bytes.saturating_sub(self.written_bytes)
     }

@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 const LATE_AFTER: Duration = Duration::from_millis(50);
 /// Without a rate, lines that have not arrived yet: more than this keep no tailing subject busier.
 const LEAD_LINES: u64 = 100_000;
-/// When nothing has arrived for so long, what is missing is not waited for any more.
+/// When nothing has arrived for this long, the missing lines are given up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct Writer {
@@ -148,7 +148,7 @@ impl Batch {
     }
 }
 
-/// What is to be written now, and how long to rest afterwards.
+/// The lines to write now, and the pause afterwards.
 struct Turn {
     lines: u64,
     is_late: bool,
@@ -193,7 +193,7 @@ struct Following {
     backends: Vec<Arrivals>,
     lead: u64,
     arrived: u64,
-    /// Not waited for any more.
+    /// Lines that were given up.
     given_up: u64,
     last_arrival: Instant,
 }
