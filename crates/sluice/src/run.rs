@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let plan = plan?;
     let logging = logging::install(&plan.logging).context("cannot open the log output")?;
     keep_pages_small();
-    let scheduler = ReadScheduler::new();
+    let scheduler = ReadScheduler::without(&arguments.scheduler_without);
     runtime(arguments.threads, &scheduler)?.block_on(serve(
         arguments,
         &locations,
@@ -62,7 +62,7 @@ pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> R
     });
     let runtime = builder.enable_all().build().context("cannot start the runtime")?;
     let scheduler = Arc::clone(scheduler);
-    runtime.spawn(async move { scheduler.keep_moving().await });
+    runtime.spawn(async move { scheduler.run().await });
     Ok(runtime)
 }
 
