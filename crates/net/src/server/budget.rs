@@ -4,10 +4,13 @@
 //! An open connection has a price for as long as it lives. Its requests in flight are charged in
 //! blocks: their state and their headers, which HTTP/2 lets a peer send for hundreds of streams.
 //! Connections leave a part of the budget to streams, and streams leave half of it to connections.
-//! When there is no room for a new connection, the one that is idle longest is closed.
+//! Beyond the budget, connections borrow memory that is free at the moment. If there is none, a new
+//! connection takes the place of the one that is idle longest.
+//! `docs/decisions/034-connection-memory.md` has the reasons.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -17,11 +20,11 @@ use super::open::OpenConnections;
 use super::windows::{Window, Windows};
 
 /// An open connection without requests: h2's buffers, the task, the connection's state.
-const OPEN_BYTES: usize = 12 << 10;
+const OPEN_BYTES: usize = 18 << 10;
 /// What TLS adds.
 const TLS_BYTES: usize = 12 << 10;
 /// Of the budget, this part is for streams alone.
-const STREAMS_PART: usize = 16;
+const STREAMS_PART: usize = 8;
 /// Of the budget, streams take at most this part.
 const STREAMS_MAX_PART: usize = 2;
 /// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
@@ -36,8 +39,18 @@ pub struct ConnectionBudget {
     limit_bytes: AtomicUsize,
     open_bytes: AtomicUsize,
     streams_bytes: AtomicUsize,
+    lender: OnceLock<Lender>,
     open: Mutex<OpenConnections>,
     windows: Windows,
+}
+
+/// Says how much memory beyond the budget connections may have borrowed as things stand.
+struct Lender(Box<dyn Fn() -> usize + Send + Sync>);
+
+impl fmt::Debug for Lender {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Lender")
+    }
 }
 
 /// The place of an open connection, given back when it is dropped.
@@ -54,6 +67,7 @@ impl ConnectionBudget {
             limit_bytes: AtomicUsize::new(limit_bytes),
             open_bytes: AtomicUsize::new(0),
             streams_bytes: AtomicUsize::new(0),
+            lender: OnceLock::new(),
             open: Mutex::default(),
             windows: Windows::new(windows_bytes),
         })
@@ -73,6 +87,24 @@ impl ConnectionBudget {
     pub fn set_limits(&self, limit_bytes: usize, windows_bytes: usize) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
         self.windows.set_budget(windows_bytes);
+    }
+
+    /// Lets connections borrow. `lendable_bytes` is asked when one wants more than the budget; what
+    /// was borrowed before counts in its answer. The lender counts [`ConnectionBudget::borrowed_bytes`]
+    /// as used.
+    pub fn set_lender(&self, lendable_bytes: impl Fn() -> usize + Send + Sync + 'static) {
+        // The first one stays.
+        let _ = self.lender.set(Lender(Box::new(lendable_bytes)));
+    }
+
+    /// What connections hold beyond their budget.
+    pub fn borrowed_bytes(&self) -> usize {
+        let used_bytes = self.open_bytes.load(Ordering::Relaxed) + self.streams_bytes.load(Ordering::Relaxed);
+        used_bytes.saturating_sub(self.limit_bytes.load(Ordering::Relaxed))
+    }
+
+    fn may_borrow(&self, bytes: usize) -> bool {
+        bytes == 0 || self.lender.get().is_some_and(|lender| bytes <= lender.0())
     }
 
     pub(super) fn take_window(&self, wanted_bytes: usize) -> Window<'_> {
@@ -95,7 +127,8 @@ impl ConnectionBudget {
         let streams_bytes = self.streams_bytes.load(Ordering::Relaxed);
         let has_room = |open_bytes: usize| {
             let sum_bytes = open_bytes + bytes;
-            sum_bytes <= open_limit_bytes(limit_bytes) && sum_bytes + streams_bytes <= limit_bytes
+            let beyond_bytes = sum_bytes.saturating_sub(open_limit_bytes(limit_bytes));
+            self.may_borrow(beyond_bytes.max((sum_bytes + streams_bytes).saturating_sub(limit_bytes)))
         };
         while !has_room(open_bytes) {
             open_bytes -= open.evict_longest_idle(now)?;
@@ -109,7 +142,7 @@ impl ConnectionBudget {
     fn take_for_streams(&self, bytes: usize) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let rest_bytes = limit_bytes.saturating_sub(self.open_bytes.load(Ordering::Relaxed));
-        let max_bytes = rest_bytes.min(limit_bytes / STREAMS_MAX_PART);
+        let max_bytes = rest_bytes.clamp(limit_bytes / STREAMS_PART, limit_bytes / STREAMS_MAX_PART);
         let taken = self.streams_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|sum| *sum <= max_bytes)
         });
@@ -212,6 +245,26 @@ mod tests {
         drop((plain, again));
         assert!(open(false).is_none());
         assert_eq!(budget.open_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn beyond_the_budget_connections_borrow_what_is_free() {
+        let budget = budget_for(2);
+        let free_bytes = Arc::new(AtomicUsize::new(3 * OPEN_BYTES));
+        let lender = Arc::clone(&free_bytes);
+        budget.set_lender(move || lender.load(Ordering::Relaxed));
+        let open = || budget.try_open(false, &activity(&budget), Instant::now());
+        let places: Vec<_> = (0..5).map(|_| open().expect("fits")).collect();
+        assert!(open().is_none());
+        let beyond_bytes = 5 * OPEN_BYTES - budget.limit_bytes.load(Ordering::Relaxed);
+        assert_eq!(budget.borrowed_bytes(), beyond_bytes);
+        free_bytes.store(0, Ordering::Relaxed);
+        assert!(budget.take_for_streams(1000), "a part is for streams alone");
+        budget.streams_bytes.store(0, Ordering::Relaxed);
+        drop(places);
+        assert_eq!(budget.borrowed_bytes(), 0);
+        let _two = [open().expect("fits"), open().expect("fits")];
+        assert!(open().is_none());
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Why nobody can listen there.
+/// Why the address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("`{address}` is not an address to listen on: use host:port, [ipv6]:port or :port")]
@@ -102,12 +102,12 @@ enum Inner {
     Unix(UnixListener, PathBuf),
 }
 
-/// A bound address. It is open until the last clone is dropped, so that one server can take it over from another without
-/// a moment in which nobody listens.
+/// A bound address. It is open until the last clone is dropped, so that one server can take it over
+/// from another without a moment in which the port is closed.
 #[derive(Clone)]
 pub struct Listener(Arc<Inner>);
 
-/// Finds a listener for as long as somebody else keeps it open.
+/// Finds a listener while another owner keeps it open.
 #[derive(Clone)]
 pub struct WeakListener(Weak<Inner>);
 
@@ -249,7 +249,7 @@ fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// A socket file that nobody answers at is left over from a crash and replaced.
+/// A socket file without a process that answers is left over from a crash, and replaced.
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -289,7 +289,7 @@ mod tests {
         Listener::bind(&address).await.expect("is free");
     }
 
-    /// Guarantee: somebody else's port is in use; one that is held on another interface is told apart from that.
+    /// Guarantee: another process's port is in use; one that is held on another interface is told apart.
     #[tokio::test]
     async fn a_port_that_is_held_on_another_interface_is_told_apart() {
         let held = [Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound")];

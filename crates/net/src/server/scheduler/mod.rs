@@ -31,12 +31,14 @@ mod line;
 mod requests;
 mod rules;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -69,8 +71,7 @@ pub struct ReadScheduler {
 }
 
 impl ReadScheduler {
-    /// Its owner calls [`ReadScheduler::on_thread_park`] and [`ReadScheduler::on_thread_unpark`]
-    /// from the runtime's threads and runs [`ReadScheduler::run`].
+    /// It does nothing until it is installed: see [`ReadScheduler::install`].
     pub fn new() -> Arc<ReadScheduler> {
         Arc::default()
     }
@@ -79,6 +80,16 @@ impl ReadScheduler {
     pub fn without(rules: &[Rule]) -> Arc<ReadScheduler> {
         let rules = Rules::without(rules);
         Arc::new(ReadScheduler { line: Mutex::new(Line::new(rules)), rules, ..ReadScheduler::default() })
+    }
+
+    /// Builds a runtime whose threads read from connections when they have nothing else to do.
+    pub fn install(self: &Arc<Self>, builder: &mut Builder) -> io::Result<Runtime> {
+        let (parks, unparks, runs) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
+        builder.on_thread_park(move || parks.on_thread_park());
+        builder.on_thread_unpark(move || unparks.on_thread_unpark());
+        let runtime = builder.build()?;
+        runtime.spawn(async move { runs.run().await });
+        Ok(runtime)
     }
 
     /// Whether the CPU is the bottleneck: known only while connections are queued.
@@ -100,18 +111,18 @@ impl ReadScheduler {
     }
 
     /// A thread of the runtime has nothing to do.
-    pub fn on_thread_park(&self) {
+    fn on_thread_park(&self) {
         self.idle_threads.fetch_add(1, Ordering::Relaxed);
         let mut line = self.line.lock();
         self.begin_next(&mut line);
     }
 
-    pub fn on_thread_unpark(&self) {
+    fn on_thread_unpark(&self) {
         self.idle_threads.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Watches the CPU, adapts the limit, and begins slices when the threads do not. Never ends.
-    pub async fn run(&self) {
+    async fn run(&self) {
         let mut share = CpuShare::start();
         loop {
             if self.line.lock().is_empty() {
