@@ -34,7 +34,7 @@ pub(super) struct EngineStatus {
 }
 
 /// Of the memory for backlogs that is free, connections may borrow so many percent.
-const LENDABLE_PERCENT: u64 = 75;
+const LENDABLE_PERCENT: u64 = 85;
 
 impl EngineStatus {
     /// What connections may borrow of the memory for backlogs as things stand.

@@ -3,7 +3,6 @@
 //!
 //! An open connection has a price for as long as it lives. Its requests in flight are charged in
 //! blocks: their state and their headers, which HTTP/2 lets a peer send for hundreds of streams.
-//! Connections leave a part of the budget to streams, and streams leave half of it to connections.
 //! Beyond the budget, connections borrow memory that is free at the moment. If there is none, a new
 //! connection takes the place of the one that is idle longest.
 //! `docs/decisions/034-connection-memory.md` has the reasons.
@@ -23,10 +22,12 @@ use super::windows::{Window, Windows};
 const OPEN_BYTES: usize = 18 << 10;
 /// What TLS adds.
 const TLS_BYTES: usize = 12 << 10;
-/// Of the budget, this part is for streams alone.
+/// Of the budget, open connections leave this part to streams.
 const STREAMS_PART: usize = 8;
-/// Of the budget, streams take at most this part.
-const STREAMS_MAX_PART: usize = 2;
+/// Of the budget, the first blocks of all connections take at most so many percent, and all further
+/// blocks so many: connections with a few streams must not suffer from those with hundreds.
+const FIRST_BLOCKS_PERCENT: usize = 75;
+const FURTHER_BLOCKS_PERCENT: usize = 25;
 /// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
 /// and the first few streams.
 const STREAMS_BLOCK_BYTES: usize = 24 << 10;
@@ -139,10 +140,10 @@ impl ConnectionBudget {
         Some(ConnectionPlace { budget: Arc::clone(self), id })
     }
 
-    fn take_for_streams(&self, bytes: usize) -> bool {
-        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
-        let rest_bytes = limit_bytes.saturating_sub(self.open_bytes.load(Ordering::Relaxed));
-        let max_bytes = rest_bytes.clamp(limit_bytes / STREAMS_PART, limit_bytes / STREAMS_MAX_PART);
+    /// What exceeds the budget counts as borrowed.
+    fn take_for_streams(&self, bytes: usize, is_first: bool) -> bool {
+        let percent = if is_first { FIRST_BLOCKS_PERCENT } else { FURTHER_BLOCKS_PERCENT };
+        let max_bytes = self.limit_bytes.load(Ordering::Relaxed) / 100 * percent;
         let taken = self.streams_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|sum| *sum <= max_bytes)
         });
@@ -183,12 +184,14 @@ impl StreamCharges {
     /// case [`StreamCharges::give_back`] is due.
     pub(super) fn try_take(&self, bytes: usize) -> bool {
         let needed_bytes = self.needed_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        let missing_bytes = needed_bytes.saturating_sub(self.taken_bytes.load(Ordering::Acquire));
+        let taken_bytes = self.taken_bytes.load(Ordering::Acquire);
+        let missing_bytes = needed_bytes.saturating_sub(taken_bytes);
         if missing_bytes == 0 {
             return true;
         }
         let block_bytes = missing_bytes.next_multiple_of(STREAMS_BLOCK_BYTES);
-        let is_taken = self.budget.take_for_streams(block_bytes);
+        let is_first = taken_bytes == 0 && block_bytes == STREAMS_BLOCK_BYTES;
+        let is_taken = self.budget.take_for_streams(block_bytes, is_first);
         if is_taken {
             self.taken_bytes.fetch_add(block_bytes, Ordering::AcqRel);
         }
@@ -259,8 +262,6 @@ mod tests {
         let beyond_bytes = 5 * OPEN_BYTES - budget.limit_bytes.load(Ordering::Relaxed);
         assert_eq!(budget.borrowed_bytes(), beyond_bytes);
         free_bytes.store(0, Ordering::Relaxed);
-        assert!(budget.take_for_streams(1000), "a part is for streams alone");
-        budget.streams_bytes.store(0, Ordering::Relaxed);
         drop(places);
         assert_eq!(budget.borrowed_bytes(), 0);
         let _two = [open().expect("fits"), open().expect("fits")];
@@ -290,18 +291,22 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_streams_are_charged_and_leave_half_of_the_budget_to_connections() {
+    fn connections_with_many_streams_leave_room_for_those_with_few() {
         const LIMIT: usize = 100 * STREAMS_BLOCK_BYTES;
+        const STREAM: usize = 10_000;
         let budget = ConnectionBudget::new(LIMIT, 0);
-        let charges: Vec<_> = (0..10).map(|_| StreamCharges::new(&budget)).collect();
+        let many: Vec<_> = (0..10).map(|_| StreamCharges::new(&budget)).collect();
         let mut streams = 0;
-        while charges.iter().all(|charges| charges.try_take(10_000)) {
-            streams += charges.len();
-            assert!(streams * 10_000 < LIMIT, "there is an end");
+        while many.iter().all(|charges| charges.try_take(STREAM)) {
+            streams += many.len();
+            assert!(streams * STREAM < LIMIT, "there is an end");
         }
-        assert!((LIMIT / 3..=LIMIT / 2).contains(&(streams * 10_000)), "{streams}");
-        assert!(budget.open_bytes.load(Ordering::Relaxed) == 0);
-        drop(charges);
+        assert!((LIMIT / 8..=LIMIT / 4).contains(&(streams * STREAM)), "{streams}");
+        let few: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();
+        assert!(few.iter().all(|charges| charges.try_take(STREAM) && charges.try_take(STREAM)));
+        let still_more: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();
+        assert!(!still_more.iter().all(|charges| charges.try_take(STREAM)), "that is bounded too");
+        drop((many, few, still_more));
         assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), 0);
     }
 

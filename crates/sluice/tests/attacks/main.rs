@@ -23,6 +23,8 @@ const THREADS: [u16; 2] = [2, 16];
 const HEAD_START: Duration = Duration::from_millis(1_300);
 const SPANS_PER_S: f64 = 2_000.0;
 const DURATION: Duration = Duration::from_secs(2);
+/// Enough for all requests, so that none waits for the answer of another.
+const STREAMS: usize = 32;
 
 /// Attacks that are not withstood yet.
 const NOT_YET: &[&str] = &[
@@ -123,7 +125,7 @@ async fn behave_well(gateway: &Gateway, backend: &Backend) -> [Duration; 2] {
         give_up_after: Duration::from_secs(10),
     };
     let load = || {
-        let load = gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(DURATION).concurrency(2, 4);
+        let load = gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(DURATION).concurrency(2, STREAMS);
         load.retry(retry.clone())
     };
     let mut http = load().http();

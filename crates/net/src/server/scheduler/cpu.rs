@@ -23,6 +23,8 @@ pub(super) enum CpuLoad {
     /// It was the bottleneck lately.
     High,
     Low,
+    /// Most of its time is to spare.
+    Idle,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,7 @@ impl CpuShare {
         match self.windows_since_bound {
             0 => CpuLoad::Full,
             1..UNBOUND_WINDOWS => CpuLoad::High,
+            _ if share < IDLE_SHARE => CpuLoad::Idle,
             _ => CpuLoad::Low,
         }
     }
@@ -97,7 +100,7 @@ mod tests {
         assert_eq!(share.note(0.8), CpuLoad::Low);
         assert_eq!(
             [0.95, 0.4].map(|value| share.note(value)),
-            [CpuLoad::Full, CpuLoad::Low],
+            [CpuLoad::Full, CpuLoad::Idle],
             "it waits for something else"
         );
     }

@@ -55,8 +55,8 @@ impl InFlightLimit {
             CpuLoad::Full if weight == usize::MAX => LEAST_WEIGHT,
             CpuLoad::Full => (weight - weight / STEP_PART).max(LEAST_WEIGHT),
             CpuLoad::High => weight,
-            CpuLoad::Low if weight < UNLIMITED_WEIGHT => weight + weight / STEP_PART,
-            CpuLoad::Low => usize::MAX,
+            CpuLoad::Low | CpuLoad::Idle if weight < UNLIMITED_WEIGHT => weight + weight / STEP_PART,
+            CpuLoad::Low | CpuLoad::Idle => usize::MAX,
         };
         self.weight.store(next, Ordering::Relaxed);
     }

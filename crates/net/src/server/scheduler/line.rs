@@ -9,7 +9,7 @@ use super::entry::ConnectionEntry;
 use super::in_flight_limit::InFlightLimit;
 use super::rules::Rules;
 
-/// While the CPU is not the bottleneck, a connection waits no longer than this for its slice. Two
+/// While the CPU is idle, a connection waits no longer than this for its slice. Two
 /// ticks and the time to find out that the CPU is idle are less than 50 ms.
 pub(super) const IDLE_WAIT_TICKS: u64 = 2;
 
@@ -54,8 +54,8 @@ impl Line {
         self.is_admitted(limit, tick).then(|| self.begin_first(tick)).flatten()
     }
 
-    /// As [`Line::next`] while the CPU is not the bottleneck: the limit holds up a connection only
-    /// for a bounded time, whatever the others do.
+    /// As [`Line::next`] while the CPU is idle: the limit holds up a connection only for a bounded
+    /// time, whatever the others do.
     pub(super) fn next_overdue(&mut self, tick: u64) -> Option<Arc<ConnectionEntry>> {
         let queued_at_tick = self.queue.front()?.queued_at_tick.load(Ordering::Relaxed);
         let is_overdue = tick.saturating_sub(queued_at_tick) >= IDLE_WAIT_TICKS;

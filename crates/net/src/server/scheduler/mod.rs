@@ -6,8 +6,8 @@
 //! joins a queue and gets a *slice*: it may be read from until the slice ends. Unread data stays in
 //! the socket, where flow control holds the sender. There is one queue a runtime, for all ports.
 //!
-//! Guarantee: while the CPU is not the bottleneck, no connection waits in the queue longer than
-//! 50 ms, whatever other connections trickle and however short memory is (`line.rs`).
+//! Guarantee: while the CPU is idle for more than half of the time, no connection waits in the queue
+//! longer than 50 ms, whatever other connections trickle and however short memory is (`line.rs`).
 //!
 //! | rule | what it does | what it is for |
 //! |---|---|---|
@@ -66,6 +66,7 @@ pub struct ReadScheduler {
     queued: Notify,
     idle_threads: AtomicUsize,
     is_cpu_bound: AtomicBool,
+    is_cpu_idle: AtomicBool,
     limit: InFlightLimit,
     rules: Rules,
 }
@@ -144,14 +145,15 @@ impl ReadScheduler {
     fn tick(&self, has_begun: bool, load: Option<CpuLoad>) {
         let tick = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(load) = load {
-            self.is_cpu_bound.store(load != CpuLoad::Low, Ordering::Relaxed);
+            self.is_cpu_bound.store(matches!(load, CpuLoad::Full | CpuLoad::High), Ordering::Relaxed);
+            self.is_cpu_idle.store(load == CpuLoad::Idle, Ordering::Relaxed);
             self.limit.look(if self.rules.has(Rule::CpuLimit) { load } else { CpuLoad::Low });
         }
         let mut line = self.line.lock();
         if !has_begun {
             self.begin_next(&mut line);
         }
-        if !self.is_cpu_bound() {
+        if self.is_cpu_idle.load(Ordering::Relaxed) {
             while let Some(entry) = line.next_overdue(tick) {
                 self.wake(&entry);
             }

@@ -277,14 +277,14 @@ fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
             client = Connection::new(&scheduler);
             (queued_at, answers) = (tick, answers + 1);
         }
-        scheduler.tick(false, tick.is_multiple_of(WINDOW_TICKS).then_some(CpuLoad::Low));
+        scheduler.tick(false, tick.is_multiple_of(WINDOW_TICKS).then_some(CpuLoad::Idle));
     }
     assert!(longest * TICK.as_millis() as u64 <= 50, "{longest} ticks");
     assert!(answers > TICKS / 10, "{answers} answers");
     drop(streams);
 }
 
-/// Scenario: the CPU was the bottleneck, and then is not. Guarantee: connections that the limit
+/// Scenario: the CPU was the bottleneck, and then is idle. Guarantee: connections that the limit
 /// holds up are read within 50 ms of that.
 #[test]
 fn a_limit_that_is_left_from_a_busy_time_holds_up_no_connection() {
@@ -299,7 +299,7 @@ fn a_limit_that_is_left_from_a_busy_time_holds_up_no_connection() {
     }
     let waited = (1..=100).find(|tick| {
         first.reads.note_read(PROGRESS_LEAST_BYTES);
-        scheduler.tick(false, tick_window(*tick, CpuLoad::Low));
+        scheduler.tick(false, tick_window(*tick, CpuLoad::Idle));
         second.may_read()
     });
     assert!(waited.is_some_and(|ticks| ticks * TICK.as_millis() as u64 <= 50), "{waited:?}");
