@@ -1,4 +1,5 @@
-//! Many connections at once: what they hold is part of the memory limit, and all that are let in can send.
+//! Many connections at once: what they hold is part of the memory limit, and all that are let in
+//! can send.
 
 mod doors;
 mod gateway;
@@ -105,9 +106,10 @@ async fn send_until_accepted(mut left: Vec<SendRequest<Bytes>>, body: &Bytes) ->
     accepted
 }
 
-/// Scenario: more connections than there is memory for; then many of those that were let in send a request, all at the same time,
-/// through the smallest windows. Guarantee: memory within the limit, every request is accepted and delivered, the connections that
-/// had to go are counted, and there is room again when others go.
+/// Scenario: more connections than there is memory for; then many of those that were let in send a
+/// request, all at the same time, through the smallest windows. Guarantee: memory within the limit,
+/// every request is accepted and delivered, the connections that had to go are counted, and there
+/// is room again when others go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_are_let_in_as_there_is_memory_for_and_all_can_send() {
     let _alone = alone().await;
@@ -136,8 +138,9 @@ async fn as_many_are_let_in_as_there_is_memory_for_and_all_can_send() {
     assert_eq!(event(&gateway, "evicted").await, evicted, "there is room");
 }
 
-/// Scenario: 10,000 gRPC connections at a limit of 512 MiB, each of which has sent something; then some of them send again.
-/// Guarantee: all stay open, each request is accepted, memory stays within the limit.
+/// Scenario: 10,000 gRPC connections at a limit of 512 MiB, each of which has sent something; then
+/// some of them send again. Guarantee: all stay open, each request is accepted, memory stays within
+/// the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_connections_are_open_at_512_mib() {
     const CONNECTIONS: usize = 10_000;
@@ -156,8 +159,9 @@ async fn ten_thousand_connections_are_open_at_512_mib() {
     gateway.assert_memory_within(LIMIT_MIB);
 }
 
-/// Scenario: the backend is dead and its memory full; then every connection sends at once what its windows allow.
-/// Guarantee: memory within the limit, and each that waits for an answer gets a retryable one.
+/// Scenario: the backend is dead and its memory full; then every connection sends at once what its
+/// windows allow. Guarantee: memory within the limit, and each that waits for an answer gets a
+/// retryable one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_data_is_within_the_limit_too() {
     let _alone = alone().await;

@@ -300,7 +300,8 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// Guarantee: connections that were opened together are asked to go over a fifth of their age, not at once.
+    /// Guarantee: connections that were opened together are asked to go over a fifth of their age,
+    /// not at once.
     #[test]
     fn ages_are_spread() {
         let age = Duration::from_secs(1000);

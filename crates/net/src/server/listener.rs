@@ -69,7 +69,8 @@ pub enum BindError {
         "cannot listen on {address}: another process listens there already (is a second instance or a Collector running?)"
     )]
     InUse { address: String },
-    /// As `InUse`, and one of the listeners that are held has that port on another interface: when it is closed there may be room.
+    /// As `InUse`, and one of the listeners that are held has that port on another interface: when
+    /// it is closed there may be room.
     #[error("cannot listen on {address}: the listener that it replaces has the port still")]
     Held { address: String },
     #[error("cannot listen on {address}: no interface of this machine has that address")]
@@ -272,7 +273,8 @@ mod tests {
         Address::Tcp(address.to_owned(), Family::Any)
     }
 
-    /// Guarantee: an address that is held is taken over, also under another of its names; it stays open until both let go.
+    /// Guarantee: an address that is held is taken over, also under another of its names; it stays
+    /// open until both let go.
     #[tokio::test]
     async fn an_address_that_is_held_is_taken_over() {
         let first = Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound");
@@ -289,7 +291,8 @@ mod tests {
         Listener::bind(&address).await.expect("is free");
     }
 
-    /// Guarantee: another process's port is in use; one that is held on another interface is told apart.
+    /// Guarantee: another process's port is in use; one that is held on another interface is told
+    /// apart.
     #[tokio::test]
     async fn a_port_that_is_held_on_another_interface_is_told_apart() {
         let held = [Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound")];
@@ -298,8 +301,8 @@ mod tests {
         assert!(matches!(Listener::bind_or_take_over(&all, &held).await, Err(BindError::Held { .. })));
     }
 
-    /// Guarantee: with a family only its addresses are listened on, also where the host has others or none is named; what has
-    /// none of them is told so.
+    /// Guarantee: with a family only its addresses are listened on, also where the host has others
+    /// or none is named; what has none of them is told so.
     #[tokio::test]
     async fn a_family_is_kept_to() {
         let of = |text: &str, family| Address::Tcp(text.to_owned(), family);
@@ -332,7 +335,8 @@ mod tests {
         }
     }
 
-    /// Scenario: the family of an address without a host changes. Guarantee: the socket that takes both is not taken over.
+    /// Scenario: the family of an address without a host changes. Guarantee: the socket that takes
+    /// both is not taken over.
     #[tokio::test]
     async fn a_listener_for_both_families_is_none_for_one() {
         let both = Listener::bind(&tcp(":0")).await.expect("is bound");

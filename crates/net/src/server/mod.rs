@@ -6,7 +6,7 @@
 //!
 //! | attack | bound |
 //! |---|---|
-//! | many connections | `max_connections` a port, [`ConnectionBudget`] for all ports: the longest idle one is closed, or the new one |
+//! | many connections | `max_connections` a port, [`ConnectionBudget`] for all ports; the longest idle one makes room |
 //! | TLS or HTTP/2 handshake that never ends | `handshake_timeout` |
 //! | slow headers | `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered amid a header block) |
 //! | large or endless headers | `max_header_bytes`; h2 bounds CONTINUATION frames by it |
@@ -15,7 +15,7 @@
 //! | refusals whose bodies still come | unread bodies are drained beside the answer, 16 MiB and 5 s at most |
 //! | answers that are not read | `write_timeout` |
 //! | rapid reset | h2: `max_pending_reset_streams`, then GOAWAY ENHANCE_YOUR_CALM |
-//! | unread data | stream and connection windows: of a body that was not admitted, no more is held; all connections share the budget of [`ConnectionBudget`] |
+//! | unread data | stream and connection windows, whose sum [`ConnectionBudget`] bounds |
 //! | more than the CPU can bear | [`ReadScheduler`]: connections are read from when earlier requests are done |
 //! | peers that vanished | keepalive pings |
 

@@ -20,8 +20,9 @@ use crate::tls::ServerTls;
 /// The wait after `accept` failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for what is in flight, at
-/// most `drain_timeout`, and cuts off the rest. Returns when every connection is closed. `resources` are shared with other ports.
+/// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for what
+/// is in flight, at most `drain_timeout`, and cuts off the rest. Returns when every connection is
+/// closed. `resources` are shared with other ports.
 pub async fn serve<H: Handler>(
     listener: Listener,
     options: ServerOptions,

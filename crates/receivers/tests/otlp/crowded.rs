@@ -32,8 +32,9 @@ async fn open(address: SocketAddr) -> (SendRequest<Bytes>, JoinHandle<Result<(),
     (client, tokio::spawn(connection))
 }
 
-/// Scenario: there is room for no more connections, and some were idle for longer than others. Guarantee: the one that was idle
-/// longest is asked to go, in order, for each new one; the others stay.
+/// Scenario: there is room for no more connections, and some were idle for longer than others.
+/// Guarantee: the one that was idle longest is asked to go, in order, for each new one; the others
+/// stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_idle_connection_makes_room() {
     let receiver = with_budget(&ConnectionBudget::new(MIB, MIB)).await;
@@ -67,8 +68,9 @@ async fn the_longest_idle_connection_makes_room() {
     assert_eq!((counters.evicted.load(Ordering::Relaxed), counters.refused.load(Ordering::Relaxed)), (2, 0));
 }
 
-/// Scenario: streams with large headers that wait for their bodies, on several connections. Guarantee: as many as there is memory
-/// for are let in, the others are reset as unprocessed; another client is served, and all is let in again afterwards.
+/// Scenario: streams with large headers that wait for their bodies, on several connections.
+/// Guarantee: as many as there is memory for are let in, the others are reset as unprocessed;
+/// another client is served, and all is let in again afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_of_streams_that_wait_are_bounded() {
     const CONNECTIONS: usize = 4;
@@ -112,8 +114,8 @@ async fn ended(response: ResponseFuture) -> Result<(), Option<Reason>> {
     Ok(())
 }
 
-/// Scenario: peers pipeline requests and never read an answer. Guarantee: they are closed, whatever is refused or accepted; others
-/// are undisturbed.
+/// Scenario: peers pipeline requests and never read an answer. Guarantee: they are closed, whatever
+/// is refused or accepted; others are undisturbed.
 #[tokio::test(flavor = "multi_thread")]
 async fn peers_that_never_read_are_closed() {
     let mut config = config(BOTH);

@@ -28,8 +28,9 @@ async fn refused_then_sent(client: &SendRequest<Bytes>, path: &str, headers: &[(
     is_refused
 }
 
-/// Scenario: a connection that clients share, and on which one of them has hundreds of requests refused early, for each
-/// reason. Guarantee: the connection lives, and the other client's requests are accepted.
+/// Scenario: a connection that clients share, and on which one of them has hundreds of requests
+/// refused early, for each reason. Guarantee: the connection lives, and the other client's requests
+/// are accepted.
 #[tokio::test(flavor = "multi_thread")]
 async fn early_refusals_do_not_end_a_shared_connection() {
     let text =
@@ -60,8 +61,9 @@ async fn early_refusals_do_not_end_a_shared_connection() {
     }
 }
 
-/// Guarantee: over HTTP/1 a refused request's body is read, and the next request of the connection is answered. A client
-/// that asks first whether it shall send its body is told no, and is not waited for.
+/// Guarantee: over HTTP/1 a refused request's body is read, and the next request of the connection
+/// is answered. A client that asks first whether it shall send its body is told no, and is not
+/// waited for.
 #[tokio::test(flavor = "multi_thread")]
 async fn over_http1_the_next_request_is_answered_after_an_early_refusal() {
     const LENGTH: usize = 3 << 20;

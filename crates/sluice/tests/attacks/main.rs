@@ -1,6 +1,7 @@
 //! Attacks on the real binary, one for each way in which a peer can make it hold memory or do work.
-//! Guarantee for each: resident memory stays within the limit and a tenth, with few threads and with
-//! many, and a well-behaved client beside the attack gets every request accepted and delivered.
+//! Guarantee for each: resident memory stays within the limit and a tenth, with few threads and
+//! with many, and a well-behaved client beside the attack gets every request accepted and
+//! delivered.
 
 mod bodies;
 mod bombs;
@@ -87,8 +88,8 @@ fn assert_as_soon(without: &[Duration], beside: &[Duration]) {
     }
 }
 
-/// Runs an attack, if there is one, beside a well-behaved client. Returns the time within which 99 %
-/// of the client's requests were accepted, for each number of threads and transport.
+/// Runs an attack, if there is one, beside a well-behaved client. Returns the time within which 99
+/// % of the client's requests were accepted, for each number of threads and transport.
 async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>) -> Vec<Duration> {
     let _alone = alone().await;
     let mut latencies = Vec::new();

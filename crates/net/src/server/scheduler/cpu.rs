@@ -42,7 +42,8 @@ impl CpuShare {
         CpuShare { since: Instant::now(), busy: busy(), threads, windows_since_bound: UNBOUND_WINDOWS }
     }
 
-    /// The load since the last window. `None`: the window has not ended, or the kernel does not tell.
+    /// The load since the last window. `None`: the window has not ended, or the kernel does not
+    /// tell.
     pub(super) fn look(&mut self) -> Option<CpuLoad> {
         let elapsed = self.since.elapsed();
         if elapsed < WINDOW {
@@ -81,7 +82,8 @@ fn busy() -> Option<Duration> {
     Some(sum)
 }
 
-/// Nanoseconds on a CPU and nanoseconds in a run queue (the kernel's `Documentation/scheduler/sched-stats.rst`).
+/// Nanoseconds on a CPU and nanoseconds in a run queue (the kernel's
+/// `Documentation/scheduler/sched-stats.rst`).
 fn parse(schedstat: &str) -> Option<Duration> {
     let mut numbers = schedstat.split_ascii_whitespace().map(str::parse);
     let (ran, waited): (u64, u64) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
