@@ -91,6 +91,8 @@ fn connections(exposition: &mut Exposition<'_>, id: &str, transport: Transport, 
     let ended = [
         ("accepted", &counters.accepted),
         ("refused", &counters.refused),
+        ("evicted", &counters.evicted),
+        ("refused_stream", &counters.refused_streams),
         ("accept_error", &counters.accept_errors),
         ("tls_failure", &counters.tls_failures),
         ("handshake_timeout", &counters.handshake_timeouts),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use sluice_net::server::Rule;
 
 use crate::load_test::LoadTestArguments;
 use crate::log::arguments::LogCommand;
@@ -95,6 +96,9 @@ pub(crate) struct RunArguments {
     /// How long deliveries may continue to send after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub drain_timeout: Duration,
+    /// A rule of the read scheduler to do without, for benchmarks
+    #[arg(long, value_name = "RULE", hide = true)]
+    pub scheduler_without: Vec<Rule>,
 }
 
 #[derive(Debug, Args)]

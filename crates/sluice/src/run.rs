@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let plan = plan?;
     let logging = logging::install(&plan.logging).context("cannot open the log output")?;
     keep_pages_small();
-    let scheduler = ReadScheduler::new();
+    let scheduler = ReadScheduler::without(&arguments.scheduler_without);
     runtime(arguments.threads, &scheduler)?.block_on(serve(
         arguments,
         &locations,
@@ -52,18 +52,7 @@ pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> R
     if threads > 1 {
         builder.worker_threads(threads);
     }
-    builder.on_thread_park({
-        let scheduler = Arc::clone(scheduler);
-        move || scheduler.on_thread_park()
-    });
-    builder.on_thread_unpark({
-        let scheduler = Arc::clone(scheduler);
-        move || scheduler.on_thread_unpark()
-    });
-    let runtime = builder.enable_all().build().context("cannot start the runtime")?;
-    let scheduler = Arc::clone(scheduler);
-    runtime.spawn(async move { scheduler.keep_moving().await });
-    Ok(runtime)
+    scheduler.install(builder.enable_all()).context("cannot start the runtime")
 }
 
 async fn serve(

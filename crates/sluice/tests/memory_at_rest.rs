@@ -17,8 +17,9 @@ fn status_figure(pid: u32, name: &str) -> u64 {
     figure.unwrap_or_else(|| panic!("no {name} in {status}"))
 }
 
-/// Scenario: a gateway with sixteen threads, as on a machine of as many cores. Guarantee: a thread costs what it touched, not the
-/// huge pages of 2 MiB that the kernel would give its allocator (37 MiB for these).
+/// Scenario: a gateway with sixteen threads, as on a machine of as many cores. Guarantee: a thread
+/// costs what it touched, not the huge pages of 2 MiB that the kernel would give its allocator (37
+/// MiB for these).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_costs_no_huge_page() {
     let backend = Backend::healthy().await.expect("a backend");

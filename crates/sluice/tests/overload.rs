@@ -1,4 +1,5 @@
-//! Far more is offered than the gateway can take: it says so, keeps its memory, and loses nothing that it acknowledged.
+//! Far more is offered than the gateway can take: it says so, keeps its memory, and loses nothing
+//! that it acknowledged.
 
 mod gateway;
 
@@ -14,7 +15,8 @@ use sluice_otlp::Signal;
 const LIMIT_MIB: u64 = 80;
 /// Who waits longer has been kept waiting: alone, a request is answered within a few milliseconds.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Of the eighty and more periods of 100 ms that a flood lasts: those in which the gateway must have used up its CPU time.
+/// Of the eighty and more periods of 100 ms that a flood lasts: those in which the gateway must
+/// have used up its CPU time.
 const THROTTLED_PERIODS: u64 = 8;
 
 /// A gateway with a quarter of a core, so that the generators are never the limit.
@@ -45,8 +47,8 @@ fn assert_refusals_are_retryable(report: &LoadReport) {
     assert_eq!(report.refusals_without_delay, 0, "every refusal says when to come back");
 }
 
-/// Some were refused or had to wait, or all CPU time was used up: who is throttled answers half of its requests at once and
-/// the others in the next period.
+/// Some were refused or had to wait, or all CPU time was used up: who is throttled answers half of
+/// its requests at once and the others in the next period.
 fn assert_was_too_much(report: &LoadReport, gateway: &Gateway) {
     let waited = report.acknowledged_after.p50;
     let throttled = gateway.throttled_periods();
@@ -58,7 +60,8 @@ async fn is_drained(gateway: &Gateway) -> bool {
     gateway.metric("sluice_delivery_backlog_items", &[]).await == 0.0
 }
 
-/// Guarantee: memory within the limit, refusals retryable and with a delay, everything acknowledged delivered once.
+/// Guarantee: memory within the limit, refusals retryable and with a delay, everything acknowledged
+/// delivered once.
 async fn the_flood_is_turned_away_in_order(load: Load, gateway: Gateway, backend: Backend) -> LoadReport {
     let report = load.run().await.expect("a load");
     assert_refusals_are_retryable(&report);
@@ -87,8 +90,8 @@ async fn a_flood_acknowledged_on_delivery() {
     the_flood_is_turned_away_in_order(flood(&gateway, Duration::from_secs(8)), gateway, backend).await;
 }
 
-/// Ten times as much at a time as there is memory for receiving: most of it waits unread. To receive it only to refuse it would cost
-/// the CPU time that delivering takes.
+/// Ten times as much at a time as there is memory for receiving: most of it waits unread. To
+/// receive it only to refuse it would cost the CPU time that delivering takes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_many_streams_on_few_connections_is_not_received_to_be_refused() {
     let _alone = alone().await;
@@ -119,8 +122,8 @@ impl Drop for BusyMachine {
     }
 }
 
-/// The same where the senders are short of CPU time too: what they send comes slowly, the gateway often has nothing to do, and memory
-/// is what everybody waits for.
+/// The same where the senders are short of CPU time too: what they send comes slowly, the gateway
+/// often has nothing to do, and memory is what everybody waits for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_slow_senders_is_not_received_to_be_refused() {
     let _alone = alone().await;
@@ -136,8 +139,8 @@ async fn a_flood_of_slow_senders_is_not_received_to_be_refused() {
     gateway.assert_memory_within(LIMIT_MIB);
 }
 
-/// 2,048 requests at a time from 128 senders: more than the gateway serves in the second for which a request may wait, so that some
-/// are refused for certain.
+/// 2,048 requests at a time from 128 senders: more than the gateway serves in the second for which
+/// a request may wait, so that some are refused for certain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_more_than_may_wait_is_refused_in_part() {
     let _alone = alone().await;

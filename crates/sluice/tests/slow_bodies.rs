@@ -1,4 +1,5 @@
-//! Senders whose bodies do not arrive: what memory they were admitted for is others' as soon as these need it.
+//! Senders whose bodies do not arrive: what memory they were admitted for is others' as soon as
+//! these need it.
 
 mod gateway;
 mod streams;
@@ -17,7 +18,8 @@ use tokio::task::JoinSet;
 
 /// A fifth of what is left of it for payloads is for receiving: 16 MiB.
 const LIMIT_MIB: u64 = 128;
-/// What is announced, the smaller ones to fill what the larger ones left; three times what there is for receiving.
+/// What is announced, the smaller ones to fill what the larger ones left; three times what there is
+/// for receiving.
 const ANNOUNCED: [(usize, usize); 3] = [(3 << 20, 16), (256 << 10, 16), (16 << 10, 32)];
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -85,9 +87,10 @@ impl Sends {
     }
 }
 
-/// Scenario: senders announce more than there is memory for receiving, send nothing of it or nearly all, and then a byte from time to
-/// time; meanwhile another one sends as usual. Guarantee: it is held up for a moment at most, the slow ones are told to come back, and
-/// memory stays within its limit.
+/// Scenario: senders announce more than there is memory for receiving, send nothing of it or nearly
+/// all, and then a byte from time to time; meanwhile another one sends as usual. Guarantee: it is
+/// held up for a moment at most, the slow ones are told to come back, and memory stays within its
+/// limit.
 async fn others_get_in(sends: Sends) {
     let _alone = alone().await;
     let backend = Backend::healthy().await.expect("a backend");
@@ -112,7 +115,7 @@ async fn others_get_in(sends: Sends) {
         gateway.load(Signal::Traces).rate(5_000.0).duration(Duration::from_secs(3)).concurrency(4, 8).retry(retry);
     let report = load.run().await.expect("a load");
     assert_eq!((report.accepted, report.never_sent), (report.offered, 0), "{sends:?}: {report:?}");
-    // The last ones may stay: nobody needs their memory any more.
+    // The last ones may stay: their memory is no longer needed.
     let mut answers = Vec::new();
     while let Some(answer) = slow.try_join_next() {
         answers.push(answer.expect("ends"));

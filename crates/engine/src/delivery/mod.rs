@@ -158,6 +158,11 @@ impl Delivery {
         self.log.would_exceed(self.cursor, arriving_bytes)
     }
 
+    /// What of the budget is not spent.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.budget_bytes.load(Ordering::Relaxed).saturating_sub(self.log.held_bytes(self.cursor))
+    }
+
     /// The budget is nearly spent though the backend takes data: if its senders were slower, nothing would have to be dropped.
     pub(crate) fn falls_behind(&self) -> bool {
         self.pulse.is_worth_waiting_for(Instant::now()) && self.is_nearly_full()

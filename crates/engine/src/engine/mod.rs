@@ -102,6 +102,12 @@ impl Engine {
             receiving: receiving.clone(),
             storage: storage.clone(),
         });
+        let connections =
+            ConnectionBudget::new(plan.memory.connections_bytes as usize, plan.memory.windows_bytes as usize);
+        connections.set_lender({
+            let status = Arc::downgrade(&status);
+            move || status.upgrade().map_or(0, |status| status.lendable_bytes())
+        });
         let mut engine = Engine {
             plan: Plan::empty(),
             storage,
@@ -109,13 +115,7 @@ impl Engine {
             receiving,
             shared_work,
             receivers: Vec::new(),
-            resources: ServerResources {
-                connections: ConnectionBudget::new(
-                    plan.memory.connections_bytes as usize,
-                    plan.memory.windows_bytes as usize,
-                ),
-                scheduler,
-            },
+            resources: ServerResources { connections, scheduler },
             intakes: BTreeMap::new(),
             exporters: HashMap::new(),
             files: Files::default(),

@@ -33,6 +33,18 @@ pub(super) struct EngineStatus {
     pub(super) storage: Arc<Storage>,
 }
 
+/// Of the memory for backlogs that is free, connections may borrow so many percent.
+const LENDABLE_PERCENT: u64 = 85;
+
+impl EngineStatus {
+    /// What connections may borrow of the memory for backlogs as things stand.
+    pub(super) fn lendable_bytes(&self) -> usize {
+        let shown = self.shown.load();
+        let free_bytes = shown.deliveries.iter().map(|(_, delivery)| delivery.free_bytes());
+        (free_bytes.min().unwrap_or(0) / 100 * LENDABLE_PERCENT) as usize
+    }
+}
+
 impl Status for EngineStatus {
     fn metrics(&self) -> String {
         let shown = self.shown.load();

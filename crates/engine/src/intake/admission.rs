@@ -92,11 +92,12 @@ impl ReceiverIntake {
             return Err(Refusal::Invalid { reason });
         }
         // What others were admitted for and has not arrived yet counts too.
-        let arriving = self.receiving.used_bytes() + bytes;
+        // So does what connections have borrowed.
+        let arriving = self.receiving.used_bytes() + bytes + self.resources.connections.borrowed_bytes();
         if let Some(full) = route.held_up_by(|delivery| delivery.is_full(arriving as u64)) {
             return Err(overloaded(format!("the budget of delivery {} is spent", full.id)));
         }
-        route.check_disk(arriving as u64)?;
+        route.check_disk((self.receiving.used_bytes() + bytes) as u64)?;
         let Some(permit) = self.receiving.try_acquire(bytes) else {
             self.resources.note_memory_short();
             return Err(overloaded("the memory for receiving is spent"));

@@ -30,7 +30,7 @@ impl Plan {
         let connections = ConnectionBudget::connections(memory.connections_bytes as usize);
         let _ = writeln!(
             text,
-            "  {} for connections: at most {connections} at a time, fewer with TLS",
+            "  {} for connections: {connections} idle ones, fewer with TLS or with requests, more while backlogs leave memory",
             bytes(memory.connections_bytes)
         );
         let _ = writeln!(

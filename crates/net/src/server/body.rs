@@ -3,17 +3,23 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::time::{Instant, timeout_at};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::BodyTimeouts;
 use super::scheduler::Arriving;
 use super::unread::SharedWindow;
+
+/// How much of a body that no handler wants is drained, and for how long.
+const DRAINED_MAX_BYTES: usize = 16 << 20;
+const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Why a body did not arrive.
 #[derive(Debug, thiserror::Error)]
@@ -24,18 +30,74 @@ pub enum BodyError {
     BrokenOff(hyper::Error),
 }
 
-/// The body of a request, of which nothing was read yet.
-pub struct RequestBody {
-    pub(super) incoming: Incoming,
-    pub(super) arriving: Arriving,
+/// The body of a request, unread. The rest of a body that its handler drops is drained beside the
+/// answer, within bounds: see [`Rest`].
+pub struct RequestBody(Rest);
+
+impl RequestBody {
+    /// `is_drained`: the peer sends the body whatever the answer is.
+    pub(super) fn new(incoming: Incoming, arriving: Arriving, is_drained: bool) -> Self {
+        let (window, has_ended) = (arriving.window(), false);
+        RequestBody(Rest { incoming: Some(incoming), arriving: Some(arriving), window, has_ended, is_drained })
+    }
+}
+
+/// What of a body is still to be read. Dropped before its end, it is drained: HTTP/2 takes data for
+/// a stream that was closed early for an attack and ends the connection with all its other streams,
+/// and HTTP/1 can only close a connection that has unread data, which may cost the client its answer.
+struct Rest {
+    /// There until it is dropped.
+    incoming: Option<Incoming>,
+    /// Until the end was read.
+    arriving: Option<Arriving>,
+    window: SharedWindow,
+    has_ended: bool,
+    is_drained: bool,
+}
+
+impl Rest {
+    async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+        self.incoming.as_mut()?.frame().await
+    }
+
+    fn end(&mut self) {
+        self.has_ended = true;
+        self.arriving = None;
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if self.has_ended || !self.is_drained {
+            return;
+        }
+        // A drained body holds no memory: no answer has to wait for it.
+        self.arriving = None;
+        let incoming = self.incoming.take().filter(|incoming| !incoming.is_end_stream());
+        if let (Some(incoming), Ok(runtime)) = (incoming, Handle::try_current()) {
+            runtime.spawn(drain(incoming));
+        }
+    }
+}
+
+/// Reads a body and forgets it, within bounds.
+async fn drain(mut incoming: Incoming) {
+    let all = async {
+        let mut drained_bytes = 0;
+        while let Some(Ok(frame)) = incoming.frame().await {
+            drained_bytes += frame.data_ref().map_or(0, Bytes::len);
+            if drained_bytes > DRAINED_MAX_BYTES {
+                return;
+            }
+        }
+    };
+    // What comes later is the peer's loss.
+    let _ = timeout(DRAIN_TIME, all).await;
 }
 
 /// Reads a body piece by piece. A slow peer is given up.
 pub struct BodyReader {
-    body: Incoming,
-    /// Until its end was read.
-    arriving: Option<Arriving>,
-    window: SharedWindow,
+    rest: Rest,
     timeouts: BodyTimeouts,
     /// When the next piece has to be there.
     gap_end: Instant,
@@ -44,36 +106,19 @@ pub struct BodyReader {
 
 impl BodyReader {
     pub fn new(body: RequestBody, timeouts: BodyTimeouts) -> Self {
-        let RequestBody { incoming, arriving } = body;
-        let window = arriving.window();
         let now = Instant::now();
         let (gap_end, deadline) = (now + timeouts.gap, now + timeouts.total);
-        BodyReader { body: incoming, arriving: Some(arriving), window, timeouts, gap_end, deadline }
+        BodyReader { rest: body.0, timeouts, gap_end, deadline }
     }
 
     /// The length that the peer announced, if it did.
     pub fn announced_len_bytes(&self) -> Option<u64> {
-        self.body.size_hint().exact()
+        self.rest.incoming.as_ref()?.size_hint().exact()
     }
 
     /// What has to be asked before the body is left unread for long.
     pub fn window(&self) -> &SharedWindow {
-        &self.window
-    }
-
-    /// Reads and forgets what is left, within bounds. For HTTP/1, where closing a connection on bytes that nobody has read
-    /// resets it, and the client may lose the answer.
-    pub async fn discard(mut self, limit_bytes: usize, time: std::time::Duration) {
-        // It holds no memory: nobody has to wait for it.
-        self.arriving = None;
-        self.deadline = self.deadline.min(Instant::now() + time);
-        let mut discarded = 0;
-        while let Ok(Some(piece)) = self.next().await {
-            discarded += piece.len();
-            if discarded > limit_bytes {
-                return;
-            }
-        }
+        &self.rest.window
     }
 
     /// The next piece; `None` at the end. Trailers are passed over.
@@ -90,7 +135,7 @@ impl BodyReader {
         let until = moment.min(self.gap_end).min(self.deadline);
         loop {
             // The timer is registered only if the piece is not there yet.
-            let frame = timeout_at(until, self.body.frame()).await;
+            let frame = timeout_at(until, self.rest.frame()).await;
             match frame {
                 Err(_) if self.deadline <= until => {
                     return Err(BodyError::TooSlow("it took too long as a whole"));
@@ -98,10 +143,13 @@ impl BodyReader {
                 Err(_) if self.gap_end <= until => return Err(BodyError::TooSlow("nothing came for too long")),
                 Err(_) => return Ok(None),
                 Ok(None) => {
-                    self.arriving = None;
+                    self.rest.end();
                     return Ok(Some(None));
                 }
-                Ok(Some(Err(error))) => return Err(BodyError::BrokenOff(error)),
+                Ok(Some(Err(error))) => {
+                    self.rest.end();
+                    return Err(BodyError::BrokenOff(error));
+                }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         self.gap_end = Instant::now() + self.timeouts.gap;

@@ -1,30 +1,38 @@
 //! One connection from its handshake to its end.
 
-use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::Request;
+use http::header::EXPECT;
+use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::activity::Activity;
 use super::counters::ServerCounters;
-use super::scheduler::{Arriving, Requests, Turn};
-use super::transport::{Socket, Stream, Transport, TurnTaking};
+use super::scheduler::ScheduledReads;
+use super::transport::{ScheduledSocket, Socket, Stream, Transport};
 use super::windows::WindowSizes;
 use super::{Handler, Peer, Protocols, RequestBody, ServerOptions, ServerResources};
 use crate::tls::ServerTls;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
 const HANDSHAKE_BYTES: u64 = 24 + 9;
+
+/// A request in flight beside its headers and its body: h2's stream, the task that answers it.
+const STREAM_BYTES: usize = 3 << 10;
+/// How long a connection that has to make room may take to say goodbye.
+const EVICTION_GRACE: Duration = Duration::from_secs(1);
+/// Streams of one connection that may end for their peer's mistakes. It is counted over the whole
+/// life of a connection, which for a proxy's is long.
+const LOCAL_RESETS_MAX: usize = 1024;
 
 /// What all connections of a port share.
 pub(super) struct Context<H> {
@@ -55,10 +63,15 @@ impl Drop for Open {
     }
 }
 
-pub(super) async fn serve_connection<H: Handler>(socket: Socket, mut peer: Peer, context: Arc<Context<H>>) {
+pub(super) async fn serve_connection<H: Handler>(
+    socket: Socket,
+    mut peer: Peer,
+    activity: Arc<Activity>,
+    context: Arc<Context<H>>,
+) {
     let _open = Open::new(&context.counters);
-    let requests = Arc::new(Requests::default());
-    let socket = TurnTaking { socket, turn: Turn::new(context.resources.scheduler.clone(), Arc::clone(&requests)) };
+    let reads = ScheduledReads::new(context.resources.scheduler.clone(), Arc::clone(&activity.requests));
+    let socket = ScheduledSocket::new(socket, reads, context.options.write_timeout);
     let stream = match &context.tls {
         None => Stream::Plain(socket),
         Some(tls) => {
@@ -86,33 +99,7 @@ pub(super) async fn serve_connection<H: Handler>(socket: Socket, mut peer: Peer,
         }
     };
     let read_bytes = Arc::new(AtomicU64::new(0));
-    let activity = Arc::new(Activity { requests, served: AtomicU64::new(0), idle_since: Mutex::new(Instant::now()) });
     drive(Transport { stream, read_bytes: Arc::clone(&read_bytes) }, &read_bytes, activity, &peer, &context).await;
-}
-
-/// Requests of one connection, for its idle time.
-struct Activity {
-    requests: Arc<Requests>,
-    served: AtomicU64,
-    /// When the last request that was under way was answered.
-    idle_since: Mutex<Instant>,
-}
-
-struct InFlight(Arc<Activity>);
-
-impl InFlight {
-    fn begin(activity: &Arc<Activity>) -> (Self, Arriving) {
-        activity.served.fetch_add(1, Ordering::Relaxed);
-        (InFlight(Arc::clone(activity)), activity.requests.begin())
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        if self.0.requests.end() == 0 {
-            *self.0.idle_since.lock() = Instant::now();
-        }
-    }
 }
 
 async fn drive<H: Handler>(
@@ -124,20 +111,25 @@ async fn drive<H: Handler>(
 ) {
     let known = Arc::new(context.handler.connected(peer));
     let service = service_fn(|request: Request<Incoming>| {
-        let (in_flight, arriving) = InFlight::begin(&activity);
-        let request = request.map(|incoming| RequestBody { incoming, arriving });
-        let (handler, known) = (Arc::clone(&context.handler), Arc::clone(&known));
-        let scheduler = context.resources.scheduler.clone();
+        let is_http2 = request.version() == Version::HTTP_2;
+        let (in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
+        // A client that waits to be asked for its body sends none with a refusal.
+        let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
+        let request = request.map(|incoming| RequestBody::new(incoming, arriving, is_drained));
+        let (context, known) = (Arc::clone(context), Arc::clone(&known));
         async move {
-            let response = handler.handle(&known, request).await;
-            let requests = Arc::clone(&in_flight.0.requests);
-            // An answer that is held keeps nobody from being called: it may wait for just that.
+            if is_http2 && !in_flight.is_charged() {
+                ServerCounters::count(&context.counters.refused_streams);
+                return Err(h2::Error::from(h2::Reason::REFUSED_STREAM));
+            }
+            let response = context.handler.handle(&known, request).await;
+            let requests = Arc::clone(in_flight.requests());
+            // A held answer must not count: it may wait for another connection's slice.
             drop(in_flight);
-            if scheduler.is_some_and(|scheduler| scheduler.is_bounded()) {
-                // See `scheduler`: the answer would bring the next request.
+            if context.resources.scheduler.as_ref().is_some_and(|scheduler| scheduler.holds_answers()) {
                 requests.all_have_arrived().await;
             }
-            Ok::<_, Infallible>(response)
+            Ok(response)
         }
     });
     let window = context.resources.connections.take_window(context.options.initial_connection_window_bytes as usize);
@@ -149,6 +141,7 @@ async fn drive<H: Handler>(
     let mut timer = pin!(sleep_until(schedule.next()));
     let mut shutdown = pin!(context.shutdown.cancelled());
     let mut cut_off = pin!(context.cut_off.cancelled());
+    let mut evicted = pin!(activity.evicted());
     loop {
         let event = tokio::select! {
             biased;
@@ -164,6 +157,11 @@ async fn drive<H: Handler>(
                 schedule.close(None);
                 Event::AskToGo
             }
+            () = evicted.as_mut(), if !schedule.is_closing() => {
+                ServerCounters::count(&context.counters.evicted);
+                schedule.close(Some(EVICTION_GRACE));
+                Event::AskToGo
+            }
             () = timer.as_mut() => schedule.fire(read_bytes, &activity, &context.counters),
         };
         match event {
@@ -176,6 +174,12 @@ async fn drive<H: Handler>(
         }
         timer.as_mut().reset(schedule.next());
     }
+}
+
+/// What a request's headers take, as HTTP/2 counts them (RFC 9113, 6.5.2).
+fn header_bytes(request: &Request<Incoming>) -> usize {
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
+    fields.sum::<usize>() + request.uri().path().len()
 }
 
 /// hyper's settings for a port.
@@ -202,7 +206,7 @@ fn protocol(options: &ServerOptions, windows: WindowSizes) -> auto::Builder<Toki
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout)
         .max_pending_accept_reset_streams(options.max_pending_reset_streams)
-        .max_local_error_reset_streams(options.max_pending_reset_streams);
+        .max_local_error_reset_streams(LOCAL_RESETS_MAX);
     builder
 }
 
@@ -266,8 +270,7 @@ impl Schedule {
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         if is_due(self.handshake) {
             self.handshake = None;
-            let is_silent =
-                activity.served.load(Ordering::Relaxed) == 0 && read_bytes.load(Ordering::Relaxed) < HANDSHAKE_BYTES;
+            let is_silent = !activity.has_served() && read_bytes.load(Ordering::Relaxed) < HANDSHAKE_BYTES;
             if is_silent {
                 return Event::End(Some(&counters.handshake_timeouts));
             }
@@ -281,7 +284,7 @@ impl Schedule {
             return Event::AskToGo;
         }
         if let (true, Some(idle)) = (is_due(self.idle_check), self.idle_after) {
-            let idle_since = *activity.idle_since.lock();
+            let idle_since = activity.idle_since();
             if activity.requests.in_flight() == 0 && idle_since + idle <= now {
                 ServerCounters::count(&counters.idled);
                 self.close(self.grace);
@@ -297,7 +300,8 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// Guarantee: connections that were opened together are asked to go over a fifth of their age, not at once.
+    /// Guarantee: connections that were opened together are asked to go over a fifth of their age,
+    /// not at once.
     #[test]
     fn ages_are_spread() {
         let age = Duration::from_secs(1000);

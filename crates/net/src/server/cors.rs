@@ -31,7 +31,8 @@ pub struct Cors {
 }
 
 impl Cors {
-    /// `origins`: `https://*.example.com` and the like, `*` for all. `headers`: what requests may carry beyond the usual.
+    /// `origins`: `https://*.example.com` and the like, `*` for all. `headers`: what requests may
+    /// carry beyond the usual.
     pub fn new(
         origins: Vec<String>,
         headers: &[String],

@@ -6,8 +6,12 @@ pub struct ServerCounters {
     pub accepted: AtomicU64,
     /// Open now.
     pub open: AtomicU64,
-    /// Closed at once because of `max_connections`.
+    /// Closed at once: there were as many as `max_connections` or the memory limit allows.
     pub refused: AtomicU64,
+    /// Asked to go to make room for a new one: they were idle longest.
+    pub evicted: AtomicU64,
+    /// Requests reset as unprocessed: the memory for connections had no room for their headers.
+    pub refused_streams: AtomicU64,
     /// `accept` failed, for want of file descriptors as a rule.
     pub accept_errors: AtomicU64,
     /// TLS handshakes that failed or took too long.

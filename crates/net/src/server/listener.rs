@@ -60,7 +60,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Why nobody can listen there.
+/// Why the address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("`{address}` is not an address to listen on: use host:port, [ipv6]:port or :port")]
@@ -69,7 +69,8 @@ pub enum BindError {
         "cannot listen on {address}: another process listens there already (is a second instance or a Collector running?)"
     )]
     InUse { address: String },
-    /// As `InUse`, and one of the listeners that are held has that port on another interface: when it is closed there may be room.
+    /// As `InUse`, and one of the listeners that are held has that port on another interface: when
+    /// it is closed there may be room.
     #[error("cannot listen on {address}: the listener that it replaces has the port still")]
     Held { address: String },
     #[error("cannot listen on {address}: no interface of this machine has that address")]
@@ -102,12 +103,12 @@ enum Inner {
     Unix(UnixListener, PathBuf),
 }
 
-/// A bound address. It is open until the last clone is dropped, so that one server can take it over from another without
-/// a moment in which nobody listens.
+/// A bound address. It is open until the last clone is dropped, so that one server can take it over
+/// from another without a moment in which the port is closed.
 #[derive(Clone)]
 pub struct Listener(Arc<Inner>);
 
-/// Finds a listener for as long as somebody else keeps it open.
+/// Finds a listener while another owner keeps it open.
 #[derive(Clone)]
 pub struct WeakListener(Weak<Inner>);
 
@@ -249,7 +250,7 @@ fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// A socket file that nobody answers at is left over from a crash and replaced.
+/// A socket file without a process that answers is left over from a crash, and replaced.
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -272,7 +273,8 @@ mod tests {
         Address::Tcp(address.to_owned(), Family::Any)
     }
 
-    /// Guarantee: an address that is held is taken over, also under another of its names; it stays open until both let go.
+    /// Guarantee: an address that is held is taken over, also under another of its names; it stays
+    /// open until both let go.
     #[tokio::test]
     async fn an_address_that_is_held_is_taken_over() {
         let first = Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound");
@@ -289,7 +291,8 @@ mod tests {
         Listener::bind(&address).await.expect("is free");
     }
 
-    /// Guarantee: somebody else's port is in use; one that is held on another interface is told apart from that.
+    /// Guarantee: another process's port is in use; one that is held on another interface is told
+    /// apart.
     #[tokio::test]
     async fn a_port_that_is_held_on_another_interface_is_told_apart() {
         let held = [Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound")];
@@ -298,8 +301,8 @@ mod tests {
         assert!(matches!(Listener::bind_or_take_over(&all, &held).await, Err(BindError::Held { .. })));
     }
 
-    /// Guarantee: with a family only its addresses are listened on, also where the host has others or none is named; what has
-    /// none of them is told so.
+    /// Guarantee: with a family only its addresses are listened on, also where the host has others
+    /// or none is named; what has none of them is told so.
     #[tokio::test]
     async fn a_family_is_kept_to() {
         let of = |text: &str, family| Address::Tcp(text.to_owned(), family);
@@ -332,7 +335,8 @@ mod tests {
         }
     }
 
-    /// Scenario: the family of an address without a host changes. Guarantee: the socket that takes both is not taken over.
+    /// Scenario: the family of an address without a host changes. Guarantee: the socket that takes
+    /// both is not taken over.
     #[tokio::test]
     async fn a_listener_for_both_families_is_none_for_one() {
         let both = Listener::bind(&tcp(":0")).await.expect("is bound");

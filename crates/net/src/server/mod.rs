@@ -6,22 +6,27 @@
 //!
 //! | attack | bound |
 //! |---|---|
-//! | many connections | `max_connections` a port, [`ConnectionBudget`] for all ports: the next ones are closed at once |
+//! | many connections | `max_connections` a port, [`ConnectionBudget`] for all ports; the longest idle one makes room |
 //! | TLS or HTTP/2 handshake that never ends | `handshake_timeout` |
 //! | slow headers | `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered amid a header block) |
 //! | large or endless headers | `max_header_bytes`; h2 bounds CONTINUATION frames by it |
 //! | slow bodies | [`BodyReader`]: a bound on each gap and on the whole |
-//! | many streams | `max_concurrent_streams` |
+//! | many streams | `max_concurrent_streams`; [`ConnectionBudget`] is charged with their headers |
+//! | refusals whose bodies still come | unread bodies are drained beside the answer, 16 MiB and 5 s at most |
+//! | answers that are not read | `write_timeout` |
 //! | rapid reset | h2: `max_pending_reset_streams`, then GOAWAY ENHANCE_YOUR_CALM |
-//! | unread data | stream and connection windows: no more than a window is held of a body nobody has admitted; all connections share the budget of [`ConnectionBudget`] |
-//! | more than the CPU can bear | [`ReadScheduler`]: connections are read from when what was read before is done |
+//! | unread data | stream and connection windows, whose sum [`ConnectionBudget`] bounds |
+//! | more than the CPU can bear | [`ReadScheduler`]: connections are read from when earlier requests are done |
 //! | peers that vanished | keepalive pings |
 
+mod activity;
 mod body;
+mod budget;
 mod connection;
 mod cors;
 mod counters;
 mod listener;
+mod open;
 mod options;
 mod scheduler;
 mod serve;
@@ -36,14 +41,14 @@ use std::sync::Arc;
 use http::{Request, Response};
 
 pub use body::{BodyError, BodyReader, ReplyBody, RequestBody};
+pub use budget::ConnectionBudget;
 pub use cors::{Cors, CorsError};
 pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Family, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
-pub use scheduler::ReadScheduler;
+pub use scheduler::{ReadScheduler, Rule, UnknownRule};
 pub use serve::serve;
 pub use unread::{SharedWindow, WaitsUnread};
-pub use windows::ConnectionBudget;
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +62,7 @@ pub struct Peer {
 #[derive(Clone, Debug)]
 pub struct ServerResources {
     pub connections: Arc<ConnectionBudget>,
-    /// Whose turn it is to be read from. `None`: connections are read from as soon as there is something to read.
+    /// `None`: connections are read from as soon as there is something to read.
     pub scheduler: Option<Arc<ReadScheduler>>,
 }
 
@@ -82,12 +87,12 @@ impl ServerResources {
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
-    /// What a handler wants to know of a connection at each of its requests, made once.
+    /// What a handler needs of a connection at each of its requests, made once.
     type Connection: Send + Sync + 'static;
 
     fn connected(&self, peer: &Peer) -> Self::Connection;
 
-    /// Answers one request. Dropped where the client goes away before the answer.
+    /// Answers one request. Dropped if the client goes away before the answer.
     fn handle(
         &self,
         connection: &Self::Connection,

@@ -31,11 +31,15 @@ pub struct ServerOptions {
     pub max_header_bytes: u32,
     /// For the TLS handshake and again for the HTTP/2 preface.
     pub handshake_timeout: Duration,
-    /// HTTP/1: from the end of one request to the end of the next one's headers, so it closes idle connections too.
+    /// HTTP/1: from the end of one request to the end of the next one's headers, so it closes idle
+    /// connections too.
     pub read_header_timeout: Duration,
-    /// What a peer may send of one body before anybody reads it. Less, down to 8 KiB, where many connections share the budget.
+    /// A connection whose peer takes no byte of its answers for so long is closed.
+    pub write_timeout: Duration,
+    /// What a peer may send of one body unread. Less, down to 64 KiB, if many connections share the
+    /// budget.
     pub initial_stream_window_bytes: u32,
-    /// What a peer may send of all its bodies together before anybody reads them.
+    /// What a peer may send of all its bodies together unread.
     pub initial_connection_window_bytes: u32,
     /// 16 KiB to 16 MiB.
     pub max_frame_bytes: u32,
@@ -43,7 +47,8 @@ pub struct ServerOptions {
     pub keepalive_time: Duration,
     /// The connection is closed if the ping is not answered within this time.
     pub keepalive_timeout: Duration,
-    /// A connection is asked to go (GOAWAY) at this age ± 10 %, so that clients behind a load balancer spread.
+    /// A connection is asked to go (GOAWAY) at this age ± 10 %, so that clients behind a load
+    /// balancer spread.
     pub max_connection_age: Option<Duration>,
     /// After it was asked to go, a connection is cut off. `None`: never.
     pub max_connection_age_grace: Option<Duration>,
@@ -64,6 +69,7 @@ impl ServerOptions {
             max_header_bytes: 16 << 10,
             handshake_timeout: Duration::from_secs(10),
             read_header_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(30),
             initial_stream_window_bytes: 512 << 10,
             initial_connection_window_bytes: 2 << 20,
             max_frame_bytes: 64 << 10,

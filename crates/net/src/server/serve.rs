@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::activity::Activity;
 use super::connection::{Context, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
@@ -15,11 +17,12 @@ use super::transport::Socket;
 use super::{Handler, ServerOptions, ServerResources};
 use crate::tls::ServerTls;
 
-/// How long to wait after `accept` failed for want of something.
+/// The wait after `accept` failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for what is in flight, at
-/// most `drain_timeout`, and cuts off the rest. Returns when every connection is closed. `resources` are shared with other ports.
+/// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for what
+/// is in flight, at most `drain_timeout`, and cuts off the rest. Returns when every connection is
+/// closed. `resources` are shared with other ports.
 pub async fn serve<H: Handler>(
     listener: Listener,
     options: ServerOptions,
@@ -30,7 +33,7 @@ pub async fn serve<H: Handler>(
     shutdown: CancellationToken,
 ) {
     let drain_timeout = options.drain_timeout;
-    let places = Arc::new(Semaphore::new(options.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let permits = Arc::new(Semaphore::new(options.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let connections = TaskTracker::new();
     let cut_off = CancellationToken::new();
     let context = Arc::new(Context { options, tls, handler, counters, resources, shutdown, cut_off });
@@ -43,19 +46,22 @@ pub async fn serve<H: Handler>(
         match accepted {
             Ok((socket, peer)) => {
                 ServerCounters::count(&context.counters.accepted);
-                let place = Arc::clone(&places).try_acquire_owned().ok();
-                match place
-                    .and_then(|place| Some((place, context.resources.connections.try_take(context.tls.is_some())?)))
-                {
-                    Some(place) => {
-                        let context = Arc::clone(&context);
-                        connections.spawn(async move {
-                            serve_connection(socket, peer, context).await;
-                            drop(place);
-                        });
-                    }
-                    None => refuse(socket, &context.counters),
-                }
+                let budget = &context.resources.connections;
+                let activity = Arc::new(Activity::new(budget));
+                let permit = Arc::clone(&permits).try_acquire_owned().ok();
+                let place = permit.and_then(|permit| {
+                    let place = budget.try_open(context.tls.is_some(), &activity, Instant::now())?;
+                    Some((permit, place))
+                });
+                let Some(place) = place else {
+                    refuse(socket, &context.counters);
+                    continue;
+                };
+                let context = Arc::clone(&context);
+                connections.spawn(async move {
+                    serve_connection(socket, peer, activity, context).await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 ServerCounters::count(&context.counters.accept_errors);
@@ -74,7 +80,7 @@ pub async fn serve<H: Handler>(
     }
 }
 
-/// Closes a connection for which there is no place. The client sees an orderly end and tries again later.
+/// Closes a connection for which there is no room. The client sees an orderly end and tries again.
 fn refuse(socket: Socket, counters: &ServerCounters) {
     ServerCounters::count(&counters.refused);
     tracing::warn!("a connection was closed: there are as many as `max_connections` or the memory limit allows");

@@ -5,12 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
-use super::scheduler::Turn;
+use super::scheduler::ScheduledReads;
 
 /// A socket as it was accepted.
 pub(super) enum Socket {
@@ -18,16 +20,42 @@ pub(super) enum Socket {
     Unix(UnixStream),
 }
 
-/// A socket that is read from when its turn has come.
-pub(super) struct TurnTaking {
-    pub socket: Socket,
-    pub turn: Turn,
+/// A socket that is read from when the scheduler lets it, and closed if its peer stops reading.
+pub(super) struct ScheduledSocket {
+    socket: Socket,
+    reads: ScheduledReads,
+    /// A write without progress for so long ends the connection.
+    write_timeout: Duration,
+    /// Runs while a write waits for the peer to read.
+    write_stall: Option<Pin<Box<Sleep>>>,
+}
+
+impl ScheduledSocket {
+    pub(super) fn new(socket: Socket, reads: ScheduledReads, write_timeout: Duration) -> Self {
+        ScheduledSocket { socket, reads, write_timeout, write_stall: None }
+    }
+
+    fn poll_write_with(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut Socket>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let poll = write(Pin::new(&mut self.socket), context);
+        if poll.is_ready() {
+            self.write_stall = None;
+            return poll;
+        }
+        let timeout = self.write_timeout;
+        let stall = self.write_stall.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        ready!(stall.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read its answers")))
+    }
 }
 
 /// One type, so that the protocol code exists once.
 pub(super) enum Stream {
-    Plain(TurnTaking),
-    Tls(Box<TlsStream<TurnTaking>>),
+    Plain(ScheduledSocket),
+    Tls(Box<TlsStream<ScheduledSocket>>),
 }
 
 /// A stream that tells how much was read from it.
@@ -83,24 +111,24 @@ impl Socket {
     }
 }
 
-impl AsyncRead for TurnTaking {
+impl AsyncRead for ScheduledSocket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if !this.turn.goes_on() {
-            // Who has nothing to be read does not line up.
+        if !this.reads.may_read() {
+            // A connection with nothing to read does not queue.
             ready!(this.socket.poll_read_ready(context))?;
-            ready!(this.turn.poll(context));
+            ready!(this.reads.poll_may_read(context));
         }
         let before = buffer.filled().len();
         let poll = Pin::new(&mut this.socket).poll_read(context, buffer);
-        this.turn.note_read(buffer.filled().len() - before);
+        this.reads.note_read(buffer.filled().len() - before);
         poll
     }
 }
 
-impl AsyncWrite for TurnTaking {
+impl AsyncWrite for ScheduledSocket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().socket).poll_write(context, bytes)
+        self.get_mut().poll_write_with(context, |socket, context| socket.poll_write(context, bytes))
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -116,7 +144,7 @@ impl AsyncWrite for TurnTaking {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().socket).poll_write_vectored(context, slices)
+        self.get_mut().poll_write_with(context, |socket, context| socket.poll_write_vectored(context, slices))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,6 +1,6 @@
-//! What requests that wait leave unread of their connection's flow-control window. It is one window for all requests of an HTTP/2
-//! connection: if those that wait to be admitted filled it, those that were admitted could not go on, and would keep the memory that the
-//! others wait for.
+//! Unread data of waiting requests within their connection's flow-control window. All requests of an
+//! HTTP/2 connection share one window: if requests that wait to be admitted filled it, those that were
+//! admitted could not go on, and would keep the memory that the others wait for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::scheduler::Requests;
 use super::windows::WindowSizes;
 
-/// Requests that wait get at most this part of a connection's window.
+/// Waiting requests get at most this part of a connection's window.
 const PART_OF_WINDOW: usize = 2;
 
-/// The window of one connection, as its requests share it. Without sizes it is as large as anybody wants.
+/// The window of one connection, as its requests share it. Without sizes it is unlimited.
 #[derive(Debug)]
 pub(super) struct Unread {
     bytes: AtomicUsize,
@@ -33,7 +33,7 @@ impl Unread {
     }
 }
 
-/// The connection of a request, where the request may have to wait before it is read.
+/// The window of a request's connection, asked before the request waits unread.
 #[derive(Clone, Debug)]
 pub struct SharedWindow(pub(super) Arc<Requests>);
 
@@ -45,7 +45,8 @@ pub struct WaitsUnread {
 }
 
 impl SharedWindow {
-    /// Leave to wait for a request of `len_bytes`. `None`: others that are being read on the connection might not get on meanwhile.
+    /// Whether a request of `len_bytes` may wait. `None`: it would hold up requests of the connection
+    /// that are being read.
     pub fn try_wait(&self, len_bytes: usize) -> Option<WaitsUnread> {
         let unread = &self.0.unread;
         let bytes = len_bytes.min(unread.stream_bytes.load(Ordering::Relaxed));
@@ -74,7 +75,7 @@ mod tests {
         requests.unread.set_sizes(WindowSizes { connection_bytes: 100_000, stream_bytes: 30_000 });
         let window = SharedWindow(Arc::clone(&requests));
         let first = requests.begin();
-        let alone = window.try_wait(80_000).expect("there is nobody whom it could hold up");
+        let alone = window.try_wait(80_000).expect("there is no other request to hold up");
         let _others = [requests.begin(), requests.begin()];
         assert!(window.try_wait(20_001).is_none(), "as much of the first one as its own window lets through counts");
         let second = window.try_wait(20_000).expect("half of the window");
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_window_everybody_may_wait() {
+    fn without_a_window_every_request_may_wait() {
         let requests = Arc::new(Requests::default());
         let _arriving = [requests.begin(), requests.begin()];
         let window = SharedWindow(requests);

@@ -83,11 +83,10 @@ impl HttpHandler {
     ) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Http);
         let (head, body) = request.into_parts();
-        let is_http1 = head.version < http::Version::HTTP_2;
         let received = async {
             self.ingest.let_in(signal, &head.headers).await?;
             let packing = self.packing_of(&head.headers)?;
-            let (bytes, permit) = self.ingest.read_body(signal, body, is_http1).await?;
+            let (bytes, permit) = self.ingest.read_body(signal, body).await?;
             Ok((bytes, packing, permit))
         };
         let (bytes, packing, permit) = received.await.inspect_err(|refused| counters.count_refused(refused, 0))?;

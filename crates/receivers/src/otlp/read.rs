@@ -1,7 +1,5 @@
 //! Step 4: reading a body that has been admitted.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use sluice_flow::intake::{Connection, Permit};
 use sluice_net::grpc::MessageReader;
@@ -16,10 +14,6 @@ use super::refusal::Refused;
 /// What is admitted at first of a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;
 
-/// How much of a refused body is read for the sake of the answer, and for how long.
-const DISCARDED_BYTES: usize = 16 << 20;
-const DISCARD_TIME: Duration = Duration::from_secs(1);
-
 /// Buffers are reserved at once up to this size, beyond it as bytes arrive.
 const RESERVED_AT_ONCE_BYTES: usize = 256 << 10;
 
@@ -33,20 +27,13 @@ impl Connection for Window<'_> {
 }
 
 impl Ingest {
-    /// Reads the one message of a unary call. The rest of one that is refused is read beside the answer, within bounds and
-    /// without keeping any of it: what still comes for a stream that is closed already would be taken for an attack, and
-    /// cost the connection.
+    /// Reads the one message of a unary call.
     pub(super) async fn read_message(
         &self,
         signal: Signal,
         body: RequestBody,
     ) -> Result<(Message, Box<dyn Permit>), Refused> {
-        let mut body = BodyReader::new(body, self.body_timeouts);
-        let result = self.read_admitted_message(signal, &mut body).await;
-        if result.is_err() {
-            tokio::spawn(async move { body.discard(DISCARDED_BYTES, DISCARD_TIME).await });
-        }
-        result
+        self.read_admitted_message(signal, &mut BodyReader::new(body, self.body_timeouts)).await
     }
 
     /// Memory is asked for as soon as the message's prefix is there.
@@ -75,20 +62,13 @@ impl Ingest {
         Ok((message, admitted.into_permit()))
     }
 
-    /// Reads a whole HTTP body, whose length may or may not be known. `discards`: what is refused is read to its end
-    /// nevertheless, within bounds and without keeping any of it.
+    /// Reads a whole HTTP body, whose length may or may not be known.
     pub(super) async fn read_body(
         &self,
         signal: Signal,
         body: RequestBody,
-        discards: bool,
     ) -> Result<(Bytes, Box<dyn Permit>), Refused> {
-        let mut body = BodyReader::new(body, self.body_timeouts);
-        let result = self.read_admitted(signal, &mut body).await;
-        if discards && result.is_err() {
-            body.discard(DISCARDED_BYTES, DISCARD_TIME).await;
-        }
-        result
+        self.read_admitted(signal, &mut BodyReader::new(body, self.body_timeouts)).await
     }
 
     async fn read_admitted(&self, signal: Signal, body: &mut BodyReader) -> Result<(Bytes, Box<dyn Permit>), Refused> {

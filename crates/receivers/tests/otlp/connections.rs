@@ -23,8 +23,8 @@ async fn is_closed(socket: &mut TcpStream) -> bool {
     timeout(SOON, socket.read_to_end(&mut bytes)).await.is_ok()
 }
 
-/// Scenario: peers that say nothing, half a preface, half a request line, half a TLS handshake. Guarantee: they are closed in
-/// time.
+/// Scenario: peers that say nothing, half a preface, half a request line, half a TLS handshake.
+/// Guarantee: they are closed in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_beginnings_are_cut_off() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -49,7 +49,8 @@ async fn slow_beginnings_are_cut_off() {
         Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await
     };
     let (plain, encrypted) = (start(BOTH).await, start(&BOTH.replace("'localhost:0'", &tls)).await);
-    // A record of a handshake of 512 bytes: a ClientHello of TLS 1.2 or above, as far as its version.
+    // A record of a handshake of 512 bytes: a ClientHello of TLS 1.2 or above, as far as its
+    // version.
     let half_a_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
     let beginnings = [
         (plain.grpc, &b""[..]),
@@ -78,8 +79,9 @@ async fn slow_beginnings_are_cut_off() {
     }
 }
 
-/// Scenario: an HTTP/2 header block that stops halfway, at the end of a frame or within one, or comes a byte at a time.
-/// Guarantee: amid it no ping can be answered, and so the connection is closed when the time for that is over.
+/// Scenario: an HTTP/2 header block that stops halfway, at the end of a frame or within one, or
+/// comes a byte at a time. Guarantee: amid it no ping can be answered, and so the connection is
+/// closed when the time for that is over.
 #[tokio::test(flavor = "multi_thread")]
 async fn header_blocks_that_never_end_are_cut_off() {
     let mut config = config(BOTH);
@@ -154,8 +156,8 @@ async fn aged_and_idle_connections_are_asked_to_go() {
     }
 }
 
-/// Scenario: a call that takes longer than its connection may live, and longer than the grace. Guarantee: it is cut off, and
-/// what was admitted for it comes back.
+/// Scenario: a call that takes longer than its connection may live, and longer than the grace.
+/// Guarantee: it is cut off, and what was admitted for it comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_outlasts_the_grace_is_cut_off() {
     let text = "protocols: {grpc: {endpoint: 'localhost:0', keepalive: {server_parameters: {max_connection_age: 300ms, max_connection_age_grace: 300ms}}}}";
@@ -171,14 +173,16 @@ async fn a_call_that_outlasts_the_grace_is_cut_off() {
     receiver.assert_gives_all_memory_back().await;
 }
 
-/// Scenario: a peer begins one request more than it may at a time. Guarantee: that one is refused, the others go on.
+/// Scenario: a peer begins one request more than it may at a time. Guarantee: that one is refused,
+/// the others go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_above_the_limit_are_refused() {
     let text =
         "protocols: {grpc: {endpoint: 'localhost:0', max_concurrent_streams: 2}, http: {endpoint: 'localhost:0'}}";
     let receiver = Receiver::start(text, MockIntake::default()).await;
     let path = Signal::Traces.grpc_path().as_bytes();
-    // :method POST, :scheme http, :authority a, and literals for :path and content-type, which are 4 and 31 in the table.
+    // :method POST, :scheme http, :authority a, and literals for :path and content-type, which are
+    // 4 and 31 in the table.
     let length = u8::try_from(path.len()).expect("is short");
     let head = [&[0x83, 0x86, 0x41, 0x01, b'a', 0x04, length], path, &[0x0f, 0x10, 16], b"application/grpc"].concat();
     let begin = |stream| frame(0x1, 0x4, stream, &head);
@@ -200,8 +204,8 @@ async fn streams_above_the_limit_are_refused() {
     receiver.undisturbed(attack).await;
 }
 
-/// Scenario: a peer shakes hands and then answers nothing, nor pings. Guarantee: its connection is closed; one that answers
-/// pings stays.
+/// Scenario: a peer shakes hands and then answers nothing, nor pings. Guarantee: its connection is
+/// closed; one that answers pings stays.
 #[tokio::test]
 async fn peers_that_answer_no_ping_are_given_up() {
     let text = "protocols: {grpc: {endpoint: 'localhost:0', keepalive: {server_parameters: {time: 200ms, timeout: 300ms}}}, http: {endpoint: 'localhost:0'}}";
@@ -215,8 +219,8 @@ async fn peers_that_answer_no_ping_are_given_up() {
     receiver.assert_serves_others().await;
 }
 
-/// Scenario: shutdown while a request waits for its answer that never comes. Guarantee: the port closes at once, the drain
-/// has an end, the permit comes back.
+/// Scenario: shutdown while a request waits for its answer that never comes. Guarantee: the port
+/// closes at once, the drain has an end, the permit comes back.
 #[tokio::test]
 async fn shutdown_drains_for_a_bounded_time() {
     let mut config = config(BOTH);

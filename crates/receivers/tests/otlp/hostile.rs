@@ -1,4 +1,5 @@
-//! Peers that mean harm, or are broken. Each is refused precisely, takes no memory with it, and disturbs nobody else.
+//! Peers that mean harm, or are broken. Each is refused precisely, takes no memory with it, and
+//! disturbs no other client.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -25,9 +26,9 @@ const MIB: usize = 1 << 20;
 /// HTTP/2's error code for peers whose behaviour might be an attack.
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
-/// Scenario: a gigabyte of zeros in a kilobyte or a megabyte of gzip or zstd, over both transports, many at a time; 64 MiB
-/// in the codings that HTTP alone has.
-/// Guarantee: RESOURCE_EXHAUSTED / 413; memory grows by the limit a bomb, not by what the bombs unpack to.
+/// Scenario: a gigabyte of zeros in a kilobyte or a megabyte of gzip or zstd, over both transports,
+/// many at a time; 64 MiB in the codings that HTTP alone has. Guarantee: RESOURCE_EXHAUSTED / 413;
+/// memory grows by the limit a bomb, not by what the bombs unpack to.
 #[tokio::test(flavor = "multi_thread")]
 async fn compression_bombs_are_refused_at_the_limit() {
     const AT_ONCE: usize = 32;
@@ -76,12 +77,14 @@ async fn compression_bombs_are_refused_at_the_limit() {
     receiver.assert_gives_all_memory_back().await;
 }
 
-/// Scenario: messages within messages, a million deep, in protobuf and in JSON. Guarantee: invalid, no overflowing stack.
+/// Scenario: messages within messages, a million deep, in protobuf and in JSON. Guarantee: invalid,
+/// no overflowing stack.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_million_levels_of_nesting_are_invalid() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
     let mut client = connect_h2(receiver.grpc).await;
-    // AnyValue { array_value { values { array_value { … } } } }: each level is a tag and a length around the one before.
+    // AnyValue { array_value { values { array_value { … } } } }: each level is a tag and a length
+    // around the one before.
     let mut nested = Vec::new();
     for level in 0..1_000_000_u32 {
         let tag = if level.is_multiple_of(2) { 0x2a } else { 0x0a };
@@ -127,8 +130,8 @@ async fn a_million_levels_of_nesting_are_invalid() {
     receiver.assert_gives_all_memory_back().await;
 }
 
-/// Scenario: a prefix and a content-length that claim the whole limit, followed by a few bytes and nothing more.
-/// Guarantee: no more memory than arrived, and an end to the waiting.
+/// Scenario: a prefix and a content-length that claim the whole limit, followed by a few bytes and
+/// nothing more. Guarantee: no more memory than arrived, and an end to the waiting.
 #[tokio::test(flavor = "multi_thread")]
 async fn lengths_that_lie_hold_a_permit_but_no_memory_and_not_for_long() {
     if !is_alone("hostile::lengths_that_lie_hold_a_permit_but_no_memory_and_not_for_long") {
@@ -194,8 +197,8 @@ async fn a_trickling_body_is_given_up() {
     receiver.assert_gives_all_memory_back().await;
 }
 
-/// Scenario: many clients vanish at once within their bodies, or while they wait for the answer. Guarantee: what was admitted
-/// comes back.
+/// Scenario: many clients vanish at once within their bodies, or while they wait for the answer.
+/// Guarantee: what was admitted comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_vanish_leave_nothing_behind() {
     const CLIENTS: usize = 32;
@@ -231,7 +234,8 @@ async fn clients_that_vanish_leave_nothing_behind() {
 }
 
 /// Scenario: streams are opened and reset as fast as the network takes them (CVE-2023-44487).
-/// Guarantee: that connection is told to calm down and closed, and leaves no memory behind; nobody else notices.
+/// Guarantee: that connection is told to calm down and closed, and leaves no memory behind; no
+/// other client notices.
 #[tokio::test(flavor = "multi_thread")]
 async fn rapid_resets_end_the_connection() {
     if !is_alone("hostile::rapid_resets_end_the_connection") {
@@ -252,8 +256,8 @@ async fn rapid_resets_end_the_connection() {
     assert!(grown < 16 * MIB, "grew by {grown} bytes");
 }
 
-/// Scenario: a header block that never ends (CVE-2024-27316). Guarantee: the connection is told to calm down and closed after
-/// a bounded number of bytes.
+/// Scenario: a header block that never ends (CVE-2024-27316). Guarantee: the connection is told to
+/// calm down and closed after a bounded number of bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn continuation_floods_end_the_connection() {
     if !is_alone("hostile::continuation_floods_end_the_connection") {
@@ -278,7 +282,8 @@ async fn continuation_floods_end_the_connection() {
     assert!(grown < 16 * MIB, "grew by {grown} bytes");
 }
 
-/// Sends frames, as far as they are taken, until the other side closes. The code of its GOAWAY, if it sent one.
+/// Sends frames, as far as they are taken, until the other side closes. The code of its GOAWAY, if
+/// it sent one.
 async fn goaway_after(address: SocketAddr, flood: impl Iterator<Item = Vec<u8>>) -> Option<u32> {
     let (mut read, mut write) = TcpStream::connect(address).await.expect("connects").into_split();
     let send = async {
@@ -302,7 +307,8 @@ async fn goaway_after(address: SocketAddr, flood: impl Iterator<Item = Vec<u8>>)
     Some(u32::from_be_bytes(payload[4..8].try_into().expect("four bytes")))
 }
 
-/// Scenario: more headers, and longer ones, than anybody needs. Guarantee: 431, or the stream is refused.
+/// Scenario: more headers, and longer ones, than a client needs. Guarantee: 431, or the stream is
+/// refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn header_floods_are_refused() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;

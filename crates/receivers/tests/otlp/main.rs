@@ -3,6 +3,9 @@
 
 mod clients;
 mod connections;
+mod crowded;
 mod hostile;
 mod refusals;
+mod refused_bodies;
+mod runtime;
 mod support;

@@ -19,12 +19,15 @@ use sluice_config::load::read_text;
 use sluice_flow::intake::{Connection, Permit};
 use sluice_flow::{BoxFuture, Intake, Metadata, Payload, Refusal};
 use sluice_net::grpc::Status;
+use sluice_net::server::{ConnectionBudget, ServerResources};
 use sluice_otlp::{Encoding, Signal};
-use sluice_receivers::otlp::{self, Authenticators, OtlpConfig, Running};
+use sluice_receivers::otlp::{self, Authenticators, Counters, OtlpConfig, Running};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+use crate::runtime::ServerRuntime;
 
 /// What the mock was handed.
 #[derive(Clone, Debug)]
@@ -145,6 +148,7 @@ pub(crate) struct Receiver {
     pub(crate) shutdown: CancellationToken,
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
+    _runtime: ServerRuntime,
 }
 
 pub(crate) const BOTH: &str = "protocols: {grpc: {endpoint: 'localhost:0'}, http: {endpoint: 'localhost:0'}}";
@@ -161,13 +165,29 @@ impl Receiver {
     }
 
     pub(crate) async fn start_with(config: OtlpConfig, intake: MockIntake, authenticators: Authenticators) -> Receiver {
+        Receiver::start_within(config, intake, authenticators, ConnectionBudget::unlimited()).await
+    }
+
+    /// With a budget for connections.
+    pub(crate) async fn start_within(
+        config: OtlpConfig,
+        intake: MockIntake,
+        authenticators: Authenticators,
+        connections: Arc<ConnectionBudget>,
+    ) -> Receiver {
         let intake = Arc::new(intake);
         let shutdown = CancellationToken::new();
-        let shared = Arc::new(Shared(Arc::clone(&intake)));
-        let running = otlp::start(config, shared, authenticators, shutdown.clone()).await.expect("starts");
+        let (shared, token) = (Arc::new(Shared(Arc::clone(&intake))), shutdown.clone());
+        let runtime = ServerRuntime::start();
+        let resources = ServerResources { connections, scheduler: Some(runtime.scheduler()) };
+        let serve = async move {
+            let bound = otlp::bind(config, &[]).await.expect("binds");
+            bound.serve(shared, authenticators, Counters::default(), resources, token)
+        };
+        let running = runtime.run(serve).await;
         let none = SocketAddr::from(([127, 0, 0, 1], 1));
         let (grpc, http) = (running.grpc_address.unwrap_or(none), running.http_address.unwrap_or(none));
-        Receiver { intake, running, shutdown, grpc, http }
+        Receiver { intake, running, shutdown, grpc, http, _runtime: runtime }
     }
 
     /// Another client's requests succeed over both transports.

@@ -1,5 +1,7 @@
 //! HTTP/2 streams by hand: senders who leave a request half sent.
 
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -1,28 +1,30 @@
-//! Whether the CPU is the bottleneck: the threads of this process run, or wait to run, nearly all the time. Waiting includes
-//! what a CPU quota makes them wait, which no measure of CPU time alone would show.
+//! Whether the CPU is the bottleneck: the threads of this process run, or wait to run, nearly all
+//! the time. Time spent waiting shows a CPU quota, which no measure of CPU time alone would.
 
 use std::fs;
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
-/// Looked at no more often than this: shorter than a period of the kernel's CPU quota (100 ms) tells little.
+/// The load is measured over windows of at least this length.
 const WINDOW: Duration = Duration::from_millis(25);
-/// From this share of the time on it is the bottleneck.
+/// From this share of the time on the CPU is the bottleneck.
 const BOUND_SHARE: f64 = 0.9;
-/// It is no longer if its share was smaller for so many windows: under a quota a process that is short of CPU time comes by some
-/// now and then, and whoever were called then would all be under way at once.
+/// It no longer is after so many windows below that share. Under a quota single windows have time
+/// to spare, and every queued connection would be read from in one of them.
 const UNBOUND_WINDOWS: u32 = 8;
-/// Below this share one window is enough: requests wait for something else, a disk or a backend.
+/// Below this share one window is enough: requests wait for a disk or a backend.
 const IDLE_SHARE: f64 = 0.5;
 
-/// What was found of a window.
+/// The load in one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CpuLoad {
     /// The CPU is the bottleneck.
     Full,
-    /// It was lately, and has not had time to spare for long.
+    /// It was the bottleneck lately.
     High,
     Low,
+    /// Most of its time is to spare.
+    Idle,
 }
 
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub(super) struct CpuShare {
     since: Instant,
     busy: Option<Duration>,
     threads: f64,
-    /// How many windows ago it was the bottleneck.
+    /// Windows since it was the bottleneck.
     windows_since_bound: u32,
 }
 
@@ -40,7 +42,8 @@ impl CpuShare {
         CpuShare { since: Instant::now(), busy: busy(), threads, windows_since_bound: UNBOUND_WINDOWS }
     }
 
-    /// What was so since the last answer. `None`: it is too early, or the kernel does not tell.
+    /// The load since the last window. `None`: the window has not ended, or the kernel does not
+    /// tell.
     pub(super) fn look(&mut self) -> Option<CpuLoad> {
         let elapsed = self.since.elapsed();
         if elapsed < WINDOW {
@@ -62,23 +65,25 @@ impl CpuShare {
         match self.windows_since_bound {
             0 => CpuLoad::Full,
             1..UNBOUND_WINDOWS => CpuLoad::High,
+            _ if share < IDLE_SHARE => CpuLoad::Idle,
             _ => CpuLoad::Low,
         }
     }
 }
 
-/// Time that threads of this process have run or waited to run, since each began.
+/// The time that the threads of this process have run or waited to run, since each began.
 fn busy() -> Option<Duration> {
     let mut sum = Duration::ZERO;
     for thread in fs::read_dir("/proc/self/task").ok()? {
-        // A thread may end while its folder is looked at.
+        // A thread may end while its folder is read.
         let Ok(text) = fs::read_to_string(thread.ok()?.path().join("schedstat")) else { continue };
         sum += parse(&text)?;
     }
     Some(sum)
 }
 
-/// Nanoseconds on a CPU and nanoseconds in a run queue (the kernel's `Documentation/scheduler/sched-stats.rst`).
+/// Nanoseconds on a CPU and nanoseconds in a run queue (the kernel's
+/// `Documentation/scheduler/sched-stats.rst`).
 fn parse(schedstat: &str) -> Option<Duration> {
     let mut numbers = schedstat.split_ascii_whitespace().map(str::parse);
     let (ran, waited): (u64, u64) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
@@ -97,7 +102,7 @@ mod tests {
         assert_eq!(share.note(0.8), CpuLoad::Low);
         assert_eq!(
             [0.95, 0.4].map(|value| share.note(value)),
-            [CpuLoad::Full, CpuLoad::Low],
+            [CpuLoad::Full, CpuLoad::Idle],
             "it waits for something else"
         );
     }

@@ -1,22 +1,18 @@
-//! How much may be under way: little while the CPU or the memory for receiving is short, then more and more again.
+//! The limit on requests in flight: low while the CPU or the memory for receiving is short, then
+//! rising again. `docs/decisions/031-in-flight-limit.md` has the reasons for the figures.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::cpu::CpuLoad;
 
-/// What may be under way where something is short: so many requests, or a request on each of 8 connections if they have 190 kB.
-/// Measured with 256 senders of those, which have a connection each: with 8 an item costs a fifth less than with 32, with 4 as much as
-/// with 16. What is under way fits into the caches next to the core then: of 32, each of which arrives in pieces, the first ones have left
-/// them when the last come. With 4 connections of 8 requests it is the other way round, 8 cost a tenth more than 32: a connection's
-/// requests arrive one after the other, and the more there are, the more are sent together.
+/// The lowest limit: so many requests, or one request of 190 kB on each of 8 connections.
 pub(super) const LEAST_WEIGHT: usize = 32;
 /// A connection weighs one, and one more for each so many bytes of a request.
 const BYTES_OF_WEIGHT: usize = 48 << 10;
-/// If so much may be under way there is no bound.
-const NO_BOUND_WEIGHT: usize = 1 << 12;
-/// By so much what may be under way grows after a window in which nothing was short, and shrinks after one in which the CPU was. Not more,
-/// or every few windows would bring more than memory has room for, all of which would be refused; and it comes to rest where the CPU has
-/// just enough to do, which takes more requests where each waits for a backend.
+/// From here on there is no limit.
+const UNLIMITED_WEIGHT: usize = 1 << 12;
+/// The limit rises and falls by this part of it a window. Larger steps would let in more at once
+/// than memory has room for.
 const STEP_PART: usize = 8;
 
 pub(super) fn weight_of_bytes(bytes: usize) -> usize {
@@ -26,7 +22,7 @@ pub(super) fn weight_of_bytes(bytes: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct InFlightLimit {
     weight: AtomicUsize,
-    /// Since it was last looked at.
+    /// In the current window.
     was_memory_short: AtomicBool,
 }
 
@@ -37,8 +33,8 @@ impl Default for InFlightLimit {
 }
 
 impl InFlightLimit {
-    /// Whether more may begin beside requests of this weight.
-    pub(super) fn is_left_beside(&self, weight: usize) -> bool {
+    /// Whether one more connection may be read from beside others of this weight.
+    pub(super) fn admits_beside(&self, weight: usize) -> bool {
         weight < self.weight.load(Ordering::Relaxed)
     }
 
@@ -51,7 +47,7 @@ impl InFlightLimit {
         self.close();
     }
 
-    /// A window has ended. A shortage of memory that is noted meanwhile is seen after the next.
+    /// A window has ended. Memory that is found short meanwhile counts in the next one.
     pub(super) fn look(&self, cpu: CpuLoad) {
         let weight = self.weight.load(Ordering::Relaxed);
         let next = match cpu {
@@ -59,13 +55,12 @@ impl InFlightLimit {
             CpuLoad::Full if weight == usize::MAX => LEAST_WEIGHT,
             CpuLoad::Full => (weight - weight / STEP_PART).max(LEAST_WEIGHT),
             CpuLoad::High => weight,
-            CpuLoad::Low if weight < NO_BOUND_WEIGHT => weight + weight / STEP_PART,
-            CpuLoad::Low => usize::MAX,
+            CpuLoad::Low | CpuLoad::Idle if weight < UNLIMITED_WEIGHT => weight + weight / STEP_PART,
+            CpuLoad::Low | CpuLoad::Idle => usize::MAX,
         };
         self.weight.store(next, Ordering::Relaxed);
     }
 
-    /// As little as possible may be under way.
     pub(super) fn close(&self) {
         self.weight.store(LEAST_WEIGHT, Ordering::Relaxed);
     }
@@ -80,27 +75,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_no_bound_until_something_is_short() {
+    fn there_is_no_limit_until_something_is_short() {
         let limit = InFlightLimit::default();
         limit.look(CpuLoad::Low);
-        assert!(!limit.is_bounded() && limit.is_left_beside(1 << 20));
+        assert!(!limit.is_bounded() && limit.admits_beside(1 << 20));
         limit.look(CpuLoad::Full);
-        assert!(limit.is_bounded() && limit.is_left_beside(LEAST_WEIGHT - 1) && !limit.is_left_beside(LEAST_WEIGHT));
+        assert!(limit.is_bounded() && limit.admits_beside(LEAST_WEIGHT - 1) && !limit.admits_beside(LEAST_WEIGHT));
     }
 
     #[test]
     fn memory_that_is_short_counts_at_once_and_until_a_window_has_ended_without() {
         let limit = InFlightLimit::default();
         limit.note_memory_short();
-        assert!(!limit.is_left_beside(LEAST_WEIGHT));
+        assert!(!limit.admits_beside(LEAST_WEIGHT));
         limit.look(CpuLoad::Low);
-        assert!(!limit.is_left_beside(LEAST_WEIGHT), "it was short meanwhile");
+        assert!(!limit.admits_beside(LEAST_WEIGHT), "it was short meanwhile");
         limit.look(CpuLoad::Low);
-        assert!(limit.is_left_beside(LEAST_WEIGHT) && !limit.is_left_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART));
+        assert!(limit.admits_beside(LEAST_WEIGHT) && !limit.admits_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART));
     }
 
     #[test]
-    fn the_bound_ends_if_nothing_was_short_for_long() {
+    fn the_limit_ends_if_nothing_was_short_for_long() {
         let limit = InFlightLimit::default();
         limit.look(CpuLoad::Full);
         let looks = (1..1000).find(|_| {

@@ -1,4 +1,4 @@
-//! The requests of one connection: how many are under way, and of how many a part is still to come.
+//! The requests of one connection: how many are in flight, and how many are only partly read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,23 +9,24 @@ use tokio::time::timeout;
 
 use crate::server::unread::{SharedWindow, Unread};
 
-/// No answer is held for longer: a peer may be slow with one body, or wait for this answer before it sends the rest of another.
+/// No answer is held longer: a peer may be slow with one body, or wait for this answer before it
+/// sends the rest of another.
 pub(super) const HELD_AT_MOST: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Default)]
 pub(in crate::server) struct Requests {
     in_flight: AtomicUsize,
-    /// Since it was last asked.
+    /// Since it was last asked for.
     most_in_flight: AtomicUsize,
     begun: AtomicUsize,
     arriving: AtomicUsize,
-    /// It is the connection's turn. Else nothing arrives, and nothing is worth waiting for.
+    /// The connection has a slice. Without one nothing arrives, and nothing is worth waiting for.
     are_read: AtomicBool,
     pub(in crate::server) unread: Unread,
     all_have_arrived: Notify,
 }
 
-/// A request whose body has not ended. Dropped when it has, or when nobody wants it any more.
+/// A request whose body has not ended. Dropped when it has, or when its rest is of no use.
 #[derive(Debug)]
 pub(in crate::server) struct Arriving(Arc<Requests>);
 
@@ -35,12 +36,12 @@ impl Requests {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// The most that were under way at a time since this was last asked.
+    /// The most that were in flight at a time since this was last called.
     pub(super) fn most_in_flight(&self) -> usize {
         self.most_in_flight.swap(0, Ordering::Relaxed)
     }
 
-    /// How many have begun since this was last asked.
+    /// The number of requests that have begun since this was last called.
     pub(super) fn begun(&self) -> usize {
         self.begun.swap(0, Ordering::Relaxed)
     }
@@ -64,16 +65,16 @@ impl Requests {
         self.in_flight.fetch_sub(1, Ordering::Relaxed) - 1
     }
 
-    pub(super) fn begin_turn(&self) {
+    pub(super) fn begin_slice(&self) {
         self.are_read.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn end_turn(&self) {
+    pub(super) fn end_slice(&self) {
         self.are_read.store(false, Ordering::SeqCst);
         self.all_have_arrived.notify_waiters();
     }
 
-    /// Waits until nothing is arriving, or it is no longer the connection's turn.
+    /// Waits until nothing is arriving, or the connection's slice has ended.
     pub(in crate::server) async fn all_have_arrived(&self) {
         let notified = self.all_have_arrived.notified();
         if self.arriving() > 0 && self.are_read.load(Ordering::SeqCst) {

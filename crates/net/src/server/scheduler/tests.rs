@@ -1,22 +1,29 @@
-//! The line, without connections behind its places.
+//! The scheduler, driven by hand: ticks and loads are passed in, and no sockets are behind the
+//! connections.
 
+use std::task::Waker;
+
+use super::entry::{PROGRESS_LEAST_BYTES, SLICE_BYTES, SLICE_LEAST_BYTES, STALLED_TICKS};
 use super::in_flight_limit::LEAST_WEIGHT;
 use super::*;
 
+/// Ticks in a window of the CPU's load.
+const WINDOW_TICKS: u64 = 5;
+
 struct Connection {
-    turn: Turn,
+    reads: ScheduledReads,
     requests: Arc<Requests>,
 }
 
 impl Connection {
-    fn new(turns: &Arc<ReadScheduler>) -> Self {
+    fn new(scheduler: &Arc<ReadScheduler>) -> Self {
         let requests = Arc::new(Requests::default());
-        Connection { turn: Turn::new(Some(Arc::clone(turns)), Arc::clone(&requests)), requests }
+        Connection { reads: ScheduledReads::new(Some(Arc::clone(scheduler)), Arc::clone(&requests)), requests }
     }
 
-    /// As whoever reads asks.
-    fn has_turn(&mut self) -> bool {
-        self.turn.goes_on() || self.turn.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    /// As the socket asks when there is something to read.
+    fn may_read(&mut self) -> bool {
+        self.reads.may_read() || self.reads.poll_may_read(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     fn begin(&self, requests: usize) -> Vec<Arriving> {
@@ -30,214 +37,285 @@ impl Connection {
     }
 }
 
-/// Connections in the line, in this order.
-fn lined_up<const N: usize>(turns: &Arc<ReadScheduler>) -> [Connection; N] {
-    let mut all = std::array::from_fn(|_| Connection::new(turns));
-    assert!(all.iter_mut().all(|connection: &mut Connection| !connection.has_turn()));
+/// Connections in the queue, in this order.
+fn queued<const N: usize>(scheduler: &Arc<ReadScheduler>) -> [Connection; N] {
+    let mut all = std::array::from_fn(|_| Connection::new(scheduler));
+    assert!(all.iter_mut().all(|connection: &mut Connection| !connection.may_read()));
     all
 }
 
 /// A thread has nothing to do for a moment.
-fn call(turns: &ReadScheduler) {
-    turns.on_thread_park();
-    turns.on_thread_unpark();
+fn park(scheduler: &ReadScheduler) {
+    scheduler.on_thread_park();
+    scheduler.on_thread_unpark();
 }
 
-fn cpu_bound() -> Arc<ReadScheduler> {
-    let turns = Arc::new(ReadScheduler::default());
-    turns.in_flight.close();
-    turns
+fn limited_without(rules: &[Rule]) -> Arc<ReadScheduler> {
+    let scheduler = ReadScheduler::without(rules);
+    scheduler.is_cpu_bound.store(true, Ordering::Relaxed);
+    scheduler.limit.close();
+    scheduler
+}
+
+fn limited() -> Arc<ReadScheduler> {
+    limited_without(&[])
 }
 
 #[test]
-fn while_no_thread_is_idle_connections_wait_and_are_called_in_the_order_in_which_they_lined_up() {
-    let turns = Arc::new(ReadScheduler::default());
-    let mut all: [_; 3] = lined_up(&turns);
+fn while_no_thread_is_idle_connections_are_read_in_the_order_in_which_they_queued() {
+    let scheduler = ReadScheduler::new();
+    let mut all: [_; 3] = queued(&scheduler);
     for next in 0..3 {
-        call(&turns);
-        let who: Vec<_> = all.iter_mut().map(Connection::has_turn).collect();
-        assert_eq!(who.iter().filter(|has| **has).count(), next + 1);
-        assert!(who[next]);
+        park(&scheduler);
+        let may_read: Vec<_> = all.iter_mut().map(Connection::may_read).collect();
+        assert_eq!(may_read.iter().filter(|may| **may).count(), next + 1);
+        assert!(may_read[next]);
     }
 }
 
 #[test]
 fn a_connection_does_not_wait_while_a_thread_is_idle() {
-    let turns = Arc::new(ReadScheduler::default());
-    turns.on_thread_park();
-    assert!(Connection::new(&turns).has_turn());
+    let scheduler = ReadScheduler::new();
+    scheduler.on_thread_park();
+    assert!(Connection::new(&scheduler).may_read());
 }
 
 #[test]
-fn a_turn_ends_when_its_bytes_are_read_or_nothing_is_under_way() {
-    let turns = Arc::new(ReadScheduler::default());
-    let [mut connection] = lined_up(&turns);
-    call(&turns);
-    assert!(connection.has_turn());
+fn a_slice_ends_when_its_bytes_are_read_or_nothing_is_in_flight() {
+    let scheduler = ReadScheduler::new();
+    let [mut connection] = queued(&scheduler);
+    park(&scheduler);
+    assert!(connection.may_read());
     let _arriving = connection.begin(1);
-    connection.turn.note_read(1000);
-    connection.turn.note_read(0);
-    // Somebody else is called meanwhile: a turn with a request under way goes on.
-    let [mut other] = lined_up(&turns);
-    call(&turns);
-    assert!(connection.turn.goes_on() && other.has_turn());
-    connection.turn.note_read(TURN_BYTES);
-    assert!(!connection.turn.goes_on());
-    // The other has nothing under way and nothing to read.
-    other.turn.note_read(0);
-    assert!(!connection.has_turn());
-    call(&turns);
-    assert!(!other.turn.goes_on() && connection.has_turn());
+    connection.reads.note_read(1000);
+    connection.reads.note_read(0);
+    // Another slice begins meanwhile: one with a request in flight goes on.
+    let [mut other] = queued(&scheduler);
+    park(&scheduler);
+    assert!(connection.reads.may_read() && other.may_read());
+    connection.reads.note_read(SLICE_BYTES);
+    assert!(!connection.reads.may_read());
+    // The other has nothing in flight and nothing to read.
+    other.reads.note_read(0);
+    assert!(!connection.may_read());
+    park(&scheduler);
+    assert!(!other.reads.may_read() && connection.may_read());
 }
 
 #[test]
-fn a_connection_that_was_called_keeps_its_turn_until_it_has_looked_for_something_to_read() {
-    let turns = Arc::new(ReadScheduler::default());
-    let [mut connection] = lined_up(&turns);
-    call(&turns);
-    connection.turn.note_read(0);
-    let [_other] = lined_up(&turns);
-    call(&turns);
-    assert!(!connection.has_turn(), "there was nothing to read");
-    call(&turns);
-    let [_third] = lined_up(&turns);
-    call(&turns);
-    assert!(connection.has_turn());
+fn a_slice_lasts_until_the_connection_has_looked_for_something_to_read() {
+    let scheduler = ReadScheduler::new();
+    let [mut connection] = queued(&scheduler);
+    park(&scheduler);
+    connection.reads.note_read(0);
+    let [_other] = queued(&scheduler);
+    park(&scheduler);
+    assert!(!connection.may_read(), "there was nothing to read");
+    park(&scheduler);
+    let [_third] = queued(&scheduler);
+    park(&scheduler);
+    assert!(connection.may_read());
 }
 
 #[test]
-fn while_the_cpu_is_the_bottleneck_few_requests_are_under_way() {
-    let turns = cpu_bound();
-    let [mut first, mut second] = lined_up(&turns);
-    call(&turns);
-    assert!(first.has_turn());
+fn while_the_cpu_is_the_bottleneck_few_requests_are_in_flight() {
+    let scheduler = limited();
+    let [mut first, mut second] = queued(&scheduler);
+    park(&scheduler);
+    assert!(first.may_read());
     let arriving = first.begin(LEAST_WEIGHT);
-    turns.on_thread_park();
-    assert!(!second.has_turn(), "not even where a thread is idle for the moment");
-    turns.on_thread_unpark();
-    // Its turn is over, but what it brought is not done.
+    scheduler.on_thread_park();
+    assert!(!second.may_read(), "not even if a thread is idle for the moment");
+    scheduler.on_thread_unpark();
+    // Its slice has ended, but its requests are not answered.
     drop(arriving);
-    first.turn.note_read(TURN_LEAST_BYTES);
-    assert!(!first.turn.goes_on());
-    call(&turns);
-    assert!(!second.has_turn());
+    first.reads.note_read(SLICE_LEAST_BYTES);
+    assert!(!first.reads.may_read());
+    park(&scheduler);
+    assert!(!second.may_read());
     first.answer(LEAST_WEIGHT - 1);
-    call(&turns);
-    assert!(second.has_turn());
+    park(&scheduler);
+    assert!(second.may_read());
 }
 
 #[test]
-fn what_has_begun_is_read_to_its_end_in_the_same_turn() {
-    let turns = cpu_bound();
-    let [mut connection] = lined_up(&turns);
-    call(&turns);
+fn requests_that_have_begun_are_read_to_their_end_in_the_same_slice() {
+    let scheduler = limited();
+    let [mut connection] = queued(&scheduler);
+    park(&scheduler);
     let mut arriving = connection.begin(3);
-    connection.turn.note_read(TURN_LEAST_BYTES - 1);
+    connection.reads.note_read(SLICE_LEAST_BYTES - 1);
     arriving.truncate(1);
-    connection.turn.note_read(1);
-    assert!(connection.turn.goes_on(), "one is still arriving");
+    connection.reads.note_read(1);
+    assert!(connection.reads.may_read(), "one is still arriving");
     arriving.clear();
-    assert!(!connection.turn.goes_on(), "a good moment");
-    // Where the CPU is not the bottleneck nobody waits, and every moment is as good.
-    turns.in_flight.open();
-    assert!(!connection.has_turn());
-    call(&turns);
-    connection.turn.note_read(TURN_LEAST_BYTES);
-    assert!(connection.turn.goes_on());
+    assert!(!connection.reads.may_read(), "no request is half read");
+    // Without a limit no connection waits, and every moment is as good.
+    scheduler.limit.open();
+    assert!(!connection.may_read());
+    park(&scheduler);
+    connection.reads.note_read(SLICE_LEAST_BYTES);
+    assert!(connection.reads.may_read());
 }
 
 #[test]
-fn a_connection_counts_for_as_many_requests_as_it_brought_in_its_last_turn() {
-    let turns = cpu_bound();
-    let [mut many] = lined_up(&turns);
-    call(&turns);
-    drop(many.begin(LEAST_WEIGHT));
-    many.turn.note_read(TURN_LEAST_BYTES);
-    assert!(!many.has_turn());
-    many.answer(LEAST_WEIGHT);
-    call(&turns);
-    assert!(many.has_turn() && many.requests.in_flight() == 0);
-    let [mut other] = lined_up(&turns);
-    call(&turns);
-    assert!(!other.has_turn(), "as many may come as the last time");
-    many.turn.note_read(0);
-    call(&turns);
-    assert!(other.has_turn(), "they did not");
-}
-
-/// How many of many connections have their turn at a time if each brings so many requests of 190 kB.
-fn in_turn_with_large_requests(requests: usize) -> usize {
-    let turns = cpu_bound();
-    let mut all: [_; 16] = lined_up(&turns);
-    for connection in &mut all {
-        call(&turns);
-        assert!(connection.has_turn());
-        drop(connection.begin(requests));
-        connection.turn.note_read(requests * 190_000);
-        connection.answer(requests);
-        connection.turn.note_read(0);
+fn a_connection_counts_for_as_many_requests_as_in_its_last_slice() {
+    for (scheduler, is_forecast) in [(limited(), true), (limited_without(&[Rule::Forecast]), false)] {
+        let [mut many] = queued(&scheduler);
+        park(&scheduler);
+        drop(many.begin(LEAST_WEIGHT));
+        many.reads.note_read(SLICE_LEAST_BYTES);
+        assert!(!many.may_read());
+        many.answer(LEAST_WEIGHT);
+        park(&scheduler);
+        assert!(many.may_read() && many.requests.in_flight() == 0);
+        let [mut other] = queued(&scheduler);
+        park(&scheduler);
+        assert_eq!(other.may_read(), !is_forecast, "as many may come as last time");
+        many.reads.note_read(0);
+        park(&scheduler);
+        assert!(other.may_read(), "they did not");
     }
-    let [_last] = lined_up(&turns);
-    call(&turns);
-    assert!(!all.iter_mut().any(Connection::has_turn));
-    all.iter().for_each(|_| call(&turns));
-    all.iter_mut().map(Connection::has_turn).filter(|has| *has).count()
+}
+
+/// How many of many connections have a slice at a time if each brings so many requests of 190 kB.
+fn active_with_large_requests(scheduler: &Arc<ReadScheduler>, requests: usize) -> usize {
+    let mut all: [_; 40] = queued(scheduler);
+    for connection in &mut all {
+        park(scheduler);
+        assert!(connection.may_read());
+        drop(connection.begin(requests));
+        connection.reads.note_read(requests * 190_000);
+        connection.answer(requests);
+        connection.reads.note_read(0);
+    }
+    let [_last] = queued(scheduler);
+    park(scheduler);
+    assert!(!all.iter_mut().any(Connection::may_read));
+    all.iter().for_each(|_| park(scheduler));
+    all.iter_mut().map(Connection::may_read).filter(|may| *may).count()
 }
 
 #[test]
-fn large_requests_count_for_more_where_each_has_a_connection() {
-    assert_eq!(in_turn_with_large_requests(1), LEAST_WEIGHT / 4);
-    assert_eq!(in_turn_with_large_requests(8), LEAST_WEIGHT / 8);
+fn large_requests_count_for_more_if_each_has_a_connection() {
+    assert_eq!(active_with_large_requests(&limited(), 1), LEAST_WEIGHT / 4);
+    assert_eq!(active_with_large_requests(&limited(), 8), LEAST_WEIGHT / 8);
+    // The last one to queue has a slice too.
+    assert_eq!(active_with_large_requests(&limited_without(&[Rule::WeightByBytes]), 1), LEAST_WEIGHT - 1);
 }
 
 #[test]
-fn requests_that_do_not_get_on_hold_up_nobody_for_long() {
-    let turns = cpu_bound();
-    let [mut slow, mut other] = lined_up(&turns);
-    call(&turns);
+fn requests_without_progress_do_not_count_for_long() {
+    let scheduler = limited();
+    let [mut slow, mut other] = queued(&scheduler);
+    park(&scheduler);
     let _arriving = slow.begin(2 * LEAST_WEIGHT);
-    turns.ticks.store(STALLED_TICKS - 1, Ordering::Relaxed);
-    call(&turns);
-    assert!(!other.has_turn());
-    turns.ticks.store(STALLED_TICKS, Ordering::Relaxed);
-    call(&turns);
-    assert!(other.has_turn());
+    scheduler.ticks.store(STALLED_TICKS - 1, Ordering::Relaxed);
+    park(&scheduler);
+    assert!(!other.may_read());
+    scheduler.ticks.store(STALLED_TICKS, Ordering::Relaxed);
+    park(&scheduler);
+    assert!(other.may_read());
     // Drops are not enough.
-    slow.turn.note_read(1);
-    let [mut third] = lined_up(&turns);
-    call(&turns);
-    assert!(third.has_turn());
-    // They do get on again.
-    slow.turn.note_read(MOVES_FROM_BYTES - 1);
-    let [mut fourth] = lined_up(&turns);
-    call(&turns);
-    assert!(!fourth.has_turn());
+    slow.reads.note_read(1);
+    let [mut third] = queued(&scheduler);
+    park(&scheduler);
+    assert!(third.may_read());
+    // They make progress again.
+    slow.reads.note_read(PROGRESS_LEAST_BYTES - 1);
+    let [mut fourth] = queued(&scheduler);
+    park(&scheduler);
+    assert!(!fourth.may_read());
 }
 
 #[test]
-fn requests_that_wait_for_their_connections_next_turn_do_not_keep_it_from_coming() {
-    let turns = cpu_bound();
-    let [mut connection, mut other] = lined_up(&turns);
-    call(&turns);
-    // More than may be under way began, and but for one did not arrive before the turn's bytes were read.
+fn requests_that_wait_for_their_connections_next_slice_do_not_count() {
+    let scheduler = limited();
+    let [mut connection, mut other] = queued(&scheduler);
+    park(&scheduler);
+    // More than the limit have begun, and all but one did not arrive before the slice ended.
     let mut arriving = connection.begin(2 * LEAST_WEIGHT);
     arriving.truncate(2 * LEAST_WEIGHT - 1);
-    connection.turn.note_read(TURN_BYTES);
-    assert!(!connection.has_turn());
-    call(&turns);
-    assert!(!connection.has_turn(), "one is worked on");
+    connection.reads.note_read(SLICE_BYTES);
+    assert!(!connection.may_read());
+    park(&scheduler);
+    assert!(!connection.may_read() && !other.may_read(), "one is worked on");
     connection.answer(1);
-    call(&turns);
-    assert!(connection.has_turn() && !other.has_turn(), "nobody else could let them go on");
+    park(&scheduler);
+    assert!(other.may_read() && !connection.may_read(), "it queued first");
+    park(&scheduler);
+    assert!(connection.may_read());
+}
+
+/// Hours of ten connections whose streams trickle as much as counts for progress, while memory is
+/// short all the time and the CPU idle. Guarantee: another connection waits 50 ms at most, and so
+/// does each of theirs.
+#[test]
+fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
+    const TICKS: u64 = 2 * 3600 * 200;
+    let scheduler = limited();
+    let mut trickling: [_; 10] = queued(&scheduler);
+    let streams: Vec<_> = trickling.iter().map(|connection| connection.begin(12)).collect();
+    let mut client = Connection::new(&scheduler);
+    let (mut queued_at, mut answers, mut longest) = (0, 0, 0);
+    for tick in 1..TICKS {
+        scheduler.note_memory_short();
+        for connection in &mut trickling {
+            if connection.may_read() {
+                connection.reads.note_read(PROGRESS_LEAST_BYTES);
+                connection.reads.note_read(0);
+            }
+        }
+        if client.may_read() {
+            longest = longest.max(tick - queued_at);
+            let request = client.begin(1);
+            client.reads.note_read(100);
+            client.reads.note_read(0);
+            drop(request);
+            client.answer(1);
+            // It sends its next request a little later, and has to queue for it.
+            client = Connection::new(&scheduler);
+            (queued_at, answers) = (tick, answers + 1);
+        }
+        scheduler.tick(false, tick.is_multiple_of(WINDOW_TICKS).then_some(CpuLoad::Idle));
+    }
+    assert!(longest * TICK.as_millis() as u64 <= 50, "{longest} ticks");
+    assert!(answers > TICKS / 10, "{answers} answers");
+    drop(streams);
+}
+
+/// Scenario: the CPU was the bottleneck, and then is idle. Guarantee: connections that the limit
+/// holds up are read within 50 ms of that.
+#[test]
+fn a_limit_that_is_left_from_a_busy_time_holds_up_no_connection() {
+    let scheduler = limited();
+    let [mut first, mut second] = queued(&scheduler);
+    park(&scheduler);
+    let _in_flight = first.begin(100 * LEAST_WEIGHT);
+    for tick in 1..=200 {
+        first.reads.note_read(PROGRESS_LEAST_BYTES);
+        scheduler.tick(false, tick_window(tick, CpuLoad::Full));
+        assert!(!second.may_read(), "the CPU is the bottleneck");
+    }
+    let waited = (1..=100).find(|tick| {
+        first.reads.note_read(PROGRESS_LEAST_BYTES);
+        scheduler.tick(false, tick_window(*tick, CpuLoad::Idle));
+        second.may_read()
+    });
+    assert!(waited.is_some_and(|ticks| ticks * TICK.as_millis() as u64 <= 50), "{waited:?}");
+}
+
+fn tick_window(tick: u64, load: CpuLoad) -> Option<CpuLoad> {
+    tick.is_multiple_of(WINDOW_TICKS).then_some(load)
 }
 
 #[tokio::test]
-async fn answers_wait_for_all_that_has_begun_but_not_for_ever() {
-    let turns = cpu_bound();
-    let [mut connection] = lined_up(&turns);
-    call(&turns);
+async fn answers_wait_for_all_requests_that_have_begun_but_not_for_ever() {
+    let scheduler = limited();
+    let [mut connection] = queued(&scheduler);
+    park(&scheduler);
     let mut arriving = connection.begin(2);
-    let began = std::time::Instant::now();
+    let began = tokio::time::Instant::now();
     connection.requests.all_have_arrived().await;
     assert!(began.elapsed() >= requests::HELD_AT_MOST, "one of them is slow");
     let held = tokio::spawn({
@@ -250,63 +328,93 @@ async fn answers_wait_for_all_that_has_begun_but_not_for_ever() {
     assert!(!held.is_finished());
     arriving.pop();
     held.await.expect("it ends");
-    // Nothing arrives while it is somebody else's turn.
+    // Nothing arrives after the slice.
     let arriving = connection.begin(1);
-    connection.turn.note_read(TURN_BYTES);
-    let began = std::time::Instant::now();
+    connection.reads.note_read(SLICE_BYTES);
+    let began = tokio::time::Instant::now();
     connection.requests.all_have_arrived().await;
     assert!(began.elapsed() < requests::HELD_AT_MOST);
     drop(arriving);
     connection.requests.all_have_arrived().await;
 }
 
-/// What was short long ago holds up nobody who comes after a pause.
+/// A shortage of long ago holds up no connection that comes after a pause.
 #[tokio::test]
-async fn the_bound_does_not_outlive_a_pause() {
-    let turns = cpu_bound();
-    let moving = tokio::spawn({
-        let turns = Arc::clone(&turns);
-        async move { turns.keep_moving().await }
+async fn the_limit_does_not_outlive_a_pause() {
+    let scheduler = limited();
+    let running = tokio::spawn({
+        let scheduler = Arc::clone(&scheduler);
+        async move { scheduler.run().await }
     });
     tokio::time::sleep(NOTHING_SHORT_AFTER / 4).await;
-    assert!(turns.in_flight.is_bounded());
+    assert!(scheduler.limit.is_bounded());
     tokio::time::sleep(NOTHING_SHORT_AFTER).await;
-    let [_connection] = lined_up(&turns);
+    let [_connection] = queued(&scheduler);
     tokio::task::yield_now().await;
-    assert!(!turns.in_flight.is_bounded());
-    moving.abort();
+    assert!(!scheduler.limit.is_bounded() && !scheduler.is_cpu_bound());
+    running.abort();
 }
 
 #[test]
-fn who_leaves_holds_up_nobody() {
-    let turns = Arc::new(ReadScheduler::default());
-    let [gone, mut stays] = lined_up(&turns);
+fn a_connection_that_ends_holds_up_no_other() {
+    let scheduler = ReadScheduler::new();
+    let [gone, mut stays] = queued(&scheduler);
     drop(gone);
-    turns.on_thread_park();
-    assert!(stays.has_turn());
+    scheduler.on_thread_park();
+    assert!(stays.may_read());
 }
 
 #[test]
-fn after_its_turn_a_connection_lines_up_again() {
-    let turns = Arc::new(ReadScheduler::default());
-    let mut connection = Connection::new(&turns);
-    for _ in 0..3 {
-        assert!(!connection.has_turn());
-        call(&turns);
-        assert!(connection.has_turn());
-        connection.turn.note_read(TURN_BYTES);
+fn after_its_slice_a_connection_queues_again() {
+    for (scheduler, ends) in [(ReadScheduler::new(), true), (ReadScheduler::without(&[Rule::SliceBytes]), false)] {
+        let mut connection = Connection::new(&scheduler);
+        assert!(!connection.may_read());
+        for _ in 0..3 {
+            park(&scheduler);
+            assert!(connection.may_read());
+            connection.reads.note_read(SLICE_BYTES);
+            assert_eq!(connection.may_read(), !ends);
+        }
     }
 }
 
+#[test]
+fn rules_that_are_switched_off_do_nothing() {
+    let scheduler = ReadScheduler::without(&[Rule::Queue]);
+    assert!(Connection::new(&scheduler).may_read());
+
+    let scheduler = ReadScheduler::without(&[Rule::CpuLimit, Rule::MemoryLimit]);
+    scheduler.note_memory_short();
+    scheduler.tick(false, Some(CpuLoad::Full));
+    assert!(scheduler.is_cpu_bound() && !scheduler.limit.is_bounded());
+
+    assert!(limited().holds_answers() && !limited_without(&[Rule::HeldAnswers]).holds_answers());
+
+    let scheduler = limited_without(&[Rule::WholeRequests]);
+    let [mut connection] = queued(&scheduler);
+    park(&scheduler);
+    connection.reads.note_read(SLICE_LEAST_BYTES);
+    assert!(connection.reads.may_read());
+
+    let scheduler = limited_without(&[Rule::SkipStalled]);
+    let [mut slow, mut other] = queued(&scheduler);
+    park(&scheduler);
+    assert!(slow.may_read());
+    let _arriving = slow.begin(LEAST_WEIGHT);
+    scheduler.ticks.store(STALLED_TICKS, Ordering::Relaxed);
+    park(&scheduler);
+    assert!(!other.may_read());
+}
+
 #[tokio::test]
-async fn the_line_moves_even_if_no_thread_ever_parks() {
-    let turns = Arc::new(ReadScheduler::default());
-    let moving = tokio::spawn({
-        let turns = Arc::clone(&turns);
-        async move { turns.keep_moving().await }
+async fn connections_are_read_even_if_no_thread_ever_parks() {
+    let scheduler = ReadScheduler::new();
+    let running = tokio::spawn({
+        let scheduler = Arc::clone(&scheduler);
+        async move { scheduler.run().await }
     });
-    let [mut connection] = lined_up(&turns);
-    sleep(3 * CALL_INTERVAL).await;
-    assert!(connection.has_turn());
-    moving.abort();
+    let [mut connection] = queued(&scheduler);
+    sleep(3 * TICK).await;
+    assert!(connection.may_read());
+    running.abort();
 }

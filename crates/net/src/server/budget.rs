@@ -1,0 +1,326 @@
+//! Memory of connections, out of one budget for all ports of a process: what open connections hold,
+//! and what the requests on them hold beside their bodies.
+//!
+//! An open connection has a price for as long as it lives. Its requests in flight are charged in
+//! blocks: their state and their headers, which HTTP/2 lets a peer send for hundreds of streams.
+//! Beyond the budget, connections borrow memory that is free at the moment. If there is none, a new
+//! connection takes the place of the one that is idle longest.
+//! `docs/decisions/034-connection-memory.md` has the reasons.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::activity::Activity;
+use super::open::OpenConnections;
+use super::windows::{Window, Windows};
+
+/// An open connection without requests: h2's buffers, the task, the connection's state.
+const OPEN_BYTES: usize = 18 << 10;
+/// What TLS adds.
+const TLS_BYTES: usize = 12 << 10;
+/// Of the budget, open connections leave this part to streams.
+const STREAMS_PART: usize = 8;
+/// Of the budget, the first blocks of all connections take at most so many percent, and all further
+/// blocks so many: connections with a few streams must not suffer from those with hundreds.
+const FIRST_BLOCKS_PERCENT: usize = 75;
+const FURTHER_BLOCKS_PERCENT: usize = 25;
+/// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
+/// and the first few streams.
+const STREAMS_BLOCK_BYTES: usize = 24 << 10;
+/// For windows where no budget is given.
+const UNLIMITED_WINDOWS_BYTES: usize = 64 << 20;
+
+/// What all ports of a process may take for connections.
+#[derive(Debug)]
+pub struct ConnectionBudget {
+    limit_bytes: AtomicUsize,
+    open_bytes: AtomicUsize,
+    streams_bytes: AtomicUsize,
+    lender: OnceLock<Lender>,
+    open: Mutex<OpenConnections>,
+    windows: Windows,
+}
+
+/// Says how much memory beyond the budget connections may have borrowed as things stand.
+struct Lender(Box<dyn Fn() -> usize + Send + Sync>);
+
+impl fmt::Debug for Lender {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Lender")
+    }
+}
+
+/// The place of an open connection, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct ConnectionPlace {
+    budget: Arc<ConnectionBudget>,
+    id: u64,
+}
+
+impl ConnectionBudget {
+    /// `limit_bytes` for connections, `windows_bytes` for unread data beyond the least windows.
+    pub fn new(limit_bytes: usize, windows_bytes: usize) -> Arc<Self> {
+        Arc::new(ConnectionBudget {
+            limit_bytes: AtomicUsize::new(limit_bytes),
+            open_bytes: AtomicUsize::new(0),
+            streams_bytes: AtomicUsize::new(0),
+            lender: OnceLock::new(),
+            open: Mutex::default(),
+            windows: Windows::new(windows_bytes),
+        })
+    }
+
+    /// No bound but the ports' own.
+    pub fn unlimited() -> Arc<Self> {
+        ConnectionBudget::new(usize::MAX, UNLIMITED_WINDOWS_BYTES)
+    }
+
+    /// How many idle connections without TLS a budget is good for.
+    pub const fn connections(limit_bytes: usize) -> usize {
+        open_limit_bytes(limit_bytes) / OPEN_BYTES
+    }
+
+    /// Changes the limits. Connections that are open stay, with the windows that they have.
+    pub fn set_limits(&self, limit_bytes: usize, windows_bytes: usize) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        self.windows.set_budget(windows_bytes);
+    }
+
+    /// Lets connections borrow. `lendable_bytes` is asked when one wants more than the budget; what
+    /// was borrowed before counts in its answer. The lender counts [`ConnectionBudget::borrowed_bytes`]
+    /// as used.
+    pub fn set_lender(&self, lendable_bytes: impl Fn() -> usize + Send + Sync + 'static) {
+        // The first one stays.
+        let _ = self.lender.set(Lender(Box::new(lendable_bytes)));
+    }
+
+    /// What connections hold beyond their budget.
+    pub fn borrowed_bytes(&self) -> usize {
+        let used_bytes = self.open_bytes.load(Ordering::Relaxed) + self.streams_bytes.load(Ordering::Relaxed);
+        used_bytes.saturating_sub(self.limit_bytes.load(Ordering::Relaxed))
+    }
+
+    fn may_borrow(&self, bytes: usize) -> bool {
+        bytes == 0 || self.lender.get().is_some_and(|lender| bytes <= lender.0())
+    }
+
+    pub(super) fn take_window(&self, wanted_bytes: usize) -> Window<'_> {
+        self.windows.take(wanted_bytes)
+    }
+
+    /// A place for a new connection. Without room, the connection that is idle longest is asked to
+    /// go, and its place is free at once.
+    pub(super) fn try_open(
+        self: &Arc<Self>,
+        has_tls: bool,
+        activity: &Arc<Activity>,
+        now: Instant,
+    ) -> Option<ConnectionPlace> {
+        let bytes = if has_tls { OPEN_BYTES + TLS_BYTES } else { OPEN_BYTES };
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        let mut open = self.open.lock();
+        // Only changed under the lock.
+        let mut open_bytes = self.open_bytes.load(Ordering::Relaxed);
+        let streams_bytes = self.streams_bytes.load(Ordering::Relaxed);
+        let has_room = |open_bytes: usize| {
+            let sum_bytes = open_bytes + bytes;
+            let beyond_bytes = sum_bytes.saturating_sub(open_limit_bytes(limit_bytes));
+            self.may_borrow(beyond_bytes.max((sum_bytes + streams_bytes).saturating_sub(limit_bytes)))
+        };
+        while !has_room(open_bytes) {
+            open_bytes -= open.evict_longest_idle(now)?;
+            self.open_bytes.store(open_bytes, Ordering::Relaxed);
+        }
+        self.open_bytes.store(open_bytes + bytes, Ordering::Relaxed);
+        let id = open.insert(Arc::clone(activity), bytes);
+        Some(ConnectionPlace { budget: Arc::clone(self), id })
+    }
+
+    /// What exceeds the budget counts as borrowed.
+    fn take_for_streams(&self, bytes: usize, is_first: bool) -> bool {
+        let percent = if is_first { FIRST_BLOCKS_PERCENT } else { FURTHER_BLOCKS_PERCENT };
+        let max_bytes = self.limit_bytes.load(Ordering::Relaxed) / 100 * percent;
+        let taken = self.streams_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|sum| *sum <= max_bytes)
+        });
+        taken.is_ok()
+    }
+}
+
+const fn open_limit_bytes(limit_bytes: usize) -> usize {
+    limit_bytes - limit_bytes / STREAMS_PART
+}
+
+impl Drop for ConnectionPlace {
+    fn drop(&mut self) {
+        let mut open = self.budget.open.lock();
+        // Nothing, if it was evicted: then its place is another's.
+        self.budget.open_bytes.fetch_sub(open.remove(self.id), Ordering::Relaxed);
+    }
+}
+
+/// What the requests in flight of one connection hold, charged to the budget in blocks.
+#[derive(Debug)]
+pub(super) struct StreamCharges {
+    budget: Arc<ConnectionBudget>,
+    needed_bytes: AtomicUsize,
+    taken_bytes: AtomicUsize,
+}
+
+impl StreamCharges {
+    pub(super) fn new(budget: &Arc<ConnectionBudget>) -> Self {
+        StreamCharges {
+            budget: Arc::clone(budget),
+            needed_bytes: AtomicUsize::new(0),
+            taken_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Charges a request. False: the budget is spent, and the request must be refused. In either
+    /// case [`StreamCharges::give_back`] is due.
+    pub(super) fn try_take(&self, bytes: usize) -> bool {
+        let needed_bytes = self.needed_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        let taken_bytes = self.taken_bytes.load(Ordering::Acquire);
+        let missing_bytes = needed_bytes.saturating_sub(taken_bytes);
+        if missing_bytes == 0 {
+            return true;
+        }
+        let block_bytes = missing_bytes.next_multiple_of(STREAMS_BLOCK_BYTES);
+        let is_first = taken_bytes == 0 && block_bytes == STREAMS_BLOCK_BYTES;
+        let is_taken = self.budget.take_for_streams(block_bytes, is_first);
+        if is_taken {
+            self.taken_bytes.fetch_add(block_bytes, Ordering::AcqRel);
+        }
+        is_taken
+    }
+
+    pub(super) fn give_back(&self, bytes: usize) {
+        if self.needed_bytes.fetch_sub(bytes, Ordering::AcqRel) == bytes {
+            self.give_back_blocks();
+        }
+    }
+
+    fn give_back_blocks(&self) {
+        // A request that begins meanwhile may go uncharged, until the next one begins.
+        let taken_bytes = self.taken_bytes.swap(0, Ordering::AcqRel);
+        self.budget.streams_bytes.fetch_sub(taken_bytes, Ordering::AcqRel);
+    }
+}
+
+impl Drop for StreamCharges {
+    fn drop(&mut self) {
+        self.give_back_blocks();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::super::open::EVICTED_AFTER_IDLE;
+    use super::*;
+
+    fn activity(budget: &Arc<ConnectionBudget>) -> Arc<Activity> {
+        Arc::new(Activity::new(budget))
+    }
+
+    /// A budget for so many connections without TLS.
+    fn budget_for(connections: usize) -> Arc<ConnectionBudget> {
+        let limit_bytes = connections * OPEN_BYTES * STREAMS_PART / (STREAMS_PART - 1) + 1;
+        assert_eq!(ConnectionBudget::connections(limit_bytes), connections);
+        ConnectionBudget::new(limit_bytes, 0)
+    }
+
+    #[test]
+    fn connections_of_all_ports_share_one_budget() {
+        let budget = budget_for(3);
+        let open = |has_tls| budget.try_open(has_tls, &activity(&budget), Instant::now());
+        let (plain, tls) = (open(false).expect("fits"), open(true).expect("fits"));
+        assert!(open(false).is_none());
+        drop(tls);
+        let again = open(false).expect("fits");
+        assert!(open(true).is_none());
+        budget.set_limits(0, 0);
+        drop((plain, again));
+        assert!(open(false).is_none());
+        assert_eq!(budget.open_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn beyond_the_budget_connections_borrow_what_is_free() {
+        let budget = budget_for(2);
+        let free_bytes = Arc::new(AtomicUsize::new(3 * OPEN_BYTES));
+        let lender = Arc::clone(&free_bytes);
+        budget.set_lender(move || lender.load(Ordering::Relaxed));
+        let open = || budget.try_open(false, &activity(&budget), Instant::now());
+        let places: Vec<_> = (0..5).map(|_| open().expect("fits")).collect();
+        assert!(open().is_none());
+        let beyond_bytes = 5 * OPEN_BYTES - budget.limit_bytes.load(Ordering::Relaxed);
+        assert_eq!(budget.borrowed_bytes(), beyond_bytes);
+        free_bytes.store(0, Ordering::Relaxed);
+        drop(places);
+        assert_eq!(budget.borrowed_bytes(), 0);
+        let _two = [open().expect("fits"), open().expect("fits")];
+        assert!(open().is_none());
+    }
+
+    #[test]
+    fn the_connection_that_is_idle_longest_makes_room() {
+        let budget = budget_for(3);
+        let activities: Vec<_> = (0..3).map(|_| activity(&budget)).collect();
+        let now = Instant::now();
+        let open = |now| budget.try_open(false, &activity(&budget), now);
+        let places: Vec<_> = activities.iter().map(|activity| budget.try_open(false, activity, now)).collect();
+        assert!(places.iter().all(Option::is_some));
+        assert!(open(now).is_none(), "none is idle for long");
+        // The first one is busy, the second was busy lately.
+        let _busy = activities[0].begin(0);
+        drop(activities[1].begin(0));
+        let later = Instant::now() + EVICTED_AFTER_IDLE;
+        let newcomer = open(later).expect("the third makes room");
+        let is_evicted = activities.iter().map(|activity| activity.evicted().now_or_never().is_some());
+        assert_eq!(is_evicted.collect::<Vec<_>>(), [false, false, true]);
+        let next = open(later).expect("the second makes room");
+        assert!(open(later).is_none(), "one is busy, and the others are new");
+        drop((places, newcomer, next));
+        assert_eq!(budget.open_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn connections_with_many_streams_leave_room_for_those_with_few() {
+        const LIMIT: usize = 100 * STREAMS_BLOCK_BYTES;
+        const STREAM: usize = 10_000;
+        let budget = ConnectionBudget::new(LIMIT, 0);
+        let many: Vec<_> = (0..10).map(|_| StreamCharges::new(&budget)).collect();
+        let mut streams = 0;
+        while many.iter().all(|charges| charges.try_take(STREAM)) {
+            streams += many.len();
+            assert!(streams * STREAM < LIMIT, "there is an end");
+        }
+        assert!((LIMIT / 8..=LIMIT / 4).contains(&(streams * STREAM)), "{streams}");
+        let few: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();
+        assert!(few.iter().all(|charges| charges.try_take(STREAM) && charges.try_take(STREAM)));
+        let still_more: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();
+        assert!(!still_more.iter().all(|charges| charges.try_take(STREAM)), "that is bounded too");
+        drop((many, few, still_more));
+        assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn charges_come_back_with_the_last_stream() {
+        let budget = ConnectionBudget::new(1 << 20, 0);
+        let charges = StreamCharges::new(&budget);
+        assert!(charges.try_take(1000) && charges.try_take(1000));
+        assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), STREAMS_BLOCK_BYTES);
+        charges.give_back(1000);
+        assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), STREAMS_BLOCK_BYTES);
+        charges.give_back(1000);
+        assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), 0);
+        assert!(!charges.try_take(1 << 20));
+        charges.give_back(1 << 20);
+    }
+}

@@ -1,0 +1,135 @@
+//! The scheduler's record of one connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+use super::in_flight_limit::weight_of_bytes;
+use super::requests::Requests;
+use super::rules::{Rule, Rules};
+
+/// Read in one slice, at most: enough to read the bodies that are under way on a connection to
+/// their ends.
+pub(super) const SLICE_BYTES: usize = 16 << 20;
+/// While the limit is in force, a slice ends after this many bytes once no request is half read.
+pub(super) const SLICE_LEAST_BYTES: usize = 1 << 20;
+/// A connection without progress for so many ticks does not count: its peer is slow, or its
+/// requests wait for something other than the CPU.
+pub(super) const STALLED_TICKS: u64 = 8;
+/// Progress is at least this many bytes. A sender that trickles less holds up no other connection.
+pub(super) const PROGRESS_LEAST_BYTES: usize = 4 << 10;
+
+#[derive(Debug, Default)]
+pub(super) struct ConnectionEntry {
+    pub(super) requests: Arc<Requests>,
+    /// It waits in the queue. Changed under the scheduler's lock, as are the next two.
+    pub(super) is_queued: AtomicBool,
+    pub(super) queued_at_tick: AtomicU64,
+    /// It is among the active connections, whose requests count.
+    pub(super) is_active: AtomicBool,
+    /// Left to read in its slice. Zero: it has none and may not be read from.
+    left_bytes: AtomicUsize,
+    /// The most requests at a time in its last slice, and their size: expected in this one too.
+    forecast: AtomicUsize,
+    request_bytes: AtomicUsize,
+    /// Read in its slice.
+    read_bytes: AtomicUsize,
+    /// The last attempt to read found nothing.
+    is_drained: AtomicBool,
+    /// The tick of its last progress, and the bytes read since.
+    progress_at_tick: AtomicU64,
+    read_since_bytes: AtomicUsize,
+    pub(super) waker: Mutex<Option<Waker>>,
+}
+
+impl ConnectionEntry {
+    pub(super) fn new(requests: Arc<Requests>) -> Arc<Self> {
+        Arc::new(ConnectionEntry { requests, ..ConnectionEntry::default() })
+    }
+
+    pub(super) fn begin_slice(&self, tick: u64) {
+        self.progress_at_tick.store(tick, Ordering::Relaxed);
+        self.forecast.store(self.requests.most_in_flight(), Ordering::Relaxed);
+        let (read_bytes, begun) = (self.read_bytes.swap(0, Ordering::Relaxed), self.requests.begun());
+        if let Some(request_bytes) = read_bytes.checked_div(begun) {
+            self.request_bytes.store(request_bytes, Ordering::Relaxed);
+        }
+        self.requests.begin_slice();
+        self.is_drained.store(false, Ordering::Relaxed);
+        self.left_bytes.store(SLICE_BYTES, Ordering::Release);
+    }
+
+    pub(super) fn end_slice(&self) {
+        self.left_bytes.store(0, Ordering::Relaxed);
+        self.requests.end_slice();
+    }
+
+    pub(super) fn has_slice(&self) -> bool {
+        self.left_bytes.load(Ordering::Acquire) > 0
+    }
+
+    /// Ends the slice if enough was read and no request is half read: a request of which a part
+    /// was read holds memory for its whole length until the connection's next slice.
+    pub(super) fn end_slice_between_requests(&self) {
+        let left_bytes = self.left_bytes.load(Ordering::Relaxed);
+        let had_enough = (1..=SLICE_BYTES - SLICE_LEAST_BYTES).contains(&left_bytes);
+        if had_enough && self.requests.arriving() == 0 {
+            self.end_slice();
+        }
+    }
+
+    /// Zero bytes: there was nothing to read.
+    pub(super) fn note_read(&self, bytes: usize, tick: u64, rules: Rules) {
+        self.is_drained.store(bytes == 0, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let left_bytes = self.left_bytes.load(Ordering::Relaxed);
+        if left_bytes == 0 || bytes == 0 {
+            return;
+        }
+        self.note_progress(bytes, tick);
+        if bytes < left_bytes {
+            self.left_bytes.store(left_bytes - bytes, Ordering::Relaxed);
+        } else if rules.has(Rule::SliceBytes) {
+            self.end_slice();
+        }
+    }
+
+    fn note_progress(&self, bytes: usize, tick: u64) {
+        let read_bytes = self.read_since_bytes.load(Ordering::Relaxed) + bytes;
+        let is_progress = read_bytes >= PROGRESS_LEAST_BYTES;
+        self.read_since_bytes.store(if is_progress { 0 } else { read_bytes }, Ordering::Relaxed);
+        if is_progress {
+            self.progress_at_tick.store(tick, Ordering::Relaxed);
+        }
+    }
+
+    /// What it counts for: its requests in flight, or those to expect of its slice, or the bytes
+    /// of one request if that is more. Zero while none of its requests can use the CPU.
+    pub(super) fn weight(&self, tick: u64, rules: Rules) -> usize {
+        if rules.has(Rule::SkipStalled) && (self.is_stalled(tick) || self.waits_for_slice()) {
+            return 0;
+        }
+        let in_flight = self.requests.in_flight();
+        let is_forecast = rules.has(Rule::Forecast) && self.has_slice();
+        let forecast = if is_forecast { self.forecast.load(Ordering::Relaxed) } else { 0 };
+        let bytes = if rules.has(Rule::WeightByBytes) { self.request_bytes.load(Ordering::Relaxed) } else { 0 };
+        in_flight.max(forecast).max(weight_of_bytes(bytes))
+    }
+
+    fn is_stalled(&self, tick: u64) -> bool {
+        tick.saturating_sub(self.progress_at_tick.load(Ordering::Relaxed)) >= STALLED_TICKS
+    }
+
+    /// A part of each of its requests is still to be read, and it may not be read from now.
+    fn waits_for_slice(&self) -> bool {
+        !self.has_slice() && self.requests.arriving() >= self.requests.in_flight()
+    }
+
+    /// Nothing is in flight, and nothing more will be in this slice.
+    pub(super) fn is_finished(&self) -> bool {
+        let is_read = self.is_drained.load(Ordering::Relaxed) || !self.has_slice();
+        is_read && self.requests.in_flight() == 0
+    }
+}

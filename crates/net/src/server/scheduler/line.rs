@@ -1,0 +1,91 @@
+//! The queue of connections that wait to be read from, without threads, clocks or wakers. Time is
+//! passed in, counted in ticks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::entry::ConnectionEntry;
+use super::in_flight_limit::InFlightLimit;
+use super::rules::Rules;
+
+/// While the CPU is idle, a connection waits no longer than this for its slice. Two
+/// ticks and the time to find out that the CPU is idle are less than 50 ms.
+pub(super) const IDLE_WAIT_TICKS: u64 = 2;
+
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    queue: VecDeque<Arc<ConnectionEntry>>,
+    /// Connections that had a slice and have requests in flight, or may yet have some.
+    active: Vec<Arc<ConnectionEntry>>,
+    rules: Rules,
+}
+
+impl Line {
+    pub(super) fn new(rules: Rules) -> Self {
+        Line { rules, ..Line::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns false if the connection has a slice, or is queued already.
+    pub(super) fn enqueue(&mut self, entry: &Arc<ConnectionEntry>, tick: u64) -> bool {
+        if entry.has_slice() || entry.is_queued.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        entry.queued_at_tick.store(tick, Ordering::Relaxed);
+        self.queue.push_back(Arc::clone(entry));
+        true
+    }
+
+    pub(super) fn remove(&mut self, entry: &Arc<ConnectionEntry>) {
+        self.queue.retain(|other| !Arc::ptr_eq(other, entry));
+        self.active.retain(|other| !Arc::ptr_eq(other, entry));
+    }
+
+    /// Gives a slice to the first connection in the queue, if the limit admits one more.
+    pub(super) fn next(&mut self, limit: &InFlightLimit, tick: u64) -> Option<Arc<ConnectionEntry>> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        self.retire_finished();
+        self.is_admitted(limit, tick).then(|| self.begin_first(tick)).flatten()
+    }
+
+    /// As [`Line::next`] while the CPU is idle: the limit holds up a connection only for a bounded
+    /// time, whatever the others do.
+    pub(super) fn next_overdue(&mut self, tick: u64) -> Option<Arc<ConnectionEntry>> {
+        let queued_at_tick = self.queue.front()?.queued_at_tick.load(Ordering::Relaxed);
+        let is_overdue = tick.saturating_sub(queued_at_tick) >= IDLE_WAIT_TICKS;
+        is_overdue.then(|| self.begin_first(tick)).flatten()
+    }
+
+    fn retire_finished(&mut self) {
+        self.active.retain(|entry| {
+            let is_finished = entry.is_finished();
+            if is_finished {
+                entry.end_slice();
+                entry.is_active.store(false, Ordering::Relaxed);
+            }
+            !is_finished
+        });
+    }
+
+    fn is_admitted(&self, limit: &InFlightLimit, tick: u64) -> bool {
+        let weight = || self.active.iter().map(|entry| entry.weight(tick, self.rules)).sum();
+        !limit.is_bounded() || limit.admits_beside(weight())
+    }
+
+    fn begin_first(&mut self, tick: u64) -> Option<Arc<ConnectionEntry>> {
+        let entry = self.queue.pop_front()?;
+        entry.is_queued.store(false, Ordering::Relaxed);
+        entry.begin_slice(tick);
+        // Requests of its last slice may still be in flight.
+        if !entry.is_active.swap(true, Ordering::Relaxed) {
+            self.active.push(Arc::clone(&entry));
+        }
+        Some(entry)
+    }
+}

@@ -1,0 +1,107 @@
+//! The rules of the read scheduler, each of which can be switched off to measure what it is worth.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One rule. The table at the head of the [module](super) says what each does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    Queue,
+    CpuLimit,
+    MemoryLimit,
+    WeightByBytes,
+    Forecast,
+    SliceBytes,
+    WholeRequests,
+    HeldAnswers,
+    SkipStalled,
+}
+
+impl Rule {
+    pub const ALL: [Rule; 9] = [
+        Rule::Queue,
+        Rule::CpuLimit,
+        Rule::MemoryLimit,
+        Rule::WeightByBytes,
+        Rule::Forecast,
+        Rule::SliceBytes,
+        Rule::WholeRequests,
+        Rule::HeldAnswers,
+        Rule::SkipStalled,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rule::Queue => "queue",
+            Rule::CpuLimit => "cpu-limit",
+            Rule::MemoryLimit => "memory-limit",
+            Rule::WeightByBytes => "weight-by-bytes",
+            Rule::Forecast => "forecast",
+            Rule::SliceBytes => "slice-bytes",
+            Rule::WholeRequests => "whole-requests",
+            Rule::HeldAnswers => "held-answers",
+            Rule::SkipStalled => "skip-stalled",
+        }
+    }
+}
+
+/// There is no rule of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownRule(String);
+
+impl fmt::Display for UnknownRule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Rule::ALL.map(Rule::name).join(", ");
+        write!(formatter, "there is no rule `{}`; there are {names}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownRule {}
+
+impl FromStr for Rule {
+    type Err = UnknownRule;
+
+    fn from_str(name: &str) -> Result<Self, UnknownRule> {
+        let found = Rule::ALL.into_iter().find(|rule| rule.name() == name);
+        found.ok_or_else(|| UnknownRule(name.to_owned()))
+    }
+}
+
+/// The rules that are in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rules {
+    disabled: u16,
+}
+
+impl Rules {
+    pub(super) const ALL: Rules = Rules { disabled: 0 };
+
+    pub(super) fn without(rules: &[Rule]) -> Self {
+        Rules { disabled: rules.iter().fold(0, |bits, rule| bits | 1 << *rule as u16) }
+    }
+
+    pub(super) const fn has(self, rule: Rule) -> bool {
+        self.disabled & 1 << rule as u16 == 0
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules::ALL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rule_can_be_switched_off_by_its_name() {
+        for rule in Rule::ALL {
+            assert_eq!(rule.name().parse(), Ok(rule));
+            let rules = Rules::without(&[rule]);
+            assert!(Rule::ALL.iter().all(|other| rules.has(*other) == (*other != rule)));
+        }
+        assert!("turns".parse::<Rule>().unwrap_err().to_string().contains("held-answers"));
+    }
+}

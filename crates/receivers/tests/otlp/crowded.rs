@@ -1,0 +1,144 @@
+//! More connections, headers and unread answers than there is room for.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::Reason;
+use h2::client::{ResponseFuture, SendRequest};
+use sluice_net::server::ConnectionBudget;
+use sluice_otlp::Signal;
+use sluice_receivers::otlp::Authenticators;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::support::*;
+
+const SOON: Duration = Duration::from_secs(10);
+const MIB: usize = 1 << 20;
+
+async fn with_budget(budget: &Arc<ConnectionBudget>) -> Receiver {
+    Receiver::start_within(config(BOTH), MockIntake::default(), Authenticators::default(), Arc::clone(budget)).await
+}
+
+/// A connection, and what ends with it.
+async fn open(address: SocketAddr) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
+    let socket = TcpStream::connect(address).await.expect("connects");
+    let (client, connection) = h2::client::handshake(socket).await.expect("shakes hands");
+    (client, tokio::spawn(connection))
+}
+
+/// Scenario: there is room for no more connections, and some were idle for longer than others.
+/// Guarantee: the one that was idle longest is asked to go, in order, for each new one; the others
+/// stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_longest_idle_connection_makes_room() {
+    let receiver = with_budget(&ConnectionBudget::new(MIB, MIB)).await;
+    let room = ConnectionBudget::connections(MIB);
+    let mut all = Vec::new();
+    for _ in 0..room {
+        let (mut client, connection) = open(receiver.grpc).await;
+        assert!(unary(&mut client, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
+        all.push((client, connection));
+    }
+    sleep(Duration::from_millis(1_500)).await;
+    // All but the third and the fifth have something to do.
+    for (index, (client, _)) in all.iter_mut().enumerate() {
+        if ![2, 4].contains(&index) {
+            assert!(unary(client, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
+        }
+    }
+    for gone in [2, 4] {
+        let (mut client, connection) = open(receiver.grpc).await;
+        assert!(unary(&mut client, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
+        let (client_before, before) = std::mem::replace(&mut all[gone], (client, connection));
+        drop(client_before);
+        let ended = timeout(SOON, before).await.expect("is closed").expect("did not panic");
+        assert!(ended.is_ok(), "it is told to go: {ended:?}");
+    }
+    for (client, connection) in &mut all {
+        assert!(!connection.is_finished());
+        assert!(unary(client, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
+    }
+    let counters = &receiver.running.counters.grpc_connections;
+    assert_eq!((counters.evicted.load(Ordering::Relaxed), counters.refused.load(Ordering::Relaxed)), (2, 0));
+}
+
+/// Scenario: streams with large headers that wait for their bodies, on several connections.
+/// Guarantee: as many as there is memory for are let in, the others are reset as unprocessed;
+/// another client is served, and all is let in again afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_of_streams_that_wait_are_bounded() {
+    const CONNECTIONS: usize = 4;
+    const STREAMS: usize = 100;
+    let receiver = with_budget(&ConnectionBudget::new(2 * MIB, MIB)).await;
+    let value = "x".repeat(10_000);
+    let counters = &receiver.running.counters.grpc_connections;
+    for _ in 0..2 {
+        let refused_before = counters.refused_streams.load(Ordering::Relaxed);
+        let mut waiting = Vec::new();
+        let begun = async {
+            for _ in 0..CONNECTIONS {
+                let client = connect_h2(receiver.grpc).await;
+                for _ in 0..STREAMS {
+                    let mut ready = client.clone().ready().await.expect("is open");
+                    let request = grpc_request(Signal::Traces.grpc_path(), &[("x-large", &value)]);
+                    waiting.push(ready.send_request(request, false).expect("is sent"));
+                }
+            }
+            // Half of the budget, and 13 kB a stream.
+            let refused = || counters.refused_streams.load(Ordering::Relaxed) - refused_before;
+            until("most are refused", || refused() > (CONNECTIONS * STREAMS) as u64 * 3 / 4).await;
+        };
+        receiver.undisturbed(begun).await;
+        let mut accepted = 0;
+        for (response, mut stream) in waiting {
+            // One that was refused takes no body.
+            let _ = stream.send_data(framed(0, &traces(1)).into(), true);
+            match ended(response).await {
+                Ok(()) => accepted += 1,
+                Err(reason) => assert_eq!(reason, Some(Reason::REFUSED_STREAM)),
+            }
+        }
+        assert!((40..100).contains(&accepted), "{accepted}");
+    }
+}
+
+async fn ended(response: ResponseFuture) -> Result<(), Option<Reason>> {
+    let head = response.await.map_err(|error| error.reason())?;
+    assert_eq!(head.status(), 200);
+    Ok(())
+}
+
+/// Scenario: peers pipeline requests and never read an answer. Guarantee: they are closed, whatever
+/// is refused or accepted; others are undisturbed.
+#[tokio::test(flavor = "multi_thread")]
+async fn peers_that_never_read_are_closed() {
+    let mut config = config(BOTH);
+    config.http.as_mut().expect("is on").shared.server.write_timeout = Duration::from_millis(500);
+    let receiver = Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let body = traces(1);
+    let good = format!(
+        "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let good = [good.as_bytes(), &body].concat();
+    let refused = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n".to_vec();
+    let attack = async {
+        for request in [refused, good] {
+            let socket = TcpSocket::new_v4().expect("a socket");
+            socket.set_recv_buffer_size(4 << 10).expect("is set");
+            let mut socket = socket.connect(receiver.http).await.expect("connects");
+            let requests = request.repeat(100);
+            let flood = async { while socket.write_all(&requests).await.is_ok() {} };
+            timeout(SOON, flood).await.expect("is closed");
+        }
+    };
+    receiver.undisturbed(attack).await;
+    let counters = &receiver.running.counters.http_connections;
+    until("both are closed", || counters.failed.load(Ordering::Relaxed) >= 2).await;
+}

@@ -1,0 +1,72 @@
+//! Small bodies that are large once inflated.
+
+use bytes::Bytes;
+use sluice_net::compress;
+use sluice_otlp::{Encoding, Signal};
+use tokio::task::JoinSet;
+
+use crate::peers::{begin, connect, log_of, post, post_head, prefix, status};
+use crate::{Target, withstand};
+
+withstand!(deflate_bombs, lz4_bombs, bombs_of_several_gzip_members, zstd_bombs, requests_that_never_fit);
+
+const INFLATED_BYTES: usize = 60 << 20;
+const AT_ONCE: usize = 32;
+
+/// Posts a body over and over again, many at a time.
+async fn post_for_ever(target: Target, coding: &str, body: Vec<u8>) {
+    let head = post_head(Signal::Logs, &format!("content-encoding: {coding}\r\n"), body.len());
+    let body = Bytes::from(body);
+    let attackers = (0..AT_ONCE).map(|_| {
+        let (head, body) = (head.clone(), body.clone());
+        async move {
+            loop {
+                post(target.http, &head, &body).await;
+            }
+        }
+    });
+    attackers.collect::<JoinSet<()>>().join_all().await;
+}
+
+fn zeros() -> [Bytes; 1] {
+    [Bytes::from(log_of(INFLATED_BYTES))]
+}
+
+async fn deflate_bombs(target: Target) {
+    let bomb = compress::compress_zlib(&zeros(), Some(9)).expect("packs").to_vec();
+    post_for_ever(target, "deflate", bomb).await;
+}
+
+async fn lz4_bombs(target: Target) {
+    let bomb = compress::compress_lz4(&zeros()).expect("packs").to_vec();
+    post_for_ever(target, "lz4", bomb).await;
+}
+
+async fn bombs_of_several_gzip_members(target: Target) {
+    let log = log_of(INFLATED_BYTES);
+    let members = log
+        .chunks(1 << 20)
+        .map(|part| compress::compress(Encoding::Gzip, &[Bytes::copy_from_slice(part)], None).expect("packs").to_vec());
+    post_for_ever(target, "gzip", members.flatten().collect()).await;
+}
+
+async fn zstd_bombs(target: Target) {
+    let bomb = compress::compress(Encoding::Zstd, &zeros(), None).expect("packs").to_vec();
+    post_for_ever(target, "zstd", bomb).await;
+}
+
+/// Each is refused for good, not told to come back.
+async fn requests_that_never_fit(target: Target) {
+    let body = compress::compress(Encoding::Gzip, &zeros(), None).expect("packs").to_vec();
+    let head = post_head(Signal::Logs, "content-encoding: gzip\r\n", body.len());
+    let client = connect(target.grpc).await.expect("is let in");
+    loop {
+        assert_eq!(post(target.http, &head, &body).await, Some(413));
+        let headers = [("grpc-encoding", "gzip")];
+        let (response, mut stream) = begin(&client, Signal::Logs, &headers).await.expect("is begun");
+        let message = Bytes::from([&prefix(1, body.len())[..], &body].concat());
+        stream.send_data(message, true).expect("is sent");
+        // RESOURCE_EXHAUSTED, which without RetryInfo is final.
+        assert_eq!(status(response).await.as_deref(), Some("8"));
+    }
+}

@@ -1,0 +1,80 @@
+//! What attackers have in common: connections by hand, and encoded requests.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use h2::SendStream;
+use h2::client::{ResponseFuture, SendRequest};
+use sluice_otlp::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// An HTTP/2 connection. `None`: it was refused.
+pub(crate) async fn connect(address: SocketAddr) -> Option<SendRequest<Bytes>> {
+    let socket = TcpStream::connect(address).await.ok()?;
+    let (client, connection) = h2::client::handshake(socket).await.ok()?;
+    tokio::spawn(connection);
+    Some(client)
+}
+
+/// Begins a gRPC call whose body is left to the caller. `None`: the connection has ended.
+pub(crate) async fn begin(
+    client: &SendRequest<Bytes>,
+    signal: Signal,
+    headers: &[(&str, &str)],
+) -> Option<(ResponseFuture, SendStream<Bytes>)> {
+    let request = http::Request::post(format!("http://localhost{}", signal.grpc_path()));
+    let request = request.header("content-type", "application/grpc").header("te", "trailers");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let mut client = client.clone().ready().await.ok()?;
+    client.send_request(request.body(()).expect("is valid"), false).ok()
+}
+
+/// The `grpc-status` of an answer without a message.
+pub(crate) async fn status(response: ResponseFuture) -> Option<String> {
+    let head = response.await.ok()?;
+    Some(head.headers().get("grpc-status")?.to_str().ok()?.to_owned())
+}
+
+/// A gRPC message of this length, as far as its prefix.
+pub(crate) fn prefix(flag: u8, length: usize) -> Bytes {
+    let length = u32::try_from(length).expect("is short").to_be_bytes();
+    Bytes::from([&[flag], &length[..]].concat())
+}
+
+/// The head of a POST of protobuf over HTTP/1.1.
+pub(crate) fn post_head(signal: Signal, headers: &str, length: usize) -> String {
+    format!(
+        "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-protobuf\r\n{headers}content-length: {length}\r\n\r\n",
+        signal.http_path()
+    )
+}
+
+/// Sends a request over a connection of its own. The status, if it was answered.
+pub(crate) async fn post(address: SocketAddr, head: &str, body: &[u8]) -> Option<u16> {
+    let mut socket = TcpStream::connect(address).await.ok()?;
+    socket.write_all(head.as_bytes()).await.ok()?;
+    // The answer may come before the body is read.
+    let _ = socket.write_all(body).await;
+    let mut answer = [0; 12];
+    socket.read_exact(&mut answer).await.ok()?;
+    String::from_utf8_lossy(&answer[9..]).parse().ok()
+}
+
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    let mut length = content.len();
+    while length >= 0x80 {
+        bytes.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.extend_from_slice(content);
+    bytes
+}
+
+/// A request of one log record whose body is a text of so many equal letters.
+pub(crate) fn log_of(letters: usize) -> Vec<u8> {
+    let text = field(1, &vec![b'a'; letters]);
+    [5, 2, 2, 1].iter().fold(text, |content, number| field(*number, &content))
+}
