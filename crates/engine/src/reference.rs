@@ -6,7 +6,6 @@ use sluice_config::{Catalog, Class, Document, Effect, Fields, Kind, OptionDoc};
 use sluice_receivers::ReceiverConfig;
 
 use crate::catalog::Components;
-use crate::extensions;
 use crate::metrics::{self, log};
 
 const HEAD: &str = "\
@@ -67,7 +66,7 @@ fn component(text: &mut String, class: Class, kind: &Kind) {
         let _ = writeln!(text, "Also called {}.", aliases.join(", "));
     }
     text.push('\n');
-    let options = Fields::describe(|fields| read(class, kind.name, fields));
+    let options = options(class, kind);
     if options.is_empty() {
         text.push_str("No options.\n");
     } else {
@@ -75,12 +74,16 @@ fn component(text: &mut String, class: Class, kind: &Kind) {
     }
 }
 
+fn options(class: Class, kind: &Kind) -> Vec<OptionDoc> {
+    Fields::describe(|fields| read(class, kind.name, fields))
+}
+
 fn read(class: Class, kind: &str, fields: &mut Fields<'_>) {
     match class {
         Class::Receiver => drop(ReceiverConfig::read(kind, fields)),
-        Class::Processor => drop(sluice_processors::read(kind, fields)),
-        Class::Exporter => drop(sluice_exporters::read(kind, fields)),
-        Class::Extension => drop(extensions::read(kind, fields)),
+        Class::Processor => drop(sluice_processors::PROCESSORS.read(kind, fields)),
+        Class::Exporter => drop(sluice_exporters::EXPORTERS.read(kind, fields)),
+        Class::Extension => drop(sluice_extensions::EXTENSIONS.read(kind, fields)),
         Class::Connector => {}
     }
 }
@@ -112,7 +115,38 @@ fn cell(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
+
+    const BEGIN: &str = "<!-- options: written by the tests, run them with UPDATE_READMES=1 -->\n";
+    const END: &str = "<!-- end of options -->\n";
+
+    /// Scenario: an option is added, renamed or removed in the code. Guarantee: the component's README says so, or this test fails.
+    #[test]
+    fn readmes_list_every_option() {
+        for class in [Class::Exporter, Class::Extension] {
+            for kind in Components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
+                let options = options(class, kind);
+                if options.is_empty() {
+                    continue;
+                }
+                let crates = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+                let path = crates.join(class.key()).join("src").join(kind.name).join("README.md");
+                let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                let (head, rest) = text.split_once(BEGIN).expect("the options' beginning");
+                let (_, tail) = rest.split_once(END).expect("the options' end");
+                let mut wanted = format!("{head}{BEGIN}");
+                table(&mut wanted, &options);
+                wanted.push_str(&format!("{END}{tail}"));
+                if std::env::var_os("UPDATE_READMES").is_some() {
+                    std::fs::write(&path, &wanted).expect("writes");
+                }
+                let text = std::fs::read_to_string(&path).expect("a README");
+                assert!(text == wanted, "{} is out of date: run this test with UPDATE_READMES=1", path.display());
+            }
+        }
+    }
 
     #[test]
     fn every_component_of_the_build_is_in_the_reference() {

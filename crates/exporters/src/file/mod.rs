@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
@@ -25,6 +26,22 @@ pub use files::Files;
 
 use crate::build::{BuildContext, BuildError};
 use crate::otlp::packed;
+use crate::{ExporterConfig, Sending};
+
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
+    ComponentKind::new(Kind::new("file", "Appends OTLP JSON or protobuf to files"), |fields| {
+        Box::new(FileConfig::read(fields))
+    });
+
+impl ExporterConfig for FileConfig {
+    fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
+    fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
+        Ok(Arc::new(FileExporter::new(self, context)?))
+    }
+}
 
 const REQUEST_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 

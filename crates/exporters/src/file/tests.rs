@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ fn text(path: &Path, more: &str) -> String {
 
 /// An exporter among others of a process.
 fn build(files: &Files, text: &str) -> Result<Arc<dyn Exporter>, BuildError> {
-    config("file", text).build(&context(&HashMap::new(), files))
+    config("file", text).build(&context(&sluice_net::auth::client::ClientAuths::new(), files))
 }
 
 fn line_count(path: &Path) -> usize {

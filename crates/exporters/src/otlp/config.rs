@@ -2,11 +2,12 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use sluice_config::Fields;
-use sluice_net::client::{Balancer, Endpoint, Keepalive};
+use sluice_net::auth::client::read_authenticator;
+use sluice_net::client::{Balancer, Endpoint, Keepalive, read_headers};
+use sluice_net::tls::ClientTlsSection;
 use sluice_otlp::Encoding;
 
 use crate::sending::Sending;
-use crate::settings::{TlsSection, authenticator, headers};
 
 pub(crate) const COMPRESSIONS: [(&str, Encoding); 5] = [
     ("gzip", Encoding::Gzip),
@@ -30,7 +31,7 @@ pub struct OtlpConfig {
     pub timeout: Duration,
     pub compression: Encoding,
     pub compression_level: Option<i32>,
-    pub tls: TlsSection,
+    pub tls: ClientTlsSection,
     pub headers: HeaderMap,
     pub user_agent: Option<String>,
     pub authenticator: Option<String>,
@@ -65,12 +66,12 @@ impl OtlpConfig {
             ),
             compression,
             compression_level: compression_level(fields, highest_level(compression)),
-            tls: TlsSection::read(fields),
-            headers: headers(fields),
+            tls: ClientTlsSection::read(fields),
+            headers: read_headers(fields),
             user_agent: fields
                 .optional_string("user_agent", "`user-agent` of requests.")
                 .filter(|agent| !agent.is_empty()),
-            authenticator: authenticator(fields),
+            authenticator: read_authenticator(fields),
             authority: fields
                 .optional_string("authority", "`:authority` of requests, instead of the endpoint's host and port.")
                 .filter(|authority| !authority.is_empty()),

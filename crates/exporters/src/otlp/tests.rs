@@ -1,6 +1,5 @@
 //! Against real listeners: healthy, refusing, broken and hostile backends.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,13 +8,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use parking_lot::Mutex;
 use sluice_flow::{Exporter, Outcome};
+use sluice_net::auth::client::ClientAuths;
 use sluice_net::client::{ChannelOptions, ConnectOptions};
 use sluice_net::grpc::{Code, Status};
 use tokio::net::TcpStream;
 
-use super::OtlpExporter;
-use crate::testing::{Backend, Moving, config, context, kind, send};
-use crate::{ExporterConfig, Files};
+use super::{OtlpConfig, OtlpExporter};
+use crate::Files;
+use crate::testing::{Backend, Moving, context, kind, read, send};
 
 /// What an h2 backend does with a request.
 #[derive(Clone)]
@@ -103,8 +103,8 @@ async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
 }
 
 fn built(text: &str, options: ChannelOptions) -> OtlpExporter {
-    let ExporterConfig::Otlp(config) = config("otlp", text) else { panic!("not otlp") };
-    OtlpExporter::with_options(&config, &context(&HashMap::new(), &Files::default()), options).expect("builds")
+    let config = read(text, OtlpConfig::read);
+    OtlpExporter::with_options(&config, &context(&ClientAuths::new(), &Files::default()), options).expect("builds")
 }
 
 /// Its backend is found under this name.

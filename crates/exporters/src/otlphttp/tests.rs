@@ -1,22 +1,23 @@
 //! Against real listeners over HTTP/1.1, TLS with HTTP/2, a token endpoint and a proxy.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use sluice_extensions::oauth2client;
 use sluice_flow::{Metadata, Outcome};
+use sluice_net::auth::client::ClientAuths;
 use sluice_net::client::{ConnectOptions, HttpOptions};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
-use super::OtlpHttpExporter;
-use crate::auth::{self, RequestAuth};
+use super::{OtlpHttpConfig, OtlpHttpExporter};
+use crate::Files;
 use crate::testing::{
-    Backend, HttpRequest, Moving, config, context, exporter, http_backend, kind, one_span, read_http, send, write_http,
+    Backend, HttpRequest, Moving, config, context, exporter, http_backend, kind, one_span, read, read_http, send,
+    write_http,
 };
-use crate::{ExporterConfig, Files};
 
 /// Heads and bodies.
 type Seen = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
@@ -216,11 +217,8 @@ async fn connections_closed_meanwhile_do_not_fail_requests() {
 
 async fn with_oauth2(token_url: &str, backend: &Backend) -> Arc<dyn sluice_flow::Exporter> {
     let text = format!("{{token_url: '{token_url}', client_id: me, client_secret: hush, scopes: [a, b]}}");
-    let (read, diagnostics) =
-        sluice_config::read_text("extensions.oauth2client", &text, |fields| auth::read("oauth2client", fields));
-    assert!(diagnostics.errors().next().is_none());
-    let built = read.expect("a known kind").build(&HashMap::new()).expect("builds");
-    let authenticators: HashMap<String, RequestAuth> = [("oauth2client".to_owned(), built)].into();
+    let built = oauth2client::OAuth2Client::new(&read(&text, oauth2client::Config::read)).expect("builds");
+    let authenticators: ClientAuths = [("oauth2client".to_owned(), Arc::new(built) as _)].into();
     let text = format!("endpoint: http://{}\nauth: {{authenticator: oauth2client}}", backend.address);
     config("otlphttp", &text).build(&context(&authenticators, &Files::default())).expect("builds")
 }
@@ -430,12 +428,9 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
         let connect = ConnectOptions { resolver: name.clone(), ..ConnectOptions::default() };
         let options = HttpOptions { connect, resolve_interval: Duration::from_millis(50), ..HttpOptions::default() };
         let tls = format!("tls: {{ca_file: '{}', server_name_override: 127.0.0.1}}", ca.display());
-        let ExporterConfig::OtlpHttp(config) = config("otlphttp", &format!("endpoint: {scheme}://backend:4318\n{tls}"))
-        else {
-            panic!("not otlphttp")
-        };
+        let config = read(&format!("endpoint: {scheme}://backend:4318\n{tls}"), OtlpHttpConfig::read);
         let files = Files::default();
-        let exporter = OtlpHttpExporter::with_options(&config, &context(&HashMap::new(), &files), &options);
+        let exporter = OtlpHttpExporter::with_options(&config, &context(&ClientAuths::new(), &files), &options);
         let exporter = Arc::new(exporter.expect("builds"));
         let all = futures_util::future::join_all((0..5).map(|_| send(&*exporter))).await;
         assert_eq!(all, vec![Outcome::Delivered; 5], "{scheme}");
@@ -465,7 +460,7 @@ fn compression_levels_are_checked() {
         let text =
             format!("endpoint: {endpoint}\ncompression: {compression}\ncompression_params: {{level: {level}}}\n");
         let (_, diagnostics) =
-            sluice_config::load::read_text("exporters.test", &text, |fields| crate::read(kind, fields));
+            sluice_config::load::read_text("exporters.test", &text, |fields| crate::EXPORTERS.read(kind, fields));
         (diagnostics.has_errors(), diagnostics.items().len())
     };
     for kind in ["otlp", "otlphttp"] {

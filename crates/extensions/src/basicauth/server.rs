@@ -1,22 +1,23 @@
-//! User names and passwords (RFC 7617) out of htpasswd files.
-
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderMap;
+use futures_util::future::BoxFuture;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 use sha1::{Digest, Sha1};
+use sluice_net::auth::server::{AuthError, ServerAuth};
+use sluice_net::reload::{Reloading, Snapshot};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
-use super::{AuthError, AuthSetupError, BasicOptions, Sha256Digest, after_scheme, digest, sole};
-use crate::reload::{Reloading, Snapshot};
+use super::ServerConfig;
+use crate::digest::{CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, Unreadable, after_scheme, digest, sole};
 
-/// bcrypt takes a core for tens of milliseconds a try: whoever guesses passwords may not have all cores.
+/// bcrypt takes a core for tens of milliseconds a check. Guessed passwords must not take all cores.
 const CHECKS_AT_ONCE: usize = 1;
 const CHECK_WAIT: Duration = Duration::from_secs(5);
 
@@ -36,24 +37,52 @@ struct Users {
     good: Mutex<HashSet<Sha256Digest>>,
 }
 
-pub(super) struct Basic {
-    users: Arc<Reloading<Arc<Users>>>,
-    checks: Semaphore,
+/// Why htpasswd lines cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UsersError {
+    #[error("there is no user")]
+    NoUsers,
+    #[error("line {line} is not `user:password-hash`")]
+    NotAUser { line: usize },
+    #[error(
+        "the password hash of user `{user}` is of a kind that is not supported: use bcrypt (htpasswd -B) or {{SHA}} (htpasswd -s)"
+    )]
+    UnsupportedHash { user: String },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
 }
 
-impl Basic {
-    pub(super) fn new(options: BasicOptions) -> Result<Self, AuthSetupError> {
-        let files = options.file.clone().into_iter().collect();
-        let users = Reloading::start(
-            "the users for basic authentication",
-            files,
-            options.reload_interval,
-            move |snapshot: &Snapshot| read_users(&options, snapshot).map(Arc::new),
-        )?;
-        Ok(Basic { users, checks: Semaphore::new(CHECKS_AT_ONCE) })
+/// Lets in the users of htpasswd lines.
+pub struct BasicServer {
+    users: Arc<Reloading<Arc<Users>>>,
+    checks: Semaphore,
+    challenge: HeaderValue,
+}
+
+impl ServerAuth for BasicServer {
+    fn authenticate<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(self.check(headers))
     }
 
-    pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<(), AuthError> {
+    fn challenge(&self) -> &HeaderValue {
+        &self.challenge
+    }
+}
+
+impl BasicServer {
+    pub fn new(config: &ServerConfig) -> Result<Self, UsersError> {
+        let config = config.clone();
+        let users = Reloading::start(
+            "the users for basic authentication",
+            config.file.clone().into_iter().collect(),
+            Some(CREDENTIALS_RELOAD_INTERVAL),
+            move |snapshot: &Snapshot| read_users(&config, snapshot).map(Arc::new),
+        )?;
+        let challenge = HeaderValue::from_static("Basic realm=\"telemetry\", charset=\"UTF-8\"");
+        Ok(BasicServer { users, checks: Semaphore::new(CHECKS_AT_ONCE), challenge })
+    }
+
+    async fn check(&self, headers: &HeaderMap) -> Result<(), AuthError> {
         let value = sole(headers, &AUTHORIZATION)?;
         let encoded = after_scheme(value.as_bytes(), "Basic").ok_or(AuthError::Malformed)?;
         let credentials = STANDARD.decode(encoded).map_err(|_| AuthError::Malformed)?;
@@ -92,41 +121,41 @@ impl Basic {
     }
 }
 
-fn read_users(options: &BasicOptions, snapshot: &Snapshot) -> Result<Users, AuthSetupError> {
+fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, UsersError> {
     let mut passwords = HashMap::new();
-    if let Some(path) = &options.file {
-        let unreadable = |reason: String| AuthSetupError::Unreadable { path: path.display().to_string(), reason };
+    if let Some(path) = &config.file {
+        let unreadable = |reason: String| Unreadable { path: path.display().to_string(), reason };
         let content = snapshot.content(path).map_err(|reason| unreadable(reason.to_owned()))?;
         let text = std::str::from_utf8(content).map_err(|error| unreadable(error.to_string()))?;
         read_lines(text, &mut passwords)?;
     }
-    read_lines(&options.inline, &mut passwords)?;
+    read_lines(config.inline.expose(), &mut passwords)?;
     if passwords.is_empty() {
-        return Err(AuthSetupError::NoUsers);
+        return Err(UsersError::NoUsers);
     }
     Ok(Users { passwords, good: Mutex::new(HashSet::new()) })
 }
 
 /// Whether a text can be used as an htpasswd file.
-pub(super) fn check(text: &str) -> Result<(), AuthSetupError> {
+pub(super) fn check_lines(text: &str) -> Result<(), UsersError> {
     read_lines(text, &mut HashMap::new())
 }
 
-fn read_lines(text: &str, passwords: &mut HashMap<String, Password>) -> Result<(), AuthSetupError> {
+fn read_lines(text: &str, passwords: &mut HashMap<String, Password>) -> Result<(), UsersError> {
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let not_a_user = AuthSetupError::NotAUser { line: index + 1 };
+        let not_a_user = UsersError::NotAUser { line: index + 1 };
         let (user, hash) = line.split_once(':').filter(|(user, _)| !user.is_empty()).ok_or(not_a_user)?;
         passwords.insert(user.to_owned(), read_hash(user, hash)?);
     }
     Ok(())
 }
 
-fn read_hash(user: &str, hash: &str) -> Result<Password, AuthSetupError> {
-    let unsupported = || AuthSetupError::UnsupportedHash { user: user.to_owned() };
+fn read_hash(user: &str, hash: &str) -> Result<Password, UsersError> {
+    let unsupported = || UsersError::UnsupportedHash { user: user.to_owned() };
     if let Some(encoded) = hash.strip_prefix("{SHA}") {
         let decoded = STANDARD.decode(encoded).map_err(|_| unsupported())?;
         return decoded.try_into().map(Password::Sha1).map_err(|_| unsupported());
