@@ -4,28 +4,32 @@ use std::fmt::Write as _;
 
 use sluice_config::{Catalog, Class, Document, Effect, Fields, Kind, OptionDoc};
 use sluice_receivers::ReceiverConfig;
+use sluice_telemetry::table::TableDoc;
 
 use crate::catalog::Components;
-use crate::metrics::{self, log};
+use crate::metrics;
 
 const HEAD: &str = "\
 # Configuration
 
 Sluice reads the OpenTelemetry Collector's YAML. This page lists every option of every component, generated from the code that
-reads them (`sluice docs`); [migrating from the Collector](migrating-from-the-collector.md) says what maps to what.
+reads them (`sluice docs`); [migrating from the Collector](migrating-from-the-collector.md) says what maps to what, and
+[metrics](metrics.md) what the process says of itself.
 
 Values may hold `${VAR}`, `${env:VAR}`, `${env:VAR:-default}` and `${file:PATH}`; `$$` is a dollar sign. Several files are merged in
 their order. Durations are written as in Go (`300ms`, `1h30m`), sizes with a unit (`4MiB`).
 ";
 
-const METRICS_HEAD: &str = "
-## Metrics of the log
+const METRICS_HEAD: &str = "\
+# Metrics
 
-Beside the Collector's metrics, `/metrics` has these on what is held. `/log` on the same address says it in words: what waits for whom, which
-deliveries the configuration does not have, and what was dropped when.
+All metrics that `/metrics` on the metrics address (`:8888` by default) exposes, generated from the tables from which the program writes them
+(`sluice docs metrics`). Those that begin with `otelcol_` are the Collector's, those with `sluice_` are Sluice's own. Names of counters end in
+`_total` unless `without_type_suffix` is set; names of the Collector lack their unit where `without_units` is. The attributes of
+`service.telemetry.resource` are labels of every metric.
 
-| Metric | Kind | Labels | |
-|---|---|---|---|
+`/log` on the same address says in words what the logs hold: what waits for which delivery, which deliveries the configuration does not have, and
+what was dropped when. `/dead-letters` has the newest dead letters with their reasons.
 ";
 
 /// The text of `docs/configuration.md`.
@@ -33,7 +37,6 @@ pub fn markdown() -> String {
     let mut text = HEAD.to_owned();
     text.push_str("\n## Process, pipelines and buffer\n\n");
     table(&mut text, &Document::describe());
-    metrics(&mut text);
     for class in Class::ALL {
         let _ = write!(text, "\n## {}\n", class.key());
         for kind in Components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
@@ -43,19 +46,30 @@ pub fn markdown() -> String {
     text
 }
 
-fn metrics(text: &mut String) {
-    text.push_str(METRICS_HEAD);
-    for metric in log::OF_LOGS {
-        let (unit, kind) = (metric.unit, if metric.is_counter { "counter" } else { "gauge" });
-        let separator = if unit.is_empty() { "" } else { "_" };
-        let _ = writeln!(text, "| `{}{separator}{unit}` | {kind} | signal | {} |", metric.name, metric.help);
+/// The text of `docs/metrics.md`.
+pub fn metrics_markdown() -> String {
+    let mut text = METRICS_HEAD.to_owned();
+    for TableDoc { title, metrics } in metric_tables() {
+        let _ = write!(text, "\n## {title}\n\n| Metric | Kind | Labels | |\n|---|---|---|---|\n");
+        for metric in metrics {
+            let names: Vec<String> = metric.names.iter().map(|name| format!("`{name}`")).collect();
+            let condition = metric.condition.map(|condition| format!(" Only while {condition}.")).unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {}{condition} |",
+                names.join(", "),
+                metric.kind.as_str(),
+                metric.labels.join(", "),
+                cell(metric.meaning)
+            );
+        }
     }
-    for (name, labels, help) in log::OF_LOGS_BESIDE {
-        let _ = writeln!(text, "| `{name}` | gauge | {labels} | {help} |");
-    }
-    for (name, kind, labels, help) in metrics::OF_DELIVERIES {
-        let _ = writeln!(text, "| `{name}` | {kind} | {labels} | {help} |");
-    }
+    text
+}
+
+/// All metrics that there can be, as the engine and the components declare them.
+pub fn metric_tables() -> Vec<TableDoc> {
+    metrics::tables()
 }
 
 fn component(text: &mut String, class: Class, kind: &Kind) {
@@ -118,6 +132,20 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+
+    /// Scenario: an option or a metric is added, renamed or removed in the code. Guarantee: docs/ says so, or this test fails.
+    #[test]
+    fn the_committed_references_are_the_generated_ones() {
+        let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for (name, wanted) in [("metrics.md", metrics_markdown()), ("configuration.md", markdown())] {
+            let path = docs.join(name);
+            if std::env::var_os("UPDATE_READMES").is_some() {
+                std::fs::write(&path, &wanted).expect("writes");
+            }
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(text == wanted, "docs/{name} is out of date: run this test with UPDATE_READMES=1");
+        }
+    }
 
     const BEGIN: &str = "<!-- options: written by the tests, run them with UPDATE_READMES=1 -->\n";
     const END: &str = "<!-- end of options -->\n";

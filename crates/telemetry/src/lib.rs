@@ -2,3 +2,4 @@
 
 pub mod exposition;
 pub mod logging;
+pub mod table;
