@@ -23,7 +23,7 @@ their order. Durations are written as in Go (`300ms`, `1h30m`), sizes with a uni
 const METRICS_HEAD: &str = "\
 # Metrics
 
-All metrics that `/metrics` on the metrics address (`:8888` by default) exposes, generated from the tables from which the program writes them
+All metrics that `/metrics` on the metrics address (`localhost:8888` by default) exposes, generated from the tables from which the program writes them
 (`sluice docs metrics`). Those that begin with `otelcol_` are the Collector's, those with `sluice_` are Sluice's own. Names of counters end in
 `_total` unless `without_type_suffix` is set; names of the Collector lack their unit where `without_units` is. The attributes of
 `service.telemetry.resource` are labels of every metric.
@@ -50,15 +50,16 @@ pub fn markdown() -> String {
 pub fn metrics_markdown() -> String {
     let mut text = METRICS_HEAD.to_owned();
     for TableDoc { title, metrics } in metric_tables() {
-        let _ = write!(text, "\n## {title}\n\n| Metric | Kind | Labels | |\n|---|---|---|---|\n");
+        let _ = write!(text, "\n## {title}\n\n| Metric | Kind | Unit | Labels | |\n|---|---|---|---|---|\n");
         for metric in metrics {
             let names: Vec<String> = metric.names.iter().map(|name| format!("`{name}`")).collect();
             let condition = metric.condition.map(|condition| format!(" Only while {condition}.")).unwrap_or_default();
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {}{condition} |",
+                "| {} | {} | {} | {} | {}{condition} |",
                 names.join(", "),
                 metric.kind.as_str(),
+                metric.unit,
                 metric.labels.join(", "),
                 cell(metric.meaning)
             );

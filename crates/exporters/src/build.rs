@@ -1,4 +1,4 @@
-//! What exporters are made with, and why that can fail.
+//! The context in which exporters are made, and why that can fail.
 
 use http::HeaderValue;
 use sluice_net::auth::client::ClientAuths;
@@ -25,7 +25,7 @@ impl BuildContext<'_> {
         HeaderValue::from_str(self.user_agent).unwrap_or_else(|_| HeaderValue::from_static("sluice"))
     }
 
-    /// What requests of an exporter with this `auth.authenticator` show.
+    /// The credentials of requests, by the option `auth.authenticator`.
     pub(crate) fn credentials(&self, authenticator: Option<&str>) -> Result<Credentials, BuildError> {
         let Some(name) = authenticator else { return Ok(Credentials::none()) };
         match self.authenticators.get(name) {

@@ -1,4 +1,4 @@
-//! What the requests of an exporter show the backend, whatever the protocol.
+//! The credentials of an exporter's requests, whatever the protocol.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use sluice_net::auth::client::ClientAuth;
 
 use crate::outcome;
 
-/// What an exporter's authentication extension puts into its requests, if it has one.
+/// The authentication extension of an exporter, if it has one.
 pub(crate) struct Credentials(Option<Arc<dyn ClientAuth>>);
 
 impl Credentials {

@@ -1,4 +1,4 @@
-//! What an answer means for the data, by the OTLP specification; where it leaves room, by what loses least.
+//! The outcome that an answer means, by the OTLP specification. Where it leaves room, the outcome that loses least.
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -29,7 +29,7 @@ pub(crate) fn of_auth_error(error: AuthError) -> Outcome {
 /// gRPC.
 ///
 /// RESOURCE_EXHAUSTED without RetryInfo must not simply be sent again. Servers say it of messages above their size limit
-/// (then splitting helps) and of spent quotas (then somebody has to act, or a period to end): the delivery is held and
+/// (then splitting helps) and of spent quotas (then the quota must be raised, or its period end): the delivery is held and
 /// probed, and nothing is thrown away. Some servers say OUT_OF_RANGE of an oversized message.
 pub(crate) fn of_grpc(reply: &Reply) -> Outcome {
     let status = &reply.status;

@@ -150,7 +150,7 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
         max_elapsed_time: fields.optional_duration(
             "max_elapsed_time",
             any,
-            "What could not be delivered for so long becomes a dead letter. Zero or unset: never.",
+            "A request that could not be delivered within this time becomes a dead letter. Zero or unset: never.",
         ),
     };
     let limit = retry.max_elapsed_time.filter(|limit| !limit.is_zero());

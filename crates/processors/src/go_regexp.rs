@@ -208,7 +208,7 @@ mod tests {
         assert!(matches("(?i)^k$", "K") && matches(r"^\pL$", "é") && matches(r"^\x{e9}$", "é"), "left as they are");
     }
 
-    /// What Go refuses or cannot be had is refused with a reason in one line.
+    /// A pattern that Go refuses, or that this engine cannot match, is refused with a reason in one line.
     #[test]
     fn errors_fit_a_line() {
         for pattern in ["(", "a**b(", r"\C", "(?P<n", "[a"] {

@@ -1,4 +1,4 @@
-//! What Sluice says of itself: metrics as Prometheus text, and structured logs that never flood.
+//! Sluice's own telemetry: metrics as Prometheus text, and structured logs that never flood.
 
 pub mod exposition;
 pub mod logging;

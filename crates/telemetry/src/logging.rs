@@ -104,7 +104,7 @@ fn with_own_crates(directives: &str) -> String {
     for directive in directives.split(',') {
         all.push(directive.to_owned());
         if let Some(level) = directive.strip_prefix("sluice=") {
-            for name in ["engine", "net", "receivers", "processors", "exporters", "load_test"] {
+            for name in ["engine", "net", "receivers", "processors", "exporters", "extensions", "load_test"] {
                 all.push(format!("sluice_{name}={level}"));
             }
         }

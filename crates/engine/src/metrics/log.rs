@@ -37,9 +37,13 @@ pub(super) const LOGS: Table<Sample> = Table {
             |sample: &Sample| sample.log.stored_bytes() as f64,
         )
         .unit("bytes"),
-        Metric::gauge("sluice_log_unwritten", "Those of them that are not on disk.", |sample: &Sample| {
-            if sample.log.is_on_disk() { sample.log.unwritten_bytes() as f64 } else { 0.0 }
-        })
+        Metric::gauge(
+            "sluice_log_unwritten",
+            "Bytes of frames in memory that are neither resolved everywhere nor on disk.",
+            |sample: &Sample| {
+                if sample.log.is_on_disk() { sample.log.unwritten_bytes() as f64 } else { 0.0 }
+            },
+        )
         .unit("bytes"),
         Metric::gauge("sluice_log_trouble", "1 while the disk does not work.", |sample: &Sample| {
             f64::from(sample.log.trouble().is_some())

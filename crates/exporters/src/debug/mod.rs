@@ -1,4 +1,4 @@
-//! Writes what it gets as text, for people. Best effort: it holds nobody up.
+//! Writes requests as text, for people. Best effort: no sender waits for it.
 
 mod config;
 mod detailed;

@@ -93,7 +93,7 @@ fn a_record() {
 }
 
 /// Scenario: written to a file, with sampling. Guarantee: only the sampled requests, each with its counts; everything counts
-/// as delivered, and nobody is held up.
+/// as delivered, and no sender waits.
 #[tokio::test]
 async fn sampled_requests_are_written() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -94,7 +94,7 @@ impl FileConfig {
         config
     }
 
-    /// What an earlier process left is not kept. With rotation it is, as for the Collector: the file becomes an old one in its time.
+    /// The content that an earlier process left is not kept. With rotation it is, as in the Collector: the file becomes an old one later.
     pub(super) fn begins_anew(&self) -> bool {
         !self.append && self.rotation.is_none()
     }

@@ -143,7 +143,7 @@ impl Exporter for FileExporter {
             let prefix = u32::try_from(len_bytes).map_err(|_| "a message does not fit into 4 GiB".to_owned())?;
             chunks.insert(0, Bytes::copy_from_slice(&prefix.to_be_bytes()));
         }
-        // What is written is one piece, so that no other writer of the file comes in between.
+        // A request is written in one piece, so that no other writer of the file comes in between.
         let whole = Bytes::from(chunks.concat());
         Ok(packed(signal, items, vec![whole], Encoding::Identity, metadata))
     }
@@ -170,7 +170,7 @@ impl Exporter for FileExporter {
     }
 }
 
-/// A full or failing disk may recover; a directory that is missing or closed to us needs somebody.
+/// A full or failing disk may recover; a directory that is missing or closed to us must be put right by hand.
 fn outcome(error: &io::Error) -> Outcome {
     let reason = error.to_string();
     match error.kind() {

@@ -71,7 +71,7 @@ async fn messages_after_their_lengths() {
 async fn rotation() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("traces.json");
-    let stranger = directory.path().join("traces-of-somebody.json");
+    let stranger = directory.path().join("traces-of-another.json");
     std::fs::write(&stranger, "mine").expect("writes");
     let exporter = exporter("file", &text(&path, "rotation: {max_megabytes: 1, max_backups: 2}"));
     let large = vec![one_span(); 4000];

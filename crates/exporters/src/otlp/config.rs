@@ -20,7 +20,7 @@ pub(crate) const COMPRESSIONS: [(&str, Encoding); 5] = [
 /// gRPC clients may not ping more often.
 const KEEPALIVE_TIME_LEAST: Duration = Duration::from_secs(10);
 
-/// What gRPC servers take where they are not configured otherwise.
+/// The default limit of gRPC servers.
 const REQUEST_LIMIT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Options of `otlp`.

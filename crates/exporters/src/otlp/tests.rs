@@ -228,7 +228,7 @@ async fn a_silent_backend_holds_nothing() {
     leaves_nothing(exporter, &backend).await;
 }
 
-/// Scenario: nobody reads what we send: the peer is gone without a word. Requests time out one after the other.
+/// Scenario: the peer is gone without a word and reads nothing any more. Requests time out one after the other.
 /// Guarantee: the connection is probed and given up, and a new one is made.
 #[tokio::test]
 async fn a_dead_connection_is_given_up() {
@@ -247,7 +247,7 @@ async fn a_dead_connection_is_given_up() {
     assert!(backend.accepted() >= 2);
 }
 
-/// Scenario: the backend accepts and closes, says GOAWAY at once, or sends garbage, to whoever comes, while a delivery tries
+/// Scenario: the backend accepts and closes, says GOAWAY at once, or sends garbage, on every connection, while a delivery tries
 /// as fast as it can. Guarantee: every try is told to come again, and the backend sees few connections.
 #[tokio::test]
 async fn broken_backends_are_not_hammered() {
@@ -424,7 +424,7 @@ async fn round_robin_uses_all_that_work() {
     leaves_nothing(exporter, &first).await;
 }
 
-/// Scenario: nobody listens. Guarantee: told at once, and told to come again; with `wait_for_ready` the request waits and
+/// Scenario: nothing listens. Guarantee: the answer comes at once and says to try again; with `wait_for_ready` the request waits and
 /// is delivered when the backend comes.
 #[tokio::test]
 async fn an_absent_backend() {

@@ -10,7 +10,7 @@ use sluice_otlp::{Encoding, Signal};
 use crate::otlp::{compression_level, highest_level, request_limit};
 use crate::sending::Sending;
 
-/// What the Collector's HTTP receiver takes where it is not configured otherwise.
+/// The default limit of the Collector's HTTP receiver.
 const REQUEST_LIMIT_BYTES: u64 = 20 * 1024 * 1024;
 
 /// How a request is written.

@@ -48,7 +48,7 @@ impl ExporterConfig for OtlpHttpConfig {
 
 const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a request counts as whose coding has no name outside of HTTP: one that is packed. The headers say how.
+/// The encoding by which a request is known whose coding has no name outside of HTTP: it is packed, and the headers say how.
 const ONLY_OVER_HTTP: Encoding = Encoding::Gzip;
 
 pub(crate) struct OtlpHttpExporter {

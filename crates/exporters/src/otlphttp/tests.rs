@@ -254,7 +254,7 @@ async fn tokens_are_fetched_once_and_replaced_when_refused() {
 }
 
 /// Scenario: the token endpoint refuses the client, is overloaded, or is gone.
-/// Guarantee: the first is for somebody to fix, the others for later; the backend sees no request without a token.
+/// Guarantee: the first holds the delivery, the others are tried again later; the backend sees no request without a token.
 #[tokio::test]
 async fn token_endpoints_that_fail() {
     for (status, expected) in [("401 Who", "misconfigured"), ("400 Bad", "misconfigured"), ("503 Busy", "retry")] {

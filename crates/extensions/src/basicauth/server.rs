@@ -89,35 +89,44 @@ impl BasicServer {
         let colon = credentials.iter().position(|byte| *byte == b':').ok_or(AuthError::Malformed)?;
         let user = std::str::from_utf8(&credentials[..colon]).map_err(|_| AuthError::Malformed)?;
         let password = &credentials[colon + 1..];
+        if password.is_empty() {
+            return Err(AuthError::Wrong);
+        }
 
         let users = Arc::clone(&self.users.current());
         let is_good = match users.passwords.get(user).ok_or(AuthError::Wrong)? {
             Password::Plain(expected) => digest(password).ct_eq(expected).into(),
             Password::Sha1(expected) => Sha1::digest(password).as_slice().ct_eq(expected).into(),
-            Password::Bcrypt(hash) => {
-                let key = digest(&credentials);
-                if users.good.lock().contains(&key) {
-                    return Ok(());
-                }
-                let is_good = self.check_bcrypt(hash.clone(), password.to_vec()).await?;
-                if is_good {
-                    let mut good = users.good.lock();
-                    if good.len() < REMEMBERED_MAX {
-                        good.insert(key);
-                    }
-                }
-                is_good
-            }
+            Password::Bcrypt(hash) => self.check_bcrypt(&users, hash, &credentials, password).await?,
         };
         if is_good { Ok(()) } else { Err(AuthError::Wrong) }
     }
 
-    async fn check_bcrypt(&self, hash: String, password: Vec<u8>) -> Result<bool, AuthError> {
+    async fn check_bcrypt(
+        &self,
+        users: &Users,
+        hash: &str,
+        credentials: &[u8],
+        password: &[u8],
+    ) -> Result<bool, AuthError> {
+        let key = digest(credentials);
+        if users.good.lock().contains(&key) {
+            return Ok(true);
+        }
         let acquired = tokio::time::timeout(CHECK_WAIT, self.checks.acquire()).await;
         let Ok(Ok(_permit)) = acquired else { return Err(AuthError::Busy) };
-        tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false))
-            .await
-            .map_err(|_| AuthError::Busy)
+        // The same credentials may have been checked while this request waited.
+        if users.good.lock().contains(&key) {
+            return Ok(true);
+        }
+        let (hash, password) = (hash.to_owned(), password.to_vec());
+        let checked = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false)).await;
+        let is_good = checked.map_err(|_| AuthError::Busy)?;
+        let mut good = users.good.lock();
+        if is_good && good.len() < REMEMBERED_MAX {
+            good.insert(key);
+        }
+        Ok(is_good)
     }
 }
 
@@ -148,7 +157,8 @@ fn read_lines(text: &str, passwords: &mut HashMap<String, Password>) -> Result<(
             continue;
         }
         let not_a_user = UsersError::NotAUser { line: index + 1 };
-        let (user, hash) = line.split_once(':').filter(|(user, _)| !user.is_empty()).ok_or(not_a_user)?;
+        let (user, hash) =
+            line.split_once(':').filter(|(user, hash)| !user.is_empty() && !hash.is_empty()).ok_or(not_a_user)?;
         passwords.insert(user.to_owned(), read_hash(user, hash)?);
     }
     Ok(())

@@ -60,12 +60,32 @@ async fn every_kind_of_password_hash_is_checked() {
     }
 }
 
+/// Scenario: a hash of the empty password. Guarantee: it lets no sender in.
+#[tokio::test]
+async fn an_empty_password_is_never_right() {
+    let empty = bcrypt::hash("", 4).expect("a hash");
+    let authenticator = server(format!("user:{empty}")).expect("good lines");
+    assert_eq!(authenticator.authenticate(&basic_header("user:")).await, Err(AuthError::Wrong));
+}
+
+/// Scenario: after a start, many requests of one sender at once, at a cost that makes a check take long.
+/// Guarantee: the first is checked, the others profit, and none is refused as busy.
+#[tokio::test]
+async fn requests_at_once_with_the_same_credentials_cost_one_check() {
+    let hash = bcrypt::hash("right", 12).expect("a hash");
+    let authenticator = server(format!("user:{hash}")).expect("good lines");
+    let headers = basic_header("user:right");
+    let answers = futures_util::future::join_all((0..200).map(|_| authenticator.authenticate(&headers))).await;
+    assert_eq!(answers, vec![Ok(()); 200]);
+}
+
 #[test]
 fn hashes_that_are_not_supported_are_named_and_not_taken_for_passwords() {
     for line in ["user:$apr1$x$y", "user:{SSHA}abc", "user:$2y$nonsense"] {
         let expected = UsersError::UnsupportedHash { user: "user".to_owned() };
         assert_eq!(server(line).err(), Some(expected), "{line}");
     }
+    assert_eq!(server("user:").err(), Some(UsersError::NotAUser { line: 1 }), "an empty password");
     assert_eq!(server("nonsense").err(), Some(UsersError::NotAUser { line: 1 }));
     assert_eq!(server("").err(), Some(UsersError::NoUsers));
 }

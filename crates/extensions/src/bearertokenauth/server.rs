@@ -29,7 +29,9 @@ pub struct BearerServer {
 impl BearerServer {
     pub fn new(config: &Config) -> Result<Self, TokensError> {
         let file = config.filename.as_ref().map(PathBuf::from);
-        let fixed: Vec<Sha256Digest> = config.tokens.iter().map(|token| digest(token.expose().as_bytes())).collect();
+        // An empty token, as an unset variable makes it, would let in any request.
+        let fixed = config.tokens.iter().map(|token| token.expose().as_bytes()).filter(|token| !token.is_empty());
+        let fixed: Vec<Sha256Digest> = fixed.map(digest).collect();
         let tokens = Reloading::start(
             "the bearer tokens",
             file.clone().into_iter().collect(),

@@ -45,7 +45,11 @@ async fn another_header_and_no_scheme_work_and_no_token_is_refused_at_the_start(
     let options = Config { header, scheme: String::new(), ..config(&["k"]) };
     let authenticator = BearerServer::new(&options).expect("good options");
     assert_eq!(authenticator.authenticate(&headers("x-api-key", "k")).await, Ok(()));
-    assert!(matches!(BearerServer::new(&config(&[])), Err(TokensError::NoTokens)));
+    for none in [&[][..], &[""], &["", ""]] {
+        assert!(matches!(BearerServer::new(&config(none)), Err(TokensError::NoTokens)), "{none:?}");
+    }
+    let with_empty = BearerServer::new(&config(&["", "one"])).expect("a token");
+    assert_eq!(with_empty.authenticate(&headers("authorization", "Bearer ")).await, Err(AuthError::Wrong));
 }
 
 /// Scenario: the token file is rotated while requests come. Guarantee: the new token works soon, the old one no more.

@@ -14,7 +14,7 @@ impl Config {
         fields.no_effect("timeout", "one process owns the directory; a second one is refused at once");
         fields.no_effect(
             "compaction",
-            "segments that nobody needs are removed, and thinly used ones rewritten, all the time",
+            "segments that no delivery needs are removed, and thinly used ones rewritten, all the time",
         );
         fields.no_effect("fsync", "what is acknowledged is always synced");
         fields.no_effect("create_directory", "the directory is created if it is missing");

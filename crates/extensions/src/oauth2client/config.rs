@@ -43,7 +43,7 @@ impl Config {
             expiry_buffer: fields.duration(
                 "expiry_buffer",
                 Duration::from_secs(300),
-                "A token is replaced so long before its end.",
+                "A token is replaced this long before its end.",
             ),
             timeout: fields.duration("timeout", Duration::from_secs(10), "For one request to the token endpoint."),
             tls: ClientTlsSection::read(fields),

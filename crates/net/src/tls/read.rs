@@ -1,4 +1,4 @@
-//! What the `tls` sections of clients and servers have in common.
+//! The options that the `tls` sections of clients and servers share.
 
 use std::path::PathBuf;
 

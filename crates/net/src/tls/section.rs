@@ -31,7 +31,7 @@ fn read(fields: &mut Fields<'_>) -> ClientTlsSection {
     let insecure_skip_verify = fields.boolean(
         "insecure_skip_verify",
         false,
-        "Take any certificate of the backend. The connection is encrypted, but nobody knows to whom.",
+        "Take any certificate of the backend. The connection is encrypted, but the backend may be an impostor.",
     );
     let server_name_override = fields.optional_string(
         "server_name_override",

@@ -204,7 +204,7 @@ fn metrics_are_selected_by_name_and_resource() {
     );
 }
 
-/// What a signal's items cannot have is an error where the Collector has one, else a warning.
+/// A property that a signal's items cannot have is an error where the Collector has one, else a warning.
 #[test]
 fn selections_are_checked_against_the_signal() {
     let build = |selection: &str, signal| {
