@@ -58,7 +58,8 @@ mod tests {
         ComponentKind::missing("shouter", "`shouter` is gone: use `greeter`"),
     ]);
 
-    /// Guarantee: a component is read by its name and its aliases, and a kind that is only known by name is not read at all.
+    /// Guarantee: a component is read by its name and its aliases, and a kind that is only known by
+    /// name is not read at all.
     #[test]
     fn components_are_read_by_any_of_their_names() {
         let read = |kind: &str| read_text("x", "greeting: hi", |fields| KINDS.read(kind, fields)).0;

@@ -1,5 +1,5 @@
-//! The metrics of a running engine, under the Collector's names where it has them. Each part declares a table; the text of `/metrics` and
-//! docs/metrics.md are made of the same tables.
+//! The metrics of a running engine, under the Collector's names where it has them. Each part
+//! declares a table; the text of `/metrics` and docs/metrics.md are made of the same tables.
 
 mod deliveries;
 pub(crate) mod log;

@@ -12,24 +12,28 @@ use crate::metrics;
 const HEAD: &str = "\
 # Configuration
 
-Sluice reads the OpenTelemetry Collector's YAML. This page lists every option of every component, generated from the code that
-reads them (`sluice docs`); [migrating from the Collector](migrating-from-the-collector.md) says what maps to what, and
-[metrics](metrics.md) what the process says of itself.
+Sluice reads the OpenTelemetry Collector's YAML. This page lists every option of every component,
+generated from the code that reads them (`sluice docs`); [migrating from the
+Collector](migrating-from-the-collector.md) says what maps to what, and [metrics](metrics.md) what
+the process says of itself.
 
-Values may hold `${VAR}`, `${env:VAR}`, `${env:VAR:-default}` and `${file:PATH}`; `$$` is a dollar sign. Several files are merged in
-their order. Durations are written as in Go (`300ms`, `1h30m`), sizes with a unit (`4MiB`).
+Values may hold `${VAR}`, `${env:VAR}`, `${env:VAR:-default}` and `${file:PATH}`; `$$` is a dollar
+sign. Several files are merged in their order. Durations are written as in Go (`300ms`, `1h30m`),
+sizes with a unit (`4MiB`).
 ";
 
 const METRICS_HEAD: &str = "\
 # Metrics
 
-All metrics that `/metrics` on the metrics address (`localhost:8888` by default) exposes, generated from the tables from which the program writes them
-(`sluice docs metrics`). Those that begin with `otelcol_` are the Collector's, those with `sluice_` are Sluice's own. Names of counters end in
-`_total` unless `without_type_suffix` is set; names of the Collector lack their unit where `without_units` is. The attributes of
-`service.telemetry.resource` are labels of every metric.
+All metrics that `/metrics` on the metrics address (`localhost:8888` by default) exposes, generated
+from the tables from which the program writes them (`sluice docs metrics`). Those that begin with
+`otelcol_` are the Collector's, those with `sluice_` are Sluice's own. Names of counters end in
+`_total` unless `without_type_suffix` is set; names of the Collector lack their unit where
+`without_units` is. The attributes of `service.telemetry.resource` are labels of every metric.
 
-`/log` on the same address says in words what the logs hold: what waits for which delivery, which deliveries the configuration does not have, and
-what was dropped when. `/dead-letters` has the newest dead letters with their reasons.
+`/log` on the same address says in words what the logs hold: what waits for which delivery, which
+deliveries the configuration does not have, and what was dropped when. `/dead-letters` has the
+newest dead letters with their reasons.
 ";
 
 /// The text of `docs/configuration.md`.
@@ -134,7 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// Scenario: an option or a metric is added, renamed or removed in the code. Guarantee: docs/ says so, or this test fails.
+    /// Scenario: an option or a metric is added, renamed or removed in the code. Guarantee: docs/
+    /// says so, or this test fails.
     #[test]
     fn the_committed_references_are_the_generated_ones() {
         let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -151,7 +156,8 @@ mod tests {
     const BEGIN: &str = "<!-- options: written by the tests, run them with UPDATE_READMES=1 -->\n";
     const END: &str = "<!-- end of options -->\n";
 
-    /// Scenario: an option is added, renamed or removed in the code. Guarantee: the component's README says so, or this test fails.
+    /// Scenario: an option is added, renamed or removed in the code. Guarantee: the component's
+    /// README says so, or this test fails.
     #[test]
     fn readmes_list_every_option() {
         for class in [Class::Exporter, Class::Extension] {

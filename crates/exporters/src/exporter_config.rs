@@ -30,6 +30,7 @@ pub trait ExporterConfig: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Makes the exporter. Tries files and reads certificates, but writes nothing and does not connect. Must run inside a tokio runtime.
+    /// Makes the exporter. Tries files and reads certificates, but writes nothing and does not
+    /// connect. Must run inside a tokio runtime.
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError>;
 }

@@ -1,7 +1,8 @@
 //! Exporters: each sends requests to one backend and says what became of them. Retries, splitting, queues and
 //! concurrency are not theirs (see `sluice_flow::Exporter`).
 //!
-//! One folder a component, with every option in its README. [`EXPORTERS`] lists them; there is no registration elsewhere.
+//! One folder a component, with every option in its README. [`EXPORTERS`] lists them; there is no
+//! registration elsewhere.
 
 pub mod partial;
 pub mod sending;

@@ -1,5 +1,5 @@
-//! How the server sides compare credentials: as SHA-256 digests, in constant time. Neither content nor length shows in how long a refusal
-//! takes, and nothing that is kept can be printed.
+//! How the server sides compare credentials: as SHA-256 digests, in constant time. Neither content
+//! nor length shows in how long a refusal takes, and nothing that is kept can be printed.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 use sluice_net::auth::server::AuthError;
 use subtle::ConstantTimeEq;
 
-/// How often files with senders' credentials are read. They are small, and a token that is taken away must stop working soon.
+/// How often files with senders' credentials are read. They are small, and a token that is taken
+/// away must stop working soon.
 pub(crate) const CREDENTIALS_RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A file with credentials cannot be read.

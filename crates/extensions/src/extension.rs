@@ -44,7 +44,8 @@ pub trait ClientExtension {
         true
     }
 
-    /// Makes the client side. `others` has what [`ClientExtension::builds_on`] names. Reads certificates, does not connect.
+    /// Makes the client side. `others` has what [`ClientExtension::builds_on`] names. Reads
+    /// certificates, does not connect.
     fn build(&self, others: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError>;
 }
 

@@ -1,7 +1,9 @@
-//! Extensions: what several components of a configuration share. Most authenticate: senders to receivers, our requests to other servers.
+//! Extensions: what several components of a configuration share. Most authenticate: senders to
+//! receivers, our requests to other servers.
 //!
-//! One folder an extension, with both sides together: `mod.rs` says what it does, `config.rs` has its options, `client.rs` and `server.rs`
-//! its sides, `README.md` every option. [`EXTENSIONS`] lists them; there is no registration elsewhere. Receivers and exporters do not import this
+//! One folder an extension, with both sides together: `mod.rs` says what it does, `config.rs` has
+//! its options, `client.rs` and `server.rs` its sides, `README.md` every option. [`EXTENSIONS`]
+//! lists them; there is no registration elsewhere. Receivers and exporters do not import this
 //! crate: they use the traits of `sluice_net::auth`, which the extensions implement.
 
 pub mod basicauth;

@@ -2,7 +2,8 @@
 //!
 //! `resource` and `attributes` edit requests; `batch` and `memory_limiter` are settings that the engine obeys.
 //!
-//! One folder a component, with every option in its README. [`PROCESSORS`] lists them; there is no registration elsewhere.
+//! One folder a component, with every option in its README. [`PROCESSORS`] lists them; there is no
+//! registration elsewhere.
 
 pub mod actions;
 pub mod attributes;

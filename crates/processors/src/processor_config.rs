@@ -8,10 +8,8 @@ use crate::{BuildError, Built, batch, memory_limiter};
 
 /// The options of one processor. `Debug` must not show secrets.
 pub trait ProcessorConfig: fmt::Debug + Send + Sync {
-    /// Makes the processor for pipelines of one signal. None for a processor that is only settings for the engine.
-    ///
-    /// # Errors
-    /// [`BuildError`] where the options do not fit the signal.
+    /// Makes the processor for pipelines of one signal. None for a processor that is only settings
+    /// for the engine. An error where the options do not fit the signal.
     fn build(&self, signal: Signal) -> Result<Option<Built>, BuildError> {
         let _ = signal;
         Ok(None)

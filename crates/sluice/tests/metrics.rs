@@ -23,8 +23,9 @@ fn three_signals(backend: &Backend) -> String {
     format!("exporters:\n{}service:\n  pipelines:\n{pipelines}", gateway::exporter("backend", backend))
 }
 
-/// Guarantee: what was accepted, by receiver, signal and transport, and what was sent, by exporter, are the numbers that
-/// the generators and the backend counted, under the names that the Collector has for them.
+/// Guarantee: what was accepted, by receiver, signal and transport, and what was sent, by exporter,
+/// are the numbers that the generators and the backend counted, under the names that the Collector
+/// has for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_agree_with_both_ends() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -148,9 +149,8 @@ fn families(page: &str) -> BTreeMap<String, (String, String, BTreeSet<String>)> 
     families
 }
 
-/// Scenario: a process that has a receiver, deliveries of all signals, one of them without a backend, and data.
-/// Guarantee: `/metrics` has what the tables declare, with this type, meaning and these labels, and nothing else; what is declared for a
-/// condition may be absent. A series that is written beside the tables, or one that cannot appear, fails.
+/// Guarantee: `/metrics` has exactly what the tables declare, with this type, meaning and these
+/// labels. Only what is declared for a condition may be absent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_has_what_the_tables_declare_and_nothing_else() {
     let [healthy, dead] = [Faults::default(), Faults::dead()].map(|faults| BackendOptions::default().faults(faults));

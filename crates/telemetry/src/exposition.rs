@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use crate::table::{Declared, MetricKind, Read, Table};
 
-/// How metrics are named. The Collector's names carry `_total` and unit suffixes or not, depending on its own configuration:
-/// dashboards exist for both.
+/// How metrics are named. The Collector's names carry `_total` and unit suffixes or not, depending
+/// on its own configuration: dashboards exist for both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
     /// Leave `_total` off counters (`without_type_suffix`, and the Collector's older default).
@@ -20,8 +20,9 @@ pub struct Naming {
 /// What stands before the name of an attribute that cannot begin a label's.
 const LABEL_PREFIX: &str = "key_";
 
-/// The attributes of a resource as labels, named as OpenTelemetry's compatibility with Prometheus says: `service.name` is `service_name`.
-/// Of attributes that become one label the values are joined by `;`, in the order of their names.
+/// The attributes of a resource as labels, named as OpenTelemetry's compatibility with Prometheus
+/// says: `service.name` is `service_name`. Of attributes that become one label the values are
+/// joined by `;`, in the order of their names.
 pub fn labels_of_resource<'a>(attributes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(String, String)> {
     let attributes: BTreeMap<&str, &str> = attributes.into_iter().collect();
     let mut labels: BTreeMap<String, String> = BTreeMap::new();

@@ -1,5 +1,6 @@
-//! Tables of metrics. A component declares what it exposes, with name, kind, unit, labels and meaning, together with how it is read. Both the
-//! text of `/metrics` and the documentation come from the same table, so that neither can have what the other does not.
+//! Tables of metrics. A component declares what it exposes, with name, kind, unit, labels and
+//! meaning, together with how it is read. Both the text of `/metrics` and the documentation come
+//! from the same table, so that neither can have what the other does not.
 
 use crate::exposition::Series;
 

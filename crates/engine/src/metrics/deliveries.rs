@@ -75,9 +75,14 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
     title: "Deliveries",
     labels: &["exporter", "pipeline"],
     metrics: &[
-        Metric::counters("otelcol_exporter_sent", &[], "Items that the backend has taken.", |sample: &Sample, series| {
-            series.add_items(sample.items_name(), &[], load(&sample.delivery.stats.sent_items));
-        })
+        Metric::counters(
+            "otelcol_exporter_sent",
+            &[],
+            "Items that the backend has taken.",
+            |sample: &Sample, series| {
+                series.add_items(sample.items_name(), &[], load(&sample.delivery.stats.sent_items));
+            },
+        )
         .by_items(),
         Metric::counters(
             "otelcol_exporter_send_failed",
@@ -118,13 +123,18 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             sample.budget_bytes as f64
         })
         .unit("bytes"),
-        Metric::gauge("sluice_delivery_oldest_age", "Age of the oldest frame that is not resolved.", |sample: &Sample| {
-            sample.delivery.log.oldest_age(sample.delivery.cursor).map_or(0.0, |age| age.as_secs_f64())
-        })
+        Metric::gauge(
+            "sluice_delivery_oldest_age",
+            "Age of the oldest frame that is not resolved.",
+            |sample: &Sample| {
+                sample.delivery.log.oldest_age(sample.delivery.cursor).map_or(0.0, |age| age.as_secs_f64())
+            },
+        )
         .unit("seconds"),
         Metric::gauge(
             "sluice_delivery_budget_spent_in",
-            "Time until the delivery's budget is spent, at the rate of the last two minutes; +Inf while its backlog does not grow.",
+            "Time until the delivery's budget is spent, at the rate of the last two minutes; \
+             +Inf while its backlog does not grow.",
             |sample: &Sample| {
                 let mut filling = sample.delivery.stats.filling.lock();
                 filling.seconds_left(Instant::now(), sample.held.bytes, sample.budget_bytes)
@@ -144,9 +154,9 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
         Metric::counters(
             "sluice_delivery_dead_letter_items",
             &["reason"],
-            "Items that became dead letters: rejected by the backend, too_large for it one by one, given_up after max_elapsed_time, \
-             not_retried where retry_on_failure is disabled, not_prepared where nothing could be made of them that an exporter could \
-             send.",
+            "Items that became dead letters: rejected by the backend, too_large for it one by one, \
+             given_up after max_elapsed_time, not_retried where retry_on_failure is disabled, \
+             not_prepared where nothing could be made of them that an exporter could send.",
             |sample: &Sample, series| {
                 for (cause, items) in CAUSES.iter().zip(&sample.delivery.stats.dead_items) {
                     series.add(&[cause], load(items));
@@ -175,7 +185,8 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
         ),
         Metric::gauge(
             "sluice_delivery_dropped_items_ever",
-            "Items that were ever dropped because the budget was spent, also before a restart where there is a directory.",
+            "Items that were ever dropped because the budget was spent, \
+             also before a restart where there is a directory.",
             |sample: &Sample| sample.delivery.log.dropped_total(sample.delivery.cursor).items as f64,
         ),
         Metric::counter(
@@ -192,11 +203,9 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
         Metric::gauge("sluice_delivery_in_flight_requests", "Requests in flight.", |sample: &Sample| {
             load_size(&sample.delivery.stats.in_flight)
         }),
-        Metric::gauge(
-            "sluice_delivery_concurrency_limit",
-            "Requests that may be in flight now.",
-            |sample: &Sample| load_size(&sample.delivery.stats.concurrency_limit),
-        ),
+        Metric::gauge("sluice_delivery_concurrency_limit", "Requests that may be in flight now.", |sample: &Sample| {
+            load_size(&sample.delivery.stats.concurrency_limit)
+        }),
         Metric::gauge(
             "sluice_delivery_concurrency_max",
             "Requests that may ever be in flight (num_consumers).",

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The files that exporters of a process write. Exporters with one path, be it that one succeeds the other at a reload, write
-/// to one file in turns, and only the first write of all begins it anew.
+/// The files that exporters of a process write. Exporters with one path, be it that one succeeds
+/// the other at a reload, write to one file in turns, and only the first write of all begins it
+/// anew.
 #[derive(Default)]
 pub struct Files(Mutex<HashMap<PathBuf, Arc<Mutex<Current>>>>);
 

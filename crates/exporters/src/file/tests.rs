@@ -65,8 +65,8 @@ async fn messages_after_their_lengths() {
     }
 }
 
-/// Scenario: more than the rotation allows is written. Guarantee: files within their size, at most the configured number of
-/// old ones, every line whole, and strangers' files untouched.
+/// Scenario: more than the rotation allows is written. Guarantee: files within their size, at most
+/// the configured number of old ones, every line whole, and strangers' files untouched.
 #[tokio::test]
 async fn rotation() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -158,7 +158,8 @@ async fn successors_write_to_the_same_file() {
     }
 }
 
-/// Scenario: the directory is missing, the path is one. Guarantee: that is known at the start, not with the first request.
+/// Scenario: the directory is missing, the path is one. Guarantee: that is known at the start, not
+/// with the first request.
 #[tokio::test]
 async fn paths_that_cannot_be_written() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -48,7 +48,8 @@ impl OtlpConfig {
     pub fn read(fields: &mut Fields<'_>) -> OtlpConfig {
         let endpoint = fields.required_string(
             "endpoint",
-            "The backend: `host:port`, `https://host:port` (TLS), `http://host:port` (no TLS), `dns:///host:port` or `unix:/path`.",
+            "The backend: `host:port`, `https://host:port` (TLS), `http://host:port` (no TLS), \
+             `dns:///host:port` or `unix:/path`.",
         );
         if let Err(error) = Endpoint::parse(&endpoint)
             && !endpoint.is_empty()
@@ -111,8 +112,8 @@ pub(crate) fn request_limit(fields: &mut Fields<'_>, default: u64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// `compression_params.level`. Unset or 0 (the Collector's "default"): the fastest level that compresses well. `highest` is the
-/// compression's own; `None` if it has no levels.
+/// `compression_params.level`. Unset or 0 (the Collector's "default"): the fastest level that
+/// compresses well. `highest` is the compression's own; `None` if it has no levels.
 pub(crate) fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i32> {
     fields.section_or_default("compression_params", "How hard to compress.", |fields| {
         let level = fields.optional_integer(

@@ -130,7 +130,8 @@ async fn leaves_nothing(exporter: OtlpExporter, backend: &Backend) {
     backend.all_closed().await;
 }
 
-/// Scenario: a backend gives each kind of answer. Guarantee: the outcome that the specification asks for, over one connection.
+/// Scenario: a backend gives each kind of answer. Guarantee: the outcome that the specification
+/// asks for, over one connection.
 #[tokio::test]
 async fn every_answer_has_its_outcome() {
     let too_large = "grpc: received message larger than max (5242895 vs. 4194304)";
@@ -247,8 +248,9 @@ async fn a_dead_connection_is_given_up() {
     assert!(backend.accepted() >= 2);
 }
 
-/// Scenario: the backend accepts and closes, says GOAWAY at once, or sends garbage, on every connection, while a delivery tries
-/// as fast as it can. Guarantee: every try is told to come again, and the backend sees few connections.
+/// Scenario: the backend accepts and closes, says GOAWAY at once, or sends garbage, on every
+/// connection, while a delivery tries as fast as it can. Guarantee: every try is told to come
+/// again, and the backend sees few connections.
 #[tokio::test]
 async fn broken_backends_are_not_hammered() {
     use tokio::io::AsyncWriteExt;
@@ -409,7 +411,8 @@ async fn enormous_answers_are_cut_off() {
     }
 }
 
-/// Scenario: a name with three addresses, one of them dead. Guarantee: `round_robin` uses both others, and nothing fails.
+/// Scenario: a name with three addresses, one of them dead. Guarantee: `round_robin` uses both
+/// others, and nothing fails.
 #[tokio::test]
 async fn round_robin_uses_all_that_work() {
     let first = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
@@ -424,8 +427,8 @@ async fn round_robin_uses_all_that_work() {
     leaves_nothing(exporter, &first).await;
 }
 
-/// Scenario: nothing listens. Guarantee: the answer comes at once and says to try again; with `wait_for_ready` the request waits and
-/// is delivered when the backend comes.
+/// Scenario: nothing listens. Guarantee: the answer comes at once and says to try again; with
+/// `wait_for_ready` the request waits and is delivered when the backend comes.
 #[tokio::test]
 async fn an_absent_backend() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");

@@ -20,8 +20,8 @@ pub enum Format {
     Json,
 }
 
-/// `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of its own, the framing format;
-/// and two names for the zlib format.
+/// `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of its
+/// own, the framing format; and two names for the zlib format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,

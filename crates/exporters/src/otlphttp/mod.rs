@@ -48,7 +48,8 @@ impl ExporterConfig for OtlpHttpConfig {
 
 const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
 
-/// The encoding by which a request is known whose coding has no name outside of HTTP: it is packed, and the headers say how.
+/// The encoding by which a request is known whose coding has no name outside of HTTP: it is packed,
+/// and the headers say how.
 const ONLY_OVER_HTTP: Encoding = Encoding::Gzip;
 
 pub(crate) struct OtlpHttpExporter {

@@ -95,8 +95,8 @@ async fn requests_are_written_as_configured() {
     backend.all_closed().await;
 }
 
-/// Scenario: a signal's own URL, and a signal without any. Guarantee: the first is used as it stands; the second holds the
-/// data and says why.
+/// Scenario: a signal's own URL, and a signal without any. Guarantee: the first is used as it
+/// stands; the second holds the data and says why.
 #[tokio::test]
 async fn signals_have_their_own_urls() {
     let backend = http_backend(|request: &HttpRequest| {
@@ -142,8 +142,8 @@ async fn every_answer_has_its_outcome() {
 }
 
 /// Scenario: backends that close, never answer, or send garbage, half an answer, endless headers, bodies or trailers.
-/// Guarantee: each request is told to come again for what is wrong, within its deadline or, where no end is in sight, long
-/// before it; no connection stays.
+/// Guarantee: each request is told to come again for what is wrong, within its deadline or, where
+/// no end is in sight, long before it; no connection stays.
 #[tokio::test]
 async fn broken_backends_hold_nothing() {
     use tokio::io::AsyncWriteExt;
@@ -199,7 +199,8 @@ async fn broken_backends_hold_nothing() {
     }
 }
 
-/// Scenario: the backend closes each kept connection after its first answer. Guarantee: every request is delivered all the same.
+/// Scenario: the backend closes each kept connection after its first answer. Guarantee: every
+/// request is delivered all the same.
 #[tokio::test]
 async fn connections_closed_meanwhile_do_not_fail_requests() {
     let backend = Backend::start(|mut stream, _| async move {
@@ -254,7 +255,8 @@ async fn tokens_are_fetched_once_and_replaced_when_refused() {
 }
 
 /// Scenario: the token endpoint refuses the client, is overloaded, or is gone.
-/// Guarantee: the first holds the delivery, the others are tried again later; the backend sees no request without a token.
+/// Guarantee: the first holds the delivery, the others are tried again later; the backend sees no
+/// request without a token.
 #[tokio::test]
 async fn token_endpoints_that_fail() {
     for (status, expected) in [("401 Who", "misconfigured"), ("400 Bad", "misconfigured"), ("503 Busy", "retry")] {
@@ -272,7 +274,8 @@ async fn token_endpoints_that_fail() {
 }
 
 /// Scenario: the token endpoint's answer does not end.
-/// Guarantee: it is cut off long before the deadline, and the request is told to come again, without a token nor the backend.
+/// Guarantee: it is cut off long before the deadline, and the request is told to come again,
+/// without a token nor the backend.
 #[tokio::test]
 async fn an_enormous_token_is_cut_off() {
     use tokio::io::AsyncWriteExt;
@@ -352,7 +355,8 @@ async fn tls_backend(config: Arc<Mutex<Arc<rustls::ServerConfig>>>, delay: Durat
 }
 
 /// Scenario: the backend's certificate is replaced by one of another authority, and later our `ca_file` follows.
-/// Guarantee: until then the data is held, not blamed; afterwards it is delivered without a restart. Over gRPC and HTTP/2.
+/// Guarantee: until then the data is held, not blamed; afterwards it is delivered without a
+/// restart. Over gRPC and HTTP/2.
 #[tokio::test]
 async fn rotated_certificates() {
     for kind_name in ["otlp", "otlphttp"] {
@@ -398,8 +402,8 @@ async fn rotated_certificates() {
     }
 }
 
-/// Scenario: the backend's name moves while the old address serves on; one request is under way there, and over HTTP/1.1
-/// (the other case is HTTP/2) idle connections are kept.
+/// Scenario: the backend's name moves while the old address serves on; one request is under way
+/// there, and over HTTP/1.1 (the other case is HTTP/2) idle connections are kept.
 /// Guarantee: requests follow once the name has been looked up again, the one under way is delivered, and the old
 /// connections are closed unused.
 #[tokio::test]
@@ -452,7 +456,8 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
     }
 }
 
-/// Guarantee: a level that the compression does not have is an error, one for a compression without levels is warned of.
+/// Guarantee: a level that the compression does not have is an error, one for a compression without
+/// levels is warned of.
 #[test]
 fn compression_levels_are_checked() {
     let diagnose = |kind: &str, compression: &str, level: i32| {

@@ -70,7 +70,8 @@ impl Exporter for Counter {
     }
 }
 
-/// Guarantee: an exporter that no other file knows is listed, read by any of its names with its mistakes named, and sends.
+/// Guarantee: an exporter that no other file knows is listed, read by any of its names with its
+/// mistakes named, and sends.
 #[tokio::test]
 async fn a_component_is_its_folder_and_one_line_in_the_list() {
     assert!(crate::EXPORTERS.kinds().iter().any(|kind| kind.is_called("counter")));

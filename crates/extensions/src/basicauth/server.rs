@@ -45,7 +45,8 @@ pub enum UsersError {
     #[error("line {line} is not `user:password-hash`")]
     NotAUser { line: usize },
     #[error(
-        "the password hash of user `{user}` is of a kind that is not supported: use bcrypt (htpasswd -B) or {{SHA}} (htpasswd -s)"
+        "the password hash of user `{user}` is of a kind that is not supported: \
+         use bcrypt (htpasswd -B) or {{SHA}} (htpasswd -s)"
     )]
     UnsupportedHash { user: String },
     #[error(transparent)]

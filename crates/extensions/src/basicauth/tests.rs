@@ -52,7 +52,7 @@ async fn every_kind_of_password_hash_is_checked() {
             assert_eq!(authenticator.authenticate(&wrong).await, Err(AuthError::Wrong), "{user}");
         }
     }
-    let unknown = authenticator.authenticate(&basic_header("nobody:s3cret")).await;
+    let unknown = authenticator.authenticate(&basic_header("unknown:s3cret")).await;
     assert_eq!(unknown, Err(AuthError::Wrong));
     for malformed in ["Basic %%%", "Basic dXNlcg==", "Bearer x"] {
         let result = authenticator.authenticate(&headers(malformed)).await;
@@ -104,7 +104,9 @@ proptest! {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let authenticator = server(inline).expect("users");
-        let authenticate = |credentials: String| runtime.block_on(authenticator.authenticate(&basic_header(&credentials)));
+        let authenticate = |credentials: String| {
+            runtime.block_on(authenticator.authenticate(&basic_header(&credentials)))
+        };
         for (user, (password, _)) in &users {
             prop_assert_eq!(authenticate(format!("{user}:{password}")), Ok(()));
             prop_assert_eq!(authenticate(format!("{user}:{password}x")), Err(AuthError::Wrong));
@@ -114,7 +116,8 @@ proptest! {
     /// Any file is users or an error: in hashes nothing is where it is expected.
     #[test]
     fn any_lines_are_users_or_an_error(
-        lines in vec(prop_oneof!["\\PC{0,20}", "[a-z:#]{0,3}(\\{SHA\\}|\\$2y\\$[0-9$]{2,11}\\$)?[./A-Za-z0-9é=]{0,60}"], 0..4)
+        lines in vec(prop_oneof!["\\PC{0,20}",
+            "[a-z:#]{0,3}(\\{SHA\\}|\\$2y\\$[0-9$]{2,11}\\$)?[./A-Za-z0-9é=]{0,60}"], 0..4)
     ) {
         match server(lines.join("\n")).err() {
             None | Some(UsersError::UnsupportedHash { .. } | UsersError::NoUsers) => {}

@@ -1,4 +1,5 @@
-//! `bearertokenauth`: tokens that are given out elsewhere (RFC 6750). Receivers let in any of them, exporters show the first.
+//! `bearertokenauth`: tokens that are given out elsewhere (RFC 6750). Receivers let in any of them,
+//! exporters show the first.
 
 mod client;
 mod config;

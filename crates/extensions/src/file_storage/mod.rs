@@ -1,5 +1,6 @@
-//! `file_storage`: the directory in which telemetry is held for exporters whose `sending_queue.storage` names it. It is another way to write
-//! `buffer.directory`: the engine has one log in one directory.
+//! `file_storage`: the directory in which telemetry is held for exporters whose
+//! `sending_queue.storage` names it. It is another way to write `buffer.directory`: the engine has
+//! one log in one directory.
 
 mod config;
 
@@ -12,7 +13,8 @@ pub use config::Config;
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     Kind::new(
         "file_storage",
-        "Directory in which telemetry is held, for exporters whose `sending_queue.storage` names it; as `buffer.directory`.",
+        "Directory in which telemetry is held, for exporters whose `sending_queue.storage` names it; \
+         as `buffer.directory`.",
     ),
     |fields| Box::new(Config::read(fields)),
 );

@@ -32,11 +32,11 @@ fn pair(name: &str, value: &str) -> (String, String) {
 #[tokio::test]
 async fn headers_are_set_as_configured() {
     let text = "headers: [{action: insert, key: a, value: new}, {action: update, key: b, value: new}, \
-                {action: upsert, key: X-Scope-OrgID, from_context: Tenant, default_value: nobody}, \
+                {action: upsert, key: X-Scope-OrgID, from_context: Tenant, default_value: fallback}, \
                 {action: delete, key: gone}]";
     let existing = [("a", "old"), ("gone", "x")];
     let found = applied(text, &existing, &[("tenant", "blue")]).await;
     assert_eq!(found, [pair("a", "old"), pair("x-scope-orgid", "blue")]);
     let found = applied(text, &[("b", "old")], &[]).await;
-    assert_eq!(found, [pair("a", "new"), pair("b", "new"), pair("x-scope-orgid", "nobody")]);
+    assert_eq!(found, [pair("a", "new"), pair("b", "new"), pair("x-scope-orgid", "fallback")]);
 }

@@ -1,4 +1,5 @@
-//! `health_check`: an address that answers 200 while data can be accepted. The engine serves it, because it alone knows the deliveries.
+//! `health_check`: an address that answers 200 while data can be accepted. The engine serves it,
+//! because it alone knows the deliveries.
 
 mod config;
 

@@ -92,7 +92,8 @@ mod tests {
         assert_eq!(form.0, "scope=a+b&client_secret=p%26%3D%2B%25%C3%A4");
     }
 
-    /// Scenario: a buffer longer than the token's life. Guarantee: the token is used for half of it, not fetched each time.
+    /// Scenario: a buffer longer than the token's life. Guarantee: the token is used for half of
+    /// it, not fetched each time.
     #[test]
     fn a_long_buffer_does_not_disable_the_cache() {
         assert_eq!(renewal(Duration::from_secs(3600), Duration::from_secs(300)), Duration::from_secs(3300));

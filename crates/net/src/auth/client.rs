@@ -34,8 +34,8 @@ pub type MetadataHeader = (String, Vec<u8>);
 
 /// Puts credentials into requests. `Debug` must not show secrets.
 pub trait ClientAuth: fmt::Debug + Send + Sync {
-    /// Adds headers. `metadata` is what the senders' requests had, empty for a receiver that fetches. Waits only where a token has to be
-    /// fetched or a changed file has to be read.
+    /// Adds headers. `metadata` is what the senders' requests had, empty for a receiver that
+    /// fetches. Waits only where a token has to be fetched or a changed file has to be read.
     fn authenticate<'a>(
         &'a self,
         headers: &'a mut HeaderMap,

@@ -12,7 +12,8 @@ pub enum AuthError {
     Malformed,
     #[error("the credentials are not valid")]
     Wrong,
-    /// Password checks are slow by design, and too many are under way. The sender is not at fault and may try again later.
+    /// Password checks are slow by design, and too many are under way. The sender is not at fault
+    /// and may try again later.
     #[error("too many credentials are being checked at the moment")]
     Busy,
 }

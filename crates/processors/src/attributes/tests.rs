@@ -89,7 +89,8 @@ fn selected_spans(selection: &str) -> Vec<String> {
     spans.filter(|span| is_marked(&span.attributes)).map(|span| span.name).collect()
 }
 
-/// Every property of spans, exactly and by pattern; lists of strings are any-of, properties all-of, exclude goes after include.
+/// Every property of spans, exactly and by pattern; lists of strings are any-of, properties all-of,
+/// exclude goes after include.
 #[test]
 fn spans_are_selected_as_the_collector_selects_them() {
     let all = ["GET /cart", "GET /pay", "SELECT", "orphan"];

@@ -56,7 +56,8 @@ pub(crate) const METRICS: Table<Counters> = Table {
         Metric::counters(
             "otelcol_receiver_refused",
             &["transport"],
-            "Items of requests that were refused after they had been read. Those refused unread are requests in sluice_receiver_refused_requests.",
+            "Items of requests that were refused after they had been read. \
+             Those refused unread are requests in sluice_receiver_refused_requests.",
             |counters: &Counters, series| {
                 for (transport, signal, cell) in counters.cells() {
                     series.add_items(signal.items_name(), &[transport.as_str()], load(&cell.refused_items));
