@@ -13,9 +13,9 @@ const HEAD: &str = "\
 # Configuration
 
 Sluice reads the OpenTelemetry Collector's YAML. This page lists every option of every component,
-generated from the code that reads them (`sluice docs`); [migrating from the
-Collector](migrating-from-the-collector.md) says what maps to what, and [metrics](metrics.md) what
-the process says of itself.
+generated from the code that reads them (`sluice docs`).
+[Migrating from the Collector](migrating-from-the-collector.md) says what maps to what;
+[metrics](metrics.md) lists what the process says of itself.
 
 Values may hold `${VAR}`, `${env:VAR}`, `${env:VAR:-default}` and `${file:PATH}`; `$$` is a dollar
 sign. Several files are merged in their order. Durations are written as in Go (`300ms`, `1h30m`),
