@@ -30,7 +30,7 @@ pub(super) fn write(exposition: &mut Exposition<'_>, planned: &DeliveryPlan, del
         concurrency_max: planned.dispatch.concurrency.max,
         held: delivery.log.held(delivery.cursor),
         trouble: delivery.stats.trouble.lock().clone(),
-        dead_letters: letters.letters as u64,
+        dead_letters: letters.letters,
         evicted_items: letters.evicted_items,
     };
     exposition.write(&DELIVERIES, &[&delivery.id.exporter, &delivery.id.pipeline], &sample);

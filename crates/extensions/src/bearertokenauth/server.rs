@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -66,7 +66,7 @@ impl ServerAuth for BearerServer {
     }
 }
 
-fn read_tokens(path: &PathBuf, snapshot: &Snapshot) -> Result<Vec<Sha256Digest>, Unreadable> {
+fn read_tokens(path: &Path, snapshot: &Snapshot) -> Result<Vec<Sha256Digest>, Unreadable> {
     let content = snapshot
         .content(path)
         .map_err(|reason| Unreadable { path: path.display().to_string(), reason: reason.to_owned() })?;
