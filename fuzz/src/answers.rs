@@ -6,8 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 use sluice_exporters::partial::{from_json, from_proto};
+use sluice_extensions::oauth2client::Granted;
 use sluice_flow::Outcome;
-use sluice_net::auth::oauth2::Granted;
 use sluice_net::client::peer_text;
 use sluice_net::grpc::status::{GRPC_MESSAGE, GRPC_STATUS, GRPC_STATUS_DETAILS, Status};
 

@@ -2,8 +2,6 @@
 
 use sluice_config::{Catalog, Class, Kind};
 
-use crate::extensions;
-
 /// All kinds of all classes: an explicit list, no registration at link time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Components;
@@ -15,9 +13,9 @@ impl Catalog for Components {
     fn kinds(&self, class: Class) -> &[Kind] {
         match class {
             Class::Receiver => sluice_receivers::kinds(),
-            Class::Processor => sluice_processors::kinds(),
-            Class::Exporter => sluice_exporters::KINDS,
-            Class::Extension => extensions::kinds(),
+            Class::Processor => sluice_processors::PROCESSORS.kinds(),
+            Class::Exporter => sluice_exporters::EXPORTERS.kinds(),
+            Class::Extension => sluice_extensions::EXTENSIONS.kinds(),
             Class::Connector => CONNECTORS,
         }
     }

@@ -1,12 +1,10 @@
-//! What exporters are made with, and why that can fail.
-
-use std::collections::HashMap;
+//! The context in which exporters are made, and why that can fail.
 
 use http::HeaderValue;
-use sluice_net::client::EndpointError;
+use sluice_net::auth::client::ClientAuths;
+use sluice_net::client::{EndpointError, UrlError};
 use sluice_net::tls::TlsError;
 
-use crate::auth::RequestAuth;
 use crate::credentials::Credentials;
 use crate::file::Files;
 
@@ -15,7 +13,7 @@ pub struct BuildContext<'a> {
     /// The component's name: `otlp/backend`.
     pub name: &'a str,
     /// The authentication extensions by their names: `oauth2client/backend`.
-    pub authenticators: &'a HashMap<String, RequestAuth>,
+    pub authenticators: &'a ClientAuths,
     /// `user-agent` of requests: `sluice/0.1.0`.
     pub user_agent: &'a str,
     /// The same for all exporters of a process.
@@ -27,7 +25,7 @@ impl BuildContext<'_> {
         HeaderValue::from_str(self.user_agent).unwrap_or_else(|_| HeaderValue::from_static("sluice"))
     }
 
-    /// What requests of an exporter with this `auth.authenticator` show.
+    /// The credentials of requests, by the option `auth.authenticator`.
     pub(crate) fn credentials(&self, authenticator: Option<&str>) -> Result<Credentials, BuildError> {
         let Some(name) = authenticator else { return Ok(Credentials::none()) };
         match self.authenticators.get(name) {
@@ -42,6 +40,8 @@ impl BuildContext<'_> {
 pub enum BuildError {
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    #[error(transparent)]
+    Origin(#[from] UrlError),
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
     #[error("the URL {url:?} cannot be used: {reason}")]

@@ -1,22 +1,23 @@
-//! What the requests of an exporter show the backend, whatever the protocol.
+//! The credentials of an exporter's requests, whatever the protocol.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use sluice_flow::{Metadata, Outcome};
+use sluice_net::auth::client::ClientAuth;
 
-use crate::auth::RequestAuth;
 use crate::outcome;
 
-/// What an exporter's authentication extension puts into its requests, if it has one.
-pub(crate) struct Credentials(Option<RequestAuth>);
+/// The authentication extension of an exporter, if it has one.
+pub(crate) struct Credentials(Option<Arc<dyn ClientAuth>>);
 
 impl Credentials {
     pub(crate) const fn none() -> Credentials {
         Credentials(None)
     }
 
-    pub(crate) const fn of(auth: RequestAuth) -> Credentials {
+    pub(crate) const fn of(auth: Arc<dyn ClientAuth>) -> Credentials {
         Credentials(Some(auth))
     }
 
@@ -28,7 +29,7 @@ impl Credentials {
     ) -> Result<Cow<'a, HeaderMap>, Outcome> {
         let Some(auth) = &self.0 else { return Ok(Cow::Borrowed(fixed)) };
         let mut headers = fixed.clone();
-        match auth.apply(&mut headers, metadata).await {
+        match auth.authenticate(&mut headers, &metadata.headers).await {
             Ok(()) => Ok(Cow::Owned(headers)),
             Err(error) => Err(outcome::of_auth_error(error)),
         }
@@ -42,6 +43,6 @@ impl Credentials {
     }
 
     pub(crate) fn metadata_keys(&self) -> &[String] {
-        self.0.as_ref().map_or(&[], RequestAuth::metadata_keys)
+        self.0.as_ref().map_or(&[], |auth| auth.metadata_keys())
     }
 }

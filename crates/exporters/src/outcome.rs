@@ -1,4 +1,4 @@
-//! What an answer means for the data, by the OTLP specification; where it leaves room, by what loses least.
+//! The outcome that an answer means, by the OTLP specification. Where it leaves room, the outcome that loses least.
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -28,9 +28,10 @@ pub(crate) fn of_auth_error(error: AuthError) -> Outcome {
 
 /// gRPC.
 ///
-/// RESOURCE_EXHAUSTED without RetryInfo must not simply be sent again. Servers say it of messages above their size limit
-/// (then splitting helps) and of spent quotas (then somebody has to act, or a period to end): the delivery is held and
-/// probed, and nothing is thrown away. Some servers say OUT_OF_RANGE of an oversized message.
+/// RESOURCE_EXHAUSTED without RetryInfo must not simply be sent again. Servers say it of messages
+/// above their size limit (then splitting helps) and of spent quotas (then the quota must be
+/// raised, or its period end): the delivery is held and probed, and nothing is thrown away. Some
+/// servers say OUT_OF_RANGE of an oversized message.
 pub(crate) fn of_grpc(reply: &Reply) -> Outcome {
     let status = &reply.status;
     if status.is_ok() {
@@ -72,8 +73,9 @@ fn of_http_in_place_of_grpc(http: StatusCode, status: &Status, reason: String) -
     }
 }
 
-/// Whether the text of a refusal is about the size of a message: grpc-go ("received message larger than max"), grpc-java
-/// ("gRPC message exceeds maximum size"), tonic ("decoded message length too large"), and their like.
+/// Whether the text of a refusal is about the size of a message: grpc-go ("received message larger
+/// than max"), grpc-java ("gRPC message exceeds maximum size"), tonic ("decoded message length too
+/// large"), and their like.
 fn speaks_of_size(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     let size = ["size", "bytes", "length", "message", "limit"].iter().any(|word| message.contains(word));
@@ -153,7 +155,8 @@ mod tests {
         }
     }
 
-    /// Scenario: every gRPC code. Guarantee: the specification's table of what is retried, and no data blamed for settings.
+    /// Scenario: every gRPC code. Guarantee: the specification's table of what is retried, and no
+    /// data blamed for settings.
     #[test]
     fn grpc_codes() {
         for (number, expected) in [
@@ -212,8 +215,8 @@ mod tests {
         of_http(&Answer { status, headers, body: Bytes::copy_from_slice(body), trailers: None })
     }
 
-    /// Scenario: every HTTP status from 200 to 599. Guarantee: only the specification's four are retried, and what accuses
-    /// settings holds the data.
+    /// Scenario: every HTTP status from 200 to 599. Guarantee: only the specification's four are
+    /// retried, and what accuses settings holds the data.
     #[test]
     fn http_statuses() {
         for code in 200..600 {

@@ -65,7 +65,8 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
-    /// Without a queue, or with one that waits for the result: the Collector's ways to say that senders wait for the delivery.
+    /// Without a queue, or with one that waits for the result: the Collector's ways to say that
+    /// senders wait for the delivery.
     pub fn makes_senders_wait(&self) -> bool {
         !self.enabled || self.wait_for_result
     }
@@ -109,7 +110,8 @@ impl Sending {
     pub fn read(fields: &mut Fields<'_>) -> Sending {
         let retry = fields.section_or_default(
             "retry_on_failure",
-            "When requests that failed are sent again. What is not set here is chosen for quick recovery: 100 ms growing to 5 s, without end.",
+            "When requests that failed are sent again. \
+             What is not set here is chosen for quick recovery: 100 ms growing to 5 s, without end.",
             read_retry,
         );
         fields
@@ -150,7 +152,7 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
         max_elapsed_time: fields.optional_duration(
             "max_elapsed_time",
             any,
-            "What could not be delivered for so long becomes a dead letter. Zero or unset: never.",
+            "A request that could not be delivered within this time becomes a dead letter. Zero or unset: never.",
         ),
     };
     let limit = retry.max_elapsed_time.filter(|limit| !limit.is_zero());
@@ -183,7 +185,8 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
     let enabled = fields.boolean(
         "enabled",
         true,
-        "If false, senders wait until their request was delivered, as with `buffer.ack: delivered`: where the policy is `backpressure`.",
+        "If false, senders wait until their request was delivered, as with `buffer.ack: delivered`: \
+         where the policy is `backpressure`.",
     );
     let sizer_given = fields.is_present("sizer");
     let sizer = fields.choice("sizer", Sizer::Requests, &SIZERS, "What `queue_size` counts.");
@@ -213,7 +216,8 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
         block_on_overflow: fields.boolean(
             "block_on_overflow",
             false,
-            "Without effect, and warned of: whatever the queue, senders are held up for a second at most, then told to come back.",
+            "Without effect, and warned of: whatever the queue, \
+             senders are held up for a second at most, then told to come back.",
         ),
         storage: storage.filter(|name| !name.is_empty()),
         wait_for_result,
@@ -280,7 +284,8 @@ mod tests {
         assert!(valid);
         assert_eq!(sending, Sending::default());
         let (sending, valid) = read(
-            "retry_on_failure: {initial_interval: 5s, max_interval: 30s, max_elapsed_time: 300s}\nsending_queue: {queue_size: 512}\n",
+            "retry_on_failure: {initial_interval: 5s, max_interval: 30s, max_elapsed_time: 300s}\n\
+             sending_queue: {queue_size: 512}\n",
         );
         assert!(valid);
         assert_eq!(sending.retry.max_elapsed_time, Some(Duration::from_secs(300)));

@@ -1,6 +1,5 @@
 //! Backends for tests: real listeners that behave as told.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,15 +7,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sluice_config::Fields;
 use sluice_flow::{Exporter, Metadata, Outcome, Packed};
+use sluice_net::auth::client::ClientAuths;
 use sluice_net::client::{Resolve, ResolveFuture, TransportError};
 use sluice_otlp::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::auth::RequestAuth;
-use crate::{BuildContext, ExporterConfig, Files};
+use crate::{BuildContext, EXPORTERS, ExporterConfig, Files};
 
 /// One span named "work" in a request.
 pub(crate) fn one_span() -> Bytes {
@@ -29,21 +29,26 @@ pub(crate) fn one_span() -> Bytes {
     ExportTraceServiceRequest { resource_spans: vec![resource] }.encode_to_vec().into()
 }
 
-pub(crate) fn context<'a>(authenticators: &'a HashMap<String, RequestAuth>, files: &'a Files) -> BuildContext<'a> {
+pub(crate) fn context<'a>(authenticators: &'a ClientAuths, files: &'a Files) -> BuildContext<'a> {
     BuildContext { name: "otlp/test", authenticators, user_agent: "sluice/test", files }
 }
 
-/// Reads the options of an exporter; mistakes fail the test.
-pub(crate) fn config(kind: &str, text: &str) -> ExporterConfig {
-    let (config, diagnostics) = sluice_config::read_text("exporters.test", text, |fields| crate::read(kind, fields));
+/// Reads options; mistakes fail the test.
+pub(crate) fn read<C>(text: &str, read: impl FnOnce(&mut Fields<'_>) -> C) -> C {
+    let (config, diagnostics) = sluice_config::read_text("exporters.test", text, read);
     let errors: Vec<_> = diagnostics.errors().map(|error| error.message.clone()).collect();
     assert!(errors.is_empty(), "{text}: {errors:?}");
-    config.expect("a known kind")
+    config
+}
+
+/// The options of an exporter of this kind.
+pub(crate) fn config(kind: &str, text: &str) -> Box<dyn ExporterConfig> {
+    read(text, |fields| EXPORTERS.read(kind, fields)).expect("a known kind")
 }
 
 /// The only exporter of a process.
 pub(crate) fn exporter(kind: &str, text: &str) -> Arc<dyn Exporter> {
-    config(kind, text).build(&context(&HashMap::new(), &Files::default())).expect("builds")
+    config(kind, text).build(&context(&ClientAuths::new(), &Files::default())).expect("builds")
 }
 
 pub(crate) fn request(exporter: &dyn Exporter) -> Packed {

@@ -2,7 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// Takes in what makes up a configuration, piece by piece. Every piece is delimited, so that `ab, c` differs from `a, bc`.
+/// Takes in what makes up a configuration, piece by piece. Every piece is delimited, so that `ab,
+/// c` differs from `a, bc`.
 pub(crate) struct Fingerprint(Sha256);
 
 impl Fingerprint {

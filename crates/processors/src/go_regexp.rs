@@ -1,8 +1,9 @@
 //! Regular expressions as Go writes them (RE2), which is what Collector configurations hold.
 //!
-//! Both engines come from RE2 and mean the same by almost everything. Where they differ, the pattern is rewritten: in Go `\d`,
-//! `\w`, `\s` and `\b` know ASCII only, `\Q…\E` quotes, a brace that is no repetition is a brace, any punctuation may
-//! be escaped, and brackets hold no set operations.
+//! Both engines come from RE2 and mean the same by almost everything. Where they differ, the
+//! pattern is rewritten: in Go `\d`, `\w`, `\s` and `\b` know ASCII only, `\Q…\E` quotes, a brace
+//! that is no repetition is a brace, any punctuation may be escaped, and brackets hold no set
+//! operations.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -208,7 +209,7 @@ mod tests {
         assert!(matches("(?i)^k$", "K") && matches(r"^\pL$", "é") && matches(r"^\x{e9}$", "é"), "left as they are");
     }
 
-    /// What Go refuses or cannot be had is refused with a reason in one line.
+    /// A pattern that Go refuses, or that this engine cannot match, is refused with a reason in one line.
     #[test]
     fn errors_fit_a_line() {
         for pattern in ["(", "a**b(", r"\C", "(?P<n", "[a"] {

@@ -1,6 +1,9 @@
 //! Processors: what is done to encoded requests between receivers and exporters.
 //!
 //! `resource` and `attributes` edit requests; `batch` and `memory_limiter` are settings that the engine obeys.
+//!
+//! One folder a component, with every option in its README. [`PROCESSORS`] lists them; there is no
+//! registration elsewhere.
 
 pub mod actions;
 pub mod attributes;
@@ -11,14 +14,19 @@ pub mod resource;
 
 mod fingerprint;
 mod go_regexp;
-mod kinds;
+mod processor_config;
 mod text;
 
 use bytes::Bytes;
+use sluice_config::ComponentKinds;
 use sluice_flow::Metadata;
 use sluice_otlp::{Malformed, Signal};
 
-pub use kinds::{Settings, kinds, read};
+pub use processor_config::ProcessorConfig;
+
+/// The kinds of processors in this build.
+pub static PROCESSORS: ComponentKinds<Box<dyn ProcessorConfig>> =
+    ComponentKinds::new(&[attributes::KIND, batch::KIND, memory_limiter::KIND, resource::KIND]);
 
 /// What a processor made of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use sluice_config::read_text;
 use sluice_flow::Metadata;
 use sluice_otlp::{Signal, scan};
-use sluice_processors::{Edit, Settings, read};
+use sluice_processors::{Edit, PROCESSORS, ProcessorConfig};
 use support::decoded::{Decoded, unknown_fields};
 use support::generate::{Shape, any_request};
 
@@ -20,8 +20,8 @@ fn metadata() -> Metadata {
     Metadata { peer: Some("10.1.2.3:99".to_owned()), headers: vec![("tenant".to_owned(), b"blue".to_vec())] }
 }
 
-fn settings(kind: &str, yaml: &str) -> Settings {
-    let (settings, diagnostics) = read_text("processors.test", yaml, |fields| read(kind, fields));
+fn settings(kind: &str, yaml: &str) -> Box<dyn ProcessorConfig> {
+    let (settings, diagnostics) = read_text("processors.test", yaml, |fields| PROCESSORS.read(kind, fields));
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
     settings.unwrap()
 }

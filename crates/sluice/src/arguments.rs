@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use sluice_net::server::Rule;
 
+use crate::docs::Reference;
 use crate::load_test::LoadTestArguments;
 use crate::log::arguments::LogCommand;
 
@@ -55,9 +56,12 @@ pub(crate) enum Command {
     /// List the components of this build
     #[command(after_help = "Example:\n  sluice components")]
     Components,
-    /// Print the reference of all configuration options as Markdown
-    #[command(after_help = "Example:\n  sluice docs > configuration.md")]
-    Docs,
+    /// Print a reference as Markdown: of all configuration options, or of all metrics
+    #[command(after_help = "Examples:\n  sluice docs > configuration.md\n  sluice docs metrics > metrics.md")]
+    Docs {
+        #[arg(value_enum, default_value_t = Reference::Configuration)]
+        reference: Reference,
+    },
     /// Print completions for a shell
     #[command(after_help = "Example:\n  sluice completions bash > /etc/bash_completion.d/sluice")]
     Completions {

@@ -1,10 +1,24 @@
-//! `sluice docs`: the reference of all options, from the code that reads them.
+//! `sluice docs`: the references of all options and all metrics, from the code that reads and writes them.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::ValueEnum;
 
-pub(crate) fn print() -> Result<ExitCode> {
-    print!("{}", sluice_engine::reference::markdown());
+/// What is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reference {
+    /// Every option of every component
+    Configuration,
+    /// Every metric that `/metrics` exposes
+    Metrics,
+}
+
+pub(crate) fn print(reference: Reference) -> Result<ExitCode> {
+    let text = match reference {
+        Reference::Configuration => sluice_engine::reference::markdown(),
+        Reference::Metrics => sluice_engine::reference::metrics_markdown(),
+    };
+    print!("{text}");
     Ok(ExitCode::SUCCESS)
 }

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Command::LoadTest(arguments) => load_test::load_test(&arguments),
         Command::Log(command) => log::run(&command),
         Command::Components => components::list(),
-        Command::Docs => docs::print(),
+        Command::Docs { reference } => docs::print(reference),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "sluice", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

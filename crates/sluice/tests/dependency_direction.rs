@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     (
         "sluice",
         &[
@@ -15,6 +15,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
             "receivers",
             "processors",
             "exporters",
+            "extensions",
             "flow",
             "log",
             "net",
@@ -24,10 +25,14 @@ const MAY_USE: [(&str, &[&str]); 12] = [
             "load-test",
         ],
     ),
-    ("engine", &["receivers", "processors", "exporters", "flow", "log", "net", "telemetry", "config", "otlp"]),
+    (
+        "engine",
+        &["receivers", "processors", "exporters", "extensions", "flow", "log", "net", "telemetry", "config", "otlp"],
+    ),
     ("receivers", &["config", "net", "otlp", "flow", "telemetry"]),
     ("processors", &["config", "net", "otlp", "flow", "telemetry"]),
     ("exporters", &["config", "net", "otlp", "flow", "telemetry"]),
+    ("extensions", &["config", "net", "otlp", "flow", "telemetry"]),
     ("flow", &["otlp"]),
     ("log", &[]),
     ("net", &["config", "otlp"]),

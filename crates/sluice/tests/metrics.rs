@@ -2,10 +2,13 @@
 
 mod gateway;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use gateway::{Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out, get};
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::{Backend, BackendOptions, Faults};
 use sluice_otlp::Signal;
+use sluice_telemetry::table::MetricKind;
 
 fn of(scrape: &Scrape, name: &str, labels: &[(&str, &str)]) -> u64 {
     scrape.sum(name, labels).unwrap_or_else(|| panic!("no {name} {labels:?}")) as u64
@@ -20,8 +23,9 @@ fn three_signals(backend: &Backend) -> String {
     format!("exporters:\n{}service:\n  pipelines:\n{pipelines}", gateway::exporter("backend", backend))
 }
 
-/// Guarantee: what was accepted, by receiver, signal and transport, and what was sent, by exporter, are the numbers that
-/// the generators and the backend counted, under the names that the Collector has for them.
+/// Guarantee: what was accepted, by receiver, signal and transport, and what was sent, by exporter,
+/// are the numbers that the generators and the backend counted, under the names that the Collector
+/// has for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_agree_with_both_ends() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -125,6 +129,56 @@ async fn suffixes_are_as_configured() {
         }
         assert!(page.contains("# TYPE otelcol_exporter_queue_size gauge"), "{page}");
     }
+}
+
+/// The families of a page: name, then type, meaning and the label names of all its series.
+fn families(page: &str) -> BTreeMap<String, (String, String, BTreeSet<String>)> {
+    let mut families: BTreeMap<String, (String, String, BTreeSet<String>)> = BTreeMap::new();
+    for line in page.lines() {
+        if let Some((name, meaning)) = line.strip_prefix("# HELP ").and_then(|line| line.split_once(' ')) {
+            families.entry(name.to_owned()).or_default().1 = meaning.to_owned();
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' ')) {
+            families.entry(name.to_owned()).or_default().0 = kind.to_owned();
+        } else if let Some((name, labels)) = line.split_once('{') {
+            // No label's value has one of these characters.
+            let labels = labels.split('}').next().unwrap_or_default().split(',');
+            let names = labels.filter_map(|label| label.split('=').next()).map(str::to_owned);
+            families.get_mut(name).expect("a TYPE line before it").2.extend(names);
+        }
+    }
+    families
+}
+
+/// Guarantee: `/metrics` has exactly what the tables declare, with this type, meaning and these
+/// labels. Only what is declared for a condition may be absent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_has_what_the_tables_declare_and_nothing_else() {
+    let [healthy, dead] = [Faults::default(), Faults::dead()].map(|faults| BackendOptions::default().faults(faults));
+    let healthy = Backend::start(healthy).await.expect("a backend");
+    let dead = Backend::start(dead).await.expect("a backend");
+    let mut config = three_signals(&healthy);
+    config.push_str("    traces/dead:\n      receivers: [otlp]\n      exporters: [otlp/dead]\n");
+    let config = config.replace("service:\n", &format!("{}service:\n", gateway::exporter("dead", &dead)));
+    let gateway = Gateway::start(&config).await;
+    gateway.load(Signal::Traces).items(100).run().await.expect("a load");
+    let (status, page) = get(gateway.metrics, "/metrics").await.expect("a page");
+    assert_eq!(status, 200);
+    let mut found = families(&page);
+    // The attributes of the resource are labels of every metric, also of those that have none of their own.
+    let constant = found["otelcol_process_uptime_seconds_total"].2.clone();
+    for metric in sluice_engine::reference::metric_tables().into_iter().flat_map(|table| table.metrics) {
+        let suffix = if metric.kind == MetricKind::Counter { "_total" } else { "" };
+        for name in &metric.names {
+            let Some((kind, meaning, labels)) = found.remove(&format!("{name}{suffix}")) else {
+                assert!(metric.condition.is_some(), "{name} is declared, and is not in\n{page}");
+                continue;
+            };
+            assert_eq!((kind.as_str(), meaning.as_str()), (metric.kind.as_str(), metric.meaning), "{name}");
+            let own = metric.labels.iter().map(|label| (*label).to_owned());
+            assert_eq!(labels, own.chain(constant.iter().cloned()).collect(), "{name}");
+        }
+    }
+    assert!(found.is_empty(), "not declared: {:?}", found.keys());
 }
 
 /// Guarantee: what the configuration keeps secret is nowhere to be read: not in the log at level debug, not in metrics,

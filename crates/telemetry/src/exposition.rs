@@ -1,10 +1,12 @@
-//! The Prometheus text format, written afresh at each scrape from the counters that stand beside the code they count.
+//! The Prometheus text format, written at each scrape from tables of metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How metrics are named. The Collector's names carry `_total` and unit suffixes or not, depending on its own configuration:
-/// dashboards exist for both.
+use crate::table::{Declared, MetricKind, Read, Table};
+
+/// How metrics are named. The Collector's names carry `_total` and unit suffixes or not, depending
+/// on its own configuration: dashboards exist for both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
     /// Leave `_total` off counters (`without_type_suffix`, and the Collector's older default).
@@ -18,8 +20,9 @@ pub struct Naming {
 /// What stands before the name of an attribute that cannot begin a label's.
 const LABEL_PREFIX: &str = "key_";
 
-/// The attributes of a resource as labels, named as OpenTelemetry's compatibility with Prometheus says: `service.name` is `service_name`.
-/// Of attributes that become one label the values are joined by `;`, in the order of their names.
+/// The attributes of a resource as labels, named as OpenTelemetry's compatibility with Prometheus
+/// says: `service.name` is `service_name`. Of attributes that become one label the values are
+/// joined by `;`, in the order of their names.
 pub fn labels_of_resource<'a>(attributes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(String, String)> {
     let attributes: BTreeMap<&str, &str> = attributes.into_iter().collect();
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
@@ -50,15 +53,9 @@ impl Default for Naming {
 /// Of metrics that the Collector does not have: their unit is always part of the name.
 const OWN_PREFIX: &str = "sluice_";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Counter,
-    Gauge,
-}
-
 struct Family {
-    kind: Kind,
-    help: &'static str,
+    kind: MetricKind,
+    meaning: &'static str,
     samples: String,
 }
 
@@ -74,34 +71,36 @@ impl<'a> Exposition<'a> {
     }
 
     /// `name` without any suffix; `unit` such as `seconds` or `bytes`, empty for counts.
-    pub fn counter(&mut self, name: &str, unit: &str, help: &'static str, labels: &[(&str, &str)], value: u64) {
-        let suffix = if self.naming.without_type_suffix { "" } else { "_total" };
-        self.sample(Kind::Counter, self.full_name(name, unit, suffix), help, labels, &value.to_string());
-    }
-
-    pub fn counter_seconds(&mut self, name: &str, help: &'static str, labels: &[(&str, &str)], seconds: f64) {
-        let suffix = if self.naming.without_type_suffix { "" } else { "_total" };
-        self.sample(Kind::Counter, self.full_name(name, "seconds", suffix), help, labels, &seconds.to_string());
-    }
-
-    pub fn gauge(&mut self, name: &str, unit: &str, help: &'static str, labels: &[(&str, &str)], value: f64) {
-        let text = if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() };
-        self.sample(Kind::Gauge, self.full_name(name, unit, ""), help, labels, &text);
-    }
-
-    fn full_name(&self, name: &str, unit: &str, suffix: &str) -> String {
-        let mut full = name.to_owned();
-        // Only the Collector's names exist in both spellings.
-        let spelled_out = !self.naming.without_units || name.starts_with(OWN_PREFIX);
-        if !unit.is_empty() && spelled_out {
-            full.push('_');
-            full.push_str(unit);
+    /// Writes all metrics of a table. `labels` are the values of the table's labels, in their order.
+    pub fn write<S>(&mut self, table: &Table<S>, labels: &[&str], source: &S) {
+        debug_assert_eq!(labels.len(), table.labels.len(), "{}", table.title);
+        let table_labels: Vec<(&str, &str)> = table.labels.iter().copied().zip(labels.iter().copied()).collect();
+        for metric in table.metrics {
+            let mut series = Series { exposition: self, declared: &metric.declared, table_labels: &table_labels };
+            match metric.read {
+                Read::One(read) => series.add(&[], read(source)),
+                Read::Many(read) => read(source, &mut series),
+            }
         }
-        full.push_str(suffix);
+    }
+
+    fn full_name(&self, declared: &Declared, items: &str) -> String {
+        let mut full = declared.name.to_owned();
+        if !items.is_empty() {
+            let _ = write!(full, "_{items}");
+        }
+        // Only the Collector's names exist in both spellings.
+        let is_spelled_out = !self.naming.without_units || declared.name.starts_with(OWN_PREFIX);
+        if !declared.unit.is_empty() && is_spelled_out {
+            let _ = write!(full, "_{}", declared.unit);
+        }
+        if declared.kind == MetricKind::Counter && !self.naming.without_type_suffix {
+            full.push_str("_total");
+        }
         full
     }
 
-    fn sample(&mut self, kind: Kind, name: String, help: &'static str, labels: &[(&str, &str)], value: &str) {
+    fn sample(&mut self, declared: &Declared, name: String, labels: &[(&str, &str)], value: f64) {
         let is_own = |key: &str| labels.iter().any(|(own, _)| *own == key);
         let constant = self.naming.constant_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let constant = constant.filter(|(key, _)| !is_own(key));
@@ -117,8 +116,13 @@ impl<'a> Exposition<'a> {
             line.push('}');
         }
         let series = line.clone() + " ";
-        let _ = writeln!(line, " {value}");
-        let family = self.families.entry(name).or_insert_with(|| Family { kind, help, samples: String::new() });
+        let text = if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() };
+        let _ = writeln!(line, " {text}");
+        let family = self.families.entry(name).or_insert_with(|| Family {
+            kind: declared.kind,
+            meaning: declared.meaning,
+            samples: String::new(),
+        });
         debug_assert!(
             !family.samples.lines().any(|other| other.starts_with(&series)),
             "{series}is written twice, which Prometheus refuses"
@@ -130,13 +134,39 @@ impl<'a> Exposition<'a> {
     pub fn render(self) -> String {
         let mut text = String::new();
         for (name, family) in self.families {
-            let kind = match family.kind {
-                Kind::Counter => "counter",
-                Kind::Gauge => "gauge",
-            };
-            let _ = write!(text, "# HELP {name} {}\n# TYPE {name} {kind}\n{}", family.help, family.samples);
+            let Family { kind, meaning, samples } = family;
+            let _ = write!(text, "# HELP {name} {meaning}\n# TYPE {name} {}\n{samples}", kind.as_str());
         }
         text
+    }
+}
+
+/// The series of one metric, while its table is written.
+pub struct Series<'e, 'n> {
+    exposition: &'e mut Exposition<'n>,
+    declared: &'e Declared,
+    table_labels: &'e [(&'e str, &'e str)],
+}
+
+impl Series<'_, '_> {
+    /// `labels` are the values of the metric's own labels, in their order.
+    pub fn add(&mut self, labels: &[&str], value: f64) {
+        debug_assert!(!self.declared.by_items, "{} is told apart by items", self.declared.name);
+        self.write("", labels, value);
+    }
+
+    /// Of a metric that is declared by items: one of [`crate::table::ITEMS`] ends its name.
+    pub fn add_items(&mut self, items: &str, labels: &[&str], value: f64) {
+        debug_assert!(self.declared.by_items, "{} is not told apart by items", self.declared.name);
+        self.write(items, labels, value);
+    }
+
+    fn write(&mut self, items: &str, labels: &[&str], value: f64) {
+        debug_assert_eq!(labels.len(), self.declared.labels.len(), "{}", self.declared.name);
+        let name = self.exposition.full_name(self.declared, items);
+        let own = self.declared.labels.iter().copied().zip(labels.iter().copied());
+        let labels: Vec<_> = self.table_labels.iter().copied().chain(own).collect();
+        self.exposition.sample(self.declared, name, &labels, value);
     }
 }
 
@@ -154,6 +184,13 @@ fn escape_into(value: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Metric;
+
+    fn rendered<S: 'static>(naming: &Naming, table: &Table<S>, labels: &[&str], source: &S) -> String {
+        let mut exposition = Exposition::new(naming);
+        exposition.write(table, labels, source);
+        exposition.render()
+    }
 
     #[test]
     fn whatever_a_resource_is_called_its_labels_are_valid_and_no_label_is_there_twice() {
@@ -165,24 +202,31 @@ mod tests {
             ["gr__e=g", "key_=h", "key_1st=d", "key_name__=e", "my_label=b;c", "pipeline=f", "service_name=a"];
         assert_eq!(names, expected);
         let naming = Naming { constant_labels, ..Naming::default() };
-        let mut exposition = Exposition::new(&naming);
-        exposition.gauge("a", "", "A.", &[("pipeline", "own")], 1.0);
-        let text = exposition.render();
+        const TABLE: Table<()> =
+            Table { title: "", labels: &["pipeline"], metrics: &[Metric::gauge("a", "A.", |()| 1.0)] };
+        let text = rendered(&naming, &TABLE, &["own"], &());
         assert!(text.contains("a{pipeline=\"own\",gr__e=\"g\"") && !text.contains("pipeline=\"f\""), "{text}");
     }
 
     #[test]
     fn families_are_whole_however_samples_arrive_and_labels_are_escaped() {
         let naming = Naming { without_type_suffix: false, ..Naming::default() };
-        let mut exposition = Exposition::new(&naming);
-        exposition.counter("b", "", "B.", &[("x", "a\"b\\c\n")], 1);
-        exposition.gauge("a", "bytes", "A.", &[], 1.5);
-        exposition.counter("b", "", "B.", &[], 2);
-        exposition.gauge("c", "", "C.", &[], f64::INFINITY);
+        const TABLE: Table<u64> = Table {
+            title: "",
+            labels: &[],
+            metrics: &[
+                Metric::counters("b", &["x"], "B.", |count, series| {
+                    series.add(&["a\"b\\c\n"], *count as f64);
+                    series.add(&["d"], 2.0);
+                }),
+                Metric::gauge("a", "A.", |_| 1.5).unit("bytes"),
+                Metric::gauge("c", "C.", |_| f64::INFINITY),
+            ],
+        };
         assert_eq!(
-            exposition.render(),
+            rendered(&naming, &TABLE, &[], &1),
             "# HELP a_bytes A.\n# TYPE a_bytes gauge\na_bytes 1.5\n\
-             # HELP b_total B.\n# TYPE b_total counter\nb_total{x=\"a\\\"b\\\\c\\n\"} 1\nb_total 2\n\
+             # HELP b_total B.\n# TYPE b_total counter\nb_total{x=\"a\\\"b\\\\c\\n\"} 1\nb_total{x=\"d\"} 2\n\
              # HELP c C.\n# TYPE c gauge\nc +Inf\n"
         );
     }
@@ -194,8 +238,39 @@ mod tests {
             without_units: true,
             constant_labels: vec![("service_name".into(), "sluice".into())],
         };
-        let mut exposition = Exposition::new(&naming);
-        exposition.counter_seconds("process_cpu", "CPU.", &[], 0.25);
-        assert!(exposition.render().ends_with("process_cpu{service_name=\"sluice\"} 0.25\n"));
+        const TABLE: Table<()> = Table {
+            title: "",
+            labels: &[],
+            metrics: &[
+                Metric::counter("process_cpu", "CPU.", |()| 0.25).unit("seconds"),
+                Metric::counter("sluice_wait", "Waiting.", |()| 1.0).unit("seconds"),
+            ],
+        };
+        let text = rendered(&naming, &TABLE, &[], &());
+        assert!(text.contains("\nprocess_cpu{service_name=\"sluice\"} 0.25\n"), "{text}");
+        assert!(text.contains("\nsluice_wait_seconds{"), "our own always have their unit: {text}");
+        let naming = Naming { without_type_suffix: false, without_units: false, constant_labels: Vec::new() };
+        let text = rendered(&naming, &TABLE, &[], &());
+        assert!(text.contains("\nprocess_cpu_seconds_total 0.25\n"), "{text}");
+    }
+
+    /// Guarantee: a metric by items is documented under the names and labels that it is written with.
+    #[test]
+    fn tables_describe_what_they_write() {
+        const TABLE: Table<()> = Table {
+            title: "T",
+            labels: &["receiver"],
+            metrics: &[Metric::counters("taken", &["transport"], "Taken.", |(), series| {
+                series.add_items("spans", &["grpc"], 1.0);
+            })
+            .by_items()
+            .only("sometimes")],
+        };
+        let text = rendered(&Naming::default(), &TABLE, &["otlp"], &());
+        assert!(text.contains("\ntaken_spans{receiver=\"otlp\",transport=\"grpc\"} 1\n"), "{text}");
+        let doc = TABLE.describe();
+        assert_eq!(doc.metrics[0].names, ["taken_spans", "taken_metric_points", "taken_log_records"]);
+        assert_eq!(doc.metrics[0].labels, ["receiver", "transport"]);
+        assert_eq!(doc.metrics[0].condition, Some("sometimes"));
     }
 }

@@ -1,4 +1,5 @@
-//! What Sluice says of itself: metrics as Prometheus text, and structured logs that never flood.
+//! Sluice's own telemetry: metrics as Prometheus text, and structured logs that never flood.
 
 pub mod exposition;
 pub mod logging;
+pub mod table;

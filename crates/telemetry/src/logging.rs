@@ -104,7 +104,7 @@ fn with_own_crates(directives: &str) -> String {
     for directive in directives.split(',') {
         all.push(directive.to_owned());
         if let Some(level) = directive.strip_prefix("sluice=") {
-            for name in ["engine", "net", "receivers", "processors", "exporters", "load_test"] {
+            for name in ["engine", "net", "receivers", "processors", "exporters", "extensions", "load_test"] {
                 all.push(format!("sluice_{name}={level}"));
             }
         }
@@ -168,11 +168,31 @@ impl RateLimit {
 /// The fields that tell components apart.
 struct ComponentHash(DefaultHasher);
 
+impl ComponentHash {
+    fn is_component(field: &Field) -> bool {
+        matches!(field.name(), "pipeline" | "exporter" | "receiver" | "component")
+    }
+}
+
 impl Visit for ComponentHash {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if matches!(field.name(), "pipeline" | "exporter" | "receiver" | "component") {
-            format!("{value:?}").hash(&mut self.0);
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if Self::is_component(field) {
+            value.hash(&mut self.0);
         }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if Self::is_component(field) {
+            // Names are logged with `%`, whose `Debug` is their `Display`: this allocates nothing.
+            let _ = fmt::Write::write_fmt(self, format_args!("{value:?}"));
+        }
+    }
+}
+
+impl fmt::Write for ComponentHash {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
     }
 }
 

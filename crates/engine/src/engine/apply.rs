@@ -51,7 +51,7 @@ impl Engine {
         for (id, planned) in &plan.exporters {
             let context = BuildContext {
                 name: id,
-                authenticators: &extensions.requests,
+                authenticators: &extensions.clients,
                 user_agent: USER_AGENT,
                 files: &self.files,
             };

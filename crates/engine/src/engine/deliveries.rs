@@ -159,7 +159,7 @@ impl Engine {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
         exporters[&planned.id.exporter].fingerprint.hash(&mut hasher);
-        format!("{:?}", planned.dispatch).hash(&mut hasher);
+        planned.dispatch.hash(&mut hasher);
         planned.metadata_keys.hash(&mut hasher);
         for way in plan.ways.iter().filter(|way| way.delivery == planned.id) {
             way.receiver.hash(&mut hasher);

@@ -69,7 +69,7 @@ impl Engine {
     fn serve_receiver(&mut self, planned: &ReceiverPlan, receiver: Bound, before: &HashMap<String, Counters>) {
         let intake = self.intakes[&planned.id].clone();
         let counters = before.get(&planned.id).cloned().unwrap_or_default();
-        let handle = receiver.serve(intake, &self.extensions.senders, counters, self.resources.clone());
+        let handle = receiver.serve(intake, &self.extensions.servers, counters, self.resources.clone());
         self.receivers.push(RunningReceiver { id: planned.id.clone(), fingerprint: planned.fingerprint, handle });
     }
 
@@ -106,7 +106,7 @@ impl Engine {
             .extensions
             .values()
             .filter_map(|extension| extension.health_check())
-            .map(|(endpoint, path)| (endpoint.to_owned(), path.to_owned()))
+            .map(|health_check| (health_check.endpoint.clone(), health_check.path.clone()))
             .collect();
         for key in &planned {
             if self.health_servers.contains_key(key) {

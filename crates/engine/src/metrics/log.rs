@@ -7,98 +7,115 @@ use std::time::{Duration, SystemTime};
 use sluice_log::{Holding, Log, LogStats, Orphan};
 use sluice_otlp::Signal;
 use sluice_telemetry::exposition::Exposition;
+use sluice_telemetry::table::{Metric, Table};
 
 use crate::delivery::Delivery;
 use crate::entry::Entry;
 use crate::storage::Storage;
 
-/// A figure of each log.
-pub(crate) struct LogMetric {
-    /// Without the suffixes that the configuration asks for.
-    pub name: &'static str,
-    pub unit: &'static str,
-    pub help: &'static str,
-    pub is_counter: bool,
-    value: fn(&LogStats) -> u64,
+/// One log at one moment.
+pub(super) struct Sample {
+    log: Arc<Log<Entry>>,
+    stats: LogStats,
 }
 
-const fn counter(name: &'static str, unit: &'static str, help: &'static str, value: fn(&LogStats) -> u64) -> LogMetric {
-    LogMetric { name, unit, help, is_counter: true, value }
-}
-
-const fn gauge(name: &'static str, unit: &'static str, help: &'static str, value: fn(&LogStats) -> u64) -> LogMetric {
-    LogMetric { name, unit, help, is_counter: false, value }
-}
-
-/// With the label `signal`; zero where telemetry is held in memory only.
-pub(crate) const OF_LOGS: &[LogMetric] = &[
-    gauge("sluice_log_disk", "bytes", "Length of all segment files, reserved space included.", |stats| {
-        stats.disk_bytes
-    }),
-    gauge("sluice_log_segments", "", "Segment files.", |stats| stats.segments),
-    counter("sluice_log_written_frames", "", "Frames written to disk.", |stats| stats.frames_written),
-    counter("sluice_log_written", "bytes", "Bytes written to segment files.", |stats| stats.bytes_written),
-    counter("sluice_log_syncs", "", "Group commits, each with one sync.", |stats| stats.commits),
-    counter("sluice_log_cursor_writes", "", "Writes of cursor files, each with one sync.", |stats| stats.cursor_writes),
-    counter("sluice_log_read_frames", "", "Frames read back from disk.", |stats| stats.frames_read),
-    counter("sluice_log_evicted_frames", "", "Frames let go from memory because they are on disk.", |stats| {
-        stats.frames_evicted
-    }),
-    counter("sluice_log_damaged_frames", "", "Frames on disk that were damaged, and passed over.", |stats| {
-        stats.frames_damaged
-    }),
-    counter("sluice_log_rewrites", "", "Segments written anew with only what is still wanted.", |stats| stats.rewrites),
-    counter("sluice_log_write_failures", "", "Writes and syncs that failed.", |stats| stats.failures),
-];
-
-/// Further metrics of the log: name with unit, labels, meaning.
-pub(crate) const OF_LOGS_BESIDE: &[(&str, &str, &str)] = &[
-    ("sluice_log_stored_bytes", "signal", STORED),
-    ("sluice_log_unwritten_bytes", "signal", UNWRITTEN),
-    ("sluice_log_trouble", "signal", TROUBLE),
-    ("sluice_log_orphan_items", "signal, delivery", ORPHAN_ITEMS),
-    ("sluice_log_orphan_bytes", "signal, delivery", ORPHAN_BYTES),
-    ("sluice_delivery_dropped_items_ever", "exporter, pipeline", DROPPED_EVER),
-];
-
-const STORED: &str = "Bytes of frames in memory that are not resolved everywhere.";
-const UNWRITTEN: &str = "Those of them that are not on disk.";
-const TROUBLE: &str = "1 while the disk does not work.";
-const ORPHAN_ITEMS: &str = "Items on disk of a delivery that the configuration does not have.";
-const ORPHAN_BYTES: &str = "Bytes on disk of a delivery that the configuration does not have.";
-const DROPPED_EVER: &str =
-    "Items that were ever dropped because the budget was spent, also before a restart where there is a directory.";
-
-pub(super) fn render(exposition: &mut Exposition<'_>, storage: &Storage) {
+pub(super) fn write(exposition: &mut Exposition<'_>, storage: &Storage) {
     for signal in Signal::ALL {
         let log = storage.log(signal);
-        let labels = [("signal", signal.as_str())];
-        exposition.gauge("sluice_log_stored", "bytes", STORED, &labels, log.stored_bytes() as f64);
-        let unwritten = if log.is_on_disk() { log.unwritten_bytes() } else { 0 };
-        exposition.gauge("sluice_log_unwritten", "bytes", UNWRITTEN, &labels, unwritten as f64);
-        let is_troubled = f64::from(u8::from(log.trouble().is_some()));
-        exposition.gauge("sluice_log_trouble", "", TROUBLE, &labels, is_troubled);
-        let stats = log.stats();
-        for metric in OF_LOGS {
-            let value = (metric.value)(&stats);
-            if metric.is_counter {
-                exposition.counter(metric.name, metric.unit, metric.help, &labels, value);
-            } else {
-                exposition.gauge(metric.name, metric.unit, metric.help, &labels, value as f64);
-            }
-        }
-        for orphan in log.orphans() {
-            let labels = [labels[0], ("delivery", orphan.name.as_str())];
-            exposition.gauge("sluice_log_orphan_items", "", ORPHAN_ITEMS, &labels, orphan.held.items as f64);
-            exposition.gauge("sluice_log_orphan", "bytes", ORPHAN_BYTES, &labels, orphan.held.bytes as f64);
-        }
+        exposition.write(&LOGS, &[signal.as_str()], &Sample { log: log.clone(), stats: log.stats() });
     }
 }
 
-pub(super) fn render_delivery(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, &str)]) {
-    let ever = delivery.log.dropped_total(delivery.cursor).items;
-    exposition.gauge("sluice_delivery_dropped_items_ever", "", DROPPED_EVER, labels, ever as f64);
-}
+/// All but the first three are zero where telemetry is held in memory only.
+pub(super) const LOGS: Table<Sample> = Table {
+    title: "Logs",
+    labels: &["signal"],
+    metrics: &[
+        Metric::gauge(
+            "sluice_log_stored",
+            "Bytes of frames in memory that are not resolved everywhere.",
+            |sample: &Sample| sample.log.stored_bytes() as f64,
+        )
+        .unit("bytes"),
+        Metric::gauge(
+            "sluice_log_unwritten",
+            "Bytes of frames in memory that are neither resolved everywhere nor on disk.",
+            |sample: &Sample| {
+                if sample.log.is_on_disk() { sample.log.unwritten_bytes() as f64 } else { 0.0 }
+            },
+        )
+        .unit("bytes"),
+        Metric::gauge("sluice_log_trouble", "1 while the disk does not work.", |sample: &Sample| {
+            f64::from(sample.log.trouble().is_some())
+        }),
+        Metric::gauge("sluice_log_disk", "Length of all segment files, reserved space included.", |sample: &Sample| {
+            sample.stats.disk_bytes as f64
+        })
+        .unit("bytes"),
+        Metric::gauge("sluice_log_segments", "Segment files.", |sample: &Sample| sample.stats.segments as f64),
+        Metric::counter("sluice_log_written_frames", "Frames written to disk.", |sample: &Sample| {
+            sample.stats.frames_written as f64
+        }),
+        Metric::counter("sluice_log_written", "Bytes written to segment files.", |sample: &Sample| {
+            sample.stats.bytes_written as f64
+        })
+        .unit("bytes"),
+        Metric::counter("sluice_log_syncs", "Group commits, each with one sync.", |sample: &Sample| {
+            sample.stats.commits as f64
+        }),
+        Metric::counter(
+            "sluice_log_cursor_writes",
+            "Writes of cursor files, each with one sync.",
+            |sample: &Sample| sample.stats.cursor_writes as f64,
+        ),
+        Metric::counter("sluice_log_read_frames", "Frames read back from disk.", |sample: &Sample| {
+            sample.stats.frames_read as f64
+        }),
+        Metric::counter(
+            "sluice_log_evicted_frames",
+            "Frames let go from memory because they are on disk.",
+            |sample: &Sample| sample.stats.frames_evicted as f64,
+        ),
+        Metric::counter(
+            "sluice_log_damaged_frames",
+            "Frames on disk that were damaged, and passed over.",
+            |sample: &Sample| sample.stats.frames_damaged as f64,
+        ),
+        Metric::counter(
+            "sluice_log_rewrites",
+            "Segments written anew with only what is still wanted.",
+            |sample: &Sample| sample.stats.rewrites as f64,
+        ),
+        Metric::counter("sluice_log_write_failures", "Writes and syncs that failed.", |sample: &Sample| {
+            sample.stats.failures as f64
+        }),
+        Metric::gauges(
+            "sluice_log_orphan_items",
+            &["delivery"],
+            "Items on disk of a delivery that the configuration does not have.",
+            |sample: &Sample, series| {
+                for orphan in sample.log.orphans() {
+                    series.add(&[&orphan.name], orphan.held.items as f64);
+                }
+            },
+        )
+        .only(WITH_ORPHANS),
+        Metric::gauges(
+            "sluice_log_orphan",
+            &["delivery"],
+            "Bytes on disk of a delivery that the configuration does not have.",
+            |sample: &Sample, series| {
+                for orphan in sample.log.orphans() {
+                    series.add(&[&orphan.name], orphan.held.bytes as f64);
+                }
+            },
+        )
+        .unit("bytes")
+        .only(WITH_ORPHANS),
+    ],
+};
+
+const WITH_ORPHANS: &str = "there is such a delivery";
 
 /// What the logs hold, for whom, and where there are gaps.
 pub(crate) fn text<'a>(storage: &Storage, deliveries: impl Iterator<Item = &'a Delivery> + Clone) -> String {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use sluice_config::Diagnostics;
 use sluice_config::document::{Document, OverflowPolicy};
 use sluice_exporters::sending::{QueueConfig, Sizer};
-use sluice_processors::Settings;
 use sluice_telemetry::logging::LoggingOptions;
 
 use super::disk::{self, DiskPlan};
@@ -93,10 +92,8 @@ fn delivery_ids(ways: &[Way]) -> Vec<DeliveryId> {
 fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
     let available = memory::available_bytes();
     let used: BTreeSet<&String> = read.pipelines.iter().flat_map(|pipeline| &pipeline.processors).collect();
-    let limiter = used.iter().filter_map(|id| match read.processors.get(*id) {
-        Some(Settings::MemoryLimiter(limiter)) => Some(limiter.limit.resolve(available)),
-        _ => None,
-    });
+    let limiters = used.iter().filter_map(|id| read.processors.get(*id)?.memory_limiter());
+    let limiter = limiters.map(|limiter| limiter.limit.resolve(available));
     let own = document.buffer.memory_limit_mib.map(|mib| mib * MIB);
     match (own, limiter.min()) {
         (Some(own), _) => (own, None),
@@ -197,9 +194,6 @@ impl Planner<'_> {
     /// The last `batch` on the way.
     fn batch_processor(&self, id: &DeliveryId) -> Option<&sluice_processors::batch::Config> {
         let way = self.ways.iter().find(|way| way.delivery == *id)?;
-        way.processors.iter().rev().find_map(|processor| match self.read.processors.get(processor) {
-            Some(Settings::Batch(batch)) => Some(batch),
-            _ => None,
-        })
+        way.processors.iter().rev().find_map(|processor| self.read.processors.get(processor)?.batch())
     }
 }

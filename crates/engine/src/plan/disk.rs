@@ -140,7 +140,7 @@ fn storage_directory(
 ) -> Option<String> {
     let problem = match read.extensions.get(storage) {
         Some(extension) => match extension.file_storage() {
-            Some(directory) => return Some(directory.to_owned()),
+            Some(storage) => return Some(storage.directory.clone()),
             None => "is no `file_storage`",
         },
         None => "is not among `service.extensions`",

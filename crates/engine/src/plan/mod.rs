@@ -22,6 +22,7 @@ pub use load::load;
 pub(crate) use routes::by_receiver;
 pub use routes::{PipelineSpec, Way};
 use sluice_exporters::ExporterConfig;
+use sluice_extensions::Extension;
 use sluice_flow::dispatch::DispatchPolicy;
 use sluice_otlp::Signal;
 use sluice_receivers::ReceiverConfig;
@@ -29,7 +30,6 @@ use sluice_telemetry::exposition::Naming;
 use sluice_telemetry::logging::LoggingOptions;
 
 use crate::delivery::{DeliveryId, Policy};
-use crate::extensions::ExtensionPlan;
 use crate::steps::Step;
 
 /// When a sender is answered.
@@ -60,7 +60,7 @@ pub struct Plan {
     pub disk: Option<DiskPlan>,
     pub receivers: Vec<ReceiverPlan>,
     pub exporters: BTreeMap<String, ExporterPlan>,
-    pub extensions: BTreeMap<String, ExtensionPlan>,
+    pub extensions: BTreeMap<String, Box<dyn Extension>>,
     pub deliveries: Vec<DeliveryPlan>,
     pub pipelines: Vec<PipelineSpec>,
     pub ways: Vec<Way>,
@@ -105,7 +105,7 @@ pub struct ReceiverPlan {
 }
 
 pub struct ExporterPlan {
-    pub config: ExporterConfig,
+    pub config: Box<dyn ExporterConfig>,
     /// Where its id stands in the configuration.
     pub(crate) span: sluice_config::Span,
     pub fingerprint: u64,

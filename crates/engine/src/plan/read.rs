@@ -8,21 +8,22 @@ use sluice_config::document::Document;
 use sluice_config::{
     Class, Component, Diagnostic, Diagnostics, Node, PipelineSignal, Span, Value, nearest, read_component,
 };
+use sluice_exporters::EXPORTERS;
+use sluice_extensions::{EXTENSIONS, Extension};
 use sluice_otlp::Signal;
-use sluice_processors::Settings;
+use sluice_processors::{PROCESSORS, ProcessorConfig};
 use sluice_receivers::ReceiverConfig;
 
 use super::{ExporterPlan, PipelineSpec, ReceiverPlan};
-use crate::extensions::{self, ExtensionPlan};
 use crate::steps::Step;
 
 /// All components of a document with their options read.
 pub(super) struct Read {
     pub receivers: Vec<ReceiverPlan>,
-    pub processors: BTreeMap<String, Settings>,
+    pub processors: BTreeMap<String, Box<dyn ProcessorConfig>>,
     pub steps: BTreeMap<(String, Signal), Arc<Step>>,
     pub exporters: BTreeMap<String, ExporterPlan>,
-    pub extensions: BTreeMap<String, ExtensionPlan>,
+    pub extensions: BTreeMap<String, Box<dyn Extension>>,
     pub pipelines: Vec<PipelineSpec>,
 }
 
@@ -49,7 +50,8 @@ impl Read {
                 ReceiverConfig::read(component.kind, fields).expect("the catalogue lists what can be read")
             });
             for name in config.authenticators() {
-                read.check_authenticator(document, component, name, ExtensionPlan::authenticates_senders, diagnostics);
+                let fits = |extension: &dyn Extension| extension.server().is_some();
+                read.check_authenticator(document, component, name, fits, diagnostics);
             }
             if used_receivers.contains(id.as_str()) {
                 let fingerprint = fingerprint(component, document, config.authenticators());
@@ -61,14 +63,15 @@ impl Read {
         for component in &document.exporters {
             let id = component.id.to_string();
             let config = read_component(component, diagnostics, |fields| {
-                sluice_exporters::read(component.kind, fields).expect("the catalogue lists what can be read")
+                EXPORTERS.read(component.kind, fields).expect("the catalogue lists what can be read")
             });
             if let Some(name) = config.authenticator() {
-                read.check_authenticator(document, component, name, ExtensionPlan::authenticates_requests, diagnostics);
+                let fits = |extension: &dyn Extension| extension.client().is_some();
+                read.check_authenticator(document, component, name, fits, diagnostics);
             }
             if used_exporters.contains(id.as_str()) {
                 let authenticator = config.authenticator();
-                let additional = authenticator.and_then(|name| read.extensions.get(name)?.additional_auth());
+                let additional = authenticator.and_then(|name| read.builds_on(name));
                 let fingerprint =
                     fingerprint(component, document, authenticator.into_iter().chain(additional).collect());
                 read.exporters.insert(id, ExporterPlan { config, span: component.span, fingerprint });
@@ -81,7 +84,7 @@ impl Read {
         for component in &document.processors {
             let id = component.id.to_string();
             let settings = read_component(component, diagnostics, |fields| {
-                sluice_processors::read(component.kind, fields).expect("the catalogue lists what can be read")
+                PROCESSORS.read(component.kind, fields).expect("the catalogue lists what can be read")
             });
             let signals: BTreeSet<Signal> = self
                 .pipelines
@@ -112,13 +115,13 @@ impl Read {
         document: &Document,
         component: &Component,
         name: &str,
-        fits: fn(&ExtensionPlan) -> bool,
+        fits: fn(&dyn Extension) -> bool,
         diagnostics: &mut Diagnostics,
     ) {
         let is_defined = || document.extensions.iter().any(|extension| extension.id.to_string() == name);
-        let fitting = self.extensions.iter().filter(|(_, extension)| fits(extension)).map(|(id, _)| id.as_str());
+        let fitting = self.extensions.iter().filter(|(_, extension)| fits(&***extension)).map(|(id, _)| id.as_str());
         let (problem, hint) = match self.extensions.get(name) {
-            Some(extension) if fits(extension) => return,
+            Some(extension) if fits(&**extension) => return,
             Some(_) => ("cannot authenticate here", None),
             None if is_defined() => ("is not started", Some(format!("add `{name}` to `service.extensions`"))),
             None => ("is not there", nearest(name, fitting).map(|meant| format!("did you mean `{meant}`?"))),
@@ -128,12 +131,16 @@ impl Read {
         diagnostics.push(Diagnostic::error(span, message).with_hint_if(hint));
     }
 
-    /// What a `headers_setter` builds on must have credentials itself.
+    /// The extension that this one builds on.
+    fn builds_on(&self, name: &str) -> Option<&str> {
+        self.extensions.get(name)?.client()?.builds_on()
+    }
+
+    /// An extension may only build on one that has credentials itself.
     fn check_additional_auth(&self, document: &Document, diagnostics: &mut Diagnostics) {
-        let fits = |plan: &ExtensionPlan| plan.authenticates_requests() && !plan.is_headers_setter();
+        let fits = |extension: &dyn Extension| extension.client().is_some_and(|client| client.is_foundation());
         for component in &document.extensions {
-            let additional = self.extensions.get(&component.id.to_string()).and_then(ExtensionPlan::additional_auth);
-            if let Some(name) = additional {
+            if let Some(name) = self.builds_on(&component.id.to_string()) {
                 self.check_authenticator(document, component, name, fits, diagnostics);
             }
         }
@@ -167,10 +174,12 @@ fn spec(pipeline: &sluice_config::Pipeline) -> PipelineSpec {
 }
 
 /// Those that `service.extensions` starts. All are read, so that errors in the others show too.
-fn read_extensions(document: &Document, diagnostics: &mut Diagnostics) -> BTreeMap<String, ExtensionPlan> {
+fn read_extensions(document: &Document, diagnostics: &mut Diagnostics) -> BTreeMap<String, Box<dyn Extension>> {
     let mut plans = BTreeMap::new();
     for component in &document.extensions {
-        let plan = read_component(component, diagnostics, |fields| extensions::read(component.kind, fields));
+        let plan = read_component(component, diagnostics, |fields| {
+            EXTENSIONS.read(component.kind, fields).expect("the catalogue lists what can be read")
+        });
         if document.started_extensions.iter().any(|reference| reference.id == component.id) {
             plans.insert(component.id.to_string(), plan);
         }

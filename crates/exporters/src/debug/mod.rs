@@ -1,4 +1,4 @@
-//! Writes what it gets as text, for people. Best effort: it holds nobody up.
+//! Writes requests as text, for people. Best effort: no sender waits for it.
 
 mod config;
 mod detailed;
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
+use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
 use sluice_otlp::{Encoding, Signal};
 
@@ -25,6 +26,26 @@ use sampler::Sampler;
 
 use crate::build::{BuildContext, BuildError};
 use crate::otlp::packed;
+use crate::{ExporterConfig, Sending};
+
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
+    ComponentKind::new(Kind::new("debug", "Writes what it gets as text, for people").aliases(&["logging"]), |fields| {
+        Box::new(DebugConfig::read(fields))
+    });
+
+impl ExporterConfig for DebugConfig {
+    fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
+    fn is_best_effort(&self) -> bool {
+        true
+    }
+
+    fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
+        Ok(Arc::new(DebugExporter::new(self, context)?))
+    }
+}
 
 /// Text for people: larger requests are split before they get here.
 const REQUEST_LIMIT_BYTES: usize = 4 * 1024 * 1024;

@@ -92,8 +92,8 @@ fn a_record() {
     assert_eq!(normal::render(Signal::Logs, &logs), "ResourceLog #0\nScopeLog #0\nhello n=7\n");
 }
 
-/// Scenario: written to a file, with sampling. Guarantee: only the sampled requests, each with its counts; everything counts
-/// as delivered, and nobody is held up.
+/// Scenario: written to a file, with sampling. Guarantee: only the sampled requests, each with its
+/// counts; everything counts as delivered, and no sender waits.
 #[tokio::test]
 async fn sampled_requests_are_written() {
     let directory = tempfile::tempdir().expect("a directory");

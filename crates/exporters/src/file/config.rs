@@ -70,7 +70,8 @@ impl FileConfig {
             append: fields.boolean(
                 "append",
                 false,
-                "Go on with a file that an earlier process left, as `rotation` always does. If false, the first request begins it anew.",
+                "Go on with a file that an earlier process left, as `rotation` always does. \
+                 If false, the first request begins it anew.",
             ),
             create_directory: fields.boolean("create_directory", false, "Create the directory if it is missing."),
             directory_mode: directory_mode(fields),
@@ -94,7 +95,8 @@ impl FileConfig {
         config
     }
 
-    /// What an earlier process left is not kept. With rotation it is, as for the Collector: the file becomes an old one in its time.
+    /// The content that an earlier process left is not kept. With rotation it is, as in the
+    /// Collector: the file becomes an old one later.
     pub(super) fn begins_anew(&self) -> bool {
         !self.append && self.rotation.is_none()
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The files that exporters of a process write. Exporters with one path, be it that one succeeds the other at a reload, write
-/// to one file in turns, and only the first write of all begins it anew.
+/// The files that exporters of a process write. Exporters with one path, be it that one succeeds
+/// the other at a reload, write to one file in turns, and only the first write of all begins it
+/// anew.
 #[derive(Default)]
 pub struct Files(Mutex<HashMap<PathBuf, Arc<Mutex<Current>>>>);
 
@@ -20,7 +21,7 @@ pub(super) struct Current {
 impl Files {
     /// The file at a path, whatever links lead to it. It should exist.
     pub(super) fn at(&self, path: &Path) -> Arc<Mutex<Current>> {
-        // What has no path of its own, as a pipe behind /dev/stdout, goes by the name that it was given.
+        // A file without a path of its own, as a pipe behind /dev/stdout, is known by the name that it was given.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         self.0.lock().entry(path).or_default().clone()
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
@@ -25,6 +26,22 @@ pub use files::Files;
 
 use crate::build::{BuildContext, BuildError};
 use crate::otlp::packed;
+use crate::{ExporterConfig, Sending};
+
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
+    ComponentKind::new(Kind::new("file", "Appends OTLP JSON or protobuf to files"), |fields| {
+        Box::new(FileConfig::read(fields))
+    });
+
+impl ExporterConfig for FileConfig {
+    fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
+    fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
+        Ok(Arc::new(FileExporter::new(self, context)?))
+    }
+}
 
 const REQUEST_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 
@@ -126,7 +143,7 @@ impl Exporter for FileExporter {
             let prefix = u32::try_from(len_bytes).map_err(|_| "a message does not fit into 4 GiB".to_owned())?;
             chunks.insert(0, Bytes::copy_from_slice(&prefix.to_be_bytes()));
         }
-        // What is written is one piece, so that no other writer of the file comes in between.
+        // A request is written in one piece, so that no other writer of the file comes in between.
         let whole = Bytes::from(chunks.concat());
         Ok(packed(signal, items, vec![whole], Encoding::Identity, metadata))
     }
@@ -153,7 +170,7 @@ impl Exporter for FileExporter {
     }
 }
 
-/// A full or failing disk may recover; a directory that is missing or closed to us needs somebody.
+/// A full or failing disk may recover; a directory that is missing or closed to us must be put right by hand.
 fn outcome(error: &io::Error) -> Outcome {
     let reason = error.to_string();
     match error.kind() {

@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ fn text(path: &Path, more: &str) -> String {
 
 /// An exporter among others of a process.
 fn build(files: &Files, text: &str) -> Result<Arc<dyn Exporter>, BuildError> {
-    config("file", text).build(&context(&HashMap::new(), files))
+    config("file", text).build(&context(&sluice_net::auth::client::ClientAuths::new(), files))
 }
 
 fn line_count(path: &Path) -> usize {
@@ -66,13 +65,13 @@ async fn messages_after_their_lengths() {
     }
 }
 
-/// Scenario: more than the rotation allows is written. Guarantee: files within their size, at most the configured number of
-/// old ones, every line whole, and strangers' files untouched.
+/// Scenario: more than the rotation allows is written. Guarantee: files within their size, at most
+/// the configured number of old ones, every line whole, and strangers' files untouched.
 #[tokio::test]
 async fn rotation() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("traces.json");
-    let stranger = directory.path().join("traces-of-somebody.json");
+    let stranger = directory.path().join("traces-of-another.json");
     std::fs::write(&stranger, "mine").expect("writes");
     let exporter = exporter("file", &text(&path, "rotation: {max_megabytes: 1, max_backups: 2}"));
     let large = vec![one_span(); 4000];
@@ -159,7 +158,8 @@ async fn successors_write_to_the_same_file() {
     }
 }
 
-/// Scenario: the directory is missing, the path is one. Guarantee: that is known at the start, not with the first request.
+/// Scenario: the directory is missing, the path is one. Guarantee: that is known at the start, not
+/// with the first request.
 #[tokio::test]
 async fn paths_that_cannot_be_written() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -4,10 +4,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
 use sluice_otlp::{Encoding, Signal};
 
-pub(crate) struct NopExporter;
+use crate::{BuildContext, BuildError, ExporterConfig, Sending};
+
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
+    ComponentKind::new(Kind::new("nop", "Takes everything and does nothing"), |_| Box::new(NopConfig::default()));
+
+/// It has no options.
+#[derive(Clone, Debug, Default)]
+struct NopConfig {
+    sending: Sending,
+}
+
+impl ExporterConfig for NopConfig {
+    fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
+    fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
+        Ok(Arc::new(NopExporter))
+    }
+}
+
+struct NopExporter;
 
 impl Exporter for NopExporter {
     fn passes_through(&self) -> Option<Encoding> {

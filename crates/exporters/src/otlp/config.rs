@@ -2,11 +2,12 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use sluice_config::Fields;
-use sluice_net::client::{Balancer, Endpoint, Keepalive};
+use sluice_net::auth::client::read_authenticator;
+use sluice_net::client::{Balancer, Endpoint, Keepalive, read_headers};
+use sluice_net::tls::ClientTlsSection;
 use sluice_otlp::Encoding;
 
 use crate::sending::Sending;
-use crate::settings::{TlsSection, authenticator, headers};
 
 pub(crate) const COMPRESSIONS: [(&str, Encoding); 5] = [
     ("gzip", Encoding::Gzip),
@@ -19,7 +20,7 @@ pub(crate) const COMPRESSIONS: [(&str, Encoding); 5] = [
 /// gRPC clients may not ping more often.
 const KEEPALIVE_TIME_LEAST: Duration = Duration::from_secs(10);
 
-/// What gRPC servers take where they are not configured otherwise.
+/// The default limit of gRPC servers.
 const REQUEST_LIMIT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Options of `otlp`.
@@ -30,7 +31,7 @@ pub struct OtlpConfig {
     pub timeout: Duration,
     pub compression: Encoding,
     pub compression_level: Option<i32>,
-    pub tls: TlsSection,
+    pub tls: ClientTlsSection,
     pub headers: HeaderMap,
     pub user_agent: Option<String>,
     pub authenticator: Option<String>,
@@ -47,7 +48,8 @@ impl OtlpConfig {
     pub fn read(fields: &mut Fields<'_>) -> OtlpConfig {
         let endpoint = fields.required_string(
             "endpoint",
-            "The backend: `host:port`, `https://host:port` (TLS), `http://host:port` (no TLS), `dns:///host:port` or `unix:/path`.",
+            "The backend: `host:port`, `https://host:port` (TLS), `http://host:port` (no TLS), \
+             `dns:///host:port` or `unix:/path`.",
         );
         if let Err(error) = Endpoint::parse(&endpoint)
             && !endpoint.is_empty()
@@ -65,12 +67,12 @@ impl OtlpConfig {
             ),
             compression,
             compression_level: compression_level(fields, highest_level(compression)),
-            tls: TlsSection::read(fields),
-            headers: headers(fields),
+            tls: ClientTlsSection::read(fields),
+            headers: read_headers(fields),
             user_agent: fields
                 .optional_string("user_agent", "`user-agent` of requests.")
                 .filter(|agent| !agent.is_empty()),
-            authenticator: authenticator(fields),
+            authenticator: read_authenticator(fields),
             authority: fields
                 .optional_string("authority", "`:authority` of requests, instead of the endpoint's host and port.")
                 .filter(|authority| !authority.is_empty()),
@@ -110,8 +112,8 @@ pub(crate) fn request_limit(fields: &mut Fields<'_>, default: u64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// `compression_params.level`. Unset or 0 (the Collector's "default"): the fastest level that compresses well. `highest` is the
-/// compression's own; `None` if it has no levels.
+/// `compression_params.level`. Unset or 0 (the Collector's "default"): the fastest level that
+/// compresses well. `highest` is the compression's own; `None` if it has no levels.
 pub(crate) fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i32> {
     fields.section_or_default("compression_params", "How hard to compress.", |fields| {
         let level = fields.optional_integer(

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Uri};
+use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
 use sluice_net::client::{Channel, ChannelOptions, ConnectOptions, Endpoint, Proxy, Security};
 use sluice_net::compress;
@@ -22,7 +23,30 @@ pub(crate) use config::{compression_level, highest_level, request_limit};
 
 use crate::build::{BuildContext, BuildError};
 use crate::credentials::Credentials;
-use crate::outcome;
+use crate::{ExporterConfig, Sending, outcome};
+
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
+    ComponentKind::new(Kind::new("otlp", "Sends OTLP over gRPC").aliases(&["otlp_grpc"]), |fields| {
+        Box::new(OtlpConfig::read(fields))
+    });
+
+impl ExporterConfig for OtlpConfig {
+    fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
+    fn request_limit_bytes(&self) -> usize {
+        self.max_request_bytes
+    }
+
+    fn authenticator(&self) -> Option<&str> {
+        self.authenticator.as_deref()
+    }
+
+    fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
+        Ok(Arc::new(OtlpExporter::new(self, context)?))
+    }
+}
 
 /// An answer's message is a few bytes.
 const ANSWER_LIMIT_BYTES: usize = 4 * 1024 * 1024;

@@ -1,6 +1,5 @@
 //! Against real listeners: healthy, refusing, broken and hostile backends.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,13 +8,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use parking_lot::Mutex;
 use sluice_flow::{Exporter, Outcome};
+use sluice_net::auth::client::ClientAuths;
 use sluice_net::client::{ChannelOptions, ConnectOptions};
 use sluice_net::grpc::{Code, Status};
 use tokio::net::TcpStream;
 
-use super::OtlpExporter;
-use crate::testing::{Backend, Moving, config, context, kind, send};
-use crate::{ExporterConfig, Files};
+use super::{OtlpConfig, OtlpExporter};
+use crate::Files;
+use crate::testing::{Backend, Moving, context, kind, read, send};
 
 /// What an h2 backend does with a request.
 #[derive(Clone)]
@@ -103,8 +103,8 @@ async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
 }
 
 fn built(text: &str, options: ChannelOptions) -> OtlpExporter {
-    let ExporterConfig::Otlp(config) = config("otlp", text) else { panic!("not otlp") };
-    OtlpExporter::with_options(&config, &context(&HashMap::new(), &Files::default()), options).expect("builds")
+    let config = read(text, OtlpConfig::read);
+    OtlpExporter::with_options(&config, &context(&ClientAuths::new(), &Files::default()), options).expect("builds")
 }
 
 /// Its backend is found under this name.
@@ -130,7 +130,8 @@ async fn leaves_nothing(exporter: OtlpExporter, backend: &Backend) {
     backend.all_closed().await;
 }
 
-/// Scenario: a backend gives each kind of answer. Guarantee: the outcome that the specification asks for, over one connection.
+/// Scenario: a backend gives each kind of answer. Guarantee: the outcome that the specification
+/// asks for, over one connection.
 #[tokio::test]
 async fn every_answer_has_its_outcome() {
     let too_large = "grpc: received message larger than max (5242895 vs. 4194304)";
@@ -228,7 +229,7 @@ async fn a_silent_backend_holds_nothing() {
     leaves_nothing(exporter, &backend).await;
 }
 
-/// Scenario: nobody reads what we send: the peer is gone without a word. Requests time out one after the other.
+/// Scenario: the peer is gone without a word and reads nothing any more. Requests time out one after the other.
 /// Guarantee: the connection is probed and given up, and a new one is made.
 #[tokio::test]
 async fn a_dead_connection_is_given_up() {
@@ -247,8 +248,9 @@ async fn a_dead_connection_is_given_up() {
     assert!(backend.accepted() >= 2);
 }
 
-/// Scenario: the backend accepts and closes, says GOAWAY at once, or sends garbage, to whoever comes, while a delivery tries
-/// as fast as it can. Guarantee: every try is told to come again, and the backend sees few connections.
+/// Scenario: the backend accepts and closes, says GOAWAY at once, or sends garbage, on every
+/// connection, while a delivery tries as fast as it can. Guarantee: every try is told to come
+/// again, and the backend sees few connections.
 #[tokio::test]
 async fn broken_backends_are_not_hammered() {
     use tokio::io::AsyncWriteExt;
@@ -409,7 +411,8 @@ async fn enormous_answers_are_cut_off() {
     }
 }
 
-/// Scenario: a name with three addresses, one of them dead. Guarantee: `round_robin` uses both others, and nothing fails.
+/// Scenario: a name with three addresses, one of them dead. Guarantee: `round_robin` uses both
+/// others, and nothing fails.
 #[tokio::test]
 async fn round_robin_uses_all_that_work() {
     let first = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
@@ -424,8 +427,8 @@ async fn round_robin_uses_all_that_work() {
     leaves_nothing(exporter, &first).await;
 }
 
-/// Scenario: nobody listens. Guarantee: told at once, and told to come again; with `wait_for_ready` the request waits and
-/// is delivered when the backend comes.
+/// Scenario: nothing listens. Guarantee: the answer comes at once and says to try again; with
+/// `wait_for_ready` the request waits and is delivered when the backend comes.
 #[tokio::test]
 async fn an_absent_backend() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");

@@ -2,14 +2,15 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use sluice_config::Fields;
+use sluice_net::auth::client::read_authenticator;
+use sluice_net::client::{Origin, read_headers};
+use sluice_net::tls::ClientTlsSection;
 use sluice_otlp::{Encoding, Signal};
 
-use crate::auth::origin;
 use crate::otlp::{compression_level, highest_level, request_limit};
 use crate::sending::Sending;
-use crate::settings::{TlsSection, authenticator, headers};
 
-/// What the Collector's HTTP receiver takes where it is not configured otherwise.
+/// The default limit of the Collector's HTTP receiver.
 const REQUEST_LIMIT_BYTES: u64 = 20 * 1024 * 1024;
 
 /// How a request is written.
@@ -19,8 +20,8 @@ pub enum Format {
     Json,
 }
 
-/// `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of its own, the framing format;
-/// and two names for the zlib format.
+/// `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of its
+/// own, the framing format; and two names for the zlib format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -79,7 +80,7 @@ pub struct OtlpHttpConfig {
     pub timeout: Duration,
     pub compression: Compression,
     pub compression_level: Option<i32>,
-    pub tls: TlsSection,
+    pub tls: ClientTlsSection,
     pub headers: HeaderMap,
     pub authenticator: Option<String>,
     pub proxy_url: Option<String>,
@@ -117,9 +118,9 @@ impl OtlpHttpConfig {
             ),
             compression,
             compression_level: compression_level(fields, compression.highest_level()),
-            tls: TlsSection::read(fields),
-            headers: headers(fields),
-            authenticator: authenticator(fields),
+            tls: ClientTlsSection::read(fields),
+            headers: read_headers(fields),
+            authenticator: read_authenticator(fields),
             proxy_url: fields
                 .optional_string(
                     "proxy_url",
@@ -178,7 +179,7 @@ fn urls(fields: &mut Fields<'_>) -> [String; 3] {
     let given =
         ["traces_endpoint", "metrics_endpoint", "logs_endpoint"].into_iter().zip(&own).chain([("endpoint", &base)]);
     for (key, url) in given {
-        if let Err(error) = origin(url)
+        if let Err(error) = Origin::of(url)
             && !url.is_empty()
         {
             fields.error_at(key, &format!("cannot be used: {error}"));

@@ -10,22 +10,46 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
-use sluice_net::client::{ConnectOptions, HttpClient, HttpOptions, Keepalive, Proxy, Target};
+use sluice_net::client::{ConnectOptions, HttpClient, HttpOptions, Keepalive, Origin, Proxy, Target};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
 pub use config::{Compression, Format, OtlpHttpConfig};
 
-use crate::auth::origin;
 use crate::build::{BuildContext, BuildError};
 use crate::credentials::Credentials;
 use crate::otlp::packed;
-use crate::outcome;
+use crate::{ExporterConfig, Sending, outcome};
+
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
+    Kind::new("otlphttp", "Sends OTLP over HTTP, as protobuf or JSON").aliases(&["otlp_http"]),
+    |fields| Box::new(OtlpHttpConfig::read(fields)),
+);
+
+impl ExporterConfig for OtlpHttpConfig {
+    fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
+    fn request_limit_bytes(&self) -> usize {
+        self.max_request_bytes
+    }
+
+    fn authenticator(&self) -> Option<&str> {
+        self.authenticator.as_deref()
+    }
+
+    fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
+        Ok(Arc::new(OtlpHttpExporter::new(self, context)?))
+    }
+}
 
 const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a request counts as whose coding has no name outside of HTTP: one that is packed. The headers say how.
+/// The encoding by which a request is known whose coding has no name outside of HTTP: it is packed,
+/// and the headers say how.
 const ONLY_OVER_HTTP: Encoding = Encoding::Gzip;
 
 pub(crate) struct OtlpHttpExporter {
@@ -117,7 +141,7 @@ fn destinations(config: &OtlpHttpConfig, options: &HttpOptions) -> Result<[Optio
     let mut clients: Vec<(Target, bool, HttpClient)> = Vec::new();
     let mut destinations = [None, None, None];
     for (destination, url) in destinations.iter_mut().zip(&config.urls).filter(|(_, url)| !url.is_empty()) {
-        let (uri, target, tls) = origin(url)?;
+        let Origin { uri, target, tls } = Origin::of(url)?;
         let known = clients.iter().find(|(known, known_tls, _)| *known == target && *known_tls == tls);
         let client = match known {
             Some((_, _, client)) => client.clone(),

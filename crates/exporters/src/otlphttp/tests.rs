@@ -1,22 +1,23 @@
 //! Against real listeners over HTTP/1.1, TLS with HTTP/2, a token endpoint and a proxy.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use sluice_extensions::oauth2client;
 use sluice_flow::{Metadata, Outcome};
+use sluice_net::auth::client::ClientAuths;
 use sluice_net::client::{ConnectOptions, HttpOptions};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
-use super::OtlpHttpExporter;
-use crate::auth::{self, RequestAuth};
+use super::{OtlpHttpConfig, OtlpHttpExporter};
+use crate::Files;
 use crate::testing::{
-    Backend, HttpRequest, Moving, config, context, exporter, http_backend, kind, one_span, read_http, send, write_http,
+    Backend, HttpRequest, Moving, config, context, exporter, http_backend, kind, one_span, read, read_http, send,
+    write_http,
 };
-use crate::{ExporterConfig, Files};
 
 /// Heads and bodies.
 type Seen = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
@@ -94,8 +95,8 @@ async fn requests_are_written_as_configured() {
     backend.all_closed().await;
 }
 
-/// Scenario: a signal's own URL, and a signal without any. Guarantee: the first is used as it stands; the second holds the
-/// data and says why.
+/// Scenario: a signal's own URL, and a signal without any. Guarantee: the first is used as it
+/// stands; the second holds the data and says why.
 #[tokio::test]
 async fn signals_have_their_own_urls() {
     let backend = http_backend(|request: &HttpRequest| {
@@ -141,8 +142,8 @@ async fn every_answer_has_its_outcome() {
 }
 
 /// Scenario: backends that close, never answer, or send garbage, half an answer, endless headers, bodies or trailers.
-/// Guarantee: each request is told to come again for what is wrong, within its deadline or, where no end is in sight, long
-/// before it; no connection stays.
+/// Guarantee: each request is told to come again for what is wrong, within its deadline or, where
+/// no end is in sight, long before it; no connection stays.
 #[tokio::test]
 async fn broken_backends_hold_nothing() {
     use tokio::io::AsyncWriteExt;
@@ -198,7 +199,8 @@ async fn broken_backends_hold_nothing() {
     }
 }
 
-/// Scenario: the backend closes each kept connection after its first answer. Guarantee: every request is delivered all the same.
+/// Scenario: the backend closes each kept connection after its first answer. Guarantee: every
+/// request is delivered all the same.
 #[tokio::test]
 async fn connections_closed_meanwhile_do_not_fail_requests() {
     let backend = Backend::start(|mut stream, _| async move {
@@ -216,11 +218,8 @@ async fn connections_closed_meanwhile_do_not_fail_requests() {
 
 async fn with_oauth2(token_url: &str, backend: &Backend) -> Arc<dyn sluice_flow::Exporter> {
     let text = format!("{{token_url: '{token_url}', client_id: me, client_secret: hush, scopes: [a, b]}}");
-    let (read, diagnostics) =
-        sluice_config::read_text("extensions.oauth2client", &text, |fields| auth::read("oauth2client", fields));
-    assert!(diagnostics.errors().next().is_none());
-    let built = read.expect("a known kind").build(&HashMap::new()).expect("builds");
-    let authenticators: HashMap<String, RequestAuth> = [("oauth2client".to_owned(), built)].into();
+    let built = oauth2client::OAuth2Client::new(&read(&text, oauth2client::Config::read)).expect("builds");
+    let authenticators: ClientAuths = [("oauth2client".to_owned(), Arc::new(built) as _)].into();
     let text = format!("endpoint: http://{}\nauth: {{authenticator: oauth2client}}", backend.address);
     config("otlphttp", &text).build(&context(&authenticators, &Files::default())).expect("builds")
 }
@@ -256,7 +255,8 @@ async fn tokens_are_fetched_once_and_replaced_when_refused() {
 }
 
 /// Scenario: the token endpoint refuses the client, is overloaded, or is gone.
-/// Guarantee: the first is for somebody to fix, the others for later; the backend sees no request without a token.
+/// Guarantee: the first holds the delivery, the others are tried again later; the backend sees no
+/// request without a token.
 #[tokio::test]
 async fn token_endpoints_that_fail() {
     for (status, expected) in [("401 Who", "misconfigured"), ("400 Bad", "misconfigured"), ("503 Busy", "retry")] {
@@ -274,7 +274,8 @@ async fn token_endpoints_that_fail() {
 }
 
 /// Scenario: the token endpoint's answer does not end.
-/// Guarantee: it is cut off long before the deadline, and the request is told to come again, without a token nor the backend.
+/// Guarantee: it is cut off long before the deadline, and the request is told to come again,
+/// without a token nor the backend.
 #[tokio::test]
 async fn an_enormous_token_is_cut_off() {
     use tokio::io::AsyncWriteExt;
@@ -354,7 +355,8 @@ async fn tls_backend(config: Arc<Mutex<Arc<rustls::ServerConfig>>>, delay: Durat
 }
 
 /// Scenario: the backend's certificate is replaced by one of another authority, and later our `ca_file` follows.
-/// Guarantee: until then the data is held, not blamed; afterwards it is delivered without a restart. Over gRPC and HTTP/2.
+/// Guarantee: until then the data is held, not blamed; afterwards it is delivered without a
+/// restart. Over gRPC and HTTP/2.
 #[tokio::test]
 async fn rotated_certificates() {
     for kind_name in ["otlp", "otlphttp"] {
@@ -400,8 +402,8 @@ async fn rotated_certificates() {
     }
 }
 
-/// Scenario: the backend's name moves while the old address serves on; one request is under way there, and over HTTP/1.1
-/// (the other case is HTTP/2) idle connections are kept.
+/// Scenario: the backend's name moves while the old address serves on; one request is under way
+/// there, and over HTTP/1.1 (the other case is HTTP/2) idle connections are kept.
 /// Guarantee: requests follow once the name has been looked up again, the one under way is delivered, and the old
 /// connections are closed unused.
 #[tokio::test]
@@ -430,12 +432,9 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
         let connect = ConnectOptions { resolver: name.clone(), ..ConnectOptions::default() };
         let options = HttpOptions { connect, resolve_interval: Duration::from_millis(50), ..HttpOptions::default() };
         let tls = format!("tls: {{ca_file: '{}', server_name_override: 127.0.0.1}}", ca.display());
-        let ExporterConfig::OtlpHttp(config) = config("otlphttp", &format!("endpoint: {scheme}://backend:4318\n{tls}"))
-        else {
-            panic!("not otlphttp")
-        };
+        let config = read(&format!("endpoint: {scheme}://backend:4318\n{tls}"), OtlpHttpConfig::read);
         let files = Files::default();
-        let exporter = OtlpHttpExporter::with_options(&config, &context(&HashMap::new(), &files), &options);
+        let exporter = OtlpHttpExporter::with_options(&config, &context(&ClientAuths::new(), &files), &options);
         let exporter = Arc::new(exporter.expect("builds"));
         let all = futures_util::future::join_all((0..5).map(|_| send(&*exporter))).await;
         assert_eq!(all, vec![Outcome::Delivered; 5], "{scheme}");
@@ -457,7 +456,8 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
     }
 }
 
-/// Guarantee: a level that the compression does not have is an error, one for a compression without levels is warned of.
+/// Guarantee: a level that the compression does not have is an error, one for a compression without
+/// levels is warned of.
 #[test]
 fn compression_levels_are_checked() {
     let diagnose = |kind: &str, compression: &str, level: i32| {
@@ -465,7 +465,7 @@ fn compression_levels_are_checked() {
         let text =
             format!("endpoint: {endpoint}\ncompression: {compression}\ncompression_params: {{level: {level}}}\n");
         let (_, diagnostics) =
-            sluice_config::load::read_text("exporters.test", &text, |fields| crate::read(kind, fields));
+            sluice_config::load::read_text("exporters.test", &text, |fields| crate::EXPORTERS.read(kind, fields));
         (diagnostics.has_errors(), diagnostics.items().len())
     };
     for kind in ["otlp", "otlphttp"] {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Batch, Unit};
 
 /// When a batch that is not full goes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trigger {
     /// Senders wait for the delivery: at once when nothing is in flight, else as soon as a slot is free and the oldest
     /// unit has waited this long.
@@ -23,7 +23,7 @@ impl Trigger {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchPolicy {
     pub trigger: Trigger,
     /// A batch of this many items is full (`send_batch_size`; 0: never by items).

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 /// Bounds of the climb.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConcurrencyLimits {
     pub initial: usize,
     pub max: usize,

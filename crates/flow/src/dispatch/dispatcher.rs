@@ -22,7 +22,7 @@ const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Probes go round among so many batches, so that one that stays refused does not hide that others would be taken.
 const PROBE_CANDIDATES: usize = 4;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct DispatchPolicy {
     pub batch: BatchPolicy,
     pub retry: RetryPolicy,

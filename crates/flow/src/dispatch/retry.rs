@@ -1,5 +1,6 @@
 //! When a refused request is sent again.
 
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 /// Exponential growth between two bounds with jitter.
@@ -10,6 +11,13 @@ pub struct Backoff {
     pub multiplier: f64,
     /// Share of the delay by which it is varied at random, 0 to 1.
     pub jitter: f64,
+}
+
+impl Hash for Backoff {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let Backoff { initial, max, multiplier, jitter } = self;
+        (initial, max, multiplier.to_bits(), jitter.to_bits()).hash(hasher);
+    }
 }
 
 impl Backoff {
@@ -23,7 +31,7 @@ impl Backoff {
 }
 
 /// What `retry_on_failure` says.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Hash, PartialEq)]
 pub enum RetryPolicy {
     /// Nothing was set: the quicker, the more of what it is sent the backend takes, slow only in an outage, without end. While
     /// it takes anything at all no request waits longer than the ceiling.

@@ -1,5 +1,5 @@
-//! Authentication: who may send to us, and how we present ourselves to backends.
+//! Authentication as its users see it: a server asks who may send, a client asks for credentials.
+//! Extensions implement both sides; receivers and exporters know only these traits.
 
 pub mod client;
-pub mod oauth2;
 pub mod server;

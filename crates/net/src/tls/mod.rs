@@ -8,10 +8,12 @@ mod material;
 mod options;
 mod provider;
 mod read;
+mod section;
 mod server;
 
 pub use client::{ClientTls, is_server_name};
 pub use options::{ClientTlsOptions, Pem, ServerTlsOptions, TlsOptions, TlsVersion};
+pub use section::ClientTlsSection;
 pub use server::ServerTls;
 
 /// Why TLS settings cannot be used.

@@ -69,7 +69,7 @@ impl Default for TlsOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTlsOptions {
     pub common: TlsOptions,
-    /// Takes any certificate of the server. The connection is encrypted, but to whom nobody knows.
+    /// Takes any certificate of the server. The connection is encrypted, but the server may be an impostor.
     pub insecure_skip_verify: bool,
     /// The name to ask for and to verify instead of the endpoint's host.
     pub server_name_override: Option<String>,

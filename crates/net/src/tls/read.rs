@@ -1,4 +1,4 @@
-//! What the `tls` sections of clients and servers have in common.
+//! The options that the `tls` sections of clients and servers share.
 
 use std::path::PathBuf;
 
@@ -30,8 +30,8 @@ impl Pem {
 }
 
 impl TlsOptions {
-    /// Reads how to speak: versions, cipher suites, curves; and how often files are looked at. Whose certificates there are is
-    /// left to the caller.
+    /// Reads how to speak: versions, cipher suites, curves; and how often files are looked at.
+    /// Whose certificates there are is left to the caller.
     pub fn read_protocol(fields: &mut Fields<'_>) -> TlsOptions {
         let min_version = fields.choice("min_version", TlsVersion::V1_2, &VERSIONS, "Lowest TLS version.");
         let max_version = fields.choice("max_version", TlsVersion::V1_3, &VERSIONS, "Highest TLS version.");

@@ -1,4 +1,5 @@
-//! Actions on attributes: what `resource` and `attributes` have in common. They mean what they mean in the Collector 0.160.
+//! Actions on attributes: what `resource` and `attributes` have in common. They mean what they mean
+//! in the Collector 0.160.
 
 mod config;
 mod convert;
@@ -170,8 +171,8 @@ fn hash(key: &str, pattern: Option<&Pattern>, attributes: &mut Attributes<'_>) {
     }
 }
 
-/// SHA-256 in hexadecimal of a string's bytes, of the little-endian bytes of a number, of 1 or 0 for a boolean. Anything else has
-/// the empty string for a hash.
+/// SHA-256 in hexadecimal of a string's bytes, of the little-endian bytes of a number, of 1 or 0
+/// for a boolean. Anything else has the empty string for a hash.
 fn hash_of(value: Value<'_>) -> String {
     let digest = match value {
         Value::String(text) => Sha256::digest(text),

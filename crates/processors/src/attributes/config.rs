@@ -22,8 +22,8 @@ pub fn read(fields: &mut Fields<'_>) -> Config {
     }
 }
 
-/// What is left of `include` or `exclude` (that is its `name`) for items of one signal; nothing if that is nothing, which the
-/// Collector allows for metrics only.
+/// What is left of `include` or `exclude` (that is its `name`) for items of one signal; nothing if
+/// that is nothing, which the Collector allows for metrics only.
 pub(super) fn restrict(
     name: &str,
     properties: Properties,

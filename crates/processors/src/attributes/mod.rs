@@ -3,6 +3,7 @@
 mod config;
 
 use bytes::Bytes;
+use sluice_config::{ComponentKind, Kind};
 use sluice_flow::Metadata;
 use sluice_otlp::{Attributes as ItemAttributes, Item, ItemEditor, Metric, Resource, Scope, Signal, count, edit_items};
 
@@ -11,7 +12,22 @@ pub use config::{Config, read};
 use crate::actions::{Actions, Prepared};
 use crate::fingerprint::Fingerprint;
 use crate::matching::{Selecting, Selection};
-use crate::{BuildError, Edit, ProcessError, Processor};
+use crate::{BuildError, Built, Edit, ProcessError, Processor, ProcessorConfig};
+
+pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
+    Kind::new(
+        "attributes",
+        "Sets, removes, hashes, extracts and converts attributes of spans, data points and log records",
+    ),
+    |fields| Box::new(read(fields)),
+);
+
+impl ProcessorConfig for Config {
+    fn build(&self, signal: Signal) -> Result<Option<Built>, BuildError> {
+        let (processor, warnings) = Attributes::new(self.clone(), signal)?;
+        Ok(Some(Built { processor: Box::new(processor), warnings }))
+    }
+}
 
 pub struct Attributes {
     actions: Actions,
@@ -19,7 +35,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Makes the processor for pipelines of one signal. Answers warnings with it.
+    /// Makes the processor for pipelines of one signal, with warnings.
     ///
     /// # Errors
     /// [`BuildError`] where `include` or `exclude` ask what items of the signal cannot have, as in the Collector.

@@ -89,7 +89,8 @@ fn selected_spans(selection: &str) -> Vec<String> {
     spans.filter(|span| is_marked(&span.attributes)).map(|span| span.name).collect()
 }
 
-/// Every property of spans, exactly and by pattern; lists of strings are any-of, properties all-of, exclude goes after include.
+/// Every property of spans, exactly and by pattern; lists of strings are any-of, properties all-of,
+/// exclude goes after include.
 #[test]
 fn spans_are_selected_as_the_collector_selects_them() {
     let all = ["GET /cart", "GET /pay", "SELECT", "orphan"];
@@ -204,7 +205,7 @@ fn metrics_are_selected_by_name_and_resource() {
     );
 }
 
-/// What a signal's items cannot have is an error where the Collector has one, else a warning.
+/// A property that a signal's items cannot have is an error where the Collector has one, else a warning.
 #[test]
 fn selections_are_checked_against_the_signal() {
     let build = |selection: &str, signal| {

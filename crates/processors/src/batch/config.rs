@@ -7,7 +7,7 @@ use sluice_config::Fields;
 pub struct Config {
     /// A batch with so many items goes out at once.
     pub send_batch_size: u32,
-    /// A batch goes out once its oldest item has waited so long.
+    /// A batch goes out once its oldest item has waited this long.
     pub timeout: Duration,
     /// A batch never has more items; larger requests are split.
     pub send_batch_max_size: u32,

@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(config.limit.resolve(1000), (750, 600));
     }
 
-    /// What the Collector refuses is refused; what does nothing here is named.
+    /// Options that the Collector refuses are refused; options without effect here are named.
     #[test]
     fn wrong_limits_are_refused() {
         for text in [

@@ -3,6 +3,7 @@
 mod config;
 
 use bytes::Bytes;
+use sluice_config::{ComponentKind, Kind};
 use sluice_flow::Metadata;
 use sluice_otlp::{Signal, count, edit_resources};
 
@@ -10,7 +11,18 @@ pub use config::{Config, read};
 
 use crate::actions::Actions;
 use crate::fingerprint::Fingerprint;
-use crate::{Edit, ProcessError, Processor};
+use crate::{BuildError, Built, Edit, ProcessError, Processor, ProcessorConfig};
+
+pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
+    Kind::new("resource", "Sets, removes, hashes, extracts and converts attributes of resources"),
+    |fields| Box::new(read(fields)),
+);
+
+impl ProcessorConfig for Config {
+    fn build(&self, _: Signal) -> Result<Option<Built>, BuildError> {
+        Ok(Some(Built { processor: Box::new(Resource::new(self.clone())), warnings: Vec::new() }))
+    }
+}
 
 pub struct Resource {
     actions: Actions,

@@ -168,7 +168,8 @@ fn hash(value: Option<Value>) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Hands the attributes of every resource to `edit`. A resource that is absent is there afterwards if it got attributes.
+/// Hands the attributes of every resource to `edit`. A resource that is absent is there afterwards
+/// if it got attributes.
 pub fn resources(decoded: &mut Decoded, edit: &mut dyn FnMut(&mut Vec<KeyValue>)) {
     macro_rules! each {
         ($resources:expr) => {

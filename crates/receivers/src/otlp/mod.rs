@@ -18,6 +18,7 @@ mod counters;
 mod grpc;
 mod http;
 mod ingest;
+mod metrics;
 mod read;
 pub mod refusal;
 mod senders;
@@ -29,11 +30,13 @@ use sluice_flow::Intake;
 use sluice_net::auth::server::Authenticator;
 use sluice_net::server::{BindError, Listener, ServerCounters, ServerResources, WeakListener, serve};
 use sluice_net::tls::{ServerTls, TlsError};
+use sluice_telemetry::exposition::Exposition;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use config::{GrpcConfig, HttpConfig, OtlpConfig, SharedConfig};
 pub use counters::{OtlpCounters, SignalCounters, Transport};
+pub(crate) use metrics::METRICS;
 pub use refusal::{Refused, RefusedReason};
 
 /// The names of the component in configurations.
@@ -81,6 +84,13 @@ pub struct Counters {
     pub requests: Arc<OtlpCounters>,
     pub grpc_connections: Arc<ServerCounters>,
     pub http_connections: Arc<ServerCounters>,
+}
+
+impl Counters {
+    /// Writes the metrics of the receiver with this name.
+    pub fn write_metrics(&self, exposition: &mut Exposition<'_>, receiver: &str) {
+        exposition.write(&metrics::METRICS, &[receiver], self);
+    }
 }
 
 /// A receiver that listens.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use sluice_extensions::bearertokenauth::{BearerServer, Config};
 use sluice_flow::Refusal;
-use sluice_net::auth::server::{Authenticator, BearerOptions};
+use sluice_net::auth::server::ServerAuth;
 use sluice_net::grpc::{Code, Status};
 use sluice_otlp::{Encoding, Signal};
 use sluice_receivers::otlp::{Authenticators, RefusedReason, StartError, Transport};
@@ -71,14 +72,8 @@ async fn a_signal_that_no_pipeline_takes_is_unimplemented_and_its_body_not_read(
 /// Guarantee: without credentials nothing is admitted, however large it says it is.
 #[tokio::test]
 async fn authentication_comes_first() {
-    let options = BearerOptions {
-        header: "authorization".to_owned(),
-        scheme: "Bearer".to_owned(),
-        tokens: vec!["secret".to_owned()],
-        file: None,
-        reload_interval: None,
-    };
-    let authenticator = Some(Arc::new(Authenticator::bearer(options).expect("good options")));
+    let (options, _) = sluice_config::read_text("extensions.bearertokenauth", "token: secret", Config::read);
+    let authenticator: Option<Arc<dyn ServerAuth>> = Some(Arc::new(BearerServer::new(&options).expect("good options")));
     let authenticators = Authenticators { grpc: authenticator.clone(), http: authenticator };
     let receiver = Receiver::start_with(config(BOTH), MockIntake::default(), authenticators).await;
     let (status, (code, head, _)) = both(&receiver).await;

@@ -1,37 +1,37 @@
-//! `tls` of a client.
+//! The section `tls` of clients: exporters, receivers that fetch, token endpoints.
 
 use std::sync::Arc;
 
 use sluice_config::Fields;
-use sluice_net::tls::{ClientTls, ClientTlsOptions, Pem, TlsError, TlsOptions, is_server_name};
 
-/// What `tls` says.
+use super::{ClientTls, ClientTlsOptions, Pem, TlsError, TlsOptions, is_server_name};
+
+/// The options of the section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsSection {
+pub struct ClientTlsSection {
     /// No TLS, unless the endpoint says `https://`.
     pub insecure: bool,
     pub options: ClientTlsOptions,
 }
 
-impl TlsSection {
-    pub fn read(fields: &mut Fields<'_>) -> TlsSection {
+impl ClientTlsSection {
+    pub fn read(fields: &mut Fields<'_>) -> ClientTlsSection {
         fields.section_or_default("tls", "TLS towards the backend.", read)
     }
 
-    /// Reads certificates; they are read again when their files change.
+    /// Reads certificates; they are read again when their files change. The client sets the protocols that it offers.
     pub fn build(&self) -> Result<Arc<ClientTls>, TlsError> {
-        // The protocols to offer are the client's business; it puts them in.
         ClientTls::new(self.options.clone(), &[]).map(Arc::new)
     }
 }
 
-fn read(fields: &mut Fields<'_>) -> TlsSection {
+fn read(fields: &mut Fields<'_>) -> ClientTlsSection {
     let insecure =
         fields.boolean("insecure", false, "Connect without TLS. An endpoint that starts with `https://` overrides it.");
     let insecure_skip_verify = fields.boolean(
         "insecure_skip_verify",
         false,
-        "Take any certificate of the backend. The connection is encrypted, but nobody knows to whom.",
+        "Take any certificate of the backend. The connection is encrypted, but the backend may be an impostor.",
     );
     let server_name_override = fields.optional_string(
         "server_name_override",
@@ -63,5 +63,5 @@ fn read(fields: &mut Fields<'_>) -> TlsSection {
         fields.error(&format!("has `{given}` without `{missing}`"));
     }
     let options = ClientTlsOptions { common: options, insecure_skip_verify, server_name_override };
-    TlsSection { insecure, options }
+    ClientTlsSection { insecure, options }
 }

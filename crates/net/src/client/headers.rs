@@ -1,9 +1,9 @@
-//! `headers` and `auth`.
+//! `headers`: fixed headers of every request.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_config::Fields;
 
-/// Headers that gRPC and HTTP set themselves: given in the configuration they would break the request.
+/// Headers that gRPC and HTTP set themselves. Set by the configuration they would break the request.
 const RESERVED: [&str; 8] = [
     "content-type",
     "content-encoding",
@@ -15,8 +15,8 @@ const RESERVED: [&str; 8] = [
     "grpc-timeout",
 ];
 
-/// Reads `headers`: fixed headers of every request. Their values are never shown.
-pub(crate) fn headers(fields: &mut Fields<'_>) -> HeaderMap {
+/// Reads `headers`. Their values are never shown.
+pub fn read_headers(fields: &mut Fields<'_>) -> HeaderMap {
     let given = fields.secret_map("headers", "Headers added to every request. Their values are treated as secrets.");
     let mut headers = HeaderMap::with_capacity(given.len());
     for (name, value) in given {
@@ -40,15 +40,4 @@ pub(crate) fn headers(fields: &mut Fields<'_>) -> HeaderMap {
         }
     }
     headers
-}
-
-/// Reads `auth.authenticator`: the extension that authenticates requests.
-pub(crate) fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
-    let authenticator = fields.section("auth", "How requests are authenticated.", |fields| {
-        fields.required_string(
-            "authenticator",
-            "Name of the extension that authenticates requests: `basicauth`, `bearertokenauth`, `oauth2client` or `headers_setter`.",
-        )
-    });
-    authenticator.filter(|name| !name.is_empty())
 }

@@ -1,0 +1,87 @@
+//! An exporter that exists only in tests: it shows that a new one is its folder and one line in the list.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluice_config::{ComponentKind, Fields, Kind};
+use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
+use sluice_otlp::{Encoding, Signal};
+
+use crate::otlp::packed;
+use crate::{BuildContext, BuildError, ExporterConfig, Sending};
+
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
+    ComponentKind::new(Kind::new("test_exporter", "Counts items up to a limit").aliases(&["counter"]), |fields| {
+        Box::new(Config::read(fields))
+    });
+
+#[derive(Debug)]
+struct Config {
+    limit_items: u32,
+    sending: Sending,
+}
+
+impl Config {
+    fn read(fields: &mut Fields<'_>) -> Config {
+        let limit_items = fields.integer("limit", 10, 1..=1000, "Items that it takes; further ones are rejected.");
+        Config { limit_items, sending: Sending::read(fields) }
+    }
+}
+
+impl ExporterConfig for Config {
+    fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
+    fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
+        Ok(Arc::new(Counter { limit_items: self.limit_items, taken_items: AtomicU32::new(0) }))
+    }
+}
+
+struct Counter {
+    limit_items: u32,
+    taken_items: AtomicU32,
+}
+
+impl Exporter for Counter {
+    fn passes_through(&self) -> Option<Encoding> {
+        None
+    }
+
+    fn request_limit_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String> {
+        Ok(packed(signal, items, chunks, Encoding::Identity, metadata))
+    }
+
+    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
+        let before = self.taken_items.fetch_add(request.items, Ordering::Relaxed);
+        let is_within = before + request.items <= self.limit_items;
+        let refused = || Outcome::Rejected { reason: "the limit is reached".to_owned() };
+        Box::pin(std::future::ready(if is_within { Outcome::Delivered } else { refused() }))
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+}
+
+/// Guarantee: an exporter that no other file knows is listed, read by any of its names with its
+/// mistakes named, and sends.
+#[tokio::test]
+async fn a_component_is_its_folder_and_one_line_in_the_list() {
+    assert!(crate::EXPORTERS.kinds().iter().any(|kind| kind.is_called("counter")));
+    let exporter = crate::testing::exporter("counter", "limit: 2");
+    for expected in ["delivered", "delivered", "rejected"] {
+        assert_eq!(crate::testing::kind(&crate::testing::send(&*exporter).await), expected);
+    }
+    let read = |text: &str| {
+        sluice_config::read_text("exporters.counter", text, |fields| crate::EXPORTERS.read("counter", fields)).1
+    };
+    assert_eq!(read("limits: 2").errors().count(), 1);
+    assert_eq!(read("{limit: 2, retry_on_failure: {enabled: false}}").errors().count(), 0);
+}

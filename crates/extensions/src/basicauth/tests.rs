@@ -1,0 +1,128 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+use proptest::collection::{hash_map, vec};
+use proptest::prelude::*;
+use sluice_config::Secret;
+use sluice_net::auth::client::ClientAuth;
+use sluice_net::auth::server::{AuthError, ServerAuth};
+
+use super::*;
+
+fn headers(value: &str) -> HeaderMap {
+    HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(value).expect("a header value"))])
+}
+
+fn server(inline: impl Into<String>) -> Result<BasicServer, UsersError> {
+    BasicServer::new(&ServerConfig { inline: Secret::new(inline), file: None })
+}
+
+/// Scenario: fixed credentials. Guarantee: the header of RFC 7617, and nothing of it in `Debug`.
+#[tokio::test]
+async fn a_client_shows_its_credentials_and_debug_hides_them() {
+    let config =
+        ClientConfig { username: "me".into(), password: Secret::new("open sesame"), ..ClientConfig::default() };
+    let client = BasicClient::new(&config);
+    let mut headers = HeaderMap::new();
+    client.authenticate(&mut headers, &[]).await.expect("authenticates");
+    let value = headers.get(AUTHORIZATION).expect("a header");
+    assert!(value.is_sensitive());
+    assert_eq!(value.to_str().expect("ASCII"), format!("Basic {}", STANDARD.encode("me:open sesame")));
+    assert!(!format!("{client:?} {config:?}").contains("sesame"));
+}
+
+fn basic_header(credentials: &str) -> HeaderMap {
+    headers(&format!("Basic {}", STANDARD.encode(credentials)))
+}
+
+#[tokio::test]
+async fn every_kind_of_password_hash_is_checked() {
+    let bcrypt = bcrypt::hash("s3cret:with colon", 4).expect("a hash");
+    // The digest of `s3cret:with colon`, as `htpasswd -s` writes it.
+    let sha = STANDARD.encode(<sha1::Sha1 as sha1::Digest>::digest("s3cret:with colon"));
+    let inline = format!("# users\nhashed:{bcrypt}\nsha:{{SHA}}{sha}\nplain:s3cret:with colon\n");
+    let authenticator = server(inline).expect("good lines");
+    for user in ["hashed", "sha", "plain"] {
+        // Twice, because a good bcrypt password is remembered.
+        for _ in 0..2 {
+            let good = basic_header(&format!("{user}:s3cret:with colon"));
+            assert_eq!(authenticator.authenticate(&good).await, Ok(()), "{user}");
+            let wrong = basic_header(&format!("{user}:s3cret"));
+            assert_eq!(authenticator.authenticate(&wrong).await, Err(AuthError::Wrong), "{user}");
+        }
+    }
+    let unknown = authenticator.authenticate(&basic_header("unknown:s3cret")).await;
+    assert_eq!(unknown, Err(AuthError::Wrong));
+    for malformed in ["Basic %%%", "Basic dXNlcg==", "Bearer x"] {
+        let result = authenticator.authenticate(&headers(malformed)).await;
+        assert_eq!(result, Err(AuthError::Malformed), "{malformed}");
+    }
+}
+
+/// Scenario: a hash of the empty password. Guarantee: it lets no sender in.
+#[tokio::test]
+async fn an_empty_password_is_never_right() {
+    let empty = bcrypt::hash("", 4).expect("a hash");
+    let authenticator = server(format!("user:{empty}")).expect("good lines");
+    assert_eq!(authenticator.authenticate(&basic_header("user:")).await, Err(AuthError::Wrong));
+}
+
+/// Scenario: after a start, many requests of one sender at once, at a cost that makes a check take long.
+/// Guarantee: the first is checked, the others profit, and none is refused as busy.
+#[tokio::test]
+async fn requests_at_once_with_the_same_credentials_cost_one_check() {
+    let hash = bcrypt::hash("right", 12).expect("a hash");
+    let authenticator = server(format!("user:{hash}")).expect("good lines");
+    let headers = basic_header("user:right");
+    let answers = futures_util::future::join_all((0..200).map(|_| authenticator.authenticate(&headers))).await;
+    assert_eq!(answers, vec![Ok(()); 200]);
+}
+
+#[test]
+fn hashes_that_are_not_supported_are_named_and_not_taken_for_passwords() {
+    for line in ["user:$apr1$x$y", "user:{SSHA}abc", "user:$2y$nonsense"] {
+        let expected = UsersError::UnsupportedHash { user: "user".to_owned() };
+        assert_eq!(server(line).err(), Some(expected), "{line}");
+    }
+    assert_eq!(server("user:").err(), Some(UsersError::NotAUser { line: 1 }), "an empty password");
+    assert_eq!(server("nonsense").err(), Some(UsersError::NotAUser { line: 1 }));
+    assert_eq!(server("").err(), Some(UsersError::NoUsers));
+}
+
+proptest! {
+    /// Every user of the file is let in, with the right password only.
+    #[test]
+    fn users_are_read_from_lines(
+        users in hash_map("[a-zé][a-zé0-9 ._-]{0,8}", ("[a-zA-Z0-9é!:%]([ -~é]{0,12}[!-~é])?", any::<bool>()), 1..5)
+    ) {
+        let mut inline = String::from(" # name:password\r\n\n");
+        for (user, (password, hashed)) in &users {
+            let digest = || STANDARD.encode(<sha1::Sha1 as sha1::Digest>::digest(password));
+            let password = if *hashed { format!("{{SHA}}{}", digest()) } else { password.clone() };
+            inline.push_str(&format!("{user}:{password} \r\n"));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let authenticator = server(inline).expect("users");
+        let authenticate = |credentials: String| {
+            runtime.block_on(authenticator.authenticate(&basic_header(&credentials)))
+        };
+        for (user, (password, _)) in &users {
+            prop_assert_eq!(authenticate(format!("{user}:{password}")), Ok(()));
+            prop_assert_eq!(authenticate(format!("{user}:{password}x")), Err(AuthError::Wrong));
+        }
+    }
+
+    /// Any file is users or an error: in hashes nothing is where it is expected.
+    #[test]
+    fn any_lines_are_users_or_an_error(
+        lines in vec(prop_oneof!["\\PC{0,20}",
+            "[a-z:#]{0,3}(\\{SHA\\}|\\$2y\\$[0-9$]{2,11}\\$)?[./A-Za-z0-9é=]{0,60}"], 0..4)
+    ) {
+        match server(lines.join("\n")).err() {
+            None | Some(UsersError::UnsupportedHash { .. } | UsersError::NoUsers) => {}
+            Some(UsersError::NotAUser { line }) => prop_assert!((1..=lines.len()).contains(&line)),
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! How the server sides compare credentials: as SHA-256 digests, in constant time. Neither content
+//! nor length shows in how long a refusal takes, and nothing that is kept can be printed.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sha2::{Digest, Sha256};
+use sluice_net::auth::server::AuthError;
+use subtle::ConstantTimeEq;
+
+/// How often files with senders' credentials are read. They are small, and a token that is taken
+/// away must stop working soon.
+pub(crate) const CREDENTIALS_RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A file with credentials cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read {path}: {reason}")]
+pub struct Unreadable {
+    pub path: String,
+    pub reason: String,
+}
+
+/// The value of the header that credentials come in.
+pub(crate) fn sole<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a HeaderValue, AuthError> {
+    sluice_net::headers::sole(headers, name).map_err(|_| AuthError::Malformed)?.ok_or(AuthError::Missing)
+}
+
+pub(crate) type Sha256Digest = [u8; 32];
+
+pub(crate) fn digest(secret: &[u8]) -> Sha256Digest {
+    Sha256::digest(secret).into()
+}
+
+/// The credentials after a scheme's name, which is compared without regard to case.
+pub(crate) fn after_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
+    if scheme.is_empty() {
+        return Some(value.trim_ascii());
+    }
+    let (name, rest) = value.split_at_checked(scheme.len())?;
+    let rest = rest.strip_prefix(b" ")?;
+    name.eq_ignore_ascii_case(scheme.as_bytes()).then(|| rest.trim_ascii())
+}
+
+/// Compares with every candidate, found or not.
+pub(crate) fn is_among(secret: &Sha256Digest, candidates: &[Sha256Digest]) -> bool {
+    candidates.iter().fold(subtle::Choice::from(0), |found, candidate| found | secret.ct_eq(candidate)).into()
+}

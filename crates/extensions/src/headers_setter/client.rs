@@ -1,0 +1,96 @@
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderValue};
+use sluice_net::auth::client::{AuthError, ClientAuth, ClientAuths, MetadataHeader};
+
+use super::{Config, HeaderAction, HeaderRule};
+
+/// `additional_auth` names an extension that there is not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no authentication extension {name:?} among the extensions of the service")]
+pub struct UnknownAuthenticator {
+    pub name: String,
+}
+
+/// Sets headers by rules, after those of the extension that it builds on.
+#[derive(Debug)]
+pub struct HeadersSetter {
+    rules: Vec<HeaderRule>,
+    metadata_keys: Vec<String>,
+    additional: Option<Arc<dyn ClientAuth>>,
+}
+
+impl HeadersSetter {
+    pub fn new(config: &Config, others: &ClientAuths) -> Result<HeadersSetter, UnknownAuthenticator> {
+        let additional = match &config.additional_auth {
+            None => None,
+            Some(name) => Some(others.get(name).cloned().ok_or_else(|| UnknownAuthenticator { name: name.clone() })?),
+        };
+        let mut metadata_keys: Vec<String> =
+            config.headers.iter().filter_map(|rule| rule.from_context.clone()).collect();
+        metadata_keys.sort();
+        metadata_keys.dedup();
+        Ok(HeadersSetter { rules: config.headers.clone(), metadata_keys, additional })
+    }
+
+    fn apply(&self, headers: &mut HeaderMap, metadata: &[MetadataHeader]) {
+        for rule in &self.rules {
+            if rule.action == HeaderAction::Delete {
+                headers.remove(&rule.key);
+                continue;
+            }
+            // As in the Collector, a missing value still makes the header, with an empty value.
+            let value = rule.value(metadata).unwrap_or_else(|| HeaderValue::from_static(""));
+            match (rule.action, headers.contains_key(&rule.key)) {
+                (HeaderAction::Insert, true) | (HeaderAction::Update, false) => {}
+                _ => {
+                    headers.insert(rule.key.clone(), value);
+                }
+            }
+        }
+    }
+}
+
+impl ClientAuth for HeadersSetter {
+    fn authenticate<'a>(
+        &'a self,
+        headers: &'a mut HeaderMap,
+        metadata: &'a [MetadataHeader],
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(async move {
+            if let Some(auth) = &self.additional {
+                auth.authenticate(headers, metadata).await?;
+            }
+            self.apply(headers, metadata);
+            Ok(())
+        })
+    }
+
+    fn refused(&self) -> BoxFuture<'_, ()> {
+        match &self.additional {
+            Some(auth) => auth.refused(),
+            None => Box::pin(std::future::ready(())),
+        }
+    }
+
+    fn metadata_keys(&self) -> &[String] {
+        &self.metadata_keys
+    }
+}
+
+impl HeaderRule {
+    fn value(&self, metadata: &[MetadataHeader]) -> Option<HeaderValue> {
+        let bytes: &[u8] = match (&self.value, &self.from_context) {
+            (Some(value), _) => value.expose().as_bytes(),
+            (None, Some(name)) => match metadata.iter().find(|(header, _)| header == name) {
+                Some((_, value)) => value,
+                None => self.default_value.as_ref()?.expose().as_bytes(),
+            },
+            (None, None) => return None,
+        };
+        let mut value = HeaderValue::from_bytes(bytes).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}

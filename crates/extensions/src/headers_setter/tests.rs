@@ -1,0 +1,42 @@
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sluice_config::read_text;
+use sluice_net::auth::client::{ClientAuth, ClientAuths};
+
+use super::*;
+
+async fn applied(
+    text: &str,
+    headers: &[(&'static str, &'static str)],
+    metadata: &[(&str, &str)],
+) -> Vec<(String, String)> {
+    let (config, diagnostics) = read_text("extensions.headers_setter", text, Config::read);
+    assert!(diagnostics.errors().next().is_none(), "{text}");
+    let auth = HeadersSetter::new(&config, &ClientAuths::new()).expect("builds");
+    let mut map: HeaderMap =
+        headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect();
+    let metadata: Vec<_> =
+        metadata.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect();
+    auth.authenticate(&mut map, &metadata).await.expect("applies");
+    let mut found: Vec<_> =
+        map.iter().map(|(name, value)| (name.to_string(), value.to_str().expect("ASCII").to_owned())).collect();
+    found.sort();
+    found
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+/// Scenario: the four actions, on headers that are there and that are not.
+/// Guarantee: each does what its name says, with the sender's value, the default, or the fixed value.
+#[tokio::test]
+async fn headers_are_set_as_configured() {
+    let text = "headers: [{action: insert, key: a, value: new}, {action: update, key: b, value: new}, \
+                {action: upsert, key: X-Scope-OrgID, from_context: Tenant, default_value: fallback}, \
+                {action: delete, key: gone}]";
+    let existing = [("a", "old"), ("gone", "x")];
+    let found = applied(text, &existing, &[("tenant", "blue")]).await;
+    assert_eq!(found, [pair("a", "old"), pair("x-scope-orgid", "blue")]);
+    let found = applied(text, &[("b", "old")], &[]).await;
+    assert_eq!(found, [pair("a", "new"), pair("b", "new"), pair("x-scope-orgid", "fallback")]);
+}

@@ -1,0 +1,80 @@
+//! Extensions: what several components of a configuration share. Most authenticate: senders to
+//! receivers, our requests to other servers.
+//!
+//! One folder an extension, with both sides together: `mod.rs` says what it does, `config.rs` has
+//! its options, `client.rs` and `server.rs` its sides, `README.md` every option. [`EXTENSIONS`]
+//! lists them; there is no registration elsewhere. Receivers and exporters do not import this
+//! crate: they use the traits of `sluice_net::auth`, which the extensions implement.
+
+pub mod basicauth;
+pub mod bearertokenauth;
+pub mod file_storage;
+pub mod headers_setter;
+pub mod health_check;
+pub mod oauth2client;
+
+mod digest;
+mod extension;
+mod secret_source;
+
+use sluice_config::{ComponentKind, ComponentKinds, Fields};
+
+pub use extension::{BuildError, ClientExtension, Extension, ServerExtension};
+pub use secret_source::SecretSource;
+
+/// The kinds of extensions in this build.
+pub static EXTENSIONS: ComponentKinds<Box<dyn Extension>> = ComponentKinds::new(&[
+    health_check::KIND,
+    basicauth::KIND,
+    bearertokenauth::KIND,
+    oauth2client::KIND,
+    headers_setter::KIND,
+    file_storage::KIND,
+    ComponentKind::missing(
+        "memory_ballast",
+        "`memory_ballast` is gone from the Collector and means nothing here: remove it",
+    ),
+    ComponentKind::missing(
+        "pprof",
+        "`pprof` shows the inside of Go programs: remove it; `perf` shows where Sluice spends its time",
+    ),
+    ComponentKind::missing(
+        "zpages",
+        "`zpages` is not in this build of Sluice: see `/metrics` and `/dead-letters` on the metrics address",
+    ),
+]);
+
+/// An option that names a file; an empty path counts as none.
+fn optional_path(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<String> {
+    fields.optional_string(key, doc).filter(|path| !path.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::read_text;
+
+    use super::EXTENSIONS;
+
+    /// Scenario: mistakes in every extension. Guarantee: each is an error.
+    #[test]
+    fn mistakes_are_errors() {
+        for (kind, text) in [
+            ("headers_setter", "headers: [{action: upsert, key: a}]"),
+            ("headers_setter", "headers: [{key: a, value: x, from_context: y}]"),
+            ("headers_setter", "headers: [{key: 'a b', value: x}]"),
+            ("bearertokenauth", "{}"),
+            ("bearertokenauth", "tokens: []"),
+            ("bearertokenauth", "tokens: {a: b}"),
+            ("bearertokenauth", "{token: x, header: 'a b'}"),
+            ("basicauth", "client_auth: {password: x}"),
+            ("oauth2client", "{token_url: 'ftp://x', client_id: a}"),
+            ("oauth2client", "{token_url: 'https://x/token'}"),
+            ("oauth2client", "{client_id: a}"),
+            ("health_check", "path: health"),
+            ("file_storage", "directory: ''"),
+        ] {
+            let (extension, diagnostics) = read_text("extensions.x", text, |fields| EXTENSIONS.read(kind, fields));
+            assert!(extension.is_some() && diagnostics.errors().next().is_some(), "{kind}: {text}");
+        }
+    }
+}

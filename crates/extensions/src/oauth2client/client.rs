@@ -1,0 +1,197 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use sluice_net::auth::client::{AuthError, ClientAuth, MetadataHeader};
+use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin, Proxy, UrlError, peer_text};
+use sluice_net::tls::TlsError;
+use tokio::sync::Mutex;
+
+use super::Config;
+use super::token::{Form, Granted, encode, renewal};
+use crate::basicauth;
+use crate::secret_source::{SecretSource, sensitive};
+
+/// A failed fetch is not repeated sooner, however many requests ask for a token.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why the token endpoint cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
+    #[error("the proxy cannot be used: {reason}")]
+    Proxy { reason: String },
+}
+
+/// Fetches tokens and keeps the last one. Requests that need a token at the same time share one fetch.
+pub struct OAuth2Client {
+    config: Config,
+    token_url: Uri,
+    client_id: SecretSource,
+    client_secret: SecretSource,
+    http: HttpClient,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    token: Option<Token>,
+    failure: Option<(Instant, AuthError)>,
+    /// The endpoint took the credentials in the form, not in a header.
+    credentials_in_form: bool,
+}
+
+struct Token {
+    header: HeaderValue,
+    /// Fetch another from then on. `None`: the token does not end.
+    renew_at: Option<Instant>,
+    ends_at: Option<Instant>,
+}
+
+impl fmt::Debug for OAuth2Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "OAuth2Client({})", self.token_url)
+    }
+}
+
+impl ClientAuth for OAuth2Client {
+    fn authenticate<'a>(
+        &'a self,
+        headers: &'a mut HeaderMap,
+        _: &'a [MetadataHeader],
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(async move {
+            headers.insert(AUTHORIZATION, self.header().await?);
+            Ok(())
+        })
+    }
+
+    fn refused(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.state.lock().await.token = None;
+        })
+    }
+}
+
+impl OAuth2Client {
+    pub fn new(config: &Config) -> Result<OAuth2Client, SetupError> {
+        let origin = Origin::of(&config.token_url)?;
+        let mut connect = ConnectOptions { connect_timeout: config.timeout, ..ConnectOptions::default() };
+        if origin.tls {
+            connect.tls = Some(config.tls.build()?);
+            connect.server_name = config.tls.options.server_name_override.clone();
+        }
+        connect.proxy =
+            Proxy::from_environment(&origin.target, origin.tls).map_err(|reason| SetupError::Proxy { reason })?;
+        let options = HttpOptions { connect, idle_connections: 1, ..HttpOptions::default() };
+        Ok(OAuth2Client {
+            token_url: origin.uri,
+            client_id: SecretSource::of(config.client_id_file.as_ref(), &config.client_id),
+            client_secret: SecretSource::of(config.client_secret_file.as_ref(), config.client_secret.expose()),
+            http: HttpClient::new(origin.target, options),
+            config: config.clone(),
+            state: Mutex::default(),
+        })
+    }
+
+    async fn header(&self) -> Result<HeaderValue, AuthError> {
+        // Held while a token is fetched: requests that come meanwhile wait for the same outcome.
+        let mut state = self.state.lock().await;
+        let now = Instant::now();
+        if let Some(token) = &state.token
+            && token.renew_at.is_none_or(|at| now < at)
+        {
+            return Ok(token.header.clone());
+        }
+        let recent =
+            state.failure.as_ref().filter(|(at, _)| at.elapsed() < FAILURE_PAUSE).map(|(_, error)| error.clone());
+        let error = match recent {
+            Some(error) => error,
+            None => match self.fetch(&mut state).await {
+                Ok(token) => {
+                    let header = token.header.clone();
+                    state.failure = None;
+                    state.token = Some(token);
+                    return Ok(header);
+                }
+                Err(error) => {
+                    tracing::warn!(token_url = %self.token_url, %error, "cannot get an access token");
+                    state.failure = Some((Instant::now(), error.clone()));
+                    error
+                }
+            },
+        };
+        // The token that should be replaced is good for a while yet.
+        match &state.token {
+            Some(token) if token.ends_at.is_none_or(|at| Instant::now() < at) => Ok(token.header.clone()),
+            _ => Err(error),
+        }
+    }
+
+    async fn fetch(&self, state: &mut State) -> Result<Token, AuthError> {
+        let id = self.client_id.read().await?;
+        let secret = self.client_secret.read().await?;
+        let answer = self.ask(&id, &secret, state.credentials_in_form).await?;
+        // RFC 6749 wants the header to be understood; many endpoints only read the form. The form that works is kept.
+        if matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED) {
+            let other = self.ask(&id, &secret, !state.credentials_in_form).await?;
+            if other.status.is_success() {
+                state.credentials_in_form = !state.credentials_in_form;
+                return self.token(&other);
+            }
+        }
+        self.token(&answer)
+    }
+
+    async fn ask(&self, id: &str, secret: &str, in_form: bool) -> Result<Answer, AuthError> {
+        let mut form = Form::default();
+        form.add("grant_type", "client_credentials");
+        if !self.config.scopes.is_empty() {
+            form.add("scope", &self.config.scopes.join(" "));
+        }
+        self.config.endpoint_params.iter().for_each(|(name, value)| form.add(name, value));
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if in_form {
+            form.add("client_id", id);
+            form.add("client_secret", secret);
+        } else {
+            headers.insert(AUTHORIZATION, sensitive(&basicauth::credentials(&encode(id), &encode(secret)))?);
+        }
+        let body: Arc<[Bytes]> = Arc::from([form.into_body()]);
+        let timeout = self.config.timeout;
+        match tokio::time::timeout(timeout, self.http.post(&self.token_url, &headers, &body)).await {
+            Err(_) => Err(AuthError::unavailable(format!("no answer of the token endpoint within {timeout:?}"))),
+            Ok(Err(error)) if error.is_configuration() => {
+                Err(AuthError::misconfigured(format!("token endpoint: {error}")))
+            }
+            Ok(Err(error)) => Err(AuthError::unavailable(format!("token endpoint: {error}"))),
+            Ok(Ok(answer)) => Ok(answer),
+        }
+    }
+
+    fn token(&self, answer: &Answer) -> Result<Token, AuthError> {
+        let status = answer.status;
+        if !status.is_success() {
+            let text = peer_text(&String::from_utf8_lossy(&answer.body[..answer.body.len().min(4096)]));
+            let reason = format!("the token endpoint answered {}: {text}", status.as_u16());
+            let temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+            return Err(if temporary { AuthError::unavailable(reason) } else { AuthError::misconfigured(reason) });
+        }
+        let granted = Granted::read(&answer.body)?;
+        let now = Instant::now();
+        Ok(Token {
+            header: granted.header,
+            renew_at: granted.lives.map(|lives| now + renewal(lives, self.config.expiry_buffer)),
+            ends_at: granted.lives.map(|lives| now + lives),
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! The answer of a token endpoint, and the form in which it is asked.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use sluice_net::auth::client::AuthError;
+
+use crate::secret_source::sensitive;
+
+/// What a token endpoint grants (RFC 6749, section 5.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The value of `authorization`; marked as sensitive.
+    pub header: HeaderValue,
+    /// `None`: the endpoint does not say when it ends.
+    pub lives: Option<Duration>,
+}
+
+impl Granted {
+    /// Reads the body of a successful answer.
+    pub fn read(body: &[u8]) -> Result<Granted, AuthError> {
+        let body: serde_json::Value = serde_json::from_slice(body)
+            .map_err(|_| AuthError::unavailable("the token endpoint's answer is not JSON"))?;
+        let token = body.get("access_token").and_then(serde_json::Value::as_str).filter(|token| !token.is_empty());
+        let token = token.ok_or_else(|| AuthError::unavailable("the token endpoint's answer has no access_token"))?;
+        let scheme = match body.get("token_type").and_then(serde_json::Value::as_str) {
+            // RFC 6750: the type is compared without case; "bearer" is what many write.
+            Some(scheme) if !scheme.is_empty() && !scheme.eq_ignore_ascii_case("bearer") => scheme,
+            _ => "Bearer",
+        };
+        Ok(Granted { header: sensitive(&format!("{scheme} {token}"))?, lives: seconds(body.get("expires_in")) })
+    }
+}
+
+/// After what time to replace a token. A buffer beyond its life must not mean a fetch with every request.
+pub(super) fn renewal(lives: Duration, buffer: Duration) -> Duration {
+    lives.checked_sub(buffer).filter(|left| !left.is_zero()).unwrap_or(lives / 2)
+}
+
+/// A number or a string of seconds; zero and nonsense mean "does not say".
+fn seconds(value: Option<&serde_json::Value>) -> Option<Duration> {
+    let number = match value? {
+        serde_json::Value::String(text) => text.parse().ok()?,
+        value => value.as_f64()?,
+    };
+    (number > 0.0 && number < 1e9).then(|| Duration::from_secs_f64(number))
+}
+
+/// A body of application/x-www-form-urlencoded.
+#[derive(Default)]
+pub(super) struct Form(String);
+
+impl Form {
+    pub(super) fn add(&mut self, name: &str, value: &str) {
+        if !self.0.is_empty() {
+            self.0.push('&');
+        }
+        self.0.push_str(&encode(name));
+        self.0.push('=');
+        self.0.push_str(&encode(value));
+    }
+
+    pub(super) fn into_body(self) -> Bytes {
+        Bytes::from(self.0)
+    }
+}
+
+/// One name or value of application/x-www-form-urlencoded.
+pub(super) fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'*' => encoded.push(byte as char),
+            b' ' => encoded.push('+'),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: secrets with every special character. Guarantee: they survive the form.
+    #[test]
+    fn forms_are_encoded() {
+        let mut form = Form::default();
+        form.add("scope", "a b");
+        form.add("client_secret", "p&=+%ä");
+        assert_eq!(form.0, "scope=a+b&client_secret=p%26%3D%2B%25%C3%A4");
+    }
+
+    /// Scenario: a buffer longer than the token's life. Guarantee: the token is used for half of
+    /// it, not fetched each time.
+    #[test]
+    fn a_long_buffer_does_not_disable_the_cache() {
+        assert_eq!(renewal(Duration::from_secs(3600), Duration::from_secs(300)), Duration::from_secs(3300));
+        assert_eq!(renewal(Duration::from_secs(60), Duration::from_secs(300)), Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,162 @@
+//! Tables of metrics. A component declares what it exposes, with name, kind, unit, labels and
+//! meaning, together with how it is read. Both the text of `/metrics` and the documentation come
+//! from the same table, so that neither can have what the other does not.
+
+use crate::exposition::Series;
+
+/// What items are called at the end of a metric's name, by signal.
+pub const ITEMS: [&str; 3] = ["spans", "metric_points", "log_records"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    Counter,
+    Gauge,
+}
+
+impl MetricKind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+        }
+    }
+}
+
+/// The metrics of one component, read from an `S`.
+pub struct Table<S: 'static> {
+    pub title: &'static str,
+    /// Labels that all its metrics have.
+    pub labels: &'static [&'static str],
+    pub metrics: &'static [Metric<S>],
+}
+
+/// One metric: what is declared of it, and how it is read.
+pub struct Metric<S: 'static> {
+    pub(crate) declared: Declared,
+    pub(crate) read: Read<S>,
+}
+
+pub(crate) enum Read<S> {
+    One(fn(&S) -> f64),
+    Many(fn(&S, &mut Series<'_, '_>)),
+}
+
+/// What a metric is called and means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Without unit and suffix.
+    pub name: &'static str,
+    pub kind: MetricKind,
+    pub unit: &'static str,
+    /// Beside those of the table.
+    pub labels: &'static [&'static str],
+    pub meaning: &'static str,
+    /// The name ends in one of [`ITEMS`].
+    pub by_items: bool,
+    /// When it is there. None: always.
+    pub condition: Option<&'static str>,
+}
+
+impl<S> Metric<S> {
+    pub const fn counter(name: &'static str, meaning: &'static str, read: fn(&S) -> f64) -> Self {
+        Metric { declared: Declared::new(name, MetricKind::Counter, &[], meaning), read: Read::One(read) }
+    }
+
+    pub const fn gauge(name: &'static str, meaning: &'static str, read: fn(&S) -> f64) -> Self {
+        Metric { declared: Declared::new(name, MetricKind::Gauge, &[], meaning), read: Read::One(read) }
+    }
+
+    /// Several series, told apart by `labels`.
+    pub const fn counters(
+        name: &'static str,
+        labels: &'static [&'static str],
+        meaning: &'static str,
+        read: fn(&S, &mut Series<'_, '_>),
+    ) -> Self {
+        Metric { declared: Declared::new(name, MetricKind::Counter, labels, meaning), read: Read::Many(read) }
+    }
+
+    /// Several series, told apart by `labels`.
+    pub const fn gauges(
+        name: &'static str,
+        labels: &'static [&'static str],
+        meaning: &'static str,
+        read: fn(&S, &mut Series<'_, '_>),
+    ) -> Self {
+        Metric { declared: Declared::new(name, MetricKind::Gauge, labels, meaning), read: Read::Many(read) }
+    }
+
+    #[must_use]
+    pub const fn unit(mut self, unit: &'static str) -> Self {
+        self.declared.unit = unit;
+        self
+    }
+
+    /// The name ends in what the items are called. Its reader says which with [`Series::add_items`].
+    #[must_use]
+    pub const fn by_items(mut self) -> Self {
+        self.declared.by_items = true;
+        self
+    }
+
+    /// It is there only at times.
+    #[must_use]
+    pub const fn only(mut self, condition: &'static str) -> Self {
+        self.declared.condition = Some(condition);
+        self
+    }
+}
+
+impl Declared {
+    const fn new(
+        name: &'static str,
+        kind: MetricKind,
+        labels: &'static [&'static str],
+        meaning: &'static str,
+    ) -> Declared {
+        Declared { name, kind, unit: "", labels, meaning, by_items: false, condition: None }
+    }
+}
+
+/// What a table declares, for documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableDoc {
+    pub title: &'static str,
+    pub metrics: Vec<MetricDoc>,
+}
+
+/// A metric as it is documented.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricDoc {
+    /// With unit, without the suffix of counters. Several for a metric by items.
+    pub names: Vec<String>,
+    pub kind: MetricKind,
+    pub unit: &'static str,
+    pub labels: Vec<&'static str>,
+    pub meaning: &'static str,
+    pub condition: Option<&'static str>,
+}
+
+impl<S> Table<S> {
+    pub fn describe(&self) -> TableDoc {
+        let metrics = self.metrics.iter().map(|metric| self.describe_metric(&metric.declared)).collect();
+        TableDoc { title: self.title, metrics }
+    }
+
+    fn describe_metric(&self, declared: &Declared) -> MetricDoc {
+        let separator = if declared.unit.is_empty() { "" } else { "_" };
+        let name = |items: &str| format!("{}{items}{separator}{}", declared.name, declared.unit);
+        let names = match declared.by_items {
+            false => vec![name("")],
+            true => ITEMS.iter().map(|items| name(&format!("_{items}"))).collect(),
+        };
+        MetricDoc {
+            names,
+            kind: declared.kind,
+            unit: declared.unit,
+            labels: self.labels.iter().chain(declared.labels).copied().collect(),
+            meaning: declared.meaning,
+            condition: declared.condition,
+        }
+    }
+}
