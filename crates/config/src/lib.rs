@@ -9,6 +9,7 @@
 
 pub mod catalog;
 pub mod component_id;
+pub mod component_kinds;
 pub mod diagnostics;
 pub mod document;
 pub mod duration;
@@ -28,6 +29,7 @@ mod render;
 
 pub use catalog::{Catalog, Class, Kind, PipelineSignal};
 pub use component_id::ComponentId;
+pub use component_kinds::{ComponentKind, ComponentKinds};
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use document::{Component, Document, Pipeline};
 pub use expand::{Environment, SystemEnvironment};

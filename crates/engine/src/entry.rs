@@ -1,10 +1,11 @@
 //! What the log holds: a frame, who waits for it, and the work on it that deliveries share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use sluice_flow::source::Position;
 use sluice_flow::{Frame, Payload, Refusal};
 use sluice_log::{Charge, CursorId, DecodeError, Record, RecordFacts, StoredRecord};
 
@@ -32,11 +33,42 @@ pub(crate) struct Entry {
     shared: Option<SharedWork>,
     /// Where requests may wait for the disk to have taken frames like this one.
     receiving: Option<Arc<ReceivingBudget>>,
+    /// Set where the source can read the frame again.
+    source: Option<Source>,
+}
+
+/// Where a source has a frame from, and the deliveries for which its checkpoint has to wait.
+struct Source {
+    position: Position,
+    /// Deliveries that have neither resolved the frame nor left.
+    unresolved: AtomicUsize,
+    /// Some delivery has resolved it. Where all have left instead, the source has to read it again.
+    is_resolved: AtomicBool,
+}
+
+impl Source {
+    fn leave(&self, deliveries: usize) {
+        let before = self.unresolved.fetch_sub(deliveries, Ordering::SeqCst);
+        if before == deliveries && self.is_resolved.load(Ordering::SeqCst) {
+            self.position.resolve();
+        }
+    }
 }
 
 impl Entry {
     pub(crate) fn new(frame: Frame, origin: Arc<Origin>, ack: Option<Ack>, memory: Arc<SharedWorkMemory>) -> Self {
-        Entry { frame, origin, ack, shared: Some(SharedWork { memory, results: Mutex::default() }), receiving: None }
+        let shared = Some(SharedWork { memory, results: Mutex::default() });
+        Entry { frame, origin, ack, shared, receiving: None, source: None }
+    }
+
+    /// Names the place in its source, which so many deliveries have to resolve.
+    pub(crate) fn at(self, position: Option<Position>, deliveries: usize) -> Self {
+        let source = position.map(|position| Source {
+            position,
+            unresolved: AtomicUsize::new(deliveries),
+            is_resolved: AtomicBool::new(false),
+        });
+        Entry { source, ..self }
     }
 
     /// Lets a request that waits for memory try again when the frame is on disk.
@@ -45,7 +77,8 @@ impl Entry {
     }
 
     pub(crate) fn charge(&self) -> Charge {
-        Charge { bytes: stored::charge_bytes(self.frame.payload.bytes.len()), items: u64::from(self.frame.items) }
+        let bytes = self.frame.payload.bytes.len() + self.frame.metadata.headers_bytes();
+        Charge { bytes: stored::charge_bytes(bytes), items: u64::from(self.frame.items) }
     }
 
     /// Index of the receiver in this run. None if it is known by its name only.
@@ -53,10 +86,37 @@ impl Entry {
         Some(self.frame.receiver).filter(|receiver| *receiver != RECEIVER_BY_NAME)
     }
 
+    /// Whether a refusal by the sole backend reaches the sender. A source that fetches has none to hand it to.
+    pub(crate) fn returns_refusals(&self) -> bool {
+        self.source.is_none()
+    }
+
     /// Says that `reader` has resolved the frame. The sender is answered when the last one that it waits for has.
     pub(crate) fn resolved(&self, reader: CursorId, result: Result<(), Refusal>) {
+        if let Some(source) = self.source.as_ref().filter(|_| result.is_ok()) {
+            source.is_resolved.store(true, Ordering::SeqCst);
+            source.leave(1);
+        }
         if let Some(ack) = &self.ack {
             ack.resolved(reader, result);
+        }
+    }
+
+    /// Says that the configuration has lost so many of the deliveries that the frame was for. They hold up no checkpoint; but
+    /// if no other delivery has resolved the frame, its source reads it again.
+    pub(crate) fn released(&self, deliveries: usize) {
+        if let Some(source) = &self.source {
+            source.leave(deliveries);
+        }
+    }
+
+    /// Says that a reload has removed `reader` before it resolved the frame. `is_kept`: its backlog stays in the log.
+    pub(crate) fn abandoned(&self, reader: CursorId, is_kept: bool) {
+        if !is_kept {
+            self.released(1);
+        }
+        if let Some(ack) = &self.ack {
+            ack.abandoned(reader);
         }
     }
 
@@ -113,10 +173,15 @@ impl Record for Entry {
                 .unwrap_or(SystemTime::now()),
             metadata: Arc::new(sender),
         };
-        Ok(Entry { frame, origin: Arc::new(Origin { receiver, prepared }), ack: None, shared: None, receiving: None })
+        let origin = Arc::new(Origin { receiver, prepared });
+        Ok(Entry { frame, origin, ack: None, shared: None, receiving: None, source: None })
     }
 
     fn durable(&self) {
+        if let Some(source) = &self.source {
+            // From now on the log owns it: to read it again would double it.
+            source.position.resolve();
+        }
         if let Some(ack) = &self.ack {
             ack.durable();
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use sluice_config::{Catalog, Class, Document, Effect, Fields, Kind, OptionDoc};
-use sluice_receivers::ReceiverConfig;
+use sluice_receivers::RECEIVERS;
 
 use crate::catalog::Components;
 use crate::extensions;
@@ -37,7 +37,7 @@ pub fn markdown() -> String {
     metrics(&mut text);
     for class in Class::ALL {
         let _ = write!(text, "\n## {}\n", class.key());
-        for kind in Components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
+        for kind in Components::default().kinds(class).iter().filter(|kind| kind.missing.is_none()) {
             component(&mut text, class, kind);
         }
     }
@@ -77,7 +77,7 @@ fn component(text: &mut String, class: Class, kind: &Kind) {
 
 fn read(class: Class, kind: &str, fields: &mut Fields<'_>) {
     match class {
-        Class::Receiver => drop(ReceiverConfig::read(kind, fields)),
+        Class::Receiver => drop(RECEIVERS.read(kind, fields)),
         Class::Processor => drop(sluice_processors::read(kind, fields)),
         Class::Exporter => drop(sluice_exporters::read(kind, fields)),
         Class::Extension => drop(extensions::read(kind, fields)),
@@ -118,7 +118,7 @@ mod tests {
     fn every_component_of_the_build_is_in_the_reference() {
         let text = markdown();
         for class in Class::ALL {
-            for kind in Components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
+            for kind in Components::default().kinds(class).iter().filter(|kind| kind.missing.is_none()) {
                 assert!(text.contains(&format!("### `{}`", kind.name)), "{}", kind.name);
             }
         }

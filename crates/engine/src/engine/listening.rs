@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_receivers::{Bound, Counters};
+use sluice_receivers::{BoundReceiver, ReceiverContext, ReceiverCounters};
 
 use super::{Engine, RunningReceiver};
 use crate::admin::{self, AdminError, AdminServer};
@@ -18,7 +18,10 @@ const PORT_TRIES: usize = 100;
 const PORT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Receivers with their ports, by id. `None`: a port of the old ones has to be closed first.
-pub(super) type BoundReceivers = BTreeMap<String, Option<Bound>>;
+pub(super) type BoundReceivers = BTreeMap<String, Option<Box<dyn BoundReceiver>>>;
+
+/// Of receivers that end, by id.
+type CountersBefore = HashMap<String, Arc<dyn ReceiverCounters>>;
 
 impl Engine {
     /// Binds the ports of receivers that are new or changed. Nothing that runs is touched: listeners whose address stays are
@@ -43,7 +46,7 @@ impl Engine {
         let (kept, ended): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.receivers).into_iter().partition(|running| running.is_in(plan));
         self.receivers = kept;
-        let counters: HashMap<String, Counters> =
+        let counters: CountersBefore =
             ended.iter().map(|running| (running.id.clone(), running.handle.counters())).collect();
         for planned in &plan.receivers {
             if let Some(receiver) = bound.get_mut(&planned.id).and_then(Option::take) {
@@ -66,10 +69,13 @@ impl Engine {
     }
 
     /// Counters go on where a receiver of the same name was.
-    fn serve_receiver(&mut self, planned: &ReceiverPlan, receiver: Bound, before: &HashMap<String, Counters>) {
-        let intake = self.intakes[&planned.id].clone();
-        let counters = before.get(&planned.id).cloned().unwrap_or_default();
-        let handle = receiver.serve(intake, &self.extensions.senders, counters, self.resources.clone());
+    fn serve_receiver(&mut self, planned: &ReceiverPlan, receiver: Box<dyn BoundReceiver>, before: &CountersBefore) {
+        let handle = receiver.serve(ReceiverContext {
+            ingress: self.intakes[&planned.id].clone(),
+            authenticators: self.extensions.senders.clone(),
+            resources: self.resources.clone(),
+            counters: before.get(&planned.id).cloned(),
+        });
         self.receivers.push(RunningReceiver { id: planned.id.clone(), fingerprint: planned.fingerprint, handle });
     }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use sluice_otlp::Signal;
 
+use super::deliveries::metadata_keys;
 use super::{Engine, RunningDelivery};
 use crate::ack::Awaited;
 use crate::delivery::Policy;
 use crate::entry::Origin;
-use crate::intake::{Route, RouteDisk, Routes};
+use crate::intake::{Route, RouteDisk};
 use crate::plan::{DeliveryPlan, Plan, Way};
-use crate::steps;
+use crate::steps::{self, Step};
 
 impl Engine {
     pub(super) fn apply_routes(&self, plan: &Plan) {
@@ -20,7 +21,7 @@ impl Engine {
                 let ways = grouped.get(&(id.as_str(), signal))?;
                 Some((signal, self.route(plan, id, signal, ways)))
             });
-            intake.routes.store(Arc::new(Routes::new(routes)));
+            intake.set_routes(routes);
         }
     }
 
@@ -43,6 +44,7 @@ impl Engine {
             unwritten_limit_bytes: disk.tail_bytes,
             watch: self.storage.watches[signal as usize].clone(),
         });
+        let metadata_keys = self.metadata_keys(&running, chains.iter().flatten());
         let passes_through = ways
             .iter()
             .zip(&chains)
@@ -52,6 +54,7 @@ impl Engine {
             origin: Arc::new(origin),
             disk,
             awaited: Arc::new(awaited(plan, &running)),
+            metadata_keys,
             passes_through: if prefix.is_empty() { passes_through.collect() } else { Vec::new() },
             prefix,
             log: self.storage.log(signal).clone(),
@@ -60,6 +63,24 @@ impl Engine {
             refusing: cursors(|plan| plan.policy != Policy::DropOldest),
             backpressure: cursors(|plan| plan.policy == Policy::Backpressure),
         }
+    }
+}
+
+impl Engine {
+    /// What processors, batches and exporters of a route read of request metadata.
+    fn metadata_keys<'a>(
+        &self,
+        running: &[&RunningDelivery],
+        steps: impl Iterator<Item = &'a Arc<Step>>,
+    ) -> Vec<String> {
+        let mut keys: Vec<String> = steps.flat_map(|step| step.processor.metadata_keys()).collect();
+        for running in running {
+            let exporter = &self.exporters[&running.plan.id.exporter].exporter;
+            keys.extend(metadata_keys(&running.plan, exporter.as_ref()));
+        }
+        keys.sort();
+        keys.dedup();
+        keys
     }
 }
 

@@ -10,7 +10,7 @@ use sluice_config::{
 };
 use sluice_otlp::Signal;
 use sluice_processors::Settings;
-use sluice_receivers::ReceiverConfig;
+use sluice_receivers::ReceiverKinds;
 
 use super::{ExporterPlan, PipelineSpec, ReceiverPlan};
 use crate::extensions::{self, ExtensionPlan};
@@ -27,7 +27,7 @@ pub(super) struct Read {
 }
 
 impl Read {
-    pub(super) fn components(document: &Document, diagnostics: &mut Diagnostics) -> Read {
+    pub(super) fn components(document: &Document, receivers: &ReceiverKinds, diagnostics: &mut Diagnostics) -> Read {
         let pipelines: Vec<PipelineSpec> = document.pipelines.iter().map(spec).collect();
         let used = |ids: fn(&PipelineSpec) -> &Vec<String>| -> BTreeSet<&str> {
             pipelines.iter().flat_map(|pipeline| ids(pipeline).iter().map(String::as_str)).collect()
@@ -46,7 +46,7 @@ impl Read {
         for component in &document.receivers {
             let id = component.id.to_string();
             let config = read_component(component, diagnostics, |fields| {
-                ReceiverConfig::read(component.kind, fields).expect("the catalogue lists what can be read")
+                receivers.read(component.kind, fields).expect("the catalogue lists what can be read")
             });
             for name in config.authenticators() {
                 read.check_authenticator(document, component, name, ExtensionPlan::authenticates_senders, diagnostics);

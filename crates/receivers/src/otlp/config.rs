@@ -10,11 +10,10 @@ use std::path::PathBuf;
 
 use ::http::{HeaderName, HeaderValue};
 use sluice_config::Fields;
+use sluice_net::compress::Packing;
 use sluice_net::server::{Address, BodyTimeouts, Cors, Family, ServerOptions};
 use sluice_net::tls::ServerTlsOptions;
 use sluice_otlp::Encoding;
-
-use super::ingest::Packing;
 
 /// What OTLP recommends as the limit of a request after decompression.
 pub(super) const DEFAULT_LIMIT_MIB: u64 = 64;
@@ -161,8 +160,8 @@ fn include_metadata(fields: &mut Fields<'_>) -> bool {
     fields.boolean(
         "include_metadata",
         false,
-        "Keep the request's headers for `headers_setter` and `metadata_keys`. Requests whose kept headers differ are never \
-         merged where an exporter reads them.",
+        "Keep those of the request's headers that `headers_setter`, `metadata_keys` or `from_context` name. Requests whose \
+         kept headers differ are never merged where an exporter reads them.",
     )
 }
 

@@ -3,11 +3,11 @@
 //! A request goes through the same steps over both transports, each as early as it can be taken:
 //!
 //! 1. authentication, from the headers alone;
-//! 2. routing: does any pipeline take this signal from here?
+//! 2. routing: one snapshot of where the signal goes, for the life of the request;
 //! 3. admission: memory is asked for with the length from the gRPC prefix or `content-length`, before the body is read;
 //! 4. reading, bounded in size and time;
-//! 5. inflating (bounded), validating and counting, in one pass over the bytes;
-//! 6. handing in, compressed as it came where the engine keeps it so;
+//! 5. inflating (bounded, and never more than was admitted), validating and counting, in one pass over the bytes;
+//! 6. submitting, compressed as it came where the route keeps it so;
 //! 7. the answer.
 //!
 //! What cannot be accepted is refused with the answer that makes OTLP clients do the right thing; see [`refusal`].
@@ -18,6 +18,9 @@ mod counters;
 mod grpc;
 mod http;
 mod ingest;
+mod inspect;
+mod kind;
+mod metrics;
 mod read;
 pub mod refusal;
 mod senders;
@@ -25,7 +28,7 @@ mod senders;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluice_flow::Intake;
+use sluice_flow::source::Ingress;
 use sluice_net::auth::server::Authenticator;
 use sluice_net::server::{BindError, Listener, ServerCounters, ServerResources, WeakListener, serve};
 use sluice_net::tls::{ServerTls, TlsError};
@@ -34,10 +37,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::{GrpcConfig, HttpConfig, OtlpConfig, SharedConfig};
 pub use counters::{OtlpCounters, SignalCounters, Transport};
+pub use kind::KIND;
 pub use refusal::{Refused, RefusedReason};
-
-/// The names of the component in configurations.
-pub const KIND: &str = "otlp";
 
 /// Why the receiver cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -128,23 +129,25 @@ impl Bound {
     /// Serves the ports inside the calling runtime until `shutdown`. All receivers share `resources`.
     pub fn serve(
         self,
-        intake: Arc<dyn Intake>,
+        ingress: Arc<dyn Ingress>,
         authenticators: Authenticators,
         counters: Counters,
         resources: ServerResources,
         shutdown: CancellationToken,
     ) -> Running {
+        let inspector = inspect::Inspector::new();
         let mut running =
             Running { grpc_address: None, http_address: None, counters, listeners: Vec::new(), ports: JoinSet::new() };
         if let Some(Port { listener, tls, config: GrpcConfig { shared } }) = self.grpc {
             running.grpc_address = listener.local_address();
             running.listeners.push(listener.downgrade());
             let ingest = ingest::Ingest::new(
-                Arc::clone(&intake),
+                Arc::clone(&ingress),
                 authenticators.grpc,
                 &running.counters.requests,
                 &shared,
                 &resources,
+                &inspector,
             );
             let handler = Arc::new(grpc::GrpcHandler::new(ingest));
             let counters = Arc::clone(&running.counters.grpc_connections);
@@ -162,11 +165,12 @@ impl Bound {
             running.http_address = listener.local_address();
             running.listeners.push(listener.downgrade());
             let ingest = ingest::Ingest::new(
-                intake,
+                ingress,
                 authenticators.http,
                 &running.counters.requests,
                 &config.shared,
                 &resources,
+                &inspector,
             );
             let server = config.shared.server.clone();
             let handler = Arc::new(http::HttpHandler::new(ingest, config));
@@ -180,12 +184,12 @@ impl Bound {
 /// Binds the configured ports and serves them inside the calling runtime until `shutdown`.
 pub async fn start(
     config: OtlpConfig,
-    intake: Arc<dyn Intake>,
+    ingress: Arc<dyn Ingress>,
     authenticators: Authenticators,
     shutdown: CancellationToken,
 ) -> Result<Running, StartError> {
     Ok(bind(config, &[]).await?.serve(
-        intake,
+        ingress,
         authenticators,
         Counters::default(),
         ServerResources::unlimited(),

@@ -1,0 +1,72 @@
+//! The list of a crate's components: each kind with the function that reads its options.
+
+use std::sync::OnceLock;
+
+use crate::{Fields, Kind};
+
+/// A kind of component. `C` is what its options become.
+#[derive(Debug)]
+pub struct ComponentKind<C> {
+    kind: Kind,
+    /// None for a kind that is only known by name.
+    read: Option<fn(&mut Fields<'_>) -> C>,
+}
+
+impl<C> ComponentKind<C> {
+    pub const fn new(kind: Kind, read: fn(&mut Fields<'_>) -> C) -> Self {
+        ComponentKind { kind, read: Some(read) }
+    }
+
+    /// A kind that cannot be used; `reason` is the text of the error.
+    pub const fn missing(name: &'static str, reason: &'static str) -> Self {
+        ComponentKind { kind: Kind::new(name, "").missing(reason), read: None }
+    }
+}
+
+/// All kinds of one class that a crate has.
+#[derive(Debug)]
+pub struct ComponentKinds<C: 'static> {
+    list: &'static [ComponentKind<C>],
+    kinds: OnceLock<Vec<Kind>>,
+}
+
+impl<C> ComponentKinds<C> {
+    pub const fn new(list: &'static [ComponentKind<C>]) -> Self {
+        ComponentKinds { list, kinds: OnceLock::new() }
+    }
+
+    pub fn kinds(&self) -> &[Kind] {
+        self.kinds.get_or_init(|| self.list.iter().map(|known| known.kind).collect())
+    }
+
+    /// Reads the options of a component by its kind's name or one of its aliases. None if there is no such kind.
+    pub fn read(&self, kind: &str, fields: &mut Fields<'_>) -> Option<C> {
+        let known = self.list.iter().find(|known| known.kind.is_called(kind))?;
+        known.read.map(|read| read(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read_text;
+
+    static KINDS: ComponentKinds<String> = ComponentKinds::new(&[
+        ComponentKind::new(Kind::new("greeter", "Greets").aliases(&["welcomer"]), |fields| {
+            fields.string("greeting", "hello", "What it says.")
+        }),
+        ComponentKind::missing("shouter", "`shouter` is gone: use `greeter`"),
+    ]);
+
+    /// Guarantee: a component is read by its name and its aliases, and a kind that is only known by name is not read at all.
+    #[test]
+    fn components_are_read_by_any_of_their_names() {
+        let read = |kind: &str| read_text("x", "greeting: hi", |fields| KINDS.read(kind, fields)).0;
+        assert_eq!(read("greeter").as_deref(), Some("hi"));
+        assert_eq!(read("welcomer").as_deref(), Some("hi"));
+        assert_eq!(read("shouter"), None);
+        assert_eq!(read("other"), None);
+        let names: Vec<_> = KINDS.kinds().iter().map(|kind| (kind.name, kind.missing.is_some())).collect();
+        assert_eq!(names, [("greeter", false), ("shouter", true)]);
+    }
+}
