@@ -1,5 +1,5 @@
-//! What listens: receivers, and the servers for metrics and health. A reload opens what is new before it closes what is old,
-//! so that a port that somebody else has costs nothing but the message.
+//! Receivers, and the servers for metrics and health. A reload opens new listeners before it closes old ones: if another
+//! process has a port, the reload fails and everything goes on as it was.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::StartError;
 use crate::plan::{Plan, ReceiverPlan};
 use crate::status::Status;
 
-/// How often, and how soon after each other, a port is asked for that one of our own servers is about to leave.
+/// How often a port is tried that one of our own servers is about to leave, and the pause between two tries.
 const PORT_TRIES: usize = 100;
 const PORT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -41,7 +41,7 @@ impl Engine {
         Ok(bound)
     }
 
-    /// Ends receivers that the plan has no longer or has changed, and serves those that are bound.
+    /// Ends receivers that the plan no longer has or has changed, and serves those that are bound.
     pub(super) async fn apply_receivers(&mut self, plan: &Plan, mut bound: BoundReceivers) -> Result<(), StartError> {
         let (kept, ended): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.receivers).into_iter().partition(|running| running.is_in(plan));

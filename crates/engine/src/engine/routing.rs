@@ -84,7 +84,7 @@ impl Engine {
     }
 }
 
-/// What senders wait for. Deliveries that may lose data hold nobody up.
+/// What senders wait for. They do not wait for deliveries that may lose data.
 fn awaited(plan: &Plan, deliveries: &[&RunningDelivery]) -> Awaited {
     let mut awaited = Awaited::default();
     for running in deliveries {
@@ -95,4 +95,44 @@ fn awaited(plan: &Plan, deliveries: &[&RunningDelivery]) -> Awaited {
         }
     }
     awaited
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sluice_config::SystemEnvironment;
+    use sluice_flow::source::Ingress as _;
+
+    use super::*;
+
+    /// Guarantee: what a processor, a batch or an exporter names is kept of a request's headers, on the routes that lead
+    /// there, and nothing else.
+    #[tokio::test]
+    async fn a_route_knows_the_metadata_that_something_reads() {
+        let text = "\
+receivers: {otlp: {protocols: {grpc: {endpoint: '127.0.0.1:0', include_metadata: true}}}}
+processors:
+  attributes: {actions: [{key: region, action: insert, from_context: metadata.X-Region}]}
+  batch: {metadata_keys: [X-Tenant]}
+exporters:
+  otlp: {endpoint: 'localhost:1', tls: {insecure: true}, auth: {authenticator: headers_setter}}
+  otlp/plain: {endpoint: 'localhost:1', tls: {insecure: true}}
+extensions: {headers_setter: {headers: [{key: x-org, from_context: X-Org}]}}
+service:
+  extensions: [headers_setter]
+  telemetry: {metrics: {level: none}}
+  pipelines:
+    traces: {receivers: [otlp], processors: [attributes, batch], exporters: [otlp]}
+    traces/2: {receivers: [otlp], exporters: [otlp/plain]}
+    logs: {receivers: [otlp], exporters: [otlp/plain]}
+";
+        let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+        let plan = plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)));
+        let engine = Engine::start(plan, None).await.expect("starts");
+        let route = |signal| engine.intakes["otlp"].route(signal).expect("there is one");
+        assert_eq!(route(Signal::Traces).metadata_keys(), ["x-org", "x-region", "x-tenant"]);
+        assert!(route(Signal::Logs).metadata_keys().is_empty());
+        engine.shutdown(Duration::ZERO).await;
+    }
 }

@@ -167,4 +167,11 @@ mod tests {
         drop(first);
         assert!(second.now_or_never().expect("it was told").is_ok());
     }
+
+    #[tokio::test]
+    async fn a_request_that_never_fits_does_not_wait() {
+        let route = route(400_000);
+        let refused = route.admit(400_001, &Peer { lets_wait: true }).now_or_never();
+        assert!(matches!(refused, Some(Err(Refusal::TooLarge { .. }))));
+    }
 }

@@ -1,4 +1,5 @@
-//! A backend that remembers each line that it has taken, and refuses some requests.
+//! A backend that remembers each line that it has taken, and refuses some requests: for now, or for good where a line says
+//! `poison`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -6,6 +7,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -52,23 +54,27 @@ async fn connection(socket: TcpStream, taken: Taken, refuses_one_in: u32) -> Opt
         let mut body = vec![0; length];
         socket.read_exact(&mut body).await.ok()?;
         let is_refused = refuses_one_in > 0 && fastrand::u32(0..refuses_one_in) == 0;
-        let status = if is_refused { "503 Service Unavailable" } else { "200 OK" };
-        if !is_refused {
-            note(&taken, &body);
-        }
+        let status = match lines_of(&body) {
+            _ if is_refused => "503 Service Unavailable",
+            lines if lines.iter().any(|line| line.contains("poison")) => "400 Bad Request",
+            lines => {
+                let mut taken = taken.lock().expect("is not poisoned");
+                lines.into_iter().for_each(|line| *taken.entry(line).or_default() += 1);
+                "200 OK"
+            }
+        };
         let answer = format!("HTTP/1.1 {status}\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n");
         socket.write_all(answer.as_bytes()).await.ok()?;
     }
 }
 
-fn note(taken: &Taken, body: &[u8]) {
+fn lines_of(body: &[u8]) -> Vec<String> {
     let request = ExportLogsServiceRequest::decode(body).expect("a request of logs");
-    let mut taken = taken.lock().expect("is not poisoned");
-    for scope in request.resource_logs.into_iter().flat_map(|resource| resource.scope_logs) {
-        for record in scope.log_records {
-            if let Some(Value::StringValue(line)) = record.body.and_then(|body| body.value) {
-                *taken.entry(line).or_default() += 1;
-            }
-        }
-    }
+    let scopes = request.resource_logs.into_iter().flat_map(|resource| resource.scope_logs);
+    let records = scopes.flat_map(|scope| scope.log_records);
+    let line = |body: AnyValue| match body.value {
+        Some(Value::StringValue(line)) => Some(line),
+        _ => None,
+    };
+    records.filter_map(|record| record.body.and_then(line)).collect()
 }

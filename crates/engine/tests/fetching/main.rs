@@ -23,12 +23,12 @@ static RECEIVERS: ComponentKinds<Box<dyn ReceiverConfig>> = ComponentKinds::new(
 const CONFIG: &str = "SLUICE_TEST_CONFIG";
 const MEMORY_LIMIT_MIB: u64 = 64;
 
-fn config(folder: &Path, backend: SocketAddr) -> String {
+fn config(folder: &Path, backend: SocketAddr, ack: &str) -> String {
     let folder = folder.display();
     format!(
         "receivers: {{lines: {{include: '{folder}/*.log', checkpoint: '{folder}/checkpoint'}}}}\n\
          exporters: {{otlphttp: {{endpoint: 'http://{backend}', compression: none}}}}\n\
-         buffer: {{memory: {{limit_mib: {MEMORY_LIMIT_MIB}}}}}\n\
+         buffer: {{ack: {ack}, memory: {{limit_mib: {MEMORY_LIMIT_MIB}}}}}\n\
          service:\n  telemetry: {{metrics: {{readers: [{{pull: {{exporter: {{prometheus: \
          {{host: 127.0.0.1, port: 0}}}}}}}}]}}}}\n  \
          pipelines:\n    logs: {{receivers: [lines], exporters: [otlphttp]}}\n"
@@ -117,7 +117,7 @@ async fn a_process_that_is_killed_at_random_points_loses_no_line() {
     const ROUNDS: u32 = 8;
     let folder = tempfile::tempdir().expect("a folder");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let config = config(folder.path(), listener.local_addr().expect("an address"));
+    let config = config(folder.path(), listener.local_addr().expect("an address"), "memory");
     let taken = backend::serve(listener, 3);
     let count = || taken.lock().expect("is not poisoned").len();
     for round in 0..ROUNDS {
@@ -146,7 +146,7 @@ async fn reading_stops_while_the_backend_is_down_and_memory_keeps_its_limit() {
     append(folder.path(), "a.log", 0..LINES, &"x".repeat(1000));
     let length = std::fs::metadata(folder.path().join("a.log")).expect("is there").len();
     assert!(length > MEMORY_LIMIT_MIB * 3 / 2 << 20);
-    let process = Process::start(&config(folder.path(), backend)).await;
+    let process = Process::start(&config(folder.path(), backend, "memory")).await;
     let read_bytes = async || process.metric("lines_read_bytes").await;
     let budget = process.metric("sluice_delivery_budget_bytes").await;
     let stands = async || {
@@ -167,5 +167,25 @@ async fn reading_stops_while_the_backend_is_down_and_memory_keeps_its_limit() {
     until("all lines arrive", async || taken.lock().expect("is not poisoned").len() == LINES as usize).await;
     assert!(taken.lock().expect("is not poisoned").values().all(|times| *times == 1));
     until("the checkpoint is at the end", async || checkpoint() == format!("{length} a.log\n")).await;
+    process.kill().await;
+}
+
+/// Scenario: under `ack: delivered` a sole backend's refusal is handed to the sender; but files have no sender to tell.
+/// Guarantee: what the backend refuses for good is set aside, the rest arrives, and the checkpoint passes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_backend_refuses_for_good_does_not_hold_up_the_checkpoint() {
+    const LINES: u32 = 500;
+    let folder = tempfile::tempdir().expect("a folder");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let config = config(folder.path(), listener.local_addr().expect("an address"), "delivered");
+    let taken = backend::serve(listener, 0);
+    append(folder.path(), "a.log", 0..LINES, "");
+    append(folder.path(), "a.log", LINES..LINES + 1, "poison");
+    append(folder.path(), "a.log", LINES + 1..2 * LINES, "");
+    let length = std::fs::metadata(folder.path().join("a.log")).expect("is there").len();
+    let process = Process::start(&config).await;
+    let checkpoint = || std::fs::read_to_string(folder.path().join("checkpoint")).unwrap_or_default();
+    until("the checkpoint is at the end", async || checkpoint() == format!("{length} a.log\n")).await;
+    assert_eq!(taken.lock().expect("is not poisoned").len() as u32, 2 * LINES - 1);
     process.kill().await;
 }

@@ -145,7 +145,7 @@ fn check_endpoint(endpoint: &str) -> Result<Option<IpAddr>, &'static str> {
 
 /// `auth.authenticator`.
 fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
-    let name = fields.section("auth", "Who may send. Without it, anybody who can connect.", |fields| {
+    let name = fields.section("auth", "Who may send. Without it, every client that can connect.", |fields| {
         let name = fields.required_string(
             "authenticator",
             "Name of the extension that decides: `basicauth` or `bearertokenauth`, with its `/name` if it has one.",

@@ -137,7 +137,7 @@ impl HttpHandler {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, content_type);
         if let Some(delay) = refused.retry_delay {
-            // Whole seconds are all that the header can say: rounded up, so that nobody comes too early.
+            // Whole seconds are all that the header can say: rounded up, so that no client comes too early.
             headers.insert(RETRY_AFTER, HeaderValue::from(delay.as_millis().div_ceil(1000).max(1) as u64));
         }
         match refused.reason {

@@ -49,7 +49,7 @@ pub enum StartError {
     Tls { protocol: &'static str, error: TlsError },
 }
 
-/// Who may send, by protocol. `None`: anybody.
+/// Who may send, by protocol. `None`: every client.
 #[derive(Clone, Default)]
 pub struct Authenticators {
     pub grpc: Option<Arc<Authenticator>>,
@@ -63,7 +63,7 @@ impl StartError {
     }
 }
 
-/// A port that is bound, and served by nobody yet.
+/// A port that is bound and not served yet.
 struct Port<C> {
     listener: Listener,
     tls: Option<ServerTls>,

@@ -1,11 +1,11 @@
-//! Why a request is not accepted, and how that is said over each transport.
+//! Why a request is not accepted, and the answer over each transport.
 //!
 //! | | gRPC | HTTP | the client |
 //! |---|---|---|---|
 //! | no or wrong credentials | UNAUTHENTICATED | 401 | gives up |
 //! | no pipeline takes the signal, unknown method or path | UNIMPLEMENTED | 404 | gives up |
 //! | overload | UNAVAILABLE + RetryInfo | 503 + Retry-After | comes back |
-//! | too large, as sent or inflated | RESOURCE_EXHAUSTED without RetryInfo | 413 | gives up |
+//! | too large, as sent or inflated, or for the memory there is | RESOURCE_EXHAUSTED without RetryInfo | 413 | gives up |
 //! | not valid OTLP | INVALID_ARGUMENT | 400 | gives up |
 //! | refused for good by the sole backend | INVALID_ARGUMENT | 400 | gives up |
 //! | unknown compression | UNIMPLEMENTED + grpc-accept-encoding | 415 + Accept-Encoding | gives up or sends it otherwise |
