@@ -86,11 +86,6 @@ impl Entry {
         Some(self.frame.receiver).filter(|receiver| *receiver != RECEIVER_BY_NAME)
     }
 
-    /// Whether a refusal by the sole backend reaches the sender. A source that fetches has none to hand it to.
-    pub(crate) fn returns_refusals(&self) -> bool {
-        self.source.is_none()
-    }
-
     /// Says that `reader` has resolved the frame. The sender is answered when the last one that it waits for has.
     pub(crate) fn resolved(&self, reader: CursorId, result: Result<(), Refusal>) {
         if let Some(source) = self.source.as_ref().filter(|_| result.is_ok()) {

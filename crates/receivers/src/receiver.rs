@@ -19,6 +19,12 @@ pub trait ReceiverConfig: Send + Sync {
         Vec::new()
     }
 
+    /// Whether senders wait for answers. False for a receiver that fetches: under `ack: delivered` it has nothing to hand a
+    /// backend's final refusal to, so that the items concerned become dead letters.
+    fn has_senders(&self) -> bool {
+        true
+    }
+
     /// Takes hold of everything that can fail: ports, certificates, checkpoints. Ports come from `held` where it has the same
     /// addresses. Nothing is served or read yet.
     fn bind<'a>(&'a self, held: &'a [Listener]) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>>;

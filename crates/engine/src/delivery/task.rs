@@ -263,7 +263,7 @@ impl Task {
     fn dead(&mut self, units: Vec<Unit<Lease>>, cause: Cause, reason: &str) {
         for unit in units {
             let leased = &unit.lease.leased;
-            if self.dispatcher.returns_rejections() && leased.entry.returns_refusals() {
+            if self.dispatcher.returns_rejections() {
                 self.delivery.stats.returned_items.fetch_add(u64::from(unit.items), Ordering::Relaxed);
                 let refusal = match cause {
                     Cause::Rejected | Cause::TooLarge => Refusal::Rejected { reason: reason.to_owned() },

@@ -56,10 +56,15 @@ impl Admitted {
         }
     }
 
-    /// Asks for more memory if the body is longer than it was admitted for: for twice as much, so that it seldom asks.
+    /// Asks for more memory if the body is longer than it was admitted for: for twice as much, so that it seldom asks, or
+    /// for as much as it takes where there is no more.
     pub(super) fn reach(&mut self, length: usize) -> Result<(), Refusal> {
         let bytes = self.permit.bytes();
-        if length > bytes { self.permit.grow((length - bytes).max(bytes)) } else { Ok(()) }
+        if length <= bytes {
+            return Ok(());
+        }
+        let more = length - bytes;
+        self.permit.grow(more.max(bytes)).or_else(|_| self.permit.grow(more))
     }
 
     pub(super) fn into_permit(self) -> Permit {

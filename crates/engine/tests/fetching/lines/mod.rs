@@ -58,6 +58,10 @@ impl ReceiverCounters for Counters {
 }
 
 impl ReceiverConfig for Config {
+    fn has_senders(&self) -> bool {
+        false
+    }
+
     fn bind<'a>(&'a self, _held: &'a [Listener]) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>> {
         Box::pin(async move {
             let checkpoint = Checkpoint::load(&self.checkpoint).map_err(StartError::failed)?;
