@@ -73,6 +73,20 @@ async fn what_can_never_be_admitted_is_too_large_and_not_overload() {
     receiver.assert_serves_others().await;
 }
 
+/// Guarantee: memory for a body that does not tell its length is asked for in steps, the last of which is no larger than what
+/// is left.
+#[tokio::test]
+async fn a_body_of_unknown_length_is_taken_if_there_is_memory_for_it() {
+    let plain = traces(2_500);
+    let intake = MockIntake { memory_limit_bytes: Some(plain.len() + 1000), ..MockIntake::default() };
+    let receiver = Receiver::start(BOTH, intake).await;
+    let chunked = [format!("{:x}\r\n", plain.len()).as_bytes(), &plain, b"\r\n0\r\n\r\n"].concat();
+    let headers = [PROTOBUF, ("transfer-encoding", "chunked")];
+    assert_eq!(post(receiver.http, "/v1/traces", &headers, &chunked).await.0, 200);
+    assert!(receiver.intake.peak.load(Ordering::SeqCst) > plain.len() / 2);
+    receiver.assert_gives_all_memory_back().await;
+}
+
 /// Scenario: bodies of some ten kilobytes that unpack to 64 MiB each, in every coding, on eight threads at once.
 /// Guarantee: no more is unpacked than the memory for receiving holds, whatever the receiver's own limit would let through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
