@@ -8,6 +8,8 @@ use sluice_flow::Refusal;
 use sluice_log::CursorId;
 use tokio::sync::oneshot;
 
+use crate::refusals::overloaded;
+
 /// What a sender waits for, the same for all frames of a route.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Awaited {
@@ -61,6 +63,13 @@ impl Ack {
             if before == Ok(1) && self.undelivered.load(Ordering::SeqCst) == 0 {
                 self.answer(Ok(()));
             }
+        }
+    }
+
+    /// The delivery has gone without resolving the frame: a sender that waits for it would wait for ever.
+    pub(crate) fn abandoned(&self, reader: CursorId) {
+        if self.awaited.delivered.contains(&reader) {
+            self.answer(Err(overloaded("a reload has removed a delivery that the sender waits for")));
         }
     }
 
@@ -123,6 +132,18 @@ mod tests {
         ack.resolved(b, Ok(()));
         assert_eq!(answer.try_recv(), Ok(Ok(())));
         ack.durable();
+    }
+
+    #[test]
+    fn a_sender_does_not_wait_for_a_delivery_that_is_gone() {
+        let [a, b, other] = readers();
+        let awaited = Arc::new(Awaited { delivered: vec![a], unless_durable: vec![b] });
+        let (ack, mut answer) = Ack::new(awaited);
+        ack.abandoned(other);
+        ack.abandoned(b);
+        assert!(answer.try_recv().is_err(), "the disk can still answer in the place of the second one");
+        ack.abandoned(a);
+        assert!(matches!(answer.try_recv(), Ok(Err(Refusal::Retry { .. }))));
     }
 
     #[test]

@@ -1,18 +1,28 @@
 //! Which components this build has.
 
 use sluice_config::{Catalog, Class, Kind};
+use sluice_receivers::{RECEIVERS, ReceiverKinds};
 
 /// All kinds of all classes: an explicit list, no registration at link time.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Components;
+#[derive(Clone, Copy)]
+pub struct Components<'a> {
+    pub receivers: &'a ReceiverKinds,
+}
+
+impl Default for Components<'_> {
+    /// Those of this build.
+    fn default() -> Self {
+        Components { receivers: &RECEIVERS }
+    }
+}
 
 const CONNECTORS: &[Kind] =
     &[Kind::new("forward", "Passes what comes out of one pipeline on into others of the same signal.")];
 
-impl Catalog for Components {
+impl Catalog for Components<'_> {
     fn kinds(&self, class: Class) -> &[Kind] {
         match class {
-            Class::Receiver => sluice_receivers::kinds(),
+            Class::Receiver => self.receivers.kinds(),
             Class::Processor => sluice_processors::PROCESSORS.kinds(),
             Class::Exporter => sluice_exporters::EXPORTERS.kinds(),
             Class::Extension => sluice_extensions::EXTENSIONS.kinds(),

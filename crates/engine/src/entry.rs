@@ -1,15 +1,16 @@
-//! What the log holds: a frame, who waits for it, and the work on it that deliveries share.
+//! What the log holds: a frame, and what has to be told once it is resolved.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use sluice_flow::source::Position;
 use sluice_flow::{Frame, Payload, Refusal};
 use sluice_log::{Charge, CursorId, DecodeError, Record, RecordFacts, StoredRecord};
 
 use crate::ack::Ack;
 use crate::receiving::ReceivingBudget;
+pub(crate) use crate::shared_work::{Processed, SharedWork, SharedWorkMemory};
 use crate::stored::{self, FrameMetadata};
 
 /// Stands for the receiver of a frame that was read back: it is known by its name only.
@@ -32,11 +33,42 @@ pub(crate) struct Entry {
     shared: Option<SharedWork>,
     /// Where requests may wait for the disk to have taken frames like this one.
     receiving: Option<Arc<ReceivingBudget>>,
+    /// Set where the source can read the frame again.
+    source: Option<Source>,
+}
+
+/// Where a source has a frame from, and the deliveries for which its checkpoint has to wait.
+struct Source {
+    position: Position,
+    /// Deliveries that have neither resolved the frame nor left.
+    unresolved: AtomicUsize,
+    /// Some delivery has resolved it. Where all have left instead, the source has to read it again.
+    is_resolved: AtomicBool,
+}
+
+impl Source {
+    fn leave(&self, deliveries: usize) {
+        let before = self.unresolved.fetch_sub(deliveries, Ordering::SeqCst);
+        if before == deliveries && self.is_resolved.load(Ordering::SeqCst) {
+            self.position.resolve();
+        }
+    }
 }
 
 impl Entry {
     pub(crate) fn new(frame: Frame, origin: Arc<Origin>, ack: Option<Ack>, memory: Arc<SharedWorkMemory>) -> Self {
-        Entry { frame, origin, ack, shared: Some(SharedWork { memory, results: Mutex::default() }), receiving: None }
+        let shared = Some(SharedWork::new(memory));
+        Entry { frame, origin, ack, shared, receiving: None, source: None }
+    }
+
+    /// Names the place in its source, which so many deliveries have to resolve.
+    pub(crate) fn at(self, position: Option<Position>, deliveries: usize) -> Self {
+        let source = position.map(|position| Source {
+            position,
+            unresolved: AtomicUsize::new(deliveries),
+            is_resolved: AtomicBool::new(false),
+        });
+        Entry { source, ..self }
     }
 
     /// Lets a request that waits for memory try again when the frame is on disk.
@@ -45,7 +77,8 @@ impl Entry {
     }
 
     pub(crate) fn charge(&self) -> Charge {
-        Charge { bytes: stored::charge_bytes(self.frame.payload.bytes.len()), items: u64::from(self.frame.items) }
+        let bytes = self.frame.payload.bytes.len() + self.frame.metadata.headers_bytes();
+        Charge { bytes: stored::charge_bytes(bytes), items: u64::from(self.frame.items) }
     }
 
     /// Index of the receiver in this run. None if it is known by its name only.
@@ -55,8 +88,30 @@ impl Entry {
 
     /// Says that `reader` has resolved the frame. The sender is answered when the last one that it waits for has.
     pub(crate) fn resolved(&self, reader: CursorId, result: Result<(), Refusal>) {
+        if let Some(source) = self.source.as_ref().filter(|_| result.is_ok()) {
+            source.is_resolved.store(true, Ordering::SeqCst);
+            source.leave(1);
+        }
         if let Some(ack) = &self.ack {
             ack.resolved(reader, result);
+        }
+    }
+
+    /// Says that the configuration has lost so many of the deliveries that the frame was for. They hold up no checkpoint; but
+    /// if no other delivery has resolved the frame, its source reads it again.
+    pub(crate) fn released(&self, deliveries: usize) {
+        if let Some(source) = &self.source {
+            source.leave(deliveries);
+        }
+    }
+
+    /// Says that a reload has removed `reader` before it resolved the frame. `is_kept`: its backlog stays in the log.
+    pub(crate) fn abandoned(&self, reader: CursorId, is_kept: bool) {
+        if !is_kept {
+            self.released(1);
+        }
+        if let Some(ack) = &self.ack {
+            ack.abandoned(reader);
         }
     }
 
@@ -113,97 +168,21 @@ impl Record for Entry {
                 .unwrap_or(SystemTime::now()),
             metadata: Arc::new(sender),
         };
-        Ok(Entry { frame, origin: Arc::new(Origin { receiver, prepared }), ack: None, shared: None, receiving: None })
+        let origin = Arc::new(Origin { receiver, prepared });
+        Ok(Entry { frame, origin, ack: None, shared: None, receiving: None, source: None })
     }
 
     fn durable(&self) {
+        if let Some(source) = &self.source {
+            // From now on the log owns it: to read it again would double it.
+            source.position.resolve();
+        }
         if let Some(ack) = &self.ack {
             ack.durable();
         }
         if let Some(receiving) = &self.receiving {
             receiving.note_freed(self.frame.signal);
         }
-    }
-}
-
-/// Bytes of shared results in the whole process, and their bound.
-#[derive(Debug)]
-pub(crate) struct SharedWorkMemory {
-    used_bytes: AtomicUsize,
-    limit_bytes: AtomicUsize,
-}
-
-impl SharedWorkMemory {
-    pub(crate) fn new(limit_bytes: usize) -> Self {
-        SharedWorkMemory { used_bytes: AtomicUsize::new(0), limit_bytes: AtomicUsize::new(limit_bytes) }
-    }
-
-    pub(crate) fn limit_bytes(&self) -> usize {
-        self.limit_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Changes the limit (reload). Results that are kept stay until their last use.
-    pub(crate) fn set_limit(&self, limit_bytes: usize) {
-        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
-    }
-}
-
-/// What a chain of steps made of a frame.
-#[derive(Clone, Debug)]
-pub(crate) struct Processed {
-    pub payload: Payload,
-    pub items: u32,
-}
-
-struct SharedResult {
-    chain: u64,
-    processed: Processed,
-    uses_left: usize,
-}
-
-/// Results of steps that several deliveries need, kept until the last of them took its copy. A delivery that lags
-/// finds them dropped when memory is short, and does the work again.
-pub(crate) struct SharedWork {
-    memory: Arc<SharedWorkMemory>,
-    results: Mutex<Vec<SharedResult>>,
-}
-
-impl SharedWork {
-    /// The result of `chain`, computed by the first of `sharers` deliveries that asks.
-    pub(crate) fn get_or_compute<E>(
-        &self,
-        chain: u64,
-        sharers: usize,
-        compute: impl FnOnce() -> Result<Processed, E>,
-    ) -> Result<Processed, E> {
-        if sharers < 2 {
-            return compute();
-        }
-        let mut results = self.results.lock();
-        if let Some(index) = results.iter().position(|result| result.chain == chain) {
-            let processed = results[index].processed.clone();
-            results[index].uses_left -= 1;
-            if results[index].uses_left == 0 {
-                let removed = results.swap_remove(index);
-                self.memory.used_bytes.fetch_sub(removed.processed.payload.bytes.len(), Ordering::Relaxed);
-            }
-            return Ok(processed);
-        }
-        let processed = compute()?;
-        let bytes = processed.payload.bytes.len();
-        if self.memory.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.memory.limit_bytes() {
-            results.push(SharedResult { chain, processed: processed.clone(), uses_left: sharers - 1 });
-        } else {
-            self.memory.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        }
-        Ok(processed)
-    }
-}
-
-impl Drop for SharedWork {
-    fn drop(&mut self) {
-        let bytes: usize = self.results.get_mut().iter().map(|result| result.processed.payload.bytes.len()).sum();
-        self.memory.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -214,41 +193,6 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-
-    fn processed(bytes: usize) -> Result<Processed, ()> {
-        Ok(Processed { payload: Payload::identity(Bytes::from(vec![0; bytes])), items: 1 })
-    }
-
-    #[test]
-    fn shared_work_is_done_once_and_let_go_after_the_last_use() {
-        let memory = Arc::new(SharedWorkMemory::new(1000));
-        let shared = SharedWork { memory: memory.clone(), results: Mutex::default() };
-        let mut computed = 0;
-        for _ in 0..3 {
-            shared
-                .get_or_compute(7, 3, || {
-                    computed += 1;
-                    processed(100)
-                })
-                .unwrap();
-        }
-        assert_eq!((computed, memory.used_bytes.load(Ordering::Relaxed)), (1, 0));
-    }
-
-    #[test]
-    fn shared_work_is_bounded_in_bytes() {
-        let memory = Arc::new(SharedWorkMemory::new(150));
-        let entries: Vec<_> =
-            (0..3).map(|_| SharedWork { memory: memory.clone(), results: Mutex::default() }).collect();
-        let work = || entries.iter().for_each(|shared| drop(shared.get_or_compute(7, 3, || processed(100)).unwrap()));
-        work();
-        assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 100);
-        memory.set_limit(250);
-        work();
-        assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 200);
-        drop(entries);
-        assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 0);
-    }
 
     fn frame() -> Frame {
         let metadata = sluice_flow::Metadata { peer: None, headers: vec![("tenant".to_owned(), b"a".to_vec())] };
@@ -281,6 +225,19 @@ mod tests {
         waited_for.durable();
         assert!(waits.as_mut().enable(), "it is told at once, and not when its patience ends");
         entry(frame()).durable();
+    }
+
+    /// Scenario: tiny requests with kilobytes of headers. Guarantee: budgets and the disk see what they hold.
+    #[test]
+    fn request_metadata_is_part_of_what_a_frame_costs() {
+        let without = Frame { metadata: Arc::default(), ..frame() };
+        let tenant = ("tenant".to_owned(), vec![b'a'; 12_000]);
+        let with = Frame {
+            metadata: Arc::new(sluice_flow::Metadata { peer: None, headers: vec![tenant] }),
+            ..without.clone()
+        };
+        let (without, with) = (entry(without).charge().bytes, entry(with).charge().bytes);
+        assert!(with >= without + 12_000, "{with} bytes with headers, {without} without");
     }
 
     #[test]

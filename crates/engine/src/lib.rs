@@ -16,6 +16,7 @@ pub mod plan;
 mod receiving;
 pub mod reference;
 mod refusals;
+mod shared_work;
 mod stamp;
 mod status;
 mod steps;

@@ -8,7 +8,7 @@ mod process;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use sluice_receivers::Counters;
+use sluice_receivers::ReceiverCounters;
 use sluice_telemetry::exposition::{Exposition, Naming};
 use sluice_telemetry::table::TableDoc;
 
@@ -30,7 +30,7 @@ pub(crate) fn render(
     naming: &Naming,
     started: Instant,
     deliveries: &[(DeliveryPlan, Arc<Delivery>)],
-    receivers: &[(String, Counters)],
+    receivers: &[(String, Arc<dyn ReceiverCounters>)],
     receiving: &ReceivingBudget,
     storage: &Storage,
 ) -> String {
@@ -38,7 +38,7 @@ pub(crate) fn render(
     exposition.write(&process::PROCESS, &[], &started);
     exposition.write(&process::RECEIVING, &[], receiving);
     for (id, counters) in receivers {
-        counters.write_metrics(&mut exposition, id);
+        counters.write(id, &mut exposition);
     }
     for (planned, delivery) in deliveries {
         deliveries::write(&mut exposition, planned, delivery);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
-use sluice_flow::intake::Permit;
+use sluice_flow::source::{MemoryPool, Permit};
 use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
@@ -87,11 +87,12 @@ impl ReceivingBudget {
         }
     }
 
-    pub(crate) fn try_acquire(self: &Arc<Self>, bytes: usize) -> Option<ReceivingPermit> {
-        self.take(bytes).then(|| ReceivingPermit { budget: self.clone(), bytes })
+    /// Memory for a request, or why there is none now.
+    pub(crate) fn try_admit(self: &Arc<Self>, bytes: usize) -> Result<Permit, Refusal> {
+        Permit::take(Arc::clone(self) as Arc<dyn MemoryPool>, bytes)
     }
 
-    fn take(&self, bytes: usize) -> bool {
+    fn try_take(&self, bytes: usize) -> bool {
         let limit = self.limit_bytes();
         self.used_bytes
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
@@ -113,32 +114,24 @@ impl Drop for Waiting<'_> {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct ReceivingPermit {
-    budget: Arc<ReceivingBudget>,
-    bytes: usize,
-}
-
-impl Permit for ReceivingPermit {
-    fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
-        if !self.budget.take(bytes) {
-            return Err(overloaded("the memory for receiving is spent"));
+impl MemoryPool for ReceivingBudget {
+    fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal> {
+        let (needed, limit) = (held_bytes.saturating_add(bytes), self.limit_bytes());
+        if needed > limit {
+            let reason =
+                format!("a request that takes {needed} bytes exceeds the memory for receiving ({limit} bytes)");
+            return Err(Refusal::TooLarge { reason });
         }
-        self.bytes += bytes;
-        Ok(())
+        if self.try_take(bytes) { Ok(()) } else { Err(overloaded("the memory for receiving is spent")) }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        Signal::ALL.into_iter().for_each(|signal| self.note_freed(signal));
     }
 
     fn asked_back(&self) -> Option<Refusal> {
-        self.budget
-            .is_wanted(Instant::now())
-            .then(|| overloaded("the request comes too slowly while others wait for memory"))
-    }
-}
-
-impl Drop for ReceivingPermit {
-    fn drop(&mut self) {
-        self.budget.used_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
-        Signal::ALL.into_iter().for_each(|signal| self.budget.note_freed(signal));
+        self.is_wanted(Instant::now()).then(|| overloaded("the request comes too slowly while others wait for memory"))
     }
 }
 
@@ -149,19 +142,35 @@ mod tests {
     #[test]
     fn permits_never_add_up_to_more_than_the_budget_and_come_back() {
         let budget = ReceivingBudget::new(100);
-        let mut first = budget.try_acquire(60).unwrap();
-        assert!(budget.try_acquire(41).is_none());
+        let mut first = budget.try_admit(60).unwrap();
+        assert!(budget.try_admit(41).is_err());
         assert!(first.grow(40).is_ok());
         assert!(first.grow(1).is_err());
+        first.shrink_to(10);
+        assert_eq!((budget.used_bytes(), first.bytes()), (10, 10));
         drop(first);
         assert_eq!(budget.used_bytes(), 0);
-        assert!(budget.try_acquire(usize::MAX).is_none());
+        assert!(budget.try_admit(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn a_request_that_can_never_fit_is_told_so_and_others_to_come_back() {
+        let budget = ReceivingBudget::new(100);
+        let mut first = budget.try_admit(60).unwrap();
+        assert!(matches!(budget.try_admit(100), Err(Refusal::Retry { .. })));
+        assert!(matches!(budget.try_admit(101), Err(Refusal::TooLarge { .. })));
+        assert!(matches!(first.grow(41), Err(Refusal::TooLarge { .. })));
+        let other = budget.try_admit(20).unwrap();
+        assert!(matches!(first.grow(40), Err(Refusal::Retry { .. })));
+        drop(other);
+        assert!(first.grow_to(100).is_ok() && first.grow_to(50).is_ok());
+        assert_eq!(first.bytes(), 100);
     }
 
     #[test]
     fn memory_is_asked_back_while_somebody_wants_it() {
         let budget = ReceivingBudget::new(100);
-        let permit = budget.try_acquire(60).unwrap();
+        let permit = budget.try_admit(60).unwrap();
         assert_eq!(permit.asked_back(), None);
         budget.note_wanted();
         assert!(matches!(permit.asked_back(), Some(Refusal::Retry { .. })));

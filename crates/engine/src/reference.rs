@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use sluice_config::{Catalog, Class, Document, Effect, Fields, Kind, OptionDoc};
-use sluice_receivers::ReceiverConfig;
+use sluice_receivers::RECEIVERS;
 use sluice_telemetry::table::TableDoc;
 
 use crate::catalog::Components;
@@ -43,7 +43,7 @@ pub fn markdown() -> String {
     table(&mut text, &Document::describe());
     for class in Class::ALL {
         let _ = write!(text, "\n## {}\n", class.key());
-        for kind in Components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
+        for kind in Components::default().kinds(class).iter().filter(|kind| kind.missing.is_none()) {
             component(&mut text, class, kind);
         }
     }
@@ -99,7 +99,7 @@ fn options(class: Class, kind: &Kind) -> Vec<OptionDoc> {
 
 fn read(class: Class, kind: &str, fields: &mut Fields<'_>) {
     match class {
-        Class::Receiver => drop(ReceiverConfig::read(kind, fields)),
+        Class::Receiver => drop(RECEIVERS.read(kind, fields)),
         Class::Processor => drop(sluice_processors::PROCESSORS.read(kind, fields)),
         Class::Exporter => drop(sluice_exporters::EXPORTERS.read(kind, fields)),
         Class::Extension => drop(sluice_extensions::EXTENSIONS.read(kind, fields)),
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn readmes_list_every_option() {
         for class in [Class::Exporter, Class::Extension] {
-            for kind in Components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
+            for kind in Components::default().kinds(class).iter().filter(|kind| kind.missing.is_none()) {
                 let options = options(class, kind);
                 if options.is_empty() {
                     continue;
@@ -187,7 +187,7 @@ mod tests {
     fn every_component_of_the_build_is_in_the_reference() {
         let text = markdown();
         for class in Class::ALL {
-            for kind in Components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
+            for kind in Components::default().kinds(class).iter().filter(|kind| kind.missing.is_none()) {
                 assert!(text.contains(&format!("### `{}`", kind.name)), "{}", kind.name);
             }
         }

@@ -75,7 +75,7 @@ pub trait Exporter: Send + Sync + 'static {
         &[]
     }
 
-    /// True for exporters such as `debug` that may lose data rather than hold anybody up.
+    /// True for exporters such as `debug`, which may lose data so that no sender waits for them.
     fn best_effort(&self) -> bool {
         false
     }

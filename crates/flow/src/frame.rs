@@ -28,8 +28,23 @@ impl Payload {
 pub struct Metadata {
     /// Address of the peer, `ip:port`.
     pub peer: Option<String>,
-    /// Request headers kept for later (receiver option `include_metadata`), names in lower case, in order of arrival.
+    /// Request headers that something downstream reads (receiver option `include_metadata`), names in lower case.
     pub headers: Vec<(String, Vec<u8>)>,
+}
+
+/// What a header costs in memory beside its bytes: two lengths, pointers and capacities, and the allocator's rounding.
+const HEADER_OVERHEAD_BYTES: usize = 96;
+
+impl Metadata {
+    /// Memory that the headers hold, for as long as a frame has them.
+    pub fn headers_bytes(&self) -> usize {
+        self.headers.iter().map(|(name, value)| Metadata::header_bytes(name, value)).sum()
+    }
+
+    /// Memory that one header holds.
+    pub fn header_bytes(name: &str, value: &[u8]) -> usize {
+        name.len() + value.len() + HEADER_OVERHEAD_BYTES
+    }
 }
 
 /// One export request on its way through.

@@ -3,10 +3,10 @@
 pub mod dispatch;
 pub mod export;
 pub mod frame;
-pub mod intake;
+pub mod source;
 pub mod taken_share;
 
 pub use export::{BoxFuture, Exporter, Outcome, Packed};
 pub use frame::{Frame, Metadata, Payload};
-pub use intake::{Intake, Refusal};
+pub use source::Refusal;
 pub use taken_share::TakenShare;

@@ -24,6 +24,8 @@ pub struct Charge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub offset: Offset,
+    /// How many of the readers have it. The others have unsubscribed.
+    pub readers: usize,
     /// Some reader now holds more than its budget.
     pub over_budget: bool,
     /// Some reader now holds more than half of its budget.

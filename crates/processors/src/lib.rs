@@ -68,6 +68,11 @@ pub trait Processor: Send + Sync {
     /// [`ProcessError`] where the request is not what it should be.
     fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit, ProcessError>;
 
+    /// Names of the request metadata (lower case) that this processor reads.
+    fn metadata_keys(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Stable hash of what the processor does: equal for equal configurations, over restarts and releases.
     fn fingerprint(&self) -> u64;
 }

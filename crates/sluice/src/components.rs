@@ -10,7 +10,7 @@ pub(crate) fn list() -> Result<ExitCode> {
     println!("sluice {}", env!("CARGO_PKG_VERSION"));
     for class in Class::ALL {
         println!("\n{}:", class.key());
-        for kind in Components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
+        for kind in Components::default().kinds(class).iter().filter(|kind| kind.missing.is_none()) {
             let aliases =
                 if kind.aliases.is_empty() { String::new() } else { format!(" (also {})", kind.aliases.join(", ")) };
             println!("  {}{aliases}\n      {}", kind.name, kind.summary);

@@ -9,7 +9,7 @@ use super::status::Shown;
 use super::{Engine, RunningExporter};
 use crate::error::StartError;
 use crate::extensions::Extensions;
-use crate::intake::ReceiverIntake;
+use crate::intake::ReceiverIngress;
 use crate::plan::Plan;
 
 const USER_AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
@@ -72,7 +72,7 @@ impl Engine {
         for receiver in &plan.receivers {
             let index = self.intakes.len() as u16;
             self.intakes.entry(receiver.id.clone()).or_insert_with(|| {
-                Arc::new(ReceiverIntake::new(
+                Arc::new(ReceiverIngress::new(
                     index,
                     self.receiving.clone(),
                     self.shared_work.clone(),

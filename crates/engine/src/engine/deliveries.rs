@@ -62,7 +62,7 @@ impl Engine {
                     metadata_keys: metadata_keys(planned, exporters[&planned.id.exporter].exporter.as_ref()),
                     exporter: exporters[&planned.id.exporter].exporter.clone(),
                     chains: self.chains(plan, &planned.id),
-                    receivers: self.intakes.iter().map(|(id, intake)| (id.clone(), intake.receiver)).collect(),
+                    receivers: self.intakes.iter().map(|(id, intake)| (id.clone(), intake.receiver())).collect(),
                     orphans: [own_chain(plan, planned)],
                 },
             };
@@ -107,6 +107,7 @@ impl Engine {
                 let _ = task.await;
             }
             let delivery = &running.delivery;
+            abandon(delivery, stays);
             if stays {
                 let held = delivery.log.held(delivery.cursor);
                 delivery.log.unsubscribe(delivery.cursor, Keep::Backlog);
@@ -144,7 +145,7 @@ impl Engine {
                     other.receiver == way.receiver && other.signal == way.signal && other.processors == way.processors
                 })
                 .count();
-            let receiver = self.intakes[&way.receiver].receiver;
+            let receiver = self.intakes[&way.receiver].receiver();
             chains.entry(receiver).or_default().push(Chain { steps: steps.into(), sharers });
         }
         chains
@@ -169,6 +170,14 @@ impl Engine {
     }
 }
 
+/// Tells senders and sources of what is left in memory that the delivery has gone: its task has ended and leases nothing.
+fn abandon(delivery: &Delivery, is_kept: bool) {
+    while let Some((_, entry)) = delivery.log.read(delivery.cursor).entry() {
+        entry.abandoned(delivery.cursor, is_kept);
+    }
+    delivery.log.rewind(delivery.cursor);
+}
+
 fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
     delivery.set_policy(planned.policy, planned.budget_bytes, planned.lease_bytes);
     delivery.packed_limit_bytes.store(plan.memory.packed_bytes, Ordering::Relaxed);
@@ -185,7 +194,7 @@ fn own_chain(plan: &Plan, planned: &DeliveryPlan) -> Chain {
 }
 
 /// The request metadata that the exporter reads or by which the pipeline batches.
-fn metadata_keys(planned: &DeliveryPlan, exporter: &dyn Exporter) -> Vec<String> {
+pub(super) fn metadata_keys(planned: &DeliveryPlan, exporter: &dyn Exporter) -> Vec<String> {
     let mut keys = exporter.metadata_keys().to_vec();
     keys.extend(planned.metadata_keys.iter().cloned());
     keys.sort();

@@ -1,11 +1,11 @@
-//! What listens: receivers, and the servers for metrics and health. A reload opens what is new before it closes what is old,
-//! so that a port that somebody else has costs nothing but the message.
+//! Receivers, and the servers for metrics and health. A reload opens new listeners before it closes old ones: if another
+//! process has a port, the reload fails and everything goes on as it was.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_receivers::{Bound, Counters};
+use sluice_receivers::{BoundReceiver, ReceiverContext, ReceiverCounters};
 
 use super::{Engine, RunningReceiver};
 use crate::admin::{self, AdminError, AdminServer};
@@ -13,12 +13,15 @@ use crate::error::StartError;
 use crate::plan::{Plan, ReceiverPlan};
 use crate::status::Status;
 
-/// How often, and how soon after each other, a port is asked for that one of our own servers is about to leave.
+/// How often a port is tried that one of our own servers is about to leave, and the pause between two tries.
 const PORT_TRIES: usize = 100;
 const PORT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Receivers with their ports, by id. `None`: a port of the old ones has to be closed first.
-pub(super) type BoundReceivers = BTreeMap<String, Option<Bound>>;
+pub(super) type BoundReceivers = BTreeMap<String, Option<Box<dyn BoundReceiver>>>;
+
+/// Of receivers that end, by id.
+type CountersBefore = HashMap<String, Arc<dyn ReceiverCounters>>;
 
 impl Engine {
     /// Binds the ports of receivers that are new or changed. Nothing that runs is touched: listeners whose address stays are
@@ -38,12 +41,12 @@ impl Engine {
         Ok(bound)
     }
 
-    /// Ends receivers that the plan has no longer or has changed, and serves those that are bound.
+    /// Ends receivers that the plan no longer has or has changed, and serves those that are bound.
     pub(super) async fn apply_receivers(&mut self, plan: &Plan, mut bound: BoundReceivers) -> Result<(), StartError> {
         let (kept, ended): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.receivers).into_iter().partition(|running| running.is_in(plan));
         self.receivers = kept;
-        let counters: HashMap<String, Counters> =
+        let counters: CountersBefore =
             ended.iter().map(|running| (running.id.clone(), running.handle.counters())).collect();
         for planned in &plan.receivers {
             if let Some(receiver) = bound.get_mut(&planned.id).and_then(Option::take) {
@@ -66,10 +69,13 @@ impl Engine {
     }
 
     /// Counters go on where a receiver of the same name was.
-    fn serve_receiver(&mut self, planned: &ReceiverPlan, receiver: Bound, before: &HashMap<String, Counters>) {
-        let intake = self.intakes[&planned.id].clone();
-        let counters = before.get(&planned.id).cloned().unwrap_or_default();
-        let handle = receiver.serve(intake, &self.extensions.servers, counters, self.resources.clone());
+    fn serve_receiver(&mut self, planned: &ReceiverPlan, receiver: Box<dyn BoundReceiver>, before: &CountersBefore) {
+        let handle = receiver.serve(ReceiverContext {
+            ingress: self.intakes[&planned.id].clone(),
+            authenticators: self.extensions.servers.clone(),
+            resources: self.resources.clone(),
+            counters: before.get(&planned.id).cloned(),
+        });
         self.receivers.push(RunningReceiver { id: planned.id.clone(), fingerprint: planned.fingerprint, handle });
     }
 

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use sluice_exporters::Files;
 use sluice_flow::Exporter;
 use sluice_net::server::{ConnectionBudget, ReadScheduler, ServerResources};
+use sluice_receivers::StartedReceiver;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -27,7 +28,7 @@ use crate::delivery::{Delivery, DeliveryId, Stop};
 use crate::entry::SharedWorkMemory;
 use crate::error::StartError;
 use crate::extensions::Extensions;
-use crate::intake::ReceiverIntake;
+use crate::intake::ReceiverIngress;
 use crate::plan::{DeliveryPlan, MetricsPlan, Plan, ReceiverPlan};
 use crate::receiving::ReceivingBudget;
 use crate::status::{Health, Status};
@@ -36,7 +37,7 @@ use crate::storage::{self, Storage};
 struct RunningReceiver {
     id: String,
     fingerprint: u64,
-    handle: sluice_receivers::Running,
+    handle: Box<dyn StartedReceiver>,
 }
 
 impl RunningReceiver {
@@ -75,7 +76,7 @@ pub struct Engine {
     /// Shared by all receivers.
     resources: ServerResources,
     /// By receiver id. An index is never reused, because frames in the log refer to it.
-    intakes: BTreeMap<String, Arc<ReceiverIntake>>,
+    intakes: BTreeMap<String, Arc<ReceiverIngress>>,
     exporters: HashMap<String, RunningExporter>,
     /// Outlives the exporters that write them.
     files: Files,

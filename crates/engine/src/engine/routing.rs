@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use sluice_otlp::Signal;
 
+use super::deliveries::metadata_keys;
 use super::{Engine, RunningDelivery};
 use crate::ack::Awaited;
 use crate::delivery::Policy;
 use crate::entry::Origin;
-use crate::intake::{Route, RouteDisk, Routes};
+use crate::intake::{Route, RouteDisk};
 use crate::plan::{DeliveryPlan, Plan, Way};
-use crate::steps;
+use crate::steps::{self, Step};
 
 impl Engine {
     pub(super) fn apply_routes(&self, plan: &Plan) {
@@ -20,7 +21,7 @@ impl Engine {
                 let ways = grouped.get(&(id.as_str(), signal))?;
                 Some((signal, self.route(plan, id, signal, ways)))
             });
-            intake.routes.store(Arc::new(Routes::new(routes)));
+            intake.set_routes(routes);
         }
     }
 
@@ -43,6 +44,7 @@ impl Engine {
             unwritten_limit_bytes: disk.tail_bytes,
             watch: self.storage.watches[signal as usize].clone(),
         });
+        let metadata_keys = self.metadata_keys(&running, chains.iter().flatten());
         let passes_through = ways
             .iter()
             .zip(&chains)
@@ -52,6 +54,7 @@ impl Engine {
             origin: Arc::new(origin),
             disk,
             awaited: Arc::new(awaited(plan, &running)),
+            metadata_keys,
             passes_through: if prefix.is_empty() { passes_through.collect() } else { Vec::new() },
             prefix,
             log: self.storage.log(signal).clone(),
@@ -63,7 +66,25 @@ impl Engine {
     }
 }
 
-/// What senders wait for. Deliveries that may lose data hold nobody up.
+impl Engine {
+    /// What processors, batches and exporters of a route read of request metadata.
+    fn metadata_keys<'a>(
+        &self,
+        running: &[&RunningDelivery],
+        steps: impl Iterator<Item = &'a Arc<Step>>,
+    ) -> Vec<String> {
+        let mut keys: Vec<String> = steps.flat_map(|step| step.processor.metadata_keys()).collect();
+        for running in running {
+            let exporter = &self.exporters[&running.plan.id.exporter].exporter;
+            keys.extend(metadata_keys(&running.plan, exporter.as_ref()));
+        }
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+}
+
+/// What senders wait for. They do not wait for deliveries that may lose data.
 fn awaited(plan: &Plan, deliveries: &[&RunningDelivery]) -> Awaited {
     let mut awaited = Awaited::default();
     for running in deliveries {
@@ -74,4 +95,44 @@ fn awaited(plan: &Plan, deliveries: &[&RunningDelivery]) -> Awaited {
         }
     }
     awaited
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sluice_config::SystemEnvironment;
+    use sluice_flow::source::Ingress as _;
+
+    use super::*;
+
+    /// Guarantee: what a processor, a batch or an exporter names is kept of a request's headers, on the routes that lead
+    /// there, and nothing else.
+    #[tokio::test]
+    async fn a_route_knows_the_metadata_that_something_reads() {
+        let text = "\
+receivers: {otlp: {protocols: {grpc: {endpoint: '127.0.0.1:0', include_metadata: true}}}}
+processors:
+  attributes: {actions: [{key: region, action: insert, from_context: metadata.X-Region}]}
+  batch: {metadata_keys: [X-Tenant]}
+exporters:
+  otlp: {endpoint: 'localhost:1', tls: {insecure: true}, auth: {authenticator: headers_setter}}
+  otlp/plain: {endpoint: 'localhost:1', tls: {insecure: true}}
+extensions: {headers_setter: {headers: [{key: x-org, from_context: X-Org}]}}
+service:
+  extensions: [headers_setter]
+  telemetry: {metrics: {level: none}}
+  pipelines:
+    traces: {receivers: [otlp], processors: [attributes, batch], exporters: [otlp]}
+    traces/2: {receivers: [otlp], exporters: [otlp/plain]}
+    logs: {receivers: [otlp], exporters: [otlp/plain]}
+";
+        let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+        let plan = plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)));
+        let engine = Engine::start(plan, None).await.expect("starts");
+        let route = |signal| engine.intakes["otlp"].route(signal).expect("there is one");
+        assert_eq!(route(Signal::Traces).metadata_keys(), ["x-org", "x-region", "x-tenant"]);
+        assert!(route(Signal::Logs).metadata_keys().is_empty());
+        engine.shutdown(Duration::ZERO).await;
+    }
 }

@@ -19,7 +19,7 @@ use crate::storage::Storage;
 #[derive(Default)]
 pub(super) struct Shown {
     pub(super) deliveries: Vec<(DeliveryPlan, Arc<Delivery>)>,
-    pub(super) receivers: Vec<(String, sluice_receivers::Counters)>,
+    pub(super) receivers: Vec<(String, Arc<dyn sluice_receivers::ReceiverCounters>)>,
     pub(super) metrics: Option<MetricsPlan>,
 }
 

@@ -1,144 +1,94 @@
-//! The engine as a receiver sees it: admission, the steps that all share, one append, and the answer.
+//! The engine as a receiver sees it: admission, the steps that all deliveries share, one append, and the receipt.
 
 mod admission;
+mod answer;
 mod route;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-pub(crate) use route::{Route, RouteDisk, Routes};
-use sluice_flow::intake::{Connection, Permit};
-use sluice_flow::{BoxFuture, Frame, Intake, Metadata, Payload, Refusal};
+pub(crate) use route::{Route, RouteDisk};
+use sluice_flow::source::{Connection, Ingress, IngressRoute, Permit, Position, Receipt, Request};
+use sluice_flow::{BoxFuture, Frame, Metadata, Payload, Refusal};
 use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
 
-use crate::ack::Ack;
-use crate::delivery::{Delivery, inflated};
+use self::answer::Answer;
+use crate::delivery::inflated;
 use crate::entry::{Entry, SharedWorkMemory};
 use crate::receiving::ReceivingBudget;
 use crate::refusals::overloaded;
 use crate::steps;
-use crate::storage::LogWatch;
 
 /// Compressed frames from this inflated size on go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
-/// How long a sender waits for a disk before it is asked whether the disk works at all.
-const DISK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// One receiver's door to the engine. Outlives reloads: the routes behind it are exchanged.
-pub(crate) struct ReceiverIntake {
-    pub receiver: u16,
-    pub routes: ArcSwap<Routes>,
-    pub receiving: Arc<ReceivingBudget>,
-    pub shared_work: Arc<SharedWorkMemory>,
+pub(crate) struct ReceiverIngress {
+    door: Arc<Door>,
+    routes: ArcSwap<[Option<Arc<ReceiverRoute>>; 3]>,
+}
+
+/// What all routes of a receiver share.
+pub(crate) struct Door {
+    receiver: u16,
+    receiving: Arc<ReceivingBudget>,
+    shared_work: Arc<SharedWorkMemory>,
     resources: ServerResources,
     /// Set before the deliveries end: from then on nothing may be answered OK.
     closed: AtomicBool,
 }
 
-impl Intake for ReceiverIntake {
-    fn takes(&self, signal: Signal) -> bool {
-        self.routes.load().get(signal).is_some()
-    }
-
-    fn admit<'a>(
-        &'a self,
-        signal: Signal,
-        bytes: usize,
-        connection: &'a dyn Connection,
-    ) -> BoxFuture<'a, Result<Box<dyn Permit>, Refusal>> {
-        Box::pin(self.admit_soon(signal, bytes, connection))
-    }
-
-    fn keeps_compressed(&self, signal: Signal, encoding: Encoding, uncompressed_len_bytes: usize) -> bool {
-        uncompressed_len_bytes >= ALONE_FROM_BYTES
-            && self.routes.load().get(signal).is_some_and(|route| route.passes_through.contains(&encoding))
-    }
-
-    fn accept(
-        &self,
-        signal: Signal,
-        items: u32,
-        payload: Payload,
-        metadata: Arc<Metadata>,
-        permit: Box<dyn Permit>,
-    ) -> BoxFuture<'_, Result<(), Refusal>> {
-        Box::pin(async move {
-            let Appended { waits, over_half } = self.append(signal, items, payload, metadata)?;
-            // From here on the frame is charged to its deliveries.
-            drop(permit);
-            if over_half {
-                self.hold_back(signal).await;
-            }
-            match waits {
-                Some(waits) => waits.answered().await,
-                None => Ok(()),
-            }
-        })
-    }
+/// Where one receiver's data of one signal goes, as of one configuration.
+pub(crate) struct ReceiverRoute {
+    signal: Signal,
+    door: Arc<Door>,
+    route: Route,
 }
 
-/// What came of an append.
-#[derive(Default)]
-struct Appended {
-    waits: Option<Waits>,
-    /// Half of some delivery's budget is spent.
-    over_half: bool,
-}
-
-/// A sender that waits for its answer.
-struct Waits {
-    answer: tokio::sync::oneshot::Receiver<Result<(), Refusal>>,
-    disk: Option<WaitsForDisk>,
-}
-
-/// The disk that may have to answer, and who may make that unnecessary.
-struct WaitsForDisk {
-    watch: Arc<LogWatch>,
-    deliveries: Arc<[Arc<Delivery>]>,
-}
-
-impl Waits {
-    async fn answered(self) -> Result<(), Refusal> {
-        let Waits { mut answer, disk } = self;
-        let result = match disk {
-            None => answer.await,
-            Some(WaitsForDisk { watch, deliveries }) => loop {
-                match tokio::time::timeout(DISK_PATIENCE, &mut answer).await {
-                    Ok(result) => break result,
-                    Err(_) if watch.has_lasting_trouble() => {
-                        deliveries.iter().for_each(|delivery| delivery.give_way());
-                        // The frame stays, and may be delivered. But nobody knows when it is safe.
-                        break answer.try_recv().or_else(|_| Ok(Err(overloaded(watch.trouble().unwrap_or_default()))));
-                    }
-                    Err(_) => {}
-                }
-            },
-        };
-        // The log let go of the entry: the process is shutting down before the backend took the frame, or it is on disk while
-        // the sender waits for the delivery.
-        result.unwrap_or_else(|_| Err(overloaded("given up before it was delivered")))
-    }
-}
-
-impl ReceiverIntake {
+impl ReceiverIngress {
     pub(crate) fn new(
         receiver: u16,
         receiving: Arc<ReceivingBudget>,
         shared_work: Arc<SharedWorkMemory>,
         resources: ServerResources,
     ) -> Self {
-        let closed = AtomicBool::new(false);
-        ReceiverIntake { receiver, routes: ArcSwap::default(), receiving, shared_work, resources, closed }
+        let door = Door { receiver, receiving, shared_work, resources, closed: AtomicBool::new(false) };
+        ReceiverIngress { door: Arc::new(door), routes: ArcSwap::default() }
+    }
+
+    /// Index of the receiver in this run.
+    pub(crate) fn receiver(&self) -> u16 {
+        self.door.receiver
+    }
+
+    /// Requests that begin from now on take these routes.
+    pub(crate) fn set_routes(&self, routes: impl IntoIterator<Item = (Signal, Route)>) {
+        let mut all = <[Option<Arc<ReceiverRoute>>; 3]>::default();
+        for (signal, route) in routes {
+            all[signal as usize] = Some(Arc::new(ReceiverRoute { signal, door: self.door.clone(), route }));
+        }
+        self.routes.store(Arc::new(all));
     }
 
     /// Refuses everything from now on: the process ends.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
+        self.door.closed.store(true, Ordering::SeqCst);
     }
+}
 
+impl Ingress for ReceiverIngress {
+    fn route(&self, signal: Signal) -> Option<Arc<dyn IngressRoute>> {
+        let route = self.routes.load()[signal as usize].clone()?;
+        Some(route)
+    }
+}
+
+impl Door {
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
@@ -146,49 +96,68 @@ impl ReceiverIntake {
     fn check_open(&self) -> Result<(), Refusal> {
         if self.is_closed() { Err(overloaded("shutting down")) } else { Ok(()) }
     }
+}
 
+impl IngressRoute for ReceiverRoute {
+    fn admit<'a>(&'a self, bytes: usize, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Permit, Refusal>> {
+        Box::pin(self.admit_soon(bytes, connection))
+    }
+
+    fn keeps_compressed(&self, encoding: Encoding, uncompressed_len_bytes: usize) -> bool {
+        uncompressed_len_bytes >= ALONE_FROM_BYTES && self.route.passes_through.contains(&encoding)
+    }
+
+    fn metadata_keys(&self) -> &[String] {
+        &self.route.metadata_keys
+    }
+
+    fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal> {
+        let Appended { answer, over_half } = self.append(request)?;
+        // From here on the frame is charged to its deliveries.
+        drop(permit);
+        let pace = over_half.then(|| -> BoxFuture<'static, ()> { Box::pin(async move { self.hold_back().await }) });
+        let answer = answer.map(|answer| -> BoxFuture<'static, _> { Box::pin(answer.given()) });
+        Ok(Receipt::new(pace, answer))
+    }
+}
+
+/// What came of an append.
+#[derive(Default)]
+struct Appended {
+    answer: Option<Answer>,
+    /// Half of some delivery's budget is spent.
+    over_half: bool,
+}
+
+impl ReceiverRoute {
     /// Puts a frame into the log. Says what the sender has to wait for.
-    fn append(
-        &self,
-        signal: Signal,
-        items: u32,
-        payload: Payload,
-        metadata: Arc<Metadata>,
-    ) -> Result<Appended, Refusal> {
-        let routes = self.routes.load();
-        let route = routes.get(signal).ok_or(Refusal::Unrouted)?;
-        let (payload, items) = prepare(route, signal, payload, items, &metadata)?;
+    fn append(&self, request: Request) -> Result<Appended, Refusal> {
+        let Request { payload, items, metadata, position } = request;
+        let (payload, items) = self.prepare(payload, items, &metadata)?;
+        if items == 0 {
+            // Nothing is left of it that could be lost.
+            position.iter().for_each(Position::resolve);
+            return Ok(Appended::default());
+        }
         let frame = Frame {
-            signal,
+            signal: self.signal,
             items,
             payload,
-            receiver: self.receiver,
+            receiver: self.door.receiver,
             received: Instant::now(),
             received_wall: SystemTime::now(),
             metadata,
         };
-        if frame.items == 0 {
-            return Ok(Appended::default());
-        }
-        let (ack, waits) = if route.awaited.is_nothing() {
-            (None, None)
-        } else {
-            let (ack, answer) = Ack::new(route.awaited.clone());
-            let disk = route.disk.as_ref().filter(|_| !route.awaited.unless_durable.is_empty());
-            (
-                Some(ack),
-                Some(Waits {
-                    answer,
-                    disk: disk
-                        .map(|disk| WaitsForDisk { watch: disk.watch.clone(), deliveries: route.deliveries.clone() }),
-                }),
-            )
-        };
-        let entry = Entry::new(frame, route.origin.clone(), ack, self.shared_work.clone())
-            .makes_room_in(route.disk.as_ref().map(|_| self.receiving.clone()));
+        let route = &self.route;
+        let (ack, answer) = Answer::awaited(route);
+        let entry = Entry::new(frame, route.origin.clone(), ack, self.door.shared_work.clone())
+            .makes_room_in(route.disk.as_ref().map(|_| self.door.receiving.clone()))
+            .at(position, route.readers.len());
         let entry = Arc::new(entry);
         let charge = entry.charge();
-        let appended = route.log.append(entry, charge, &route.readers);
+        let appended = route.log.append(entry.clone(), charge, &route.readers);
+        entry.released(route.readers.len() - appended.readers);
+        drop(entry);
         for delivery in route.deliveries.iter() {
             if appended.over_budget {
                 delivery.enforce_budget();
@@ -196,25 +165,22 @@ impl ReceiverIntake {
             delivery.appended();
         }
         // Looked at after the append: a frame that no delivery was there to take is not answered OK.
-        self.check_open()?;
-        Ok(Appended { waits, over_half: appended.over_half })
+        self.door.check_open()?;
+        if appended.readers == 0 && !route.readers.is_empty() {
+            return Err(overloaded("a reload has removed all pipelines that the request was for"));
+        }
+        Ok(Appended { answer, over_half: appended.over_half })
     }
-}
 
-/// Runs the steps that all deliveries share.
-fn prepare(
-    route: &Route,
-    signal: Signal,
-    payload: Payload,
-    items: u32,
-    metadata: &Metadata,
-) -> Result<(Payload, u32), Refusal> {
-    if route.prefix.is_empty() {
-        return Ok((payload, items));
+    /// Runs the steps that all deliveries share.
+    fn prepare(&self, payload: Payload, items: u32, metadata: &Metadata) -> Result<(Payload, u32), Refusal> {
+        let prefix = &self.route.prefix;
+        if prefix.is_empty() {
+            return Ok((payload, items));
+        }
+        let invalid = |error: &dyn std::error::Error| Refusal::Invalid { reason: error.to_string() };
+        let bytes = inflated(&payload).map_err(|error| invalid(&error))?;
+        let processed = steps::run(prefix, self.signal, bytes, items, metadata).map_err(|error| invalid(&error))?;
+        Ok((processed.payload, processed.items))
     }
-    // Compressed only if a reload brought steps while the request was read.
-    let bytes = inflated(&payload).map_err(|error| Refusal::Invalid { reason: error.to_string() })?;
-    steps::run(&route.prefix, signal, bytes, items, metadata)
-        .map(|processed| (processed.payload, processed.items))
-        .map_err(|error| Refusal::Invalid { reason: error.to_string() })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_flow::Refusal;
 use sluice_log::{CursorId, Log};
-use sluice_otlp::{Encoding, Signal};
+use sluice_otlp::Encoding;
 
 use crate::ack::Awaited;
 use crate::delivery::Delivery;
@@ -31,6 +31,8 @@ pub(crate) struct Route {
     pub disk: Option<RouteDisk>,
     /// Encodings that some delivery passes on unchanged.
     pub passes_through: Vec<Encoding>,
+    /// Request metadata that something downstream reads: names in lower case.
+    pub metadata_keys: Vec<String>,
 }
 
 impl Route {
@@ -60,6 +62,11 @@ impl Route {
             |delivery: &Delivery| others().any(|other| delivery.pulse.takes_less_than_half_of(&other.pulse));
         let mut candidates = others().filter(|delivery| !self.backpressure.contains(&delivery.cursor));
         candidates.find(|delivery| delivery.falls_behind() && !is_sicker(delivery)).map(|delivery| &**delivery)
+    }
+
+    /// What the disk may have to take: a frame beyond it never finds room.
+    pub(super) fn unwritten_limit_bytes(&self) -> usize {
+        self.disk.as_ref().map_or(usize::MAX, |disk| disk.unwritten_limit_bytes as usize)
     }
 
     /// Sees to it that what is not written yet stays within its memory: where the disk does not keep up, deliveries whose policy is
@@ -94,24 +101,4 @@ pub(crate) struct RouteDisk {
     /// Memory for frames that are not written yet.
     pub unwritten_limit_bytes: u64,
     pub watch: Arc<LogWatch>,
-}
-
-/// The routes of one receiver, by signal.
-#[derive(Default)]
-pub(crate) struct Routes {
-    by_signal: [Option<Route>; 3],
-}
-
-impl Routes {
-    pub(crate) fn new(routes: impl IntoIterator<Item = (Signal, Route)>) -> Self {
-        let mut all = Routes::default();
-        for (signal, route) in routes {
-            all.by_signal[signal as usize] = Some(route);
-        }
-        all
-    }
-
-    pub(super) fn get(&self, signal: Signal) -> Option<&Route> {
-        self.by_signal[signal as usize].as_ref()
-    }
 }

@@ -134,7 +134,7 @@ impl Planner<'_> {
         let setting = Setting {
             senders_wait,
             lingers: senders_wait || self.ack == AckMode::DeliveredOrDurable && !best_effort,
-            is_sole: fan_out == 1,
+            is_sole: fan_out == 1 && self.has_senders(id),
             linger: self.document.buffer.linger,
             request_limit_bytes: exporter.request_limit_bytes(),
         };
@@ -184,6 +184,12 @@ impl Planner<'_> {
             deliveries.len()
         });
         fed.max().unwrap_or(1)
+    }
+
+    /// Whether all receivers that feed the delivery have senders, which can be told of a refusal.
+    fn has_senders(&self, id: &DeliveryId) -> bool {
+        let feeds = |receiver: &str| self.ways.iter().any(|way| way.delivery == *id && way.receiver == receiver);
+        self.read.receivers.iter().filter(|receiver| feeds(&receiver.id)).all(|receiver| receiver.config.has_senders())
     }
 
     fn signal(&self, id: &DeliveryId) -> sluice_otlp::Signal {

@@ -319,7 +319,7 @@ mod tests {
         );
         let locations = [format!("yaml:{text}")];
         let (document, mut diagnostics) =
-            sluice_config::load(&locations, &sluice_config::SystemEnvironment, &crate::catalog::Components);
+            sluice_config::load(&locations, &sluice_config::SystemEnvironment, &crate::catalog::Components::default());
         let document = document.expect("a document");
         let id = |index| DeliveryId { pipeline: format!("traces/{index}"), exporter: "debug".to_owned() };
         let ids: Vec<_> = (0..own_limits_mib.len()).map(id).collect();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sluice_config::document::{Document, LogEncoding, LogLevel, OwnLogs, PrometheusReader};
 use sluice_config::{Diagnostics, Environment};
+use sluice_receivers::{RECEIVERS, ReceiverKinds};
 use sluice_telemetry::exposition::{Naming, labels_of_resource};
 use sluice_telemetry::logging::{Encoding, LoggingOptions, Sampling};
 
@@ -13,9 +14,19 @@ use crate::catalog::Components;
 
 /// Reads, checks and plans the configuration at the given locations. There is a plan only if nothing is wrong.
 pub fn load(locations: &[String], environment: &dyn Environment) -> (Option<Plan>, Diagnostics) {
-    let (document, mut diagnostics) = sluice_config::load(locations, environment, &Components);
+    load_with(locations, environment, &RECEIVERS)
+}
+
+/// As [`load`], with these kinds of receivers instead of those of the build.
+pub fn load_with(
+    locations: &[String],
+    environment: &dyn Environment,
+    receivers: &ReceiverKinds,
+) -> (Option<Plan>, Diagnostics) {
+    let components = Components { receivers };
+    let (document, mut diagnostics) = sluice_config::load(locations, environment, &components);
     let Some(document) = document else { return (None, diagnostics) };
-    let read = Read::components(&document, &mut diagnostics);
+    let read = Read::components(&document, receivers, &mut diagnostics);
     if diagnostics.has_errors() {
         return (None, diagnostics);
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use budgets::MemoryPlan;
 pub use disk::DiskPlan;
-pub use load::load;
+pub use load::{load, load_with};
 pub(crate) use routes::by_receiver;
 pub use routes::{PipelineSpec, Way};
 use sluice_exporters::ExporterConfig;
@@ -99,7 +99,7 @@ impl Plan {
 
 pub struct ReceiverPlan {
     pub id: String,
-    pub config: ReceiverConfig,
+    pub config: Box<dyn ReceiverConfig>,
     /// Changes when anything that the receiver was built from changes.
     pub fingerprint: u64,
 }

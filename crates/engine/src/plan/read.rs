@@ -12,7 +12,7 @@ use sluice_exporters::EXPORTERS;
 use sluice_extensions::{EXTENSIONS, Extension};
 use sluice_otlp::Signal;
 use sluice_processors::{PROCESSORS, ProcessorConfig};
-use sluice_receivers::ReceiverConfig;
+use sluice_receivers::ReceiverKinds;
 
 use super::{ExporterPlan, PipelineSpec, ReceiverPlan};
 use crate::steps::Step;
@@ -28,7 +28,7 @@ pub(super) struct Read {
 }
 
 impl Read {
-    pub(super) fn components(document: &Document, diagnostics: &mut Diagnostics) -> Read {
+    pub(super) fn components(document: &Document, receivers: &ReceiverKinds, diagnostics: &mut Diagnostics) -> Read {
         let pipelines: Vec<PipelineSpec> = document.pipelines.iter().map(spec).collect();
         let used = |ids: fn(&PipelineSpec) -> &Vec<String>| -> BTreeSet<&str> {
             pipelines.iter().flat_map(|pipeline| ids(pipeline).iter().map(String::as_str)).collect()
@@ -47,7 +47,7 @@ impl Read {
         for component in &document.receivers {
             let id = component.id.to_string();
             let config = read_component(component, diagnostics, |fields| {
-                ReceiverConfig::read(component.kind, fields).expect("the catalogue lists what can be read")
+                receivers.read(component.kind, fields).expect("the catalogue lists what can be read")
             });
             for name in config.authenticators() {
                 let fits = |extension: &dyn Extension| extension.server().is_some();

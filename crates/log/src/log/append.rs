@@ -56,6 +56,6 @@ impl<T> Log<T> {
                 }
             }
         }
-        Appended { offset, over_budget, over_half }
+        Appended { offset, readers: unresolved as usize, over_budget, over_half }
     }
 }

@@ -49,6 +49,9 @@ impl<T> Log<T> {
     /// the reader thread does it, wakes the reader, and tells [`Log::take_dropped`].
     pub fn drop_oldest_unread(&self, id: CursorId) -> (Holding, Vec<Arc<T>>) {
         let mut inner = self.shared.inner.lock();
+        if inner.cursors[id.0].is_none() {
+            return Default::default();
+        }
         let start = inner.cursor(id).next;
         let mut dropped = Holding::default();
         let mut entries = Vec::new();
@@ -73,6 +76,9 @@ impl<T> Log<T> {
         let mut inner = self.shared.inner.lock();
         let mut dropped = Holding::default();
         let mut entries = Vec::new();
+        if inner.cursors[id.0].is_none() {
+            return (dropped, entries);
+        }
         let durable_below = inner.store.as_ref().map_or(0, |store| store.durable_below);
         let start = inner.cursor(id).next.max(durable_below);
         let mut offset = start;

@@ -8,9 +8,9 @@ use crate::format::{Gap, Holding};
 use crate::types::{CursorId, DiskTrouble, LogStats, Orphan};
 
 impl<T> Log<T> {
-    /// Bytes that wait for the reader.
+    /// Bytes that wait for the reader. None for one that has unsubscribed.
     pub fn held_bytes(&self, id: CursorId) -> u64 {
-        self.held(id).bytes
+        self.shared.inner.lock().cursors[id.0].as_ref().map_or(0, |cursor| cursor.held().bytes)
     }
 
     /// What waits for the reader, leased or not.

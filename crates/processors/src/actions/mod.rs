@@ -63,6 +63,15 @@ impl Actions {
         Prepared { actions: self, from_context }
     }
 
+    /// Names of the request metadata that actions read.
+    pub(crate) fn metadata_keys(&self) -> Vec<String> {
+        let sources = self.0.iter().filter_map(|action| match action {
+            Action::Put { source, .. } => source.from_context.as_ref(),
+            _ => None,
+        });
+        sources.filter_map(ContextKey::metadata_key).map(str::to_owned).collect()
+    }
+
     pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
         fingerprint.list(&self.0, |fingerprint, action| action.fingerprint(fingerprint));
     }

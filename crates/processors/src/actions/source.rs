@@ -75,6 +75,14 @@ impl ContextKey {
         }
     }
 
+    /// The header that it stands for.
+    pub fn metadata_key(&self) -> Option<&str> {
+        match self {
+            ContextKey::ClientAddress => None,
+            ContextKey::Metadata(name) => Some(name),
+        }
+    }
+
     fn name(&self) -> &str {
         match self {
             ContextKey::ClientAddress => "",

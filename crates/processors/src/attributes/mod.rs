@@ -60,6 +60,10 @@ impl Processor for Attributes {
         }
     }
 
+    fn metadata_keys(&self) -> Vec<String> {
+        self.actions.metadata_keys()
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut fingerprint = Fingerprint::new("attributes");
         self.actions.fingerprint(&mut fingerprint);

@@ -43,6 +43,10 @@ impl Processor for Resource {
         }
     }
 
+    fn metadata_keys(&self) -> Vec<String> {
+        self.actions.metadata_keys()
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut fingerprint = Fingerprint::new("resource");
         self.actions.fingerprint(&mut fingerprint);

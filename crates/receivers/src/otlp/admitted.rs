@@ -1,39 +1,37 @@
-//! Memory for a body that is on its way, and what becomes of a body that does not get on while others need that memory.
+//! Memory for a body that is on its way, and what becomes of a body that makes no progress while others need that memory.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluice_flow::Refusal;
-use sluice_flow::intake::Permit;
+use sluice_flow::source::{Permit, Refusal};
 use sluice_net::server::{BodyReader, ServerResources};
 use tokio::time::Instant;
 
 use super::refusal::Refused;
 
-/// So often it is asked whether a body gets on. Shorter than others wait for memory before they are refused.
+/// How often a body's progress is looked at. Shorter than other requests wait for memory before they are refused.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// While the CPU is the bottleneck it may be this process that does not get on.
+/// While the CPU is the bottleneck it may be this process that makes no progress.
 const CPU_BOUND_INTERVAL: Duration = Duration::from_secs(2);
-/// A body gets on if this part of what it was admitted for arrives in an interval: all of it in ten seconds.
+/// A body makes progress if this part of what it was admitted for arrives in an interval: all of it in ten seconds.
 const PART: usize = 20;
 
 pub(super) struct Admitted {
-    permit: Box<dyn Permit>,
+    permit: Permit,
     resources: ServerResources,
-    bytes: usize,
     look_at: Instant,
-    /// When the body last got on, and what of it had arrived by then.
-    got_on: (Instant, usize),
+    /// When the body last made progress, and how much of it had arrived by then.
+    progressed: (Instant, usize),
 }
 
 impl Admitted {
-    pub(super) fn new(permit: Box<dyn Permit>, bytes: usize, resources: &ServerResources) -> Self {
+    pub(super) fn new(permit: Permit, resources: &ServerResources) -> Self {
         let now = Instant::now();
-        Admitted { permit, resources: resources.clone(), bytes, look_at: now + INTERVAL, got_on: (now, 0) }
+        Admitted { permit, resources: resources.clone(), look_at: now + INTERVAL, progressed: (now, 0) }
     }
 
-    /// The next piece of a body of which so much has arrived. It is given up if it does not get on and others wait for memory: to announce
-    /// a length, or to hold back the last byte, costs a sender nothing.
+    /// The next piece of a body, of which `arrived` bytes are there. A body that makes no progress is refused if other
+    /// requests wait for memory: to announce a length, or to delay the last byte, costs a sender nothing.
     pub(super) async fn next(&mut self, body: &mut BodyReader, arrived: usize) -> Result<Option<Bytes>, Refused> {
         loop {
             if let Some(piece) = body.next_before(self.look_at).await? {
@@ -46,9 +44,9 @@ impl Admitted {
     fn look(&mut self, arrived: usize) -> Result<(), Refusal> {
         let now = Instant::now();
         self.look_at = now + INTERVAL;
-        let (since, arrived_then) = self.got_on;
-        if arrived - arrived_then > self.bytes / PART {
-            self.got_on = (now, arrived);
+        let (since, arrived_then) = self.progressed;
+        if arrived - arrived_then > self.permit.bytes() / PART {
+            self.progressed = (now, arrived);
             return Ok(());
         }
         let patience = if self.resources.is_cpu_bound() { CPU_BOUND_INTERVAL } else { INTERVAL };
@@ -58,17 +56,18 @@ impl Admitted {
         }
     }
 
-    /// Asks for more memory if the body is longer than it was admitted for: for twice as much, so that it seldom asks.
+    /// Asks for more memory if the body is longer than it was admitted for: for twice as much, so that it seldom asks, or
+    /// for as much as it takes where there is no more.
     pub(super) fn reach(&mut self, length: usize) -> Result<(), Refusal> {
-        if length > self.bytes {
-            let more = (length - self.bytes).max(self.bytes);
-            self.permit.grow(more)?;
-            self.bytes += more;
+        let bytes = self.permit.bytes();
+        if length <= bytes {
+            return Ok(());
         }
-        Ok(())
+        let more = length - bytes;
+        self.permit.grow(more.max(bytes)).or_else(|_| self.permit.grow(more))
     }
 
-    pub(super) fn into_permit(self) -> Box<dyn Permit> {
+    pub(super) fn into_permit(self) -> Permit {
         self.permit
     }
 }

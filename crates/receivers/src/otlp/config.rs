@@ -10,11 +10,10 @@ use std::path::PathBuf;
 
 use ::http::{HeaderName, HeaderValue};
 use sluice_config::Fields;
+use sluice_net::compress::Packing;
 use sluice_net::server::{Address, BodyTimeouts, Cors, Family, ServerOptions};
 use sluice_net::tls::ServerTlsOptions;
 use sluice_otlp::Encoding;
-
-use super::ingest::Packing;
 
 /// What OTLP recommends as the limit of a request after decompression.
 pub(super) const DEFAULT_LIMIT_MIB: u64 = 64;
@@ -146,7 +145,7 @@ fn check_endpoint(endpoint: &str) -> Result<Option<IpAddr>, &'static str> {
 
 /// `auth.authenticator`.
 fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
-    let name = fields.section("auth", "Who may send. Without it, anybody who can connect.", |fields| {
+    let name = fields.section("auth", "Who may send. Without it, every client that can connect.", |fields| {
         let name = fields.required_string(
             "authenticator",
             "Name of the extension that decides: `basicauth` or `bearertokenauth`, with its `/name` if it has one.",
@@ -161,8 +160,8 @@ fn include_metadata(fields: &mut Fields<'_>) -> bool {
     fields.boolean(
         "include_metadata",
         false,
-        "Keep the request's headers for `headers_setter` and `metadata_keys`. Requests whose kept headers differ are never \
-         merged where an exporter reads them.",
+        "Keep those of the request's headers that `headers_setter`, `metadata_keys` or `from_context` name. Requests whose \
+         kept headers differ are never merged where an exporter reads them.",
     )
 }
 

@@ -11,7 +11,7 @@ use sluice_otlp::{Encoding, Signal};
 use std::sync::atomic::Ordering;
 
 use super::counters::Transport;
-use super::ingest::{Format, Ingest, Packing, media_type};
+use super::ingest::{Arrived, Format, Ingest, media_type};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 
@@ -30,25 +30,32 @@ impl GrpcHandler {
         GrpcHandler { ingest }
     }
 
-    async fn export(&self, signal: Signal, sender: &Sender, request: Request<RequestBody>) -> Result<(), Refused> {
+    async fn receive(&self, signal: Signal, sender: &Sender, request: Request<RequestBody>) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Grpc);
         let (head, body) = request.into_parts();
         let received = async {
-            self.ingest.let_in(signal, &head.headers).await?;
+            let route = self.ingest.let_in(signal, &head.headers).await?;
             let encoding = message_encoding(&head.headers)?;
-            let (message, permit) = self.ingest.read_message(signal, body).await?;
+            let (message, mut permit) = self.ingest.read_message(&*route, body).await?;
             // The header names what compressed messages are compressed with; a message may still be sent as it is.
             let encoding = if message.compressed { encoding } else { Encoding::Identity };
             if message.compressed && encoding == Encoding::Identity {
                 return Err(Refused::invalid("the message is marked as compressed, but grpc-encoding is identity"));
             }
-            Ok((message.bytes, encoding, permit))
+            let metadata = self.ingest.metadata(&*route, sender, &head.headers, &mut permit)?;
+            Ok(Arrived {
+                route,
+                signal,
+                format: Format::Protobuf,
+                packing: encoding.into(),
+                body: message.bytes,
+                metadata,
+                permit,
+            })
         };
-        let (bytes, encoding, permit) = received.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
-        let len_bytes = bytes.len();
-        let metadata = sender.metadata(&head.headers, self.ingest.include_metadata);
-        let packing = Packing::Known(encoding);
-        match self.ingest.hand_in(signal, Format::Protobuf, packing, bytes, metadata, permit).await {
+        let arrived = received.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
+        let len_bytes = arrived.body.len();
+        match self.ingest.submit(arrived).await {
             Ok(items) => {
                 counters.count_accepted(items, len_bytes);
                 Ok(())
@@ -88,7 +95,7 @@ impl Handler for GrpcHandler {
             let path: String = request.uri().path().chars().take(200).collect();
             return trailers_only(&Status::new(Code::Unimplemented, format!("there is no method {path}")));
         };
-        match self.export(signal, sender, request).await {
+        match self.receive(signal, sender, request).await {
             Ok(()) => success(),
             Err(refused) => {
                 let mut response = trailers_only(&refused.to_status());

@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use sluice_net::compress::Packing;
 use sluice_net::server::{Cors, Handler, Peer, ReplyBody, RequestBody};
 use sluice_otlp::{Encoding, Signal};
 
 use super::config::HttpConfig;
 use super::counters::Transport;
-use super::ingest::{Format, Ingest, Packing, media_type};
+use super::ingest::{Arrived, Format, Ingest, media_type};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 
@@ -68,13 +69,13 @@ impl HttpHandler {
             counters.count_refused(&Refused::new(RefusedReason::UnsupportedMediaType, message), 0);
             return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
         };
-        match self.export(signal, format, sender, request).await {
+        match self.receive(signal, format, sender, request).await {
             Ok(()) => success(format),
             Err(refused) => self.refuse(format, &refused),
         }
     }
 
-    async fn export(
+    async fn receive(
         &self,
         signal: Signal,
         format: Format,
@@ -84,15 +85,15 @@ impl HttpHandler {
         let counters = self.ingest.counters.of(signal, Transport::Http);
         let (head, body) = request.into_parts();
         let received = async {
-            self.ingest.let_in(signal, &head.headers).await?;
+            let route = self.ingest.let_in(signal, &head.headers).await?;
             let packing = self.packing_of(&head.headers)?;
-            let (bytes, permit) = self.ingest.read_body(signal, body).await?;
-            Ok((bytes, packing, permit))
+            let (bytes, mut permit) = self.ingest.read_body(&*route, body).await?;
+            let metadata = self.ingest.metadata(&*route, sender, &head.headers, &mut permit)?;
+            Ok(Arrived { route, signal, format, packing, body: bytes, metadata, permit })
         };
-        let (bytes, packing, permit) = received.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
-        let len_bytes = bytes.len();
-        let metadata = sender.metadata(&head.headers, self.ingest.include_metadata);
-        match self.ingest.hand_in(signal, format, packing, bytes, metadata, permit).await {
+        let arrived = received.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
+        let len_bytes = arrived.body.len();
+        match self.ingest.submit(arrived).await {
             Ok(items) => {
                 counters.count_accepted(items, len_bytes);
                 Ok(())
@@ -135,7 +136,7 @@ impl HttpHandler {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, content_type);
         if let Some(delay) = refused.retry_delay {
-            // Whole seconds are all that the header can say: rounded up, so that nobody comes too early.
+            // Whole seconds are all that the header can say: rounded up, so that no client comes too early.
             headers.insert(RETRY_AFTER, HeaderValue::from(delay.as_millis().div_ceil(1000).max(1) as u64));
         }
         match refused.reason {

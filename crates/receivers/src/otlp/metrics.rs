@@ -4,9 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
+use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::table::{Metric, Table};
 
 use super::{Counters, RefusedReason, SignalCounters, Transport};
+use crate::ReceiverCounters;
+
+impl ReceiverCounters for Counters {
+    fn write(&self, receiver: &str, exposition: &mut Exposition<'_>) {
+        exposition.write(&METRICS, &[receiver], self);
+    }
+}
 
 fn load(counter: &AtomicU64) -> f64 {
     counter.load(Ordering::Relaxed) as f64

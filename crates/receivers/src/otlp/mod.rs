@@ -3,11 +3,11 @@
 //! A request goes through the same steps over both transports, each as early as it can be taken:
 //!
 //! 1. authentication, from the headers alone;
-//! 2. routing: does any pipeline take this signal from here?
+//! 2. routing: one snapshot of where the signal goes, for the life of the request;
 //! 3. admission: memory is asked for with the length from the gRPC prefix or `content-length`, before the body is read;
 //! 4. reading, bounded in size and time;
-//! 5. inflating (bounded), validating and counting, in one pass over the bytes;
-//! 6. handing in, compressed as it came where the engine keeps it so;
+//! 5. inflating (bounded, and never more than was admitted), validating and counting, in one pass over the bytes;
+//! 6. submitting, compressed as it came where the route keeps it so;
 //! 7. the answer.
 //!
 //! What cannot be accepted is refused with the answer that makes OTLP clients do the right thing; see [`refusal`].
@@ -18,6 +18,8 @@ mod counters;
 mod grpc;
 mod http;
 mod ingest;
+mod inspect;
+mod kind;
 mod metrics;
 mod read;
 pub mod refusal;
@@ -26,21 +28,18 @@ mod senders;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluice_flow::Intake;
+use sluice_flow::source::Ingress;
 use sluice_net::auth::server::Authenticator;
 use sluice_net::server::{BindError, Listener, ServerCounters, ServerResources, WeakListener, serve};
 use sluice_net::tls::{ServerTls, TlsError};
-use sluice_telemetry::exposition::Exposition;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use config::{GrpcConfig, HttpConfig, OtlpConfig, SharedConfig};
 pub use counters::{OtlpCounters, SignalCounters, Transport};
+pub use kind::KIND;
 pub(crate) use metrics::METRICS;
 pub use refusal::{Refused, RefusedReason};
-
-/// The names of the component in configurations.
-pub const KIND: &str = "otlp";
 
 /// Why the receiver cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +50,7 @@ pub enum StartError {
     Tls { protocol: &'static str, error: TlsError },
 }
 
-/// Who may send, by protocol. `None`: anybody.
+/// Who may send, by protocol. `None`: every client.
 #[derive(Clone, Default)]
 pub struct Authenticators {
     pub grpc: Option<Arc<Authenticator>>,
@@ -65,7 +64,7 @@ impl StartError {
     }
 }
 
-/// A port that is bound, and served by nobody yet.
+/// A port that is bound and not served yet.
 struct Port<C> {
     listener: Listener,
     tls: Option<ServerTls>,
@@ -84,13 +83,6 @@ pub struct Counters {
     pub requests: Arc<OtlpCounters>,
     pub grpc_connections: Arc<ServerCounters>,
     pub http_connections: Arc<ServerCounters>,
-}
-
-impl Counters {
-    /// Writes the metrics of the receiver with this name.
-    pub fn write_metrics(&self, exposition: &mut Exposition<'_>, receiver: &str) {
-        exposition.write(&metrics::METRICS, &[receiver], self);
-    }
 }
 
 /// A receiver that listens.
@@ -138,23 +130,25 @@ impl Bound {
     /// Serves the ports inside the calling runtime until `shutdown`. All receivers share `resources`.
     pub fn serve(
         self,
-        intake: Arc<dyn Intake>,
+        ingress: Arc<dyn Ingress>,
         authenticators: Authenticators,
         counters: Counters,
         resources: ServerResources,
         shutdown: CancellationToken,
     ) -> Running {
+        let inspector = inspect::Inspector::new();
         let mut running =
             Running { grpc_address: None, http_address: None, counters, listeners: Vec::new(), ports: JoinSet::new() };
         if let Some(Port { listener, tls, config: GrpcConfig { shared } }) = self.grpc {
             running.grpc_address = listener.local_address();
             running.listeners.push(listener.downgrade());
             let ingest = ingest::Ingest::new(
-                Arc::clone(&intake),
+                Arc::clone(&ingress),
                 authenticators.grpc,
                 &running.counters.requests,
                 &shared,
                 &resources,
+                &inspector,
             );
             let handler = Arc::new(grpc::GrpcHandler::new(ingest));
             let counters = Arc::clone(&running.counters.grpc_connections);
@@ -172,11 +166,12 @@ impl Bound {
             running.http_address = listener.local_address();
             running.listeners.push(listener.downgrade());
             let ingest = ingest::Ingest::new(
-                intake,
+                ingress,
                 authenticators.http,
                 &running.counters.requests,
                 &config.shared,
                 &resources,
+                &inspector,
             );
             let server = config.shared.server.clone();
             let handler = Arc::new(http::HttpHandler::new(ingest, config));
@@ -190,12 +185,12 @@ impl Bound {
 /// Binds the configured ports and serves them inside the calling runtime until `shutdown`.
 pub async fn start(
     config: OtlpConfig,
-    intake: Arc<dyn Intake>,
+    ingress: Arc<dyn Ingress>,
     authenticators: Authenticators,
     shutdown: CancellationToken,
 ) -> Result<Running, StartError> {
     Ok(bind(config, &[]).await?.serve(
-        intake,
+        ingress,
         authenticators,
         Counters::default(),
         ServerResources::unlimited(),

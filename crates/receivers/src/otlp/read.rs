@@ -1,11 +1,10 @@
 //! Step 4: reading a body that has been admitted.
 
 use bytes::Bytes;
-use sluice_flow::intake::{Connection, Permit};
+use sluice_flow::source::{Connection, IngressRoute, Permit};
 use sluice_net::grpc::MessageReader;
 use sluice_net::grpc::frame::{FrameError, Message};
 use sluice_net::server::{BodyReader, RequestBody, SharedWindow};
-use sluice_otlp::Signal;
 
 use super::admitted::Admitted;
 use super::ingest::Ingest;
@@ -30,18 +29,18 @@ impl Ingest {
     /// Reads the one message of a unary call.
     pub(super) async fn read_message(
         &self,
-        signal: Signal,
+        route: &dyn IngressRoute,
         body: RequestBody,
-    ) -> Result<(Message, Box<dyn Permit>), Refused> {
-        self.read_admitted_message(signal, &mut BodyReader::new(body, self.body_timeouts)).await
+    ) -> Result<(Message, Permit), Refused> {
+        self.read_admitted_message(route, &mut BodyReader::new(body, self.body_timeouts)).await
     }
 
     /// Memory is asked for as soon as the message's prefix is there.
     async fn read_admitted_message(
         &self,
-        signal: Signal,
+        route: &dyn IngressRoute,
         body: &mut BodyReader,
-    ) -> Result<(Message, Box<dyn Permit>), Refused> {
+    ) -> Result<(Message, Permit), Refused> {
         let mut reader = MessageReader::new(self.limit_bytes);
         let mut admitted: Option<Admitted> = None;
         loop {
@@ -52,8 +51,8 @@ impl Ingest {
             let Some(mut chunk) = piece else { break };
             if admitted.is_none() {
                 let Some(prefix) = reader.feed_prefix(&mut chunk)? else { continue };
-                let permit = self.intake.admit(signal, prefix.len_bytes, &Window(body.window())).await?;
-                admitted = Some(Admitted::new(permit, prefix.len_bytes, &self.resources));
+                let permit = route.admit(prefix.len_bytes, &Window(body.window())).await?;
+                admitted = Some(Admitted::new(permit, &self.resources));
             }
             reader.feed(chunk)?;
         }
@@ -65,20 +64,20 @@ impl Ingest {
     /// Reads a whole HTTP body, whose length may or may not be known.
     pub(super) async fn read_body(
         &self,
-        signal: Signal,
+        route: &dyn IngressRoute,
         body: RequestBody,
-    ) -> Result<(Bytes, Box<dyn Permit>), Refused> {
-        self.read_admitted(signal, &mut BodyReader::new(body, self.body_timeouts)).await
+    ) -> Result<(Bytes, Permit), Refused> {
+        self.read_admitted(route, &mut BodyReader::new(body, self.body_timeouts)).await
     }
 
-    async fn read_admitted(&self, signal: Signal, body: &mut BodyReader) -> Result<(Bytes, Box<dyn Permit>), Refused> {
+    async fn read_admitted(&self, route: &dyn IngressRoute, body: &mut BodyReader) -> Result<(Bytes, Permit), Refused> {
         let announced = body.announced_len_bytes().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if announced.is_some_and(|length| length > self.limit_bytes) {
             return Err(Refused::too_large(self.limit_bytes));
         }
         let at_first = announced.unwrap_or(STEP_BYTES);
-        let permit = self.intake.admit(signal, at_first, &Window(body.window())).await?;
-        let mut admitted = Admitted::new(permit, at_first, &self.resources);
+        let permit = route.admit(at_first, &Window(body.window())).await?;
+        let mut admitted = Admitted::new(permit, &self.resources);
         let mut bytes = Vec::with_capacity(announced.unwrap_or(0).min(RESERVED_AT_ONCE_BYTES));
         while let Some(chunk) = admitted.next(body, bytes.len()).await? {
             let length = bytes.len() + chunk.len();

@@ -1,15 +1,17 @@
-//! Why a request is not accepted, and how that is said over each transport.
+//! Why a request is not accepted, and the answer over each transport.
 //!
 //! | | gRPC | HTTP | the client |
 //! |---|---|---|---|
 //! | no or wrong credentials | UNAUTHENTICATED | 401 | gives up |
 //! | no pipeline takes the signal, unknown method or path | UNIMPLEMENTED | 404 | gives up |
 //! | overload | UNAVAILABLE + RetryInfo | 503 + Retry-After | comes back |
-//! | too large, as sent or inflated | RESOURCE_EXHAUSTED without RetryInfo | 413 | gives up |
+//! | too large, as sent or inflated, or for the memory there is | RESOURCE_EXHAUSTED without RetryInfo | 413 | gives up |
 //! | not valid OTLP | INVALID_ARGUMENT | 400 | gives up |
 //! | refused for good by the sole backend | INVALID_ARGUMENT | 400 | gives up |
 //! | unknown compression | UNIMPLEMENTED + grpc-accept-encoding | 415 + Accept-Encoding | gives up or sends it otherwise |
-//! | body too slow | DEADLINE_EXCEEDED | 408 | comes back |
+//! | body too slow | DEADLINE_EXCEEDED | 503 | comes back |
+//!
+//! Over HTTP a body that is too slow is answered 503 and not 408: OTLP has clients come back after 429, 502, 503 and 504 only.
 
 use std::time::Duration;
 
@@ -108,13 +110,12 @@ impl Refused {
         match self.reason {
             RefusedReason::Unauthenticated => StatusCode::UNAUTHORIZED,
             RefusedReason::Unrouted => StatusCode::NOT_FOUND,
-            RefusedReason::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            RefusedReason::Overloaded | RefusedReason::TooSlow => StatusCode::SERVICE_UNAVAILABLE,
             RefusedReason::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             RefusedReason::Invalid | RefusedReason::Rejected | RefusedReason::BrokenOff => StatusCode::BAD_REQUEST,
             RefusedReason::UnsupportedEncoding | RefusedReason::UnsupportedMediaType => {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE
             }
-            RefusedReason::TooSlow => StatusCode::REQUEST_TIMEOUT,
         }
     }
 }
@@ -125,6 +126,7 @@ impl From<Refusal> for Refused {
             Refusal::Retry { delay, reason } => {
                 Refused { reason: RefusedReason::Overloaded, message: reason, retry_delay: Some(delay) }
             }
+            Refusal::TooLarge { reason } => Refused::new(RefusedReason::TooLarge, reason),
             Refusal::Invalid { reason } => Refused::invalid(reason),
             Refusal::Rejected { reason } => Refused::new(RefusedReason::Rejected, reason),
             Refusal::Unrouted => Refused::new(RefusedReason::Unrouted, "no pipeline takes this signal"),

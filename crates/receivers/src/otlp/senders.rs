@@ -4,23 +4,8 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use sluice_flow::Metadata;
+use sluice_flow::source::{Permit, Refusal};
 use sluice_net::server::Peer;
-
-/// Headers that describe the transfer and not the request. What is passed on would be wrong about the next transfer.
-const OF_THE_TRANSFER: [&str; 12] = [
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "expect",
-    "grpc-accept-encoding",
-    "grpc-encoding",
-    "grpc-timeout",
-    "keep-alive",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// A connection's part of the metadata: made once, shared by its requests where headers are not kept.
 pub(super) struct Sender {
@@ -33,35 +18,74 @@ impl Sender {
         Sender { metadata: Arc::new(Metadata { peer, headers: Vec::new() }) }
     }
 
-    /// The metadata of a request. Names are in lower case already; values may be any bytes.
-    pub(super) fn metadata(&self, headers: &HeaderMap, include_metadata: bool) -> Arc<Metadata> {
-        if !include_metadata {
-            return Arc::clone(&self.metadata);
+    /// The metadata of a request: the headers with the names in `keys`, which are in lower case, as header names always are.
+    /// Nothing else is kept, credentials least of all. The permit grows by what the headers hold before they are copied.
+    pub(super) fn metadata(
+        &self,
+        headers: &HeaderMap,
+        keys: &[String],
+        permit: &mut Permit,
+    ) -> Result<Arc<Metadata>, Refusal> {
+        let kept = || keys.iter().flat_map(|key| headers.get_all(key).iter().map(move |value| (key, value.as_bytes())));
+        let bytes: usize = kept().map(|(name, value)| Metadata::header_bytes(name, value)).sum();
+        if bytes == 0 {
+            return Ok(Arc::clone(&self.metadata));
         }
-        let kept = headers.iter().filter(|(name, _)| !OF_THE_TRANSFER.contains(&name.as_str()));
-        let headers = kept.map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect();
-        Arc::new(Metadata { peer: self.metadata.peer.clone(), headers })
+        permit.grow(bytes)?;
+        let headers = kept().map(|(name, value)| (name.clone(), value.to_vec())).collect();
+        Ok(Arc::new(Metadata { peer: self.metadata.peer.clone(), headers }))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use http::HeaderValue;
+    use sluice_flow::source::MemoryPool;
 
     use super::*;
 
+    #[derive(Default)]
+    struct Pool(AtomicUsize);
+
+    impl MemoryPool for Pool {
+        fn take(&self, _: usize, bytes: usize) -> Result<(), Refusal> {
+            self.0.fetch_add(bytes, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn give_back(&self, _: usize) {}
+
+        fn asked_back(&self) -> Option<Refusal> {
+            None
+        }
+    }
+
     #[test]
-    fn headers_are_kept_only_when_asked_for_and_never_those_of_the_transfer() {
+    fn only_headers_that_something_reads_are_kept_and_charged_before_they_are_copied() {
         let address = "192.0.2.1:5000".parse().expect("an address");
         let sender = Sender::new(&Peer { address: Some(address), is_tls: false });
         let mut headers = HeaderMap::new();
-        headers.insert("content-type", HeaderValue::from_static("application/grpc"));
+        for (name, value) in [("authorization", "Bearer secret"), ("cookie", "secret"), ("other", "x")] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
         headers.append("x-tenant", HeaderValue::from_static("a"));
         headers.append("x-tenant", HeaderValue::from_static("b"));
-        let without = sender.metadata(&headers, false);
-        assert_eq!((without.peer.as_deref(), without.headers.len()), (Some("192.0.2.1:5000"), 0));
-        let with = sender.metadata(&headers, true);
-        let tenant = |value: &[u8]| ("x-tenant".to_owned(), value.to_vec());
-        assert_eq!(with.headers, [tenant(b"a"), tenant(b"b")]);
+        let pool = Arc::new(Pool::default());
+        let mut permit = Permit::take(pool.clone(), 0).expect("there is memory");
+        let mut kept = |keys: &[&str]| {
+            let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+            let metadata = sender.metadata(&headers, &keys, &mut permit).expect("there is memory");
+            assert_eq!(metadata.peer.as_deref(), Some("192.0.2.1:5000"));
+            let charged = pool.0.swap(0, Ordering::Relaxed);
+            assert_eq!(metadata.headers_bytes(), charged);
+            metadata.headers.clone()
+        };
+        let header = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
+        assert_eq!(kept(&[]), []);
+        assert_eq!(kept(&["absent"]), []);
+        assert_eq!(kept(&["absent", "x-tenant"]), [header("x-tenant", b"a"), header("x-tenant", b"b")]);
+        assert_eq!(kept(&["cookie"]), [header("cookie", b"secret")]);
     }
 }

@@ -157,7 +157,7 @@ async fn lengths_that_lie_hold_a_permit_but_no_memory_and_not_for_long() {
             assert_eq!(head.headers()["grpc-status"], "4");
         }
         let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 60000000\r\n\r\n{";
-        assert_eq!(exchange(receiver.http, head.as_bytes()).await.0, 408);
+        assert_eq!(exchange(receiver.http, head.as_bytes()).await.0, 503);
     };
     receiver.undisturbed(attack).await;
     let grown = growth.bytes();
@@ -193,7 +193,7 @@ async fn a_trickling_body_is_given_up() {
         }
     });
     receiver.undisturbed(answered).await.expect("is answered").expect("is read");
-    assert_eq!(&answer, b"HTTP/1.1 408");
+    assert_eq!(&answer, b"HTTP/1.1 503");
     receiver.assert_gives_all_memory_back().await;
 }
 

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::join_all;
 use sluice_extensions::bearertokenauth::{BearerServer, Config};
 use sluice_flow::Refusal;
 use sluice_net::auth::server::ServerAuth;
+use sluice_net::compress;
 use sluice_net::grpc::{Code, Status};
 use sluice_otlp::{Encoding, Signal};
 use sluice_receivers::otlp::{Authenticators, RefusedReason, StartError, Transport};
@@ -30,8 +33,8 @@ async fn both(receiver: &Receiver) -> (Status, (u16, String, Vec<u8>)) {
 #[tokio::test]
 async fn overload_says_when_to_come_back() {
     let refusal = Refusal::Retry { delay: Duration::from_millis(1200), reason: "memory is spent".to_owned() };
-    for (admit_refusal, accept_refusal, items) in [(Some(refusal.clone()), None, 0), (None, Some(refusal), 3)] {
-        let intake = MockIntake { admit_refusal, accept_refusal, ..MockIntake::default() };
+    for (admit_refusal, submit_refusal, items) in [(Some(refusal.clone()), None, 0), (None, Some(refusal), 3)] {
+        let intake = MockIntake { admit_refusal, submit_refusal, ..MockIntake::default() };
         let receiver = Receiver::start(BOTH, intake).await;
         let (status, (code, head, body)) = both(&receiver).await;
         let expected = Status::new(Code::Unavailable, "memory is spent").with_retry_delay(Duration::from_millis(1200));
@@ -46,15 +49,94 @@ async fn overload_says_when_to_come_back() {
     }
 }
 
+/// Scenario: requests whose inflated form exceeds all the memory for receiving, though not the receiver's limit.
+/// Guarantee: a client is told that they are too large, and not to come back for ever.
+#[tokio::test]
+async fn what_can_never_be_admitted_is_too_large_and_not_overload() {
+    let intake = MockIntake { memory_limit_bytes: Some(1 << 20), ..MockIntake::default() };
+    let receiver = Receiver::start(BOTH, intake).await;
+    let plain = traces(8_000);
+    assert!(plain.len() > 2 << 20);
+    let mut client = connect_h2(receiver.grpc).await;
+    for encoding in [Encoding::Gzip, Encoding::Zstd, Encoding::Snappy] {
+        let message = packed(encoding, &plain);
+        let headers = [("grpc-encoding", encoding.as_str())];
+        let status = unary(&mut client, Signal::Traces, &headers, &framed(1, &message)).await;
+        assert_eq!((status.code, status.retry_delay), (Code::ResourceExhausted, None), "{status}");
+        let headers = [PROTOBUF, ("content-encoding", encoding.as_str())];
+        let (code, head, _) = post(receiver.http, "/v1/traces", &headers, &message).await;
+        assert_eq!((code, head.contains("retry-after")), (413, false), "{head}");
+    }
+    let status = unary(&mut client, Signal::Traces, &[], &framed(0, &plain)).await;
+    assert_eq!((status.code, status.retry_delay), (Code::ResourceExhausted, None), "{status}");
+    assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF], &plain).await.0, 413);
+    receiver.assert_gives_all_memory_back().await;
+    receiver.assert_serves_others().await;
+}
+
+/// Guarantee: memory for a body that does not tell its length is asked for in steps, the last of which is no larger than what
+/// is left.
+#[tokio::test]
+async fn a_body_of_unknown_length_is_taken_if_there_is_memory_for_it() {
+    let plain = traces(2_500);
+    let intake = MockIntake { memory_limit_bytes: Some(plain.len() + 1000), ..MockIntake::default() };
+    let receiver = Receiver::start(BOTH, intake).await;
+    let chunked = [format!("{:x}\r\n", plain.len()).as_bytes(), &plain, b"\r\n0\r\n\r\n"].concat();
+    let headers = [PROTOBUF, ("transfer-encoding", "chunked")];
+    assert_eq!(post(receiver.http, "/v1/traces", &headers, &chunked).await.0, 200);
+    assert!(receiver.intake.peak.load(Ordering::SeqCst) > plain.len() / 2);
+    receiver.assert_gives_all_memory_back().await;
+}
+
+/// Scenario: bodies of some ten kilobytes that unpack to 64 MiB each, in every coding, on eight threads at once.
+/// Guarantee: no more is unpacked than the memory for receiving holds, whatever the receiver's own limit would let through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn nothing_is_inflated_before_it_is_admitted() {
+    const MEMORY: usize = 24 << 20;
+    /// Of the clients, and what the allocator keeps for its threads. Eight bodies would unpack to half a gigabyte.
+    const BESIDE: usize = 136 << 20;
+    if !is_alone("refusals::nothing_is_inflated_before_it_is_admitted") {
+        return;
+    }
+    for keeps in [None, Some(Encoding::Gzip)] {
+        let intake = MockIntake { memory_limit_bytes: Some(MEMORY), keeps, ..MockIntake::default() };
+        let receiver = Receiver::start(BOTH, intake).await;
+        let bombs = {
+            let zeros = [Bytes::from(vec![0; 64 << 20])];
+            let halves = packed(Encoding::Gzip, &zeros[0][..32 << 20]).repeat(2);
+            [
+                ("gzip", packed(Encoding::Gzip, &zeros[0])),
+                ("gzip", halves),
+                ("zstd", packed(Encoding::Zstd, &zeros[0])),
+                ("deflate", compress::compress_zlib(&zeros, Some(9)).expect("packs").to_vec()),
+                ("lz4", compress::compress_lz4(&zeros).expect("packs").to_vec()),
+            ]
+        };
+        let growth = Growth::from_here();
+        for (coding, bomb) in &bombs {
+            let posts = (0..32).map(async |_| {
+                let headers = [PROTOBUF, ("content-encoding", coding)];
+                let (code, ..) = post(receiver.http, "/v1/traces", &headers, bomb).await;
+                assert!([413, 503].contains(&code), "{coding}: {code}");
+            });
+            join_all(posts).await;
+        }
+        let grown = growth.bytes();
+        assert!(grown < MEMORY + BESIDE, "grew by {grown} bytes");
+        receiver.assert_gives_all_memory_back().await;
+    }
+}
+
 #[tokio::test]
 async fn the_engines_other_refusals_are_final() {
     for (refusal, code, http_code) in [
         (Refusal::Invalid { reason: "x".to_owned() }, Code::InvalidArgument, 400),
         (Refusal::Rejected { reason: "x".to_owned() }, Code::InvalidArgument, 400),
+        (Refusal::TooLarge { reason: "x".to_owned() }, Code::ResourceExhausted, 413),
         (Refusal::Unrouted, Code::Unimplemented, 404),
     ] {
         let receiver =
-            Receiver::start(BOTH, MockIntake { accept_refusal: Some(refusal), ..MockIntake::default() }).await;
+            Receiver::start(BOTH, MockIntake { submit_refusal: Some(refusal), ..MockIntake::default() }).await;
         let (status, http) = both(&receiver).await;
         assert_eq!((status.code, status.retry_delay, http.0), (code, None, http_code));
     }

@@ -16,8 +16,8 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use sluice_config::load::read_text;
-use sluice_flow::intake::{Connection, Permit};
-use sluice_flow::{BoxFuture, Intake, Metadata, Payload, Refusal};
+use sluice_flow::source::{Connection, Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request};
+use sluice_flow::{BoxFuture, Metadata, Payload, Refusal};
 use sluice_net::grpc::Status;
 use sluice_net::server::{ConnectionBudget, ServerResources};
 use sluice_otlp::{Encoding, Signal};
@@ -48,20 +48,35 @@ pub(crate) struct MockIntake {
     pub(crate) admissions: AtomicUsize,
     pub(crate) keeps: Option<Encoding>,
     pub(crate) unrouted: Option<Signal>,
-    /// Answered by `admit` and by `accept` instead of success.
+    /// What something downstream reads of request metadata.
+    pub(crate) metadata_keys: Vec<String>,
+    /// The memory for receiving, if it has an end.
+    pub(crate) memory_limit_bytes: Option<usize>,
+    /// Answered by `admit` and by `submit` instead of success.
     pub(crate) admit_refusal: Option<Refusal>,
-    pub(crate) accept_refusal: Option<Refusal>,
-    /// `accept` never resolves for this.
+    pub(crate) submit_refusal: Option<Refusal>,
+    /// Nothing of this is ever accepted.
     pub(crate) stalls: Option<Signal>,
 }
 
-struct MockPermit(Arc<MockIntake>, usize);
-
-impl Permit for MockPermit {
-    fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
-        self.1 += bytes;
-        self.0.take(bytes);
+impl MemoryPool for MockIntake {
+    fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal> {
+        let limit = self.memory_limit_bytes.unwrap_or(usize::MAX);
+        if held_bytes + bytes > limit {
+            return Err(Refusal::TooLarge { reason: "it can never fit".to_owned() });
+        }
+        let more = |outstanding: usize| outstanding.checked_add(bytes).filter(|sum| *sum <= limit);
+        let before = self.outstanding.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        let now = before.map(|before| before + bytes).map_err(|_| Refusal::Retry {
+            delay: Duration::from_millis(100),
+            reason: "there is none now".to_owned(),
+        })?;
+        self.peak.fetch_max(now, Ordering::SeqCst);
         Ok(())
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.outstanding.fetch_sub(bytes, Ordering::SeqCst);
     }
 
     fn asked_back(&self) -> Option<Refusal> {
@@ -69,18 +84,7 @@ impl Permit for MockPermit {
     }
 }
 
-impl Drop for MockPermit {
-    fn drop(&mut self) {
-        self.0.outstanding.fetch_sub(self.1, Ordering::SeqCst);
-    }
-}
-
 impl MockIntake {
-    fn take(&self, bytes: usize) {
-        let now = self.outstanding.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        self.peak.fetch_max(now, Ordering::SeqCst);
-    }
-
     pub(crate) fn outstanding(&self) -> usize {
         self.outstanding.load(Ordering::SeqCst)
     }
@@ -90,54 +94,54 @@ impl MockIntake {
     }
 }
 
-/// The intake that the receiver sees: permits hold on to the mock.
+/// The ingress that the receiver sees.
 pub(crate) struct Shared(pub(crate) Arc<MockIntake>);
 
-impl Intake for Shared {
-    fn takes(&self, signal: Signal) -> bool {
-        self.0.unrouted != Some(signal)
-    }
+/// Where it sends a signal.
+struct MockRoute(Arc<MockIntake>, Signal);
 
-    fn admit<'a>(
-        &'a self,
-        _: Signal,
-        bytes: usize,
-        _: &'a dyn Connection,
-    ) -> BoxFuture<'a, Result<Box<dyn Permit>, Refusal>> {
+impl Ingress for Shared {
+    fn route(&self, signal: Signal) -> Option<Arc<dyn IngressRoute>> {
+        (self.0.unrouted != Some(signal)).then(|| Arc::new(MockRoute(Arc::clone(&self.0), signal)) as _)
+    }
+}
+
+impl IngressRoute for MockRoute {
+    fn admit<'a>(&'a self, bytes: usize, _: &'a dyn Connection) -> BoxFuture<'a, Result<Permit, Refusal>> {
         Box::pin(async move {
             self.0.admissions.fetch_add(1, Ordering::SeqCst);
-            if let Some(refusal) = &self.0.admit_refusal {
-                return Err(refusal.clone());
+            match &self.0.admit_refusal {
+                Some(refusal) => Err(refusal.clone()),
+                None => Permit::take(Arc::clone(&self.0) as Arc<dyn MemoryPool>, bytes),
             }
-            self.0.take(bytes);
-            Ok(Box::new(MockPermit(Arc::clone(&self.0), bytes)) as Box<dyn Permit>)
         })
     }
 
-    fn keeps_compressed(&self, _: Signal, encoding: Encoding, _: usize) -> bool {
+    fn keeps_compressed(&self, encoding: Encoding, _: usize) -> bool {
         self.0.keeps == Some(encoding)
     }
 
-    fn accept(
-        &self,
-        signal: Signal,
-        items: u32,
-        payload: Payload,
-        metadata: Arc<Metadata>,
-        permit: Box<dyn Permit>,
-    ) -> BoxFuture<'_, Result<(), Refusal>> {
-        Box::pin(async move {
-            if self.0.stalls == Some(signal) {
-                std::future::pending::<()>().await;
-            }
-            if let Some(refusal) = &self.0.accept_refusal {
-                return Err(refusal.clone());
-            }
-            let accepted = Accepted { signal, items, payload, metadata };
-            self.0.accepted.lock().expect("is not poisoned").push(accepted);
-            drop(permit);
-            Ok(())
-        })
+    fn metadata_keys(&self) -> &[String] {
+        &self.0.metadata_keys
+    }
+
+    fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal> {
+        let MockRoute(mock, signal) = &*self;
+        if mock.stalls == Some(*signal) {
+            // As a sender's answer waits for the deliveries; the permit shows whether the sender has gone.
+            let never: BoxFuture<'static, _> = Box::pin(async move {
+                let _permit = permit;
+                std::future::pending().await
+            });
+            return Ok(Receipt::new(None, Some(never)));
+        }
+        if let Some(refusal) = &mock.submit_refusal {
+            return Err(refusal.clone());
+        }
+        let Request { payload, items, metadata, .. } = request;
+        let accepted = Accepted { signal: *signal, items, payload, metadata };
+        mock.accepted.lock().expect("is not poisoned").push(accepted);
+        Ok(Receipt::default())
     }
 }
 

@@ -18,8 +18,8 @@ fn section(fields: &mut Fields<'_>) -> ServerTlsOptions {
     );
     let protocol = TlsOptions::read_protocol(fields);
     fields.no_effect("client_ca_file_reload", "all files are read again when they change");
-    fields.no_effect("ca_file", "a server trusts nobody by it: `client_ca_file` names the authorities of senders");
-    fields.no_effect("ca_pem", "a server trusts nobody by it: `client_ca_file` names the authorities of senders");
+    fields.no_effect("ca_file", "it has no meaning for a server: `client_ca_file` names the authorities of senders");
+    fields.no_effect("ca_pem", "it has no meaning for a server: `client_ca_file` names the authorities of senders");
     fields.no_effect(
         "include_system_ca_certs_pool",
         "senders are never trusted for a certificate of the system's authorities",

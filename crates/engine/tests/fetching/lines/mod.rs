@@ -1,0 +1,118 @@
+//! `lines`: a receiver that fetches. Reads the lines of files, one log record a line, and counts them.
+//!
+//! For tests: it shows what a receiver needs beside this folder (a line in a list of kinds) and what the door promises one
+//! that can read its data again. Its checkpoint is the lowest unresolved offset of each file. It holds no queue: a chunk is
+//! read once there is memory for it, and is in the log before the next one is read.
+
+mod checkpoint;
+mod reader;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluice_config::{ComponentKind, Fields, Kind};
+use sluice_flow::BoxFuture;
+use sluice_net::server::Listener;
+use sluice_receivers::{BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, StartError, StartedReceiver};
+use sluice_telemetry::exposition::Exposition;
+use sluice_telemetry::table::{Metric, Table};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use self::checkpoint::Checkpoint;
+use self::reader::Reader;
+
+pub(crate) const KIND: ComponentKind<Box<dyn ReceiverConfig>> =
+    ComponentKind::new(Kind::new("lines", "Reads lines of files"), |fields| Box::new(Config::read(fields)));
+
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// A path whose last part may hold one `*`.
+    include: PathBuf,
+    checkpoint: PathBuf,
+}
+
+impl Config {
+    fn read(fields: &mut Fields<'_>) -> Config {
+        Config {
+            include: fields.required_string("include", "The files: a path whose last part may hold a `*`.").into(),
+            checkpoint: fields.required_string("checkpoint", "Where offsets are kept.").into(),
+        }
+    }
+}
+
+/// What was read. Grows only.
+#[derive(Debug, Default)]
+struct Counters {
+    read_bytes: AtomicU64,
+    read_lines: AtomicU64,
+}
+
+const METRICS: Table<Counters> = Table {
+    title: "Receiver lines",
+    labels: &["receiver"],
+    metrics: &[
+        Metric::counter("lines_read", "Bytes of lines that were read.", |counters: &Counters| {
+            counters.read_bytes.load(Ordering::Relaxed) as f64
+        })
+        .unit("bytes"),
+        Metric::counter("lines_read_lines", "Lines that were read.", |counters: &Counters| {
+            counters.read_lines.load(Ordering::Relaxed) as f64
+        }),
+    ],
+};
+
+impl ReceiverCounters for Counters {
+    fn write(&self, receiver: &str, exposition: &mut Exposition<'_>) {
+        exposition.write(&METRICS, &[receiver], self);
+    }
+}
+
+impl ReceiverConfig for Config {
+    fn has_senders(&self) -> bool {
+        false
+    }
+
+    fn bind<'a>(&'a self, _held: &'a [Listener]) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>> {
+        Box::pin(async move {
+            let checkpoint = Checkpoint::load(&self.checkpoint).map_err(StartError::failed)?;
+            let bound: Box<dyn BoundReceiver> = Box::new(Bound { include: self.include.clone(), checkpoint });
+            Ok(bound)
+        })
+    }
+}
+
+struct Bound {
+    include: PathBuf,
+    checkpoint: Checkpoint,
+}
+
+impl BoundReceiver for Bound {
+    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+        let counters = Arc::new(Counters::default());
+        let stop = CancellationToken::new();
+        let reader = Reader::new(self.include, self.checkpoint, context.ingress, counters.clone());
+        let task = tokio::spawn(reader.run(stop.clone()));
+        Box::new(Started { counters, stop, task })
+    }
+}
+
+struct Started {
+    counters: Arc<Counters>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl StartedReceiver for Started {
+    fn counters(&self) -> Arc<dyn ReceiverCounters> {
+        self.counters.clone()
+    }
+
+    fn shutdown(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            self.stop.cancel();
+            let _ = self.task.await;
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! Reads files turn by turn, at the pace that the door sets.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, any_value};
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use prost::Message as _;
+use sluice_flow::Payload;
+use sluice_flow::source::{Ingress, Patient, Positions, Refusal, Request};
+use sluice_otlp::Signal;
+use tokio_util::sync::CancellationToken;
+
+use super::Counters;
+use super::checkpoint::Checkpoint;
+
+/// What is read at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+/// A chunk, its lines one by one, and their encoding: a record costs its text and a few hundred bytes.
+const CHUNK_MEMORY_BYTES: usize = 16 * CHUNK_BYTES;
+/// How often files are looked at that had nothing new.
+const PAUSE: Duration = Duration::from_millis(10);
+
+pub(crate) struct Reader {
+    include: PathBuf,
+    checkpoint: Checkpoint,
+    ingress: Arc<dyn Ingress>,
+    counters: Arc<Counters>,
+    positions: Positions,
+    files: Vec<OpenFile>,
+}
+
+struct OpenFile {
+    name: String,
+    file: File,
+    /// Where reading goes on.
+    offset: u64,
+}
+
+impl Reader {
+    pub(super) fn new(
+        include: PathBuf,
+        checkpoint: Checkpoint,
+        ingress: Arc<dyn Ingress>,
+        counters: Arc<Counters>,
+    ) -> Reader {
+        Reader { include, checkpoint, ingress, counters, positions: Positions::default(), files: Vec::new() }
+    }
+
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        loop {
+            self.find_files();
+            let mut progressed = false;
+            for index in 0..self.files.len() {
+                tokio::select! {
+                    () = stop.cancelled() => break,
+                    read = self.read(index) => match read {
+                        Ok(read) => progressed |= read,
+                        Err(refusal) => tokio::time::sleep(refusal.retry_delay().unwrap_or(PAUSE)).await,
+                    },
+                }
+            }
+            self.keep_checkpoint();
+            if stop.is_cancelled() {
+                return;
+            }
+            if !progressed {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    fn find_files(&mut self) {
+        let (Some(folder), Some(pattern)) = (self.include.parent(), self.include.file_name()) else { return };
+        let pattern = pattern.to_string_lossy();
+        let (before, after) = pattern.split_once('*').unwrap_or((&pattern, ""));
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_meant =
+                name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after);
+            if !is_meant || self.files.iter().any(|file| file.name == name) {
+                continue;
+            }
+            if let Ok(file) = File::open(Path::new(folder).join(&name)) {
+                self.files.push(OpenFile { offset: self.checkpoint.of(&name), name, file });
+            }
+        }
+    }
+
+    /// Reads the next lines of a file and submits them. False if there are none.
+    async fn read(&mut self, index: usize) -> Result<bool, Refusal> {
+        let stream = index as u64;
+        if self.positions.is_interrupted(stream)
+            && let Some(offset) = self.positions.rewind(stream)
+        {
+            self.files[index].offset = offset;
+        }
+        let OpenFile { file, offset, .. } = &mut self.files[index];
+        if file.metadata().map_or(0, |metadata| metadata.len()) <= *offset {
+            return Ok(false);
+        }
+        let Some(route) = self.ingress.route(Signal::Logs) else { return Ok(false) };
+        let mut permit = route.admit(CHUNK_MEMORY_BYTES, &Patient).await?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let length = file.read_at(&mut chunk, *offset).unwrap_or(0);
+        let Some(end) = chunk[..length].iter().rposition(|byte| *byte == b'\n') else { return Ok(false) };
+        chunk.truncate(end + 1);
+        let (payload, items) = encode(&chunk);
+        permit.grow_to(payload.bytes.len())?;
+        let end = *offset + chunk.len() as u64;
+        let position = Some(self.positions.begin(stream, *offset..end));
+        *offset = end;
+        self.counters.read_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        self.counters.read_lines.fetch_add(u64::from(items), Ordering::Relaxed);
+        drop(chunk);
+        // Where it is refused its position is dropped, and the next turn reads it again.
+        let mut receipt = route.submit(Request { payload, items, metadata: Arc::default(), position }, permit)?;
+        receipt.paced().await;
+        Ok(true)
+    }
+
+    fn keep_checkpoint(&mut self) {
+        let resolved = |(stream, file): (usize, &OpenFile)| {
+            let lowest = self.positions.lowest_unresolved(stream as u64);
+            (file.name.clone(), lowest.unwrap_or(file.offset))
+        };
+        let offsets: BTreeMap<String, u64> = self.files.iter().enumerate().map(resolved).collect();
+        self.checkpoint.set(offsets).expect("the checkpoint can be written");
+    }
+}
+
+fn encode(chunk: &[u8]) -> (Payload, u32) {
+    let lines = chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let records: Vec<LogRecord> = lines
+        .map(|line| {
+            let text = String::from_utf8_lossy(line).into_owned();
+            let body = Some(AnyValue { value: Some(any_value::Value::StringValue(text)) });
+            LogRecord { body, ..LogRecord::default() }
+        })
+        .collect();
+    let items = records.len() as u32;
+    let scope_logs = vec![ScopeLogs { log_records: records, ..ScopeLogs::default() }];
+    let request =
+        ExportLogsServiceRequest { resource_logs: vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }] };
+    (Payload::identity(Bytes::from(request.encode_to_vec())), items)
+}

@@ -1,0 +1,224 @@
+//! Step 5: inflating (never more than was admitted), validating and counting.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluice_flow::Payload;
+use sluice_flow::source::{IngressRoute, Permit, Refusal};
+use sluice_net::compress::{self, InflateError, Packing, ZSTD_WINDOW_LIMIT_BYTES};
+use sluice_otlp::{Encoding, Signal};
+use tokio::sync::Semaphore;
+
+use super::ingest::Format;
+use super::refusal::{Refused, RefusedReason};
+
+/// Inspecting larger bodies takes milliseconds: that is done beside the threads that serve connections.
+const INLINE_BYTES: usize = 1 << 20;
+/// What inflating may hold on a thread that serves connections: a buffer of `INLINE_BYTES` while it is copied into a larger one.
+const INLINE_HELD_BYTES: usize = 2 * INLINE_BYTES;
+/// Protobuf that is longer than its JSON is tried again with so many times the memory.
+const JSON_GROWTH: usize = 4;
+/// And is given at least this much.
+const JSON_LEAST_BYTES: usize = 1024;
+
+/// A request that is known to be valid.
+#[derive(Debug)]
+pub(super) struct Inspected {
+    pub items: u32,
+    pub payload: Payload,
+}
+
+/// Inspects bodies of one receiver. Cloning shares the bound on how many large ones are inspected at a time.
+#[derive(Clone)]
+pub(super) struct Inspector {
+    large: Arc<Semaphore>,
+}
+
+/// A body that has to be inspected.
+pub(super) struct Work {
+    signal: Signal,
+    format: Format,
+    packing: Packing,
+    body: Bytes,
+    limit_bytes: usize,
+    /// It may travel on in its compressed form.
+    keeps_compressed: bool,
+    /// Its inflated size, where that can be told.
+    claimed: Option<usize>,
+}
+
+/// Why a body was not inspected to its end.
+enum Stop {
+    Refused(Refused),
+    /// It takes too long for a thread that serves connections.
+    Large,
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        Stop::Refused(refused)
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Stop::Refused(refusal.into())
+    }
+}
+
+impl From<InflateError<Stop>> for Stop {
+    fn from(error: InflateError<Stop>) -> Self {
+        match error {
+            InflateError::Failed(error) => Stop::Refused(error.into()),
+            InflateError::Refused(stop) => stop,
+        }
+    }
+}
+
+/// The permit of a request while it is inspected.
+struct Ledger<'a> {
+    permit: &'a mut Permit,
+    /// What the body and the metadata hold.
+    base_bytes: usize,
+    /// What may be held beside that before the work has to move to another thread.
+    held_max_bytes: usize,
+}
+
+impl Ledger<'_> {
+    /// Takes note that so much is held beside the body, before it is.
+    fn hold(&mut self, bytes: usize) -> Result<(), Stop> {
+        if bytes > self.held_max_bytes {
+            return Err(Stop::Large);
+        }
+        self.permit.shrink_to(self.base_bytes + bytes);
+        Ok(self.permit.grow_to(self.base_bytes + bytes)?)
+    }
+}
+
+impl Inspector {
+    pub(super) fn new() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Inspector { large: Arc::new(Semaphore::new(threads)) }
+    }
+
+    /// The permit that comes back covers what the payload holds.
+    pub(super) async fn inspect(&self, work: Work, mut permit: Permit) -> Result<(Inspected, Permit), Refused> {
+        if work.is_small() {
+            match work.run(&mut permit, work.inline_held_bytes()) {
+                Ok(inspected) => return Ok((inspected, permit)),
+                Err(Stop::Refused(refused)) => return Err(refused),
+                Err(Stop::Large) => {}
+            }
+        }
+        let broken = || Refused::new(RefusedReason::Overloaded, "the request could not be inspected");
+        let turn = Arc::clone(&self.large).acquire_owned().await.map_err(|_| broken())?;
+        let inspecting = tokio::task::spawn_blocking(move || {
+            let inspected = work.run(&mut permit, usize::MAX);
+            drop(turn);
+            inspected.map(|inspected| (inspected, permit))
+        });
+        match inspecting.await {
+            Ok(Ok(inspected)) => Ok(inspected),
+            Ok(Err(Stop::Refused(refused))) => Err(refused),
+            Ok(Err(Stop::Large)) | Err(_) => Err(broken()),
+        }
+    }
+}
+
+impl Work {
+    pub(super) fn new(
+        route: &dyn IngressRoute,
+        signal: Signal,
+        format: Format,
+        packing: Packing,
+        body: Bytes,
+        limit_bytes: usize,
+    ) -> Self {
+        let claimed = compress::claimed_len_bytes(packing, &body);
+        let keeps_compressed = match (format, packing, claimed) {
+            (_, Packing::Known(Encoding::Identity), _) => false,
+            (Format::Protobuf, Packing::Known(encoding), Some(claimed)) => route.keeps_compressed(encoding, claimed),
+            _ => false,
+        };
+        Work { signal, format, packing, body, limit_bytes, keeps_compressed, claimed }
+    }
+
+    /// As far as can be told beforehand.
+    fn is_small(&self) -> bool {
+        self.claimed.unwrap_or(0).max(self.body.len()) <= INLINE_BYTES
+    }
+
+    fn inline_held_bytes(&self) -> usize {
+        match self.packing {
+            Packing::Known(Encoding::Zstd) => INLINE_HELD_BYTES + ZSTD_WINDOW_LIMIT_BYTES as usize,
+            _ => INLINE_HELD_BYTES,
+        }
+    }
+
+    /// CPU work only.
+    fn run(&self, permit: &mut Permit, held_max_bytes: usize) -> Result<Inspected, Stop> {
+        let base_bytes = permit.bytes();
+        let mut ledger = Ledger { permit, base_bytes, held_max_bytes };
+        if self.keeps_compressed {
+            return self.look(&RefCell::new(ledger));
+        }
+        let plain = match self.packing {
+            Packing::Known(Encoding::Identity) => self.body.clone(),
+            packing => {
+                compress::decompress_admitted(packing, &self.body, self.limit_bytes, &mut |bytes| ledger.hold(bytes))?
+            }
+        };
+        let protobuf = match self.format {
+            Format::Protobuf => plain,
+            Format::Json => self.translate(&plain, &mut ledger)?,
+        };
+        Ok(Inspected { items: self.count(&protobuf)?, payload: Payload::identity(protobuf) })
+    }
+
+    /// A payload that travels on in its compressed form: it is only looked at, in memory that is used again.
+    fn look(&self, ledger: &RefCell<Ledger<'_>>) -> Result<Inspected, Stop> {
+        let hold = |bytes| ledger.borrow_mut().hold(bytes);
+        let look = |plain: compress::Unpacked<'_>| {
+            let items = self.count(plain.bytes)?;
+            if plain.is_passable {
+                return Ok((items, plain.bytes.len(), None));
+            }
+            hold(2 * plain.bytes.len())?;
+            Ok::<_, Stop>((items, plain.bytes.len(), Some(Bytes::copy_from_slice(plain.bytes))))
+        };
+        let (items, uncompressed_len_bytes, unpacked) =
+            compress::with_decompressed_admitted(self.packing, &self.body, self.limit_bytes, &mut { hold }, look)??;
+        hold(unpacked.as_ref().map_or(0, Bytes::len))?;
+        let payload = match (unpacked, self.packing) {
+            (None, Packing::Known(encoding)) => Payload { bytes: self.body.clone(), encoding, uncompressed_len_bytes },
+            (None, Packing::Zlib | Packing::Lz4) => unreachable!("these are never kept"),
+            (Some(plain), _) => Payload::identity(plain),
+        };
+        Ok(Inspected { items, payload })
+    }
+
+    /// JSON as protobuf, which hardly ever is longer.
+    fn translate(&self, json: &[u8], ledger: &mut Ledger<'_>) -> Result<Bytes, Stop> {
+        let inflated = ledger.permit.bytes() - ledger.base_bytes;
+        let mut at_most = json.len().max(JSON_LEAST_BYTES).min(self.limit_bytes);
+        loop {
+            ledger.hold(inflated + at_most)?;
+            match sluice_otlp::json::from_json(self.signal, json, at_most) {
+                Ok(protobuf) => return Ok(Bytes::from(protobuf)),
+                Err(error) if error.is_too_large() && at_most < self.limit_bytes => {
+                    at_most = (JSON_GROWTH * at_most).min(self.limit_bytes);
+                }
+                Err(error) if error.is_too_large() => return Err(Refused::too_large(self.limit_bytes).into()),
+                Err(error) => return Err(Refused::invalid(error.to_string()).into()),
+            }
+        }
+    }
+
+    fn count(&self, plain: &[u8]) -> Result<u32, Refused> {
+        let signal = self.signal;
+        let summary = sluice_otlp::scan(signal, plain)
+            .map_err(|malformed| Refused::invalid(format!("not a valid OTLP request of {signal}: {malformed}")))?;
+        Ok(summary.items)
+    }
+}

@@ -1,0 +1,95 @@
+//! What a receiver is: options, then bound, then running. A kind is its folder, which implements these traits, and its line in
+//! [`crate::RECEIVERS`].
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
+
+use sluice_flow::BoxFuture;
+use sluice_flow::source::Ingress;
+use sluice_net::auth::server::ServerAuth;
+use sluice_net::server::{Listener, ServerResources};
+use sluice_telemetry::exposition::Exposition;
+
+/// The options of one receiver.
+pub trait ReceiverConfig: Send + Sync {
+    /// Names of the extensions that decide who may send.
+    fn authenticators(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// Whether senders wait for answers. False for a receiver that fetches: under `ack: delivered` it has nothing to hand a
+    /// backend's final refusal to, so that the items concerned become dead letters.
+    fn has_senders(&self) -> bool {
+        true
+    }
+
+    /// Takes hold of everything that can fail: ports, certificates, checkpoints. Ports come from `held` where it has the same
+    /// addresses. Nothing is served or read yet.
+    fn bind<'a>(&'a self, held: &'a [Listener]) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>>;
+}
+
+/// A receiver that cannot fail to start any more.
+pub trait BoundReceiver: Send {
+    /// Runs inside the calling runtime until [`StartedReceiver::shutdown`].
+    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver>;
+}
+
+/// What a receiver is given of the engine.
+pub struct ReceiverContext {
+    pub ingress: Arc<dyn Ingress>,
+    /// At least those that [`ReceiverConfig::authenticators`] names.
+    pub authenticators: HashMap<String, Arc<dyn ServerAuth>>,
+    /// What all receivers share.
+    pub resources: ServerResources,
+    /// Those of the receiver whose place this one takes, so that they go on. It may have been of another kind.
+    pub counters: Option<Arc<dyn ReceiverCounters>>,
+}
+
+/// A receiver that runs.
+pub trait StartedReceiver: Send + Sync {
+    /// Protocols and addresses, as bound.
+    fn addresses(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// What it listens on. The ports stay open while these are kept.
+    fn listeners(&self) -> Vec<Listener> {
+        Vec::new()
+    }
+
+    fn counters(&self) -> Arc<dyn ReceiverCounters>;
+
+    /// Takes nothing more. Requests in flight end, within the receiver's grace period.
+    fn shutdown(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// What a receiver counts.
+pub trait ReceiverCounters: Any + Send + Sync {
+    /// The receiver's rows of `/metrics`. `receiver` is its id.
+    fn write(&self, receiver: &str, exposition: &mut Exposition<'_>);
+}
+
+/// Why a receiver cannot start.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct StartError {
+    source: Box<dyn Error + Send + Sync>,
+    waits_for_held: bool,
+}
+
+impl StartError {
+    pub fn failed(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        StartError { source: source.into(), waits_for_held: false }
+    }
+
+    /// It may succeed once the listeners that were held meanwhile are closed.
+    pub fn held(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        StartError { source: source.into(), waits_for_held: true }
+    }
+
+    pub fn waits_for_held(&self) -> bool {
+        self.waits_for_held
+    }
+}
