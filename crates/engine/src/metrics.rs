@@ -4,12 +4,13 @@ pub(crate) mod log;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use sluice_otlp::Signal;
 use sluice_receivers::ReceiverCounters;
 use sluice_telemetry::exposition::{Exposition, Naming};
 
+use crate::backlog::Backlog;
 use crate::delivery::{CAUSES, Delivery, OUTCOMES};
 use crate::memory;
 use crate::plan::DeliveryPlan;
@@ -17,7 +18,10 @@ use crate::receiving::ReceivingBudget;
 use crate::storage::Storage;
 
 const BUDGET_SPENT_IN: &str = "Time until the delivery's budget is spent, at the rate of the last two minutes; \
+     0 while frames are dropped, \
      +Inf while its backlog does not grow.";
+const POOL: &str = "Memory, or disk with a directory, that the backlogs of all deliveries take together.";
+const POOL_LIMIT: &str = "What the backlogs of all deliveries may take together.";
 const DEAD_LETTER_ITEMS: &str = "Items that became dead letters: rejected by the backend, too_large for it one by one, \
      given_up after max_elapsed_time, not_retried where retry_on_failure is disabled, \
      not_prepared where nothing could be made of them that an exporter could send.";
@@ -26,7 +30,12 @@ const DEAD_LETTER_ITEMS: &str = "Items that became dead letters: rejected by the
 pub(crate) const OF_DELIVERIES: &[(&str, &str, &str, &str)] = &[
     ("sluice_delivery_budget_spent_in_seconds", "gauge", "exporter, pipeline", BUDGET_SPENT_IN),
     ("sluice_delivery_dead_letter_items", "counter", "exporter, pipeline, reason", DEAD_LETTER_ITEMS),
+    ("sluice_backlog_pool_bytes", "gauge", "", POOL),
+    ("sluice_backlog_pool_limit_bytes", "gauge", "", POOL_LIMIT),
 ];
+
+/// So long after frames were dropped the budget counts as spent: shedding frees a little more than it must.
+const DROPPING_FOR: Duration = Duration::from_secs(15);
 
 /// The signal's name as the label `data_type` of queue metrics has it.
 fn data_type(signal: Signal) -> &'static str {
@@ -40,6 +49,7 @@ pub(crate) fn render(
     deliveries: &[(DeliveryPlan, Arc<Delivery>)],
     receivers: &[(String, Arc<dyn ReceiverCounters>)],
     receiving: &ReceivingBudget,
+    backlog: &Backlog,
     storage: &Storage,
 ) -> String {
     let mut exposition = Exposition::new(naming);
@@ -48,9 +58,10 @@ pub(crate) fn render(
         counters.write(id, &mut exposition);
     }
     for (planned, delivery) in deliveries {
-        self::delivery(&mut exposition, delivery, planned.budget_bytes, planned.dispatch.concurrency.max);
+        self::delivery(&mut exposition, delivery, backlog, planned.dispatch.concurrency.max);
     }
     receiving_memory(&mut exposition, receiving);
+    pool(&mut exposition, backlog);
     log::render(&mut exposition, storage);
     exposition.render()
 }
@@ -64,6 +75,15 @@ fn receiving_memory(exposition: &mut Exposition<'_>, receiving: &ReceivingBudget
             receiving.limit_bytes(),
         ),
     ] {
+        exposition.gauge(name, "bytes", help, &[], value as f64);
+    }
+}
+
+fn pool(exposition: &mut Exposition<'_>, backlog: &Backlog) {
+    let pool = backlog.state();
+    for (name, help, value) in
+        [("sluice_backlog_pool", POOL, pool.used_bytes), ("sluice_backlog_pool_limit", POOL_LIMIT, pool.limit_bytes)]
+    {
         exposition.gauge(name, "bytes", help, &[], value as f64);
     }
 }
@@ -86,7 +106,7 @@ fn by_signal(prefix: &str, signal: Signal) -> String {
     format!("{prefix}_{}", signal.items_name())
 }
 
-fn delivery(exposition: &mut Exposition<'_>, delivery: &Delivery, budget_bytes: u64, concurrency_max: usize) {
+fn delivery(exposition: &mut Exposition<'_>, delivery: &Delivery, backlog: &Backlog, concurrency_max: usize) {
     let stats = &delivery.stats;
     let labels = [("exporter", delivery.id.exporter.as_str()), ("pipeline", delivery.id.pipeline.as_str())];
     let signal = delivery.signal;
@@ -109,12 +129,13 @@ fn delivery(exposition: &mut Exposition<'_>, delivery: &Delivery, budget_bytes: 
     for (name, help, value) in counters {
         exposition.counter(&by_signal(name, signal), "", help, &labels, value);
     }
-    queue(exposition, delivery, &labels, budget_bytes);
+    queue(exposition, delivery, &labels, backlog);
     own(exposition, delivery, &labels, concurrency_max);
     log::render_delivery(exposition, delivery, &labels);
 }
 
-fn queue(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, &str); 2], budget_bytes: u64) {
+fn queue(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, &str); 2], backlog: &Backlog) {
+    let budget_bytes = delivery.bounds().limit_bytes;
     let held = delivery.log.held(delivery.cursor);
     let queue_labels = [labels[0], labels[1], ("data_type", data_type(delivery.signal))];
     let help = "Requests that wait for the delivery.";
@@ -127,14 +148,25 @@ fn queue(exposition: &mut Exposition<'_>, delivery: &Delivery, labels: &[(&str, 
     for (name, unit, help, value) in [
         ("sluice_delivery_backlog_items", "", "Items that wait for the delivery.", held.items as f64),
         ("sluice_delivery_backlog", "bytes", "Bytes that wait for the delivery.", held.bytes as f64),
-        ("sluice_delivery_budget", "bytes", "Bytes that may wait for the delivery.", budget_bytes as f64),
+        (
+            "sluice_delivery_budget",
+            "bytes",
+            "How far the delivery may lag, in bytes: all that backlogs may take, or its own limit.",
+            budget_bytes as f64,
+        ),
     ] {
         exposition.gauge(name, unit, help, labels, value);
     }
     let age = delivery.log.oldest_age(delivery.cursor).map_or(0.0, |age| age.as_secs_f64());
     let help = "Age of the oldest frame that is not resolved.";
     exposition.gauge("sluice_delivery_oldest_age", "seconds", help, labels, age);
-    let left = delivery.stats.filling.lock().seconds_left(Instant::now(), held.bytes, budget_bytes);
+    let now = Instant::now();
+    let left = delivery.stats.filling.lock().seconds_left(
+        now,
+        held.bytes,
+        backlog.budget_bytes(&backlog.state(), delivery),
+        delivery.health.has_shed_within(DROPPING_FOR, now),
+    );
     exposition.gauge("sluice_delivery_budget_spent_in", "seconds", BUDGET_SPENT_IN, labels, left);
 }
 

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sluice_otlp::Signal;
 
+use crate::backlog::Backlog;
 use crate::delivery::{Delivery, DeliveryId};
 use crate::metrics;
 use crate::plan::{DeliveryPlan, MetricsPlan};
@@ -28,6 +29,7 @@ pub(super) struct EngineStatus {
     pub(super) ready: AtomicBool,
     pub(super) shown: ArcSwap<Shown>,
     pub(super) receiving: Arc<ReceivingBudget>,
+    pub(super) backlog: Arc<Backlog>,
     /// Deliveries that a reload removed and that still send their data.
     pub(super) leaving: Mutex<Vec<DeliveryId>>,
     pub(super) storage: Arc<Storage>,
@@ -37,7 +39,15 @@ impl Status for EngineStatus {
     fn metrics(&self) -> String {
         let shown = self.shown.load();
         let naming = shown.metrics.as_ref().map(|metrics| metrics.naming.clone()).unwrap_or_default();
-        metrics::render(&naming, self.started, &shown.deliveries, &shown.receivers, &self.receiving, &self.storage)
+        metrics::render(
+            &naming,
+            self.started,
+            &shown.deliveries,
+            &shown.receivers,
+            &self.receiving,
+            &self.backlog,
+            &self.storage,
+        )
     }
 
     fn health(&self) -> Health {

@@ -13,6 +13,7 @@ use sluice_otlp::Signal;
 
 use super::{ReceiverIngress, Route};
 use crate::ack::Awaited;
+use crate::backlog::Backlog;
 use crate::entry::{Entry, SharedWorkMemory};
 use crate::receiving::ReceivingBudget;
 
@@ -22,10 +23,9 @@ pub(super) fn empty_route() -> Route {
         prefix: Vec::new(),
         origin: Arc::default(),
         log: Arc::default(),
+        backlog: Backlog::new(Arc::default(), Default::default(), 1 << 30, || false),
         deliveries: Arc::new([]),
         readers: Arc::new([]),
-        refusing: Vec::new(),
-        backpressure: Vec::new(),
         awaited: Arc::default(),
         disk: None,
         passes_through: Vec::new(),
@@ -34,7 +34,7 @@ pub(super) fn empty_route() -> Route {
 }
 
 pub(super) fn ingress(receiving_bytes: usize) -> ReceiverIngress {
-    let shared_work = Arc::new(SharedWorkMemory::new(0));
+    let shared_work = Arc::new(SharedWorkMemory::new(0, Arc::default()));
     ReceiverIngress::new(0, ReceivingBudget::new(receiving_bytes), shared_work, ServerResources::unlimited())
 }
 
