@@ -34,7 +34,7 @@ pub(crate) const OF_DELIVERIES: &[(&str, &str, &str, &str)] = &[
     ("sluice_backlog_pool_limit_bytes", "gauge", "", POOL_LIMIT),
 ];
 
-/// So long after frames were dropped the budget counts as spent: shedding frees a little more than it must.
+/// How long the budget counts as spent after frames were dropped: shedding frees a little more than it must.
 const DROPPING_FOR: Duration = Duration::from_secs(15);
 
 /// The signal's name as the label `data_type` of queue metrics has it.

@@ -38,7 +38,7 @@ pub struct OpenOptions {
     /// What is read from disk ahead of each reader, in bytes of charge.
     pub read_ahead_bytes: u64,
     pub flush: FlushPolicy,
-    /// How often cursors are written and segments that nobody needs are removed, while something is
+    /// How often cursors are written and segments without a reader are removed, while something is
     /// on disk. What was resolved since is delivered again after a crash.
     pub keep_interval: Duration,
 }

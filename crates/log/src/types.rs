@@ -95,7 +95,7 @@ pub enum Keep {
     Backlog,
 }
 
-/// A reader that nobody has subscribed to since the log was opened, or whose subscriber left its
+/// A reader without a subscriber since the log was opened, or whose subscriber left its
 /// backlog behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {

@@ -53,7 +53,7 @@ fn the_oldest_segments_go_for_a_reader_that_may_give_them_up() {
     }
 }
 
-/// Guarantee: the backlog of a reader that nobody subscribes to is not given up.
+/// Guarantee: the backlog of a reader without a subscriber is not given up.
 #[test]
 fn an_orphan_keeps_its_backlog() {
     let disk = FaultyDisk::new(7);

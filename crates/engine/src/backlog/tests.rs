@@ -437,7 +437,8 @@ proptest! {
         routes in proptest::collection::vec(any_route(), 1..4),
         every in proptest::collection::vec(proptest::option::of(1u64..20), 1..6),
     ) {
-        let senders: Vec<_> = every.iter().enumerate().map(|(index, &every)| sender(index % routes.len(), every)).collect();
+        let of_route = |(index, &every): (usize, &Option<u64>)| sender(index % routes.len(), every);
+        let senders: Vec<_> = every.iter().enumerate().map(of_route).collect();
         let slices: Vec<_> = routes.iter().map(Vec::as_slice).collect();
         let mut world = World::new(&slices, senders);
         world.run(2 * MINUTE);
@@ -448,12 +449,15 @@ proptest! {
             let is_quick = |backend: Backend| matches!(backend, Backend::Answers(ticks) if ticks < 10);
             for &(policy, backend) in route {
                 world.assert_accounted(index, accepted);
-                if policy == Policy::Backpressure || policy == Policy::Isolate && is_quick(backend) && routes.len() == 1 {
+                let is_alone = routes.len() == 1;
+                if policy == Policy::Backpressure || policy == Policy::Isolate && is_quick(backend) && is_alone {
                     prop_assert_eq!(world.dropped(index), 0, "{:?} {:?}", policy, backend);
                 }
                 index += 1;
             }
-            let holds_up = route.iter().any(|&(policy, backend)| policy == Policy::Backpressure && !matches!(backend, Backend::Answers(_)));
+            let answers = |backend: Backend| matches!(backend, Backend::Answers(_));
+            let holds_up =
+                route.iter().any(|&(policy, backend)| policy == Policy::Backpressure && !answers(backend));
             let moves = route.iter().any(|&(_, backend)| is_quick(backend));
             if moves && !holds_up {
                 SEEN.fetch_add(1, Ordering::Relaxed);

@@ -261,8 +261,8 @@ impl Delivery {
                 pipeline = %self.id.pipeline,
                 exporter = %self.id.exporter,
                 items,
-                "the delivery is as far behind as it may be, or the disk too slow: its oldest items were dropped (`buffer.policy`); \
-                 raise the limit or mend the backend"
+                "the delivery is as far behind as it may be, or the disk too slow: its oldest items \
+                 were dropped (`buffer.policy`); raise the limit or mend the backend"
             );
         }
     }

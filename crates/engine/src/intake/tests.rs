@@ -118,7 +118,7 @@ async fn a_position_is_resolved_when_a_policy_drops_its_frame() {
     (0..3).for_each(|_| fixture.resolve_next(a));
     fixture.log.set_limits(b, 0, u64::MAX);
     let (dropped, entries) = fixture.log.drop_oldest_unread(b);
-    entries.iter().for_each(|entry| entry.resolved(b, Ok(())));
+    entries.iter().for_each(|entry| entry.entry.given_up(b, entry.is_lost));
     assert_eq!((dropped.frames, fixture.lowest()), (2, 2), "the newest stays");
 }
 

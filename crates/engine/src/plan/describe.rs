@@ -124,8 +124,9 @@ impl Plan {
             Policy::Backpressure => "then its senders wait and are told to come back",
             Policy::DropOldest => "then drops its oldest, without slowing the others",
             Policy::Isolate => {
-                "then, if its backend is the reason and another delivery keeps up, drops its oldest that another has taken, without \
-                 slowing the others; else its senders wait and are told to come back"
+                "then, if its backend is the reason and another delivery keeps up, drops its oldest \
+                 that another has taken, without slowing the others; else its senders wait and are \
+                 told to come back"
             }
         };
         format!("{crash}; {lag}; {then}.")

@@ -1,5 +1,5 @@
-//! What a delivery's backend did of late: by it is judged whether senders are slowed down for its
-//! sake, or it is left to itself.
+//! The recent behaviour of a delivery's backend. It decides whether senders are slowed down for the
+//! delivery or the delivery is isolated.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::TakenShare;
 const STILL: Duration = Duration::from_millis(500);
 /// The same while the CPU is short: its answers may be there, unread.
 const STILL_CPU_BOUND: Duration = Duration::from_secs(5);
-/// So long a delivery counts as outpaced after slowing senders down for it was in vain.
+/// How long a delivery counts as outpaced after slowing senders down for it was in vain.
 const OUTPACED: Duration = Duration::from_secs(60);
 /// At 70 % refused, the share that is taken of so many requests varies by two hundredths.
 const SHARE_REQUESTS: u32 = 256;

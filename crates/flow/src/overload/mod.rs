@@ -5,18 +5,37 @@
 //! One pool of memory (or of disk) holds the backlogs of all deliveries and signals; a frame is in
 //! it once. A delivery's budget is how far it may lag behind the newest frame.
 //!
-//! | rule | when | then | why | where |
-//! |---|---|---|---|---|
-//! | 1 pace | the CPU is the bottleneck and a delivery has enough to do | new requests wait unread, for 750 ms at most | receiving takes the CPU time that sending needs | [`pacing::is_paced`] |
-//! | 2 delay | an isolated delivery whose backend works comes close to its limit or the pool's | answers to senders wait, for 750 ms at most | senders that wait for answers slow down, and nothing has to be dropped | [`delay::delays`] |
-//! | 3 outpaced | rule 2 did not stop the backlog, the CPU is idle, and another delivery keeps up | the delivery counts as sick for a minute | its senders have a rate of their own, at which only this backend is too slow | [`delay::was_in_vain`] |
-//! | 4 sick | outage, nothing taken for 500 ms (5 s while the CPU is short), less than half of what another takes, or rule 3 | the backend is why the delivery lags | nothing is dropped because the CPU is short | [`isolation::is_sick`] |
-//! | 5 isolate | rule 4, and another delivery of the same receiver keeps up | the delivery may give up frames that another has taken | where no delivery keeps up there is no single backend to blame | [`isolation::sheds`] |
-//! | 6 own limit | a delivery lags by more than its own limit | it sheds, if it may; else its senders wait, then are refused | that is what the limit is for | [`admission::admit`] |
-//! | 7 high water | the pool is seven eighths full | the delivery that alone pins the most sheds; where several pin the same frames the oldest of these go for all of them; a delivery that may not shed and lags by more than a fair share has its senders wait | what healthy deliveries have in flight keeps its place | [`budget::shed_first`], [`admission::admit`] |
-//! | 8 full | the pool is full all the same | requests wait, then are refused | memory is bounded | [`admission::admit`] |
-//! | 9 patience | a request waits | 250 ms for memory beside 750 ms of rule 1, then it is refused retryably | no sender waits without end | [`admission::Patience`] |
-//! | 10 slow disk | half of the memory for frames that are not on disk is used | deliveries give up unwritten frames as rules 5 and 6 let them; a full one refuses | a frame is acknowledged on disk or delivered, never because it was dropped | [`disk::keep_unwritten_bytes`] |
+//! 1. **pace** ([`pacing::is_paced`]). When: the CPU is the bottleneck and a delivery has enough to
+//!    do. Then: new requests wait unread, for 750 ms at most. Why: receiving takes the CPU time
+//!    that sending needs.
+//! 2. **delay** ([`delay::delays`]). When: an isolated delivery whose backend works comes close to
+//!    its limit or the pool's. Then: answers to senders wait, for 750 ms at most. Why: senders that
+//!    wait for answers slow down, and nothing has to be dropped.
+//! 3. **outpaced** ([`delay::was_in_vain`]). When: rule 2 did not stop the backlog, the CPU is
+//!    idle, and another delivery keeps up. Then: the delivery counts as sick for a minute. Why: its
+//!    senders have a rate of their own, at which only this backend is too slow.
+//! 4. **sick** ([`isolation::is_sick`]). When: outage, nothing taken for 500 ms (5 s while the CPU
+//!    is short), less than half of what another takes, or rule 3. Then: the backend is why the
+//!    delivery lags. Why: nothing is dropped because the CPU is short.
+//! 5. **isolate** ([`isolation::sheds`]). When: rule 4, and another delivery of the same receiver
+//!    keeps up. Then: the delivery may give up frames that another has taken. Why: where no
+//!    delivery keeps up there is no single backend to blame.
+//! 6. **own limit** ([`admission::admit`]). When: a delivery lags by more than its own limit. Then:
+//!    it sheds, if it may; else its senders wait, then are refused. Why: that is what the limit is
+//!    for.
+//! 7. **high water** ([`budget::shed_first`], [`admission::admit`]). When: the pool is seven
+//!    eighths full. Then: the delivery that alone pins the most sheds; where several pin the same
+//!    frames the oldest of these go for all of them; a delivery that may not shed and lags by more
+//!    than a fair share has its senders wait. Why: what healthy deliveries have in flight keeps its
+//!    place.
+//! 8. **full** ([`admission::admit`]). When: the pool is full all the same. Then: requests wait,
+//!    then are refused. Why: memory is bounded.
+//! 9. **patience** ([`admission::Patience`]). When: a request waits. Then: 250 ms for memory beside
+//!    750 ms of rule 1, then it is refused retryably. Why: no sender waits without end.
+//! 10. **slow disk** ([`disk::keep_unwritten_bytes`]). When: half of the memory for frames that are
+//!     not on disk is used. Then: deliveries give up unwritten frames as rules 5 and 6 let them; a
+//!     full one refuses. Why: a frame is acknowledged on disk or delivered, never because it was
+//!     dropped.
 
 pub mod admission;
 pub mod budget;

@@ -10,6 +10,9 @@ use crate::format::Holding;
 use crate::gauges::ReaderGauges;
 use crate::types::{CursorId, Offset};
 
+/// So often the lock is held to shed for one reader, before others have their turn.
+const WALKS_AT_ONCE: u32 = 64;
+
 impl<T> Log<T> {
     /// Changes a reader's budgets (reload). What exceeds the new ones is dealt with at the next append or read.
     pub fn set_limits(&self, id: CursorId, limit_bytes: u64, lease_limit_bytes: u64) {
@@ -71,13 +74,19 @@ impl<T> Log<T> {
         given_up
     }
 
-    /// Walks until the goal is reached or there is nothing more.
+    /// Walks until the goal is reached, or for a bounded time: where much may not go, the next call
+    /// goes on behind it.
     fn shed(&self, id: CursorId, goal: Goal, given_up: &mut Vec<GivenUp<T>>) {
-        // From the front: what had to stay before may go now.
-        if let Some(cursor) = self.shared.inner.lock().cursors[id.0].as_mut() {
-            cursor.shed_from = 0;
+        let mut walks = 0;
+        // The second round, from the front, finds what had to stay before and may go now.
+        for _ in 0..2 {
+            while !self.shared.inner.lock().shed_reader(id, goal, given_up) {
+                walks += 1;
+                if walks >= WALKS_AT_ONCE {
+                    return;
+                }
+            }
         }
-        while !self.shared.inner.lock().shed_reader(id, goal, given_up) {}
     }
 
     /// What the reader thread dropped for the reader since this was last asked.

@@ -174,7 +174,8 @@ proptest! {
                     frames.push(Frame { waits, ..Frame::default() });
                 }
                 Step::Read(index) => {
-                    let next = frames.iter().position(|frame| frame.waits.contains(&index) && !frame.leased.contains(&index));
+                    let is_unread = |frame: &Frame| frame.waits.contains(&index) && !frame.leased.contains(&index);
+                    let next = frames.iter().position(is_unread);
                     let read = log.read(ids[index]).entry().map(|(offset, _)| offset as usize);
                     prop_assert_eq!(read, next);
                     if let Some(offset) = read {
@@ -182,7 +183,8 @@ proptest! {
                     }
                 }
                 Step::Resolve(index, pick) => {
-                    let leased: Vec<usize> = (0..frames.len()).filter(|&offset| frames[offset].leased.contains(&index)).collect();
+                    let is_leased = |&offset: &usize| frames[offset].leased.contains(&index);
+                    let leased: Vec<usize> = (0..frames.len()).filter(is_leased).collect();
                     if !leased.is_empty() {
                         let offset = leased[pick % leased.len()];
                         prop_assert!(log.resolve(ids[index], offset as u64));
@@ -198,7 +200,8 @@ proptest! {
                 Step::Alone(index, bytes) => {
                     given_up = log.shed_alone(ids[index], bytes);
                     prop_assert!(given_up.len() as u64 <= bytes.div_ceil(ONE.bytes));
-                    prop_assert!(given_up.iter().all(|gone| gone.reader == ids[index] && frames[*gone.entry as usize].waits.len() == 1));
+                    prop_assert!(given_up.iter().all(|gone| gone.reader == ids[index]));
+                    prop_assert!(given_up.iter().all(|gone| frames[*gone.entry as usize].waits.len() == 1));
                 }
                 Step::Together(bytes) => {
                     let before = log.stored_bytes();
