@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 pub(crate) use private::{HeldMemory, PrivateMemory};
 use sluice_flow::overload::budget::{self, ShedFirst};
-use sluice_flow::overload::{DeliveryState, PoolState, Sheds, Stamp, disk, isolation};
+use sluice_flow::overload::{DeliveryState, PoolState, RouteView, Sheds, Stamp, disk, isolation};
 use sluice_log::{CursorId, GivenUp, Log, MemoryUse};
 use sluice_otlp::Signal;
 
@@ -155,9 +155,9 @@ impl Backlog {
         let states: Vec<_> = members.deliveries.iter().map(|delivery| delivery.state(now, is_cpu_bound)).collect();
         let mut sheds = vec![Sheds::Nothing; states.len()];
         for route in &members.routes {
+            let view = RouteView::of(route.iter().map(|&index| states[index]));
             for &index in route {
-                let of_route = route.iter().map(|&other| states[other]);
-                sheds[index] = most(sheds[index], isolation::sheds(&states[index], of_route));
+                sheds[index] = most(sheds[index], isolation::sheds(&states[index], &view));
             }
         }
         for (delivery, &sheds) in members.deliveries.iter().zip(&sheds) {

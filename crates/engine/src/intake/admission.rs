@@ -106,7 +106,7 @@ impl ReceiverRoute {
     fn note_refused(&self, bytes: usize, now: Instant) {
         let arriving = (self.door.receiving.used_bytes() + bytes) as u64;
         if let Err(Obstacle::Delivery(full)) = self.route.admit(arriving, false, now) {
-            self.route.note_slowed(full, true, now);
+            self.route.note_slowed(full, now, 0, now);
         }
     }
 
@@ -149,8 +149,8 @@ impl ReceiverRoute {
                 return;
             }
             if now >= until {
-                let grew = cursor == delivery.cursor && lag_bytes > bytes || delivery.health.has_shed_since(began);
-                return route.note_slowed(delivery, grew, now);
+                let lag_bytes = if cursor == delivery.cursor { bytes } else { u64::MAX };
+                return route.note_slowed(delivery, began, lag_bytes, now);
             }
             delivery.wait_for_room(until.min(now + LOOK_AGAIN)).await;
         }

@@ -53,7 +53,11 @@ impl Route {
         self.backlog.make_room(arriving_bytes, now);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let arrival = Arrival { bytes: arriving_bytes, is_cpu_bound, may_be_paced };
-        admission::admit(&self.backlog.state(), arrival, self.states(now))
+        let admitted = admission::admit(&self.backlog.state(), arrival, self.states(now));
+        if let Err(Obstacle::Delivery(delivery)) = &admitted {
+            delivery.health.note_held_up(now);
+        }
+        admitted
     }
 
     /// To be called after an append: sheds what that took too much, and tells the deliveries. True
@@ -82,12 +86,16 @@ impl Route {
         delay::delays(&self.backlog.state(), in_flight_bytes, self.states(now))
     }
 
-    /// A sender was slowed down for this delivery as long as may be.
-    pub(crate) fn note_slowed(&self, delivery: &Delivery, grew: bool, now: Instant) {
+    /// A sender was slowed down for this delivery since `began`, when it lagged by `lag_bytes`, for as
+    /// long as allowed.
+    pub(crate) fn note_slowed(&self, delivery: &Delivery, began: Instant, lag_bytes: u64, now: Instant) {
+        let health = &delivery.health;
+        let grew = delivery.lag_bytes() > lag_bytes;
+        let goes_on = grew || health.has_shed_since(began) || health.has_held_up_since(began);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let states = self.states(now).map(|(_, state)| state);
-        if delay::was_in_vain(&delivery.state(now, is_cpu_bound), grew, is_cpu_bound, states) {
-            delivery.health.note_outpaced(now);
+        if delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, is_cpu_bound, states) {
+            health.note_outpaced(now);
         }
     }
 

@@ -103,7 +103,7 @@ mod tests {
                     let receiving = plan.receiving_bytes + plan.receiving_bytes / WAITING_PART + plan.windows_bytes;
                     let parts = receiving + plan.shared_work_bytes + backlogs;
                     assert!(parts + plan.connections_bytes + PROCESS_BYTES <= plan.limit_bytes, "{plan:?}");
-                    assert!(plan.backlog_bytes >= plan.limit_bytes / 8, "{plan:?}");
+                    assert!(plan.backlog_bytes >= plan.limit_bytes / 32, "{plan:?}");
                 }
             }
         }

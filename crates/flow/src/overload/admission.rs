@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::isolation::{self, Sheds};
+use super::isolation::{self, RouteView, Sheds};
 use super::{DeliveryState, Policy, PoolState, pacing};
 
 /// How long a request waits for memory before it is refused.
@@ -57,7 +57,7 @@ fn holds_up(
     let is_to_blame = pool.is_above_high_water(arriving_bytes) && delivery.pinned_bytes() > pool.fair_share_bytes();
     delivery.policy != Policy::DropOldest
         && (delivery.is_full(arriving_bytes) || is_to_blame)
-        && isolation::sheds(delivery, route) == Sheds::Nothing
+        && isolation::sheds(delivery, &RouteView::of(route)) == Sheds::Nothing
 }
 
 /// How long a request waits.

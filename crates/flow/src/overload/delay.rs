@@ -4,7 +4,7 @@
 //! meanwhile, and it occupies neither the connection's window nor memory for receiving. Requests
 //! that waited unread would have to be refused as soon as they hold up others of their connection.
 
-use super::isolation::{another_keeps_up, best_taken_share, takes_much_less};
+use super::isolation::{RouteView, best_taken_share, takes_much_less};
 use super::{DeliveryState, Policy, PoolState};
 
 /// The delivery for whose sake answers are delayed: its backend works, and at this pace it or the
@@ -43,10 +43,9 @@ pub fn is_nearly_full(pool: &PoolState, in_flight_bytes: u64, delivery: &Deliver
 /// delivery of the route keeps up.
 pub fn was_in_vain(
     delivery: &DeliveryState,
-    grew: bool,
+    goes_on: bool,
     is_cpu_bound: bool,
     route: impl Iterator<Item = DeliveryState> + Clone,
 ) -> bool {
-    let best = best_taken_share(route.clone());
-    grew && !is_cpu_bound && another_keeps_up(delivery, best, route)
+    goes_on && !is_cpu_bound && RouteView::of(route).another_keeps_up(delivery)
 }

@@ -22,6 +22,8 @@ pub struct BackendHealth {
     /// When something was taken, or sent after there was nothing to send.
     moved: Stamp,
     shed: Stamp,
+    /// When a request last waited for the delivery.
+    held_up: Stamp,
     outpaced: Stamp,
     in_outage: AtomicBool,
     /// Something is under way or waits to be sent again.
@@ -49,6 +51,7 @@ impl Default for BackendHealth {
         BackendHealth {
             moved: Stamp::default(),
             shed: Stamp::default(),
+            held_up: Stamp::default(),
             outpaced: Stamp::default(),
             in_outage: AtomicBool::new(false),
             is_busy: AtomicBool::new(false),
@@ -84,6 +87,16 @@ impl BackendHealth {
     /// Something was dropped for the delivery.
     pub fn note_shed(&self, now: Instant) {
         self.shed.set(now);
+    }
+
+    /// A request could not enter because of the delivery.
+    pub fn note_held_up(&self, now: Instant) {
+        self.held_up.set(now);
+    }
+
+    /// Whether a request waited for the delivery after `began`.
+    pub fn has_held_up_since(&self, began: Instant) -> bool {
+        self.held_up.is_after(began)
     }
 
     pub fn has_shed_since(&self, began: Instant) -> bool {

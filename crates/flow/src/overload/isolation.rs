@@ -32,15 +32,35 @@ pub(super) fn takes_much_less(delivery: &DeliveryState, best_taken_share: f64) -
     delivery.backend.taken_share < best_taken_share / 2.0
 }
 
-/// It is healthy and lags by little, seen from one that lags by `lag_bytes`.
-fn keeps_up(other: &DeliveryState, lag_bytes: u64, best_taken_share: f64) -> bool {
-    let lags_by_little = other.lag_bytes <= PACE_BYTES.min(other.limit_bytes / KEEPS_UP_PART)
-        || other.lag_bytes <= lag_bytes / KEEPS_UP_PART;
-    !other.is_best_effort && !is_sick(other, best_taken_share) && lags_by_little
+/// What the rules need to know of a route to judge one of its deliveries.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteView {
+    best_taken_share: f64,
+    /// Some healthy delivery lags by so little that it keeps up beside any other.
+    has_close: bool,
+    /// By how much the healthy delivery lags that lags the least.
+    least_lag_bytes: u64,
 }
 
-/// What a delivery may shed, beside the others of its route (itself may be among them).
-pub fn sheds(delivery: &DeliveryState, route: impl Iterator<Item = DeliveryState> + Clone) -> Sheds {
+impl RouteView {
+    pub fn of(route: impl Iterator<Item = DeliveryState> + Clone) -> Self {
+        let best_taken_share = best_taken_share(route.clone());
+        let mut view = RouteView { best_taken_share, has_close: false, least_lag_bytes: u64::MAX };
+        for other in route.filter(|other| !other.is_best_effort && !is_sick(other, best_taken_share)) {
+            view.has_close |= other.lag_bytes <= PACE_BYTES.min(other.limit_bytes / KEEPS_UP_PART);
+            view.least_lag_bytes = view.least_lag_bytes.min(other.lag_bytes);
+        }
+        view
+    }
+
+    /// Whether a healthy delivery of the route lags by little, seen from this one.
+    pub(super) fn another_keeps_up(&self, delivery: &DeliveryState) -> bool {
+        self.has_close || self.least_lag_bytes <= delivery.lag_bytes / KEEPS_UP_PART
+    }
+}
+
+/// What a delivery of a route may shed.
+pub fn sheds(delivery: &DeliveryState, route: &RouteView) -> Sheds {
     match delivery.policy {
         Policy::DropOldest => Sheds::Everything,
         Policy::Backpressure => Sheds::Nothing,
@@ -49,17 +69,8 @@ pub fn sheds(delivery: &DeliveryState, route: impl Iterator<Item = DeliveryState
     }
 }
 
-/// No sender waits for this delivery: its backend is sick, and another delivery of the route keeps up.
-fn is_isolated(delivery: &DeliveryState, route: impl Iterator<Item = DeliveryState> + Clone) -> bool {
-    let best = best_taken_share(route.clone());
-    is_sick(delivery, best) && another_keeps_up(delivery, best, route)
-}
-
-/// A delivery that is sick itself does not keep up, so that it need not be told apart from the others.
-pub(super) fn another_keeps_up(
-    delivery: &DeliveryState,
-    best_taken_share: f64,
-    mut route: impl Iterator<Item = DeliveryState>,
-) -> bool {
-    route.any(|other| keeps_up(&other, delivery.lag_bytes, best_taken_share))
+/// No sender waits for this delivery: its backend is sick, and another delivery of the route keeps
+/// up. A delivery that is sick itself does not keep up.
+fn is_isolated(delivery: &DeliveryState, route: &RouteView) -> bool {
+    is_sick(delivery, route.best_taken_share) && route.another_keeps_up(delivery)
 }

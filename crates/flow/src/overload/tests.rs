@@ -45,7 +45,8 @@ fn obstacle(pool: PoolState, route: &[DeliveryState]) -> Option<Obstacle<usize>>
 }
 
 fn what_sheds(route: &[DeliveryState]) -> Vec<Sheds> {
-    route.iter().map(|delivery| sheds(delivery, route.iter().copied())).collect()
+    let view = RouteView::of(route.iter().copied());
+    route.iter().map(|delivery| sheds(delivery, &view)).collect()
 }
 
 #[test]
