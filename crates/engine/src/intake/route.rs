@@ -1,7 +1,7 @@
 //! Where a receiver's frames go, and the state of their deliveries as the rules of overload look at it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
 use sluice_flow::overload::admission::{self, Arrival, Obstacle};
@@ -16,6 +16,10 @@ use crate::entry::{Entry, Origin};
 use crate::refusals::overloaded;
 use crate::steps::Step;
 use crate::storage::LogWatch;
+
+/// A request that waited for a delivery within this time shows that slowing senders down has not
+/// helped. What waited before may be senders that were on their way when answers began to be delayed.
+const STILL_HELD_UP: Duration = Duration::from_millis(100);
 
 /// Where the frames of one receiver and signal go.
 pub(crate) struct Route {
@@ -91,7 +95,7 @@ impl Route {
     pub(crate) fn note_slowed(&self, delivery: &Delivery, began: Instant, lag_bytes: u64, now: Instant) {
         let health = &delivery.health;
         let grew = delivery.lag_bytes() > lag_bytes;
-        let goes_on = grew || health.has_shed_since(began) || health.has_held_up_since(began);
+        let goes_on = grew || health.has_shed_since(began) || health.has_held_up_since(now - STILL_HELD_UP);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let states = self.states(now).map(|(_, state)| state);
         if delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, is_cpu_bound, states) {
