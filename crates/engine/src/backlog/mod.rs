@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 pub(crate) use private::{HeldMemory, PrivateMemory};
 use sluice_flow::overload::budget::{self, ShedFirst};
-use sluice_flow::overload::{DeliveryState, PoolState, RouteView, Sheds, Stamp, disk, isolation};
+use sluice_flow::overload::{PoolState, RouteView, Sheds, Stamp, disk, isolation};
 use sluice_log::{CursorId, GivenUp, Log, MemoryUse};
 use sluice_otlp::Signal;
 
@@ -163,8 +163,10 @@ impl Backlog {
         for (delivery, &sheds) in members.deliveries.iter().zip(&sheds) {
             delivery.allow(sheds);
         }
-        let firm = members.routes.iter().map(|route| firm_of(route, &states, &sheds));
-        self.firm_bytes.store(budget::firm_bytes(firm), Ordering::Relaxed);
+        let pinned = states.iter().zip(&sheds).zip(&members.deliveries);
+        let pinned = pinned.map(|((state, &sheds), delivery)| (sheds, state.pinned_bytes(), delivery.alone_bytes()));
+        let firm_bytes = budget::firm_bytes(self.state().used_bytes, pinned);
+        self.firm_bytes.store(firm_bytes, Ordering::Relaxed);
     }
 
     /// Sheds until there is room for so much below the high-water mark, as far as deliveries may.
@@ -263,14 +265,6 @@ impl Backlog {
         }
         freed_bytes
     }
-}
-
-/// What of a route's frames cannot be shed: the lag of the delivery that lags furthest of those
-/// that shed nothing, and what all of these hold beside the log.
-fn firm_of(route: &[usize], states: &[DeliveryState], sheds: &[Sheds]) -> (u64, u64) {
-    let firm = || route.iter().filter(|&&index| sheds[index] == Sheds::Nothing).map(|&index| states[index]);
-    let lag_bytes = firm().map(|state| state.lag_bytes).max().unwrap_or(0);
-    (lag_bytes, firm().map(|state| state.private_bytes).sum())
 }
 
 fn most(one: Sheds, other: Sheds) -> Sheds {

@@ -64,9 +64,16 @@ pub fn shed_first<I>(pool: &PoolState, deliveries: impl Iterator<Item = (I, Shed
     }
 }
 
-/// What of the pool cannot be shed, at most: frames of a route are stored once, so of its
-/// deliveries that shed nothing the one that lags furthest says it, and what they hold beside the
-/// log counts for each.
-pub fn firm_bytes(routes: impl Iterator<Item = (u64, u64)>) -> u64 {
-    routes.fold(0, |sum: u64, (lag_bytes, private_bytes)| sum.saturating_add(lag_bytes).saturating_add(private_bytes))
+/// The part of the pool that cannot be shed, at most. It is what is left without the frames that
+/// deliveries which may shed pin alone, and no more than the other deliveries pin together.
+/// `deliveries`: what each may shed, pins in all, and pins alone.
+pub fn firm_bytes(used_bytes: u64, deliveries: impl Iterator<Item = (Sheds, u64, u64)>) -> u64 {
+    let (mut firm_bytes, mut shed_bytes) = (0_u64, 0_u64);
+    for (sheds, pinned_bytes, alone_bytes) in deliveries {
+        match sheds {
+            Sheds::Nothing => firm_bytes = firm_bytes.saturating_add(pinned_bytes),
+            Sheds::Taken | Sheds::Everything => shed_bytes = shed_bytes.saturating_add(alone_bytes),
+        }
+    }
+    firm_bytes.min(used_bytes.saturating_sub(shed_bytes))
 }

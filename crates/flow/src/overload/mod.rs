@@ -95,7 +95,7 @@ pub struct DeliveryState {
 }
 
 impl DeliveryState {
-    pub(crate) fn pinned_bytes(&self) -> u64 {
+    pub fn pinned_bytes(&self) -> u64 {
         self.lag_bytes + self.private_bytes
     }
 

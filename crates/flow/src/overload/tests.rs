@@ -142,9 +142,12 @@ fn rule_7_above_the_high_water_mark_the_delivery_that_pins_the_most_gives_way() 
 }
 
 #[test]
-fn rule_7_frames_of_a_route_are_firm_once() {
-    assert_eq!(firm_bytes([(10, 1), (20, 0)].into_iter()), 31);
-    assert_eq!(firm_bytes([(u64::MAX, 1)].into_iter()), u64::MAX);
+fn rule_7_what_is_firm_is_never_underestimated() {
+    let firm = |used, deliveries: &[(Sheds, u64, u64)]| firm_bytes(used, deliveries.iter().copied());
+    assert_eq!(firm(60, &[(Sheds::Nothing, 30, 20), (Sheds::Nothing, 40, 30)]), 60, "retries are scattered");
+    assert_eq!(firm(60, &[(Sheds::Taken, 58, 50), (Sheds::Nothing, 10, 2)]), 10);
+    assert_eq!(firm(60, &[(Sheds::Taken, 58, 50), (Sheds::Nothing, 30, 2)]), 10);
+    assert_eq!(firm(60, &[(Sheds::Nothing, u64::MAX, 0), (Sheds::Nothing, 1, 0)]), 60);
 }
 
 #[test]
