@@ -10,6 +10,7 @@ use sluice_log::{Charge, CursorId, DecodeError, Record, RecordFacts, StoredRecor
 
 use crate::ack::Ack;
 use crate::receiving::ReceivingBudget;
+use crate::refusals::overloaded;
 pub(crate) use crate::shared_work::{Processed, SharedWork, SharedWorkMemory};
 use crate::stored::{self, FrameMetadata};
 
@@ -88,12 +89,29 @@ impl Entry {
 
     /// Says that `reader` has resolved the frame. The sender is answered when the last one that it waits for has.
     pub(crate) fn resolved(&self, reader: CursorId, result: Result<(), Refusal>) {
-        if let Some(source) = self.source.as_ref().filter(|_| result.is_ok()) {
-            source.is_resolved.store(true, Ordering::SeqCst);
-            source.leave(1);
+        if result.is_ok() {
+            self.settle_source();
         }
         if let Some(ack) = &self.ack {
             ack.resolved(reader, result);
+        }
+    }
+
+    /// Says that `reader` has given the frame up, as its policy declares. `is_lost`: no delivery
+    /// has taken it, and it is nowhere any more. Then a sender that still waits is told to come back.
+    pub(crate) fn given_up(&self, reader: CursorId, is_lost: bool) {
+        self.settle_source();
+        if let Some(ack) = &self.ack {
+            let lost = || Err(overloaded("dropped before it was delivered or on disk"));
+            ack.resolved(reader, if is_lost { lost() } else { Ok(()) });
+        }
+    }
+
+    /// A delivery has resolved the frame.
+    fn settle_source(&self) {
+        if let Some(source) = &self.source {
+            source.is_resolved.store(true, Ordering::SeqCst);
+            source.leave(1);
         }
     }
 
@@ -213,7 +231,7 @@ mod tests {
 
     fn entry(frame: Frame) -> Entry {
         let origin = Arc::new(Origin { receiver: "otlp/in".to_owned(), prepared: vec![5, 6] });
-        Entry::new(frame, origin, None, Arc::new(SharedWorkMemory::new(0)))
+        Entry::new(frame, origin, None, Arc::new(SharedWorkMemory::new(0, Arc::default())))
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod ack;
 mod admin;
+mod backlog;
 mod catalog;
 mod delivery;
 mod engine;
@@ -17,7 +18,6 @@ mod receiving;
 pub mod reference;
 mod refusals;
 mod shared_work;
-mod stamp;
 mod status;
 mod steps;
 mod storage;

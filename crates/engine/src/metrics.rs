@@ -12,6 +12,7 @@ use sluice_receivers::ReceiverCounters;
 use sluice_telemetry::exposition::{Exposition, Naming};
 use sluice_telemetry::table::TableDoc;
 
+use crate::backlog::Backlog;
 use crate::delivery::Delivery;
 use crate::plan::DeliveryPlan;
 use crate::receiving::ReceivingBudget;
@@ -19,7 +20,7 @@ use crate::storage::Storage;
 
 /// What the engine and all kinds of components declare.
 pub(crate) fn tables() -> Vec<TableDoc> {
-    let mut tables = vec![process::PROCESS.describe(), process::RECEIVING.describe()];
+    let mut tables = vec![process::PROCESS.describe(), process::RECEIVING.describe(), process::POOL.describe()];
     tables.extend(sluice_receivers::metric_tables());
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
     tables
@@ -32,16 +33,18 @@ pub(crate) fn render(
     deliveries: &[(DeliveryPlan, Arc<Delivery>)],
     receivers: &[(String, Arc<dyn ReceiverCounters>)],
     receiving: &ReceivingBudget,
+    backlog: &Backlog,
     storage: &Storage,
 ) -> String {
     let mut exposition = Exposition::new(naming);
     exposition.write(&process::PROCESS, &[], &started);
     exposition.write(&process::RECEIVING, &[], receiving);
+    exposition.write(&process::POOL, &[], &backlog.state());
     for (id, counters) in receivers {
         counters.write(id, &mut exposition);
     }
     for (planned, delivery) in deliveries {
-        deliveries::write(&mut exposition, planned, delivery);
+        deliveries::write(&mut exposition, planned, backlog, delivery);
     }
     log::write(&mut exposition, storage);
     exposition.render()

@@ -1,16 +1,17 @@
-//! The share of memory that belongs to receiving. No backlog can take it, and no request is read before it has its part.
+//! The share of memory that belongs to receiving. No backlog can take it, and no request is read
+//! before it has its part.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
+use sluice_flow::overload::Stamp;
 use sluice_flow::source::{MemoryPool, Permit};
 use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
 use crate::refusals::overloaded;
-use crate::stamp::Stamp;
 
 /// So long after somebody found no memory it counts as wanted.
 const WANTED_FOR: Duration = Duration::from_secs(1);
@@ -59,8 +60,8 @@ impl ReceivingBudget {
         &self.freed[signal as usize]
     }
 
-    /// Lets one waiting request of the signal try again. It passes the word on if it gets in: waking all at once would cost
-    /// more than the memory that came free is worth.
+    /// Lets one waiting request of the signal try again. It passes the word on if it gets in:
+    /// waking all at once would cost more than the memory that came free is worth.
     pub(crate) fn note_freed(&self, signal: Signal) {
         self.freed[signal as usize].notify_one();
     }

@@ -6,16 +6,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use sluice_flow::Payload;
 
+use crate::backlog::{HeldMemory, PrivateMemory};
+
 /// Bytes of shared results in the whole process, and their bound.
 #[derive(Debug)]
 pub(crate) struct SharedWorkMemory {
+    /// Everything that was made for several deliveries, until the last of them let go of it.
+    private: Arc<PrivateMemory>,
+    /// The part that is kept for deliveries that have not asked yet.
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
 }
 
 impl SharedWorkMemory {
-    pub(crate) fn new(limit_bytes: usize) -> Self {
-        SharedWorkMemory { used_bytes: AtomicUsize::new(0), limit_bytes: AtomicUsize::new(limit_bytes) }
+    pub(crate) fn new(limit_bytes: usize, private: Arc<PrivateMemory>) -> Self {
+        SharedWorkMemory { private, used_bytes: AtomicUsize::new(0), limit_bytes: AtomicUsize::new(limit_bytes) }
     }
 
     pub(crate) fn limit_bytes(&self) -> usize {
@@ -33,6 +38,8 @@ impl SharedWorkMemory {
 pub(crate) struct Processed {
     pub payload: Payload,
     pub items: u32,
+    /// The memory of the payload, where several deliveries share it: charged once.
+    pub held: Option<Arc<HeldMemory>>,
 }
 
 struct SharedResult {
@@ -73,7 +80,8 @@ impl SharedWork {
             }
             return Ok(processed);
         }
-        let processed = compute()?;
+        let mut processed = compute()?;
+        processed.held = Some(Arc::new(self.memory.private.hold(processed.payload.bytes.len())));
         let bytes = processed.payload.bytes.len();
         if self.memory.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.memory.limit_bytes() {
             results.push(SharedResult { chain, processed: processed.clone(), uses_left: sharers - 1 });
@@ -98,12 +106,12 @@ mod tests {
     use super::*;
 
     fn processed(bytes: usize) -> Result<Processed, ()> {
-        Ok(Processed { payload: Payload::identity(Bytes::from(vec![0; bytes])), items: 1 })
+        Ok(Processed { payload: Payload::identity(Bytes::from(vec![0; bytes])), items: 1, held: None })
     }
 
     #[test]
     fn shared_work_is_done_once_and_let_go_after_the_last_use() {
-        let memory = Arc::new(SharedWorkMemory::new(1000));
+        let memory = Arc::new(SharedWorkMemory::new(1000, Arc::default()));
         let shared = SharedWork::new(memory.clone());
         let mut computed = 0;
         for _ in 0..3 {
@@ -119,7 +127,7 @@ mod tests {
 
     #[test]
     fn shared_work_is_bounded_in_bytes() {
-        let memory = Arc::new(SharedWorkMemory::new(150));
+        let memory = Arc::new(SharedWorkMemory::new(150, Arc::default()));
         let entries: Vec<_> = (0..3).map(|_| SharedWork::new(memory.clone())).collect();
         let work = || entries.iter().for_each(|shared| drop(shared.get_or_compute(7, 3, || processed(100)).unwrap()));
         work();

@@ -78,7 +78,7 @@ pub(crate) fn run(
             Err(source) => return Err(StepError { step: step.id.clone(), source }),
         }
     }
-    Ok(Processed { payload: Payload::identity(bytes), items })
+    Ok(Processed { payload: Payload::identity(bytes), items, held: None })
 }
 
 #[derive(Debug, thiserror::Error)]

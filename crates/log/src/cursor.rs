@@ -1,12 +1,14 @@
 //! A reader's place in the log: a floor below which everything is resolved, and resolved ranges above it.
 //!
-//! Invariants: below `floor` all is resolved; between `floor` and `next` each frame for this reader is leased or in `resolved`;
-//! from `next` on each is unread unless it is in `resolved`. What is leased and no longer in memory is in `disk_leases`.
+//! Invariants: below `floor` all is resolved; between `floor` and `next` each frame for this reader
+//! is leased or in `resolved`; from `next` on each is unread unless it is in `resolved`. What is
+//! leased and no longer in memory is in `disk_leases`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::format::{GAPS_LIMIT, Gap, Holding};
+use crate::gauges::ReaderGauges;
 use crate::ranges::RangeSet;
 use crate::types::{Charge, Offset, Wake};
 
@@ -33,8 +35,10 @@ pub(crate) struct Ahead<T> {
     pub(crate) is_active: bool,
     /// Changes when the cursor goes elsewhere: what is being read for the old place is thrown away.
     pub(crate) generation: u64,
-    /// The budget takes frames that are on disk only: the reader thread drops them.
+    /// Frames that are on disk only are given up: the reader thread drops them.
     pub(crate) drops: bool,
+    /// All of them below are, whatever the budget says.
+    pub(crate) drop_below: Offset,
 }
 
 /// One reader of a log. Guarded by the log's lock.
@@ -42,8 +46,8 @@ pub(crate) struct Cursor<T> {
     pub(crate) name: String,
     /// Names the reader in frames on disk.
     pub(crate) persistent_id: u32,
-    /// The file of which nothing could be read. Then nothing is known of what the reader needs: it keeps everything that there was when
-    /// the log was opened, until it is forgotten.
+    /// The file of which nothing could be read. Then nothing is known of what the reader needs: it
+    /// keeps everything that there was when the log was opened, until it is forgotten.
     pub(crate) damaged_file: Option<String>,
     /// Somebody reads: it is no orphan.
     pub(crate) is_subscribed: bool,
@@ -59,6 +63,14 @@ pub(crate) struct Cursor<T> {
     pub(crate) leased: Holding,
     /// What waits for the reader to come to it.
     pub(crate) unread: Holding,
+    /// Bytes of those of both that are in memory and that every other reader has resolved.
+    pub(crate) alone_bytes: u64,
+    /// That it took a frame is no reason to give the frame up for another reader.
+    pub(crate) is_best_effort: bool,
+    /// Nothing below is unread and may be given up, as far as shedding has looked.
+    pub(crate) shed_from: Offset,
+    /// What all of this comes to, for those who do not take the log's lock.
+    pub(crate) gauges: Arc<ReaderGauges>,
     /// Those of both that are not durable.
     pub(crate) unwritten: Holding,
     pub(crate) disk_leases: BTreeMap<Offset, DiskLease>,
@@ -72,7 +84,8 @@ pub(crate) struct Cursor<T> {
     /// What the reader thread dropped and the reader has not asked for yet.
     pub(crate) dropped_unseen: Holding,
     pub(crate) gaps: VecDeque<Gap>,
-    /// Something was resolved or dropped that the cursor's file does not say yet. What was appended since is found in the segments.
+    /// Something was resolved or dropped that the cursor's file does not say yet. What was appended
+    /// since is found in the segments.
     pub(crate) is_changed: bool,
     /// There is a durable cursor file with the persistent id.
     pub(crate) has_file: bool,
@@ -95,6 +108,10 @@ impl<T> Cursor<T> {
             lease_limit_bytes: u64::MAX,
             leased: Holding::default(),
             unread: Holding::default(),
+            alone_bytes: 0,
+            is_best_effort: false,
+            shed_from: 0,
+            gauges: Arc::default(),
             unwritten: Holding::default(),
             disk_leases: BTreeMap::new(),
             ahead: Ahead {
@@ -106,6 +123,7 @@ impl<T> Cursor<T> {
                 is_active: false,
                 generation: 0,
                 drops: false,
+                drop_below: 0,
             },
             lags: false,
             oldest_on_disk_unix_ns: None,
@@ -158,6 +176,11 @@ impl<T> Cursor<T> {
         let mut held = self.leased;
         held.add(self.unread);
         held
+    }
+
+    /// To be called before the log's lock is released, after anything that changes what is held.
+    pub(crate) fn publish(&self) {
+        self.gauges.publish(self.held(), self.unread.bytes, self.unwritten.bytes, self.alone_bytes);
     }
 
     pub(crate) fn may_lease(&self) -> bool {

@@ -13,6 +13,7 @@ pub mod cursor_file;
 pub mod dead_letters;
 pub mod disk;
 pub mod format;
+mod gauges;
 pub mod inspect;
 mod keeper;
 pub mod lock;
@@ -28,7 +29,8 @@ mod types;
 mod writer;
 
 pub use format::{Gap, Holding};
-pub use log::Log;
+pub use gauges::{GiveUp, MemoryUse, ReaderGauges};
+pub use log::{GivenUp, Log};
 pub use options::{FlushPolicy, OpenError, OpenOptions, Recovered};
 pub use ranges::RangeSet;
 pub use record::{DecodeError, Record, RecordFacts, StoredRecord};

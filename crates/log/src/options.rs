@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use crate::disk::Disk;
 use crate::format::Version;
+use crate::gauges::MemoryUse;
 
 /// When a frame that nobody has resolved yet is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushPolicy {
-    /// When it has waited `after` for its readers, and at once while one of them lags by more than that or memory is short.
+    /// When it has waited `after` for its readers, and at once while one of them lags by more than
+    /// that or memory is short.
     OnDemand { after: Duration },
     /// At once.
     AtOnce,
@@ -21,19 +23,23 @@ pub enum FlushPolicy {
 #[derive(Clone)]
 pub struct OpenOptions {
     pub disk: Arc<dyn Disk>,
-    /// Of this log alone. Created if it is missing. The caller owns it (see [`crate::lock`]) as long as the log lives.
+    /// Of this log alone. Created if it is missing. The caller owns it (see [`crate::lock`]) as
+    /// long as the log lives.
     pub directory: PathBuf,
     /// Name of the log (its signal), for the headers of its files and the names of its threads.
     pub name: String,
     /// Length of a segment file. A frame that is larger gets one of its own.
     pub segment_bytes: u64,
-    /// What the log keeps of its frames in memory once they are on disk too, in bytes of charge.
+    /// What logs that share this memory keep of their frames in it.
+    pub memory: Arc<MemoryUse>,
+    /// What the log, and those that it shares its memory with, keep of their frames in memory once
+    /// they are on disk too, in bytes of charge.
     pub memory_limit_bytes: u64,
     /// What is read from disk ahead of each reader, in bytes of charge.
     pub read_ahead_bytes: u64,
     pub flush: FlushPolicy,
-    /// How often cursors are written and segments that nobody needs are removed, while something is on disk. What was resolved since is
-    /// delivered again after a crash.
+    /// How often cursors are written and segments without a reader are removed, while something is
+    /// on disk. What was resolved since is delivered again after a crash.
     pub keep_interval: Duration,
 }
 
@@ -44,10 +50,12 @@ impl OpenOptions {
             directory: directory.into(),
             name: name.into(),
             segment_bytes: 64 << 20,
+            memory: Arc::default(),
             memory_limit_bytes: 64 << 20,
             read_ahead_bytes: 4 << 20,
             flush: FlushPolicy::OnDemand { after: Duration::from_millis(20) },
-            // What came to a reader in the second before a crash may come again: half of it leaves time for the writing itself.
+            // What came to a reader in the second before a crash may come again: half of it leaves
+            // time for the writing itself.
             keep_interval: Duration::from_millis(500),
         }
     }
@@ -66,12 +74,13 @@ pub struct Recovered {
     pub bytes_scanned: u64,
     /// Frames of those that were damaged. Others are counted when readers come to them.
     pub frames_damaged: u64,
-    /// Bytes at the end of segments that hold no frame: reserved space and what was being written when the process ended.
+    /// Bytes at the end of segments that hold no frame: reserved space and what was being written
+    /// when the process ended.
     pub tail_bytes: u64,
     /// Files that hold nothing and were left over by a crash.
     pub leftovers: u64,
-    /// Cursor files of which nothing can be read. They were set aside and listed as orphans, for which everything is kept that is on
-    /// disk now, until they are forgotten.
+    /// Cursor files of which nothing can be read. They were set aside and listed as orphans, for
+    /// which everything is kept that is on disk now, until they are forgotten.
     pub cursors_damaged: u64,
 }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use crate::format::Holding;
 
-/// Position in a log: the number of frames ever appended before. Never given twice, also after a restart, as soon as
-/// anything on disk names it.
+/// Position in a log: the number of frames ever appended before. Never given twice, also after a
+/// restart, as soon as anything on disk names it.
 pub type Offset = u64;
 
-/// Index of a reader, given by [`crate::Log::subscribe`] and never given to another one within the life of a log.
+/// Index of a reader, given by [`crate::Log::subscribe`] and never given to another one within the
+/// life of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CursorId(pub(crate) usize);
 
@@ -28,8 +29,6 @@ pub struct Appended {
     pub readers: usize,
     /// Some reader now holds more than its budget.
     pub over_budget: bool,
-    /// Some reader now holds more than half of its budget.
-    pub over_half: bool,
 }
 
 /// What [`crate::Log::read`] says.
@@ -55,8 +54,8 @@ impl<T> Next<T> {
     }
 }
 
-/// Called, without any lock held, when a reader that was told [`Next::Loading`] should read again, and when the reader thread
-/// has dropped frames for it.
+/// Called, without any lock held, when a reader that was told [`Next::Loading`] should read again,
+/// and when the reader thread has dropped frames for it.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// A reader to be.
@@ -68,13 +67,21 @@ pub struct Subscription {
     pub limit_bytes: u64,
     /// What the reader may have leased at a time, in bytes of charge. One entry at least.
     pub lease_limit_bytes: u64,
+    /// That it took an entry is no reason to give the entry up for another reader.
+    pub is_best_effort: bool,
     pub wake: Wake,
 }
 
 impl Subscription {
     /// A reader without limits that does not need to be woken.
     pub fn new(name: impl Into<String>) -> Self {
-        Subscription { name: name.into(), limit_bytes: u64::MAX, lease_limit_bytes: u64::MAX, wake: Arc::new(|| {}) }
+        Subscription {
+            name: name.into(),
+            limit_bytes: u64::MAX,
+            lease_limit_bytes: u64::MAX,
+            is_best_effort: false,
+            wake: Arc::new(|| {}),
+        }
     }
 }
 
@@ -83,11 +90,13 @@ impl Subscription {
 pub enum Keep {
     /// It is given up.
     Nothing,
-    /// It stays, on disk, for a reader of the same name or until [`crate::Log::forget`]. A log in memory gives it up all the same.
+    /// It stays, on disk, for a reader of the same name or until [`crate::Log::forget`]. A log in
+    /// memory gives it up all the same.
     Backlog,
 }
 
-/// A reader that nobody has subscribed to since the log was opened, or whose subscriber left its backlog behind.
+/// A reader without a subscriber since the log was opened, or whose subscriber left its
+/// backlog behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
     pub name: String,

@@ -277,9 +277,8 @@ impl World {
 
     fn drop_unwritten(&mut self, index: usize) {
         let id = self.id(index);
-        let (dropped, notes) = self.log().drop_unwritten(id, 500);
-        assert_eq!(dropped.frames, notes.len() as u64);
-        for note in notes {
+        for given_up in self.log().drop_unwritten(id, 500) {
+            let note = given_up.entry;
             let reader = &mut self.readers[index];
             let offset = *self.offsets.iter().find(|(_, value)| **value == note.value).expect("it is of this life").0;
             assert!(offset >= reader.read_below);

@@ -237,7 +237,7 @@ fn frames_on_disk_only_are_dropped_to_the_budget_with_exact_counts_and_a_gap_tha
     // 200 bytes of charge each.
     log.set_limits(id, 100 * 200, u64::MAX);
     let (mut dropped, entries) = log.drop_oldest_unread(id);
-    assert!(entries.iter().all(|note| note.value > 0));
+    assert!(entries.iter().all(|given_up| given_up.entry.value > 0));
     wait_until("within the budget", || !log.is_over_budget(id));
     dropped.add(log.take_dropped(id));
     assert!(woken.load(std::sync::atomic::Ordering::SeqCst) > 0);

@@ -155,12 +155,12 @@ pub(super) fn read_for_pipeline(fields: &mut Fields<'_>) -> PipelineBuffer {
     PipelineBuffer {
         memory_limit_mib: read_memory(
             fields,
-            "Memory budget in MiB of each delivery of this pipeline; the others share the rest. \
-             With a directory it limits the data that is being sent.",
+            "How far each delivery of this pipeline may be behind, in MiB of memory. Unset: as far as all \
+             backlogs may take together. With a directory it limits the data that is being sent.",
         ),
         disk_limit_mib: fields.section_or_default("disk", "With a directory: the disk budget.", |fields| {
-            let doc = "Disk budget in MiB of each delivery of this pipeline. Unset: its share of \
-                 `buffer.disk.limit_mib`.";
+            let doc = "How far each delivery of this pipeline may be behind, in MiB of disk. Unset: as far as all \
+                 backlogs may take together.";
             let limit = fields.optional_integer("limit_mib", 1..=DISK_LIMIT_MIB, doc);
             place(fields, "limit_mib", limit)
         }),
@@ -200,7 +200,7 @@ fn read_memory(fields: &mut Fields<'_>, doc: &str) -> Option<Placed<u64>> {
 
 fn read_disk(fields: &mut Fields<'_>) -> DiskBounds {
     fields.section_or_default("disk", "With a directory: limits of the disk.", |fields| {
-        let doc = "Disk limit in MiB for everything together, divided among the deliveries. Unset: \
+        let doc = "Disk limit in MiB for everything together, which the backlogs of all deliveries share. Unset: \
                    half of the free space of the file system.";
         let limit = fields.optional_integer("limit_mib", 64..=DISK_LIMIT_MIB, doc);
         let doc = "Length of a segment file in MiB. Space is freed in whole segments.";
@@ -218,12 +218,13 @@ fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
         ("drop_oldest", OverflowPolicy::DropOldest),
         ("isolate", OverflowPolicy::Isolate),
     ];
-    let doc = "What happens when a delivery's budget is spent. `backpressure`: senders get a \
-               retryable refusal. `drop_oldest`: its oldest data is dropped and counted. \
-               `isolate`: drop the oldest while another delivery of the same receiver keeps up; \
-               refuse senders once none does. If the backend works and is only slower than others, \
-               answers to senders are delayed for up to 0.75 s first, which slows down senders \
-               that wait for them. Unset: `backpressure` where a receiver feeds one delivery, \
+    let doc = "What happens when a delivery is as far behind as it may be, or fills what all backlogs \
+               share. `backpressure`: senders wait, then get a retryable refusal. `drop_oldest`: its \
+               oldest data is dropped and counted. `isolate`: if its own backend is the reason and \
+               another delivery of the same receiver keeps up, drop the oldest data that another \
+               delivery has taken; else as `backpressure`. If the backend works and is only slower \
+               than others, answers to senders are delayed for up to 0.75 s first, which slows down \
+               senders that wait for them. Unset: `backpressure` where a receiver feeds one delivery, \
                `isolate` where it feeds several.";
     fields.optional_choice("policy", &choices, doc)
 }

@@ -1,36 +1,50 @@
-//! How long a delivery's budget lasts. Measured from one scrape of the metrics to the next: where nobody asks it costs nothing.
+//! How long a delivery's budget lasts, from how its backlog grew of late.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Over which the rate is taken; longer if nobody asked for longer.
+/// Over which the rate is taken; longer if it was not noted for longer.
 const WINDOW: Duration = Duration::from_secs(120);
 /// The shortest time over which a rate says anything, and between two measurements that are kept.
 const SPACING: Duration = Duration::from_secs(5);
 
-/// What was held at times, oldest first.
+/// What was held at times, oldest first; nothing from before the backlog was last smaller than it is.
 #[derive(Debug, Default)]
-pub(crate) struct Filling(VecDeque<(Instant, u64)>);
+pub(crate) struct Filling {
+    held: VecDeque<(Instant, u64)>,
+}
 
 impl Filling {
-    /// Takes note of what is held. Returns the seconds until it is the whole budget, at the rate of late: infinite while it does not grow.
-    pub(crate) fn seconds_left(&mut self, now: Instant, held_bytes: u64, budget_bytes: u64) -> f64 {
+    /// Takes note of what is held.
+    pub(crate) fn note(&mut self, now: Instant, held_bytes: u64) {
         let age = |&(at, _): &(Instant, u64)| now.saturating_duration_since(at);
-        while self.0.get(1).is_some_and(|second| age(second) >= WINDOW) {
-            self.0.pop_front();
+        while self.held.get(1).is_some_and(|second| age(second) >= WINDOW) {
+            self.held.pop_front();
         }
-        if self.0.back().is_none_or(|last| age(last) >= SPACING) {
-            self.0.push_back((now, held_bytes));
+        // What grows now is another backlog than the larger one that was drained.
+        while self.held.front().is_some_and(|&(_, first_bytes)| first_bytes > held_bytes) {
+            self.held.pop_front();
         }
-        let first = self.0[0];
-        let grown = held_bytes.saturating_sub(first.1) as f64;
+        if self.held.back().is_none_or(|last| age(last) >= SPACING) {
+            self.held.push_back((now, held_bytes));
+        }
+    }
+
+    /// Notes what is held, and returns the seconds until it is the whole budget at the rate of
+    /// late: none where nothing is left or frames are being dropped, infinitely many while it does
+    /// not grow.
+    pub(crate) fn seconds_left(&mut self, now: Instant, held_bytes: u64, budget_bytes: u64, is_dropping: bool) -> f64 {
+        self.note(now, held_bytes);
+        let Some(&(first_at, first_bytes)) = self.held.front() else { return f64::INFINITY };
+        let elapsed = now.saturating_duration_since(first_at);
+        let grown = held_bytes.saturating_sub(first_bytes) as f64;
         let left = budget_bytes.saturating_sub(held_bytes) as f64;
-        if left == 0.0 {
+        if left == 0.0 || is_dropping {
             0.0
-        } else if grown == 0.0 || age(&first) < SPACING {
+        } else if grown == 0.0 || elapsed < SPACING {
             f64::INFINITY
         } else {
-            left / grown * age(&first).as_secs_f64()
+            left / grown * elapsed.as_secs_f64()
         }
     }
 }
@@ -42,7 +56,9 @@ mod tests {
     /// What is said when these amounts are held at these seconds, of a budget of 1,000.
     fn left(held: &[(u64, u64)]) -> Vec<f64> {
         let (start, mut filling) = (Instant::now(), Filling::default());
-        held.iter().map(|&(at, bytes)| filling.seconds_left(start + Duration::from_secs(at), bytes, 1000)).collect()
+        held.iter()
+            .map(|&(at, bytes)| filling.seconds_left(start + Duration::from_secs(at), bytes, 1000, false))
+            .collect()
     }
 
     const NEVER: f64 = f64::INFINITY;
@@ -65,11 +81,33 @@ mod tests {
     }
 
     #[test]
+    fn an_outage_after_a_larger_backlog_was_drained_is_told() {
+        assert_eq!(left(&[(0, 900), (10, 0), (20, 100), (30, 200)]), [NEVER, NEVER, 90.0, 80.0]);
+    }
+
+    #[test]
+    fn nothing_is_left_while_frames_are_dropped() {
+        let now = Instant::now();
+        let mut filling = Filling::default();
+        // The newest frame, and those that are being sent, always stay: less than the whole budget is held.
+        assert_eq!(filling.seconds_left(now, 900, 1000, true), 0.0);
+        assert_eq!(filling.seconds_left(now + SPACING, 880, 1000, true), 0.0);
+        assert_eq!(filling.seconds_left(now + SPACING * 2, 880, 1000, false), NEVER);
+    }
+
+    #[test]
+    fn what_was_noted_before_the_first_scrape_counts() {
+        let (start, mut filling) = (Instant::now(), Filling::default());
+        (0..3).for_each(|second| filling.note(start + SPACING * second, u64::from(second) * 100));
+        assert_eq!(filling.seconds_left(start + SPACING * 2, 200, 1000, false), 40.0);
+    }
+
+    #[test]
     fn what_is_kept_is_bounded() {
         let (start, mut filling) = (Instant::now(), Filling::default());
         for second in 0..10_000 {
-            filling.seconds_left(start + Duration::from_secs(second), second, u64::MAX);
+            filling.seconds_left(start + Duration::from_secs(second), second, u64::MAX, false);
         }
-        assert!(filling.0.len() <= 26, "{}", filling.0.len());
+        assert!(filling.held.len() <= 26, "{}", filling.held.len());
     }
 }

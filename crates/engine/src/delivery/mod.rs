@@ -1,11 +1,11 @@
-//! One delivery: a (pipeline, exporter) pair with its own cursor, budget and retry state. Nothing that happens here can
-//! slow down another delivery, except by using the CPU.
+//! One delivery: a (pipeline, exporter) pair with its own cursor and retry state. Nothing that
+//! happens here can slow down another delivery, except by using the CPU. What becomes of it when it
+//! lags is decided in `flow::overload`.
 
 mod burial;
 mod dead_letters;
 mod filling;
 mod prepare;
-mod pulse;
 mod stats;
 mod task;
 
@@ -14,14 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 pub(crate) use dead_letters::{DeadLetters, OnDisk};
 pub(crate) use prepare::{Preparer, inflated};
-pub(crate) use pulse::Pulse;
-use sluice_log::{CursorId, Log, Subscription};
+pub use sluice_flow::overload::Policy;
+use sluice_flow::overload::{BackendHealth, DeliveryState, Sheds, disk};
+use sluice_log::{CursorId, GiveUp, GivenUp, Log, ReaderGauges, Subscription};
 pub(crate) use stats::{CAUSES, OUTCOMES, Stats, Trouble};
 pub(crate) use task::{Settings, Stop, run};
 use tokio::sync::Notify;
 
+use crate::backlog::PrivateMemory;
 use crate::entry::Entry;
 use crate::receiving::ReceivingBudget;
 
@@ -38,63 +41,44 @@ impl fmt::Display for DeliveryId {
     }
 }
 
-/// What happens when a delivery's budget is spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Policy {
-    /// Its senders are told to come back.
-    Backpressure,
-    /// Its oldest frames are dropped, and counted.
-    DropOldest,
-    /// As `DropOldest`, so that no sender waits for one sick backend; where all deliveries of a receiver that still move are full, as
-    /// `Backpressure`. While the backend works, and is only slower than others, answers to senders are held back a moment first.
-    Isolate,
+/// What a plan says of a delivery's backlog.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub policy: Policy,
+    pub is_best_effort: bool,
+    /// How far it may lag.
+    pub limit_bytes: u64,
 }
 
-impl Policy {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Policy::Backpressure => "backpressure",
-            Policy::DropOldest => "drop_oldest",
-            Policy::Isolate => "isolate",
-        }
-    }
-}
-
-/// What receivers, metrics and the delivery's own task share. Lives as long as the delivery's name stands in the
-/// configuration: reloads replace the task and keep this.
+/// What receivers, metrics and the delivery's own task share. Lives as long as the delivery's name
+/// stands in the configuration: reloads replace the task and keep this.
 pub(crate) struct Delivery {
     pub id: DeliveryId,
     pub signal: sluice_otlp::Signal,
     pub log: Arc<Log<Entry>>,
     pub cursor: CursorId,
     pub stats: Stats,
-    pub pulse: Pulse,
+    pub health: BackendHealth,
+    /// What it holds beside the log.
+    pub private: Arc<PrivateMemory>,
     pub dead_letters: DeadLetters,
     /// Packed copies that batches may keep while they wait for a retry; beyond it they are packed again.
     pub packed_limit_bytes: AtomicU64,
-    /// Set by an append that found the budget spent.
-    over_budget: AtomicBool,
-    drops_oldest: AtomicBool,
-    pace_bytes: AtomicU64,
-    budget_bytes: AtomicU64,
-    /// Somebody waits for `room`.
+    gauges: Arc<ReaderGauges>,
+    /// Set by an append that found the delivery beyond its own limit.
+    is_over_limit: AtomicBool,
+    /// What the pool wants of the frames that wait for a retry.
+    shed_wanted_bytes: AtomicU64,
+    bounds: ArcSwap<Bounds>,
+    /// Some sender waits for `room`.
     room_is_wanted: AtomicBool,
-    /// Told when the budget is not nearly spent any more.
+    /// Told when the backend has taken something.
     room: Notify,
     /// The log goes on on disk.
     on_disk: bool,
     wake: Arc<Notify>,
     receiving: Arc<ReceivingBudget>,
 }
-
-/// A delivery that stays so far behind has a backlog, rather than too little of the CPU.
-const BACKLOG_BYTES: u64 = 16 << 20;
-/// A delivery for which so much waits is not idle for want of data: what comes now had better wait with its sender, unread, than
-/// in memory. Under more load than the CPU can bear, this is what keeps it from being spent on receiving and refusing what cannot be
-/// delivered, and what is in flight within the CPU's caches.
-const PACE_BYTES: u64 = 4 << 20;
-/// Of the budget, at most.
-const PACE_SHARE: u64 = 4;
 
 impl Delivery {
     /// Goes on where a delivery of this name was, if its backlog is in the log.
@@ -104,10 +88,13 @@ impl Delivery {
         log: Arc<Log<Entry>>,
         dead_letters: DeadLetters,
         receiving: Arc<ReceivingBudget>,
+        private: Arc<PrivateMemory>,
+        is_best_effort: bool,
     ) -> Self {
         let wake = Arc::new(Notify::new());
         let woken = wake.clone();
         let cursor = log.subscribe(Subscription {
+            is_best_effort,
             wake: Arc::new(move || woken.notify_one()),
             ..Subscription::new(id.to_string())
         });
@@ -115,16 +102,21 @@ impl Delivery {
             id,
             signal,
             on_disk: log.is_on_disk(),
+            gauges: log.gauges(cursor),
             log,
             cursor,
             stats: Stats::default(),
-            pulse: Pulse::default(),
+            health: BackendHealth::default(),
+            private,
             dead_letters,
             packed_limit_bytes: AtomicU64::new(0),
-            over_budget: AtomicBool::new(false),
-            drops_oldest: AtomicBool::new(false),
-            pace_bytes: AtomicU64::new(PACE_BYTES),
-            budget_bytes: AtomicU64::new(u64::MAX),
+            is_over_limit: AtomicBool::new(false),
+            shed_wanted_bytes: AtomicU64::new(0),
+            bounds: ArcSwap::from_pointee(Bounds {
+                policy: Policy::Backpressure,
+                is_best_effort,
+                limit_bytes: u64::MAX,
+            }),
             room_is_wanted: AtomicBool::new(false),
             room: Notify::new(),
             wake,
@@ -132,68 +124,70 @@ impl Delivery {
         }
     }
 
-    pub(crate) fn set_policy(&self, policy: Policy, budget_bytes: u64, lease_bytes: u64) {
-        self.drops_oldest.store(policy != Policy::Backpressure, Ordering::Relaxed);
-        self.pace_bytes.store(PACE_BYTES.min(budget_bytes / PACE_SHARE), Ordering::Relaxed);
-        self.budget_bytes.store(budget_bytes, Ordering::Relaxed);
-        self.log.set_limits(self.cursor, budget_bytes, lease_bytes);
+    pub(crate) fn set_bounds(&self, bounds: Bounds, lease_bytes: u64) {
+        self.log.set_limits(self.cursor, bounds.limit_bytes, lease_bytes);
+        // What an isolated delivery may shed is said whenever it matters.
+        self.allow(if bounds.policy == Policy::DropOldest { Sheds::Everything } else { Sheds::Nothing });
+        self.bounds.store(Arc::new(bounds));
     }
 
-    /// It has enough to do.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.log.is_behind(self.cursor, self.pace_bytes.load(Ordering::Relaxed))
+    pub(crate) fn bounds(&self) -> Bounds {
+        **self.bounds.load()
     }
 
-    fn has_backlog(&self) -> bool {
-        self.log.is_behind(self.cursor, BACKLOG_BYTES)
+    /// What the rules of overload look at.
+    pub(crate) fn state(&self, now: Instant, is_cpu_bound: bool) -> DeliveryState {
+        let bounds = self.bounds();
+        DeliveryState {
+            policy: bounds.policy,
+            is_best_effort: bounds.is_best_effort,
+            limit_bytes: bounds.limit_bytes,
+            lag_bytes: self.gauges.held_bytes(),
+            unread_bytes: self.gauges.unread_bytes(),
+            private_bytes: self.private.used_bytes(),
+            is_far_behind: self.on_disk && disk::is_backlog(self.gauges.unread_bytes()),
+            backend: self.health.at(now, is_cpu_bound),
+        }
     }
 
-    /// Its backend is out of order, or it works off a backlog on disk: what comes now waits, at whatever pace it comes.
-    pub(crate) fn is_apart(&self) -> bool {
-        self.stats.trouble.lock().is_some() || self.on_disk && self.has_backlog()
+    /// Says what the delivery may shed from now on.
+    pub(crate) fn allow(&self, sheds: Sheds) {
+        self.gauges.allow(match sheds {
+            Sheds::Nothing => GiveUp::Nothing,
+            Sheds::Taken => GiveUp::Taken,
+            Sheds::Everything => GiveUp::Everything,
+        });
     }
 
-    /// The budget is spent, or would be with so much more.
-    pub(crate) fn is_full(&self, arriving_bytes: u64) -> bool {
-        self.log.would_exceed(self.cursor, arriving_bytes)
+    pub(crate) fn may_shed(&self) -> Sheds {
+        match self.gauges.may_give_up() {
+            GiveUp::Nothing => Sheds::Nothing,
+            GiveUp::Taken => Sheds::Taken,
+            GiveUp::Everything => Sheds::Everything,
+        }
     }
 
-    /// What of the budget is not spent.
-    pub(crate) fn free_bytes(&self) -> u64 {
-        self.budget_bytes.load(Ordering::Relaxed).saturating_sub(self.log.held_bytes(self.cursor))
+    /// How far it lags.
+    pub(crate) fn lag_bytes(&self) -> u64 {
+        self.gauges.held_bytes()
     }
 
-    /// The budget is nearly spent though the backend takes data: if its senders were slower, nothing would have to be dropped.
-    pub(crate) fn falls_behind(&self) -> bool {
-        self.pulse.is_worth_waiting_for(Instant::now()) && self.is_nearly_full()
+    /// Memory that is free once this delivery lets go of it.
+    pub(crate) fn alone_bytes(&self) -> u64 {
+        self.gauges.alone_bytes() + self.private.used_bytes()
     }
 
-    /// More than half of the budget is spent, and what may arrive before all senders wait would exceed it.
-    fn is_nearly_full(&self) -> bool {
-        let half_bytes = self.budget_bytes.load(Ordering::Relaxed) / 2;
-        self.is_full(half_bytes.min(self.receiving.limit_bytes() as u64))
-    }
-
-    /// Waits until the budget is not nearly spent any more, but no longer than until `latest`.
+    /// Waits until the backend has taken something, but no longer than until `latest`.
     pub(crate) async fn wait_for_room(&self, latest: Instant) {
-        let room = self.room.notified();
         self.room_is_wanted.store(true, Ordering::SeqCst);
-        if self.is_nearly_full() {
-            let _ = tokio::time::timeout_at(latest.into(), room).await;
-        }
+        let _ = tokio::time::timeout_at(latest.into(), self.room.notified()).await;
     }
 
-    /// The backend has taken something.
-    fn note_room(&self) {
-        if self.room_is_wanted.load(Ordering::SeqCst) && !self.is_nearly_full() {
-            self.room_is_wanted.store(false, Ordering::SeqCst);
-            self.room.notify_waiters();
+    /// Lets one sender look again whose answer is delayed. It passes the word on when it is answered.
+    pub(crate) fn note_room(&self) {
+        if self.room_is_wanted.load(Ordering::SeqCst) {
+            self.room.notify_one();
         }
-    }
-
-    /// What comes now is not delivered soon.
-    pub(crate) fn is_late(&self) -> bool {
-        self.stats.trouble.lock().is_some() || self.has_backlog()
     }
 
     /// New frames may have come.
@@ -201,33 +195,41 @@ impl Delivery {
         self.wake.notify_one();
     }
 
-    /// An append found that some delivery's budget is spent. If it is this one's and its policy says so, the oldest
-    /// frames go: first those that nobody has touched yet, then, in the task, those that wait for a retry.
-    pub(crate) fn enforce_budget(&self) {
-        if !self.drops_oldest.load(Ordering::Relaxed) || !self.log.is_over_budget(self.cursor) {
+    /// An append found that some delivery exceeds its own limit. If it is this one, and it may
+    /// shed, the oldest frames go: first those that it has not come to, then, in the task, those
+    /// that wait for a retry.
+    pub(crate) fn enforce_limit(&self) {
+        if self.may_shed() == Sheds::Nothing || !self.log.is_over_budget(self.cursor) {
             return;
         }
-        let (dropped, entries) = self.log.drop_oldest_unread(self.cursor);
-        self.note_dropped(dropped.items, entries);
+        let (dropped, given_up) = self.log.drop_oldest_unread(self.cursor);
+        let in_memory: u64 = given_up.iter().map(|given_up| given_up.charge.items).sum();
+        self.note_given_up(given_up);
+        self.count_dropped(dropped.items - in_memory);
         if self.log.is_over_budget(self.cursor) {
-            self.over_budget.store(true, Ordering::Relaxed);
+            self.is_over_limit.store(true, Ordering::Relaxed);
             self.wake.notify_one();
         }
     }
 
-    /// The disk does not keep up: if the policy says so, frames that are not written go, the oldest first, until at most
-    /// `keep_bytes` of them wait for this delivery.
-    pub(crate) fn drop_unwritten(&self, keep_bytes: u64) {
-        if self.drops_oldest.load(Ordering::Relaxed) {
-            let (dropped, entries) = self.log.drop_unwritten(self.cursor, keep_bytes);
-            self.note_dropped(dropped.items, entries);
+    /// Sheds what only this delivery pins. What the log does not find is asked of the task. Returns
+    /// what is free at once.
+    pub(crate) fn shed_alone(&self, wanted_bytes: u64) -> u64 {
+        let given_up = self.log.shed_alone(self.cursor, wanted_bytes);
+        let freed_bytes = given_up.iter().map(|given_up| given_up.charge.bytes).sum();
+        self.note_given_up(given_up);
+        if freed_bytes < wanted_bytes {
+            self.shed_wanted_bytes.fetch_max(wanted_bytes - freed_bytes, Ordering::Relaxed);
+            self.wake.notify_one();
         }
+        freed_bytes
     }
 
-    /// The disk does not work: a late delivery whose policy says so gives up what is not written, so that nobody waits for it.
-    pub(crate) fn give_way(&self) {
-        if self.is_late() {
-            self.drop_unwritten(0);
+    /// The disk does not keep up: frames that are not written go, the oldest first, as far as they
+    /// may, until at most `keep_bytes` of them wait for this delivery.
+    pub(crate) fn drop_unwritten(&self, keep_bytes: u64) {
+        if self.may_shed() != Sheds::Nothing && self.gauges.unwritten_bytes() > keep_bytes {
+            self.note_given_up(self.log.drop_unwritten(self.cursor, keep_bytes));
         }
     }
 
@@ -238,28 +240,29 @@ impl Delivery {
         }
     }
 
-    /// What is over the budget is on disk, and on its way out.
+    /// What is over the limit is on disk, and on its way out.
     fn drops_on_disk(&self) -> bool {
         self.on_disk && self.log.held(self.cursor).frames > self.log.leased(self.cursor).frames + 1
     }
 
-    fn note_dropped(&self, items: u64, entries: Vec<Arc<Entry>>) {
-        self.count_dropped(items);
-        for entry in entries {
-            entry.resolved(self.cursor, Ok(()));
+    /// Frames were given up. A sender that still waits for one which is nowhere any more is told to come back.
+    pub(crate) fn note_given_up(&self, given_up: Vec<GivenUp<Entry>>) {
+        self.count_dropped(given_up.iter().map(|given_up| given_up.charge.items).sum());
+        for GivenUp { entry, is_lost, .. } in given_up {
+            entry.given_up(self.cursor, is_lost);
         }
     }
 
     fn count_dropped(&self, items: u64) {
         if items > 0 {
-            self.pulse.note_dropped(Instant::now());
+            self.health.note_shed(Instant::now());
             self.stats.dropped_items.fetch_add(items, Ordering::Relaxed);
             tracing::warn!(
                 pipeline = %self.id.pipeline,
                 exporter = %self.id.exporter,
                 items,
-                "the delivery's budget is spent, or the disk too slow: its oldest items were dropped (`buffer.policy`); \
-                 raise the limit or mend the backend"
+                "the delivery is as far behind as it may be, or the disk too slow: its oldest items \
+                 were dropped (`buffer.policy`); raise the limit or mend the backend"
             );
         }
     }

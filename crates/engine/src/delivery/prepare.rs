@@ -12,6 +12,7 @@ use sluice_log::Offset;
 use sluice_net::compress::decompress;
 use sluice_otlp::{Encoding, Signal, SplitLimits, split};
 
+use crate::backlog::{HeldMemory, PrivateMemory};
 use crate::entry::{Entry, Processed};
 use crate::steps::{self, Chain};
 
@@ -36,9 +37,12 @@ pub(crate) struct Lease {
     pub payload: Payload,
     /// Which of the ways to this delivery it took.
     way: usize,
+    /// The memory of the payload, where it is not the frame's own.
+    _held: Option<Arc<HeldMemory>>,
 }
 
-/// Inflating what was validated on receipt can only fail by a fault of ours; the frame then becomes a dead letter.
+/// Inflating what was validated on receipt can only fail by a fault of ours; the frame then becomes
+/// a dead letter.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PrepareError {
     #[error(transparent)]
@@ -51,6 +55,8 @@ pub(crate) enum PrepareError {
 
 pub(crate) struct Preparer {
     pub exporter: Arc<dyn Exporter>,
+    /// What units hold beside their frames is charged there.
+    pub memory: Arc<PrivateMemory>,
     /// Request metadata by which units are told apart: what the exporter reads, and `batch.metadata_keys`.
     pub metadata_keys: Vec<String>,
     /// By receiver: the ways from it to this delivery (several where a connector joins pipelines).
@@ -101,7 +107,7 @@ impl Preparer {
         let frame = &entry.frame;
         let remaining = chain.remaining(&entry.origin.prepared);
         if remaining.is_empty() {
-            return Ok(Processed { payload: frame.payload.clone(), items: frame.items });
+            return Ok(Processed { payload: frame.payload.clone(), items: frame.items, held: None });
         }
         entry.get_or_compute(steps::identity(&remaining), chain.sharers, || {
             let bytes = inflated(&frame.payload)?;
@@ -117,47 +123,69 @@ impl Preparer {
         limits: Division,
         units: &mut Vec<Unit<Lease>>,
     ) -> Result<(), PrepareError> {
-        let Processed { payload, items } = processed;
+        let Processed { payload, items, held } = processed;
+        // Of what several deliveries share nothing more is charged.
+        let held = |bytes: &Bytes| if is_part(&payload.bytes, bytes) { held.clone() } else { None };
         let fits = payload.uncompressed_len_bytes <= limits.max_bytes && items as usize <= limits.max_items;
         let verbatim = payload.encoding != Encoding::Identity
             && self.exporter.passes_through() == Some(payload.encoding)
             && payload.bytes.len() <= self.exporter.request_limit_bytes();
         if fits && verbatim {
-            units.push(self.unit(leased, way, payload, items, true));
+            let held = held(&payload.bytes);
+            units.push(self.unit(leased, way, payload, items, true, held));
             return Ok(());
         }
         let bytes = inflated(&payload)?;
         if fits {
-            units.push(self.unit(leased, way, Payload::identity(bytes), items, false));
+            let held = held(&bytes);
+            units.push(self.unit(leased, way, Payload::identity(bytes), items, false, held));
             return Ok(());
         }
         for (bytes, items) in cut_bytes(leased.entry.frame.signal, &bytes, limits)? {
-            units.push(self.unit(leased, way, Payload::identity(bytes), items, false));
+            let held = held(&bytes);
+            units.push(self.unit(leased, way, Payload::identity(bytes), items, false, held));
         }
         Ok(())
     }
 
-    fn unit(&self, leased: &Arc<Leased>, way: usize, payload: Payload, items: u32, alone: bool) -> Unit<Lease> {
+    fn unit(
+        &self,
+        leased: &Arc<Leased>,
+        way: usize,
+        payload: Payload,
+        items: u32,
+        alone: bool,
+        shared: Option<Arc<HeldMemory>>,
+    ) -> Unit<Lease> {
+        let is_stored = is_part(&leased.entry.frame.payload.bytes, &payload.bytes);
+        let own = || Arc::new(self.memory.hold(payload.bytes.len()));
+        let held = if is_stored { None } else { Some(shared.unwrap_or_else(own)) };
         Unit {
             items,
             bytes: payload.uncompressed_len_bytes,
             alone,
             group: group(&self.metadata_keys, &leased.entry.frame.metadata),
-            lease: Lease { leased: leased.clone(), payload, way },
+            lease: Lease { leased: leased.clone(), payload, way, _held: held },
         }
     }
 
     /// Cuts a unit that the backend found too large or refused.
     pub(crate) fn divide(&self, unit: Unit<Lease>, division: Division) -> Result<Vec<Unit<Lease>>, PrepareError> {
-        let Lease { leased, payload, way } = unit.lease;
+        let Lease { leased, payload, way, _held } = unit.lease;
         let bytes = inflated(&payload)?;
         let parts = cut_bytes(leased.entry.frame.signal, &bytes, division)?;
         leased.parts.fetch_add(parts.len() as u32 - 1, Ordering::AcqRel);
         Ok(parts
             .into_iter()
-            .map(|(bytes, items)| self.unit(&leased, way, Payload::identity(bytes), items, false))
+            .map(|(bytes, items)| self.unit(&leased, way, Payload::identity(bytes), items, false, None))
             .collect())
     }
+}
+
+/// True if the bytes lie within others, so that they cost nothing.
+fn is_part(whole: &Bytes, part: &Bytes) -> bool {
+    let (whole, part) = (whole.as_ptr_range(), part.as_ptr_range());
+    whole.start <= part.start && part.end <= whole.end
 }
 
 fn cut_bytes(signal: Signal, bytes: &Bytes, limits: Division) -> Result<Vec<(Bytes, u32)>, PrepareError> {

@@ -24,7 +24,7 @@ pub(crate) struct Stats {
     pub partly_rejected_items: AtomicU64,
     /// Dropped because the delivery's budget was spent.
     pub dropped_items: AtomicU64,
-    /// Answers to senders that were held back because this delivery fell behind.
+    /// Answers to senders that were delayed because this delivery fell behind.
     pub held_back_answers: AtomicU64,
     /// Handed back to the senders that waited.
     pub returned_items: AtomicU64,

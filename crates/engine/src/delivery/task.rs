@@ -16,6 +16,7 @@ use super::burial::{Burial, Mourner};
 use super::dead_letters::DeadLetter;
 use super::prepare::{Lease, Leased, Preparer, inflated};
 use super::{Delivery, Trouble};
+use crate::backlog::HeldMemory;
 use crate::entry::Entry;
 use crate::refusals::overloaded;
 
@@ -44,7 +45,8 @@ struct Task {
     burial: Burial,
     /// The log had nothing more when it was last asked.
     has_read_all: bool,
-    packed_waiting_bytes: usize,
+    /// Packed copies of what waits for a retry.
+    packed_waiting: HeldMemory,
 }
 
 /// Runs a delivery until it is told to stop. Frames that are not resolved by then stay in the log.
@@ -52,12 +54,12 @@ pub(crate) async fn run(delivery: Arc<Delivery>, settings: Settings, mut stop: w
     let mut task = Task {
         burial: Burial::new(delivery.clone()),
         has_read_all: false,
+        packed_waiting: delivery.private.hold(0),
         delivery,
         preparer: settings.preparer,
         dispatcher: Dispatcher::new(settings.dispatch),
         sending: JoinSet::new(),
         in_flight: HashMap::new(),
-        packed_waiting_bytes: 0,
     };
     loop {
         let stopping = *stop.borrow_and_update();
@@ -100,7 +102,7 @@ impl Task {
     /// Does all that can be done now without waiting.
     fn advance(&mut self, draining: bool) {
         self.delivery.note_dropped_on_disk();
-        self.shed_if_over_budget();
+        self.shed_retries();
         let now = Instant::now();
         loop {
             let mut progressed = false;
@@ -122,9 +124,13 @@ impl Task {
         stats.in_flight.store(self.dispatcher.in_flight(), Ordering::Relaxed);
         stats.concurrency_limit.store(self.dispatcher.concurrency_limit(), Ordering::Relaxed);
         stats.waiting.store(self.dispatcher.waiting_len(), Ordering::Relaxed);
+        if self.in_flight.is_empty() && self.dispatcher.waiting_len() == 0 {
+            self.delivery.health.note_idle();
+        }
     }
 
-    /// Takes the next frame of the log. False if there is none now: what comes from disk wakes the task, and so does what is appended.
+    /// Takes the next frame of the log. False if there is none now: what comes from disk wakes the
+    /// task, and so does what is appended.
     fn read(&mut self, now: Instant) -> bool {
         let next = self.delivery.log.read(self.delivery.cursor);
         self.has_read_all = matches!(next, Next::Empty);
@@ -157,14 +163,15 @@ impl Task {
         let exporter = self.preparer.exporter.clone();
         let packed = batch.packed.take();
         if let Some(packed) = &packed {
-            self.packed_waiting_bytes = self.packed_waiting_bytes.saturating_sub(copied_bytes(packed));
+            let left = self.packed_waiting.bytes().saturating_sub(copied_bytes(packed));
+            self.packed_waiting.set(left);
         }
         let sources = if packed.is_some() { Vec::new() } else { payloads(&batch) };
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
         // A probe is no sign that anything moves.
         if self.in_flight.is_empty() && *self.dispatcher.state() == State::Open {
-            self.delivery.pulse.note_begun(Instant::now());
+            self.delivery.health.note_begun(Instant::now());
         }
         let handle = self.sending.spawn(async move {
             let packed = match packed {
@@ -198,7 +205,7 @@ impl Task {
         };
         let Some(mut batch) = self.in_flight.remove(&id) else { return };
         self.delivery.stats.count_outcome(&outcome);
-        self.delivery.pulse.note_answer(outcome.is_taken(), Instant::now());
+        self.delivery.health.note_answer(outcome.is_taken(), Instant::now());
         match &outcome {
             Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. } => self.keep_packed(&mut batch, packed),
             Outcome::Delivered | Outcome::PartlyRejected { .. } => {
@@ -218,8 +225,9 @@ impl Task {
         let Some(packed) = packed else { return };
         let copied = copied_bytes(&packed);
         let limit_bytes = self.delivery.packed_limit_bytes.load(Ordering::Relaxed) as usize;
-        if self.packed_waiting_bytes + copied <= limit_bytes {
-            self.packed_waiting_bytes += copied;
+        let waiting = self.packed_waiting.bytes() + copied;
+        if waiting <= limit_bytes {
+            self.packed_waiting.set(waiting);
             batch.packed = Some(packed);
         }
     }
@@ -322,16 +330,31 @@ impl Task {
         }
     }
 
-    fn shed_if_over_budget(&mut self) {
-        if !self.delivery.over_budget.swap(false, Ordering::Relaxed) {
-            return;
+    /// Sheds batches that wait for a retry: what the log could not find elsewhere.
+    fn shed_retries(&mut self) {
+        let is_over_limit = self.delivery.is_over_limit.swap(false, Ordering::Relaxed);
+        let mut wanted_bytes = self.delivery.shed_wanted_bytes.swap(0, Ordering::Relaxed);
+        let delivery = self.delivery.clone();
+        let (log, cursor) = (&delivery.log, delivery.cursor);
+        let wants_less = || is_over_limit && log.is_over_budget(cursor) && !delivery.drops_on_disk();
+        let may_go =
+            |batch: &Batch<Lease>| batch.units.iter().all(|unit| log.may_give_up(cursor, unit.lease.leased.offset));
+        while wanted_bytes > 0 || wants_less() {
+            let Some(batch) = self.dispatcher.shed_oldest(may_go) else { break };
+            let left = self.packed_waiting.bytes().saturating_sub(batch.packed.as_ref().map_or(0, copied_bytes));
+            self.packed_waiting.set(left);
+            wanted_bytes = wanted_bytes.saturating_sub(batch.bytes as u64);
+            delivery.count_dropped(batch.items);
+            batch.units.iter().for_each(|unit| self.part_given_up(&unit.lease.leased));
         }
-        while self.delivery.log.is_over_budget(self.delivery.cursor) && !self.delivery.drops_on_disk() {
-            let Some(batch) = self.dispatcher.shed_oldest() else { break };
-            let copied = batch.packed.as_ref().map_or(0, copied_bytes);
-            self.packed_waiting_bytes = self.packed_waiting_bytes.saturating_sub(copied);
-            self.delivery.count_dropped(batch.items);
-            self.units_done(batch.units);
+    }
+
+    /// The last part of a frame settles it, whatever became of the others.
+    fn part_given_up(&self, leased: &Leased) {
+        if leased.part_done()
+            && let Some(is_lost) = self.delivery.log.give_up(self.delivery.cursor, leased.offset)
+        {
+            leased.entry.given_up(self.delivery.cursor, is_lost);
         }
     }
 
@@ -372,6 +395,7 @@ impl Task {
             ),
             _ => {}
         }
+        self.delivery.health.note_outage(trouble.is_some());
         *known = trouble;
     }
 }

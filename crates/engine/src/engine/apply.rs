@@ -22,6 +22,7 @@ impl Engine {
         let bound = self.bind_receivers(plan).await?;
         self.apply_admin(plan).await?;
         self.receiving.set_limit(plan.memory.receiving_bytes as usize);
+        self.backlog.set_limit(plan.pool_bytes());
         self.shared_work.set_limit(plan.memory.shared_work_bytes as usize);
         self.storage.apply(plan);
         self.resources
@@ -121,6 +122,7 @@ mod tests {
             engine.reload(plan(limit_mib, &pipelines)).await.expect("reloads");
             let memory = engine.plan.memory;
             assert_eq!(engine.receiving.limit_bytes() as u64, memory.receiving_bytes);
+            assert_eq!(engine.backlog.state().limit_bytes, memory.backlog_bytes);
             assert_eq!(engine.shared_work.limit_bytes() as u64, memory.shared_work_bytes);
             for running in engine.deliveries.values() {
                 assert_eq!(running.delivery.packed_limit_bytes.load(Ordering::Relaxed), memory.packed_bytes);

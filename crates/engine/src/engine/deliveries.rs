@@ -11,7 +11,7 @@ use sluice_log::Keep;
 use tokio::sync::watch;
 
 use super::{Engine, RunningDelivery, RunningExporter};
-use crate::delivery::{self, DeadLetters, Delivery, DeliveryId, Preparer, Settings, Stop};
+use crate::delivery::{self, Bounds, DeadLetters, Delivery, DeliveryId, Preparer, Settings, Stop};
 use crate::error::StartError;
 use crate::plan::{DeliveryPlan, Plan};
 use crate::steps::{self, Chain};
@@ -53,12 +53,15 @@ impl Engine {
                     self.storage.log(planned.signal).clone(),
                     dead_letters.remove(&planned.id).unwrap_or_else(|| DeadLetters::in_memory(0)),
                     self.receiving.clone(),
+                    self.backlog.private_memory(),
+                    planned.best_effort,
                 )),
             };
             set_bounds(plan, planned, &delivery);
             let settings = Settings {
                 dispatch: planned.dispatch,
                 preparer: Preparer {
+                    memory: delivery.private.clone(),
                     metadata_keys: metadata_keys(planned, exporters[&planned.id.exporter].exporter.as_ref()),
                     exporter: exporters[&planned.id.exporter].exporter.clone(),
                     chains: self.chains(plan, &planned.id),
@@ -179,7 +182,9 @@ fn abandon(delivery: &Delivery, is_kept: bool) {
 }
 
 fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
-    delivery.set_policy(planned.policy, planned.budget_bytes, planned.lease_bytes);
+    let bounds =
+        Bounds { policy: planned.policy, is_best_effort: planned.best_effort, limit_bytes: planned.budget_bytes };
+    delivery.set_bounds(bounds, planned.lease_bytes);
     delivery.packed_limit_bytes.store(plan.memory.packed_bytes, Ordering::Relaxed);
     let dead_letters_bytes = plan.disk.as_ref().map_or(plan.memory.dead_letters_bytes, |disk| disk.dead_letters_bytes);
     delivery.dead_letters.set_limit(dead_letters_bytes);

@@ -8,6 +8,7 @@ use sluice_log::Keep;
 use sluice_otlp::Signal;
 
 use super::{Engine, RunningDelivery};
+use crate::backlog::Members;
 use crate::delivery::{DeliveryId, Stop};
 
 /// At the end of the drain: the time for answers to senders that still wait.
@@ -73,6 +74,7 @@ impl Engine {
             running.exporter.shutdown().await;
         }
         self.watcher.abort();
+        self.backlog.set_members(Members::default());
         report
     }
 

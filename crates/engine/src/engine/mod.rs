@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 pub use self::ending::{ShutdownReport, Undelivered};
 use self::status::EngineStatus;
 use crate::admin::AdminServer;
+use crate::backlog::Backlog;
 use crate::delivery::{Delivery, DeliveryId, Stop};
 use crate::entry::SharedWorkMemory;
 use crate::error::StartError;
@@ -71,6 +72,8 @@ pub struct Engine {
     /// The task that watches the disk.
     watcher: JoinHandle<()>,
     receiving: Arc<ReceivingBudget>,
+    /// The pool of all backlogs.
+    backlog: Arc<Backlog>,
     shared_work: Arc<SharedWorkMemory>,
     receivers: Vec<RunningReceiver>,
     /// Shared by all receivers.
@@ -92,31 +95,42 @@ impl Engine {
     /// read.
     pub async fn start(plan: Plan, scheduler: Option<Arc<ReadScheduler>>) -> Result<Engine, StartError> {
         let storage = Arc::new(Storage::open(&plan).await?);
-        let watcher = tokio::spawn(storage::watch(storage.logs.clone(), storage.watches.clone()));
         let receiving = ReceivingBudget::new(plan.memory.receiving_bytes as usize);
-        let shared_work = Arc::new(SharedWorkMemory::new(plan.memory.shared_work_bytes as usize));
+        let resources = ServerResources {
+            connections: ConnectionBudget::new(
+                plan.memory.connections_bytes as usize,
+                plan.memory.windows_bytes as usize,
+            ),
+            scheduler,
+        };
+        let pool_bytes = plan.pool_bytes();
+        let backlog = Backlog::new(storage.memory.clone(), storage.logs.clone(), pool_bytes, {
+            let resources = resources.clone();
+            move || resources.is_cpu_bound()
+        });
+        let shared_work = SharedWorkMemory::new(plan.memory.shared_work_bytes as usize, backlog.shared.clone());
+        let shared_work = Arc::new(shared_work);
+        let watched = (storage.logs.clone(), storage.watches.clone(), backlog.clone());
+        let watcher = tokio::spawn(storage::watch(watched.0, watched.1, watched.2));
         let status = Arc::new(EngineStatus {
             started: Instant::now(),
             ready: AtomicBool::new(false),
             shown: ArcSwap::default(),
             leaving: Mutex::default(),
             receiving: receiving.clone(),
+            backlog: backlog.clone(),
             storage: storage.clone(),
         });
-        let connections =
-            ConnectionBudget::new(plan.memory.connections_bytes as usize, plan.memory.windows_bytes as usize);
-        connections.set_lender({
-            let status = Arc::downgrade(&status);
-            move || status.upgrade().map_or(0, |status| status.lendable_bytes())
-        });
+        backlog.lend_to(&resources.connections);
         let mut engine = Engine {
             plan: Plan::empty(),
             storage,
             watcher,
             receiving,
+            backlog,
             shared_work,
             receivers: Vec::new(),
-            resources: ServerResources { connections, scheduler },
+            resources,
             intakes: BTreeMap::new(),
             exporters: HashMap::new(),
             files: Files::default(),

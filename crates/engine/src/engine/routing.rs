@@ -7,10 +7,10 @@ use sluice_otlp::Signal;
 use super::deliveries::metadata_keys;
 use super::{Engine, RunningDelivery};
 use crate::ack::Awaited;
-use crate::delivery::Policy;
+use crate::backlog::Members;
 use crate::entry::Origin;
 use crate::intake::{Route, RouteDisk};
-use crate::plan::{DeliveryPlan, Plan, Way};
+use crate::plan::{Plan, Way};
 use crate::steps::{self, Step};
 
 impl Engine {
@@ -23,6 +23,8 @@ impl Engine {
             });
             intake.set_routes(routes);
         }
+        let routes: Vec<_> = self.intakes.values().flat_map(|intake| intake.deliveries()).collect();
+        self.backlog.set_members(Members::new(routes.iter().map(|route| &**route)));
     }
 
     fn route(&self, plan: &Plan, receiver: &str, signal: Signal, ways: &[&Way]) -> Route {
@@ -35,9 +37,6 @@ impl Engine {
                 running.push(delivery);
             }
         }
-        let cursors = |of: fn(&DeliveryPlan) -> bool| {
-            running.iter().filter(|running| of(&running.plan)).map(|running| running.delivery.cursor).collect()
-        };
         let origin =
             Origin { receiver: receiver.to_owned(), prepared: prefix.iter().map(|step| step.fingerprint).collect() };
         let disk = plan.disk.as_ref().map(|disk| RouteDisk {
@@ -58,10 +57,9 @@ impl Engine {
             passes_through: if prefix.is_empty() { passes_through.collect() } else { Vec::new() },
             prefix,
             log: self.storage.log(signal).clone(),
+            backlog: self.backlog.clone(),
             deliveries: running.iter().map(|running| running.delivery.clone()).collect(),
             readers: running.iter().map(|running| running.delivery.cursor).collect(),
-            refusing: cursors(|plan| plan.policy != Policy::DropOldest),
-            backpressure: cursors(|plan| plan.policy == Policy::Backpressure),
         }
     }
 }

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sluice_otlp::Signal;
 
+use crate::backlog::Backlog;
 use crate::delivery::{Delivery, DeliveryId};
 use crate::metrics;
 use crate::plan::{DeliveryPlan, MetricsPlan};
@@ -28,28 +29,25 @@ pub(super) struct EngineStatus {
     pub(super) ready: AtomicBool,
     pub(super) shown: ArcSwap<Shown>,
     pub(super) receiving: Arc<ReceivingBudget>,
+    pub(super) backlog: Arc<Backlog>,
     /// Deliveries that a reload removed and that still send their data.
     pub(super) leaving: Mutex<Vec<DeliveryId>>,
     pub(super) storage: Arc<Storage>,
-}
-
-/// Of the memory for backlogs that is free, connections may borrow so many percent.
-const LENDABLE_PERCENT: u64 = 85;
-
-impl EngineStatus {
-    /// What connections may borrow of the memory for backlogs as things stand.
-    pub(super) fn lendable_bytes(&self) -> usize {
-        let shown = self.shown.load();
-        let free_bytes = shown.deliveries.iter().map(|(_, delivery)| delivery.free_bytes());
-        (free_bytes.min().unwrap_or(0) / 100 * LENDABLE_PERCENT) as usize
-    }
 }
 
 impl Status for EngineStatus {
     fn metrics(&self) -> String {
         let shown = self.shown.load();
         let naming = shown.metrics.as_ref().map(|metrics| metrics.naming.clone()).unwrap_or_default();
-        metrics::render(&naming, self.started, &shown.deliveries, &shown.receivers, &self.receiving, &self.storage)
+        metrics::render(
+            &naming,
+            self.started,
+            &shown.deliveries,
+            &shown.receivers,
+            &self.receiving,
+            &self.backlog,
+            &self.storage,
+        )
     }
 
     fn health(&self) -> Health {

@@ -1,46 +1,56 @@
-//! Who may enter, when, and what waits: admission before a body is read, and answers that are held back.
+//! Waiting, on behalf of `flow::overload`: requests that wait to be admitted, unread, and answers
+//! that are delayed.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
+use sluice_flow::overload::admission::{Obstacle, Patience};
 use sluice_flow::source::{Connection, Permit};
 
 use super::ReceiverRoute;
-use crate::delivery::Delivery;
 use crate::refusals::overloaded;
 
-/// How long a request may wait for memory before it is refused. HTTP/2 flow control holds its sender meanwhile.
-const ADMISSION_WAIT: Duration = Duration::from_millis(250);
-/// How long a request is paced, or its answer held back, if the delivery does not catch up. Then it is admitted as far as budgets
-/// allow, or answered.
-const PACE_WAIT: Duration = Duration::from_millis(750);
 /// So often it is asked whether the CPU still is the bottleneck, and a backend still works.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// What a request that waits has sent already, at most: the window that every connection has. Larger ones have a share of memory of
-/// their own.
+/// What a request that waits has sent already, at most: the window that every connection has.
+/// Larger ones have a share of memory of their own.
 const HELD_MAX_BYTES: usize = 64 * 1024;
+
+/// Why a request is not admitted now.
+struct Hindrance {
+    refusal: Refusal,
+    is_paced: bool,
+}
+
+impl From<Refusal> for Hindrance {
+    fn from(refusal: Refusal) -> Self {
+        Hindrance { refusal, is_paced: false }
+    }
+}
 
 impl ReceiverRoute {
     /// Asks for memory for a body of `bytes`. Waits a bounded time for it, if its connection lets it.
     pub(super) async fn admit_soon(&self, bytes: usize, connection: &dyn Connection) -> Result<Permit, Refusal> {
         let (receiving, resources) = (&self.door.receiving, &self.door.resources);
-        let paced_until = Instant::now() + PACE_WAIT;
-        let deadline = paced_until + ADMISSION_WAIT;
+        let patience = Patience::from(Instant::now());
         let (mut waiting, mut place) = (None, None);
         loop {
-            let is_paced = Instant::now() < paced_until && self.is_behind();
-            let admitted = if is_paced { Err(overloaded("deliveries are behind")) } else { self.try_admit(bytes) };
-            let refusal = match admitted {
+            let now = Instant::now();
+            let Hindrance { refusal, is_paced } = match self.try_admit(bytes, patience.may_be_paced(now), now) {
                 Ok(permit) => {
                     if waiting.is_some() {
                         receiving.note_freed(self.signal);
                     }
                     return Ok(permit);
                 }
-                Err(refusal) => refusal,
+                Err(hindrance) => hindrance,
             };
-            if !matches!(refusal, Refusal::Retry { .. }) || Instant::now() >= deadline {
+            if !matches!(refusal, Refusal::Retry { .. }) {
+                return Err(refusal);
+            }
+            if patience.is_over(now) {
+                self.note_refused(bytes, now);
                 return Err(refusal);
             }
             if !is_paced {
@@ -49,11 +59,13 @@ impl ReceiverRoute {
             if waiting.is_none() {
                 waiting = receiving.try_wait(bytes.min(HELD_MAX_BYTES));
                 if waiting.is_none() {
-                    return if is_paced { self.try_admit(bytes) } else { Err(refusal) };
+                    let unpaced = || self.try_admit(bytes, false, now).map_err(|hindrance| hindrance.refusal);
+                    return if is_paced { unpaced() } else { Err(refusal) };
                 }
             }
-            // Memory may be what others of the connection hold who do not get on. Not where the CPU is the bottleneck: then
-            // somebody gets on, and to refuse what has come already would only bring it again.
+            // Other streams of the connection may hold the memory without making progress. Not
+            // where the CPU is the bottleneck: then some request gets on, and to refuse what has
+            // come already would only bring it again.
             if place.is_none() && !resources.is_cpu_bound() {
                 place = connection.try_wait(bytes);
                 if place.is_none() {
@@ -61,31 +73,41 @@ impl ReceiverRoute {
                 }
             }
             let until = match (is_paced, &place) {
-                (true, _) => paced_until,
-                (false, None) => deadline.min(Instant::now() + LOOK_AGAIN),
-                (false, Some(_)) => deadline,
+                (true, _) => patience.paced_until(),
+                (false, None) => patience.ends().min(now + LOOK_AGAIN),
+                (false, Some(_)) => patience.ends(),
             };
             let _ = tokio::time::timeout_at(until.into(), receiving.freed(self.signal).notified()).await;
         }
     }
 
-    /// Whether what comes now had better wait with its sender: receiving takes the CPU that sending needs.
-    fn is_behind(&self) -> bool {
-        let is_behind = |delivery: &Delivery| delivery.is_behind() && !delivery.is_apart();
-        self.door.resources.is_cpu_bound() && self.route.held_up_by(is_behind).is_some()
-    }
-
-    fn try_admit(&self, bytes: usize) -> Result<Permit, Refusal> {
+    fn try_admit(&self, bytes: usize, may_be_paced: bool, now: Instant) -> Result<Permit, Hindrance> {
         self.door.check_open()?;
         self.check_fits(bytes)?;
-        // What others were admitted for and has not arrived yet counts too.
-        // So does what connections have borrowed.
-        let arriving = self.door.receiving.used_bytes() + bytes + self.door.resources.connections.borrowed_bytes();
-        if let Some(full) = self.route.held_up_by(|delivery| delivery.is_full(arriving as u64)) {
-            return Err(overloaded(format!("the budget of delivery {} is spent", full.id)));
+        // What other requests were admitted for and has not arrived yet counts too.
+        let arriving = (self.door.receiving.used_bytes() + bytes) as u64;
+        match self.route.admit(arriving, may_be_paced, now) {
+            Ok(()) => {}
+            Err(Obstacle::Paced) => {
+                return Err(Hindrance { refusal: overloaded("deliveries are behind"), is_paced: true });
+            }
+            Err(Obstacle::Delivery(full)) => {
+                return Err(overloaded(format!("the budget of delivery {} is spent", full.id)).into());
+            }
+            Err(Obstacle::Pool) => return Err(overloaded("the memory for backlogs is spent").into()),
         }
-        self.route.check_disk((self.door.receiving.used_bytes() + bytes) as u64)?;
-        self.door.receiving.try_admit(bytes).inspect_err(|_| self.door.resources.note_memory_short())
+        self.route.check_disk(arriving, now)?;
+        let admitted = self.door.receiving.try_admit(bytes);
+        Ok(admitted.inspect_err(|_| self.door.resources.note_memory_short())?)
+    }
+
+    /// A request waited as long as may be: for a delivery whose backend works, that was to slow its
+    /// sender down.
+    fn note_refused(&self, bytes: usize, now: Instant) {
+        let arriving = (self.door.receiving.used_bytes() + bytes) as u64;
+        if let Err(Obstacle::Delivery(full)) = self.route.admit(arriving, false, now) {
+            self.route.note_slowed(full, now, 0, now);
+        }
     }
 
     /// Refuses for good what no waiting would make room for.
@@ -102,24 +124,33 @@ impl ReceiverRoute {
         Err(Refusal::TooLarge { reason: format!("a request of {bytes} bytes exceeds {what} ({limit} bytes)") })
     }
 
-    /// Holds an answer back while a delivery falls behind: senders that wait for their answers then send no faster than it takes.
-    /// What they sent is in the log already, and no other delivery waits. Senders with a rate of their own are soon let go.
-    pub(super) async fn hold_back(&self) {
+    /// Delays an answer while a delivery comes close to what it may hold: senders that wait for
+    /// their answers then send no faster than its backend takes. What they sent is in the log
+    /// already, and no other delivery waits.
+    pub(super) async fn delay_answer(&self) {
         let began = Instant::now();
-        let until = began + PACE_WAIT;
+        let until = Patience::from(began).paced_until();
+        let route = &self.route;
         let mut at_first = None;
         loop {
-            let Some(delivery) = self.route.falls_behind() else { return };
-            let (now, held_bytes) = (Instant::now(), delivery.log.held_bytes(delivery.cursor));
+            let now = Instant::now();
+            let Some(delivery) = route.delays(self.door.receiving.limit_bytes() as u64, now) else {
+                if at_first.is_some() {
+                    route.deliveries.iter().for_each(|delivery| delivery.note_room());
+                }
+                return;
+            };
+            let lag_bytes = delivery.lag_bytes();
             let (cursor, bytes) = *at_first.get_or_insert_with(|| {
                 delivery.stats.held_back_answers.fetch_add(1, Ordering::Relaxed);
-                (delivery.cursor, held_bytes)
+                (delivery.cursor, lag_bytes)
             });
             if self.door.is_closed() {
                 return;
             }
             if now >= until {
-                return delivery.pulse.note_waited(began, now, cursor == delivery.cursor && held_bytes > bytes);
+                let lag_bytes = if cursor == delivery.cursor { bytes } else { u64::MAX };
+                return route.note_slowed(delivery, began, lag_bytes, now);
             }
             delivery.wait_for_room(until.min(now + LOOK_AGAIN)).await;
         }

@@ -1,12 +1,13 @@
 //! What the sender of a request has to wait for.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
 
 use super::Route;
 use crate::ack::Ack;
+use crate::backlog::Backlog;
 use crate::delivery::Delivery;
 use crate::refusals::overloaded;
 use crate::storage::LogWatch;
@@ -23,6 +24,7 @@ pub(super) struct Answer {
 /// The disk that may have to answer, and the deliveries that may make that unnecessary.
 struct WaitsForDisk {
     watch: Arc<LogWatch>,
+    backlog: Arc<Backlog>,
     deliveries: Arc<[Arc<Delivery>]>,
 }
 
@@ -34,7 +36,11 @@ impl Answer {
         }
         let (ack, answer) = Ack::new(route.awaited.clone());
         let disk = route.disk.as_ref().filter(|_| !route.awaited.unless_durable.is_empty());
-        let disk = disk.map(|disk| WaitsForDisk { watch: disk.watch.clone(), deliveries: route.deliveries.clone() });
+        let disk = disk.map(|disk| WaitsForDisk {
+            watch: disk.watch.clone(),
+            backlog: route.backlog.clone(),
+            deliveries: route.deliveries.clone(),
+        });
         (Some(ack), Some(Answer { answer, disk }))
     }
 
@@ -42,11 +48,11 @@ impl Answer {
         let Answer { mut answer, disk } = self;
         let result = match disk {
             None => answer.await,
-            Some(WaitsForDisk { watch, deliveries }) => loop {
+            Some(WaitsForDisk { watch, backlog, deliveries }) => loop {
                 match tokio::time::timeout(DISK_PATIENCE, &mut answer).await {
                     Ok(result) => break result,
                     Err(_) if watch.has_lasting_trouble() => {
-                        deliveries.iter().for_each(|delivery| delivery.give_way());
+                        backlog.give_up_unwritten(&deliveries, Instant::now());
                         // The frame stays, and may be delivered. But nothing tells when it is safe.
                         break answer.try_recv().or_else(|_| Ok(Err(overloaded(watch.trouble().unwrap_or_default()))));
                     }
@@ -54,8 +60,8 @@ impl Answer {
                 }
             },
         };
-        // The log let go of the entry: the process is shutting down before the backend took the frame, or the frame is on
-        // disk while the sender waits for the delivery.
+        // The log let go of the entry: the process is shutting down before the backend took the
+        // frame, or the frame is on disk while the sender waits for the delivery.
         result.unwrap_or_else(|_| Err(overloaded("given up before it was delivered")))
     }
 }

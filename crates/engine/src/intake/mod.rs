@@ -18,7 +18,7 @@ use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
 
 use self::answer::Answer;
-use crate::delivery::inflated;
+use crate::delivery::{Delivery, inflated};
 use crate::entry::{Entry, SharedWorkMemory};
 use crate::receiving::ReceivingBudget;
 use crate::refusals::overloaded;
@@ -75,6 +75,11 @@ impl ReceiverIngress {
         self.routes.store(Arc::new(all));
     }
 
+    /// The deliveries of each signal's route.
+    pub(crate) fn deliveries(&self) -> Vec<Arc<[Arc<Delivery>]>> {
+        self.routes.load().iter().flatten().map(|route| route.route.deliveries.clone()).collect()
+    }
+
     /// Refuses everything from now on: the process ends.
     pub(crate) fn close(&self) {
         self.door.closed.store(true, Ordering::SeqCst);
@@ -112,10 +117,10 @@ impl IngressRoute for ReceiverRoute {
     }
 
     fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal> {
-        let Appended { answer, over_half } = self.append(request)?;
+        let Appended { answer, is_tight } = self.append(request)?;
         // From here on the frame is charged to its deliveries.
         drop(permit);
-        let pace = over_half.then(|| -> BoxFuture<'static, ()> { Box::pin(async move { self.hold_back().await }) });
+        let pace = is_tight.then(|| -> BoxFuture<'static, ()> { Box::pin(async move { self.delay_answer().await }) });
         let answer = answer.map(|answer| -> BoxFuture<'static, _> { Box::pin(answer.given()) });
         Ok(Receipt::new(pace, answer))
     }
@@ -125,8 +130,8 @@ impl IngressRoute for ReceiverRoute {
 #[derive(Default)]
 struct Appended {
     answer: Option<Answer>,
-    /// Half of some delivery's budget is spent.
-    over_half: bool,
+    /// Senders may have to slow down.
+    is_tight: bool,
 }
 
 impl ReceiverRoute {
@@ -158,18 +163,13 @@ impl ReceiverRoute {
         let appended = route.log.append(entry.clone(), charge, &route.readers);
         entry.released(route.readers.len() - appended.readers);
         drop(entry);
-        for delivery in route.deliveries.iter() {
-            if appended.over_budget {
-                delivery.enforce_budget();
-            }
-            delivery.appended();
-        }
+        let is_tight = route.appended(appended, Instant::now());
         // Looked at after the append: a frame that no delivery was there to take is not answered OK.
         self.door.check_open()?;
         if appended.readers == 0 && !route.readers.is_empty() {
             return Err(overloaded("a reload has removed all pipelines that the request was for"));
         }
-        Ok(Appended { answer, over_half: appended.over_half })
+        Ok(Appended { answer, is_tight })
     }
 
     /// Runs the steps that all deliveries share.

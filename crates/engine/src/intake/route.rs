@@ -1,17 +1,25 @@
-//! Where a receiver's frames go, and for which of their deliveries senders have to wait.
+//! Where a receiver's frames go, and the state of their deliveries as the rules of overload look at it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
-use sluice_log::{CursorId, Log};
+use sluice_flow::overload::admission::{self, Arrival, Obstacle};
+use sluice_flow::overload::{DeliveryState, delay, disk};
+use sluice_log::{Appended, CursorId, Log};
 use sluice_otlp::Encoding;
 
 use crate::ack::Awaited;
+use crate::backlog::Backlog;
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Origin};
 use crate::refusals::overloaded;
 use crate::steps::Step;
 use crate::storage::LogWatch;
+
+/// A request that waited for a delivery within this time shows that slowing senders down has not
+/// helped. What waited before may be senders that were on their way when answers began to be delayed.
+const STILL_HELD_UP: Duration = Duration::from_millis(100);
 
 /// Where the frames of one receiver and signal go.
 pub(crate) struct Route {
@@ -19,12 +27,9 @@ pub(crate) struct Route {
     pub prefix: Vec<Arc<Step>>,
     pub origin: Arc<Origin>,
     pub log: Arc<Log<Entry>>,
+    pub backlog: Arc<Backlog>,
     pub deliveries: Arc<[Arc<Delivery>]>,
     pub readers: Arc<[CursorId]>,
-    /// The deliveries whose senders are told to come back, if need be: admission looks at their budgets.
-    pub refusing: Vec<CursorId>,
-    /// Those of them that refuse each on its own; the others do only together.
-    pub backpressure: Vec<CursorId>,
     /// What the sender waits for. Nothing where it is answered from memory.
     pub awaited: Arc<Awaited>,
     /// Set where the log goes on on disk.
@@ -36,32 +41,66 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The delivery on whose behalf senders have to wait if deliveries are in this state. One that refuses on its own suffices. The
-    /// others wait until none keeps up any more: as long as one does, the rest have slow backends, for which nobody else is held up.
-    pub(super) fn held_up_by(&self, state: impl Fn(&Delivery) -> bool) -> Option<&Delivery> {
-        let mut deliveries = self.deliveries.iter().map(|delivery| &**delivery);
-        let is_alone = |delivery: &Delivery| self.backpressure.contains(&delivery.cursor);
-        let is_refusing = |delivery: &Delivery| self.refusing.contains(&delivery.cursor);
-        if let Some(alone) = deliveries.clone().find(|delivery| is_alone(delivery) && state(delivery)) {
-            return Some(alone);
-        }
-        let is_together = |delivery: &Delivery| is_refusing(delivery) && !is_alone(delivery);
-        // Hardly ever is there one: what the others do is not asked before.
-        let together =
-            deliveries.clone().rfind(|delivery| is_together(delivery) && state(delivery) && !delivery.is_apart())?;
-        let keeps_up = |delivery: &Delivery| is_refusing(delivery) && !delivery.is_apart() && !delivery.is_behind();
-        (!deliveries.any(keeps_up)).then_some(together)
+    fn states(&self, now: Instant) -> impl Iterator<Item = (&Delivery, DeliveryState)> + Clone {
+        let is_cpu_bound = self.backlog.is_cpu_bound();
+        self.deliveries.iter().map(move |delivery| (&**delivery, delivery.state(now, is_cpu_bound)))
     }
 
-    /// A delivery that has to drop soon though nothing is wrong with it: it is only slower than the others, or as sick as they are.
-    /// Senders that wait for their answers are slowed down to its pace by answers that are held back, and nothing is lost. Where
-    /// one refuses much more than another it is isolated: then others would wait for a sick backend.
-    pub(super) fn falls_behind(&self) -> Option<&Delivery> {
-        let others = || self.deliveries.iter().filter(|delivery| self.refusing.contains(&delivery.cursor));
-        let is_sicker =
-            |delivery: &Delivery| others().any(|other| delivery.pulse.takes_less_than_half_of(&other.pulse));
-        let mut candidates = others().filter(|delivery| !self.backpressure.contains(&delivery.cursor));
-        candidates.find(|delivery| delivery.falls_behind() && !is_sicker(delivery)).map(|delivery| &**delivery)
+    /// Whether a request may enter. Sheds first what may be shed for it. `arriving_bytes`: its own,
+    /// and of those that were admitted and have not arrived.
+    pub(crate) fn admit(
+        &self,
+        arriving_bytes: u64,
+        may_be_paced: bool,
+        now: Instant,
+    ) -> Result<(), Obstacle<&Delivery>> {
+        self.backlog.make_room(arriving_bytes, now);
+        let is_cpu_bound = self.backlog.is_cpu_bound();
+        let arrival = Arrival { bytes: arriving_bytes, is_cpu_bound, may_be_paced };
+        let admitted = admission::admit(&self.backlog.state(), arrival, self.states(now));
+        if let Err(Obstacle::Delivery(delivery)) = &admitted {
+            delivery.health.note_held_up(now);
+        }
+        admitted
+    }
+
+    /// To be called after an append: sheds what that took too much, and tells the deliveries. True
+    /// if senders may have to slow down.
+    pub(crate) fn appended(&self, appended: Appended, now: Instant) -> bool {
+        if appended.over_budget {
+            self.backlog.look(now);
+            self.deliveries.iter().for_each(|delivery| delivery.enforce_limit());
+        }
+        self.backlog.make_room(0, now);
+        let pool = self.backlog.state();
+        let mut is_tight = pool.used_bytes > pool.limit_bytes / 4;
+        for delivery in self.deliveries.iter() {
+            delivery.appended();
+            is_tight |= delivery.lag_bytes() > delivery.bounds().limit_bytes / 2;
+        }
+        if is_tight {
+            self.backlog.look(now);
+        }
+        is_tight
+    }
+
+    /// The delivery for whose sake answers to senders are delayed.
+    pub(crate) fn delays(&self, in_flight_bytes: u64, now: Instant) -> Option<&Delivery> {
+        self.backlog.look(now);
+        delay::delays(&self.backlog.state(), in_flight_bytes, self.states(now))
+    }
+
+    /// A sender was slowed down for this delivery since `began`, when it lagged by `lag_bytes`, for as
+    /// long as allowed.
+    pub(crate) fn note_slowed(&self, delivery: &Delivery, began: Instant, lag_bytes: u64, now: Instant) {
+        let health = &delivery.health;
+        let grew = delivery.lag_bytes() > lag_bytes;
+        let goes_on = grew || health.has_shed_since(began) || health.has_held_up_since(now - STILL_HELD_UP);
+        let is_cpu_bound = self.backlog.is_cpu_bound();
+        let states = self.states(now).map(|(_, state)| state);
+        if delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, is_cpu_bound, states) {
+            health.note_outpaced(now);
+        }
     }
 
     /// What the disk may have to take: a frame beyond it never finds room.
@@ -69,27 +108,24 @@ impl Route {
         self.disk.as_ref().map_or(usize::MAX, |disk| disk.unwritten_limit_bytes as usize)
     }
 
-    /// Sees to it that what is not written yet stays within its memory: where the disk does not keep up, deliveries whose policy is
-    /// `drop_oldest` lose frames before anybody's sender has to come back.
-    pub(super) fn check_disk(&self, arriving_bytes: u64) -> Result<(), Refusal> {
+    /// Sees to it that what is not written yet stays within its memory.
+    pub(super) fn check_disk(&self, arriving_bytes: u64, now: Instant) -> Result<(), Refusal> {
         let Some(disk) = &self.disk else { return Ok(()) };
         if disk.watch.has_lasting_trouble() {
-            self.deliveries.iter().for_each(|delivery| delivery.give_way());
-            let waits_in_vain = |delivery: &Arc<Delivery>| {
-                self.backpressure.contains(&delivery.cursor)
-                    && self.awaited.unless_durable.contains(&delivery.cursor)
-                    && delivery.is_late()
+            self.backlog.give_up_unwritten(&self.deliveries, now);
+            let waits_in_vain = |(delivery, state): (&Delivery, DeliveryState)| {
+                self.awaited.unless_durable.contains(&delivery.cursor) && disk::waits_in_vain(&state)
             };
-            if self.deliveries.iter().any(waits_in_vain) {
+            if self.states(now).any(waits_in_vain) {
                 return Err(overloaded(disk.watch.trouble().unwrap_or_default()));
             }
         }
-        let limit_bytes = disk.unwritten_limit_bytes;
-        if self.log.unwritten_bytes() + arriving_bytes <= limit_bytes / 2 {
-            return Ok(());
+        let (unwritten, limit) = (|| self.backlog.unwritten_bytes(), disk.unwritten_limit_bytes);
+        if let Some(keep_bytes) = disk::keep_unwritten_bytes(unwritten(), arriving_bytes, limit) {
+            self.backlog.look(now);
+            self.deliveries.iter().for_each(|delivery| delivery.drop_unwritten(keep_bytes));
         }
-        self.deliveries.iter().for_each(|delivery| delivery.drop_unwritten(limit_bytes / 4));
-        if self.log.unwritten_bytes() + arriving_bytes > limit_bytes {
+        if disk::is_unwritten_full(unwritten(), arriving_bytes, limit) {
             return Err(overloaded("the disk does not keep up, and memory for what it has not taken is spent"));
         }
         Ok(())
@@ -98,7 +134,7 @@ impl Route {
 
 /// What admission looks at where the log goes on on disk.
 pub(crate) struct RouteDisk {
-    /// Memory for frames that are not written yet.
+    /// Memory for frames that are not written yet, of all signals.
     pub unwritten_limit_bytes: u64,
     pub watch: Arc<LogWatch>,
 }

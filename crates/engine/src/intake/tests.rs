@@ -13,6 +13,7 @@ use sluice_otlp::Signal;
 
 use super::{ReceiverIngress, Route};
 use crate::ack::Awaited;
+use crate::backlog::Backlog;
 use crate::entry::{Entry, SharedWorkMemory};
 use crate::receiving::ReceivingBudget;
 
@@ -22,10 +23,9 @@ pub(super) fn empty_route() -> Route {
         prefix: Vec::new(),
         origin: Arc::default(),
         log: Arc::default(),
+        backlog: Backlog::new(Arc::default(), Default::default(), 1 << 30, || false),
         deliveries: Arc::new([]),
         readers: Arc::new([]),
-        refusing: Vec::new(),
-        backpressure: Vec::new(),
         awaited: Arc::default(),
         disk: None,
         passes_through: Vec::new(),
@@ -34,7 +34,7 @@ pub(super) fn empty_route() -> Route {
 }
 
 pub(super) fn ingress(receiving_bytes: usize) -> ReceiverIngress {
-    let shared_work = Arc::new(SharedWorkMemory::new(0));
+    let shared_work = Arc::new(SharedWorkMemory::new(0, Arc::default()));
     ReceiverIngress::new(0, ReceivingBudget::new(receiving_bytes), shared_work, ServerResources::unlimited())
 }
 
@@ -118,7 +118,7 @@ async fn a_position_is_resolved_when_a_policy_drops_its_frame() {
     (0..3).for_each(|_| fixture.resolve_next(a));
     fixture.log.set_limits(b, 0, u64::MAX);
     let (dropped, entries) = fixture.log.drop_oldest_unread(b);
-    entries.iter().for_each(|entry| entry.resolved(b, Ok(())));
+    entries.iter().for_each(|entry| entry.entry.given_up(b, entry.is_lost));
     assert_eq!((dropped.frames, fixture.lowest()), (2, 2), "the newest stays");
 }
 

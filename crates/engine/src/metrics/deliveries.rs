@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_log::Holding;
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::table::{Metric, Table};
 
+use crate::backlog::Backlog;
 use crate::delivery::{CAUSES, Delivery, OUTCOMES, Trouble};
 use crate::plan::DeliveryPlan;
 
 /// A delivery at one moment.
 pub(super) struct Sample {
     delivery: Arc<Delivery>,
+    /// How far it may lag.
+    limit_bytes: u64,
+    /// Where its backlog ends as things stand: at its own limit, or where the pool is full.
     budget_bytes: u64,
     concurrency_max: usize,
     held: Holding,
@@ -22,11 +26,21 @@ pub(super) struct Sample {
     evicted_items: u64,
 }
 
-pub(super) fn write(exposition: &mut Exposition<'_>, planned: &DeliveryPlan, delivery: &Arc<Delivery>) {
+/// How long the budget counts as spent after frames were dropped: shedding frees a little more than
+/// it must.
+const DROPPING_FOR: Duration = Duration::from_secs(15);
+
+pub(super) fn write(
+    exposition: &mut Exposition<'_>,
+    planned: &DeliveryPlan,
+    backlog: &Backlog,
+    delivery: &Arc<Delivery>,
+) {
     let letters = delivery.dead_letters.totals();
     let sample = Sample {
         delivery: delivery.clone(),
-        budget_bytes: planned.budget_bytes,
+        limit_bytes: delivery.bounds().limit_bytes,
+        budget_bytes: backlog.budget_bytes(&backlog.state(), delivery),
         concurrency_max: planned.dispatch.concurrency.max,
         held: delivery.log.held(delivery.cursor),
         trouble: delivery.stats.trouble.lock().clone(),
@@ -59,7 +73,7 @@ impl Sample {
     /// The bound is in bytes: in requests it is an estimate from those that wait now.
     fn capacity_requests(&self) -> f64 {
         let request_bytes = self.held.bytes.checked_div(self.held.frames).unwrap_or(0).max(1024);
-        (self.budget_bytes / request_bytes) as f64
+        (self.limit_bytes / request_bytes) as f64
     }
 
     fn is_held(&self) -> bool {
@@ -119,9 +133,11 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             sample.held.bytes as f64
         })
         .unit("bytes"),
-        Metric::gauge("sluice_delivery_budget", "Bytes that may wait for the delivery.", |sample: &Sample| {
-            sample.budget_bytes as f64
-        })
+        Metric::gauge(
+            "sluice_delivery_budget",
+            "How far the delivery may lag, in bytes: all that backlogs may take, or its own limit.",
+            |sample: &Sample| sample.limit_bytes as f64,
+        )
         .unit("bytes"),
         Metric::gauge(
             "sluice_delivery_oldest_age",
@@ -134,10 +150,12 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
         Metric::gauge(
             "sluice_delivery_budget_spent_in",
             "Time until the delivery's budget is spent, at the rate of the last two minutes; \
-             +Inf while its backlog does not grow.",
+             0 while frames are dropped, +Inf while its backlog does not grow.",
             |sample: &Sample| {
+                let now = Instant::now();
+                let is_dropping = sample.delivery.health.has_shed_within(DROPPING_FOR, now);
                 let mut filling = sample.delivery.stats.filling.lock();
-                filling.seconds_left(Instant::now(), sample.held.bytes, sample.budget_bytes)
+                filling.seconds_left(now, sample.held.bytes, sample.budget_bytes, is_dropping)
             },
         )
         .unit("seconds"),

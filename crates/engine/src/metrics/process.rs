@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use sluice_flow::overload::PoolState;
 use sluice_telemetry::table::{Metric, Table};
 
 use crate::memory;
@@ -39,6 +40,25 @@ pub(super) const RECEIVING: Table<ReceivingBudget> = Table {
             "sluice_receiving_memory_limit",
             "Memory that requests may take while they are read.",
             |budget: &ReceivingBudget| budget.limit_bytes() as f64,
+        )
+        .unit("bytes"),
+    ],
+};
+
+pub(super) const POOL: Table<PoolState> = Table {
+    title: "Backlogs",
+    labels: &[],
+    metrics: &[
+        Metric::gauge(
+            "sluice_backlog_pool",
+            "Memory, or disk with a directory, that the backlogs of all deliveries take together.",
+            |pool: &PoolState| pool.used_bytes as f64,
+        )
+        .unit("bytes"),
+        Metric::gauge(
+            "sluice_backlog_pool_limit",
+            "What the backlogs of all deliveries may take together.",
+            |pool: &PoolState| pool.limit_bytes as f64,
         )
         .unit("bytes"),
     ],

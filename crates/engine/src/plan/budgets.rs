@@ -12,12 +12,14 @@ pub struct MemoryPlan {
     pub receiving_bytes: u64,
     /// For results that the deliveries of a pipeline share.
     pub shared_work_bytes: u64,
-    /// What may wait for one delivery.
-    pub delivery_bytes: u64,
+    /// For what waits for all deliveries of all signals together.
+    pub backlog_bytes: u64,
     /// What may wait for one best-effort delivery (`debug`).
     pub best_effort_bytes: u64,
-    /// Packed copies of requests that wait for a retry, a delivery.
+    /// What a delivery may hold of that in packed copies of requests that wait for a retry.
     pub packed_bytes: u64,
+    /// For what is being packed and sent, beside the backlogs.
+    pub sending_bytes: u64,
     /// Dead letters, a delivery.
     pub dead_letters_bytes: u64,
 }
@@ -34,10 +36,19 @@ const CONNECTIONS_MAX_BYTES: u64 = 256 * MIB;
 /// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
+/// Of what is for payloads.
+const SENDING_PART: u64 = 16;
+/// Of all backlogs, what a best-effort delivery's may be.
+const BEST_EFFORT_PART: u64 = 16;
+/// Of all backlogs, what packed copies of one delivery may be: to pack again costs CPU time, to
+/// keep them memory that frames need.
+const PACKED_PART: u64 = 16;
+
 /// What requests that wait to be admitted hold, of the share for receiving on top of it (see `receiving.rs`).
 const WAITING_PART: u64 = 4;
-/// Flow-control windows, in percent of the share for receiving, on top of it. Small windows are dear under load: a request that
-/// comes in many pieces waits for each, and what it holds meanwhile leaves the caches.
+/// Flow-control windows, in percent of the share for receiving, on top of it. Small windows are
+/// dear under load: a request that comes in many pieces waits for each, and what it holds meanwhile
+/// leaves the caches.
 const WINDOWS_PERCENT: u64 = 75;
 
 impl MemoryPlan {
@@ -51,19 +62,22 @@ impl MemoryPlan {
         let shared_work_bytes = payloads / 16;
         let windows_bytes = receiving_bytes / 100 * WINDOWS_PERCENT;
         let receives = windows_bytes + receiving_bytes / WAITING_PART + receiving_bytes;
-        let share = (payloads - receives - shared_work_bytes) / (deliveries.max(1) as u64);
-        let packed_bytes = share / 8;
+        let sending_bytes = payloads / SENDING_PART;
+        let rest_bytes = payloads - receives - shared_work_bytes - sending_bytes;
+        let deliveries = deliveries.max(1) as u64;
+        let share = rest_bytes / deliveries;
         let dead_letters_bytes = dead_letters_bytes.unwrap_or((share / 8).min(32 * MIB)).min(share / 2);
-        let best_effort_bytes = (share / 8).min(16 * MIB);
+        let backlog_bytes = rest_bytes - dead_letters_bytes * deliveries;
         MemoryPlan {
             limit_bytes,
             connections_bytes,
             windows_bytes,
             receiving_bytes,
             shared_work_bytes,
-            delivery_bytes: share - packed_bytes - dead_letters_bytes,
-            best_effort_bytes,
-            packed_bytes,
+            backlog_bytes,
+            best_effort_bytes: (backlog_bytes / BEST_EFFORT_PART).min(16 * MIB),
+            packed_bytes: backlog_bytes / PACKED_PART,
+            sending_bytes,
             dead_letters_bytes,
         }
     }
@@ -84,11 +98,12 @@ mod tests {
             for deliveries in [0, 1, 3, 15] {
                 for (dead_letters, spike) in [(None, None), (Some(0), Some(0)), (Some(u64::MAX), Some(u64::MAX))] {
                     let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike);
-                    let a_delivery = plan.delivery_bytes + plan.packed_bytes + plan.dead_letters_bytes;
+                    let letters = plan.dead_letters_bytes * deliveries.max(1) as u64;
+                    let backlogs = plan.backlog_bytes + plan.sending_bytes + letters;
                     let receiving = plan.receiving_bytes + plan.receiving_bytes / WAITING_PART + plan.windows_bytes;
-                    let parts = receiving + plan.shared_work_bytes + a_delivery * deliveries.max(1) as u64;
+                    let parts = receiving + plan.shared_work_bytes + backlogs;
                     assert!(parts + plan.connections_bytes + PROCESS_BYTES <= plan.limit_bytes, "{plan:?}");
-                    assert!(plan.delivery_bytes > 0);
+                    assert!(plan.backlog_bytes >= plan.limit_bytes / 32, "{plan:?}");
                 }
             }
         }

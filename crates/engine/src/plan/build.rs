@@ -37,7 +37,7 @@ pub(super) fn build(
     let dead_letters_bytes =
         if settings.is_some() { Some(0) } else { document.buffer.dead_letters.limit_mib.map(|mib| mib * MIB) };
     let (limit_bytes, spike_bytes) = memory_limit_bytes(document, &read);
-    let mut memory = MemoryPlan::new(limit_bytes, holding.len(), dead_letters_bytes, spike_bytes);
+    let memory = MemoryPlan::new(limit_bytes, holding.len(), dead_letters_bytes, spike_bytes);
     if memory.limit_bytes > limit_bytes {
         diagnostics.warning(
             None,
@@ -49,8 +49,7 @@ pub(super) fn build(
         );
     }
     if settings.is_none() {
-        let all_bytes = memory.delivery_bytes * holding.len().max(1) as u64;
-        memory.delivery_bytes = OwnLimit::Memory.leaves_each_bytes(document, &holding, all_bytes, diagnostics);
+        OwnLimit::Memory.warn_of_more_than(memory.backlog_bytes, document, diagnostics);
     }
     let disk = settings.map(|settings| {
         let signals: BTreeSet<_> = ways.iter().map(|way| way.signal).collect();
@@ -88,7 +87,8 @@ fn delivery_ids(ways: &[Way]) -> Vec<DeliveryId> {
     ids
 }
 
-/// `buffer.memory.limit_mib`, or the smallest `memory_limiter` in use, or the default; and what the limiter keeps free.
+/// `buffer.memory.limit_mib`, or the smallest `memory_limiter` in use, or the default; and what the
+/// limiter keeps free.
 fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
     let available = memory::available_bytes();
     let used: BTreeSet<&String> = read.pipelines.iter().flat_map(|pipeline| &pipeline.processors).collect();
@@ -129,8 +129,11 @@ impl Planner<'_> {
         let queue = &exporter.sending().queue;
         let waits = self.ack == AckMode::Delivered || queue.makes_senders_wait();
         let senders_wait = waits && policy == Policy::Backpressure;
-        let (budget_bytes, lease_bytes) = self.budgets(id, best_effort);
+        let (pool_bytes, lease_bytes) = self.pool(id);
         let queue_bytes = queue.queue_size.filter(|_| queue.sizer == Sizer::Bytes);
+        let best_effort_bytes = best_effort.then_some(self.memory.best_effort_bytes);
+        let limits = [self.own_limit_bytes(id), queue_bytes, best_effort_bytes];
+        let budget_bytes = limits.into_iter().flatten().fold(pool_bytes, u64::min);
         let setting = Setting {
             senders_wait,
             lingers: senders_wait || self.ack == AckMode::DeliveredOrDurable && !best_effort,
@@ -144,7 +147,8 @@ impl Planner<'_> {
             policy,
             best_effort,
             senders_wait,
-            budget_bytes: queue_bytes.map_or(budget_bytes, |queue| queue.min(budget_bytes)),
+            budget_bytes,
+            has_own_limit: budget_bytes < pool_bytes,
             lease_bytes,
             metadata_keys: self.metadata_keys(id, queue),
             dispatch: dispatch::policy(exporter.sending(), self.batch_processor(id), setting),
@@ -158,17 +162,17 @@ impl Planner<'_> {
         of_processor.into_iter().chain(of_queue).flatten().cloned().collect()
     }
 
-    /// What may wait for a delivery, and what of it the delivery may have taken at a time.
-    fn budgets(&self, id: &DeliveryId, best_effort: bool) -> (u64, u64) {
+    /// What may wait for all deliveries together, and what a delivery may have taken of it at a time.
+    fn pool(&self, id: &DeliveryId) -> (u64, u64) {
+        let Some(disk) = self.disk else { return (self.memory.backlog_bytes, u64::MAX) };
         let own_memory = OwnLimit::Memory.bytes(self.document, id);
-        let own_disk = OwnLimit::Disk.bytes(self.document, id);
-        let within = |share: u64| own_memory.map_or(share, |own| own.min(share));
-        match self.disk {
-            Some(disk) if best_effort => (self.memory.best_effort_bytes, within(disk.lease_bytes)),
-            Some(disk) => (own_disk.unwrap_or(disk.delivery_bytes), within(disk.lease_bytes)),
-            None if best_effort => (within(self.memory.best_effort_bytes), u64::MAX),
-            None => (own_memory.unwrap_or(self.memory.delivery_bytes), u64::MAX),
-        }
+        (disk.backlog_bytes, own_memory.map_or(disk.lease_bytes, |own| own.min(disk.lease_bytes)))
+    }
+
+    /// How far the delivery's pipeline says that it may lag.
+    fn own_limit_bytes(&self, id: &DeliveryId) -> Option<u64> {
+        let option = if self.disk.is_some() { OwnLimit::Disk } else { OwnLimit::Memory };
+        option.bytes(self.document, id)
     }
 
     /// The largest number of deliveries, best-effort ones left out, that a receiver of this delivery feeds.

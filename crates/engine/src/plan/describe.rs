@@ -9,8 +9,8 @@ use sluice_net::server::ConnectionBudget;
 use super::{AckMode, DeliveryPlan, DiskPlan, Plan};
 use crate::delivery::Policy;
 
-/// A rate to give a feeling for the size of a budget, in bytes a second.
-const EXAMPLE_RATE: u64 = 4_000_000;
+/// A rate to give a feeling for the size of a budget, in bytes a millisecond.
+const EXAMPLE_RATE: u64 = 4_000;
 
 impl Plan {
     /// The text of `sluice plan`.
@@ -42,17 +42,15 @@ impl Plan {
         let _ = match &self.disk {
             None => writeln!(
                 text,
-                "  {} for each delivery's backlog, {} for its dead letters, {} for its retries",
-                bytes(memory.delivery_bytes),
-                bytes(memory.dead_letters_bytes),
-                bytes(memory.packed_bytes)
+                "  {} for the backlogs of all deliveries together, {} for each delivery's dead letters",
+                bytes(memory.backlog_bytes),
+                bytes(memory.dead_letters_bytes)
             ),
             Some(disk) => writeln!(
                 text,
-                "  {} for the newest data of each signal, {} for what each delivery is sending, {} for its retries",
+                "  {} for the newest data, {} for what each delivery is sending",
                 bytes(disk.tail_bytes),
-                bytes(disk.lease_bytes + disk.read_ahead_bytes),
-                bytes(memory.packed_bytes)
+                bytes(disk.lease_bytes + disk.read_ahead_bytes)
             ),
         };
         let answered = match self.ack {
@@ -113,18 +111,25 @@ impl Plan {
             _ if delivery.senders_wait => "Survives a crash, as senders are answered only after delivery".to_owned(),
             _ => "Is lost in a crash (memory only)".to_owned(),
         };
-        let minutes = duration(Duration::from_secs(delivery.budget_bytes / EXAMPLE_RATE));
+        let time = duration(Duration::from_millis(delivery.budget_bytes / EXAMPLE_RATE));
         let place = if self.disk.is_some() { " on disk" } else { "" };
-        let held = format!("holds {}{place}, about {minutes} at 4 MB/s", bytes(delivery.budget_bytes));
+        let is_alone = self.deliveries.iter().filter(|other| !other.best_effort).count() == 1;
+        let shared = match delivery.has_own_limit {
+            true => " (its own limit)",
+            false if is_alone => "",
+            false => ", shared with the other deliveries",
+        };
+        let lag = format!("may lag by up to {}{place}{shared}, about {time} at 4 MB/s", bytes(delivery.budget_bytes));
         let then = match delivery.policy {
-            Policy::Backpressure => "then its senders are told to come back",
+            Policy::Backpressure => "then its senders wait and are told to come back",
             Policy::DropOldest => "then drops its oldest, without slowing the others",
             Policy::Isolate => {
-                "then drops its oldest, without slowing the others; where all are full its senders are told to come back; while its \
-                 backend works, senders that wait for answers are slowed first"
+                "then, if its backend is the reason and another delivery keeps up, drops its oldest \
+                 that another has taken, without slowing the others; else its senders wait and are \
+                 told to come back"
             }
         };
-        format!("{crash}; {held}; {then}.")
+        format!("{crash}; {lag}; {then}.")
     }
 }
 
@@ -132,8 +137,8 @@ fn describe_disk(text: &mut String, disk: &DiskPlan) {
     let _ = writeln!(text, "Disk: {} in all, in {}", bytes(disk.limit_bytes), disk.directory.display());
     let _ = writeln!(
         text,
-        "  {} for each delivery's backlog, {} for its dead letters, in segments of {}",
-        bytes(disk.delivery_bytes),
+        "  {} for the backlogs of all deliveries together, {} for each delivery's dead letters, in segments of {}",
+        bytes(disk.backlog_bytes),
         bytes(disk.dead_letters_bytes),
         bytes(disk.segment_bytes)
     );

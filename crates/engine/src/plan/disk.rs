@@ -20,8 +20,6 @@ const DEAD_LETTERS_MIB: u64 = 64;
 const LIMIT_UNKNOWN_BYTES: u64 = 1024 * MIB;
 /// The least that the default comes to; a disk with less space shows that by itself.
 const LIMIT_MIN_BYTES: u64 = 64 * MIB;
-/// Of a budget, what frames cost on disk beyond what they are charged: whole blocks, segments that are partly needed.
-const OVERHEAD_SHARE: u64 = 8;
 /// A segment is at most such a part of the whole: space comes free in segments.
 const SEGMENT_SHARE: u64 = 16;
 const READ_AHEAD_MAX_BYTES: u64 = 4 * MIB;
@@ -34,11 +32,11 @@ pub struct DiskPlan {
     pub segment_bytes: u64,
     /// For all logs and dead letters together.
     pub limit_bytes: u64,
-    /// What a delivery may hold whose pipeline says nothing of its own.
-    pub delivery_bytes: u64,
+    /// For what waits for all deliveries of all signals together.
+    pub backlog_bytes: u64,
     /// Dead letters, a delivery.
     pub dead_letters_bytes: u64,
-    /// Memory of one log: what is not written yet, and what of the rest is kept.
+    /// Memory of all logs: what is not written yet, and what of the rest is kept.
     pub tail_bytes: u64,
     /// Memory of one delivery: what it has taken from the log and not resolved.
     pub lease_bytes: u64,
@@ -192,8 +190,8 @@ fn warn_of_disk_options(document: &Document, diagnostics: &mut Diagnostics) {
 }
 
 impl DiskPlan {
-    /// Shares out the disk and the part of memory that is the backlog's among deliveries; best-effort ones are not among them.
-    /// `signals` is the number of logs in use.
+    /// Shares out the disk and the part of memory that is the backlog's among deliveries;
+    /// best-effort ones are not among them. `signals` is the number of logs in use.
     pub(super) fn new(
         settings: DiskSettings,
         document: &Document,
@@ -204,27 +202,26 @@ impl DiskPlan {
     ) -> DiskPlan {
         let DiskSettings { directory, flush } = settings;
         let deliveries = holding.len().max(1) as u64;
-        let limit_bytes = limit(&directory, document, deliveries, diagnostics);
+        let limit_bytes = limit(&directory, document, diagnostics);
         let dead_letters_bytes = document.buffer.dead_letters.limit_mib.unwrap_or(DEAD_LETTERS_MIB) * MIB;
         let dead_letters_bytes = dead_letters_bytes.min(limit_bytes / 4 / deliveries);
-        let usable = (limit_bytes - dead_letters_bytes * deliveries) / OVERHEAD_SHARE * (OVERHEAD_SHARE - 1);
-        let delivery_bytes = OwnLimit::Disk.leaves_each_bytes(document, holding, usable, diagnostics);
-        if usable / deliveries < MIB {
+        let backlog_bytes = limit_bytes - dead_letters_bytes * deliveries;
+        OwnLimit::Disk.warn_of_more_than(backlog_bytes, document, diagnostics);
+        if backlog_bytes / deliveries < MIB {
             let message = format!("{} MiB of disk are too little for {deliveries} deliveries", limit_bytes / MIB);
             let span = document.buffer.disk.limit_mib.as_ref().map(|placed| placed.span);
             diagnostics.push(Diagnostic::error(span, message).with_hint("raise `buffer.disk.limit_mib`"));
         }
         let said = document.buffer.disk.segment_mib.as_ref().map_or(Buffer::SEGMENT_MIB, |placed| placed.value) * MIB;
-        let backlog_bytes = memory.delivery_bytes * deliveries;
-        let tail_bytes = backlog_bytes / 2 / signals.max(1);
-        let taken = backlog_bytes / 2 / deliveries;
+        let tail_bytes = memory.backlog_bytes / 2;
+        let taken = memory.backlog_bytes / 2 / deliveries;
         let read_ahead_bytes = (taken / 4).min(READ_AHEAD_MAX_BYTES);
         DiskPlan {
             segment_bytes: said.min((limit_bytes / SEGMENT_SHARE / signals.max(1)).max(MIB)),
             directory,
             flush,
             limit_bytes,
-            delivery_bytes,
+            backlog_bytes,
             dead_letters_bytes,
             tail_bytes,
             lease_bytes: taken - read_ahead_bytes,
@@ -241,10 +238,10 @@ impl DiskPlan {
 }
 
 /// `buffer.disk.limit_mib`, or half of what the file system has for the log.
-fn limit(directory: &Path, document: &Document, deliveries: u64, diagnostics: &mut Diagnostics) -> u64 {
+fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -> u64 {
     let room = room(directory);
     let Some(Placed { value, span }) = &document.buffer.disk.limit_mib else {
-        return room.map_or(LIMIT_UNKNOWN_BYTES, |room| room.default_limit_bytes(deliveries));
+        return room.map_or(LIMIT_UNKNOWN_BYTES, Room::default_limit_bytes);
     };
     let limit = value * MIB;
     if let Some(room) = room.filter(|room| room.total_bytes() < limit) {
@@ -272,10 +269,11 @@ impl Room {
         self.free_bytes + self.taken_bytes
     }
 
-    /// Half of it. But what is there already, should it all be one delivery's, is within that one's budget: a restart on a disk
-    /// that somebody else has filled must not drop what the log holds.
-    fn default_limit_bytes(self, deliveries: u64) -> u64 {
-        let held = self.taken_bytes / (OVERHEAD_SHARE - 2) * OVERHEAD_SHARE * deliveries;
+    /// Half of it. But what is there already has its place, below the mark from which on deliveries
+    /// shed, and beside dead letters: a restart on a disk that something else has filled must not
+    /// drop what the log holds.
+    fn default_limit_bytes(self) -> u64 {
+        let held = self.taken_bytes / 5 * 8;
         (self.total_bytes() / 2).max(held.min(self.total_bytes())).max(LIMIT_MIN_BYTES)
     }
 }
@@ -335,39 +333,38 @@ mod tests {
             for own in [vec![None], vec![Some(10), None, None], vec![None; 12]] {
                 let (plan, errors) = plan(&own, limit_mib);
                 assert_eq!(errors, Vec::<String>::new());
-                let backlogs: u64 = own.iter().map(|own| own.map_or(plan.delivery_bytes, |mib| mib * MIB)).sum();
                 let letters = plan.dead_letters_bytes * own.len() as u64;
-                assert!(backlogs + letters <= limit_mib * MIB, "{plan:?}");
-                assert!(plan.delivery_bytes >= MIB && plan.segment_bytes >= MIB, "{plan:?}");
+                assert!(plan.backlog_bytes + letters <= limit_mib * MIB, "{plan:?}");
+                assert!(plan.backlog_bytes >= limit_mib * MIB / 2 && plan.segment_bytes >= MIB, "{plan:?}");
                 let memory = MemoryPlan::new(512 * MIB, own.len(), Some(0), None);
                 let deliveries = own.len() as u64;
-                let taken = (plan.lease_bytes + plan.read_ahead_bytes) * deliveries + plan.tail_bytes * 2;
-                assert!(taken <= memory.delivery_bytes * deliveries, "{plan:?}");
+                let taken = (plan.lease_bytes + plan.read_ahead_bytes) * deliveries + plan.tail_bytes;
+                assert!(taken <= memory.backlog_bytes, "{plan:?}");
             }
         }
     }
 
     #[test]
-    fn pipelines_cannot_have_more_than_there_is() {
-        for (own_limits_mib, limit_mib, expected) in [
-            (vec![Some(90), None], 100, "`buffer.disk.limit_mib` come to 90 MiB, of 6"),
-            (vec![Some(65), None], 100, "which leaves nothing for the others"),
-            (vec![None; 50], 64, "64 MiB of disk are too little for 50 deliveries"),
-        ] {
-            let (_, errors) = plan(&own_limits_mib, limit_mib);
-            assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
+    fn limits_of_pipelines_need_not_add_up_and_too_many_deliveries_are_an_error() {
+        for own_limits_mib in [vec![Some(90), None], vec![Some(60); 5], vec![Some(200)]] {
+            assert_eq!(plan(&own_limits_mib, 100).1, Vec::<String>::new());
         }
+        let (_, errors) = plan(&[None; 80], 64);
+        assert!(
+            errors.len() == 1 && errors[0].contains("64 MiB of disk are too little for 80 deliveries"),
+            "{errors:?}"
+        );
     }
 
     #[test]
     fn the_default_leaves_half_and_holds_what_is_there() {
         let empty = Room { free_bytes: 1000 * MIB, taken_bytes: 0 };
-        assert_eq!(empty.default_limit_bytes(3), 500 * MIB);
+        assert_eq!(empty.default_limit_bytes(), 500 * MIB);
         // Somebody else has filled the disk since.
         let full = Room { free_bytes: 10 * MIB, taken_bytes: 300 * MIB };
-        let limit = full.default_limit_bytes(1);
+        let limit = full.default_limit_bytes();
         assert!((300 * MIB..=310 * MIB).contains(&limit), "{limit}");
-        assert_eq!(Room { free_bytes: 0, taken_bytes: 0 }.default_limit_bytes(1), LIMIT_MIN_BYTES);
+        assert_eq!(Room { free_bytes: 0, taken_bytes: 0 }.default_limit_bytes(), LIMIT_MIN_BYTES);
     }
 
     /// What a configuration with an OTLP exporter comes to, and what is said about it.

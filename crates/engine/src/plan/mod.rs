@@ -77,6 +77,11 @@ impl Plan {
         way.processors.iter().filter_map(|id| self.steps.get(&(id.clone(), way.signal)).cloned()).collect()
     }
 
+    /// What the backlogs of all deliveries may take together: on disk if there is a directory, else in memory.
+    pub fn pool_bytes(&self) -> u64 {
+        self.disk.as_ref().map_or(self.memory.backlog_bytes, |disk| disk.backlog_bytes)
+    }
+
     /// A plan of nothing, which an engine has before its first and while it changes.
     pub(crate) fn empty() -> Plan {
         Plan {
@@ -120,8 +125,10 @@ pub struct DeliveryPlan {
     pub best_effort: bool,
     /// Senders are answered only when this delivery has delivered.
     pub senders_wait: bool,
-    /// What may wait for it: on disk if there is a directory, else in memory.
+    /// How far it may lag: on disk if there is a directory, else in memory.
     pub budget_bytes: u64,
+    /// That is less than what all deliveries may hold together.
+    pub has_own_limit: bool,
     /// What it may have taken from the log at a time.
     pub lease_bytes: u64,
     /// Request metadata by which batches are told apart, beside what the exporter reads.

@@ -1,4 +1,4 @@
-//! Limits that pipelines set for their own backlogs, and what they leave for the others.
+//! Limits that pipelines set for their own backlogs.
 
 use sluice_config::document::{Document, PipelineBuffer, Placed};
 use sluice_config::{Diagnostic, Diagnostics};
@@ -32,47 +32,32 @@ impl OwnLimit {
         }
     }
 
-    /// What the delivery's pipeline says, in MiB.
-    fn placed<'a>(self, document: &'a Document, id: &DeliveryId) -> Option<&'a Placed<u64>> {
-        let pipeline = document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline)?;
-        self.of_pipeline(&pipeline.buffer)
-    }
-
     /// What the delivery's pipeline says, in bytes.
     pub(super) fn bytes(self, document: &Document, id: &DeliveryId) -> Option<u64> {
-        self.placed(document, id).map(|placed| placed.value * MIB)
+        let pipeline = document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline)?;
+        self.of_pipeline(&pipeline.buffer).map(|placed| placed.value * MIB)
     }
 
-    /// What is left of `all_bytes`, which there are for backlogs, for each of `deliveries` whose pipeline says nothing. Best-effort
-    /// deliveries are not among them.
-    pub(super) fn leaves_each_bytes(
-        self,
-        document: &Document,
-        deliveries: &[&DeliveryId],
-        all_bytes: u64,
-        diagnostics: &mut Diagnostics,
-    ) -> u64 {
-        let own: Vec<_> = deliveries.iter().filter_map(|id| self.placed(document, id)).collect();
-        let others = (deliveries.len() - own.len()) as u64;
-        let spoken_for: u64 = own.iter().map(|placed| placed.value * MIB).sum();
-        let share_bytes = all_bytes.saturating_sub(spoken_for) / others.max(1);
-        let problem = match own.first() {
-            _ if spoken_for > all_bytes => "",
-            Some(_) if others > 0 && share_bytes < MIB => ", which leaves nothing for the others",
-            _ => return share_bytes,
-        };
-        let option = self.option();
-        let message = format!(
-            "the pipelines' own `{option}` come to {} MiB, of {} MiB that there are for backlogs{problem}",
-            spoken_for / MIB,
-            all_bytes / MIB
-        );
-        let part = match self {
-            OwnLimit::Memory => ", of which a little more than a quarter is for backlogs",
-            OwnLimit::Disk => "",
-        };
-        let hint = format!("raise `{option}` of the whole{part}, or lower theirs");
-        diagnostics.push(Diagnostic::error(own.first().map(|placed| placed.span), message).with_hint(hint));
-        share_bytes
+    /// Warns of limits that are higher than what all backlogs may take together. They need not add up to it.
+    pub(super) fn warn_of_more_than(self, pool_bytes: u64, document: &Document, diagnostics: &mut Diagnostics) {
+        for pipeline in &document.pipelines {
+            let Some(placed) = self.of_pipeline(&pipeline.buffer).filter(|placed| placed.value * MIB > pool_bytes)
+            else {
+                continue;
+            };
+            let option = self.option();
+            let message = format!(
+                "`{option}` of {} is {} MiB, but all backlogs together may take {} MiB: it has no effect",
+                pipeline.id,
+                placed.value,
+                pool_bytes / MIB
+            );
+            let part = match self {
+                OwnLimit::Memory => ", of which about a third is for backlogs",
+                OwnLimit::Disk => "",
+            };
+            let hint = format!("raise `{option}` of the whole{part}");
+            diagnostics.push(Diagnostic::warning(placed.span, message).with_hint(hint));
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::lock::{DirectoryLock, LockError};
-use sluice_log::{Holding, Log, OpenError, OpenOptions, Recovered};
+use sluice_log::{Holding, Log, MemoryUse, OpenError, OpenOptions, Recovered};
 use sluice_otlp::Signal;
 pub(crate) use watch::{LogWatch, watch};
 
@@ -37,6 +37,8 @@ pub enum StorageError {
 pub(crate) struct Storage {
     pub logs: [Arc<Log<Entry>>; 3],
     pub watches: [Arc<LogWatch>; 3],
+    /// Memory of all logs.
+    pub memory: Arc<MemoryUse>,
     /// None: in memory.
     directory: Option<OwnedDirectory>,
 }
@@ -50,7 +52,9 @@ struct OwnedDirectory {
 impl Storage {
     pub(crate) async fn open(plan: &Plan) -> Result<Storage, StorageError> {
         let Some(disk) = plan.disk.clone() else {
-            return Ok(Storage { logs: Default::default(), watches: Default::default(), directory: None });
+            let memory = Arc::<MemoryUse>::default();
+            let logs = Signal::ALL.map(|_| Arc::new(Log::in_memory(memory.clone())));
+            return Ok(Storage { logs, watches: Default::default(), memory, directory: None });
         };
         let opened = tokio::task::spawn_blocking(move || open_directory(&disk)).await;
         opened.map_err(|error| StorageError::Thread(error.to_string()))?
@@ -155,10 +159,12 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage, StorageError> {
     let failed = |source| StorageError::Directory { path: path.clone(), source };
     disk.create_directory(path).map_err(failed)?;
     let lock = DirectoryLock::acquire(&*disk, path)?;
+    let memory = Arc::<MemoryUse>::default();
     let mut logs = Vec::new();
     for signal in Signal::ALL {
         let options = OpenOptions {
             segment_bytes: plan.segment_bytes,
+            memory: memory.clone(),
             memory_limit_bytes: plan.tail_bytes,
             read_ahead_bytes: plan.read_ahead_bytes,
             flush: plan.flush,
@@ -170,7 +176,7 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage, StorageError> {
     }
     let logs = logs.try_into().unwrap_or_else(|_| unreachable!("there is a log a signal"));
     let directory = OwnedDirectory { path: path.clone(), segment_bytes: plan.segment_bytes, _lock: lock };
-    Ok(Storage { logs, watches: Default::default(), directory: Some(directory) })
+    Ok(Storage { logs, watches: Default::default(), memory, directory: Some(directory) })
 }
 
 fn tell(signal: Signal, found: &Recovered) {

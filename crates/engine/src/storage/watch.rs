@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use sluice_log::Log;
 use sluice_otlp::Signal;
 
+use crate::backlog::Backlog;
 use crate::entry::Entry;
 
 /// A disk that works again sooner is worth waiting for.
@@ -79,7 +80,7 @@ impl LogWatch {
 }
 
 /// Runs until it is aborted.
-pub(crate) async fn watch(logs: [Arc<Log<Entry>>; 3], watches: [Arc<LogWatch>; 3]) {
+pub(crate) async fn watch(logs: [Arc<Log<Entry>>; 3], watches: [Arc<LogWatch>; 3], backlog: Arc<Backlog>) {
     let mut interval = tokio::time::interval(INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -88,5 +89,6 @@ pub(crate) async fn watch(logs: [Arc<Log<Entry>>; 3], watches: [Arc<LogWatch>; 3
         for signal in Signal::ALL {
             watches[signal as usize].look(signal, &logs[signal as usize], now);
         }
+        backlog.tick(now);
     }
 }

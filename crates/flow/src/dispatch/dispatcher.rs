@@ -12,23 +12,27 @@ use super::{Batch, Unit};
 use crate::TakenShare;
 use crate::export::Outcome;
 
-/// So many refusals alike, without one success between, are a fault of all the data (a schema), not of an item: bisecting
-/// ten times finds one bad item among a thousand.
+/// So many refusals alike, without one success between, are a fault of all the data (a schema), not
+/// of an item: bisecting ten times finds one bad item among a thousand.
 const HOLD_AFTER_REJECTIONS: u32 = 12;
 
 /// No backend is left alone for longer, whatever it asks for: there are times that no clock reaches.
 const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Probes go round among so many batches, so that one that stays refused does not hide that others would be taken.
+/// Probes go round among so many batches, so that one that stays refused does not hide that others
+/// would be taken.
 const PROBE_CANDIDATES: usize = 4;
+/// Among so many batches one is sought that may be shed.
+const SHED_CANDIDATES: usize = 64;
 
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct DispatchPolicy {
     pub batch: BatchPolicy,
     pub retry: RetryPolicy,
     pub concurrency: ConcurrencyLimits,
-    /// A refused frame's sender still waits and is told (a sole delivery under `buffer.ack: delivered`): requests are
-    /// bisected down to frames, never within one, and nothing is held back.
+    /// A refused frame's sender still waits and is told (a sole delivery under `buffer.ack:
+    /// delivered`): requests are bisected down to frames, never within one, and nothing is held
+    /// back.
     pub return_rejections: bool,
 }
 
@@ -156,7 +160,8 @@ impl<L> Dispatcher<L> {
         self.batcher.is_empty() && self.waiting.is_empty() && self.suspects.is_empty() && self.in_flight() == 0
     }
 
-    /// True if another unit should be read from the log. What is not read costs nothing but its place in the log.
+    /// True if another unit should be read from the log. What is not read costs nothing but its
+    /// place in the log.
     pub fn wants_more(&self) -> bool {
         let backlog = self.batcher.ready_len() + self.suspects.len();
         match self.state {
@@ -177,7 +182,8 @@ impl<L> Dispatcher<L> {
         self.batcher.close_all();
     }
 
-    /// The next batch to send, if there is a slot and something is due. The caller sends it and reports to `settle`.
+    /// The next batch to send, if there is a slot and something is due. The caller sends it and
+    /// reports to `settle`.
     pub fn next(&mut self, now: Instant) -> Option<Batch<L>> {
         if self.concurrency.free() == 0 {
             return None;
@@ -204,7 +210,8 @@ impl<L> Dispatcher<L> {
         }
         let lingers = matches!(self.policy.batch.trigger, Trigger::Linger(_));
         if self.draining || (lingers && self.in_flight() == 0) {
-            // With nothing in flight, waiting for company would only add latency: company gathers while this one is under way.
+            // With nothing in flight, waiting for company would only add latency: company gathers
+            // while this one is under way.
             self.batcher.close_all();
         } else {
             self.batcher.close_due(now);
@@ -260,9 +267,12 @@ impl<L> Dispatcher<L> {
         }
     }
 
-    /// Takes back the oldest batch that waits for a retry (a budget that is spent).
-    pub fn shed_oldest(&mut self) -> Option<Batch<L>> {
-        self.waiting.pop_first().map(|(_, batch)| batch)
+    /// Takes back the first batch that waits for a retry and may go. Of very many that may not,
+    /// only the first are asked about.
+    pub fn shed_oldest(&mut self, may_go: impl Fn(&Batch<L>) -> bool) -> Option<Batch<L>> {
+        let mut candidates = self.waiting.iter().take(SHED_CANDIDATES);
+        let key = candidates.find(|(_, batch)| may_go(batch)).map(|(key, _)| *key)?;
+        self.waiting.remove(&key)
     }
 
     fn recovered(&mut self, now: Instant) {

@@ -9,29 +9,32 @@ use crate::types::{Appended, Charge, CursorId};
 
 impl<T> Log<T> {
     /// Appends an entry for the given readers. Without readers the entry is resolved at once and not kept.
-    /// Says whether some reader now holds more than its budget, or half of it.
+    /// Says whether some reader now holds more than its budget.
     pub fn append(&self, entry: Arc<T>, charge: Charge, readers: &Arc<[CursorId]>) -> Appended {
         let appended = Instant::now();
         let mut inner = self.shared.inner.lock();
         let inner = &mut *inner;
-        let mut unresolved = 0;
-        let (mut over_budget, mut over_half) = (false, false);
+        let (mut unresolved, mut unresolved_ids) = (0, 0);
+        let mut over_budget = false;
         let mut lags = false;
         for &reader in readers.iter() {
             if let Some(cursor) = inner.cursors[reader.0].as_mut() {
                 cursor.unread.add_charge(charge);
                 cursor.unwritten.add_charge(charge);
                 unresolved += 1;
+                unresolved_ids ^= reader.0;
                 lags |= cursor.lags;
                 let held_bytes = cursor.held().bytes;
                 over_budget |= held_bytes > cursor.limit_bytes;
-                over_half |= held_bytes > cursor.limit_bytes / 2;
+                cursor.publish();
             }
         }
         let slot = (unresolved > 0).then(|| Slot {
             entry,
             readers: readers.clone(),
             unresolved,
+            unresolved_ids,
+            is_taken: false,
             is_durable: false,
             charge,
             appended,
@@ -39,10 +42,14 @@ impl<T> Log<T> {
         let is_kept = slot.is_some();
         let offset = inner.slots.push(slot);
         if is_kept {
-            inner.stored_bytes += charge.bytes;
+            inner.note_stored(charge.bytes);
+            if unresolved == 1 {
+                inner.note_alone(unresolved_ids, charge.bytes, true);
+            }
             if let Some(store) = &mut inner.store {
                 store.unwritten_bytes += charge.bytes;
-                if lags || store.flushes_at_once() || inner.stored_bytes > store.memory_limit_bytes {
+                inner.memory.add_unwritten(charge.bytes);
+                if lags || store.flushes_at_once() || inner.memory.stored_bytes() > store.memory_limit_bytes {
                     store.due_below = offset + 1;
                 }
                 let wakes = match store.writer_waits {
@@ -56,6 +63,6 @@ impl<T> Log<T> {
                 }
             }
         }
-        Appended { offset, readers: unresolved as usize, over_budget, over_half }
+        Appended { offset, readers: unresolved as usize, over_budget }
     }
 }

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::shed::{GivenUp, Goal};
 use super::{Inner, Log};
 use crate::cursor::Cursor;
 use crate::format::Holding;
+use crate::gauges::ReaderGauges;
 use crate::types::{CursorId, Offset};
+
+/// So often the lock is held to shed for one reader, before others have their turn.
+const WALKS_AT_ONCE: u32 = 64;
 
 impl<T> Log<T> {
     /// Changes a reader's budgets (reload). What exceeds the new ones is dealt with at the next append or read.
@@ -17,93 +22,77 @@ impl<T> Log<T> {
         cursor.lease_limit_bytes = lease_limit_bytes;
     }
 
-    /// True if `bytes` more would exceed the reader's budget. Never while nothing waits for the reader: a frame larger than
-    /// the whole budget would otherwise find no way through at all.
-    pub fn would_exceed(&self, id: CursorId, bytes: u64) -> bool {
-        self.ask(id, |cursor| {
-            let held = cursor.held();
-            held.frames > 0 && held.bytes + bytes > cursor.limit_bytes
-        })
+    /// Figures of a reader that are read without the log's lock, and what it may give up, which is
+    /// said there. By default everything.
+    pub fn gauges(&self, id: CursorId) -> Arc<ReaderGauges> {
+        self.shared.inner.lock().cursor(id).gauges.clone()
     }
 
     /// True if more waits for the reader than its budget allows, a single frame excepted.
     pub fn is_over_budget(&self, id: CursorId) -> bool {
-        self.ask(id, |cursor| {
+        let inner = self.shared.inner.lock();
+        // A reload may have removed it since the caller looked up its name.
+        inner.cursors[id.0].as_ref().is_some_and(|cursor| {
             let held = cursor.held();
             held.frames > 1 && held.bytes > cursor.limit_bytes
         })
     }
 
-    /// True if more than `bytes` wait for the reader to come to them.
-    pub fn is_behind(&self, id: CursorId, bytes: u64) -> bool {
-        self.ask(id, |cursor| cursor.unread.bytes > bytes)
-    }
-
-    /// Asks about a reader. False if a reload has removed it since the caller looked up its name.
-    fn ask(&self, id: CursorId, question: impl FnOnce(&Cursor<T>) -> bool) -> bool {
-        self.shared.inner.lock().cursors[id.0].as_ref().is_some_and(question)
-    }
-
-    /// Resolves the oldest entries that the reader has not leased until it holds at most its budget, or the newest entry
-    /// alone is left of them; returns what they were charged, and those that were in memory. Where entries on disk have to go
-    /// the reader thread does it, wakes the reader, and tells [`Log::take_dropped`].
-    pub fn drop_oldest_unread(&self, id: CursorId) -> (Holding, Vec<Arc<T>>) {
-        let mut inner = self.shared.inner.lock();
-        if inner.cursors[id.0].is_none() {
-            return Default::default();
-        }
-        let start = inner.cursor(id).next;
+    /// Gives up the oldest entries that the reader has not leased, as far as it may, until it holds
+    /// at most its budget, or the newest entry alone is left of them; returns what they were
+    /// charged, and those that were in memory. Where entries on disk have to go the reader thread
+    /// does it, wakes the reader, and tells [`Log::take_dropped`].
+    pub fn drop_oldest_unread(&self, id: CursorId) -> (Holding, Vec<GivenUp<T>>) {
         let mut dropped = Holding::default();
-        let mut entries = Vec::new();
-        inner.drop_ahead(id, &mut dropped);
-        if inner.is_over_limit(id) {
-            if inner.cursor(id).next < inner.evicted_below() {
-                inner.cursor_mut(id).ahead.drops = true;
+        let mut given_up = Vec::new();
+        {
+            let mut inner = self.shared.inner.lock();
+            let Some(start) = inner.cursors[id.0].as_ref().map(|cursor| cursor.next) else { return Default::default() };
+            inner.drop_ahead(id, &mut dropped);
+            let is_on_disk = inner.is_over_limit(id) && inner.cursor(id).next < inner.evicted_below();
+            let cursor = inner.cursor_mut(id);
+            let end = cursor.next;
+            cursor.note_gap(start, end, dropped, unix_now_ns());
+            cursor.publish();
+            if is_on_disk {
+                cursor.ahead.drops = true;
                 self.wake_reader(&mut inner);
-            } else {
-                inner.drop_memory(id, &mut dropped, &mut entries);
+                return (dropped, given_up);
             }
         }
-        let cursor = inner.cursor_mut(id);
-        let end = cursor.next;
-        cursor.note_gap(start, end, dropped, unix_now_ns());
-        (dropped, entries)
+        self.shed(id, Goal::WithinBudget, &mut given_up);
+        given_up.iter().for_each(|given_up| dropped.add_charge(given_up.charge));
+        (dropped, given_up)
     }
 
-    /// Resolves the oldest entries that the reader has not leased and that are not durable until at most `keep_bytes` of them are
-    /// left: for a reader that rather loses frames than lets senders wait for a slow disk.
-    pub fn drop_unwritten(&self, id: CursorId, keep_bytes: u64) -> (Holding, Vec<Arc<T>>) {
-        let mut inner = self.shared.inner.lock();
-        let mut dropped = Holding::default();
-        let mut entries = Vec::new();
-        if inner.cursors[id.0].is_none() {
-            return (dropped, entries);
+    /// Gives up the oldest entries that the reader has not leased and that are not durable, as far
+    /// as it may, until at most `keep_bytes` of them are left: for a reader that rather loses
+    /// frames than lets senders wait for a slow disk.
+    pub fn drop_unwritten(&self, id: CursorId, keep_bytes: u64) -> Vec<GivenUp<T>> {
+        let mut given_up = Vec::new();
+        self.shed(id, Goal::Unwritten { bytes: keep_bytes }, &mut given_up);
+        given_up
+    }
+
+    /// Walks until the goal is reached, or for a bounded time: where much may not go, the next call
+    /// goes on behind it.
+    fn shed(&self, id: CursorId, goal: Goal, given_up: &mut Vec<GivenUp<T>>) {
+        let mut walks = 0;
+        // The second round, from the front, finds what had to stay before and may go now.
+        for _ in 0..2 {
+            while !self.shared.inner.lock().shed_reader(id, goal, given_up) {
+                walks += 1;
+                if walks >= WALKS_AT_ONCE {
+                    return;
+                }
+            }
         }
-        let durable_below = inner.store.as_ref().map_or(0, |store| store.durable_below);
-        let start = inner.cursor(id).next.max(durable_below);
-        let mut offset = start;
-        while inner.cursor(id).unwritten.bytes > keep_bytes && offset < inner.slots.head() {
-            if let Some(end) = inner.cursor(id).resolved.end_of_run_at(offset) {
-                offset = end;
-                continue;
-            }
-            if inner.slots.get(offset).is_some_and(|slot| slot.is_for(id) && slot.is_durable) {
-                offset += 1;
-                continue;
-            }
-            if let Some((entry, charge)) = inner.resolve(id, offset) {
-                dropped.add_charge(charge);
-                entries.extend(entry);
-            }
-            offset += 1;
-        }
-        inner.cursor_mut(id).note_gap(start, offset, dropped, unix_now_ns());
-        (dropped, entries)
     }
 
     /// What the reader thread dropped for the reader since this was last asked.
     pub fn take_dropped(&self, id: CursorId) -> Holding {
-        std::mem::take(&mut self.shared.inner.lock().cursor_mut(id).dropped_unseen)
+        let mut inner = self.shared.inner.lock();
+        inner.cursors[id.0].as_mut().map(|cursor| std::mem::take(&mut cursor.dropped_unseen)).unwrap_or_default()
     }
 }
 
@@ -113,10 +102,16 @@ impl<T> Inner<T> {
         cursor.held().bytes > cursor.limit_bytes
     }
 
+    /// A frame that is on disk only is given up: the reader is over its budget, or the frame's
+    /// segment is wanted.
+    pub(crate) fn wants_dropped(&self, id: CursorId, offset: Offset) -> bool {
+        wants_dropped(self.cursor(id), offset)
+    }
+
     /// Drops from what was read ahead from disk, and passes what is known to hold nothing.
     pub(crate) fn drop_ahead(&mut self, id: CursorId, dropped: &mut Holding) {
         let evicted_below = self.evicted_below();
-        while self.cursor(id).next < evicted_below && self.is_over_limit(id) {
+        while self.cursor(id).next < evicted_below && self.wants_dropped(id, self.cursor(id).next) {
             let head = self.slots.head();
             let cursor = self.cursor_mut(id);
             let Some(&(offset, _, lease)) = cursor.ahead.entries.front() else {
@@ -124,7 +119,7 @@ impl<T> Inner<T> {
                 cursor.pass_to(until);
                 break;
             };
-            if offset + 1 >= head {
+            if offset + 1 >= head || !wants_dropped(cursor, offset) {
                 break;
             }
             cursor.ahead.entries.pop_front();
@@ -145,23 +140,10 @@ impl<T> Inner<T> {
             store.segments.dropped(id, offset, charge);
         }
     }
+}
 
-    fn drop_memory(&mut self, id: CursorId, dropped: &mut Holding, entries: &mut Vec<Arc<T>>) {
-        while self.is_over_limit(id) {
-            let next = self.cursor(id).next;
-            let offset = self.slots.next_live(next);
-            self.cursor_mut(id).pass_to(offset);
-            // The newest entry stays even if it alone exceeds the budget: it may be what the backend is about to take.
-            if offset + 1 >= self.slots.head() {
-                break;
-            }
-            if let Some((entry, charge)) = self.resolve(id, offset) {
-                dropped.add_charge(charge);
-                entries.extend(entry);
-            }
-            self.cursor_mut(id).pass_to(offset + 1);
-        }
-    }
+fn wants_dropped<T>(cursor: &Cursor<T>, offset: Offset) -> bool {
+    cursor.held().bytes > cursor.limit_bytes || offset < cursor.ahead.drop_below
 }
 
 /// Nanoseconds since 1970 by the wall clock. 0 if that is before.

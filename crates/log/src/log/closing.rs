@@ -7,9 +7,10 @@ use super::{Inner, Log, Shared};
 use crate::format::Holding;
 
 impl<T> Log<T> {
-    /// Writes what is unresolved, then the cursors, and ends the threads. Returns what could not be written within `timeout`, which
-    /// is everything that is unresolved if the log is in memory. Readers should have gone or been rewound; what is appended afterwards
-    /// stays in memory. Blocks.
+    /// Writes what is unresolved, then the cursors, and ends the threads. Returns what could not be
+    /// written within `timeout`, which is everything that is unresolved if the log is in memory.
+    /// Readers should have gone or been rewound; what is appended afterwards stays in memory.
+    /// Blocks.
     pub fn close(&self, timeout: Duration) -> Holding {
         let deadline = Instant::now() + timeout;
         let mut inner = self.shared.inner.lock();

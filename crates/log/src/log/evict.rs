@@ -11,13 +11,13 @@ use crate::cursor::DiskLease;
 const EVICTED_AT_ONCE: usize = 256;
 
 impl<T> Inner<T> {
-    /// Lets go of the oldest durable entries while memory is over its limit. Returns them, to be freed without the lock; none when
-    /// there is nothing (more) to do.
+    /// Lets go of the oldest durable entries while memory is over its limit. Returns them, to be
+    /// freed without the lock; none when there is nothing (more) to do.
     pub(crate) fn evict(&mut self) -> Vec<Arc<T>> {
         let (now, now_unix_ns) = (Instant::now(), unix_now_ns());
         let mut evicted = Vec::new();
         let Some(store) = &mut self.store else { return evicted };
-        while self.stored_bytes > store.memory_limit_bytes && evicted.len() < EVICTED_AT_ONCE {
+        while self.memory.stored_bytes() > store.memory_limit_bytes && evicted.len() < EVICTED_AT_ONCE {
             let offset = self.slots.next_live(store.evicted_below).min(store.durable_below);
             store.evicted_below = store.evicted_below.max(offset);
             if offset >= store.durable_below {
@@ -26,6 +26,13 @@ impl<T> Inner<T> {
             store.evicted_below = offset + 1;
             let Some(slot) = self.slots.remove(offset) else { continue };
             self.stored_bytes -= slot.charge.bytes;
+            self.memory.remove_stored(slot.charge.bytes);
+            if slot.unresolved == 1
+                && let Some(cursor) = self.cursors.get_mut(slot.unresolved_ids).and_then(Option::as_mut)
+            {
+                cursor.alone_bytes -= slot.charge.bytes;
+                cursor.publish();
+            }
             store.stats.frames_evicted += 1;
             let age_ns = now.saturating_duration_since(slot.appended).as_nanos() as u64;
             let received_unix_ns = now_unix_ns.saturating_sub(age_ns);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::budget::unix_now_ns;
 use super::{Inner, Log, Slot};
+use crate::cursor::Cursor;
 use crate::format::{Gap, Holding};
 use crate::types::{CursorId, DiskTrouble, LogStats, Orphan};
 
@@ -15,28 +16,34 @@ impl<T> Log<T> {
 
     /// What waits for the reader, leased or not.
     pub fn held(&self, id: CursorId) -> Holding {
-        self.shared.inner.lock().cursor(id).held()
+        self.look_at(id, Cursor::held)
     }
 
     /// What the reader has leased.
     pub fn leased(&self, id: CursorId) -> Holding {
-        self.shared.inner.lock().cursor(id).leased
+        self.look_at(id, |cursor| cursor.leased)
     }
 
-    /// Age of the oldest entry that the reader has not resolved: of one that is on disk only by the wall clock, and only once the
-    /// reader has begun to read.
+    /// Age of the oldest entry that the reader has not resolved: of one that is on disk only by the
+    /// wall clock, and only once the reader has begun to read.
     pub fn oldest_age(&self, id: CursorId) -> Option<Duration> {
-        self.shared.inner.lock().oldest_age(id)
+        let inner = self.shared.inner.lock();
+        inner.cursors[id.0].as_ref().and_then(|_| inner.oldest_age(id))
     }
 
     /// All that policies ever dropped of the reader's frames, also before a restart.
     pub fn dropped_total(&self, id: CursorId) -> Holding {
-        self.shared.inner.lock().cursor(id).dropped
+        self.look_at(id, |cursor| cursor.dropped)
     }
 
     /// The latest places where policies dropped frames before the reader came to them, oldest first.
     pub fn gaps(&self, id: CursorId) -> Vec<Gap> {
-        self.shared.inner.lock().cursor(id).gaps.iter().copied().collect()
+        self.look_at(id, |cursor| cursor.gaps.iter().copied().collect())
+    }
+
+    /// What is known of a reader; nothing of one that has gone since the caller learned of it.
+    fn look_at<A: Default>(&self, id: CursorId, ask: impl FnOnce(&Cursor<T>) -> A) -> A {
+        self.shared.inner.lock().cursors[id.0].as_ref().map(ask).unwrap_or_default()
     }
 
     /// Bytes of all entries in memory that are not resolved everywhere.
@@ -78,8 +85,8 @@ impl<T> Log<T> {
             .collect()
     }
 
-    /// What is wrong with the disk: why nothing can be made durable at the moment, or else why cursors cannot be written or frames not
-    /// be read back.
+    /// What is wrong with the disk: why nothing can be made durable at the moment, or else why
+    /// cursors cannot be written or frames not be read back.
     pub fn trouble(&self) -> Option<DiskTrouble> {
         self.shared.inner.lock().store.as_ref().and_then(|store| {
             [&store.trouble, &store.read_trouble, &store.cursor_trouble].into_iter().find_map(|trouble| trouble.clone())

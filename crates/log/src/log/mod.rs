@@ -1,13 +1,16 @@
 //! The log of one signal: a memory tail, and segment files behind it where a directory is given.
 //!
 //! Invariants
-//! - A frame is stored once, whatever the number of readers; it is let go as soon as every reader that it was appended for has
-//!   resolved it; a reader that lags pins only what it has not resolved.
-//! - Offsets from `evicted_below` on are in memory or resolved everywhere; below it they are on disk or resolved everywhere.
-//!   Offsets below `durable_below` are durable or resolved everywhere. `evicted_below <= durable_below <= head`: what is not
-//!   durable stays in memory whatever fails, and is written again.
-//! - Frames become durable in the order of offsets. [`crate::Record::durable`] is called after the sync that covers the frame
-//!   and after every reader that it is for has a durable cursor file, never before.
+//! - A frame is stored once, whatever the number of readers; it is let go as soon as every reader
+//!   that it was appended for has resolved it; a reader that lags pins only what it has not
+//!   resolved.
+//! - Offsets from `evicted_below` on are in memory or resolved everywhere; below it they are on
+//!   disk or resolved everywhere. Offsets below `durable_below` are durable or resolved everywhere.
+//!   `evicted_below <= durable_below <= head`: what is not durable stays in memory whatever fails,
+//!   and is written again.
+//! - Frames become durable in the order of offsets. [`crate::Record::durable`] is called after the
+//!   sync that covers the frame and after every reader that it is for has a durable cursor file,
+//!   never before.
 //! - A segment is removed only when no reader has an unresolved frame in it (see [`segments`]).
 //! - The log's lock is never held during a system call, and nothing of the readers is called with it held.
 
@@ -19,6 +22,10 @@ mod look;
 mod readers;
 mod reading;
 pub(crate) mod segments;
+mod shed;
+mod shed_segments;
+#[cfg(test)]
+mod shed_tests;
 pub(crate) mod store;
 #[cfg(test)]
 mod tests;
@@ -29,8 +36,10 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 
 use crate::cursor::Cursor;
+use crate::gauges::MemoryUse;
 use crate::slots::Slots;
 use crate::types::{Charge, CursorId};
+pub use shed::GivenUp;
 use store::Store;
 
 /// An append-only sequence of shared entries with one cursor a reader.
@@ -56,6 +65,11 @@ pub(crate) struct Slot<T> {
     /// The readers that this entry was appended for.
     pub(crate) readers: Arc<[CursorId]>,
     pub(crate) unresolved: u32,
+    /// The ids of the readers that have not resolved it, each combined with the others by exclusive
+    /// or: of the last one its id is left.
+    pub(crate) unresolved_ids: usize,
+    /// Some reader, a best-effort one not counted, has taken it: it was not dropped for all of them.
+    pub(crate) is_taken: bool,
     pub(crate) is_durable: bool,
     pub(crate) charge: Charge,
     pub(crate) appended: Instant,
@@ -66,6 +80,10 @@ pub(crate) struct Inner<T> {
     pub(crate) cursors: Vec<Option<Cursor<T>>>,
     /// Bytes of entries that are in memory and not resolved everywhere.
     pub(crate) stored_bytes: u64,
+    /// The same of all logs that share the memory.
+    pub(crate) memory: Arc<MemoryUse>,
+    /// Where the search for entries that all their readers may give up goes on.
+    pub(crate) shed_from: u64,
     /// The part on disk, if there is one.
     pub(crate) store: Option<Store>,
 }
@@ -73,11 +91,23 @@ pub(crate) struct Inner<T> {
 impl<T> Default for Log<T> {
     /// A log in memory.
     fn default() -> Self {
-        Log::of(Inner { slots: Slots::default(), cursors: Vec::new(), stored_bytes: 0, store: None })
+        Log::in_memory(Arc::default())
     }
 }
 
 impl<T> Log<T> {
+    /// A log in memory that shares its memory with others.
+    pub fn in_memory(memory: Arc<MemoryUse>) -> Self {
+        Log::of(Inner {
+            slots: Slots::default(),
+            cursors: Vec::new(),
+            stored_bytes: 0,
+            memory,
+            shed_from: 0,
+            store: None,
+        })
+    }
+
     pub(crate) fn of(inner: Inner<T>) -> Self {
         let inner = Mutex::new(inner);
         let shared =
@@ -99,6 +129,27 @@ impl<T> Inner<T> {
 
     pub(crate) fn cursor_mut(&mut self, id: CursorId) -> &mut Cursor<T> {
         self.cursors[id.0].as_mut().expect("a reader is not used after it unsubscribed")
+    }
+
+    /// The only reader that has not resolved a slot pins it alone from now on, or no longer.
+    pub(crate) fn note_alone(&mut self, unresolved_ids: usize, bytes: u64, is_alone: bool) {
+        if let Some(cursor) = self.cursors.get_mut(unresolved_ids).and_then(Option::as_mut) {
+            match is_alone {
+                true => cursor.alone_bytes += bytes,
+                false => cursor.alone_bytes -= bytes,
+            }
+            cursor.publish();
+        }
+    }
+
+    pub(crate) fn note_stored(&mut self, bytes: u64) {
+        self.stored_bytes += bytes;
+        self.memory.add_stored(bytes);
+    }
+
+    pub(crate) fn note_let_go(&mut self, bytes: u64) {
+        self.stored_bytes -= bytes;
+        self.memory.remove_stored(bytes);
     }
 
     /// Offsets below are not in memory.

@@ -1,14 +1,16 @@
 //! Readers that come and go.
 
+use super::reading::As;
 use super::{Inner, Log};
 use crate::cursor::Cursor;
 use crate::cursor_file::file_name;
 use crate::format::Holding;
+use crate::gauges::GiveUp;
 use crate::types::{CursorId, Keep, Subscription};
 
 impl<T> Log<T> {
-    /// Adds a reader. One of the same name that left its backlog behind, in this process or before, goes on where it was; any other
-    /// starts at the head and sees what is appended from now on.
+    /// Adds a reader. One of the same name that left its backlog behind, in this process or before,
+    /// goes on where it was; any other starts at the head and sees what is appended from now on.
     pub fn subscribe(&self, subscription: Subscription) -> CursorId {
         let mut inner = self.shared.inner.lock();
         let orphan = inner.find_orphan(&subscription.name).filter(|&id| inner.cursor(id).damaged_file.is_none());
@@ -17,17 +19,23 @@ impl<T> Log<T> {
         cursor.is_subscribed = true;
         cursor.limit_bytes = subscription.limit_bytes;
         cursor.lease_limit_bytes = subscription.lease_limit_bytes;
+        cursor.is_best_effort = subscription.is_best_effort;
+        cursor.gauges.allow(GiveUp::Everything);
         cursor.wake = subscription.wake;
+        cursor.publish();
         id
     }
 
-    /// Removes a reader. Returns what is given up by that: what it had not resolved, unless its backlog is kept.
+    /// Removes a reader. Returns what is given up by that: what it had not resolved, unless its
+    /// backlog is kept.
     pub fn unsubscribe(&self, id: CursorId, keep: Keep) -> Holding {
         let mut inner = self.shared.inner.lock();
         if keep == Keep::Backlog && inner.store.is_some() {
             inner.rewind(id);
             let cursor = inner.cursor_mut(id);
             cursor.is_subscribed = false;
+            // It stays until a reader of this name takes it up, or until it is dropped by hand.
+            cursor.gauges.allow(GiveUp::Nothing);
             cursor.wake = std::sync::Arc::new(|| {});
             cursor.ahead.is_awaited = false;
             cursor.limit_bytes = u64::MAX;
@@ -67,8 +75,8 @@ impl<T> Inner<T> {
         CursorId(self.cursors.len() - 1)
     }
 
-    /// True if anything is, or may be, unresolved by the reader. Not a matter of counting: after a crash less may be known of what it
-    /// holds than it does.
+    /// True if anything is, or may be, unresolved by the reader. Not a matter of counting: after a
+    /// crash less may be known of what it holds than it does.
     pub(crate) fn waits_for(&self, id: CursorId) -> bool {
         let on_disk =
             self.store.as_ref().is_some_and(|store| store.segments.iter().any(|segment| segment.is_pinned_by(id)));
@@ -94,7 +102,7 @@ impl<T> Inner<T> {
     fn resolve_memory(&mut self, id: CursorId) {
         let mut offset = self.slots.next_live(self.cursor(id).floor.max(self.evicted_below()));
         while offset < self.slots.head() {
-            self.resolve(id, offset);
+            self.resolve(id, offset, As::GivenUp);
             offset = self.slots.next_live(offset + 1);
         }
     }

@@ -4,12 +4,35 @@ use std::sync::Arc;
 
 use super::{Inner, Log};
 use crate::cursor::DiskLease;
+use crate::gauges::GiveUp;
 use crate::types::{Charge, CursorId, Next, Offset};
+
+/// Why a reader resolves an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum As {
+    Taken,
+    GivenUp,
+}
+
+/// What is known of an entry that a reader has resolved.
+pub(crate) struct Resolved<T> {
+    /// None if it is on disk only.
+    pub(crate) entry: Option<Arc<T>>,
+    pub(crate) charge: Charge,
+    /// It was given up by the last reader, and neither taken by any nor durable.
+    pub(crate) is_lost: bool,
+}
 
 impl<T> Log<T> {
     /// Leases the next entry for a reader; it stays leased until it is resolved. Never waits for the disk.
     pub fn read(&self, id: CursorId) -> Next<T> {
         let mut inner = self.shared.inner.lock();
+        let next = self.read_next(&mut inner, id);
+        inner.cursor(id).publish();
+        next
+    }
+
+    fn read_next(&self, inner: &mut Inner<T>, id: CursorId) -> Next<T> {
         if !inner.cursor(id).may_lease() {
             return Next::Full;
         }
@@ -17,13 +40,13 @@ impl<T> Log<T> {
             inner.cursor_mut(id).ahead.is_active = true;
             if let Some((offset, entry)) = inner.take_ahead(id) {
                 if inner.wants_ahead(id) {
-                    self.wake_reader(&mut inner);
+                    self.wake_reader(inner);
                 }
                 return Next::Entry(offset, entry);
             }
             if inner.cursor(id).next < inner.evicted_below() {
                 inner.cursor_mut(id).ahead.is_awaited = true;
-                self.wake_reader(&mut inner);
+                self.wake_reader(inner);
                 return Next::Loading;
             }
         }
@@ -33,14 +56,34 @@ impl<T> Log<T> {
         }
     }
 
-    /// Marks an entry as resolved for a reader. False if it was resolved before.
+    /// Marks an entry as resolved for a reader, which has taken it. False if it was resolved before.
     pub fn resolve(&self, id: CursorId, offset: Offset) -> bool {
         // The entry is freed after the lock.
-        let resolved = self.shared.inner.lock().resolve(id, offset);
+        let resolved = self.shared.inner.lock().resolve(id, offset, As::Taken);
         resolved.is_some()
     }
 
-    /// Gives back all leases: whatever the reader has not resolved is read again, in order. For a reader that starts anew.
+    /// The same for a reader that gives the entry up. Where no other reader has taken it and it is
+    /// not durable, it is lost. None if it was resolved before.
+    pub fn give_up(&self, id: CursorId, offset: Offset) -> Option<bool> {
+        let resolved = self.shared.inner.lock().resolve(id, offset, As::GivenUp);
+        resolved.map(|resolved| resolved.is_lost)
+    }
+
+    /// Whether the reader may give up an entry, be it leased or not.
+    pub fn may_give_up(&self, id: CursorId, offset: Offset) -> bool {
+        let inner = self.shared.inner.lock();
+        let Some(cursor) = inner.cursors[id.0].as_ref() else { return false };
+        match cursor.gauges.may_give_up() {
+            GiveUp::Nothing => false,
+            // What was let go from memory is durable, and who took it is not known any more.
+            GiveUp::Taken => inner.slots.get(offset).is_none_or(|slot| slot.is_taken),
+            GiveUp::Everything => true,
+        }
+    }
+
+    /// Gives back all leases: whatever the reader has not resolved is read again, in order. For a
+    /// reader that starts anew.
     pub fn rewind(&self, id: CursorId) {
         self.shared.inner.lock().rewind(id);
     }
@@ -129,31 +172,38 @@ impl<T> Inner<T> {
         cursor.disk_leases.insert(offset, lease);
     }
 
-    /// Marks an entry as resolved for a reader, whether it has leased it or not. What it was charged and, if it was in memory, the
-    /// entry; None if it was resolved before, or is on disk only and not leased.
-    pub(crate) fn resolve(&mut self, id: CursorId, offset: Offset) -> Option<(Option<Arc<T>>, Charge)> {
+    /// Marks an entry as resolved for a reader, whether it has leased it or not. None if it was
+    /// resolved before, or is on disk only and not leased.
+    pub(crate) fn resolve(&mut self, id: CursorId, offset: Offset, how: As) -> Option<Resolved<T>> {
         if offset < self.evicted_below() {
-            return self.resolve_on_disk(id, offset).map(|charge| (None, charge));
+            return self.resolve_on_disk(id, offset).map(|charge| Resolved { entry: None, charge, is_lost: false });
         }
         let cursor = self.cursor_mut(id);
-        let was_leased = offset < cursor.next;
+        let (was_leased, is_best_effort) = (offset < cursor.next, cursor.is_best_effort);
         if !cursor.resolve(offset) {
             return None;
         }
         let slot = self.slots.get_mut(offset).filter(|slot| slot.is_for(id))?;
         let (charge, is_durable) = (slot.charge, slot.is_durable);
         slot.unresolved -= 1;
-        let entry = slot.entry.clone();
-        let is_gone = slot.unresolved == 0;
+        slot.unresolved_ids ^= id.0;
+        slot.is_taken |= how == As::Taken && !is_best_effort;
+        let (unresolved, last_id, entry) = (slot.unresolved, slot.unresolved_ids, slot.entry.clone());
+        let is_gone = unresolved == 0;
+        let is_lost = is_gone && !slot.is_taken && !is_durable && how == As::GivenUp;
         if is_gone {
             self.slots.remove(offset);
-            self.stored_bytes -= charge.bytes;
+            self.note_let_go(charge.bytes);
+            self.note_alone(id.0, charge.bytes, false);
+        } else if unresolved == 1 {
+            self.note_alone(last_id, charge.bytes, true);
         }
         if let Some(store) = &mut self.store {
             if is_durable {
                 store.segments.resolved(id, offset, charge);
             } else if is_gone {
                 store.unwritten_bytes -= charge.bytes;
+                self.memory.remove_unwritten(charge.bytes);
             }
         }
         let cursor = self.cursor_mut(id);
@@ -162,7 +212,8 @@ impl<T> Inner<T> {
         }
         let holding = if was_leased { &mut cursor.leased } else { &mut cursor.unread };
         holding.remove_charge(charge);
-        Some((Some(entry), charge))
+        cursor.publish();
+        Some(Resolved { entry: Some(entry), charge, is_lost })
     }
 
     fn resolve_on_disk(&mut self, id: CursorId, offset: Offset) -> Option<Charge> {
@@ -170,6 +221,7 @@ impl<T> Inner<T> {
         let lease = cursor.disk_leases.remove(&offset)?;
         cursor.resolve(offset);
         cursor.leased.remove_charge(lease.charge);
+        cursor.publish();
         if let Some(store) = &mut self.store {
             store.segments.resolved(id, offset, lease.charge);
         }
@@ -179,10 +231,12 @@ impl<T> Inner<T> {
     pub(crate) fn rewind(&mut self, id: CursorId) {
         let cursor = self.cursors[id.0].as_mut().expect("a reader is not used after it unsubscribed");
         cursor.next = cursor.floor;
+        cursor.shed_from = 0;
         cursor.unread.add(std::mem::take(&mut cursor.leased));
         cursor.oldest_on_disk_unix_ns =
             cursor.disk_leases.values().next().map(|lease| lease.received_unix_ns).or(cursor.oldest_on_disk_unix_ns);
         cursor.forget_ahead();
+        cursor.publish();
         for (offset, lease) in std::mem::take(&mut cursor.disk_leases) {
             if let Some(store) = &mut self.store {
                 store.segments.given_back(id, offset, lease.charge);

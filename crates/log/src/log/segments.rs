@@ -1,8 +1,9 @@
 //! Which segment files there are, and who needs them.
 //!
-//! A reader pins a segment as long as it has an unresolved frame in it. Of segments that this process wrote it is known how many
-//! such frames each reader has, so that a reader which is far behind pins nothing that holds nothing for it. Of segments that
-//! were found at the start it is not known until the reader has passed them: then what it has leased is all that is left.
+//! A reader pins a segment as long as it has an unresolved frame in it. Of segments that this
+//! process wrote it is known how many such frames each reader has, so that a reader which is far
+//! behind pins nothing that holds nothing for it. Of segments that were found at the start it is
+//! not known until the reader has passed them: then what it has leased is all that is left.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -62,6 +63,12 @@ impl Segment {
     /// True if something in here may be unread by or leased to the reader.
     pub(crate) fn is_pinned_by(&self, reader: CursorId) -> bool {
         self.unknown.contains(&reader) || self.pins.iter().any(|pin| pin.reader == reader && pin.holding.frames > 0)
+    }
+
+    /// The readers that pin it.
+    pub(crate) fn pinning(&self) -> impl Iterator<Item = CursorId> + '_ {
+        let pins = self.pins.iter().filter(|pin| pin.holding.frames > 0).map(|pin| pin.reader);
+        pins.chain(self.unknown.iter().copied())
     }
 
     pub(crate) fn is_pinned(&self) -> bool {

@@ -47,8 +47,8 @@ pub(crate) struct Store {
     /// Why segments cannot be read.
     pub(crate) read_trouble: Option<DiskTrouble>,
     pub(crate) stats: LogStats,
-    /// Full segments, all of whose frames are durable, that lack their footers. The keeper sees to it: it takes syncs that no frame
-    /// has to wait for.
+    /// Full segments, all of whose frames are durable, that lack their footers. The keeper sees to
+    /// it: it takes syncs that no frame has to wait for.
     pub(crate) full_segments: Vec<SegmentWriter>,
     /// Readers whose files are to be removed, with their names.
     pub(crate) gone_readers: Vec<(CursorId, String)>,
@@ -92,7 +92,8 @@ impl<T> Log<T> {
         self.change_store(|store| store.flush = flush);
     }
 
-    /// Changes what is kept in memory of frames that are on disk, and what is read of them ahead of each reader.
+    /// Changes what is kept in memory of frames that are on disk, and what is read of them ahead of
+    /// each reader.
     pub fn set_memory_limits(&self, limit_bytes: u64, read_ahead_bytes: u64) {
         self.change_store(|store| {
             store.memory_limit_bytes = limit_bytes;

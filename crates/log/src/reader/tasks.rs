@@ -74,13 +74,17 @@ impl<T> Inner<T> {
             self.drop_what_was_read(id);
             let cursor = self.cursor(id);
             let excess_bytes = cursor.held().bytes.saturating_sub(cursor.limit_bytes);
-            if excess_bytes == 0 {
-                return self.end_drops(id);
-            }
             let from = cursor.ahead.until.max(cursor.next);
             // The newest frame of all is never dropped.
             let below = self.slots.head().saturating_sub(1).min(self.evicted_below());
-            return self.find(id, Purpose::Drop { bytes: excess_bytes }, from, below).map_or_else(
+            let (bytes, below) = match excess_bytes {
+                0 => (u64::MAX, below.min(cursor.ahead.drop_below)),
+                excess_bytes => (excess_bytes, below),
+            };
+            if excess_bytes == 0 && from >= below {
+                return self.end_drops(id);
+            }
+            return self.find(id, Purpose::Drop { bytes }, from, below).map_or_else(
                 || {
                     self.cursor_mut(id).pass_to(below);
                     self.end_drops(id)
@@ -153,11 +157,13 @@ impl<T> Inner<T> {
         let end = cursor.next;
         cursor.dropped_unseen.add(dropped);
         cursor.note_gap(start, end, dropped, unix_now_ns());
+        cursor.publish();
     }
 
     fn end_drops(&mut self, id: CursorId) -> Step {
         let cursor = self.cursor_mut(id);
         cursor.ahead.drops = false;
+        cursor.ahead.drop_below = 0;
         Step::Wake(cursor.wake.clone())
     }
 
@@ -206,7 +212,7 @@ impl<T> Inner<T> {
         let mut dropped = Holding::default();
         let mut until = found.until;
         for (offset, charge) in found.drops {
-            if !self.is_over_limit(task.id) {
+            if !self.wants_dropped(task.id, offset) {
                 until = until.min(offset);
                 break;
             }
@@ -222,6 +228,7 @@ impl<T> Inner<T> {
         cursor.dropped_unseen.add(dropped);
         cursor.oldest_on_disk_unix_ns = None;
         cursor.note_gap(start, end, dropped, unix_now_ns());
+        cursor.publish();
     }
 }
 

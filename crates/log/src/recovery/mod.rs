@@ -34,7 +34,7 @@ const REWRITE_DIRECTORY: &str = "rewrite";
 impl<T: Record> Log<T> {
     /// Opens the log of a directory, or begins one. Its readers are orphans until somebody subscribes by their names.
     pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered), OpenError> {
-        let OpenOptions { disk, directory, name, memory_limit_bytes, read_ahead_bytes, flush, .. } = options;
+        let OpenOptions { disk, directory, name, memory_limit_bytes, memory, read_ahead_bytes, flush, .. } = options;
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
         disk.create_directory(&cursors_directory).map_err(io(&cursors_directory, "cannot create"))?;
         let mut recovery = Recovery::new(&*disk, &directory);
@@ -91,8 +91,8 @@ impl<T: Record> Log<T> {
             segment_bytes: options.segment_bytes,
             keep_interval: options.keep_interval,
         };
-        let log =
-            Log::of(Inner { slots: Slots::starting_at(head), cursors: readers, stored_bytes: 0, store: Some(store) });
+        let slots = Slots::starting_at(head);
+        let log = Log::of(Inner { slots, cursors: readers, stored_bytes: 0, memory, shed_from: 0, store: Some(store) });
         log.start_threads(home, files, leftovers)?;
         Ok((log, found))
     }

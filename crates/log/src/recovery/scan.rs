@@ -295,6 +295,7 @@ impl FoundCursor {
         cursor.is_changed = false;
         cursor.has_file = true;
         cursor.stored_below = state.head;
+        cursor.publish();
         cursor
     }
 }

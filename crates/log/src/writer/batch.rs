@@ -82,17 +82,7 @@ impl<T> Batch<T> {
 impl<T> Inner<T> {
     /// When the first unread frame of a reader was appended. Only for one that has come to the frames in memory.
     pub(super) fn first_unread(&mut self, id: CursorId) -> Option<Instant> {
-        loop {
-            let offset = self.slots.next_live(self.cursor(id).next);
-            if offset >= self.slots.head() {
-                return None;
-            }
-            let is_resolved = self.cursor(id).is_resolved(offset);
-            if let Some(slot) = self.slots.get(offset).filter(|slot| slot.is_for(id) && !is_resolved) {
-                return Some(slot.appended);
-            }
-            // Nothing to wait for, and not to be looked at again.
-            self.cursor_mut(id).pass_to(offset + 1);
-        }
+        let offset = self.first_unread_offset(id)?;
+        self.slots.get(offset).map(|slot| slot.appended)
     }
 }

@@ -246,10 +246,12 @@ impl<T> Inner<T> {
             let Some(slot) = self.slots.get_mut(frame.offset) else { continue };
             slot.is_durable = true;
             store.unwritten_bytes -= frame.charge.bytes;
+            self.memory.remove_unwritten(frame.charge.bytes);
             for &id in slot.readers.iter() {
                 let Some(cursor) = self.cursors[id.0].as_mut() else { continue };
                 if !cursor.is_resolved(frame.offset) {
                     cursor.unwritten.remove_charge(frame.charge);
+                    cursor.publish();
                     store.segments.written(id, frame.offset, frame.charge);
                 }
             }

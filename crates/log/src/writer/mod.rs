@@ -257,7 +257,7 @@ impl<T> Inner<T> {
     fn due(&self, now: Instant) -> Due {
         let Some(store) = &self.store else { return Due::Nothing };
         let Some(oldest) = self.slots.get(store.durable_below) else { return Due::Nothing };
-        if store.durable_below < store.due_below || self.stored_bytes > store.memory_limit_bytes {
+        if store.durable_below < store.due_below || self.memory.stored_bytes() > store.memory_limit_bytes {
             return Due::Now;
         }
         match store.flush_after().map(|after| oldest.appended + after) {

@@ -9,21 +9,21 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Milliseconds since `START`, plus one. Zero: the event never happened.
 #[derive(Debug, Default)]
-pub(crate) struct Stamp(AtomicU64);
+pub struct Stamp(AtomicU64);
 
 impl Stamp {
-    pub(crate) fn set(&self, at: Instant) {
+    pub fn set(&self, at: Instant) {
         self.0.store(since_start_ms(at), Ordering::Relaxed);
     }
 
     /// Whether the event happened less than `time` before `now`.
-    pub(crate) fn is_within(&self, time: Duration, now: Instant) -> bool {
+    pub fn is_within(&self, time: Duration, now: Instant) -> bool {
         let at_ms = self.0.load(Ordering::Relaxed);
         at_ms > 0 && since_start_ms(now) < at_ms + time.as_millis() as u64
     }
 
     /// Whether the event happened at least a millisecond after `at`.
-    pub(crate) fn is_after(&self, at: Instant) -> bool {
+    pub fn is_after(&self, at: Instant) -> bool {
         self.0.load(Ordering::Relaxed) > since_start_ms(at)
     }
 }

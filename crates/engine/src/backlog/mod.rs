@@ -1,0 +1,308 @@
+//! The pool that the backlogs of all deliveries share: gathers what is the case for
+//! `flow::overload`, and does what it says.
+
+mod private;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+pub(crate) use private::{HeldMemory, PrivateMemory};
+use sluice_flow::overload::budget::{self, ShedFirst};
+use sluice_flow::overload::{PoolState, RouteView, Sheds, Stamp, disk, isolation};
+use sluice_log::{CursorId, GivenUp, Log, MemoryUse};
+use sluice_net::server::ConnectionBudget;
+use sluice_otlp::Signal;
+
+use crate::delivery::Delivery;
+use crate::entry::Entry;
+
+/// What deliveries may shed is looked at anew so often at most: backends do not change their minds faster.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// So often it is decided who sheds before a request is judged by what was free by then.
+const ROUNDS: usize = 8;
+/// Of the pool's memory that is free, connections may borrow so many percent.
+const LENDABLE_PERCENT: u64 = 85;
+
+/// Which deliveries there are, and which of them share a receiver.
+#[derive(Default)]
+pub(crate) struct Members {
+    deliveries: Vec<Arc<Delivery>>,
+    /// Indices of deliveries, by receiver and signal.
+    routes: Vec<Vec<usize>>,
+    by_cursor: HashMap<(Signal, CursorId), usize>,
+}
+
+impl Members {
+    /// `routes`: the deliveries of each receiver and signal.
+    pub(crate) fn new<'a>(routes: impl IntoIterator<Item = &'a [Arc<Delivery>]>) -> Self {
+        let mut members = Members::default();
+        for route in routes {
+            let indices = route.iter().map(|delivery| members.index_of(delivery)).collect();
+            members.routes.push(indices);
+        }
+        members
+    }
+
+    fn index_of(&mut self, delivery: &Arc<Delivery>) -> usize {
+        *self.by_cursor.entry((delivery.signal, delivery.cursor)).or_insert_with(|| {
+            self.deliveries.push(delivery.clone());
+            self.deliveries.len() - 1
+        })
+    }
+
+    /// Tells deliveries what a log has given up for them.
+    fn note_given_up(&self, signal: Signal, given_up: Vec<GivenUp<Entry>>) {
+        let mut by_delivery: HashMap<usize, Vec<GivenUp<Entry>>> = HashMap::new();
+        for given_up in given_up {
+            if let Some(&index) = self.by_cursor.get(&(signal, given_up.reader)) {
+                by_delivery.entry(index).or_default().push(given_up);
+            }
+        }
+        for (index, given_up) in by_delivery {
+            self.deliveries[index].note_given_up(given_up);
+        }
+    }
+}
+
+pub(crate) struct Backlog {
+    /// Of all logs.
+    memory: Arc<MemoryUse>,
+    /// Of all deliveries, beside the logs.
+    private_bytes: Arc<AtomicU64>,
+    /// Of results that several deliveries share.
+    pub(crate) shared: Arc<PrivateMemory>,
+    logs: [Arc<Log<Entry>>; 3],
+    /// Where the logs go on on disk: bytes of segments that some delivery needs, as of the last look.
+    disk_bytes: Option<AtomicU64>,
+    limit_bytes: AtomicU64,
+    firm_bytes: AtomicU64,
+    members: ArcSwap<Members>,
+    looked_at: Stamp,
+    /// One at a time sheds: two would both shed for the same excess.
+    shedding: Mutex<()>,
+    /// Whether the CPU is the bottleneck.
+    cpu: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Borrow what is free of the pool.
+    connections: OnceLock<Weak<ConnectionBudget>>,
+}
+
+impl Backlog {
+    pub(crate) fn new(
+        memory: Arc<MemoryUse>,
+        logs: [Arc<Log<Entry>>; 3],
+        limit_bytes: u64,
+        cpu: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let private_bytes = Arc::<AtomicU64>::default();
+        Arc::new(Backlog {
+            memory,
+            shared: PrivateMemory::new(private_bytes.clone()),
+            private_bytes,
+            disk_bytes: logs[0].is_on_disk().then(AtomicU64::default),
+            logs,
+            limit_bytes: AtomicU64::new(limit_bytes),
+            firm_bytes: AtomicU64::new(0),
+            members: ArcSwap::default(),
+            looked_at: Stamp::default(),
+            shedding: Mutex::new(()),
+            cpu: Box::new(cpu),
+            connections: OnceLock::new(),
+        })
+    }
+
+    /// Lets connections beyond their own budget borrow what is free of the pool. What they borrow
+    /// counts as used.
+    pub(crate) fn lend_to(self: &Arc<Self>, connections: &Arc<ConnectionBudget>) {
+        // Set once: an engine has one budget for connections.
+        let _ = self.connections.set(Arc::downgrade(connections));
+        let backlog = Arc::downgrade(self);
+        connections.set_lender(move || backlog.upgrade().map_or(0, |backlog| backlog.lendable_bytes()));
+    }
+
+    /// What connections may have borrowed as things stand. With a directory the pool is the disk's,
+    /// and there is no memory to lend.
+    fn lendable_bytes(&self) -> usize {
+        if self.disk_bytes.is_some() {
+            return 0;
+        }
+        let free_bytes = self.limit_bytes.load(Ordering::Relaxed).saturating_sub(self.held_in_memory_bytes());
+        (free_bytes / 100 * LENDABLE_PERCENT) as usize
+    }
+
+    fn borrowed_bytes(&self) -> u64 {
+        let connections = self.connections.get().and_then(Weak::upgrade);
+        connections.map_or(0, |connections| connections.borrowed_bytes() as u64)
+    }
+
+    /// What all deliveries hold in memory.
+    fn held_in_memory_bytes(&self) -> u64 {
+        self.memory.stored_bytes() + self.private_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit (reload).
+    pub(crate) fn set_limit(&self, limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_members(&self, members: Members) {
+        self.members.store(Arc::new(members));
+    }
+
+    /// What a delivery holds beside the log is charged there.
+    pub(crate) fn private_memory(&self) -> Arc<PrivateMemory> {
+        PrivateMemory::new(self.private_bytes.clone())
+    }
+
+    pub(crate) fn is_cpu_bound(&self) -> bool {
+        (self.cpu)()
+    }
+
+    pub(crate) fn state(&self) -> PoolState {
+        let in_memory = || self.held_in_memory_bytes() + self.borrowed_bytes();
+        let used_bytes = self.disk_bytes.as_ref().map_or_else(in_memory, |bytes| bytes.load(Ordering::Relaxed));
+        PoolState {
+            limit_bytes: self.limit_bytes.load(Ordering::Relaxed),
+            used_bytes,
+            firm_bytes: self.firm_bytes.load(Ordering::Relaxed).min(used_bytes),
+            deliveries: self.members.load().deliveries.len(),
+        }
+    }
+
+    /// Bytes of frames in memory that are not on disk, of all logs.
+    pub(crate) fn unwritten_bytes(&self) -> u64 {
+        self.memory.unwritten_bytes()
+    }
+
+    /// Looks anew at what each delivery may shed, unless that was done a moment ago.
+    pub(crate) fn look(&self, now: Instant) {
+        if self.looked_at.is_within(LOOK_AGAIN, now) {
+            return;
+        }
+        self.looked_at.set(now);
+        let members = self.members.load();
+        let is_cpu_bound = self.is_cpu_bound();
+        let states: Vec<_> = members.deliveries.iter().map(|delivery| delivery.state(now, is_cpu_bound)).collect();
+        let mut sheds = vec![Sheds::Nothing; states.len()];
+        for route in &members.routes {
+            let view = RouteView::of(route.iter().map(|&index| states[index]));
+            for &index in route {
+                sheds[index] = most(sheds[index], isolation::sheds(&states[index], &view));
+            }
+        }
+        for (delivery, &sheds) in members.deliveries.iter().zip(&sheds) {
+            delivery.allow(sheds);
+        }
+        let pinned = states.iter().zip(&sheds).zip(&members.deliveries);
+        let pinned = pinned.map(|((state, &sheds), delivery)| (sheds, state.pinned_bytes(), delivery.alone_bytes()));
+        let firm_bytes = budget::firm_bytes(self.state().used_bytes, pinned);
+        self.firm_bytes.store(firm_bytes, Ordering::Relaxed);
+    }
+
+    /// Sheds until there is room for so much below the high-water mark, as far as deliveries may.
+    /// On disk the log's own thread does it.
+    pub(crate) fn make_room(&self, arriving_bytes: u64, now: Instant) {
+        if self.disk_bytes.is_some() || self.state().to_shed_bytes(arriving_bytes) == 0 {
+            return;
+        }
+        let _alone = self.shedding.lock();
+        self.look(now);
+        let members = self.members.load();
+        let mut is_exhausted = vec![false; members.deliveries.len()];
+        for _ in 0..ROUNDS {
+            let pool = self.state();
+            let wanted_bytes = pool.to_shed_bytes(arriving_bytes);
+            if wanted_bytes == 0 {
+                return;
+            }
+            let candidates = members.deliveries.iter().enumerate().filter(|(index, _)| !is_exhausted[*index]);
+            let candidates = candidates.map(|(index, delivery)| (index, delivery.may_shed(), delivery.alone_bytes()));
+            let else_alone = match budget::shed_first(&pool, candidates) {
+                ShedFirst::Alone(index) => Some(index),
+                ShedFirst::Together { .. } if self.shed_together(&members, wanted_bytes) > 0 => continue,
+                ShedFirst::Together { else_alone } => else_alone,
+            };
+            let Some(index) = else_alone else { return };
+            is_exhausted[index] = members.deliveries[index].shed_alone(wanted_bytes) == 0;
+        }
+    }
+
+    /// Deliveries that are late give up what is not on disk, as far as they may, so that no sender
+    /// waits for a disk that does not work.
+    pub(crate) fn give_up_unwritten(&self, deliveries: &[Arc<Delivery>], now: Instant) {
+        self.look(now);
+        let is_cpu_bound = self.is_cpu_bound();
+        for delivery in deliveries.iter().filter(|delivery| disk::is_late(&delivery.state(now, is_cpu_bound))) {
+            delivery.drop_unwritten(0);
+        }
+    }
+
+    /// To be called a few times a second: looks at the disk, and notes how backlogs grow.
+    pub(crate) fn tick(&self, now: Instant) {
+        let members = self.members.load();
+        members.deliveries.iter().for_each(|delivery| delivery.stats.filling.lock().note(now, delivery.lag_bytes()));
+        if let Some(disk_bytes) = &self.disk_bytes {
+            disk_bytes.store(self.logs.iter().map(|log| log.needed_disk_bytes()).sum(), Ordering::Relaxed);
+            self.make_room_on_disk(&members, now);
+        }
+    }
+
+    /// Gives up the oldest segments of the logs that take the most. They are gone a moment later:
+    /// what is asked for again until then is the same segments.
+    fn make_room_on_disk(&self, members: &Members, now: Instant) {
+        let mut wanted_bytes = self.state().to_shed_bytes(0);
+        if wanted_bytes == 0 {
+            return;
+        }
+        self.look(now);
+        let mut logs: Vec<_> = Signal::ALL.into_iter().zip(&self.logs).collect();
+        logs.sort_by_key(|(_, log)| std::cmp::Reverse(log.needed_disk_bytes()));
+        for (signal, log) in logs {
+            let (freed_bytes, given_up) = log.shed_segments(wanted_bytes);
+            members.note_given_up(signal, given_up);
+            wanted_bytes = wanted_bytes.saturating_sub(freed_bytes);
+            if wanted_bytes == 0 {
+                break;
+            }
+        }
+    }
+
+    /// How far a delivery may lag as things are: its limit, or what the pool has left where this
+    /// delivery has a part in that.
+    pub(crate) fn budget_bytes(&self, pool: &PoolState, delivery: &Delivery) -> u64 {
+        let (lag_bytes, limit_bytes) = (delivery.lag_bytes(), delivery.bounds().limit_bytes);
+        let left_bytes = pool.high_water_bytes().saturating_sub(pool.used_bytes);
+        match lag_bytes > pool.fair_share_bytes().min(limit_bytes / 2) {
+            true => limit_bytes.min(lag_bytes + left_bytes),
+            false => limit_bytes,
+        }
+    }
+
+    /// Sheds frames for all that wait for them at once. Returns the memory that is free by that.
+    fn shed_together(&self, members: &Members, wanted_bytes: u64) -> u64 {
+        let mut freed_bytes = 0;
+        for (signal, log) in Signal::ALL.into_iter().zip(&self.logs) {
+            let before = log.stored_bytes();
+            let given_up = log.shed_together(wanted_bytes - freed_bytes);
+            if given_up.is_empty() {
+                continue;
+            }
+            members.note_given_up(signal, given_up);
+            freed_bytes += before.saturating_sub(log.stored_bytes()).max(1);
+            if freed_bytes >= wanted_bytes {
+                break;
+            }
+        }
+        freed_bytes
+    }
+}
+
+fn most(one: Sheds, other: Sheds) -> Sheds {
+    let rank = |sheds: &Sheds| *sheds as u8;
+    if rank(&one) >= rank(&other) { one } else { other }
+}

@@ -1,0 +1,89 @@
+//! Whether a request may enter, before anything of it is read (rules 1 and 6 to 9).
+
+use std::time::{Duration, Instant};
+
+use super::isolation::{self, RouteView, Sheds};
+use super::{DeliveryState, Policy, PoolState, pacing};
+
+/// How long a request waits for memory before it is refused.
+const MEMORY_WAIT: Duration = Duration::from_millis(250);
+/// How long a request is paced before that. Then it is admitted as far as limits allow.
+const PACE_WAIT: Duration = Duration::from_millis(750);
+
+/// What asks to enter.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Its length, and that of all that were admitted and have not arrived.
+    pub bytes: u64,
+    pub is_cpu_bound: bool,
+    /// It may still be paced.
+    pub may_be_paced: bool,
+}
+
+/// Why a request does not enter now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle<I> {
+    /// Deliveries have enough to do for the CPU that there is.
+    Paced,
+    /// This delivery is as far behind as it may be, or is to blame that the pool is nearly full.
+    Delivery(I),
+    /// The pool is full.
+    Pool,
+}
+
+/// Whether a request may enter. The pool was asked to shed before, as far as it may.
+pub fn admit<I>(
+    pool: &PoolState,
+    arrival: Arrival,
+    route: impl Iterator<Item = (I, DeliveryState)> + Clone,
+) -> Result<(), Obstacle<I>> {
+    let states = || route.clone().map(|(_, state)| state);
+    if arrival.may_be_paced && pacing::is_paced(arrival.is_cpu_bound, states()) {
+        return Err(Obstacle::Paced);
+    }
+    if let Some((id, _)) = route.clone().find(|(_, delivery)| holds_up(pool, arrival.bytes, delivery, states())) {
+        return Err(Obstacle::Delivery(id));
+    }
+    if pool.is_full(arrival.bytes) { Err(Obstacle::Pool) } else { Ok(()) }
+}
+
+/// Senders have to wait for this delivery: it is full, and may not shed.
+fn holds_up(
+    pool: &PoolState,
+    arriving_bytes: u64,
+    delivery: &DeliveryState,
+    route: impl Iterator<Item = DeliveryState> + Clone,
+) -> bool {
+    let is_to_blame = pool.is_above_high_water(arriving_bytes) && delivery.pinned_bytes() > pool.fair_share_bytes();
+    delivery.policy != Policy::DropOldest
+        && (delivery.is_full(arriving_bytes) || is_to_blame)
+        && isolation::sheds(delivery, &RouteView::of(route)) == Sheds::Nothing
+}
+
+/// How long a request waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    began: Instant,
+}
+
+impl Patience {
+    pub fn from(now: Instant) -> Self {
+        Patience { began: now }
+    }
+
+    pub fn paced_until(&self) -> Instant {
+        self.began + PACE_WAIT
+    }
+
+    pub fn ends(&self) -> Instant {
+        self.began + PACE_WAIT + MEMORY_WAIT
+    }
+
+    pub fn may_be_paced(&self, now: Instant) -> bool {
+        now < self.paced_until()
+    }
+
+    pub fn is_over(&self, now: Instant) -> bool {
+        now >= self.ends()
+    }
+}

@@ -1,0 +1,33 @@
+//! What waits in memory for a disk that is slow or does not work (rule 10).
+
+use super::{DeliveryState, Policy};
+
+/// A delivery that stays so far behind has a backlog, rather than too little of the CPU.
+const BACKLOG_BYTES: u64 = 16 << 20;
+
+/// What a delivery keeps of frames that are not on disk, beyond which it gives them up as far as it
+/// may. `None`: all of it.
+pub fn keep_unwritten_bytes(unwritten_bytes: u64, arriving_bytes: u64, limit_bytes: u64) -> Option<u64> {
+    (unwritten_bytes.saturating_add(arriving_bytes) > limit_bytes / 2).then_some(limit_bytes / 4)
+}
+
+/// There is no memory left for frames that are not on disk.
+pub fn is_unwritten_full(unwritten_bytes: u64, arriving_bytes: u64, limit_bytes: u64) -> bool {
+    unwritten_bytes > 0 && unwritten_bytes.saturating_add(arriving_bytes) > limit_bytes
+}
+
+/// What comes now is not delivered soon, so that it waits for the disk.
+pub fn is_late(delivery: &DeliveryState) -> bool {
+    delivery.backend.in_outage || delivery.unread_bytes > BACKLOG_BYTES
+}
+
+/// The delivery's lag alone makes it a backlog.
+pub fn is_backlog(unread_bytes: u64) -> bool {
+    unread_bytes > BACKLOG_BYTES
+}
+
+/// While the disk has not worked for a while: a sender would wait for it in vain, because this
+/// delivery is late and gives nothing up.
+pub fn waits_in_vain(delivery: &DeliveryState) -> bool {
+    delivery.policy == Policy::Backpressure && is_late(delivery)
+}

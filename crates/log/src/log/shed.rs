@@ -1,0 +1,235 @@
+//! Giving up frames in memory: of one reader, or of all that still pin them.
+//!
+//! Which frames a reader may give up is said from outside ([`GiveUp`]); here they are found, the
+//! oldest first. Each walk looks at a bounded number of slots while it holds the lock and goes on
+//! the next time where it ended, so that shedding costs an append about as much as the append
+//! itself, however many frames have to stay in between and however many readers give up together.
+
+use std::sync::Arc;
+
+use super::budget::unix_now_ns;
+use super::reading::{As, Resolved};
+use super::{Inner, Log, Slot};
+use crate::cursor::Cursor;
+use crate::format::Holding;
+use crate::gauges::GiveUp;
+use crate::types::{Charge, CursorId, Offset};
+
+/// Slots, and readers of slots, that are looked at while the lock is held once.
+const LOOKED_AT_ONCE: usize = 512;
+
+/// An entry that a reader has given up.
+#[derive(Debug)]
+pub struct GivenUp<T> {
+    pub entry: Arc<T>,
+    pub charge: Charge,
+    pub reader: CursorId,
+    /// No reader has taken it, none wants it any more, and it is not durable.
+    pub is_lost: bool,
+}
+
+/// When a walk over one reader's frames has done enough.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Goal {
+    /// The reader holds no more than its budget.
+    WithinBudget,
+    /// So many bytes are free that only this reader pinned.
+    Freed { bytes: u64 },
+    /// So many bytes at most are left that are not durable.
+    Unwritten { bytes: u64 },
+    /// Nothing is left below.
+    Below { offset: Offset },
+}
+
+impl<T> Log<T> {
+    /// Gives up entries that only this reader still pins, until about `bytes` of memory are free.
+    /// Leased ones stay. Bounded: where less was found than asked for, the next call goes on.
+    pub fn shed_alone(&self, id: CursorId, bytes: u64) -> Vec<GivenUp<T>> {
+        let mut given_up = Vec::new();
+        self.shared.inner.lock().shed_reader(id, Goal::Freed { bytes }, &mut given_up);
+        given_up
+    }
+
+    /// Gives up entries all of whose readers may give them up, for all of them at once, until about
+    /// `bytes` of memory are free. Leased ones stay. Bounded in the same way.
+    pub fn shed_together(&self, bytes: u64) -> Vec<GivenUp<T>> {
+        let mut given_up = Vec::new();
+        self.shared.inner.lock().shed_together(bytes, &mut given_up);
+        given_up
+    }
+}
+
+impl<T> Inner<T> {
+    /// One bounded walk over the unread frames of a reader. True if the goal is reached, or the
+    /// newest frame, which always stays.
+    pub(super) fn shed_reader(&mut self, id: CursorId, goal: Goal, given_up: &mut Vec<GivenUp<T>>) -> bool {
+        let Some(cursor) = self.cursors.get(id.0).and_then(Option::as_ref) else { return true };
+        let below = self.slots.head().saturating_sub(1);
+        let durable_below = self.store.as_ref().map_or(0, |store| store.durable_below);
+        let least = if matches!(goal, Goal::Unwritten { .. }) { durable_below } else { self.evicted_below() };
+        let mut offset = cursor.next.max(cursor.shed_from).max(least);
+        let mut run = Run { start: offset, dropped: Holding::default() };
+        // Nothing has been kept so far: the reader need not look at what lies behind.
+        let mut passes = offset == cursor.next;
+        let mut freed_bytes = 0;
+        let (mut is_done, mut is_at_end) = (false, false);
+        for _ in 0..LOOKED_AT_ONCE {
+            is_done = self.has_reached(id, goal, freed_bytes, offset);
+            if is_done {
+                break;
+            }
+            offset = self.slots.next_live(offset);
+            is_at_end = offset >= below;
+            if is_at_end {
+                break;
+            }
+            match self.state_for(id, offset, goal) {
+                State::Other => {}
+                State::Keep => {
+                    run.end(self.cursor_mut(id), offset);
+                    run.start = offset + 1;
+                    passes = false;
+                }
+                State::GiveUp => {
+                    if let Some(Resolved { entry: Some(entry), charge, is_lost }) =
+                        self.resolve(id, offset, As::GivenUp)
+                    {
+                        run.dropped.add_charge(charge);
+                        freed_bytes += charge.bytes;
+                        given_up.push(GivenUp { entry, charge, reader: id, is_lost });
+                    }
+                }
+            }
+            offset += 1;
+            if passes {
+                self.cursor_mut(id).pass_to(offset);
+            }
+        }
+        let cursor = self.cursor_mut(id);
+        run.end(cursor, offset);
+        cursor.shed_from = if is_at_end { 0 } else { offset };
+        cursor.publish();
+        is_done || is_at_end
+    }
+
+    fn has_reached(&self, id: CursorId, goal: Goal, freed_bytes: u64, offset: Offset) -> bool {
+        match goal {
+            Goal::WithinBudget => !self.is_over_limit(id),
+            Goal::Freed { bytes } => freed_bytes >= bytes,
+            Goal::Unwritten { bytes } => self.cursor(id).unwritten.bytes <= bytes,
+            Goal::Below { offset: below } => offset >= below,
+        }
+    }
+
+    fn state_for(&self, id: CursorId, offset: Offset, goal: Goal) -> State {
+        let cursor = self.cursor(id);
+        match self.slots.get(offset).filter(|slot| slot.is_for(id) && !cursor.is_resolved(offset)) {
+            None => State::Other,
+            Some(slot) if !may_give_up(cursor, slot) => State::Keep,
+            Some(slot) => match goal {
+                Goal::Freed { .. } if slot.unresolved > 1 => State::Keep,
+                Goal::Unwritten { .. } if slot.is_durable => State::Keep,
+                _ => State::GiveUp,
+            },
+        }
+    }
+
+    fn shed_together(&mut self, bytes: u64, given_up: &mut Vec<GivenUp<T>>) {
+        let below = self.slots.head().saturating_sub(1);
+        let (mut looked_at, mut freed_bytes, mut has_wrapped) = (0, 0, false);
+        let mut offset = self.shed_from;
+        while looked_at < LOOKED_AT_ONCE && freed_bytes < bytes {
+            offset = self.slots.next_live(offset);
+            if offset >= below {
+                if std::mem::replace(&mut has_wrapped, true) {
+                    break;
+                }
+                offset = 0;
+                continue;
+            }
+            looked_at += 1;
+            if let Some(slot) = self.slots.get(offset) {
+                let (readers, charge) = (slot.readers.clone(), slot.charge);
+                looked_at += readers.len();
+                if self.all_may_give_up(slot, offset) {
+                    freed_bytes += charge.bytes;
+                    readers.iter().for_each(|&id| self.give_up_of(id, offset, given_up));
+                }
+            }
+            offset += 1;
+        }
+        self.shed_from = offset;
+    }
+
+    /// Whether no reader of a slot wants it, nor has it leased.
+    fn all_may_give_up(&self, slot: &Slot<T>, offset: Offset) -> bool {
+        let may = |cursor: &Cursor<T>| offset >= cursor.next && may_give_up(cursor, slot);
+        if slot.unresolved == 1 {
+            return self.cursors.get(slot.unresolved_ids).and_then(Option::as_ref).is_some_and(may);
+        }
+        let cursors = slot.readers.iter().filter_map(|id| self.cursors[id.0].as_ref());
+        cursors.filter(|cursor| !cursor.is_resolved(offset)).all(may)
+    }
+
+    /// Gives up an unread entry of a reader, if it has not resolved it.
+    fn give_up_of(&mut self, id: CursorId, offset: Offset, given_up: &mut Vec<GivenUp<T>>) {
+        let Some(cursor) = self.cursors[id.0].as_ref().filter(|cursor| !cursor.is_resolved(offset)) else { return };
+        let stood = cursor.next;
+        let is_first = self.first_unread_offset(id) == Some(offset);
+        let Some(Resolved { entry: Some(entry), charge, is_lost }) = self.resolve(id, offset, As::GivenUp) else {
+            return;
+        };
+        let mut run = Run { start: if is_first { stood } else { offset }, dropped: Holding::default() };
+        run.dropped.add_charge(charge);
+        let cursor = self.cursor_mut(id);
+        if is_first {
+            cursor.pass_to(offset + 1);
+        }
+        run.end(cursor, offset + 1);
+        given_up.push(GivenUp { entry, charge, reader: id, is_lost });
+    }
+
+    /// The first unread frame of a reader, which moves there: what lies before it is nothing to
+    /// wait for. Only for a reader that has come to the frames in memory.
+    pub(crate) fn first_unread_offset(&mut self, id: CursorId) -> Option<Offset> {
+        loop {
+            let offset = self.slots.next_live(self.cursor(id).next);
+            if offset >= self.slots.head() {
+                return None;
+            }
+            let cursor = self.cursor(id);
+            if self.slots.get(offset).is_some_and(|slot| slot.is_for(id) && !cursor.is_resolved(offset)) {
+                return Some(offset);
+            }
+            self.cursor_mut(id).pass_to(offset + 1);
+        }
+    }
+}
+
+fn may_give_up<T>(cursor: &Cursor<T>, slot: &Slot<T>) -> bool {
+    match cursor.gauges.may_give_up() {
+        GiveUp::Nothing => false,
+        GiveUp::Taken => slot.is_taken,
+        GiveUp::Everything => true,
+    }
+}
+
+/// What a walk finds at an offset.
+enum State {
+    /// Nothing of this reader's.
+    Other,
+    Keep,
+    GiveUp,
+}
+
+/// Frames without one between them that was kept.
+struct Run {
+    start: Offset,
+    dropped: Holding,
+}
+
+impl Run {
+    fn end<T>(&mut self, cursor: &mut Cursor<T>, end: Offset) {
+        cursor.note_gap(self.start, end, std::mem::take(&mut self.dropped), unix_now_ns());
+    }
+}
