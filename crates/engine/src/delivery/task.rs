@@ -206,8 +206,11 @@ impl Task {
         let Some(mut batch) = self.in_flight.remove(&id) else { return };
         self.delivery.stats.count_outcome(&outcome);
         self.delivery.health.note_answer(outcome.is_taken(), Instant::now());
+        let mut kept_bytes = 0;
         match &outcome {
-            Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. } => self.keep_packed(&mut batch, packed),
+            Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. } => {
+                kept_bytes = self.keep_packed(&mut batch, packed);
+            }
             Outcome::Delivered | Outcome::PartlyRejected { .. } => {
                 let bytes = packed.map_or(0, |packed| packed.len_bytes as u64);
                 self.delivery.stats.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -216,20 +219,27 @@ impl Task {
         }
         self.log_outcome(&outcome, batch.items);
         let settled = self.dispatcher.settle(batch, outcome, Instant::now(), fastrand::f64());
+        if !matches!(settled, Settled::Kept) {
+            // There is no next attempt: what was kept for it is gone with the batch.
+            self.packed_waiting.set(self.packed_waiting.bytes().saturating_sub(kept_bytes));
+        }
         self.note_state();
         self.settle(settled);
     }
 
-    /// Keeps what was packed for the next attempt, if it costs nothing or memory allows it.
-    fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) {
-        let Some(packed) = packed else { return };
+    /// Keeps what was packed for the next attempt, if it costs nothing or memory allows it. Returns the bytes that it is
+    /// charged.
+    fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) -> usize {
+        let Some(packed) = packed else { return 0 };
         let copied = copied_bytes(&packed);
         let limit_bytes = self.delivery.packed_limit_bytes.load(Ordering::Relaxed) as usize;
         let waiting = self.packed_waiting.bytes() + copied;
-        if waiting <= limit_bytes {
-            self.packed_waiting.set(waiting);
-            batch.packed = Some(packed);
+        if waiting > limit_bytes {
+            return 0;
         }
+        self.packed_waiting.set(waiting);
+        batch.packed = Some(packed);
+        copied
     }
 
     fn settle(&mut self, settled: Settled<Lease>) {

@@ -41,23 +41,21 @@ pub fn admit<I>(
     if arrival.may_be_paced && pacing::is_paced(arrival.is_cpu_bound, states()) {
         return Err(Obstacle::Paced);
     }
-    if let Some((id, _)) = route.clone().find(|(_, delivery)| holds_up(pool, arrival.bytes, delivery, states())) {
-        return Err(Obstacle::Delivery(id));
+    // Looked at once, and only if a delivery is full: a route may have hundreds of deliveries.
+    let mut view = None;
+    for (id, delivery) in route.clone().filter(|(_, delivery)| is_in_the_way(pool, arrival.bytes, delivery)) {
+        let view = view.get_or_insert_with(|| RouteView::of(states()));
+        if isolation::sheds(&delivery, view) == Sheds::Nothing {
+            return Err(Obstacle::Delivery(id));
+        }
     }
     if pool.is_full(arrival.bytes) { Err(Obstacle::Pool) } else { Ok(()) }
 }
 
-/// Senders have to wait for this delivery: it is full, and may not shed.
-fn holds_up(
-    pool: &PoolState,
-    arriving_bytes: u64,
-    delivery: &DeliveryState,
-    route: impl Iterator<Item = DeliveryState> + Clone,
-) -> bool {
+/// Senders have to wait for this delivery unless it may shed: it is full, or the pool is and it lags by more than its share.
+fn is_in_the_way(pool: &PoolState, arriving_bytes: u64, delivery: &DeliveryState) -> bool {
     let is_to_blame = pool.is_above_high_water(arriving_bytes) && delivery.pinned_bytes() > pool.fair_share_bytes();
-    delivery.policy != Policy::DropOldest
-        && (delivery.is_full(arriving_bytes) || is_to_blame)
-        && isolation::sheds(delivery, &RouteView::of(route)) == Sheds::Nothing
+    delivery.policy != Policy::DropOldest && (delivery.is_full(arriving_bytes) || is_to_blame)
 }
 
 /// How long a request waits.

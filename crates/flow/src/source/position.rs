@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -20,9 +20,12 @@ pub struct Positions {
     streams: Arc<Mutex<HashMap<u64, Stream>>>,
 }
 
-#[derive(Debug, Default)]
+/// Never the same twice, so that a stream that was forgotten and begins anew is another one.
+static NEXT_GENERATION: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Debug)]
 struct Stream {
-    /// Rises with each [`Positions::rewind`]. Positions of an older one count for nothing.
+    /// Changes with each [`Positions::rewind`]. Positions of another one count for nothing.
     generation: u64,
     /// End of the last range.
     end: u64,
@@ -30,6 +33,16 @@ struct Stream {
     unresolved: BTreeMap<u64, u64>,
     /// A range was dropped without being resolved.
     is_interrupted: bool,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Stream { generation: next_generation(), end: 0, unresolved: BTreeMap::new(), is_interrupted: false }
+    }
+}
+
+fn next_generation() -> u64 {
+    NEXT_GENERATION.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Stream {
@@ -72,7 +85,7 @@ impl Positions {
         let mut streams = self.streams.lock();
         let state = streams.get_mut(&stream)?;
         state.end = state.lowest_unresolved();
-        state.generation += 1;
+        state.generation = next_generation();
         state.unresolved.clear();
         state.is_interrupted = false;
         Some(state.end)
@@ -168,6 +181,18 @@ mod tests {
         assert_eq!((positions.lowest_unresolved(1), positions.is_interrupted(1)), (Some(10), false));
         again.resolve();
         assert_eq!(positions.lowest_unresolved(1), Some(25));
+    }
+
+    #[test]
+    fn a_stream_that_was_forgotten_and_begins_anew_is_another_one() {
+        let positions = Positions::default();
+        let old = positions.begin(1, 0..10);
+        positions.forget(1);
+        let new = positions.begin(1, 0..10);
+        old.resolve();
+        assert_eq!(positions.lowest_unresolved(1), Some(0));
+        new.resolve();
+        assert_eq!(positions.lowest_unresolved(1), Some(10));
     }
 
     proptest! {

@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::BodyTimeouts;
+use super::activity::StreamCharge;
 use super::scheduler::Arriving;
 use super::unread::SharedWindow;
 
@@ -42,6 +43,16 @@ impl RequestBody {
     }
 }
 
+impl RequestBody {
+    /// Reads the body and forgets it, within bounds.
+    pub(super) async fn drained(mut self) {
+        self.0.arriving = None;
+        if let Some(incoming) = self.0.incoming.take() {
+            drain(incoming).await;
+        }
+    }
+}
+
 /// What of a body is still to be read. Dropped before its end, it is drained: HTTP/2 takes data for
 /// a stream that was closed early for an attack and ends the connection with all its other streams,
 /// and HTTP/1 can only close a connection that has unread data, which may cost the client its answer.
@@ -57,6 +68,8 @@ struct Rest {
 
 impl Rest {
     async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+        // Whoever reads has asked for the body: from here on the peer sends it.
+        self.is_drained = true;
         self.incoming.as_mut()?.frame().await
     }
 
@@ -166,19 +179,26 @@ impl BodyReader {
 pub struct ReplyBody {
     data: Option<Bytes>,
     trailers: Option<Box<HeaderMap>>,
+    /// Given back when hyper drops the body: then the answer was sent.
+    _charge: Option<StreamCharge>,
 }
 
 impl ReplyBody {
     pub const fn empty() -> Self {
-        ReplyBody { data: None, trailers: None }
+        ReplyBody { data: None, trailers: None, _charge: None }
     }
 
     pub fn full(data: impl Into<Bytes>) -> Self {
-        ReplyBody { data: Some(data.into()), trailers: None }
+        ReplyBody { data: Some(data.into()), trailers: None, _charge: None }
     }
 
     pub fn with_trailers(data: Bytes, trailers: HeaderMap) -> Self {
-        ReplyBody { data: Some(data), trailers: Some(Box::new(trailers)) }
+        ReplyBody { data: Some(data), trailers: Some(Box::new(trailers)), _charge: None }
+    }
+
+    /// Keeps the request's charge until the answer was sent.
+    pub(super) fn charged(self, charge: Option<StreamCharge>) -> Self {
+        ReplyBody { _charge: charge, ..self }
     }
 }
 

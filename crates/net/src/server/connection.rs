@@ -79,6 +79,10 @@ pub(super) async fn serve_connection<H: Handler>(
             let handshake = timeout(context.options.handshake_timeout, handshake);
             let handshake = tokio::select! {
                 () = context.shutdown.cancelled() => return,
+                () = activity.evicted() => {
+                    ServerCounters::count(&context.counters.evicted);
+                    return;
+                }
                 handshake = handshake => handshake,
             };
             match handshake {
@@ -112,7 +116,7 @@ async fn drive<H: Handler>(
     let known = Arc::new(context.handler.connected(peer));
     let service = service_fn(|request: Request<Incoming>| {
         let is_http2 = request.version() == Version::HTTP_2;
-        let (in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
+        let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
         // A client that waits to be asked for its body sends none with a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
         let request = request.map(|incoming| RequestBody::new(incoming, arriving, is_drained));
@@ -120,16 +124,18 @@ async fn drive<H: Handler>(
         async move {
             if is_http2 && !in_flight.is_charged() {
                 ServerCounters::count(&context.counters.refused_streams);
+                // Data for a stream that is reset already would count against the connection.
+                request.into_body().drained().await;
                 return Err(h2::Error::from(h2::Reason::REFUSED_STREAM));
             }
             let response = context.handler.handle(&known, request).await;
-            let requests = Arc::clone(in_flight.requests());
+            let (requests, charge) = (Arc::clone(in_flight.requests()), in_flight.take_charge());
             // A held answer must not count: it may wait for another connection's slice.
             drop(in_flight);
             if context.resources.scheduler.as_ref().is_some_and(|scheduler| scheduler.holds_answers()) {
                 requests.all_have_arrived().await;
             }
-            Ok(response)
+            Ok(response.map(|body| body.charged(charge)))
         }
     });
     let window = context.resources.connections.take_window(context.options.initial_connection_window_bytes as usize);
@@ -179,7 +185,9 @@ async fn drive<H: Handler>(
 /// What a request's headers take, as HTTP/2 counts them (RFC 9113, 6.5.2).
 fn header_bytes(request: &Request<Incoming>) -> usize {
     let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
-    fields.sum::<usize>() + request.uri().path().len()
+    let uri = request.uri();
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    fields.sum::<usize>() + path + uri.authority().map_or(0, |authority| authority.as_str().len())
 }
 
 /// hyper's settings for a port.

@@ -17,6 +17,8 @@ use super::refusal::{Refused, RefusedReason};
 const INLINE_BYTES: usize = 1 << 20;
 /// What inflating may hold on a thread that serves connections: a buffer of `INLINE_BYTES` while it is copied into a larger one.
 const INLINE_HELD_BYTES: usize = 2 * INLINE_BYTES;
+/// The same where the inflated size cannot be told beforehand.
+const UNKNOWN_INLINE_HELD_BYTES: usize = 512 << 10;
 /// Protobuf that is longer than its JSON is tried again with so many times the memory.
 const JSON_GROWTH: usize = 4;
 /// And is given at least this much.
@@ -104,21 +106,24 @@ impl Inspector {
 
     /// The permit that comes back covers what the payload holds.
     pub(super) async fn inspect(&self, work: Work, mut permit: Permit) -> Result<(Inspected, Permit), Refused> {
+        let base_bytes = permit.bytes();
         if work.is_small() {
             match work.run(&mut permit, work.inline_held_bytes()) {
                 Ok(inspected) => return Ok((inspected, permit)),
                 Err(Stop::Refused(refused)) => return Err(refused),
-                Err(Stop::Large) => {}
+                // What was held until then is let go.
+                Err(Stop::Large) => permit.shrink_to(base_bytes),
             }
         }
         let broken = || Refused::new(RefusedReason::Overloaded, "the request could not be inspected");
         let turn = Arc::clone(&self.large).acquire_owned().await.map_err(|_| broken())?;
         let inspecting = tokio::task::spawn_blocking(move || {
             let inspected = work.run(&mut permit, usize::MAX);
-            drop(turn);
-            inspected.map(|inspected| (inspected, permit))
+            (inspected.map(|inspected| (inspected, permit)), turn)
         });
-        match inspecting.await {
+        // The next turn begins when this thread is free again, so that it takes the same thread: each one's
+        // allocator keeps what was let go for a while.
+        match inspecting.await.map(|(inspected, _turn)| inspected) {
             Ok(Ok(inspected)) => Ok(inspected),
             Ok(Err(Stop::Refused(refused))) => Err(refused),
             Ok(Err(Stop::Large)) | Err(_) => Err(broken()),
@@ -151,6 +156,8 @@ impl Work {
 
     fn inline_held_bytes(&self) -> usize {
         match self.packing {
+            // Its buffer grows by doubling, and each thread's allocator keeps what was let go for a while.
+            _ if self.claimed.is_none() => UNKNOWN_INLINE_HELD_BYTES,
             Packing::Known(Encoding::Zstd) => INLINE_HELD_BYTES + ZSTD_WINDOW_LIMIT_BYTES as usize,
             _ => INLINE_HELD_BYTES,
         }
