@@ -145,7 +145,7 @@ async fn reading_stops_while_the_backend_is_down_and_memory_keeps_its_limit() {
     let backend = backend::free_address().await;
     append(folder.path(), "a.log", 0..LINES, &"x".repeat(1000));
     let length = std::fs::metadata(folder.path().join("a.log")).expect("is there").len();
-    assert!(length > MEMORY_LIMIT_MIB * 3 / 2 << 20);
+    assert!(length > (MEMORY_LIMIT_MIB * 3 / 2) << 20);
     let process = Process::start(&config(folder.path(), backend, "memory")).await;
     let read_bytes = async || process.metric("lines_read_bytes").await;
     let budget = process.metric("sluice_delivery_budget_bytes").await;

@@ -10,7 +10,7 @@ use futures_util::stream;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::body::{Frame, Incoming as HyperBody};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -122,7 +122,11 @@ fn broken() -> Answer {
     Response::new(StreamBody::new(stream::once(end)).boxed_unsync())
 }
 
-/// A body of these frames, of which the last may hold trailers.
+/// A body of these frames, of which the last may hold trailers. Without any the head ends the stream:
+/// gRPC clients take a status in the head for the answer's only then.
 pub(super) fn frames<const N: usize>(frames: [Frame<Bytes>; N]) -> UnsyncBoxBody<Bytes, Broken> {
+    if N == 0 {
+        return Empty::new().map_err(|never| match never {}).boxed_unsync();
+    }
     StreamBody::new(stream::iter(frames.map(Ok))).boxed_unsync()
 }

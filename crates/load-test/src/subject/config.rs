@@ -87,12 +87,12 @@ impl GatewayConfig {
         }
         let (host, port) = (metrics.ip(), metrics.port());
         format!(
-            "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {listen}\n{processors}{sections_of_processors}\
-             {extensions}exporters:\n{exporters}{sections}service:\n{in_service}  telemetry:\n    logs:\n      level: \
-             error\n    \
-             metrics:\n      readers:\n        - pull:\n            exporter:\n              prometheus:\n            \
-                 \
-             host: {host}\n                port: {port}\n  pipelines:\n{pipelines}"
+            "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {listen}\n\
+             {processors}{sections_of_processors}{extensions}exporters:\n{exporters}{sections}\
+             service:\n{in_service}  telemetry:\n    logs:\n      level: error\n\
+             \x20   metrics:\n      readers:\n        - pull:\n            exporter:\n\
+             \x20             prometheus:\n                host: {host}\n                port: {port}\n\
+             \x20 pipelines:\n{pipelines}"
         )
     }
 
@@ -104,15 +104,13 @@ impl GatewayConfig {
             all.push(("memory_limiter", yaml));
         }
         if self.resource_insert {
-            let yaml = "  resource:\n    attributes:\n      - key: k8s.cluster.name\n        value: \
-            load-test-cluster\n        \
-                        action: insert\n";
+            let yaml = "  resource:\n    attributes:\n      - key: k8s.cluster.name\n\
+                        \x20       value: load-test-cluster\n        action: insert\n";
             all.push(("resource", yaml.to_owned()));
         }
         if self.attributes_upsert {
-            let yaml = "  attributes:\n    actions:\n      - key: load_test.upserted\n        value: by-the-gateway\n \
-                   \
-                        action: upsert\n";
+            let yaml = "  attributes:\n    actions:\n      - key: load_test.upserted\n\
+                        \x20       value: by-the-gateway\n        action: upsert\n";
             all.push(("attributes", yaml.to_owned()));
         }
         if self.batch {

@@ -18,7 +18,7 @@ const INLINE_BYTES: usize = 1 << 20;
 /// What inflating may hold on a thread that serves connections: a buffer of `INLINE_BYTES` while it is copied into a larger one.
 const INLINE_HELD_BYTES: usize = 2 * INLINE_BYTES;
 /// The same where the inflated size cannot be told beforehand.
-const UNKNOWN_INLINE_HELD_BYTES: usize = 512 << 10;
+const UNKNOWN_INLINE_HELD_BYTES: usize = 64 << 10;
 /// Protobuf that is longer than its JSON is tried again with so many times the memory.
 const JSON_GROWTH: usize = 4;
 /// And is given at least this much.

@@ -115,7 +115,7 @@ async fn behave_well(gateway: &Gateway, backend: &Backend) -> [Duration; 2] {
     };
     let load = || {
         let load = gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(DURATION).concurrency(2, STREAMS);
-        load.retry(retry.clone())
+        load.retry(retry)
     };
     let mut http = load().http();
     http.target = gateway.http;

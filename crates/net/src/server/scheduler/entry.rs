@@ -10,6 +10,8 @@ use super::in_flight_limit::weight_of_bytes;
 use super::requests::Requests;
 use super::rules::{Rule, Rules};
 
+/// A slice of so many bytes weighs nothing against the memory for receiving, whatever that is.
+const SMALL_SLICE_BYTES: usize = 256 << 10;
 /// Read in one slice, at most: enough to read the bodies that are under way on a connection to
 /// their ends.
 pub(super) const SLICE_BYTES: usize = 16 << 20;
@@ -116,6 +118,13 @@ impl ConnectionEntry {
         let forecast = if is_forecast { self.forecast.load(Ordering::Relaxed) } else { 0 };
         let bytes = if rules.has(Rule::WeightByBytes) { self.request_bytes.load(Ordering::Relaxed) } else { 0 };
         in_flight.max(forecast).max(weight_of_bytes(bytes))
+    }
+
+    /// What it is likely to send in a slice is little. A connection that has sent nothing yet counts
+    /// as one of these.
+    pub(super) fn has_small_requests(&self) -> bool {
+        let requests = self.forecast.load(Ordering::Relaxed).max(1);
+        requests.saturating_mul(self.request_bytes.load(Ordering::Relaxed)) <= SMALL_SLICE_BYTES
     }
 
     fn is_stalled(&self, tick: u64) -> bool {

@@ -154,7 +154,10 @@ impl ReadScheduler {
             self.begin_next(&mut line);
         }
         if self.is_cpu_idle.load(Ordering::Relaxed) {
-            while let Some(entry) = line.next_overdue(tick) {
+            // Of those with large requests one a tick.
+            let mut admits_large = true;
+            while let Some(entry) = line.next_overdue(tick, admits_large) {
+                admits_large &= entry.has_small_requests();
                 self.wake(&entry);
             }
         }
