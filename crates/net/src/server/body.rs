@@ -32,7 +32,7 @@ pub enum BodyError {
 }
 
 /// The body of a request, unread. The rest of a body that its handler drops is drained beside the
-/// answer, within bounds: see [`Rest`].
+/// answer, within bounds.
 pub struct RequestBody(Rest);
 
 impl RequestBody {

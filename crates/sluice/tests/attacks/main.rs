@@ -48,18 +48,19 @@ fn config(healthy: &Backend, dead: &Backend) -> String {
 
 /// The tests of an attack, which is an `async fn(Target)` and goes on until it is dropped.
 macro_rules! withstand {
-    ($($attack:ident),*) => {$(
+    ($($attack:ident),*) => { crate::withstand!(within crate::LIMIT_MIB; $($attack),*); };
+    (within $limit_mib:expr; $($attack:ident),*) => {$(
         mod $attack {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn beside_it_each_request_is_accepted_within_the_memory_limit() {
-                crate::send_beside(Some(super::$attack)).await;
+                crate::send_beside(Some(super::$attack), $limit_mib).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             #[ignore = "compares latencies, which needs a machine with nothing else to do"]
             async fn torture_requests_beside_it_are_answered_as_soon_as_without() {
-                let without = crate::send_beside(None::<fn(crate::Target) -> std::future::Pending<()>>).await;
-                let beside = crate::send_beside(Some(super::$attack)).await;
+                let without = crate::send_beside(None::<fn(crate::Target) -> std::future::Pending<()>>, $limit_mib).await;
+                let beside = crate::send_beside(Some(super::$attack), $limit_mib).await;
                 crate::assert_as_soon(&without, &beside);
             }
         }
@@ -78,7 +79,7 @@ fn assert_as_soon(without: &[Duration], beside: &[Duration]) {
 
 /// Runs an attack, if there is one, beside a well-behaved client. Returns the time within which 99
 /// % of the client's requests were accepted, for each number of threads and transport.
-async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>) -> Vec<Duration> {
+async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>, limit_mib: u64) -> Vec<Duration> {
     let _alone = alone().await;
     let mut latencies = Vec::new();
     for threads in THREADS {
@@ -101,7 +102,7 @@ async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>) ->
             p99 = client => latencies.extend(p99),
             () = attack => {}
         }
-        gateway.assert_memory_within(LIMIT_MIB);
+        gateway.assert_memory_within(limit_mib);
     }
     latencies
 }

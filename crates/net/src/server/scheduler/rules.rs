@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// One rule. The table at the head of the [module](super) says what each does.
+/// One rule. The table at the head of the scheduler's module says what each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     Queue,
