@@ -36,8 +36,7 @@ impl Activity {
     pub(super) fn begin(self: &Arc<Self>, bytes: usize) -> (InFlight, Arriving) {
         self.served.fetch_add(1, Ordering::Relaxed);
         let is_charged = self.charges.try_take(bytes);
-        let charge = StreamCharge { activity: Arc::clone(self), bytes };
-        (InFlight { activity: Arc::clone(self), charge: Some(charge), is_charged }, self.requests.begin())
+        (InFlight { activity: Arc::clone(self), bytes, is_charged }, self.requests.begin())
     }
 
     pub(super) fn has_served(&self) -> bool {
@@ -67,33 +66,14 @@ impl Activity {
 #[derive(Debug)]
 pub(super) struct InFlight {
     activity: Arc<Activity>,
-    charge: Option<StreamCharge>,
-    is_charged: bool,
-}
-
-/// What a request is charged beside its body, until its answer was sent: a peer decides how long that
-/// takes.
-#[derive(Debug)]
-pub(super) struct StreamCharge {
-    activity: Arc<Activity>,
     bytes: usize,
-}
-
-impl Drop for StreamCharge {
-    fn drop(&mut self) {
-        self.activity.charges.give_back(self.bytes);
-    }
+    is_charged: bool,
 }
 
 impl InFlight {
     /// False: the budget of connections has no room for it.
     pub(super) fn is_charged(&self) -> bool {
         self.is_charged
-    }
-
-    /// To be kept until the answer was sent.
-    pub(super) fn take_charge(&mut self) -> Option<StreamCharge> {
-        self.charge.take()
     }
 
     pub(super) fn requests(&self) -> &Arc<Requests> {
@@ -103,6 +83,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
+        self.activity.charges.give_back(self.bytes);
         if self.activity.requests.end() == 0 {
             *self.activity.idle_since.lock() = Instant::now();
         }

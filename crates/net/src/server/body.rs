@@ -14,7 +14,6 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::BodyTimeouts;
-use super::activity::StreamCharge;
 use super::scheduler::Arriving;
 use super::unread::SharedWindow;
 
@@ -179,26 +178,19 @@ impl BodyReader {
 pub struct ReplyBody {
     data: Option<Bytes>,
     trailers: Option<Box<HeaderMap>>,
-    /// Given back when hyper drops the body: then the answer was sent.
-    _charge: Option<StreamCharge>,
 }
 
 impl ReplyBody {
     pub const fn empty() -> Self {
-        ReplyBody { data: None, trailers: None, _charge: None }
+        ReplyBody { data: None, trailers: None }
     }
 
     pub fn full(data: impl Into<Bytes>) -> Self {
-        ReplyBody { data: Some(data.into()), trailers: None, _charge: None }
+        ReplyBody { data: Some(data.into()), trailers: None }
     }
 
     pub fn with_trailers(data: Bytes, trailers: HeaderMap) -> Self {
-        ReplyBody { data: Some(data), trailers: Some(Box::new(trailers)), _charge: None }
-    }
-
-    /// Keeps the request's charge until the answer was sent.
-    pub(super) fn charged(self, charge: Option<StreamCharge>) -> Self {
-        ReplyBody { _charge: charge, ..self }
+        ReplyBody { data: Some(data), trailers: Some(Box::new(trailers)) }
     }
 }
 

@@ -116,7 +116,7 @@ async fn drive<H: Handler>(
     let known = Arc::new(context.handler.connected(peer));
     let service = service_fn(|request: Request<Incoming>| {
         let is_http2 = request.version() == Version::HTTP_2;
-        let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
+        let (in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
         // A client that waits to be asked for its body sends none with a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
         let request = request.map(|incoming| RequestBody::new(incoming, arriving, is_drained));
@@ -124,18 +124,19 @@ async fn drive<H: Handler>(
         async move {
             if is_http2 && !in_flight.is_charged() {
                 ServerCounters::count(&context.counters.refused_streams);
+                drop(in_flight);
                 // Data for a stream that is reset already would count against the connection.
                 request.into_body().drained().await;
                 return Err(h2::Error::from(h2::Reason::REFUSED_STREAM));
             }
             let response = context.handler.handle(&known, request).await;
-            let (requests, charge) = (Arc::clone(in_flight.requests()), in_flight.take_charge());
+            let requests = Arc::clone(in_flight.requests());
             // A held answer must not count: it may wait for another connection's slice.
             drop(in_flight);
             if context.resources.scheduler.as_ref().is_some_and(|scheduler| scheduler.holds_answers()) {
                 requests.all_have_arrived().await;
             }
-            Ok(response.map(|body| body.charged(charge)))
+            Ok(response)
         }
     });
     let window = context.resources.connections.take_window(context.options.initial_connection_window_bytes as usize);

@@ -50,6 +50,8 @@ pub(super) use requests::{Arriving, Requests};
 use rules::Rules;
 pub use rules::{Rule, UnknownRule};
 
+/// While the CPU is idle, one overdue connection with large requests is let in every so many ticks.
+const LARGE_TICKS: u64 = 8;
 /// The length of a tick, or more where the process gets no CPU time. A slice begins in each, even
 /// if no thread ever parks.
 const TICK: Duration = Duration::from_millis(5);
@@ -154,8 +156,8 @@ impl ReadScheduler {
             self.begin_next(&mut line);
         }
         if self.is_cpu_idle.load(Ordering::Relaxed) {
-            // Of those with large requests one a tick.
-            let mut admits_large = true;
+            // Of those with large requests one now and then.
+            let mut admits_large = tick.is_multiple_of(LARGE_TICKS);
             while let Some(entry) = line.next_overdue(tick, admits_large) {
                 admits_large &= entry.has_small_requests();
                 self.wake(&entry);
