@@ -1,6 +1,8 @@
-//! What backends answer: partial successes, and gRPC statuses in headers; and what token endpoints grant.
+//! What backends answer: partial successes, and gRPC statuses in headers; and what token endpoints
+//! grant.
 //!
-//! An input is one byte, which chooses the form, and then the answer: a body, or headers that line feeds part.
+//! An input is one byte, which chooses the form, and then the answer: a body, or headers that line
+//! feeds part.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
@@ -21,15 +23,17 @@ pub fn check_answers(data: &[u8]) {
     }
 }
 
-/// All three signals answer alike on the wire. What the official type reads, without fields that it does not know, is
-/// read alike.
+/// All three signals answer alike on the wire. What the official type reads, without fields that it
+/// does not know, is read alike.
 fn check_proto(body: &[u8]) {
     let outcome = from_proto(body);
     check_outcome(&outcome);
     let Ok(answer) = ExportTraceServiceResponse::decode(body) else { return };
     let partial = answer.partial_success.clone().unwrap_or_default();
     let expected = match u64::try_from(partial.rejected_spans) {
-        Ok(items) if items > 0 => Outcome::PartlyRejected { items, reason: peer_text(&partial.error_message) },
+        Ok(items) if items > 0 => {
+            Outcome::PartlyRejected { items, reason: peer_text(&partial.error_message) }
+        }
         _ => Outcome::Delivered,
     };
     assert_eq!(from_proto(&answer.encode_to_vec()), expected);
@@ -43,7 +47,8 @@ fn check_json(body: &[u8]) {
     let outcome = from_json(body);
     check_outcome(&outcome);
     if let Outcome::PartlyRejected { items, reason } = &outcome {
-        let partial = serde_json::json!({ "rejectedSpans": items.to_string(), "errorMessage": reason });
+        let partial =
+            serde_json::json!({ "rejectedSpans": items.to_string(), "errorMessage": reason });
         let again = serde_json::json!({ "partialSuccess": partial }).to_string();
         assert_eq!(from_json(again.as_bytes()), outcome);
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use sluice_config::{Catalog, Class, Environment, Kind, load};
 
-/// Whatever the text of a configuration is, reading it ends with a document or with errors that say where.
+/// Whatever the text of a configuration is, reading it ends with a document or with errors that say
+/// where.
 pub fn check_load(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (document, diagnostics) = load(&["config.yaml".to_owned()], &Fuzzed { text }, &Kinds);
@@ -32,7 +33,11 @@ impl Environment for Fuzzed<'_> {
 
     fn read_file(&self, path: &Path, limit_bytes: u64) -> io::Result<String> {
         let text = if path == Path::new("config.yaml") { self.text } else { "from: a file" };
-        if text.len() as u64 > limit_bytes { Err(io::Error::other("too large")) } else { Ok(text.to_owned()) }
+        if text.len() as u64 > limit_bytes {
+            Err(io::Error::other("too large"))
+        } else {
+            Ok(text.to_owned())
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use bytes::Bytes;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
-use sluice_net::compress::{DecompressError, decompress, decompress_lz4, decompress_zlib, with_decompressed};
+use sluice_net::compress::{DecompressError, Packing, decompress, with_decompressed};
 use sluice_net::grpc::frame::MessageReader;
 use sluice_net::grpc::status::Status;
 use sluice_otlp::Encoding;
@@ -33,7 +33,9 @@ pub fn check_unsnappy(data: &[u8]) {
 }
 
 pub fn check_inflate(data: &[u8]) {
-    if let Ok(unpacked) = check_limit(data, decompress_zlib) {
+    if let Ok(unpacked) =
+        check_limit(data, |data, limit_bytes| decompress(Packing::Zlib, data, limit_bytes))
+    {
         let mut judged = Vec::new();
         ZlibDecoder::new(data).read_to_end(&mut judged).expect("another decoder takes it");
         assert!(unpacked == judged);
@@ -41,7 +43,7 @@ pub fn check_inflate(data: &[u8]) {
 }
 
 pub fn check_unlz4(data: &[u8]) {
-    let _ = check_limit(data, decompress_lz4);
+    let _ = check_limit(data, |data, limit_bytes| decompress(Packing::Lz4, data, limit_bytes));
 }
 
 /// As [`check_limit`]; it does the same in a buffer of its own and in a shared one.
@@ -72,7 +74,8 @@ fn check_limit(
     Ok(unpacked)
 }
 
-/// A body gives the same message however it is cut into chunks: whole, and at a place that its first byte tells.
+/// A body gives the same message however it is cut into chunks: whole, and at a place that its
+/// first byte tells.
 pub fn check_grpc_frame(data: &[u8]) {
     let Some((&cut, body)) = data.split_first() else { return };
     let whole = read_frame(&[body]);
@@ -97,7 +100,8 @@ fn read_frame(chunks: &[&[u8]]) -> Result<Bytes, String> {
     reader.finish().map(|message| message.bytes).map_err(|error| error.to_string())
 }
 
-/// `grpc-status-details-bin` as a backend may send it: what was understood survives being written and read again.
+/// `grpc-status-details-bin` as a backend may send it: what was understood survives being written
+/// and read again.
 pub fn check_grpc_status(data: &[u8]) {
     if let Some(status) = Status::decode_details(data) {
         let again = Status::decode_details(&status.encode_details());

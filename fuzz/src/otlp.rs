@@ -1,7 +1,9 @@
-//! The wire operations on OTLP. Compiled into the tests of the `otlp` crate too, which replay the corpus on the stable
-//! compiler: so this file uses nothing but that crate and its test dependencies.
+//! The wire operations on OTLP. Compiled into the tests of the `otlp` crate too, which replay the
+//! corpus on the stable compiler: so this file uses nothing but that crate and its test
+//! dependencies.
 //!
-//! An input is one byte, which chooses the signal and a variant of the check, and then the encoded request.
+//! An input is one byte, which chooses the signal and a variant of the check, and then the encoded
+//! request.
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -11,14 +13,14 @@ use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use prost::Message;
 use sluice_otlp::json::{ToJsonError, from_json, to_json};
 use sluice_otlp::{
-    AnyValue, Attributes, Item, ItemEditor, NewValue, Signal, SplitLimits, count, edit_items, edit_resources, scan,
-    split,
+    AnyValue, Attributes, Item, ItemEditor, NewValue, Signal, SplitLimits, count, edit_items,
+    edit_resources, scan, split,
 };
 
 const LIMIT_BYTES: usize = 8 << 20;
 
-/// What scan refuses for other reasons than prost: the Collector's rules for ids, and bounds on nesting that leave
-/// later readers room.
+/// What scan refuses for other reasons than prost: the Collector's rules for ids, and bounds on
+/// nesting that leave later readers room.
 const STRICTER_THAN_PROST: [&str; 4] = [
     "a trace id is neither empty nor 16 bytes long",
     "a span id is neither empty nor 8 bytes long",
@@ -65,7 +67,8 @@ fn prost_items(signal: Signal, request: &[u8]) -> Option<usize> {
         }
         Signal::Metrics => {
             let request = ExportMetricsServiceRequest::decode(request).ok()?;
-            let scopes = request.resource_metrics.iter().flat_map(|resource| &resource.scope_metrics);
+            let scopes =
+                request.resource_metrics.iter().flat_map(|resource| &resource.scope_metrics);
             Some(scopes.flat_map(|scope| &scope.metrics).map(|metric| points(&metric.data)).sum())
         }
     }
@@ -82,20 +85,29 @@ fn points(data: &Option<Data>) -> usize {
     }
 }
 
-/// Scan accepts what prost decodes, but for the reasons that it declares, and counts the same items.
+/// Scan accepts what prost decodes, but for the reasons that it declares, and counts the same
+/// items.
 pub fn check_scan(data: &[u8]) {
     let Some((Choice { signal, .. }, request)) = choose(data) else { return };
     match (scan(signal, request), prost_items(signal, request)) {
-        (Ok(summary), Some(items)) => assert_eq!(summary.items as usize, items, "scan and prost count alike"),
+        (Ok(summary), Some(items)) => {
+            assert_eq!(summary.items as usize, items, "scan and prost count alike")
+        }
         (Ok(_), None) => panic!("scan accepts what prost refuses"),
         (Err(error), Some(_)) => {
-            assert!(STRICTER_THAN_PROST.contains(&error.reason), "scan refuses what prost decodes: {error}");
+            assert!(
+                STRICTER_THAN_PROST.contains(&error.reason),
+                "scan refuses what prost decodes: {error}"
+            );
         }
-        (Err(error), None) => assert!(error.offset <= request.len(), "the offset lies within the request"),
+        (Err(error), None) => {
+            assert!(error.offset <= request.len(), "the offset lies within the request")
+        }
     }
 }
 
-/// The parts of a valid request are valid, hold all its items, and obey the limits where they can be obeyed.
+/// The parts of a valid request are valid, hold all its items, and obey the limits where they can
+/// be obeyed.
 pub fn check_split(data: &[u8]) {
     let Some((Choice { signal, variant }, request)) = choose(data) else { return };
     let request = Bytes::copy_from_slice(request);
@@ -112,7 +124,10 @@ pub fn check_split(data: &[u8]) {
         let counted = scan(signal, &part.bytes).expect("a part is a valid request").items;
         assert_eq!(counted, part.items, "a part holds what it says");
         assert_eq!(count(signal, &part.bytes), Ok(counted), "counting and scanning agree");
-        assert!(counted as usize <= limits.max_items.max(1), "a part has no more items than allowed");
+        assert!(
+            counted as usize <= limits.max_items.max(1),
+            "a part has no more items than allowed"
+        );
         if part.bytes.len() > limits.max_bytes {
             assert!(counted <= 1, "a part that is too large cannot be cut further");
         }
@@ -121,7 +136,8 @@ pub fn check_split(data: &[u8]) {
     assert_eq!(items, summary.items, "no item is lost or doubled");
 }
 
-/// Edits of a valid request give a valid request with the same items, in which the edit has nothing left to do.
+/// Edits of a valid request give a valid request with the same items, in which the edit has nothing
+/// left to do.
 pub fn check_edit(data: &[u8]) {
     let Some((Choice { signal, .. }, request)) = choose(data) else { return };
     let request = Bytes::copy_from_slice(request);
@@ -132,10 +148,16 @@ pub fn check_edit(data: &[u8]) {
     let Ok(summary) = scan(signal, &request) else { return };
     for edited in [on_resources, on_items] {
         if let Some(edited) = edited.expect("a valid request can be edited") {
-            assert_eq!(scan(signal, &edited), Ok(summary), "an edit leaves a valid request with the same items");
+            assert_eq!(
+                scan(signal, &edited),
+                Ok(summary),
+                "an edit leaves a valid request with the same items"
+            );
         }
     }
-    let once = edit_resources(&request, |attributes| edit(attributes, &value)).expect("valid").unwrap_or(request);
+    let once = edit_resources(&request, |attributes| edit(attributes, &value))
+        .expect("valid")
+        .unwrap_or(request);
     let twice = edit_resources(&once, |attributes| edit(attributes, &value)).expect("valid");
     assert_eq!(twice, None, "the second of two equal edits changes nothing");
 }
@@ -169,8 +191,13 @@ pub fn check_json_in(data: &[u8]) {
             assert!(request.len() <= LIMIT_BYTES);
             assert!(scan(signal, &request).is_ok(), "what is read from JSON is valid");
             let written = written(signal, &request);
-            let read = from_json(signal, &written, LIMIT_BYTES).expect("what is written can be read");
-            assert_eq!(self::written(signal, &read), written, "JSON survives the way there and back");
+            let read =
+                from_json(signal, &written, LIMIT_BYTES).expect("what is written can be read");
+            assert_eq!(
+                self::written(signal, &read),
+                written,
+                "JSON survives the way there and back"
+            );
         }
         Err(error) => assert!(error.offset <= json.len(), "the offset lies within the body"),
     }
@@ -190,7 +217,10 @@ pub fn check_json_out(data: &[u8]) {
         }
         Err(ToJsonError::TooLarge { .. }) => assert!(json.is_empty()),
         Err(ToJsonError::Malformed(error)) => {
-            assert_eq!(error.reason, "a singular message comes in too many parts", "a valid request can be written");
+            assert_eq!(
+                error.reason, "a singular message comes in too many parts",
+                "a valid request can be written"
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Replays the committed corpus on the stable compiler: each input as it is and with a bounded number of changes,
-//! always the same ones. Included by a test of each crate whose decoders are fuzzed.
+//! Replays the committed corpus on the stable compiler: each input as it is and with a bounded
+//! number of changes, always the same ones. Included by a test of each crate whose decoders are
+//! fuzzed.
 
 use std::fs;
 use std::panic;
@@ -11,15 +12,16 @@ pub type Check = fn(&[u8]);
 
 fn corpus(manifest: &str, target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let directory = Path::new(manifest).join("../../fuzz/corpus").join(target);
-    let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let entries =
+        fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     // The order of a directory is not everywhere the same; the changes depend on it.
     paths.sort();
     paths.into_iter().map(|path| (path.clone(), fs::read(path).expect("an input"))).collect()
 }
 
-/// Every committed input of the targets holds what its check asserts, and so does every change of it. `manifest`: the
-/// directory of the crate that calls.
+/// Every committed input of the targets holds what its check asserts, and so does every change of
+/// it. `manifest`: the directory of the crate that calls.
 pub fn replay(manifest: &str, targets: &[(&str, Check)], changes_per_input: u64) {
     for (target, check) in targets {
         let inputs = corpus(manifest, target);
@@ -28,7 +30,8 @@ pub fn replay(manifest: &str, targets: &[(&str, Check)], changes_per_input: u64)
             run(*check, input, path);
             let (_, other) = &inputs[(number + 1) % inputs.len()];
             for change in 0..changes_per_input {
-                let changed = changed(input, other, &mut Rng::with_seed(change << 16 | number as u64));
+                let changed =
+                    changed(input, other, &mut Rng::with_seed(change << 16 | number as u64));
                 run(*check, &changed, path);
             }
         }
@@ -46,7 +49,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One to four of the changes that fuzzers make: flipped bits, other bytes, cuts, repetitions, a part of another input.
+/// One to four of the changes that fuzzers make: flipped bits, other bytes, cuts, repetitions, a
+/// part of another input.
 fn changed(input: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..rng.usize(1..=4) {

@@ -1,4 +1,5 @@
-//! Writes the corpus that is committed: a few inputs of every shape for each target, always the same.
+//! Writes the corpus that is committed: a few inputs of every shape for each target, always the
+//! same.
 
 #[path = "../../crates/otlp/tests/support/mod.rs"]
 mod support;
@@ -11,7 +12,9 @@ use bytes::Bytes;
 use fastrand::Rng;
 use flate2::{Compress, Compression, FlushCompress};
 use http::HeaderMap;
-use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceResponse,
+};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use prost::Message as _;
@@ -30,8 +33,11 @@ const INPUT_LIMIT_BYTES: usize = 900;
 fn main() {
     let requests = requests();
     for (signal, name, request) in &requests {
-        let first = Signal::ALL.iter().position(|known| known == signal).expect("a known signal") as u8;
-        for (target, variant) in [("scan", 0), ("edit", 0), ("json_out", 0), ("split", 14), ("split", 3)] {
+        let first =
+            Signal::ALL.iter().position(|known| known == signal).expect("a known signal") as u8;
+        for (target, variant) in
+            [("scan", 0), ("edit", 0), ("json_out", 0), ("split", 14), ("split", 3)]
+        {
             write(target, &format!("{name}-{variant}"), &prefixed(first + 3 * variant, request));
         }
         let mut json = Vec::new();
@@ -59,10 +65,12 @@ fn requests() -> Vec<(Signal, String, Vec<u8>)> {
             let strategy = wire_request(signal, shape, freedoms);
             for number in 1..=numbers {
                 let least = 120 * number;
-                let request = std::iter::repeat_with(|| strategy.new_tree(&mut runner).expect("a request").current())
-                    .filter(|request| form != "groups" || groups(signal, request) > 1)
-                    .find(|request| (least..INPUT_LIMIT_BYTES).contains(&request.len()))
-                    .expect("some request has the size");
+                let request = std::iter::repeat_with(|| {
+                    strategy.new_tree(&mut runner).expect("a request").current()
+                })
+                .filter(|request| form != "groups" || groups(signal, request) > 1)
+                .find(|request| (least..INPUT_LIMIT_BYTES).contains(&request.len()))
+                .expect("some request has the size");
                 requests.push((signal, format!("{signal}-{form}-{number}"), request));
             }
         }
@@ -116,7 +124,8 @@ fn write_deflated(sample: &[u8]) {
     // Long enough for several blocks with codes of their own.
     let mut text = String::new();
     while text.len() < 42_000 {
-        write!(text, "http.request.header.{}={:x};", rng.u8(..40), rng.u32(..)).expect("a string takes it");
+        write!(text, "http.request.header.{}={:x};", rng.u8(..40), rng.u32(..))
+            .expect("a string takes it");
     }
     write("inflate", "long", &deflated(6, &[text.as_bytes()]));
     let packed = compress(Encoding::Gzip, &[Bytes::from(text)], None).expect("it can be packed");
@@ -153,12 +162,19 @@ fn write_frames(sample: &[u8]) {
     let delay = std::time::Duration::from_millis(1500);
     let status = Status::new(Code::Unavailable, "the queue is full").with_retry_delay(delay);
     write("grpc_status", "retry-info", &status.encode_details());
-    write("grpc_status", "plain", &Status::new(Code::InvalidArgument, "malformed").encode_details());
+    write(
+        "grpc_status",
+        "plain",
+        &Status::new(Code::InvalidArgument, "malformed").encode_details(),
+    );
 }
 
 fn write_answers() {
     let (proto, json, headers, token) = (0, 1, 2, 3);
-    let refused = ExportTracePartialSuccess { rejected_spans: 1 << 40, error_message: "no \u{fc}".to_owned() };
+    let refused = ExportTracePartialSuccess {
+        rejected_spans: 1 << 40,
+        error_message: "no \u{fc}".to_owned(),
+    };
     let warning = ExportTracePartialSuccess { rejected_spans: 0, error_message: "slow".to_owned() };
     for (name, partial) in [("proto-refused", refused), ("proto-warning", warning)] {
         let answer = ExportTraceServiceResponse { partial_success: Some(partial) };

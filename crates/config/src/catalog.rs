@@ -35,13 +35,8 @@ impl Class {
 
     /// One of them: `receiver`, …
     pub const fn name(self) -> &'static str {
-        match self {
-            Class::Receiver => "receiver",
-            Class::Processor => "processor",
-            Class::Exporter => "exporter",
-            Class::Extension => "extension",
-            Class::Connector => "connector",
-        }
+        let key = self.key();
+        key.split_at(key.len() - 1).0
     }
 }
 
@@ -54,7 +49,8 @@ pub enum PipelineSignal {
 }
 
 impl PipelineSignal {
-    pub const ALL: [PipelineSignal; 3] = [PipelineSignal::Traces, PipelineSignal::Metrics, PipelineSignal::Logs];
+    pub const ALL: [PipelineSignal; 3] =
+        [PipelineSignal::Traces, PipelineSignal::Metrics, PipelineSignal::Logs];
 
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -26,8 +26,12 @@ impl ComponentId {
         }
         let mut characters = kind.chars();
         let starts_well = characters.next().is_some_and(|first| first.is_ascii_alphabetic());
-        if !starts_well || !characters.all(|character| character.is_ascii_alphanumeric() || character == '_') {
-            return Err(format!("the type `{kind}` may only have letters, digits and `_`, and starts with a letter"));
+        if !starts_well
+            || !characters.all(|character| character.is_ascii_alphanumeric() || character == '_')
+        {
+            return Err(format!(
+                "the type `{kind}` may only have letters, digits and `_`, and starts with a letter"
+            ));
         }
         if kind.len() > TYPE_LIMIT {
             return Err(format!("the type is longer than {TYPE_LIMIT} characters"));
@@ -55,7 +59,9 @@ fn validate_name(name: &str) -> Result<String, String> {
         return Err(format!("the name is longer than {NAME_LIMIT} characters"));
     }
     // The name becomes a label of metrics and a part of messages.
-    if let Some(character) = name.chars().find(|character| character.is_whitespace() || character.is_control()) {
+    if let Some(character) =
+        name.chars().find(|character| character.is_whitespace() || character.is_control())
+    {
         return Err(format!("the name has the character {character:?}"));
     }
     Ok(name.to_owned())
@@ -93,8 +99,14 @@ mod tests {
             ("", "the type is missing"),
             ("/2", "the type is missing"),
             ("otlp/", "the name after the slash is missing"),
-            ("2otlp", "the type `2otlp` may only have letters, digits and `_`, and starts with a letter"),
-            ("ot-lp", "the type `ot-lp` may only have letters, digits and `_`, and starts with a letter"),
+            (
+                "2otlp",
+                "the type `2otlp` may only have letters, digits and `_`, and starts with a letter",
+            ),
+            (
+                "ot-lp",
+                "the type `ot-lp` may only have letters, digits and `_`, and starts with a letter",
+            ),
             ("otlp/a b", "the name has the character ' '"),
         ] {
             assert_eq!(ComponentId::parse(text), Err(reason.to_owned()), "{text}");

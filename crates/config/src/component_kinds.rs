@@ -6,32 +6,40 @@ use crate::{Fields, Kind};
 
 /// A kind of component. `C` is what its options become.
 #[derive(Debug)]
-pub struct ComponentKind<C> {
+pub struct ComponentKind<C, M = ()> {
     kind: Kind,
+    /// What it exposes, where that is known without an instance.
+    metrics: Option<M>,
     /// None for a kind that is only known by name.
     read: Option<fn(&mut Fields<'_>) -> C>,
 }
 
-impl<C> ComponentKind<C> {
+impl<C, M: Copy> ComponentKind<C, M> {
     pub const fn new(kind: Kind, read: fn(&mut Fields<'_>) -> C) -> Self {
-        ComponentKind { kind, read: Some(read) }
+        ComponentKind { kind, metrics: None, read: Some(read) }
+    }
+
+    #[must_use]
+    pub const fn metrics(mut self, metrics: M) -> Self {
+        self.metrics = Some(metrics);
+        self
     }
 
     /// A kind that cannot be used; `reason` is the text of the error.
     pub const fn missing(name: &'static str, reason: &'static str) -> Self {
-        ComponentKind { kind: Kind::new(name, "").missing(reason), read: None }
+        ComponentKind { kind: Kind::new(name, "").missing(reason), metrics: None, read: None }
     }
 }
 
 /// All kinds of one class that a crate has.
 #[derive(Debug)]
-pub struct ComponentKinds<C: 'static> {
-    list: &'static [ComponentKind<C>],
+pub struct ComponentKinds<C: 'static, M: 'static = ()> {
+    list: &'static [ComponentKind<C, M>],
     kinds: OnceLock<Vec<Kind>>,
 }
 
-impl<C> ComponentKinds<C> {
-    pub const fn new(list: &'static [ComponentKind<C>]) -> Self {
+impl<C, M: Copy> ComponentKinds<C, M> {
+    pub const fn new(list: &'static [ComponentKind<C, M>]) -> Self {
         ComponentKinds { list, kinds: OnceLock::new() }
     }
 
@@ -39,7 +47,13 @@ impl<C> ComponentKinds<C> {
         self.kinds.get_or_init(|| self.list.iter().map(|known| known.kind).collect())
     }
 
-    /// Reads the options of a component by its kind's name or one of its aliases. None if there is no such kind.
+    /// What the kinds expose.
+    pub fn metrics(&self) -> impl Iterator<Item = M> {
+        self.list.iter().filter_map(|known| known.metrics)
+    }
+
+    /// Reads the options of a component by its kind's name or one of its aliases. None if there is
+    /// no such kind.
     pub fn read(&self, kind: &str, fields: &mut Fields<'_>) -> Option<C> {
         let known = self.list.iter().find(|known| known.kind.is_called(kind))?;
         known.read.map(|read| read(fields))
@@ -67,7 +81,8 @@ mod tests {
         assert_eq!(read("welcomer").as_deref(), Some("hi"));
         assert_eq!(read("shouter"), None);
         assert_eq!(read("other"), None);
-        let names: Vec<_> = KINDS.kinds().iter().map(|kind| (kind.name, kind.missing.is_some())).collect();
+        let names: Vec<_> =
+            KINDS.kinds().iter().map(|kind| (kind.name, kind.missing.is_some())).collect();
         assert_eq!(names, [("greeter", false), ("shouter", true)]);
     }
 }

@@ -121,6 +121,9 @@ impl Diagnostics {
     /// All findings with their lines. Errors come last, where a terminal shows them.
     pub fn render(&self, colours: bool) -> String {
         let in_order = self.warnings().chain(self.errors());
-        in_order.map(|diagnostic| render::with_snippet(self, diagnostic, colours)).collect::<Vec<_>>().join("\n\n")
+        in_order
+            .map(|diagnostic| render::with_snippet(self, diagnostic, colours))
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 }

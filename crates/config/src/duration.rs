@@ -45,13 +45,17 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 
 /// One number and its unit from the start of `text`, in nanoseconds, and what follows.
 fn parse_part(text: &str) -> Result<(u128, &str), String> {
-    let number_end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let number_end = text
+        .find(|character: char| !character.is_ascii_digit() && character != '.')
+        .unwrap_or(text.len());
     let (number, rest) = text.split_at(number_end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return Err("a number is expected before each unit".to_owned());
     }
-    let unit_end = rest.find(|character: char| character.is_ascii_digit() || character == '.').unwrap_or(rest.len());
+    let unit_end = rest
+        .find(|character: char| character.is_ascii_digit() || character == '.')
+        .unwrap_or(rest.len());
     let (unit_name, rest) = rest.split_at(unit_end);
     if unit_name.is_empty() {
         return Err("a unit is missing (ns, us, ms, s, m, h)".to_owned());
@@ -60,8 +64,11 @@ fn parse_part(text: &str) -> Result<(u128, &str), String> {
         return Err(format!("`{unit_name}` is not a unit (ns, us, ms, s, m, h)"));
     };
     let unit_ns = u128::from(*unit_ns);
-    let whole_ns =
-        if whole.is_empty() { 0 } else { whole.parse::<u64>().map_err(|_| "the number is too large".to_owned())? };
+    let whole_ns = if whole.is_empty() {
+        0
+    } else {
+        whole.parse::<u64>().map_err(|_| "the number is too large".to_owned())?
+    };
     let mut part_ns = u128::from(whole_ns) * unit_ns;
     // Digits beyond the 18th stand for less than a nanosecond in every unit.
     let mut digit_ns = unit_ns * 1_000_000_000_000_000_000;

@@ -51,7 +51,8 @@ pub(crate) const TEXT_LIMIT_BYTES: u64 = 1 << 20;
 
 /// Expands all values of a tree. Keys are not expanded, as in the Collector.
 pub fn expand(node: Node, environment: &dyn Environment, diagnostics: &mut Diagnostics) -> Node {
-    let mut expander = Expander { environment, diagnostics, expansions: 0, work_bytes: 0, exhausted: false };
+    let mut expander =
+        Expander { environment, diagnostics, expansions: 0, work_bytes: 0, exhausted: false };
     expander.node(node, 0)
 }
 
@@ -76,7 +77,9 @@ impl Expander<'_> {
     fn node(&mut self, node: Node, depth: usize) -> Node {
         let span = node.span;
         match node.value {
-            Value::Scalar(scalar) if scalar.value == ScalarValue::String && scalar.text.contains('$') => {
+            Value::Scalar(scalar)
+                if scalar.value == ScalarValue::String && scalar.text.contains('$') =>
+            {
                 self.scalar(scalar, span, depth)
             }
             Value::Scalar(_) => node,
@@ -85,8 +88,9 @@ impl Expander<'_> {
                 Node { value: Value::List(items), span }
             }
             Value::Mapping(entries) => {
-                let entries =
-                    entries.into_iter().map(|entry| Entry { value: self.node(entry.value, depth + 1), ..entry });
+                let entries = entries
+                    .into_iter()
+                    .map(|entry| Entry { value: self.node(entry.value, depth + 1), ..entry });
                 Node { value: Value::Mapping(entries.collect()), span }
             }
         }
@@ -135,9 +139,13 @@ impl Expander<'_> {
 
     /// Reads the text as YAML; text that is not YAML is a string.
     fn parse(&mut self, retrieved: &Retrieved, span: Span, depth: usize) -> Node {
-        let limits = Limits { depth: Limits::default().depth.saturating_sub(depth), ..Limits::default() };
+        let limits =
+            Limits { depth: Limits::default().depth.saturating_sub(depth), ..Limits::default() };
         let mut node = yaml::parse(&retrieved.text, retrieved.source.unwrap_or(span.file), &limits)
-            .unwrap_or_else(|_| Node { value: Value::Scalar(Scalar::string(retrieved.text.clone())), span });
+            .unwrap_or_else(|_| Node {
+                value: Value::Scalar(Scalar::string(retrieved.text.clone())),
+                span,
+            });
         let is_own_source = retrieved.source.is_some() && node.as_scalar().is_none();
         if !is_own_source {
             set_spans(&mut node, span);
@@ -151,8 +159,12 @@ impl Expander<'_> {
         self.work_bytes = self.work_bytes.saturating_add(bytes);
         if self.expansions > EXPANSIONS_LIMIT || self.work_bytes > WORK_LIMIT_BYTES {
             if !self.exhausted {
-                let error = Diagnostic::error(span, "the references `${…}` of this configuration expand without end");
-                self.diagnostics.push(error.with_hint("does a variable or a file refer to itself?"));
+                let error = Diagnostic::error(
+                    span,
+                    "the references `${…}` of this configuration expand without end",
+                );
+                self.diagnostics
+                    .push(error.with_hint("does a variable or a file refer to itself?"));
             }
             self.exhausted = true;
         }
@@ -162,7 +174,8 @@ impl Expander<'_> {
     fn fits(&mut self, bytes: usize, span: Span) -> bool {
         let fits = bytes as u64 <= TEXT_LIMIT_BYTES;
         if !fits {
-            self.diagnostics.error(span, format!("this value becomes longer than {TEXT_LIMIT_BYTES} bytes"));
+            self.diagnostics
+                .error(span, format!("this value becomes longer than {TEXT_LIMIT_BYTES} bytes"));
         }
         fits
     }
@@ -171,7 +184,8 @@ impl Expander<'_> {
     /// show it.
     fn retrieve(&mut self, reference: &str, is_written: bool, span: Span) -> Option<Retrieved> {
         let inner = &reference[2..reference.len() - 1];
-        let shown = if is_written { format!("`{reference}`") } else { "a nested `${…}`".to_owned() };
+        let shown =
+            if is_written { format!("`{reference}`") } else { "a nested `${…}`".to_owned() };
         let (scheme, rest) = inner.split_once(':').unwrap_or(("env", inner));
         match scheme {
             "env" => self.retrieve_variable(rest, &shown, span),
@@ -198,8 +212,8 @@ impl Expander<'_> {
         };
         if !is_variable_name(name) {
             let message = format!("{shown} has no valid name of an environment variable");
-            let hint = "names have letters, digits and `_`, and do not start with a digit; write `$$` for \
-                 a literal `$`";
+            let hint = "names have letters, digits and `_`, and do not start with a digit; write \
+                        `$$` for a literal `$`";
             self.diagnostics.push(Diagnostic::error(span, message).with_hint(hint));
             return None;
         }
@@ -209,7 +223,8 @@ impl Expander<'_> {
                 span,
                 format!("the environment variable `{name}` is not set and is taken as empty"),
             );
-            self.diagnostics.push(warning.with_hint(format!("give a default with `${{env:{name}:-…}}`")));
+            self.diagnostics
+                .push(warning.with_hint(format!("give a default with `${{env:{name}:-…}}`")));
         }
         let text = value.unwrap_or_default();
         self.fits(text.len(), span).then_some(Retrieved { text, source: None })
@@ -227,7 +242,9 @@ impl Expander<'_> {
                 };
                 let source = Some(self.diagnostics.sources.add_once(source));
                 // Editors add a line break at the end of a file; it is not part of a password.
-                let trimmed = text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text).len());
+                let trimmed = text
+                    .strip_suffix('\n')
+                    .map(|text| text.strip_suffix('\r').unwrap_or(text).len());
                 text.truncate(trimmed.unwrap_or(text.len()));
                 Some(Retrieved { text, source })
             }

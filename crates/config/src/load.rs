@@ -1,6 +1,6 @@
 //! Reads configuration locations, merges them into one tree, and makes a [`Document`] of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::catalog::Catalog;
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -8,7 +8,7 @@ use crate::document::{Component, Document};
 use crate::expand::{Environment, expand};
 use crate::fields::Fields;
 use crate::merge::merge;
-use crate::source::{FileId, Source, Span};
+use crate::source::{Source, Span};
 use crate::yaml::{self, Entry, Limits, Node, Value};
 
 /// Reads the configuration at the given locations, merged in their order. A location is a path, or,
@@ -37,8 +37,10 @@ pub(crate) fn read_tree(
     if locations.is_empty() {
         diagnostics.error(None, "no configuration was given");
     }
-    let trees: Vec<Node> =
-        locations.iter().filter_map(|location| read_location(location, environment, diagnostics)).collect();
+    let trees: Vec<Node> = locations
+        .iter()
+        .filter_map(|location| read_location(location, environment, diagnostics))
+        .collect();
     // With a file missing, the rest would look incomplete, and errors about that would mislead.
     if trees.len() < locations.len() {
         return None;
@@ -58,10 +60,13 @@ pub fn read_component<T>(
 
 /// Reads a text as the options of one section, without `${…}`. For tests of components' read
 /// functions.
-pub fn read_text<T>(path: &str, text: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> (T, Diagnostics) {
+pub fn read_text<T>(
+    path: &str,
+    text: &str,
+    read: impl FnOnce(&mut Fields<'_>) -> T,
+) -> (T, Diagnostics) {
     let mut diagnostics = Diagnostics::default();
-    let source = Source { name: "config.yaml".to_owned(), text: text.to_owned(), path: None, confidential: false };
-    let file = diagnostics.sources.add(source);
+    let file = diagnostics.sources.add(Source::new("config.yaml", text));
     let root = Span { file, start: 0, end: 0, line: 1, column: 1 };
     let node = yaml::parse(text, file, &Limits::default()).unwrap_or_else(|error| {
         diagnostics.push(*error);
@@ -71,41 +76,52 @@ pub fn read_text<T>(path: &str, text: &str, read: impl FnOnce(&mut Fields<'_>) -
     (value, diagnostics)
 }
 
-fn read_location(location: &str, environment: &dyn Environment, diagnostics: &mut Diagnostics) -> Option<Node> {
+fn read_location(
+    location: &str,
+    environment: &dyn Environment,
+    diagnostics: &mut Diagnostics,
+) -> Option<Node> {
     let (scheme, rest) = split_scheme(location);
+    match source_at(scheme, rest, environment) {
+        Ok(source) => {
+            let node = parse_root(source, diagnostics)?;
+            Some(if scheme == "yaml" { unflatten(node) } else { node })
+        }
+        Err(error) => {
+            if scheme == "file" {
+                diagnostics.sources.add_unreadable(Path::new(rest));
+            }
+            diagnostics.push(*error);
+            None
+        }
+    }
+}
+
+fn source_at(
+    scheme: &str,
+    rest: &str,
+    environment: &dyn Environment,
+) -> Result<Source, Box<Diagnostic>> {
+    let error = |message: String| Box::new(Diagnostic::error(None, message));
     match scheme {
         "file" => {
             let path = PathBuf::from(rest);
-            match environment.read_file(&path, Limits::default().text_bytes as u64) {
-                Ok(text) => {
-                    let source = Source { name: rest.to_owned(), text, path: Some(path), confidential: false };
-                    parse_root(source, diagnostics).map(|(node, _)| node)
-                }
-                Err(error) => {
-                    diagnostics.sources.add_unreadable(&path);
-                    diagnostics.error(None, format!("the configuration file `{rest}` cannot be read: {error}"));
-                    None
-                }
-            }
+            let text = environment.read_file(&path, Limits::default().text_bytes as u64);
+            let text = text.map_err(|why| {
+                error(format!("the configuration file `{rest}` cannot be read: {why}"))
+            })?;
+            Ok(Source { path: Some(path), ..Source::new(rest, text) })
         }
         "env" => match environment.variable(rest) {
-            Some(text) => {
-                let source = Source { name: format!("env:{rest}"), text, path: None, confidential: false };
-                parse_root(source, diagnostics).map(|(node, _)| node)
-            }
-            None => {
-                diagnostics.error(None, format!("the environment variable `{rest}` with the configuration is not set"));
-                None
-            }
+            Some(text) => Ok(Source::new(format!("env:{rest}"), text)),
+            None => Err(error(format!(
+                "the environment variable `{rest}` with the configuration is not set"
+            ))),
         },
-        "yaml" => {
-            let source = Source { name: "yaml:".to_owned(), text: rest.to_owned(), path: None, confidential: false };
-            parse_root(source, diagnostics).map(|(node, file)| unflatten(node, file))
-        }
+        "yaml" => Ok(Source::new("yaml:", rest)),
         _ => {
-            let error = Diagnostic::error(None, format!("configuration cannot be read from `{scheme}:`"));
-            diagnostics.push(error.with_hint("give a path, `file:PATH`, `env:NAME` or `yaml:TEXT`"));
-            None
+            let error = error(format!("configuration cannot be read from `{scheme}:`"));
+            Err(Box::new(error.with_hint("give a path, `file:PATH`, `env:NAME` or `yaml:TEXT`")))
         }
     }
 }
@@ -116,7 +132,9 @@ fn split_scheme(location: &str) -> (&str, &str) {
         Some((scheme, rest))
             if scheme.len() > 1
                 && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-                && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte)) =>
+                && scheme
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte)) =>
         {
             (scheme, rest)
         }
@@ -124,13 +142,16 @@ fn split_scheme(location: &str) -> (&str, &str) {
     }
 }
 
-fn parse_root(source: Source, diagnostics: &mut Diagnostics) -> Option<(Node, FileId)> {
+fn parse_root(source: Source, diagnostics: &mut Diagnostics) -> Option<Node> {
     let text = source.text.clone();
     let file = diagnostics.sources.add(source);
     match yaml::parse(&text, file, &Limits::default()) {
-        Ok(node) if node.is_null() || node.as_mapping().is_some() => Some((node, file)),
+        Ok(node) if node.is_null() || node.as_mapping().is_some() => Some(node),
         Ok(node) => {
-            diagnostics.error(node.span, format!("a configuration must be a mapping, not {}", node.kind()));
+            diagnostics.error(
+                node.span,
+                format!("a configuration must be a mapping, not {}", node.kind()),
+            );
             None
         }
         Err(error) => {
@@ -141,7 +162,7 @@ fn parse_root(source: Source, diagnostics: &mut Diagnostics) -> Option<(Node, Fi
 }
 
 /// `a::b: 1` → `a: {b: 1}`.
-fn unflatten(node: Node, file: FileId) -> Node {
+fn unflatten(node: Node) -> Node {
     let span = node.span;
     let Value::Mapping(entries) = node.value else { return node };
     let single = |entry: Entry| {
@@ -156,8 +177,11 @@ fn unflatten(node: Node, file: FileId) -> Node {
     };
     // A merge within one text removes nothing, so it has nothing to report.
     let mut unreported = Diagnostics::default();
-    let merged = entries.into_iter().map(single).reduce(|earlier, later| merge(earlier, later, &mut unreported));
-    merged.unwrap_or_else(|| Node::null(Span { file, start: 0, end: 0, line: 1, column: 1 }))
+    let merged = entries
+        .into_iter()
+        .map(single)
+        .reduce(|earlier, later| merge(earlier, later, &mut unreported));
+    merged.unwrap_or_else(|| Node::null(span))
 }
 
 #[cfg(test)]

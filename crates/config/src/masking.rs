@@ -62,11 +62,17 @@ impl MaskedLine {
 }
 
 /// Masks the line `line` of `text`; `secrets` are ranges of `text`.
-pub(crate) fn mask_line(text: &str, line: Range<usize>, secrets: impl Iterator<Item = Range<usize>>) -> MaskedLine {
+pub(crate) fn mask_line(
+    text: &str,
+    line: Range<usize>,
+    secrets: impl Iterator<Item = Range<usize>>,
+) -> MaskedLine {
     let original = &text[line.clone()];
     let mut ranges: Vec<Range<usize>> = secrets
         .filter(|secret| secret.start < line.end && secret.end > line.start)
-        .map(|secret| secret.start.max(line.start) - line.start..secret.end.min(line.end) - line.start)
+        .map(|secret| {
+            secret.start.max(line.start) - line.start..secret.end.min(line.end) - line.start
+        })
         .collect();
     ranges.extend(telling_value(text, line));
     ranges.sort_by_key(|range| range.start);
@@ -98,14 +104,16 @@ fn telling_value(text: &str, line: Range<usize>) -> Option<Range<usize>> {
         // Directly inside `headers:`, values are secret and keys are not. Deeper lines may be the
         // text of a value.
         let is_pair = around.first().is_some_and(|key| is_telling_section(key));
-        let value_start = if is_pair { key_end(original).map_or(indent, |end| end + 1) } else { indent };
+        let value_start =
+            if is_pair { key_end(original).map_or(indent, |end| end + 1) } else { indent };
         return Some(trimmed(original, value_start));
     }
     // Flow mappings put several keys into one line: mask from the first secret value to the end of
     // the line.
     let lower = original.to_ascii_lowercase();
     let first = TELLING_NAMES.iter().filter_map(|name| lower.find(name)).min();
-    let first_section = TELLING_SECTIONS.iter().filter_map(|name| lower.find(&format!("{name}:"))).min();
+    let first_section =
+        TELLING_SECTIONS.iter().filter_map(|name| lower.find(&format!("{name}:"))).min();
     let start = first.into_iter().chain(first_section).min()?;
     let colon = original[start..].find(':')?;
     Some(trimmed(original, start + colon + 1))

@@ -12,23 +12,37 @@ pub fn merge(earlier: Node, later: Node, diagnostics: &mut Diagnostics) -> Node 
 fn merge_at(path: &str, earlier: Node, later: Node, diagnostics: &mut Diagnostics) -> Node {
     match (earlier.value, later.value) {
         (Value::Mapping(earlier_entries), Value::Mapping(later_entries)) => {
-            let value = Value::Mapping(merge_entries(path, earlier_entries, later_entries, diagnostics));
+            let value =
+                Value::Mapping(merge_entries(path, earlier_entries, later_entries, diagnostics));
             Node { value, span: later.span }
         }
         (earlier_value, later_value) => {
             let later = Node { value: later_value, span: later.span };
             if matches!(earlier_value, Value::Mapping(_)) && later.is_null() && !path.is_empty() {
-                let message = format!("`{path}` is empty here and removes the value of an earlier configuration");
-                diagnostics
-                    .push(Diagnostic::warning(later.span, message).with_related(earlier.span, "this is removed"));
+                let message = format!(
+                    "`{path}` is empty here and removes the value of an earlier configuration"
+                );
+                diagnostics.push(
+                    Diagnostic::warning(later.span, message)
+                        .with_related(earlier.span, "this is removed"),
+                );
             }
             // An empty file changes nothing.
-            if path.is_empty() && later.is_null() { Node { value: earlier_value, span: earlier.span } } else { later }
+            if path.is_empty() && later.is_null() {
+                Node { value: earlier_value, span: earlier.span }
+            } else {
+                later
+            }
         }
     }
 }
 
-fn merge_entries(path: &str, mut entries: Vec<Entry>, later: Vec<Entry>, diagnostics: &mut Diagnostics) -> Vec<Entry> {
+fn merge_entries(
+    path: &str,
+    mut entries: Vec<Entry>,
+    later: Vec<Entry>,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Entry> {
     for new in later {
         match entries.iter_mut().find(|entry| entry.key == new.key) {
             Some(entry) => {
@@ -50,7 +64,8 @@ mod tests {
     use crate::load::read_tree;
 
     fn merged(texts: &[&str]) -> (String, Vec<String>) {
-        let locations: Vec<String> = (0..texts.len()).map(|index| format!("{index}.yaml")).collect();
+        let locations: Vec<String> =
+            (0..texts.len()).map(|index| format!("{index}.yaml")).collect();
         let mut environment = Fake::default();
         for (location, text) in locations.iter().zip(texts) {
             environment = environment.file(location, text);
@@ -62,7 +77,8 @@ mod tests {
 
     #[test]
     fn mappings_merge_deeply_and_lists_are_replaced() {
-        let (tree, said) = merged(&["a: {x: 1, y: [1, 2]}\nb: 1", "a: {y: [3], z: 4}", "b: 5\nc: 6"]);
+        let (tree, said) =
+            merged(&["a: {x: 1, y: [1, 2]}\nb: 1", "a: {y: [3], z: 4}", "b: 5\nc: 6"]);
         assert_eq!(tree, "{a:{x:1,y:[3],z:4},b:5,c:6}");
         assert_eq!(said, Vec::<String>::new());
     }

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use annotate_snippets::renderer::DecorStyle;
-use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
+use annotate_snippets::{
+    AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str,
+};
 
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::masking::mask_line;
@@ -34,13 +36,18 @@ fn place(diagnostics: &Diagnostics, span: Span) -> String {
     format!("{}:{}:{}", diagnostics.sources.get(span.file).name, span.line, span.column)
 }
 
-pub(crate) fn with_snippet(diagnostics: &Diagnostics, diagnostic: &Diagnostic, colours: bool) -> String {
+pub(crate) fn with_snippet(
+    diagnostics: &Diagnostics,
+    diagnostic: &Diagnostic,
+    colours: bool,
+) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
     // Control characters of the input must not reach the terminal.
-    let mut group = Group::with_title(level.primary_title(normalize_untrusted_str(&diagnostic.message)));
+    let mut group =
+        Group::with_title(level.primary_title(normalize_untrusted_str(&diagnostic.message)));
     if let Some(span) = diagnostic.span {
         group = add_place(group, diagnostics, span, None);
     }
@@ -50,23 +57,34 @@ pub(crate) fn with_snippet(diagnostics: &Diagnostics, diagnostic: &Diagnostic, c
     if let Some(hint) = &diagnostic.hint {
         group = group.element(Level::HELP.message(normalize_untrusted_str(hint)));
     }
-    let renderer = if colours { Renderer::styled().decor_style(DecorStyle::Unicode) } else { Renderer::plain() };
+    let renderer = if colours {
+        Renderer::styled().decor_style(DecorStyle::Unicode)
+    } else {
+        Renderer::plain()
+    };
     renderer.render(&[group]).to_string()
 }
 
 /// Adds the line in which a span starts, or only its position if the line cannot be shown.
-fn add_place<'a>(group: Group<'a>, diagnostics: &'a Diagnostics, span: Span, label: Option<&'a str>) -> Group<'a> {
+fn add_place<'a>(
+    group: Group<'a>,
+    diagnostics: &'a Diagnostics,
+    span: Span,
+    label: Option<&'a str>,
+) -> Group<'a> {
     let source = diagnostics.sources.get(span.file);
     let line_range = line_around(&source.text, span.start as usize);
     if source.confidential || line_range.len() > LINE_LIMIT_BYTES {
-        let origin = Origin::path(source.name.as_str()).line(span.line as usize).char_column(span.column as usize);
+        let origin = Origin::path(source.name.as_str())
+            .line(span.line as usize)
+            .char_column(span.column as usize);
         return match label {
             Some(label) => group.element(origin).element(Level::NOTE.message(label)),
             None => group.element(origin),
         };
     }
-    let wanted =
-        span.start as usize..(span.end as usize).clamp(span.start as usize, line_range.end.max(span.start as usize));
+    let wanted = span.start as usize
+        ..(span.end as usize).clamp(span.start as usize, line_range.end.max(span.start as usize));
     let masked = mask_line(&source.text, line_range.clone(), secret_ranges(diagnostics, span));
     let shown = masked.map(wanted.start - line_range.start..wanted.end - line_range.start);
     let kind = if label.is_some() { AnnotationKind::Context } else { AnnotationKind::Primary };
@@ -75,7 +93,10 @@ fn add_place<'a>(group: Group<'a>, diagnostics: &'a Diagnostics, span: Span, lab
         annotation = annotation.label(label);
     }
     group.element(
-        Snippet::source(masked.text).line_start(span.line as usize).path(source.name.as_str()).annotation(annotation),
+        Snippet::source(masked.text)
+            .line_start(span.line as usize)
+            .path(source.name.as_str())
+            .annotation(annotation),
     )
 }
 

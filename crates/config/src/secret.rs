@@ -37,7 +37,10 @@ mod tests {
     #[test]
     fn neither_debug_nor_display_shows_the_value() {
         let secret = Secret::new("hunter2");
-        assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "[REDACTED] [REDACTED] Some([REDACTED])");
+        assert_eq!(
+            format!("{secret} {secret:?} {:?}", Some(&secret)),
+            "[REDACTED] [REDACTED] Some([REDACTED])"
+        );
         assert_eq!(secret.expose(), "hunter2");
     }
 }

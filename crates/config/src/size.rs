@@ -18,8 +18,9 @@ const UNITS: [(&str, u64); 12] = [
 /// Parses a size. The error says what is wrong, to follow "`5x` is not a size: ".
 pub fn parse(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
-    let number_end =
-        trimmed.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(trimmed.len());
+    let number_end = trimmed
+        .find(|character: char| !character.is_ascii_digit() && character != '.')
+        .unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(number_end);
     if number.is_empty() {
         return Err("it must start with a number".to_owned());
@@ -29,7 +30,11 @@ pub fn parse(text: &str) -> Result<u64, String> {
         "" => 1,
         unit => match UNITS.iter().find(|(name, _)| *name == unit) {
             Some((_, factor)) => *factor,
-            None => return Err(format!("`{unit}` is not a unit (B, KB, KiB, MB, MiB, GB, GiB, TB, TiB)")),
+            None => {
+                return Err(format!(
+                    "`{unit}` is not a unit (B, KB, KiB, MB, MiB, GB, GiB, TB, TiB)"
+                ));
+            }
         },
     };
     let too_large = || "it is too large".to_owned();

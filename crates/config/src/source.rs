@@ -38,6 +38,13 @@ pub struct Source {
     pub confidential: bool,
 }
 
+impl Source {
+    /// A text that is in no file.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Source { name: name.into(), text: text.into(), path: None, confidential: false }
+    }
+}
+
 /// All texts of a configuration.
 #[derive(Clone, Default)]
 pub struct Sources {
@@ -54,7 +61,9 @@ impl Sources {
 
     /// Adds a source unless it is there already.
     pub(crate) fn add_once(&mut self, source: Source) -> FileId {
-        let same = |other: &Source| other.path == source.path && other.name == source.name && other.text == source.text;
+        let same = |other: &Source| {
+            other.path == source.path && other.name == source.name && other.text == source.text
+        };
         match self.files.iter().position(same) {
             Some(position) => FileId(position as u32),
             None => self.add(source),
@@ -72,7 +81,10 @@ impl Sources {
 
     /// The requested files, each with its content if it could be read.
     pub fn files(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
-        let read = self.files.iter().filter_map(|source| Some((source.path.as_deref()?, Some(source.text.as_str()))));
+        let read = self
+            .files
+            .iter()
+            .filter_map(|source| Some((source.path.as_deref()?, Some(source.text.as_str()))));
         read.chain(self.unreadable.iter().map(|path| (path.as_path(), None)))
     }
 }

@@ -47,35 +47,52 @@ impl Ack {
         (ack, receiver)
     }
 
-    /// A delivery has resolved the frame, once a delivery; or refuses it for good, which the sender is told at once.
+    /// A delivery has resolved the frame, once a delivery; or refuses it for good, which the sender
+    /// is told at once.
     pub(crate) fn resolved(&self, reader: CursorId, result: Answer) {
         if result.is_err() {
             return self.answer(result);
         }
-        // Of the two counters the one that comes to zero last sees the other at zero: both are in one order for all threads.
         if self.awaited.delivered.contains(&reader) {
-            if self.undelivered.fetch_sub(1, Ordering::SeqCst) == 1 && self.unresolved.load(Ordering::SeqCst) == 0 {
-                self.answer(Ok(()));
-            }
+            self.undelivered.fetch_sub(1, Ordering::SeqCst);
         } else if self.awaited.unless_durable.contains(&reader) {
             let one_less = |left: usize| left.checked_sub(1);
-            let before = self.unresolved.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
-            if before == Ok(1) && self.undelivered.load(Ordering::SeqCst) == 0 {
-                self.answer(Ok(()));
-            }
+            let _ = self.unresolved.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
         }
+        self.answer_if_safe();
     }
 
-    /// The delivery has gone without resolving the frame: a sender that waits for it would wait for ever.
+    /// The delivery has gone without resolving the frame: a sender that waits for it would wait for
+    /// ever.
     pub(crate) fn abandoned(&self, reader: CursorId) {
         if self.awaited.delivered.contains(&reader) {
-            self.answer(Err(overloaded("a reload has removed a delivery that the sender waits for")));
+            self.answer(Err(overloaded(
+                "a reload has removed a delivery that the sender waits for",
+            )));
         }
     }
 
-    /// The frame is on disk.
+    /// The sender was told nothing yet: it has no acknowledgement.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.sender.lock().is_some()
+    }
+
+    /// The sender has gone without an answer.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.sender.lock().as_ref().is_some_and(oneshot::Sender::is_closed)
+    }
+
     pub(crate) fn durable(&self) {
-        if self.unresolved.swap(0, Ordering::SeqCst) > 0 && self.undelivered.load(Ordering::SeqCst) == 0 {
+        self.unresolved.store(0, Ordering::SeqCst);
+        self.answer_if_safe();
+    }
+
+    /// Of the two counters the one that comes to zero last sees the other at zero: both are in one
+    /// order for all threads.
+    fn answer_if_safe(&self) {
+        if self.undelivered.load(Ordering::SeqCst) == 0
+            && self.unresolved.load(Ordering::SeqCst) == 0
+        {
             self.answer(Ok(()));
         }
     }
@@ -141,7 +158,10 @@ mod tests {
         let (ack, mut answer) = Ack::new(awaited);
         ack.abandoned(other);
         ack.abandoned(b);
-        assert!(answer.try_recv().is_err(), "the disk can still answer in the place of the second one");
+        assert!(
+            answer.try_recv().is_err(),
+            "the disk can still answer in the place of the second one"
+        );
         ack.abandoned(a);
         assert!(matches!(answer.try_recv(), Ok(Err(Refusal::Retry { .. }))));
     }

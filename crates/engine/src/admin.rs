@@ -5,12 +5,71 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::status::Status;
+use crate::metrics;
+use crate::plan::Plan;
+use crate::status::EngineStatus;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AdminPlan {
+    Metrics { endpoint: String },
+    Health { endpoint: String, path: String },
+}
+
+impl AdminPlan {
+    pub(crate) fn all(plan: &Plan) -> Vec<AdminPlan> {
+        let metrics = plan.metrics.iter();
+        let metrics =
+            metrics.map(|metrics| AdminPlan::Metrics { endpoint: metrics.endpoint.clone() });
+        let checks = plan.extensions.values().filter_map(|extension| extension.health_check());
+        let checks = checks.map(|check| AdminPlan::Health {
+            endpoint: check.endpoint.clone(),
+            path: check.path.clone(),
+        });
+        metrics.chain(checks).collect()
+    }
+
+    pub(crate) fn endpoint(&self) -> &str {
+        match self {
+            AdminPlan::Metrics { endpoint } | AdminPlan::Health { endpoint, .. } => endpoint,
+        }
+    }
+
+    /// Listens. Requests are answered until the server is dropped.
+    pub(crate) async fn serve(
+        &self,
+        status: &Arc<EngineStatus>,
+    ) -> Result<AdminServer, AdminError> {
+        let (what, option, router) = match self {
+            AdminPlan::Metrics { .. } => (
+                "the metrics endpoint",
+                "service.telemetry.metrics.address",
+                metrics_router(status),
+            ),
+            AdminPlan::Health { path, .. } => (
+                "the health check",
+                "extensions.health_check.endpoint",
+                health_router(path, status.clone()),
+            ),
+        };
+        let endpoint = self.endpoint();
+        let failed = |source| AdminError { what, endpoint: endpoint.to_owned(), option, source };
+        let listener = TcpListener::bind(endpoint).await.map_err(failed)?;
+        let addr = listener.local_addr().map_err(failed)?;
+        let stop = CancellationToken::new();
+        let stopped = stop.clone().cancelled_owned();
+        tokio::spawn(async move {
+            let served = axum::serve(listener, router).with_graceful_shutdown(stopped);
+            if let Err(error) = served.await {
+                tracing::error!(what, %error, "an administrative server ended");
+            }
+        });
+        Ok(AdminServer { addr, stop })
+    }
+}
 
 /// A small HTTP server. It runs until it is dropped.
 pub(crate) struct AdminServer {
@@ -41,56 +100,29 @@ pub struct AdminError {
     source: std::io::Error,
 }
 
-async fn serve(
-    what: &'static str,
-    option: &'static str,
-    endpoint: &str,
-    router: Router,
-) -> Result<AdminServer, AdminError> {
-    let failed = |source| AdminError { what, endpoint: endpoint.to_owned(), option, source };
-    let listener = TcpListener::bind(endpoint).await.map_err(failed)?;
-    let addr = listener.local_addr().map_err(failed)?;
-    let stop = CancellationToken::new();
-    let stopped = stop.clone().cancelled_owned();
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
-            tracing::error!(what, %error, "an administrative server ended");
-        }
-    });
-    Ok(AdminServer { addr, stop })
-}
-
 /// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`, the backlog of
 /// each delivery on `/log`.
-pub(crate) async fn serve_metrics(endpoint: &str, status: Arc<dyn Status>) -> Result<AdminServer, AdminError> {
-    let (letters, log) = (status.clone(), status.clone());
-    let router = Router::new()
-        .route(
-            "/metrics",
-            get(async move || ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], status.metrics())),
-        )
-        .route("/dead-letters", get(async move || blocking(move || letters.dead_letters()).await))
-        .route("/log", get(async move || log.log()));
-    serve("the metrics endpoint", "service.telemetry.metrics.address", endpoint, router).await
-}
-
-/// Runs code that reads from disk without blocking the runtime.
-async fn blocking(read: impl FnOnce() -> String + Send + 'static) -> String {
-    tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| format!("cannot be read: {error}\n"))
+fn metrics_router(status: &Arc<EngineStatus>) -> Router {
+    let [for_metrics, for_letters, for_log] = [(); 3].map(|()| status.clone());
+    let text = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    // Dead letters may be on disk, for which no thread of the runtime waits.
+    let letters = async move || {
+        let read = tokio::task::spawn_blocking(move || metrics::dead_letters_text(&for_letters));
+        read.await.unwrap_or_else(|error| format!("cannot be read: {error}\n"))
+    };
+    Router::new()
+        .route("/metrics", get(async move || (text, metrics::render(&for_metrics))))
+        .route("/dead-letters", get(letters))
+        .route("/log", get(async move || metrics::log::text(&for_log)))
 }
 
 /// 200 while data can be accepted, 503 otherwise; the body names the deliveries whose backends
 /// fail.
-pub(crate) async fn serve_health(
-    endpoint: &str,
-    path: &str,
-    status: Arc<dyn Status>,
-) -> Result<AdminServer, AdminError> {
+fn health_router(path: &str, status: Arc<EngineStatus>) -> Router {
     let answer = async move || {
-        let health = status.health();
-        let code = if health.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        (code, [(header::CONTENT_TYPE, "application/json")], health.to_json()).into_response()
+        let (is_ready, body) = status.health();
+        let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        (code, [(header::CONTENT_TYPE, "application/json")], body)
     };
-    let router = Router::new().route(path, get(answer));
-    serve("the health check", "extensions.health_check.endpoint", endpoint, router).await
+    Router::new().route(path, get(answer))
 }

@@ -10,14 +10,15 @@ pub struct Components<'a> {
 }
 
 impl Default for Components<'_> {
-    /// Those of this build.
     fn default() -> Self {
         Components { receivers: &RECEIVERS }
     }
 }
 
-const CONNECTORS: &[Kind] =
-    &[Kind::new("forward", "Passes what comes out of one pipeline on into others of the same signal.")];
+const CONNECTORS: &[Kind] = &[Kind::new(
+    "forward",
+    "Passes what comes out of one pipeline on into others of the same signal.",
+)];
 
 impl Catalog for Components<'_> {
     fn kinds(&self, class: Class) -> &[Kind] {

@@ -17,10 +17,10 @@ use crate::stored::{self, FrameMetadata};
 /// Stands for the receiver of a frame that was read back: it is known by its name only.
 const RECEIVER_BY_NAME: u16 = u16::MAX;
 
-/// Where frames come from and what was done to them before the log, the same for all frames of a route.
+/// Where frames come from and what was done to them before the log, the same for all frames of a
+/// route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// Id of the receiver.
     pub receiver: String,
     /// Fingerprints of the steps that were run before the log, in order. None of them runs again.
     pub prepared: Vec<u64>,
@@ -57,7 +57,12 @@ impl Source {
 }
 
 impl Entry {
-    pub(crate) fn new(frame: Frame, origin: Arc<Origin>, ack: Option<Ack>, memory: Arc<SharedWorkMemory>) -> Self {
+    pub(crate) fn new(
+        frame: Frame,
+        origin: Arc<Origin>,
+        ack: Option<Ack>,
+        memory: Arc<SharedWorkMemory>,
+    ) -> Self {
         let shared = Some(SharedWork::new(memory));
         Entry { frame, origin, ack, shared, receiving: None, source: None }
     }
@@ -87,7 +92,8 @@ impl Entry {
         Some(self.frame.receiver).filter(|receiver| *receiver != RECEIVER_BY_NAME)
     }
 
-    /// Says that `reader` has resolved the frame. The sender is answered when the last one that it waits for has.
+    /// `reader` has resolved the frame. The sender is answered when the last one that it waits for
+    /// has.
     pub(crate) fn resolved(&self, reader: CursorId, result: Result<(), Refusal>) {
         if result.is_ok() {
             self.settle_source();
@@ -97,8 +103,8 @@ impl Entry {
         }
     }
 
-    /// Says that `reader` has given the frame up, as its policy declares. `is_lost`: no delivery
-    /// has taken it, and it is nowhere any more. Then a sender that still waits is told to come back.
+    /// `reader` has given the frame up, as its policy declares. `is_lost`: no delivery has taken
+    /// it, and it is nowhere any more. Then a sender that still waits is told to come back.
     pub(crate) fn given_up(&self, reader: CursorId, is_lost: bool) {
         self.settle_source();
         if let Some(ack) = &self.ack {
@@ -107,7 +113,6 @@ impl Entry {
         }
     }
 
-    /// A delivery has resolved the frame.
     fn settle_source(&self) {
         if let Some(source) = &self.source {
             source.is_resolved.store(true, Ordering::SeqCst);
@@ -115,15 +120,16 @@ impl Entry {
         }
     }
 
-    /// Says that the configuration has lost so many of the deliveries that the frame was for. They hold up no checkpoint; but
-    /// if no other delivery has resolved the frame, its source reads it again.
+    /// A reload has removed so many of the deliveries that the frame was for. They hold up no
+    /// checkpoint; but if no other delivery has resolved the frame, its source reads it again.
     pub(crate) fn released(&self, deliveries: usize) {
         if let Some(source) = &self.source {
             source.leave(deliveries);
         }
     }
 
-    /// Says that a reload has removed `reader` before it resolved the frame. `is_kept`: its backlog stays in the log.
+    /// A reload has removed `reader` before it resolved the frame. `is_kept`: its backlog stays in
+    /// the log.
     pub(crate) fn abandoned(&self, reader: CursorId, is_kept: bool) {
         if !is_kept {
             self.released(1);
@@ -131,6 +137,16 @@ impl Entry {
         if let Some(ack) = &self.ack {
             ack.abandoned(reader);
         }
+    }
+
+    /// Its sender was told nothing yet: the frame was not acknowledged.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.ack.as_ref().is_some_and(Ack::is_unanswered)
+    }
+
+    /// Its sender has gone without an answer, and sends it again if it still matters.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.source.is_none() && self.ack.as_ref().is_some_and(Ack::is_deserted)
     }
 
     /// The result of `chain`, computed by the first of `sharers` deliveries that asks.
@@ -141,8 +157,8 @@ impl Entry {
         compute: impl FnOnce() -> Result<Processed, E>,
     ) -> Result<Processed, E> {
         match &self.shared {
-            Some(shared) => shared.get_or_compute(chain, sharers, compute),
-            None => compute(),
+            Some(shared) if sharers > 1 => shared.get_or_compute(chain, sharers, compute),
+            _ => compute(),
         }
     }
 }
@@ -167,23 +183,29 @@ impl Record for Entry {
     }
 
     fn decode(record: StoredRecord) -> Result<Self, DecodeError> {
-        let unknown = |what: &str, code: u8| DecodeError { reason: format!("this release knows no {what} {code}") };
-        let facts = record.facts;
-        let signal = stored::signal_of(facts.flags).ok_or_else(|| unknown("signal", facts.flags))?;
-        let encoding = stored::encoding_of(facts.encoding).ok_or_else(|| unknown("encoding", facts.encoding))?;
-        let FrameMetadata { receiver, prepared, sender } =
-            FrameMetadata::decode(&record.metadata).map_err(|error| DecodeError { reason: error.to_string() })?;
-        let payload =
-            Payload { bytes: record.payload, encoding, uncompressed_len_bytes: facts.uncompressed_len_bytes as usize };
+        let unknown = |what: &str, code: u8| DecodeError {
+            reason: format!("this release knows no {what} {code}"),
+        };
+        let RecordFacts { flags, encoding, received_unix_ns, uncompressed_len_bytes } =
+            record.facts;
+        let signal = stored::signal_of(flags).ok_or_else(|| unknown("signal", flags))?;
+        let encoding =
+            stored::encoding_of(encoding).ok_or_else(|| unknown("encoding", encoding))?;
+        let FrameMetadata { receiver, prepared, sender } = FrameMetadata::decode(&record.metadata)
+            .map_err(|error| DecodeError { reason: error.to_string() })?;
+        let payload = Payload {
+            bytes: record.payload,
+            encoding,
+            uncompressed_len_bytes: uncompressed_len_bytes as usize,
+        };
+        let received_wall = UNIX_EPOCH.checked_add(Duration::from_nanos(received_unix_ns));
         let frame = Frame {
             signal,
             items: u32::try_from(record.charge.items).unwrap_or(u32::MAX),
             payload,
             receiver: RECEIVER_BY_NAME,
             received: Instant::now(),
-            received_wall: UNIX_EPOCH
-                .checked_add(Duration::from_nanos(facts.received_unix_ns))
-                .unwrap_or(SystemTime::now()),
+            received_wall: received_wall.unwrap_or_else(SystemTime::now),
             metadata: Arc::new(sender),
         };
         let origin = Arc::new(Origin { receiver, prepared });
@@ -213,7 +235,10 @@ mod tests {
     use super::*;
 
     fn frame() -> Frame {
-        let metadata = sluice_flow::Metadata { peer: None, headers: vec![("tenant".to_owned(), b"a".to_vec())] };
+        let metadata = sluice_flow::Metadata {
+            peer: None,
+            headers: vec![("tenant".to_owned(), b"a".to_vec())],
+        };
         Frame {
             signal: sluice_otlp::Signal::Logs,
             items: 3,
@@ -245,7 +270,8 @@ mod tests {
         entry(frame()).durable();
     }
 
-    /// Scenario: tiny requests with kilobytes of headers. Guarantee: budgets and the disk see what they hold.
+    /// Scenario: tiny requests with kilobytes of headers. Guarantee: budgets and the disk see what
+    /// they hold.
     #[test]
     fn request_metadata_is_part_of_what_a_frame_costs() {
         let without = Frame { metadata: Arc::default(), ..frame() };
@@ -271,11 +297,22 @@ mod tests {
             payload: Bytes::copy_from_slice(entry.payload()),
         };
         let read = Entry::decode(record(entry.facts().flags)).unwrap();
-        assert_eq!((read.frame.signal, read.frame.items, read.receiver()), (sluice_otlp::Signal::Logs, 3, None));
-        assert_eq!((&read.origin, read.frame.received_wall), (&entry.origin, entry.frame.received_wall));
+        assert_eq!(
+            (read.frame.signal, read.frame.items, read.receiver()),
+            (sluice_otlp::Signal::Logs, 3, None)
+        );
+        assert_eq!(
+            (&read.origin, read.frame.received_wall),
+            (&entry.origin, entry.frame.received_wall)
+        );
         assert_eq!((&read.frame.metadata, read.charge()), (&entry.frame.metadata, entry.charge()));
         assert_eq!(read.frame.payload.encoding, sluice_otlp::Encoding::Zstd);
-        assert_eq!((read.frame.payload.uncompressed_len_bytes, read.payload()), (400, entry.payload()));
-        assert!(Entry::decode(record(0)).is_err_and(|error| error.to_string().contains("no signal")));
+        assert_eq!(
+            (read.frame.payload.uncompressed_len_bytes, read.payload()),
+            (400, entry.payload())
+        );
+        assert!(
+            Entry::decode(record(0)).is_err_and(|error| error.to_string().contains("no signal"))
+        );
     }
 }

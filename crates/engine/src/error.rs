@@ -1,19 +1,23 @@
 //! Why an engine could not start.
 
+use sluice_config::Class;
+
 use crate::admin::AdminError;
 use crate::storage::StorageError;
 
-/// Why a plan could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("exporter {id}: {reason}")]
-    Exporter { id: String, reason: String },
-    #[error("extension {id}: {reason}")]
-    Extension { id: String, reason: String },
-    #[error("receiver {id}: {reason}")]
-    Receiver { id: String, reason: String },
+    #[error("{class} {id}: {reason}")]
+    Component { class: &'static str, id: String, reason: String },
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
     Admin(#[from] AdminError),
+}
+
+impl StartError {
+    pub(crate) fn of(class: Class, id: &str, reason: impl ToString) -> StartError {
+        let (class, id, reason) = (class.name(), id.to_owned(), reason.to_string());
+        StartError::Component { class, id, reason }
+    }
 }

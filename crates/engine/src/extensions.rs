@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use sluice_config::Class;
 use sluice_extensions::{Extension, ServerExtension};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
@@ -19,11 +20,16 @@ pub(crate) struct Extensions {
 }
 
 impl Extensions {
-    pub(crate) fn build(planned: &BTreeMap<String, Box<dyn Extension>>) -> Result<Extensions, StartError> {
+    pub(crate) fn build(
+        planned: &BTreeMap<String, Box<dyn Extension>>,
+    ) -> Result<Extensions, StartError> {
         let mut extensions = Extensions::default();
         for (id, extension) in planned {
             if let Some(server) = extension.server().map(ServerExtension::build) {
-                extensions.servers.insert(id.clone(), server.map_err(|error| failed(id, &*error))?);
+                extensions.servers.insert(
+                    id.clone(),
+                    server.map_err(|error| StartError::of(Class::Extension, id, error))?,
+                );
             }
         }
         let clients = planned.iter().filter_map(|(id, extension)| Some((id, extension.client()?)));
@@ -31,13 +37,11 @@ impl Extensions {
         // A foundation is there before what builds on it.
         clients.sort_by_key(|(_, client)| client.builds_on().is_some());
         for (id, client) in clients {
-            let client = client.build(&extensions.clients).map_err(|error| failed(id, &*error))?;
+            let client = client
+                .build(&extensions.clients)
+                .map_err(|error| StartError::of(Class::Extension, id, error))?;
             extensions.clients.insert(id.clone(), client);
         }
         Ok(extensions)
     }
-}
-
-fn failed(id: &str, error: &(dyn std::error::Error + 'static)) -> StartError {
-    StartError::Extension { id: id.to_owned(), reason: error.to_string() }
 }

@@ -5,67 +5,102 @@ mod deliveries;
 pub(crate) mod log;
 mod process;
 
-use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::SystemTime;
 
-use sluice_receivers::ReceiverCounters;
+use sluice_receivers::RECEIVERS;
 use sluice_telemetry::exposition::{Exposition, Naming};
 use sluice_telemetry::table::TableDoc;
 
-use crate::backlog::Backlog;
-use crate::delivery::Delivery;
-use crate::plan::DeliveryPlan;
-use crate::receiving::ReceivingBudget;
-use crate::storage::Storage;
+use crate::status::EngineStatus;
 
-/// What the engine and all kinds of components declare.
-pub(crate) fn tables() -> Vec<TableDoc> {
-    let mut tables = vec![process::PROCESS.describe(), process::RECEIVING.describe(), process::POOL.describe()];
-    tables.extend(sluice_receivers::metric_tables());
+/// The newest dead letters of a delivery that are listed one by one.
+const LISTED_LETTERS: usize = 20;
+
+/// What a metric may be read from.
+trait Number {
+    fn value(&self) -> f64;
+}
+
+impl Number for u64 {
+    fn value(&self) -> f64 {
+        *self as f64
+    }
+}
+
+impl Number for bool {
+    fn value(&self) -> f64 {
+        f64::from(*self)
+    }
+}
+
+impl Number for AtomicU64 {
+    fn value(&self) -> f64 {
+        self.load(Ordering::Relaxed) as f64
+    }
+}
+
+impl Number for AtomicUsize {
+    fn value(&self) -> f64 {
+        self.load(Ordering::Relaxed) as f64
+    }
+}
+
+/// A row of a table whose value is a field of the sample.
+macro_rules! row {
+    ($kind:ident $name:literal = $($field:ident).+, $meaning:literal) => {
+        Metric::$kind($name, $meaning, |sample: &Sample| Number::value(&sample.$($field).+))
+    };
+}
+use row;
+
+/// All metrics that there can be, as the engine and the kinds of components declare them.
+pub fn tables() -> Vec<TableDoc> {
+    let mut tables =
+        vec![process::PROCESS.describe(), process::RECEIVING.describe(), process::POOL.describe()];
+    tables.extend(RECEIVERS.metrics().map(|describe| describe()));
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
     tables
 }
 
 /// Everything, as text.
-pub(crate) fn render(
-    naming: &Naming,
-    started: Instant,
-    deliveries: &[(DeliveryPlan, Arc<Delivery>)],
-    receivers: &[(String, Arc<dyn ReceiverCounters>)],
-    receiving: &ReceivingBudget,
-    backlog: &Backlog,
-    storage: &Storage,
-) -> String {
+pub(crate) fn render(status: &EngineStatus) -> String {
+    let shown = status.shown.load();
+    let unnamed = Naming::default();
+    let naming = shown.metrics.as_ref().map_or(&unnamed, |metrics| &metrics.naming);
+    let pool = status.backlog.state();
     let mut exposition = Exposition::new(naming);
-    exposition.write(&process::PROCESS, &[], &started);
-    exposition.write(&process::RECEIVING, &[], receiving);
-    exposition.write(&process::POOL, &[], &backlog.state());
-    for (id, counters) in receivers {
+    exposition.write(&process::PROCESS, &[], &status.started);
+    exposition.write(&process::RECEIVING, &[], &status.receiving);
+    exposition.write(&process::POOL, &[], &pool);
+    for (id, counters) in &shown.receivers {
         counters.write(id, &mut exposition);
     }
-    for (planned, delivery) in deliveries {
-        deliveries::write(&mut exposition, planned, backlog, delivery);
+    for (planned, delivery) in &shown.deliveries {
+        deliveries::write(&mut exposition, planned, &pool, delivery);
     }
-    log::write(&mut exposition, storage);
+    log::write(&mut exposition, &status.storage);
     exposition.render()
 }
 
 /// The newest dead letters of all deliveries, one line each.
-pub(crate) fn dead_letters_text<'a>(deliveries: impl Iterator<Item = &'a Delivery>) -> String {
+pub(crate) fn dead_letters_text(status: &EngineStatus) -> String {
     let mut text = String::new();
-    for delivery in deliveries {
+    for (_, delivery) in &status.shown.load().deliveries {
         let totals = delivery.dead_letters.totals();
         if totals.letters == 0 && totals.evicted_items == 0 {
             continue;
         }
-        let told = delivery.dead_letters.obituaries(20);
-        text.push_str(&format!(
-            "{}: {} items in {} letters ({} bytes), {} items gave way to newer ones\n",
-            delivery.id, told.items, totals.letters, totals.bytes, totals.evicted_items
-        ));
-        for letter in told.newest {
+        let (items, newest) = delivery.dead_letters.summaries(LISTED_LETTERS);
+        let _ = writeln!(
+            text,
+            "{}: {items} items in {} letters ({} bytes), {} items gave way to newer ones",
+            delivery.id, totals.letters, totals.bytes, totals.evicted_items
+        );
+        for letter in newest {
             let age = SystemTime::now().duration_since(letter.at).unwrap_or_default().as_secs();
-            text.push_str(&format!("  {age} s ago, {} items: {}\n", letter.items, letter.reason));
+            let _ = writeln!(text, "  {age} s ago, {} items: {}", letter.items, letter.reason);
         }
     }
     text

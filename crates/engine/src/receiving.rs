@@ -13,21 +13,23 @@ use tokio::sync::Notify;
 
 use crate::refusals::overloaded;
 
-/// So long after somebody found no memory it counts as wanted.
+/// After a request found no memory, it counts as wanted for this long.
 const WANTED_FOR: Duration = Duration::from_secs(1);
 
-/// Of the limit, what requests may hold while they wait: as little as still bridges a moment without memory.
+/// Of the limit, what requests may hold while they wait: as little as still bridges a moment
+/// without memory.
 const WAITING_SHARE: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
-    /// What requests that wait for memory hold already: their first bytes, by which their length is known.
+    /// What requests that wait for memory hold already: their first bytes, by which their length is
+    /// known.
     waiting_bytes: AtomicUsize,
-    /// When somebody last found no memory.
+    /// When a request last found no memory.
     wanted: Stamp,
-    /// Wakes those who wait for memory, receiving's own or a delivery's, by signal.
+    /// Wakes requests that wait for memory, receiving's own or a delivery's, by signal.
     freed: [Notify; 3],
 }
 
@@ -66,41 +68,27 @@ impl ReceivingBudget {
         self.freed[signal as usize].notify_one();
     }
 
-    /// Somebody found no memory, which others may hold for nothing.
+    /// A request found no memory, which others may hold for nothing.
     pub(crate) fn note_wanted(&self) {
         self.wanted.set(Instant::now());
-    }
-
-    fn is_wanted(&self, now: Instant) -> bool {
-        self.wanted.is_within(WANTED_FOR, now)
     }
 
     /// Leave to wait for memory while holding this many bytes. `None`: too many wait already.
     pub(crate) fn try_wait(&self, held_bytes: usize) -> Option<Waiting<'_>> {
         let limit = self.limit_bytes() / WAITING_SHARE;
-        let mut waiting = self.waiting_bytes.load(Ordering::Relaxed);
-        loop {
-            let sum = waiting.checked_add(held_bytes).filter(|&sum| sum <= limit)?;
-            match self.waiting_bytes.compare_exchange_weak(waiting, sum, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Some(Waiting { budget: self, held_bytes }),
-                Err(now) => waiting = now,
-            }
-        }
+        take(&self.waiting_bytes, held_bytes, limit).then(|| Waiting { budget: self, held_bytes })
     }
 
     /// Memory for a request, or why there is none now.
     pub(crate) fn try_admit(self: &Arc<Self>, bytes: usize) -> Result<Permit, Refusal> {
         Permit::take(Arc::clone(self) as Arc<dyn MemoryPool>, bytes)
     }
+}
 
-    fn try_take(&self, bytes: usize) -> bool {
-        let limit = self.limit_bytes();
-        self.used_bytes
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|&sum| sum <= limit)
-            })
-            .is_ok()
-    }
+/// Adds bytes to what is used, unless that would exceed the limit.
+fn take(used_bytes: &AtomicUsize, bytes: usize, limit: usize) -> bool {
+    let add = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
+    used_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, add).is_ok()
 }
 
 /// A request that waits for memory.
@@ -119,11 +107,16 @@ impl MemoryPool for ReceivingBudget {
     fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal> {
         let (needed, limit) = (held_bytes.saturating_add(bytes), self.limit_bytes());
         if needed > limit {
-            let reason =
-                format!("a request that takes {needed} bytes exceeds the memory for receiving ({limit} bytes)");
+            let reason = format!(
+                "a request that takes {needed} bytes exceeds the memory for receiving \
+                 ({limit} bytes)"
+            );
             return Err(Refusal::TooLarge { reason });
         }
-        if self.try_take(bytes) { Ok(()) } else { Err(overloaded("the memory for receiving is spent")) }
+        match take(&self.used_bytes, bytes, limit) {
+            true => Ok(()),
+            false => Err(overloaded("the memory for receiving is spent")),
+        }
     }
 
     fn give_back(&self, bytes: usize) {
@@ -132,7 +125,8 @@ impl MemoryPool for ReceivingBudget {
     }
 
     fn asked_back(&self) -> Option<Refusal> {
-        self.is_wanted(Instant::now()).then(|| overloaded("the request comes too slowly while others wait for memory"))
+        let is_wanted = self.wanted.is_within(WANTED_FOR, Instant::now());
+        is_wanted.then(|| overloaded("the request comes too slowly while others wait for memory"))
     }
 }
 
@@ -169,13 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_asked_back_while_somebody_wants_it() {
+    fn memory_is_asked_back_while_a_request_wants_it() {
         let budget = ReceivingBudget::new(100);
         let permit = budget.try_admit(60).unwrap();
         assert_eq!(permit.asked_back(), None);
         budget.note_wanted();
         assert!(matches!(permit.asked_back(), Some(Refusal::Retry { .. })));
-        assert!(!budget.is_wanted(Instant::now() + WANTED_FOR), "that was long ago");
+        let later = Instant::now() + WANTED_FOR;
+        assert!(!budget.wanted.is_within(WANTED_FOR, later), "that was long ago");
     }
 
     #[test]

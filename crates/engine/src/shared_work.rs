@@ -1,4 +1,5 @@
-//! Work on a frame that several deliveries need: done once, kept until the last of them took its copy.
+//! Work on a frame that several deliveries need: done once, kept until the last of them took its
+//! copy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use sluice_flow::Payload;
 
-use crate::backlog::{HeldMemory, PrivateMemory};
+use crate::private_memory::{HeldMemory, PrivateMemory};
 
 /// Bytes of shared results in the whole process, and their bound.
 #[derive(Debug)]
@@ -20,11 +21,19 @@ pub(crate) struct SharedWorkMemory {
 
 impl SharedWorkMemory {
     pub(crate) fn new(limit_bytes: usize, private: Arc<PrivateMemory>) -> Self {
-        SharedWorkMemory { private, used_bytes: AtomicUsize::new(0), limit_bytes: AtomicUsize::new(limit_bytes) }
+        SharedWorkMemory {
+            private,
+            used_bytes: AtomicUsize::new(0),
+            limit_bytes: AtomicUsize::new(limit_bytes),
+        }
     }
 
     pub(crate) fn limit_bytes(&self) -> usize {
         self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    fn let_go(&self, processed: &Processed) {
+        self.used_bytes.fetch_sub(processed.payload.bytes.len(), Ordering::Relaxed);
     }
 
     /// Changes the limit (reload). Results that are kept stay until their last use.
@@ -48,8 +57,8 @@ struct SharedResult {
     uses_left: usize,
 }
 
-/// Results of steps that several deliveries need, kept until the last of them took its copy. A delivery that lags
-/// finds them dropped when memory is short, and does the work again.
+/// Results of steps that several deliveries need, kept until the last of them took its copy. A
+/// delivery that lags finds them dropped when memory is short, and does the work again.
 pub(crate) struct SharedWork {
     memory: Arc<SharedWorkMemory>,
     results: Mutex<Vec<SharedResult>>,
@@ -60,33 +69,32 @@ impl SharedWork {
         SharedWork { memory, results: Mutex::default() }
     }
 
-    /// The result of `chain`, computed by the first of `sharers` deliveries that asks.
+    /// The result of `chain`, computed by the first of `sharers` deliveries that asks: two or more.
     pub(crate) fn get_or_compute<E>(
         &self,
         chain: u64,
         sharers: usize,
         compute: impl FnOnce() -> Result<Processed, E>,
     ) -> Result<Processed, E> {
-        if sharers < 2 {
-            return compute();
-        }
         let mut results = self.results.lock();
         if let Some(index) = results.iter().position(|result| result.chain == chain) {
-            let processed = results[index].processed.clone();
             results[index].uses_left -= 1;
-            if results[index].uses_left == 0 {
-                let removed = results.swap_remove(index);
-                self.memory.used_bytes.fetch_sub(removed.processed.payload.bytes.len(), Ordering::Relaxed);
+            if results[index].uses_left > 0 {
+                return Ok(results[index].processed.clone());
             }
+            let SharedResult { processed, .. } = results.swap_remove(index);
+            self.memory.let_go(&processed);
             return Ok(processed);
         }
         let mut processed = compute()?;
-        processed.held = Some(Arc::new(self.memory.private.hold(processed.payload.bytes.len())));
         let bytes = processed.payload.bytes.len();
-        if self.memory.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.memory.limit_bytes() {
-            results.push(SharedResult { chain, processed: processed.clone(), uses_left: sharers - 1 });
+        processed.held = Some(Arc::new(self.memory.private.hold(bytes)));
+        let used_bytes = self.memory.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if used_bytes <= self.memory.limit_bytes() {
+            let (processed, uses_left) = (processed.clone(), sharers - 1);
+            results.push(SharedResult { chain, processed, uses_left });
         } else {
-            self.memory.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.memory.let_go(&processed);
         }
         Ok(processed)
     }
@@ -94,8 +102,7 @@ impl SharedWork {
 
 impl Drop for SharedWork {
     fn drop(&mut self) {
-        let bytes: usize = self.results.get_mut().iter().map(|result| result.processed.payload.bytes.len()).sum();
-        self.memory.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.results.get_mut().iter().for_each(|result| self.memory.let_go(&result.processed));
     }
 }
 
@@ -106,7 +113,11 @@ mod tests {
     use super::*;
 
     fn processed(bytes: usize) -> Result<Processed, ()> {
-        Ok(Processed { payload: Payload::identity(Bytes::from(vec![0; bytes])), items: 1, held: None })
+        Ok(Processed {
+            payload: Payload::identity(Bytes::from(vec![0; bytes])),
+            items: 1,
+            held: None,
+        })
     }
 
     #[test]
@@ -129,7 +140,11 @@ mod tests {
     fn shared_work_is_bounded_in_bytes() {
         let memory = Arc::new(SharedWorkMemory::new(150, Arc::default()));
         let entries: Vec<_> = (0..3).map(|_| SharedWork::new(memory.clone())).collect();
-        let work = || entries.iter().for_each(|shared| drop(shared.get_or_compute(7, 3, || processed(100)).unwrap()));
+        let work = || {
+            entries
+                .iter()
+                .for_each(|shared| drop(shared.get_or_compute(7, 3, || processed(100)).unwrap()))
+        };
         work();
         assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 100);
         memory.set_limit(250);

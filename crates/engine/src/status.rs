@@ -1,66 +1,71 @@
-//! The state of a running engine as the administrative servers show it.
+//! The state of a running engine, for the administrative servers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use serde_json::{Value, json};
 use sluice_otlp::Signal;
 
-/// The interface between the administrative servers and the engine.
-pub(crate) trait Status: Send + Sync + 'static {
-    fn metrics(&self) -> String;
-    fn health(&self) -> Health;
-    fn dead_letters(&self) -> String;
-    /// The logs and the backlog of each delivery.
-    fn log(&self) -> String;
+use crate::backlog::Backlog;
+use crate::delivery::{Delivery, DeliveryId};
+use crate::plan::{DeliveryPlan, MetricsPlan};
+use crate::receiving::ReceivingBudget;
+use crate::storage::Storage;
+
+/// What a plan started. Replaced as a whole when another plan is applied.
+#[derive(Default)]
+pub(crate) struct Shown {
+    pub deliveries: Vec<(DeliveryPlan, Arc<Delivery>)>,
+    pub receivers: Vec<(String, Arc<dyn sluice_receivers::ReceiverCounters>)>,
+    pub metrics: Option<MetricsPlan>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Health {
-    /// Whether data can be accepted.
-    pub ready: bool,
-    pub uptime_seconds: u64,
-    /// Deliveries that do not deliver, with the reason.
-    pub sick: Vec<SickDelivery>,
-    /// Disks that do not work. Data that can be delivered at once is accepted nevertheless.
-    pub disk_trouble: Vec<DiskTroubleOf>,
+pub(crate) struct EngineStatus {
+    pub started: Instant,
+    /// Data can be accepted.
+    pub ready: AtomicBool,
+    pub shown: ArcSwap<Shown>,
+    pub receiving: Arc<ReceivingBudget>,
+    pub backlog: Arc<Backlog>,
+    pub storage: Arc<Storage>,
 }
 
-/// The disk under the log of a signal does not work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiskTroubleOf {
-    pub signal: Signal,
-    pub reason: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SickDelivery {
-    pub pipeline: String,
-    pub exporter: String,
-    pub state: &'static str,
-    pub reason: String,
-}
-
-impl Health {
-    pub fn to_json(&self) -> String {
-        let sick: Vec<_> = self
-            .sick
-            .iter()
-            .map(|delivery| {
-                serde_json::json!({
-                    "pipeline": delivery.pipeline,
-                    "exporter": delivery.exporter,
-                    "state": delivery.state,
-                    "reason": delivery.reason,
-                })
-            })
-            .collect();
-        // The Collector's wording of the status, for probes that look at the body.
-        let status = if self.ready { "Server available" } else { "Server not available" };
-        let mut body =
-            serde_json::json!({ "status": status, "uptime_seconds": self.uptime_seconds, "sick_deliveries": sick });
-        if !self.disk_trouble.is_empty() {
-            let troubled = self.disk_trouble.iter();
-            body["disk_trouble"] = troubled
-                .map(|trouble| serde_json::json!({ "signal": trouble.signal.as_str(), "reason": trouble.reason }))
-                .collect();
+impl EngineStatus {
+    /// Whether data can be accepted; and, as JSON, deliveries that do not deliver, and disks that
+    /// do not work. Data that can be delivered at once is accepted nevertheless.
+    pub(crate) fn health(&self) -> (bool, String) {
+        let sick = |id: &DeliveryId, state: &str, reason: &str| -> Value {
+            let DeliveryId { pipeline, exporter } = id;
+            json!({ "pipeline": pipeline, "exporter": exporter, "state": state, "reason": reason })
+        };
+        let mut deliveries: Vec<Value> = Vec::new();
+        for (_, delivery) in &self.shown.load().deliveries {
+            if let Some(trouble) = &*delivery.stats.trouble.lock() {
+                let state = if trouble.held { "held" } else { "out of order" };
+                deliveries.push(sick(&delivery.id, state, &trouble.reason));
+            }
         }
-        format!("{body}\n")
+        for delivery in self.backlog.leaving() {
+            let reason = "a reload removed it; it sends its remaining data";
+            deliveries.push(sick(&delivery.id, "leaving", reason));
+        }
+        let troubled = |signal: Signal| {
+            let reason = self.storage.watches[signal as usize].trouble()?;
+            Some(json!({ "signal": signal.as_str(), "reason": reason }))
+        };
+        let disk_trouble: Vec<Value> = Signal::ALL.into_iter().filter_map(troubled).collect();
+        let ready = self.ready.load(Ordering::Acquire);
+        // The Collector's wording of the status, for probes that look at the body.
+        let mut body = json!({
+            "status": if ready { "Server available" } else { "Server not available" },
+            "uptime_seconds": self.started.elapsed().as_secs(),
+            "sick_deliveries": deliveries,
+        });
+        if !disk_trouble.is_empty() {
+            body["disk_trouble"] = disk_trouble.into();
+        }
+        (ready, format!("{body}\n"))
     }
 }

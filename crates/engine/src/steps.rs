@@ -50,14 +50,14 @@ pub(crate) fn identity(steps: &[Arc<Step>]) -> u64 {
 }
 
 /// The common first steps of all chains.
-pub(crate) fn common_prefix(chains: &[&[Arc<Step>]]) -> Vec<Arc<Step>> {
-    let Some((first, others)) = chains.split_first() else { return Vec::new() };
-    let length = (0..first.len())
-        .take_while(|&index| {
-            others.iter().all(|chain| chain.get(index).is_some_and(|step| step.fingerprint == first[index].fingerprint))
-        })
-        .count();
-    first[..length].to_vec()
+pub(crate) fn common_prefix(chains: &[Vec<Arc<Step>>]) -> Vec<Arc<Step>> {
+    let mut prefix = chains.first().cloned().unwrap_or_default();
+    for chain in chains {
+        let pairs = prefix.iter().zip(chain);
+        let common = pairs.take_while(|(one, other)| one.fingerprint == other.fingerprint).count();
+        prefix.truncate(common);
+    }
+    prefix
 }
 
 /// Runs steps over an uncompressed request. With zero items there is nothing left to send.

@@ -1,4 +1,5 @@
-//! What of a frame stands in the log on disk beside its payload, byte by byte in `docs/formats/frame-metadata.md`.
+//! What of a frame stands in the log on disk beside its payload, byte by byte in
+//! `docs/formats/frame-metadata.md`.
 
 use sluice_flow::Metadata;
 use sluice_otlp::{Encoding, Signal};
@@ -158,7 +159,10 @@ mod tests {
             prepared: vec![1, u64::MAX],
             sender: Metadata {
                 peer: Some("[::1]:4317".to_owned()),
-                headers: vec![("tenant".to_owned(), vec![0, 255, b'x']), ("tenant".to_owned(), Vec::new())],
+                headers: vec![
+                    ("tenant".to_owned(), vec![0, 255, b'x']),
+                    ("tenant".to_owned(), Vec::new()),
+                ],
             },
         }
     }
@@ -191,9 +195,12 @@ mod tests {
             prop_assert_eq!(FrameMetadata::decode(&encoded(&metadata)), Ok(metadata));
         }
 
-        /// Whatever the disk holds is refused or means what it says: written again it reads the same.
+        /// Whatever the disk holds is refused or means what it says: written again it reads the
+        /// same.
         #[test]
-        fn damaged_metadata_is_refused_or_read(damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        fn damaged_metadata_is_refused_or_read(
+            damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
             let mut bytes = encoded(&example());
             for (at, byte) in damage {
                 let at = at.index(bytes.len());
@@ -209,7 +216,11 @@ mod tests {
     fn what_is_cut_off_or_of_another_version_is_refused() {
         let bytes = encoded(&example());
         for end in 0..bytes.len() {
-            assert_eq!(FrameMetadata::decode(&bytes[..end]), Err(MetadataError::Malformed), "{end}");
+            assert_eq!(
+                FrameMetadata::decode(&bytes[..end]),
+                Err(MetadataError::Malformed),
+                "{end}"
+            );
         }
         assert_eq!(FrameMetadata::decode(&[2]), Err(MetadataError::Version(2)));
         assert_eq!(FrameMetadata::decode(&[1, 255, 255, 255, 255]), Err(MetadataError::Malformed));
@@ -217,11 +228,18 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_of_the_documentation() {
-        let metadata = FrameMetadata { receiver: "otlp".to_owned(), prepared: vec![7], ..FrameMetadata::default() };
+        let metadata = FrameMetadata {
+            receiver: "otlp".to_owned(),
+            prepared: vec![7],
+            ..FrameMetadata::default()
+        };
         let expected = b"\x01\x04\0\0\0otlp\x01\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         assert_eq!(encoded(&metadata), expected);
         assert_eq!(Encoding::ALL.map(encoding_code), [0, 1, 2, 3]);
         assert_eq!(Signal::ALL.map(flags), [1, 2, 3]);
-        assert_eq!((encoding_of(9), signal_of(0), signal_of(0b110)), (None, None, Some(Signal::Metrics)));
+        assert_eq!(
+            (encoding_of(9), signal_of(0), signal_of(0b110)),
+            (None, None, Some(Signal::Metrics))
+        );
     }
 }

@@ -22,11 +22,15 @@ pub struct BuildContext<'a> {
 
 impl BuildContext<'_> {
     pub(crate) fn user_agent(&self) -> HeaderValue {
-        HeaderValue::from_str(self.user_agent).unwrap_or_else(|_| HeaderValue::from_static("sluice"))
+        HeaderValue::from_str(self.user_agent)
+            .unwrap_or_else(|_| HeaderValue::from_static("sluice"))
     }
 
     /// The credentials of requests, by the option `auth.authenticator`.
-    pub(crate) fn credentials(&self, authenticator: Option<&str>) -> Result<Credentials, BuildError> {
+    pub(crate) fn credentials(
+        &self,
+        authenticator: Option<&str>,
+    ) -> Result<Credentials, BuildError> {
         let Some(name) = authenticator else { return Ok(Credentials::none()) };
         match self.authenticators.get(name) {
             Some(auth) => Ok(Credentials::of(auth.clone())),

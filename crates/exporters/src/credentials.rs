@@ -21,7 +21,8 @@ impl Credentials {
         Credentials(Some(auth))
     }
 
-    /// The headers of one request: those that all have, and its credentials. Without credentials nothing is copied.
+    /// The headers of one request: those that all have, and its credentials. Without credentials
+    /// nothing is copied.
     pub(crate) async fn headers<'a>(
         &self,
         fixed: &'a HeaderMap,
@@ -40,6 +41,10 @@ impl Credentials {
         if let Some(auth) = &self.0 {
             auth.refused().await;
         }
+    }
+
+    pub(crate) fn refuses(&self, metadata: &Metadata) -> Option<String> {
+        self.0.as_ref()?.refuses(&metadata.headers)
     }
 
     pub(crate) fn metadata_keys(&self) -> &[String] {

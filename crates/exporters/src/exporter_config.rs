@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use sluice_flow::Exporter;
+use sluice_otlp::Signal;
 
+use crate::client_options::ClientOptions;
 use crate::{BuildContext, BuildError, Sending};
 
 /// The largest request of exporters without a backend, in bytes.
@@ -20,14 +22,24 @@ pub trait ExporterConfig: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The options of an exporter that sends over the network.
+    fn client(&self) -> Option<&ClientOptions> {
+        None
+    }
+
+    /// The option that is missing if no requests of this signal can be sent.
+    fn missing_option(&self, _signal: Signal) -> Option<&'static str> {
+        None
+    }
+
     /// The largest request that the backend takes, in bytes as sent.
     fn request_limit_bytes(&self) -> usize {
-        LOCAL_REQUEST_LIMIT_BYTES
+        self.client().map_or(LOCAL_REQUEST_LIMIT_BYTES, |client| client.max_request_bytes)
     }
 
     /// Name of the extension that authenticates its requests.
     fn authenticator(&self) -> Option<&str> {
-        None
+        self.client()?.authenticator.as_deref()
     }
 
     /// Makes the exporter. Tries files and reads certificates, but writes nothing and does not

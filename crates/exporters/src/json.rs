@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use sluice_otlp::Signal;
 
-/// No batch becomes larger than this in JSON: its protobuf form is bounded by the exporter's request limit, and JSON
-/// is a few times larger.
+/// No batch becomes larger than this in JSON: its protobuf form is bounded by the exporter's
+/// request limit, and JSON is a few times larger.
 const JSON_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 
 /// The chunks of one protobuf request as one JSON object, without a line break.
@@ -18,6 +18,7 @@ pub(crate) fn to_json(signal: Signal, chunks: &[Bytes]) -> Result<Bytes, String>
         }
     };
     let mut out = Vec::with_capacity(request.len() * 2);
-    sluice_otlp::json::to_json(signal, request, JSON_LIMIT_BYTES, &mut out).map_err(|error| error.to_string())?;
+    sluice_otlp::json::to_json(signal, request, JSON_LIMIT_BYTES, &mut out)
+        .map_err(|error| error.to_string())?;
     Ok(Bytes::from(out))
 }

@@ -1,5 +1,5 @@
-//! Exporters: each sends requests to one backend and says what became of them. Retries, splitting, queues and
-//! concurrency are not theirs (see `sluice_flow::Exporter`).
+//! Exporters: each sends requests to one backend and says what became of them. Retries, splitting,
+//! queues and concurrency are not theirs (see `sluice_flow::Exporter`).
 //!
 //! One folder a component, with every option in its README. [`EXPORTERS`] lists them; there is no
 //! registration elsewhere.
@@ -8,6 +8,7 @@ pub mod partial;
 pub mod sending;
 
 mod build;
+mod client_options;
 mod credentials;
 mod debug;
 mod exporter_config;
@@ -20,17 +21,14 @@ mod outcome;
 #[cfg(test)]
 mod test_exporter;
 #[cfg(test)]
-mod testing;
+mod tests;
 
 use sluice_config::ComponentKinds;
 
 pub use build::{BuildContext, BuildError};
-pub use debug::DebugConfig;
+pub use client_options::ClientOptions;
 pub use exporter_config::ExporterConfig;
-pub use file::{FileConfig, Files};
-pub use otlp::OtlpConfig;
-pub use otlphttp::OtlpHttpConfig;
-pub use otlphttp::{Compression as HttpCompression, Format as HttpFormat};
+pub use file::Files;
 pub use sending::{BatchConfig, QueueConfig, RetryConfig, Sending, Sizer};
 
 /// The kinds of exporters in this build.

@@ -1,4 +1,5 @@
-//! The outcome that an answer means, by the OTLP specification. Where it leaves room, the outcome that loses least.
+//! The outcome that an answer means, by the OTLP specification. Where it leaves room, the outcome
+//! that loses least.
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -43,7 +44,9 @@ pub(crate) fn of_grpc(reply: &Reply) -> Outcome {
     }
     match status.code {
         Code::ResourceExhausted if status.retry_delay.is_some() => retry(status, reason),
-        Code::ResourceExhausted | Code::OutOfRange if speaks_of_size(&status.message) => Outcome::TooLarge { reason },
+        Code::ResourceExhausted | Code::OutOfRange if speaks_of_size(&status.message) => {
+            Outcome::TooLarge { reason }
+        }
         Code::Cancelled
         | Code::DeadlineExceeded
         | Code::Aborted
@@ -55,6 +58,7 @@ pub(crate) fn of_grpc(reply: &Reply) -> Outcome {
         | Code::Unauthenticated
         | Code::PermissionDenied
         | Code::NotFound => Outcome::Misconfigured { reason },
+        Code::Unknown | Code::Internal => Outcome::Failed { reason },
         _ => Outcome::Rejected { reason },
     }
 }
@@ -63,8 +67,8 @@ fn retry(status: &Status, reason: String) -> Outcome {
     Outcome::RetryAfter { delay: status.retry_delay, reason }
 }
 
-/// A proxy, or something else that is no gRPC server, answered: the request may never have reached the backend, so that
-/// nothing can be said against the data.
+/// A proxy, or something else that is no gRPC server, answered: the request may never have reached
+/// the backend, so that nothing can be said against the data.
 fn of_http_in_place_of_grpc(http: StatusCode, status: &Status, reason: String) -> Outcome {
     match http.as_u16() {
         413 => Outcome::TooLarge { reason },
@@ -78,26 +82,39 @@ fn of_http_in_place_of_grpc(http: StatusCode, status: &Status, reason: String) -
 /// large"), and their like.
 fn speaks_of_size(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
-    let size = ["size", "bytes", "length", "message", "limit"].iter().any(|word| message.contains(word));
-    let excess = ["larger than", "too large", "too big", "exceed", "maximum", "greater than", "> max"]
+    let size =
+        ["size", "bytes", "length", "message", "limit"].iter().any(|word| message.contains(word));
+    let excess =
+        ["larger than", "too large", "too big", "exceed", "maximum", "greater than", "> max"]
+            .iter()
+            .any(|word| message.contains(word));
+    let quota = ["quota", "rate limit", "per second", "per minute"]
         .iter()
         .any(|word| message.contains(word));
-    let quota = ["quota", "rate limit", "per second", "per minute"].iter().any(|word| message.contains(word));
     size && excess && !quota
 }
 
-/// HTTP. Beyond the four statuses of the specification that are retried, what accuses credentials, paths or settings is
-/// not held against the data.
+/// HTTP. Beyond the four statuses of the specification that are retried, what accuses credentials,
+/// paths or settings is not held against the data.
 pub(crate) fn of_http(answer: &Answer) -> Outcome {
     let code = answer.status.as_u16();
     if answer.status.is_success() {
-        return if is_json(answer) { partial::from_json(&answer.body) } else { partial::from_proto(&answer.body) };
+        return if is_json(answer) {
+            partial::from_json(&answer.body)
+        } else {
+            partial::from_proto(&answer.body)
+        };
     }
     let reason = http_reason(answer);
     match code {
-        429 | 502 | 503 | 504 => Outcome::RetryAfter { delay: retry_after(&answer.headers), reason },
+        429 | 502 | 503 | 504 => {
+            Outcome::RetryAfter { delay: retry_after(&answer.headers), reason }
+        }
         413 => Outcome::TooLarge { reason },
-        300..=399 | 401 | 403 | 404 | 405 | 406 | 407 | 415 | 426 => Outcome::Misconfigured { reason },
+        300..=399 | 401 | 403 | 404 | 405 | 406 | 407 | 415 | 426 => {
+            Outcome::Misconfigured { reason }
+        }
+        500..=599 => Outcome::Failed { reason },
         _ => Outcome::Rejected { reason },
     }
 }
@@ -119,14 +136,22 @@ fn http_reason(answer: &Answer) -> String {
         }
         Some(content_type) if content_type.contains("json") => {
             let parsed: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-            let message = parsed.as_ref().and_then(|parsed| parsed.get("message")?.as_str().map(str::to_owned));
+            let message = parsed
+                .as_ref()
+                .and_then(|parsed| parsed.get("message")?.as_str().map(str::to_owned));
             message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())
         }
         Some(content_type) if content_type.contains("html") => String::new(),
         _ => String::from_utf8_lossy(body).into_owned(),
     };
     let location = answer.headers.get(http::header::LOCATION).and_then(|value| value.to_str().ok());
-    let location = location.map(|location| format!(" to {location}: redirects are not followed")).unwrap_or_default();
+    let location = location
+        .map(|location| {
+            format!(
+                " to {location}: only redirects 307 and 308 within the same origin are followed"
+            )
+        })
+        .unwrap_or_default();
     let separator = if text.trim().is_empty() { "" } else { ": " };
     peer_text(&format!("HTTP status {}{location}{separator}{}", answer.status, text.trim()))
 }
@@ -139,20 +164,14 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
 
     use super::*;
+    use crate::tests::kind;
 
     fn grpc(code: Code, message: &str) -> Outcome {
-        of_grpc(&Reply { status: Status::new(code, message), message: Bytes::new(), http_status: None })
-    }
-
-    fn kind(outcome: &Outcome) -> &'static str {
-        match outcome {
-            Outcome::Delivered => "delivered",
-            Outcome::PartlyRejected { .. } => "partly",
-            Outcome::RetryAfter { .. } => "retry",
-            Outcome::TooLarge { .. } => "large",
-            Outcome::Misconfigured { .. } => "misconfigured",
-            Outcome::Rejected { .. } => "rejected",
-        }
+        of_grpc(&Reply {
+            status: Status::new(code, message),
+            message: Bytes::new(),
+            http_status: None,
+        })
     }
 
     /// Scenario: every gRPC code. Guarantee: the specification's table of what is retried, and no
@@ -162,7 +181,7 @@ mod tests {
         for (number, expected) in [
             (0, "delivered"),
             (1, "retry"),
-            (2, "rejected"),
+            (2, "failed"),
             (3, "rejected"),
             (4, "retry"),
             (5, "misconfigured"),
@@ -173,7 +192,7 @@ mod tests {
             (10, "retry"),
             (11, "retry"),
             (12, "misconfigured"),
-            (13, "rejected"),
+            (13, "failed"),
             (14, "retry"),
             (15, "retry"),
             (16, "misconfigured"),
@@ -183,7 +202,8 @@ mod tests {
         }
     }
 
-    /// Scenario: the size refusals of the gRPC libraries, and a spent quota. Guarantee: only the former are split.
+    /// Scenario: the size refusals of the gRPC libraries, and a spent quota. Guarantee: only the
+    /// former are split.
     #[test]
     fn size_refusals_are_known_by_their_words() {
         for message in [
@@ -191,25 +211,30 @@ mod tests {
             "grpc: received message after decompression larger than max (5242895 vs. 4194304)",
             "gRPC message exceeds maximum size 4194304: 5242895",
             "Received message larger than max (5242895 vs. 4194304)",
-            "Error, decoded message length too large: found 5242895 bytes, the limit is: 4194304 bytes",
+            "Error, decoded message length too large: found 5242895 bytes, the limit is: 4194304",
             "the message is larger than 4194304 bytes after decompression",
         ] {
             assert_eq!(kind(&grpc(Code::ResourceExhausted, message)), "large", "{message}");
             assert_eq!(kind(&grpc(Code::OutOfRange, message)), "large", "{message}");
         }
-        for message in ["quota exceeded", "ingestion rate limit of 5000 spans per second exceeded", ""] {
+        for message in
+            ["quota exceeded", "ingestion rate limit of 5000 spans per second exceeded", ""]
+        {
             assert_eq!(kind(&grpc(Code::ResourceExhausted, message)), "misconfigured", "{message}");
         }
-        let status =
-            Status::new(Code::ResourceExhausted, "message larger than max").with_retry_delay(Duration::from_secs(2));
+        let status = Status::new(Code::ResourceExhausted, "message larger than max")
+            .with_retry_delay(Duration::from_secs(2));
         let outcome = of_grpc(&Reply { status, message: Bytes::new(), http_status: None });
-        assert!(matches!(outcome, Outcome::RetryAfter { delay: Some(delay), .. } if delay == Duration::from_secs(2)));
+        let Outcome::RetryAfter { delay, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(delay, Some(Duration::from_secs(2)));
     }
 
     fn http(code: u16, headers: &[(&'static str, &'static str)], body: &[u8]) -> Outcome {
         let headers: HeaderMap = headers
             .iter()
-            .map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .map(|(name, value)| {
+                (http::HeaderName::from_static(name), HeaderValue::from_static(value))
+            })
             .collect();
         let status = StatusCode::from_u16(code).expect("a status");
         of_http(&Answer { status, headers, body: Bytes::copy_from_slice(body), trailers: None })
@@ -225,34 +250,40 @@ mod tests {
                 300..=399 | 401 | 403 | 404 | 405 | 406 | 407 | 415 | 426 => "misconfigured",
                 413 => "large",
                 429 | 502 | 503 | 504 => "retry",
+                500..=599 => "failed",
                 _ => "rejected",
             };
             assert_eq!(kind(&http(code, &[], b"")), expected, "{code}");
         }
     }
 
-    /// Scenario: what backends say beside the status. Guarantee: the delay and the text arrive, bounded.
+    /// Scenario: what backends say beside the status. Guarantee: the delay and the text arrive,
+    /// bounded.
     #[test]
     fn http_details() {
-        let outcome = http(503, &[("retry-after", "3"), ("content-type", "text/plain")], &b"busy ".repeat(10_000));
-        let Outcome::RetryAfter { delay: Some(delay), reason } = outcome else { panic!("{outcome:?}") };
+        let outcome = http(
+            503,
+            &[("retry-after", "3"), ("content-type", "text/plain")],
+            &b"busy ".repeat(10_000),
+        );
+        let Outcome::RetryAfter { delay: Some(delay), reason } = outcome else {
+            panic!("{outcome:?}")
+        };
         assert_eq!(delay, Duration::from_secs(3));
         assert!(reason.contains("busy") && reason.len() <= 1024);
         let status = Status::new(Code::InvalidArgument, "no such tenant").encode_details();
         let outcome = http(400, &[("content-type", "application/x-protobuf")], &status);
-        assert!(
-            matches!(&outcome, Outcome::Rejected { reason } if reason.ends_with(": no such tenant")),
-            "{outcome:?}"
+        let Outcome::Rejected { reason } = outcome else { panic!("{outcome:?}") };
+        assert!(reason.ends_with(": no such tenant"), "{reason}");
+        let outcome = http(
+            400,
+            &[("content-type", "application/json")],
+            br#"{"code":3,"message":"no such tenant"}"#,
         );
-        let outcome = http(400, &[("content-type", "application/json")], br#"{"code":3,"message":"no such tenant"}"#);
-        assert!(
-            matches!(&outcome, Outcome::Rejected { reason } if reason.ends_with(": no such tenant")),
-            "{outcome:?}"
-        );
+        let Outcome::Rejected { reason } = outcome else { panic!("{outcome:?}") };
+        assert!(reason.ends_with(": no such tenant"), "{reason}");
         let outcome = http(302, &[("location", "https://login.example/")], b"");
-        assert!(
-            matches!(&outcome, Outcome::Misconfigured { reason } if reason.contains("login.example")),
-            "{outcome:?}"
-        );
+        let Outcome::Misconfigured { reason } = outcome else { panic!("{outcome:?}") };
+        assert!(reason.contains("login.example"), "{reason}");
     }
 }

@@ -7,15 +7,17 @@ use sluice_flow::Outcome;
 use sluice_net::client::peer_text;
 use sluice_net::grpc::answer::{Fields, Value};
 
-/// Turns the body of a successful answer into an outcome. A body that cannot be read changes nothing: the backend has
-/// said that it took the request.
+/// Turns the body of a successful answer into an outcome. A body that cannot be read changes
+/// nothing: the backend has said that it took the request.
 pub fn from_proto(body: &[u8]) -> Outcome {
     outcome(read_proto(body).unwrap_or_default())
 }
 
 /// The same for JSON, in which 64-bit integers are strings or numbers.
 pub fn from_json(body: &[u8]) -> Outcome {
-    let Ok(body) = serde_json::from_slice::<serde_json::Value>(body) else { return Outcome::Delivered };
+    let Ok(body) = serde_json::from_slice::<serde_json::Value>(body) else {
+        return Outcome::Delivered;
+    };
     let Some(partial) = body.get("partialSuccess").or_else(|| body.get("partial_success")) else {
         return Outcome::Delivered;
     };
@@ -31,7 +33,9 @@ pub fn from_json(body: &[u8]) -> Outcome {
                 let number = value.as_i64().or_else(|| value.as_str()?.parse().ok());
                 found.rejected = number.unwrap_or(0);
             }
-            "errorMessage" | "error_message" => found.message = value.as_str().map(peer_text).unwrap_or_default(),
+            "errorMessage" | "error_message" => {
+                found.message = value.as_str().map(peer_text).unwrap_or_default()
+            }
             _ => {}
         }
     }
@@ -49,7 +53,8 @@ fn outcome(partial: Partial) -> Outcome {
         Ok(items) if items > 0 => Outcome::PartlyRejected { items, reason: partial.message },
         _ => {
             if !partial.message.is_empty() {
-                tracing::warn!(message = %partial.message, "the backend took a request with a warning");
+                let message = partial.message;
+                tracing::warn!(%message, "the backend took a request with a warning");
             }
             Outcome::Delivered
         }
@@ -65,7 +70,9 @@ fn read_proto(body: &[u8]) -> Option<Partial> {
         while let Some(field) = fields.next()? {
             match field {
                 (1, Value::Number(rejected)) => partial.rejected = rejected as i64,
-                (2, Value::Bytes(message)) => partial.message = peer_text(&String::from_utf8_lossy(message)),
+                (2, Value::Bytes(message)) => {
+                    partial.message = peer_text(&String::from_utf8_lossy(message))
+                }
                 _ => {}
             }
         }
@@ -97,8 +104,14 @@ mod tests {
         assert_eq!(from_json(br#"{"partialSuccess":{}}"#), Outcome::Delivered);
         assert_eq!(from_json(br#"{"partialSuccess":{"errorMessage":"slow"}}"#), Outcome::Delivered);
         let refused = Outcome::PartlyRejected { items: 3, reason: "bad".to_owned() };
-        assert_eq!(from_json(br#"{"partialSuccess":{"rejectedSpans":"3","errorMessage":"bad"}}"#), refused);
-        assert_eq!(from_json(br#"{"partialSuccess":{"rejectedLogRecords":3,"errorMessage":"bad"}}"#), refused);
+        assert_eq!(
+            from_json(br#"{"partialSuccess":{"rejectedSpans":"3","errorMessage":"bad"}}"#),
+            refused
+        );
+        assert_eq!(
+            from_json(br#"{"partialSuccess":{"rejectedLogRecords":3,"errorMessage":"bad"}}"#),
+            refused
+        );
         assert_eq!(from_json(b"nonsense"), Outcome::Delivered);
     }
 }

@@ -1,11 +1,12 @@
-//! `retry_on_failure`, `sending_queue` and what belongs to them: options of an exporter that its delivery interprets.
+//! `retry_on_failure`, `sending_queue` and what belongs to them: options of an exporter that its
+//! delivery interprets.
 
 use std::time::Duration;
 
 use sluice_config::Fields;
 
-/// What an exporter's configuration says about sending. `None` everywhere means "not said": then the defaults of
-/// deliveries hold, which differ from the Collector's.
+/// What an exporter's configuration says about sending. `None` everywhere means "not said": then
+/// the defaults of deliveries hold, which differ from the Collector's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sending {
     pub retry: RetryConfig,
@@ -101,70 +102,63 @@ pub struct BatchConfig {
     pub metadata_keys: Vec<String>,
 }
 
-const SIZERS: [(&str, Sizer); 3] = [("requests", Sizer::Requests), ("items", Sizer::Items), ("bytes", Sizer::Bytes)];
+const SIZERS: [(&str, Sizer); 3] =
+    [("requests", Sizer::Requests), ("items", Sizer::Items), ("bytes", Sizer::Bytes)];
 const BATCH_SIZERS: [(&str, Sizer); 2] = [("items", Sizer::Items), ("bytes", Sizer::Bytes)];
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Sending {
     /// Reads both sections.
     pub fn read(fields: &mut Fields<'_>) -> Sending {
-        let retry = fields.section_or_default(
-            "retry_on_failure",
-            "When requests that failed are sent again. \
-             What is not set here is chosen for quick recovery: 100 ms growing to 5 s, without end.",
-            read_retry,
+        let doc = "When requests that failed are sent again. Defaults are chosen for quick \
+                   recovery: pauses grow from 100 ms to 5 s, without end.";
+        let retry = fields.section_or_default("retry_on_failure", doc, read_retry);
+        fields.no_effect(
+            "batcher",
+            "it was experimental in the Collector and is gone there; use `sending_queue.batch`",
         );
-        fields
-            .no_effect("batcher", "it was experimental in the Collector and is gone there; use `sending_queue.batch`");
         Sending { retry, queue: Sending::read_queue(fields) }
     }
 
     /// Reads `sending_queue` only, for exporters that never retry.
     pub fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
-        fields.section_or_default("sending_queue", "How much may wait to be sent, and how it is batched.", read_queue)
+        let doc = "How much may wait to be sent, and how it is batched.";
+        fields.section_or_default("sending_queue", doc, read_queue)
     }
 }
 
 fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
     let any = Duration::ZERO..=LONGEST;
+    let doc = "If false, a request that fails once becomes a dead letter.";
+    let enabled = fields.boolean("enabled", true, doc);
+    let doc = "Pause before the first retry. Unset: 100 ms.";
+    let initial_interval = fields.optional_duration("initial_interval", any.clone(), doc);
+    let doc = "How far each pause is varied at random, as a share of it.";
+    let randomization_factor = optional_float(fields, "randomization_factor", 0.5, 0.0..=1.0, doc);
+    let doc = "Each pause is longer than the one before by this factor.";
+    let multiplier = optional_float(fields, "multiplier", 1.5, 1.0..=100.0, doc);
+    let doc = "Longest pause. Unset: 5 s.";
+    let max_interval = fields.optional_duration("max_interval", any.clone(), doc);
+    let doc = "A request that could not be delivered within this time becomes a dead letter. Zero \
+               or unset: never.";
+    let max_elapsed_time = fields.optional_duration("max_elapsed_time", any, doc);
     let retry = RetryConfig {
-        enabled: fields.boolean("enabled", true, "If false, what fails once becomes a dead letter."),
-        initial_interval: fields.optional_duration(
-            "initial_interval",
-            any.clone(),
-            "Pause before the first retry. Unset: 100 ms.",
-        ),
-        randomization_factor: optional_float(
-            fields,
-            "randomization_factor",
-            0.5,
-            0.0..=1.0,
-            "How far each pause is varied at random, as a share of it.",
-        ),
-        multiplier: optional_float(
-            fields,
-            "multiplier",
-            1.5,
-            1.0..=100.0,
-            "Each pause is so many times the one before.",
-        ),
-        max_interval: fields.optional_duration("max_interval", any.clone(), "Longest pause. Unset: 5 s."),
-        max_elapsed_time: fields.optional_duration(
-            "max_elapsed_time",
-            any,
-            "A request that could not be delivered within this time becomes a dead letter. Zero or unset: never.",
-        ),
+        enabled,
+        initial_interval,
+        randomization_factor,
+        multiplier,
+        max_interval,
+        max_elapsed_time,
     };
     let limit = retry.max_elapsed_time.filter(|limit| !limit.is_zero());
-    if let (Some(limit), Some(initial)) = (limit, retry.initial_interval)
-        && limit < initial
+    for (key, other) in
+        [("initial_interval", retry.initial_interval), ("max_interval", retry.max_interval)]
     {
-        fields.error_at("max_elapsed_time", "must not be less than `initial_interval`");
-    }
-    if let (Some(limit), Some(max)) = (limit, retry.max_interval)
-        && limit < max
-    {
-        fields.error_at("max_elapsed_time", "must not be less than `max_interval`");
+        if let (Some(limit), Some(other)) = (limit, other)
+            && limit < other
+        {
+            fields.error_at("max_elapsed_time", &format!("must not be less than `{key}`"));
+        }
     }
     retry
 }
@@ -182,46 +176,36 @@ fn optional_float(
 }
 
 fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
-    let enabled = fields.boolean(
-        "enabled",
-        true,
-        "If false, senders wait until their request was delivered, as with `buffer.ack: delivered`: \
-         where the policy is `backpressure`.",
-    );
+    let doc = "If false, senders wait until their request was delivered, as with \
+               `buffer.ack: delivered`: where the policy is `backpressure`.";
+    let enabled = fields.boolean("enabled", true, doc);
     let sizer_given = fields.is_present("sizer");
     let sizer = fields.choice("sizer", Sizer::Requests, &SIZERS, "What `queue_size` counts.");
-    let storage = fields.optional_string(
-        "storage",
-        "Extension `file_storage` whose directory holds what waits, so that it survives a restart.",
-    );
+    let doc = "Extension `file_storage` whose directory stores waiting requests, so that they \
+               survive a restart.";
+    let storage = fields.optional_string("storage", doc).filter(|name| !name.is_empty());
     let wait_for_result = fields.boolean("wait_for_result", false, "As `enabled: false`.");
-    let batch = fields.section(
-        "batch",
-        "How requests are put together. Bounded by the backend's message size in any case.",
-        |fields| read_batch(fields, sizer_given.then_some(sizer)),
-    );
+    let doc = "How requests are put together. Bounded by the backend's message size in any case.";
+    let batch = fields
+        .section("batch", doc, |fields| read_batch(fields, sizer_given.then_some(sizer)))
+        .flatten();
+    let doc = "At most this number of requests is in flight. Unset: found by measuring.";
+    let num_consumers = fields.optional_integer("num_consumers", 1..=10_000, doc);
+    let doc = "With `sizer: bytes`, at most this much waits. Unset, or counted otherwise: what the \
+               budgets allow.";
+    let queue_size = fields.optional_integer("queue_size", 1..=u64::MAX, doc);
+    let doc = "Has no effect, and causes a warning: senders always wait, for a second at most, and \
+               then get a retryable refusal.";
+    let block_on_overflow = fields.boolean("block_on_overflow", false, doc);
     let queue = QueueConfig {
         enabled,
-        num_consumers: fields.optional_integer(
-            "num_consumers",
-            1..=10_000,
-            "At most so many requests are in flight. Unset: found by measuring.",
-        ),
-        queue_size: fields.optional_integer(
-            "queue_size",
-            1..=u64::MAX,
-            "With `sizer: bytes`, at most so much waits. Unset, or counted otherwise: what the budgets allow.",
-        ),
+        num_consumers,
+        queue_size,
         sizer,
-        block_on_overflow: fields.boolean(
-            "block_on_overflow",
-            false,
-            "Without effect, and warned of: whatever the queue, \
-             senders are held up for a second at most, then told to come back.",
-        ),
-        storage: storage.filter(|name| !name.is_empty()),
+        block_on_overflow,
+        storage,
         wait_for_result,
-        batch: batch.flatten(),
+        batch,
     };
     if queue.storage.is_some() && queue.wait_for_result {
         fields.error_at("wait_for_result", "cannot be used with `storage`");
@@ -232,31 +216,23 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
 fn read_batch(fields: &mut Fields<'_>, queue_sizer: Option<Sizer>) -> Option<BatchConfig> {
     let enabled = fields.boolean("enabled", true, "If false, the section counts as absent.");
     let default = queue_sizer.filter(|sizer| *sizer != Sizer::Requests).unwrap_or(Sizer::Items);
-    let given = fields.optional_choice("sizer", &BATCH_SIZERS, "What the sizes count. Unset: the queue's `sizer`.");
-    let batch = BatchConfig {
-        flush_timeout: fields.duration_in(
-            "flush_timeout",
-            Duration::from_millis(200),
-            Duration::from_nanos(1)..=LONGEST,
-            "A batch goes out after this time at the latest.",
-        ),
-        min_size: fields.integer("min_size", 8192, 0..=u64::MAX, "A batch of this size goes out at once."),
-        max_size: fields.integer(
-            "max_size",
-            0,
-            0..=u64::MAX,
-            "Larger batches are split. Zero: only the backend's limit.",
-        ),
-        sizer: given.unwrap_or(default),
-        metadata_keys: fields.section_or_default("partition", "Which requests may share a batch.", |fields| {
-            let keys = fields.string_list(
-                "metadata_keys",
-                &[],
-                "Requests whose metadata differ in these never share a batch.",
-            );
-            keys.into_iter().map(|key| key.to_ascii_lowercase()).collect()
-        }),
-    };
+    let doc = "What the sizes count. Unset: the queue's `sizer`.";
+    let given = fields.optional_choice("sizer", &BATCH_SIZERS, doc);
+    let doc = "A batch goes out after this time at the latest.";
+    let range = Duration::from_nanos(1)..=LONGEST;
+    let flush_timeout = fields.duration_in("flush_timeout", Duration::from_millis(200), range, doc);
+    let doc = "A batch of this size goes out at once.";
+    let min_size = fields.integer("min_size", 8192, 0..=u64::MAX, doc);
+    let doc = "Larger batches are split. Zero: only the backend's limit.";
+    let max_size = fields.integer("max_size", 0, 0..=u64::MAX, doc);
+    let doc = "Which requests may share a batch.";
+    let metadata_keys = fields.section_or_default("partition", doc, |fields| {
+        let doc = "Requests whose metadata differ in these never share a batch.";
+        let keys = fields.string_list("metadata_keys", &[], doc);
+        keys.into_iter().map(|key| key.to_ascii_lowercase()).collect()
+    });
+    let sizer = given.unwrap_or(default);
+    let batch = BatchConfig { flush_timeout, min_size, max_size, sizer, metadata_keys };
     if batch.max_size > 0 && batch.max_size < batch.min_size {
         fields.error_at("max_size", "must not be less than `min_size`");
     }
@@ -294,12 +270,16 @@ mod tests {
         assert_eq!(sending.queue.num_consumers, None);
     }
 
-    /// Scenario: a batch in bytes. Guarantee: the queue's sizer holds for the batch unless it says otherwise.
+    /// Scenario: a batch in bytes. Guarantee: the queue's sizer holds for the batch unless it says
+    /// otherwise.
     #[test]
     fn the_batch_takes_the_queues_sizer() {
         let (sending, valid) = read("sending_queue: {sizer: bytes, batch: {max_size: 10000}}\n");
         assert!(valid);
-        assert_eq!(sending.queue.batch.map(|batch| (batch.sizer, batch.max_size)), Some((Sizer::Bytes, 10_000)));
+        assert_eq!(
+            sending.queue.batch.map(|batch| (batch.sizer, batch.max_size)),
+            Some((Sizer::Bytes, 10_000))
+        );
         let (sending, valid) = read("sending_queue: {sizer: bytes, batch: {sizer: items}}\n");
         assert!(valid);
         assert_eq!(sending.queue.batch.map(|batch| batch.sizer), Some(Sizer::Items));

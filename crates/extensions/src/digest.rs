@@ -21,8 +21,13 @@ pub struct Unreadable {
 }
 
 /// The value of the header that credentials come in.
-pub(crate) fn sole<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a HeaderValue, AuthError> {
-    sluice_net::headers::sole(headers, name).map_err(|_| AuthError::Malformed)?.ok_or(AuthError::Missing)
+pub(crate) fn sole<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<&'a HeaderValue, AuthError> {
+    sluice_net::headers::sole(headers, name)
+        .map_err(|_| AuthError::Malformed)?
+        .ok_or(AuthError::Missing)
 }
 
 pub(crate) type Sha256Digest = [u8; 32];
@@ -43,5 +48,8 @@ pub(crate) fn after_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]
 
 /// Compares with every candidate, found or not.
 pub(crate) fn is_among(secret: &Sha256Digest, candidates: &[Sha256Digest]) -> bool {
-    candidates.iter().fold(subtle::Choice::from(0), |found, candidate| found | secret.ct_eq(candidate)).into()
+    candidates
+        .iter()
+        .fold(subtle::Choice::from(0), |found, candidate| found | secret.ct_eq(candidate))
+        .into()
 }

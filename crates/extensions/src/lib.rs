@@ -2,8 +2,8 @@
 //! receivers, our requests to other servers.
 //!
 //! One folder an extension, with both sides together: `mod.rs` says what it does, `config.rs` has
-//! its options, `client.rs` and `server.rs` its sides, `README.md` every option. [`EXTENSIONS`]
-//! lists them; there is no registration elsewhere. Receivers and exporters do not import this
+//! its options if they are many, `client.rs` and `server.rs` its sides, `README.md` every option.
+//! [`EXTENSIONS`] lists them; there is no registration elsewhere. Receivers and exporters do not import this
 //! crate: they use the traits of `sluice_net::auth`, which the extensions implement.
 
 pub mod basicauth;
@@ -20,7 +20,6 @@ mod secret_source;
 use sluice_config::{ComponentKind, ComponentKinds, Fields};
 
 pub use extension::{BuildError, ClientExtension, Extension, ServerExtension};
-pub use secret_source::SecretSource;
 
 /// The kinds of extensions in this build.
 pub static EXTENSIONS: ComponentKinds<Box<dyn Extension>> = ComponentKinds::new(&[
@@ -36,11 +35,13 @@ pub static EXTENSIONS: ComponentKinds<Box<dyn Extension>> = ComponentKinds::new(
     ),
     ComponentKind::missing(
         "pprof",
-        "`pprof` shows the inside of Go programs: remove it; `perf` shows where Sluice spends its time",
+        "`pprof` shows the inside of Go programs: remove it; `perf` shows where Sluice spends its \
+         time",
     ),
     ComponentKind::missing(
         "zpages",
-        "`zpages` is not in this build of Sluice: see `/metrics` and `/dead-letters` on the metrics address",
+        "`zpages` is not in this build of Sluice: see `/metrics` and `/dead-letters` on the metrics \
+         address",
     ),
 ]);
 
@@ -73,7 +74,8 @@ mod tests {
             ("health_check", "path: health"),
             ("file_storage", "directory: ''"),
         ] {
-            let (extension, diagnostics) = read_text("extensions.x", text, |fields| EXTENSIONS.read(kind, fields));
+            let (extension, diagnostics) =
+                read_text("extensions.x", text, |fields| EXTENSIONS.read(kind, fields));
             assert!(extension.is_some() && diagnostics.errors().next().is_some(), "{kind}: {text}");
         }
     }

@@ -20,28 +20,45 @@ pub struct Packed {
     pub items: u32,
     /// The body, in order. Several chunks are one message: encoded requests merge by concatenation.
     pub chunks: Arc<[Bytes]>,
-    /// Sum of the chunks' lengths.
     pub len_bytes: usize,
     pub encoding: Encoding,
     /// Request metadata of the senders, for `headers_setter` and the like.
     pub metadata: Arc<Metadata>,
 }
 
-/// What became of one request.
+impl Packed {
+    pub fn new(
+        signal: Signal,
+        items: u32,
+        chunks: Vec<Bytes>,
+        encoding: Encoding,
+        metadata: Arc<Metadata>,
+    ) -> Packed {
+        let len_bytes = chunks.iter().map(Bytes::len).sum();
+        Packed { signal, items, chunks: Arc::from(chunks), len_bytes, encoding, metadata }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The backend has taken all of it.
     Delivered,
-    /// The backend has taken the request but refused some of its items for good (OTLP partial success). Never sent again.
+    /// The backend has taken the request but refused some of its items for good (OTLP partial
+    /// success). Never sent again.
     PartlyRejected { items: u64, reason: String },
-    /// Send it again: the backend is overloaded or could not be reached. `delay` is what the backend asked for.
+    /// Send it again: the backend is overloaded or could not be reached. `delay` is what the
+    /// backend asked for.
     RetryAfter { delay: Option<Duration>, reason: String },
     /// The request exceeds a size limit of the backend: split it.
     TooLarge { reason: String },
-    /// Nothing is wrong with the data: credentials, path, TLS or the like have to be put right first.
+    /// Nothing is wrong with the data: credentials, path, TLS or the like have to be put right
+    /// first.
     Misconfigured { reason: String },
     /// The backend refuses this data for good.
     Rejected { reason: String },
+    /// The backend fails over this data, and its protocol says not to send it again (500,
+    /// INTERNAL). It may be the data's fault or not.
+    Failed { reason: String },
 }
 
 impl Outcome {
@@ -53,31 +70,35 @@ impl Outcome {
 
 /// Sends requests to one backend. Knows nothing of retries, splitting, concurrency or queues.
 pub trait Exporter: Send + Sync + 'static {
-    /// The encoding in which a payload can be passed on without being packed again, if any: a frame that is compressed
-    /// like this and needs no change goes out as it came in.
-    fn passes_through(&self) -> Option<Encoding>;
+    /// The encoding in which a payload can be passed on without being packed again, if any: a frame
+    /// that is compressed like this and needs no change goes out as it came in.
+    fn passes_through(&self) -> Option<Encoding> {
+        None
+    }
 
-    /// The largest body that the backend takes, in bytes as sent.
-    fn request_limit_bytes(&self) -> usize;
+    /// The largest body that may be passed on like that, in bytes.
+    fn pass_through_limit_bytes(&self) -> usize {
+        usize::MAX
+    }
 
-    /// Turns a merged protobuf request (uncompressed chunks) into what goes over the wire: compression, JSON.
-    /// Called once a batch, however often it is sent. CPU work only.
-    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String>;
+    /// Turns a merged protobuf request (uncompressed chunks) into the body that goes over the wire,
+    /// and says how it is compressed. Called once a batch, however often it is sent. CPU work only.
+    fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String>;
 
     /// Sends one request and says what became of it. The caller bounds the time by `timeout()`.
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome>;
 
-    /// Deadline of one request.
     fn timeout(&self) -> Duration;
 
-    /// Names of the request metadata (lower case) that this exporter reads. Frames that differ in them never merge.
+    /// Names of the request metadata (lower case) that this exporter reads. Frames that differ in
+    /// them never merge.
     fn metadata_keys(&self) -> &[String] {
         &[]
     }
 
-    /// True for exporters such as `debug`, which may lose data so that no sender waits for them.
-    fn best_effort(&self) -> bool {
-        false
+    /// Why nothing can be sent for senders with this metadata, however often it is tried.
+    fn refuses(&self, _metadata: &Metadata) -> Option<String> {
+        None
     }
 
     /// Closes connections and files. No `send` follows.

@@ -1,4 +1,5 @@
-//! A frame: one export request as it arrived. Immutable and shared by every delivery that has to send it.
+//! A frame: one export request as it arrived. Immutable and shared by every delivery that has to
+//! send it.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -6,12 +7,14 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 use sluice_otlp::{Encoding, Signal};
 
-/// An encoded OTLP export request (protobuf), possibly still compressed as its sender compressed it.
+/// An encoded OTLP export request (protobuf), possibly still compressed as its sender compressed
+/// it.
 #[derive(Clone, Debug)]
 pub struct Payload {
     pub bytes: Bytes,
     pub encoding: Encoding,
-    /// Length of the protobuf message in bytes, which is `bytes.len()` where `encoding` is identity.
+    /// Length of the protobuf message in bytes, which is `bytes.len()` where `encoding` is
+    /// identity.
     pub uncompressed_len_bytes: usize,
 }
 
@@ -22,17 +25,19 @@ impl Payload {
     }
 }
 
-/// What later steps may need to know of a frame's sender. Frames whose metadata differs are never merged where an
-/// exporter depends on it.
+/// What later steps may need to know of a frame's sender. Frames whose metadata differs are never
+/// merged where an exporter depends on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Metadata {
     /// Address of the peer, `ip:port`.
     pub peer: Option<String>,
-    /// Request headers that something downstream reads (receiver option `include_metadata`), names in lower case.
+    /// Request headers that something downstream reads (receiver option `include_metadata`), names
+    /// in lower case.
     pub headers: Vec<(String, Vec<u8>)>,
 }
 
-/// What a header costs in memory beside its bytes: two lengths, pointers and capacities, and the allocator's rounding.
+/// What a header costs in memory beside its bytes: two lengths, pointers and capacities, and the
+/// allocator's rounding.
 const HEADER_OVERHEAD_BYTES: usize = 96;
 
 impl Metadata {
@@ -47,7 +52,6 @@ impl Metadata {
     }
 }
 
-/// One export request on its way through.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub signal: Signal,

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What of the requests that it was sent lately a backend has taken, 0 to 1: a moving average over about as many of them as `over`
-/// says. Who sends the requests writes it; others may read.
+/// What of the requests that it was sent lately a backend has taken, 0 to 1: a moving average over
+/// about as many of them as `over` says. Who sends the requests writes it; others may read.
 #[derive(Debug)]
 pub struct TakenShare {
     requests: f64,

@@ -18,12 +18,16 @@ struct PartialSuccess {
 impl ExportResponse {
     /// With the number of rejected items and the reason, where some were rejected.
     pub(crate) fn of(rejected: Option<(u64, String)>) -> ExportResponse {
-        let partial_success = rejected
-            .map(|(items, error_message)| PartialSuccess { rejected_items: items.cast_signed(), error_message });
+        let partial_success = rejected.map(|(items, error_message)| PartialSuccess {
+            rejected_items: items.cast_signed(),
+            error_message,
+        });
         ExportResponse { partial_success }
     }
 
     pub(crate) fn rejected_items(&self) -> u64 {
-        self.partial_success.as_ref().map_or(0, |partial| partial.rejected_items.max(0).cast_unsigned())
+        self.partial_success
+            .as_ref()
+            .map_or(0, |partial| partial.rejected_items.max(0).cast_unsigned())
     }
 }

@@ -1,36 +1,38 @@
-//! Which item is which: every generated item is known by its generator and its sequence number, so that a backend can
-//! tell lost items from doubled ones.
+//! Which item is which: every generated item is known by its generator and its sequence number, so
+//! that a backend can tell lost items from doubled ones.
 
-use std::fmt;
-use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use roaring::RoaringBitmap;
+use roaring::RoaringTreemap;
 
-/// Resource attribute that marks a generated request. Its value is 32 hexadecimal digits: the identity of the request's
-/// first item and the time of sending in nanoseconds since the epoch.
+/// Resource attribute that marks a generated request. Its value is 32 hexadecimal digits: the
+/// identity of the request's first item and the time of sending in nanoseconds since the epoch.
 pub const REQUEST_ATTRIBUTE: &str = "load_test.request";
 /// Attribute of every item whose value is [`ORDINARY_MARK`] or [`POISON_MARK`].
 pub const MARK_ATTRIBUTE: &str = "load_test.mark";
 pub const ORDINARY_MARK: &str = "ordinary";
 pub const POISON_MARK: &str = "poisoned";
 
-/// Begins the identity of an item that is text, a log line: 32 hexadecimal digits follow as in [`REQUEST_ATTRIBUTE`].
+/// Begins the identity of an item that is text, a log line: 32 hexadecimal digits follow as in
+/// [`REQUEST_ATTRIBUTE`].
 pub const TEXT_MARK: &str = "load-test-item-";
 /// Is at the end of such a text: without it the item has been torn.
 pub const TEXT_END: &str = "load-test-end";
 
-/// Begins the identity of an item that is a number, a sample of a scraped target: 16 bits of the generator and 32 bits of the
-/// sequence number follow. Such a number is whole, exact in a double, and always of [`SAMPLE_DIGITS`] digits.
+/// Begins the identity of an item that is a number, a sample of a scraped target: 16 bits of the
+/// generator and 32 bits of the sequence number follow. Such a number is whole, exact in a double,
+/// and always of [`SAMPLE_DIGITS`] digits.
 const SAMPLE_MARK: u64 = 22 << 48;
 pub(crate) const SAMPLE_DIGITS: usize = 16;
 
 /// Sequence numbers take the lower 48 bits of an identity.
 const SEQUENCE_BITS: u32 = 48;
-/// An item of this "generator" carries its index in the request; the request's attribute says where that begins.
+/// An item of this "generator" carries its index in the request; the request's attribute says where
+/// that begins.
 const RELATIVE: u16 = u16::MAX;
 
-/// A generator's number (1 to 65,534, unique in this process) and a sequence number (48 bits) in one word.
+/// A generator's number (1 to 65,534, unique in this process) and a sequence number (48 bits) in
+/// one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity(pub u64);
 
@@ -57,9 +59,9 @@ impl Identity {
         self.0 & ((1 << SEQUENCE_BITS) - 1)
     }
 
-    /// As a sample's value. The sequence number must be below [`SequenceSet::LIMIT`].
+    /// As a sample's value. The sequence number must be below [`SEQUENCE_LIMIT`].
     pub(crate) fn to_sample(self) -> u64 {
-        debug_assert!(self.sequence() < SequenceSet::LIMIT);
+        debug_assert!(self.sequence() < SEQUENCE_LIMIT);
         SAMPLE_MARK | u64::from(self.generator()) << 32 | self.sequence()
     }
 
@@ -72,7 +74,11 @@ impl Identity {
 
     /// The identity proper of an item whose request begins at `base`.
     pub(crate) fn resolve(self, base: Identity) -> Identity {
-        if self.generator() == RELATIVE { Identity(base.0.wrapping_add(self.sequence())) } else { self }
+        if self.generator() == RELATIVE {
+            Identity(base.0.wrapping_add(self.sequence()))
+        } else {
+            self
+        }
     }
 }
 
@@ -84,74 +90,11 @@ pub(crate) fn next_generator() -> u16 {
     generator
 }
 
-/// A set of sequence numbers below [`SequenceSet::LIMIT`]; greater ones are left out.
-#[derive(Clone, Default)]
-pub struct SequenceSet(RoaringBitmap);
+/// A set of sequence numbers below [`SEQUENCE_LIMIT`].
+pub type SequenceSet = RoaringTreemap;
 
-/// The numbers themselves would fill pages.
-impl fmt::Debug for SequenceSet {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} sequence numbers", self.len())
-    }
-}
-
-impl SequenceSet {
-    /// Bounds a set to 512 MiB.
-    pub const LIMIT: u64 = 1 << 32;
-
-    /// Adds one number; false if it was there already, or is beyond [`SequenceSet::LIMIT`].
-    pub fn insert(&mut self, sequence: u64) -> bool {
-        u32::try_from(sequence).is_ok_and(|sequence| self.0.insert(sequence))
-    }
-
-    pub fn insert_range(&mut self, range: Range<u64>) {
-        self.0.insert_range(bounded(range));
-    }
-
-    pub fn remove_range(&mut self, range: Range<u64>) {
-        self.0.remove_range(bounded(range));
-    }
-
-    pub fn contains(&self, sequence: u64) -> bool {
-        u32::try_from(sequence).is_ok_and(|sequence| self.0.contains(sequence))
-    }
-
-    /// How many numbers of a range are in the set.
-    pub(crate) fn count_in(&self, range: Range<u64>) -> u64 {
-        self.0.range_cardinality(bounded(range))
-    }
-
-    pub fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub fn insert_all(&mut self, other: &SequenceSet) {
-        self.0 |= &other.0;
-    }
-
-    pub fn remove_all(&mut self, other: &SequenceSet) {
-        self.0 -= &other.0;
-    }
-
-    /// How many numbers of this set are missing from `other`.
-    pub fn count_missing_from(&self, other: &SequenceSet) -> u64 {
-        self.0.difference_len(&other.0)
-    }
-
-    /// The first few numbers of this set that are missing from `other`: for messages.
-    pub fn first_missing_from(&self, other: &SequenceSet, limit: usize) -> Vec<u64> {
-        (&self.0 - &other.0).iter().take(limit).map(u64::from).collect()
-    }
-}
-
-fn bounded(range: Range<u64>) -> (Bound<u32>, Bound<u32>) {
-    let end = u32::try_from(range.end).map_or(Bound::Unbounded, Bound::Excluded);
-    u32::try_from(range.start).map_or((Bound::Excluded(u32::MAX), end), |start| (Bound::Included(start), end))
-}
+/// Bounds a [`SequenceSet`] to 512 MiB.
+pub const SEQUENCE_LIMIT: u64 = 1 << 32;
 
 #[cfg(test)]
 mod tests {
@@ -167,7 +110,7 @@ mod tests {
 
     #[test]
     fn an_identity_survives_as_the_value_of_a_sample() {
-        for (generator, sequence) in [(1, 0), (7, 123_456), (u16::MAX - 1, SequenceSet::LIMIT - 1)] {
+        for (generator, sequence) in [(1, 0), (7, 123_456), (u16::MAX - 1, SEQUENCE_LIMIT - 1)] {
             let identity = Identity::new(generator, sequence);
             let text = identity.to_sample().to_string();
             assert_eq!(text.len(), SAMPLE_DIGITS);
@@ -178,24 +121,5 @@ mod tests {
         for strange in [0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, 1e18, SAMPLE_MARK as f64 - 1.0] {
             assert_eq!(Identity::from_sample(strange), None, "{strange}");
         }
-    }
-
-    #[test]
-    fn sets_count_to_the_item_what_is_missing_and_what_came_twice() {
-        let mut acknowledged = SequenceSet::default();
-        acknowledged.insert_range(0..1000);
-        let mut seen = SequenceSet::default();
-        assert!(seen.insert(3) && seen.insert(999) && !seen.insert(3));
-        assert_eq!((seen.len(), acknowledged.count_missing_from(&seen)), (2, 998));
-        assert_eq!(acknowledged.first_missing_from(&seen, 4), [0, 1, 2, 4]);
-        assert_eq!(seen.count_missing_from(&acknowledged), 0);
-        assert!(!seen.insert(SequenceSet::LIMIT), "bounded");
-        acknowledged.remove_all(&seen);
-        assert_eq!((acknowledged.len(), acknowledged.contains(999)), (998, false));
-        seen.insert_all(&acknowledged);
-        assert_eq!((seen.len(), acknowledged.count_missing_from(&seen)), (1000, 0));
-        seen.remove_range(990..2_000);
-        seen.remove_range(995..996);
-        assert_eq!((seen.len(), seen.contains(989), seen.contains(990)), (990, true, false));
     }
 }

@@ -12,7 +12,14 @@ pub(crate) fn new_histogram() -> Histogram<u64> {
 }
 
 pub(crate) fn record(histogram: &mut Histogram<u64>, latency: Duration, count: u64) {
-    histogram.saturating_record_n(u64::try_from(latency.as_micros()).unwrap_or(HIGHEST_US).clamp(1, HIGHEST_US), count);
+    histogram.saturating_record_n(
+        u64::try_from(latency.as_micros()).unwrap_or(HIGHEST_US).clamp(1, HIGHEST_US),
+        count,
+    );
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
 }
 
 /// Quantiles of a latency; zero where nothing was measured.

@@ -1,5 +1,5 @@
-//! The limit test: generators, verifying backends, subjects and the tables that come of them. Every pipeline under test
-//! is a black box here.
+//! The limit test: generators, verifying backends, subjects and the tables that come of them. Every
+//! pipeline under test is a black box here.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,17 +28,17 @@ mod prometheus;
 pub mod report;
 pub mod run;
 pub mod scrape;
-pub mod status;
 pub mod subject;
 
 pub use backend::{Backend, BackendOptions, Counting, Counts, FaultSwitch, Faults};
 pub use generate::{Ending, Load, LoadReport, Pace, Protocol, Retry, RunningLoad, Shape};
 pub use latency::Latency;
 pub use prometheus::{PrometheusUrl, UrlError};
-pub use status::Code;
+pub use sluice_net::grpc::Code;
 
 /// Nanoseconds since the epoch.
 pub(crate) fn unix_ns() -> u64 {
-    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since_epoch =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
 }

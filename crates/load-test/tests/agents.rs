@@ -1,5 +1,5 @@
-//! Real agents scrape and tail, and send to verifying backends. Where a component is missing the test passes over
-//! it, unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
+//! Real agents scrape and tail, and send to verifying backends. Where a component is missing the
+//! test passes over it, unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
 
 #[path = "support/component.rs"]
 mod component;
@@ -78,19 +78,26 @@ fn prometheus_yaml(targets: &[SocketAddr], indent: &str) -> String {
     .concat()
 }
 
-/// Scraped by the Collector, and handed on as OTLP: doubles, counters and new series keep their identities.
+/// Scraped by the Collector, and handed on as OTLP: doubles, counters and new series keep their
+/// identities.
 #[tokio::test]
 async fn every_sample_that_the_collector_scraped_arrives_once() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
     let backend = Backend::healthy().await.unwrap();
     let open = farm().open().unwrap();
-    let receiver = format!("  prometheus:\n    config:\n{}", prometheus_yaml(open.addrs(), "      "));
+    let receiver =
+        format!("  prometheus:\n    config:\n{}", prometheus_yaml(open.addrs(), "      "));
     let subject = collector(binary, "metrics", &receiver, &backend).await;
     assert!(open.wait_for_scraper(Duration::from_secs(30)).await, "{}", subject.output_tail());
     let mut running = open.start();
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let report = running.finish().await;
-    assert!(report.requests >= 9 && report.accepted == report.requests * 200, "{report:?} {}", subject.output_tail());
+    running.stop();
+    let report = running.join().await.unwrap();
+    assert!(
+        report.requests >= 9 && report.accepted == report.requests * 200,
+        "{report:?} {}",
+        subject.output_tail()
+    );
     assert_eq!(report.failed + report.unanswered, 0, "{report:?}");
     assert_eq!(missing_in_the_end(&report, &backend).await, 0, "{}", subject.output_tail());
     let counts = backend.counts();
@@ -98,16 +105,24 @@ async fn every_sample_that_the_collector_scraped_arrives_once() {
     // `up` and its like are the Collector's own.
     assert!(counts.unidentified >= report.requests, "{counts:?}");
     let latency = backend.latency();
-    assert!(latency.max < Duration::from_secs(30) && latency.count == report.accepted, "{latency:?}");
+    assert!(
+        latency.max < Duration::from_secs(30) && latency.count == report.accepted,
+        "{latency:?}"
+    );
 }
 
-/// A real Prometheus understands the pages: every target is up, every series is there, and the series are replaced.
+/// A real Prometheus understands the pages: every target is up, every series is there, and the
+/// series are replaced.
 #[tokio::test]
 async fn prometheus_scrapes_every_series_of_every_target() {
     let Some(binary) = component("SLUICE_TEST_PROMETHEUS") else { return };
     let open = farm().open().unwrap();
     let listen = free_addr().unwrap();
-    let words = ["--config.file={config}", "--storage.tsdb.path={dir}/data", &format!("--web.listen-address={listen}")];
+    let words = [
+        "--config.file={config}",
+        "--storage.tsdb.path={dir}/data",
+        &format!("--web.listen-address={listen}"),
+    ];
     let spec = SubjectSpec {
         name: "prometheus".to_owned(),
         binary,
@@ -122,13 +137,17 @@ async fn prometheus_scrapes_every_series_of_every_target() {
     let mut running = open.start();
     tokio::time::sleep(Duration::from_secs(3)).await;
     let own = Scrape::fetch(listen).await.unwrap();
-    let report = running.finish().await;
+    running.stop();
+    let report = running.join().await.unwrap();
     assert!(report.requests >= 9 && report.failed == 0, "{report:?} {}", subject.output_tail());
     let appended = own.sum("prometheus_tsdb_head_samples_appended_total", &[]).unwrap();
     assert!(appended >= 9.0 * 200.0, "{appended}");
     let series = own.sum("prometheus_tsdb_head_series", &[]).unwrap();
     assert!(series >= 3.0 * 2.0 * 200.0, "two generations of each target at least: {series}");
-    assert_eq!(own.sum("prometheus_target_scrapes_sample_duplicate_timestamp_total", &[]), Some(0.0));
+    assert_eq!(
+        own.sum("prometheus_target_scrapes_sample_duplicate_timestamp_total", &[]),
+        Some(0.0)
+    );
 }
 
 fn filelog(root: &Path) -> String {
@@ -139,21 +158,31 @@ fn filelog(root: &Path) -> String {
     )
 }
 
-/// The Collector's filelog follows renamed files: no line is lost over dozens of rotations, nor read twice.
+/// The Collector's filelog follows renamed files: no line is lost over dozens of rotations, nor
+/// read twice.
 #[tokio::test]
 async fn every_line_that_the_collector_tailed_over_rotations_arrives_once() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
     let backend = Backend::healthy().await.unwrap();
-    // A file of each pod is full twice a second and is looked at once a second; the Collector looks every 200 ms.
+    // A file of each pod is full twice a second and is looked at once a second; the Collector looks
+    // every 200 ms.
     let (rotate_bytes, rotate_every) = (110_000, Duration::from_secs(1));
-    let shape = LogFiles { pods: 3, lines_per_s: Some(1_500.0), rotate_bytes, rotate_every, ..LogFiles::default() };
+    let shape = LogFiles {
+        pods: 3,
+        lines_per_s: Some(1_500.0),
+        rotate_bytes,
+        rotate_every,
+        ..LogFiles::default()
+    };
     let open = shape.open().unwrap();
     let subject = collector(binary, "logs", &filelog(open.root()), &backend).await;
+    let root = open.root().to_owned();
     let mut running = open.start(Vec::new());
     tokio::time::sleep(Duration::from_secs(4)).await;
-    let report = running.finish().await.unwrap();
+    running.stop();
+    let report = running.join().await.unwrap();
     assert!(report.accepted >= 4_500, "{report:?}");
-    let files = walk(running.root());
+    let files = walk(&root);
     assert!(files > 3 * 3, "every pod's files were rotated: {files} files");
     assert_eq!(missing_in_the_end(&report, &backend).await, 0, "{}", subject.output_tail());
     let counts = backend.counts();
@@ -161,17 +190,20 @@ async fn every_line_that_the_collector_tailed_over_rotations_arrives_once() {
     assert_eq!(counts.unidentified, 0, "no line was torn: {counts:?}");
 }
 
-/// Lines of more than 16 KiB come in pieces, which the Collector's container operator puts together again.
+/// Lines of more than 16 KiB come in pieces, which the Collector's container operator puts together
+/// again.
 #[tokio::test]
 async fn a_line_in_pieces_arrives_as_one() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
     let backend = Backend::healthy().await.unwrap();
-    let shape = LogFiles { pods: 2, body_bytes: 40_000, lines_per_s: Some(50.0), ..LogFiles::default() };
+    let shape =
+        LogFiles { pods: 2, body_bytes: 40_000, lines_per_s: Some(50.0), ..LogFiles::default() };
     let open = shape.open().unwrap();
     let subject = collector(binary, "logs", &filelog(open.root()), &backend).await;
     let mut running = open.start(Vec::new());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let report = running.finish().await.unwrap();
+    running.stop();
+    let report = running.join().await.unwrap();
     assert!(report.accepted >= 50, "{report:?}");
     assert_eq!(missing_in_the_end(&report, &backend).await, 0, "{}", subject.output_tail());
     assert_eq!((backend.items(), backend.counts().unidentified), (report.accepted, 0));

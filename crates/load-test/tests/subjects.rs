@@ -1,5 +1,5 @@
-//! Real subjects between generator and backend. Where a component is missing the test passes over it, unless
-//! SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
+//! Real subjects between generator and backend. Where a component is missing the test passes over
+//! it, unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
 
 #[path = "support/component.rs"]
 mod component;
@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use component::component;
-use sluice_load_test::bench::{self, Contestant, Kind, all_rows};
-use sluice_load_test::demo::{self, DemoOptions};
+use sluice_load_test::bench::{self, Contestant, Kind, Measure, all_rows};
+use sluice_load_test::demo;
 use sluice_load_test::run::Definition;
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::subject::{GatewayConfig, Subject, SubjectSpec, free_addr, nginx_relay};
@@ -37,21 +37,34 @@ async fn nginx_relays_every_item_once() {
         let spec = SubjectSpec {
             name: "nginx".to_owned(),
             binary: binary.clone(),
-            args: ["-e", "{dir}/error.log", "-p", "{dir}", "-c", "{config}"].map(str::to_owned).to_vec(),
+            args: ["-e", "{dir}/error.log", "-p", "{dir}", "-c", "{config}"]
+                .map(str::to_owned)
+                .to_vec(),
             config: nginx_relay(listen, backend.addr(), keepalive),
             ready: Some(listen.into()),
             ..SubjectSpec::default()
         };
         let _subject = Subject::start(spec).await.unwrap();
         for encoding in [Encoding::Identity, Encoding::Gzip] {
-            let report = Load::new(Signal::Traces, listen).items(5_000).encoding(encoding).run().await.unwrap();
-            assert_eq!((report.accepted, report.missing_at(&backend)), (5_000, 0), "{:?}", report.messages);
+            let report = Load::new(Signal::Traces, listen)
+                .items(5_000)
+                .encoding(encoding)
+                .run()
+                .await
+                .unwrap();
+            assert_eq!(
+                (report.accepted, report.missing_at(&backend)),
+                (5_000, 0),
+                "{:?}",
+                report.messages
+            );
         }
         assert_eq!((backend.unique_items(), backend.counts().doubled), (10_000, 0));
     }
 }
 
-/// The Collector decodes, edits and encodes everything anew, and cuts batches of its own: identities must survive.
+/// The Collector decodes, edits and encodes everything anew, and cuts batches of its own:
+/// identities must survive.
 #[tokio::test]
 async fn the_collector_delivers_every_item_of_every_signal_once() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
@@ -66,7 +79,9 @@ async fn the_collector_delivers_every_item_of_every_signal_once() {
             batch: true,
             ..GatewayConfig::new(free_addr().unwrap(), free_addr().unwrap(), vec![backend.addr()])
         };
-        let _subject = Subject::start(collector(binary.clone(), config.to_yaml(), config.listen)).await.unwrap();
+        let _subject = Subject::start(collector(binary.clone(), config.to_yaml(), config.listen))
+            .await
+            .unwrap();
         let mut missing = 0;
         for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd] {
             let load = Load::new(signal, config.listen).encoding(encoding).concurrency(2, 4);
@@ -76,7 +91,10 @@ async fn the_collector_delivers_every_item_of_every_signal_once() {
             assert!(backend.wait_for_items(4_000, Duration::from_secs(30)).await);
             missing += report.missing_at(&backend);
         }
-        assert!(backend.wait_for_items(12_000, Duration::from_secs(30)).await, "{missing} missing at first");
+        assert!(
+            backend.wait_for_items(12_000, Duration::from_secs(30)).await,
+            "{missing} missing at first"
+        );
         let counts = backend.counts();
         assert_eq!((counts.items, counts.doubled, counts.unidentified), (12_000, 0, 0), "{signal}");
         let last = &backend.kept()[0];
@@ -93,13 +111,15 @@ async fn the_demonstration_reports_each_pipeline_of_a_collector() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
     let mut collector = Definition::built_in("otelcol").unwrap();
     collector.set_program(&binary).unwrap();
-    let options =
-        DemoOptions { spans_per_s: 5_120.0, duration: Duration::from_secs(3), drain_within: Duration::from_secs(2) };
-    let kpis = demo::run(collector, options).await.unwrap();
+    let (lasts, drain_within) = (Duration::from_secs(3), Duration::from_secs(2));
+    let kpis = demo::run(collector, 5_120.0, lasts, drain_within).await.unwrap();
     let [healthy, refusing, dead] = &kpis.pipelines[..] else { panic!("three pipelines") };
     let accepted = kpis.accepted.unwrap();
     assert!(accepted > 0 && accepted <= kpis.offered.unwrap(), "{kpis:?}");
-    assert_eq!((healthy.exported, healthy.lost, demo::lost(healthy)), (Some(accepted), Some(0), Some(0)));
+    assert_eq!(
+        (healthy.exported, healthy.lost, demo::lost(healthy)),
+        (Some(accepted), Some(0), Some(0))
+    );
     assert_eq!(refusing.exported.unwrap() + refusing.lost.unwrap(), accepted);
     assert_eq!((dead.exported, dead.lost, demo::lost(dead)), (Some(0), Some(accepted), None));
     assert!(healthy.queue.is_some() && dead.queue > Some(0.0), "{kpis:?}");
@@ -109,7 +129,7 @@ async fn the_demonstration_reports_each_pipeline_of_a_collector() {
 #[tokio::test]
 async fn every_row_can_be_measured_with_the_collector() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
-    let contestant = Contestant::Collector { binary };
+    let contestant = Contestant { name: "otelcol", kind: Kind::Collector, binary };
     let options = bench::Options {
         contestants: vec![contestant.clone()],
         rows: Vec::new(),
@@ -123,6 +143,10 @@ async fn every_row_can_be_measured_with_the_collector() {
     for row in all_rows().iter().filter(|row| row.signal == Signal::Traces) {
         let one = row.measure(&contestant, &options).await.unwrap();
         assert!(one.get("rss_bytes") > Some(0.0), "{}", row.id);
-        assert!(row.kind == Kind::MemoryAtRest || one.get("items_per_s") > Some(0.0), "{}", row.id);
+        assert!(
+            row.measures == Measure::MemoryAtRest || one.get("items_per_s") > Some(0.0),
+            "{}",
+            row.id
+        );
     }
 }

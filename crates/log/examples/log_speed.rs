@@ -1,7 +1,8 @@
-//! What the log costs by itself, without a gateway around it: `cargo run --release -p sluice-log --example log_speed [DIRECTORY]`.
+//! What the log costs by itself, without a gateway around it: `cargo run --release -p sluice-log
+//! --example log_speed [DIRECTORY]`.
 //!
-//! Prints the CPU time of an append, a read and a resolve in memory and on a disk with healthy readers; how near durable appends come to
-//! what the disk does by itself, in turns; and the speed of a start with many segments and of a drain.
+//! Prints the CPU time of an append, a read and a resolve in memory and on a disk with healthy
+//! readers, and how near durable appends come to what the disk does by itself, in turns.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -12,7 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FallocateFlags, fallocate};
 use sluice_log::disk::RealDisk;
 use sluice_log::{
-    Charge, CursorId, DecodeError, FlushPolicy, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord, Subscription,
+    Charge, CursorId, DecodeError, FlushPolicy, Log, Next, OpenOptions, Record, RecordFacts,
+    StoredRecord, Subscription,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -102,9 +104,13 @@ fn measure(directory: &Path) -> Result<(), Failure> {
         turns.push(turn);
     }
     let bandwidth = median(turns.iter().map(|turn| turn.log.bytes_per_s / turn.disk.bytes_per_s));
-    let latency = median(turns.iter().map(|turn| turn.log.p99.as_secs_f64() / turn.disk.p99.as_secs_f64()));
-    println!("durable: {bandwidth:.2} of the disk's bandwidth, {latency:.2} x its p99 (medians of {TURNS} turns)");
-    start_and_drain(directory)
+    let latency =
+        median(turns.iter().map(|turn| turn.log.p99.as_secs_f64() / turn.disk.p99.as_secs_f64()));
+    println!(
+        "durable: {bandwidth:.2} of the disk's bandwidth, {latency:.2} x its p99 \
+         (medians of {TURNS} turns)"
+    );
+    Ok(())
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -127,15 +133,25 @@ fn healthy(name: &str, log: &Log<Payload>) {
         }
     }
     let per_frame = |time: Duration| time.as_nanos() as u64 / FRAMES;
-    println!("{name}: {} ns a frame, {} ns of CPU", per_frame(started.elapsed()), per_frame(cpu_time() - cpu));
+    println!(
+        "{name}: {} ns a frame, {} ns of CPU",
+        per_frame(started.elapsed()),
+        per_frame(cpu_time() - cpu)
+    );
 }
 
 /// User and system time of this process.
 fn cpu_time() -> Duration {
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return Duration::ZERO };
-    let fields: Vec<i64> =
-        stat.rsplit(')').next().unwrap_or("").split_whitespace().filter_map(|field| field.parse().ok()).collect();
-    // Of the fields behind the name the state is no number: user and system time are the 11th and 12th of the rest.
+    let fields: Vec<i64> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    // Of the fields behind the name the state is no number: user and system time are the 11th and
+    // 12th of the rest.
     Duration::from_millis(10 * (fields.get(10).unwrap_or(&0) + fields.get(11).unwrap_or(&0)) as u64)
 }
 
@@ -156,9 +172,13 @@ struct Turn {
 impl Turn {
     fn measure(directory: &Path) -> Result<Turn, Failure> {
         let (bytes_per_s, _) = sync_each(directory, LARGE_BYTES, WRITTEN_BYTES)?;
-        let (_, latencies) = sync_each(directory, FRAME_BYTES, FRAME_BYTES * SPACED_FRAMES as usize)?;
+        let (_, latencies) =
+            sync_each(directory, FRAME_BYTES, FRAME_BYTES * SPACED_FRAMES as usize)?;
         let disk = Durable::new(bytes_per_s, latencies);
-        let options = durable_options(directory);
+        let options = OpenOptions {
+            flush: FlushPolicy::AtOnce,
+            ..OpenOptions::new(Arc::new(RealDisk), directory.join("durable"), "durable")
+        };
         let log = Log::open(options.clone())?.0;
         let readers: Arc<[CursorId]> = [log.subscribe(Subscription::new("reader"))].into();
         let (_, latencies) = append(&log, &readers, SPACED_FRAMES, Some(SPACE));
@@ -181,7 +201,13 @@ impl std::fmt::Display for Turn {
 
 impl std::fmt::Display for Durable {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{:.0} MB/s, p50 {:.2?}, p99 {:.2?}", self.bytes_per_s / 1e6, self.p50, self.p99)
+        write!(
+            formatter,
+            "{:.0} MB/s, p50 {:.2?}, p99 {:.2?}",
+            self.bytes_per_s / 1e6,
+            self.p50,
+            self.p99
+        )
     }
 }
 
@@ -193,9 +219,13 @@ impl Durable {
     }
 }
 
-/// The disk by itself: writes into files whose space is reserved, through the page cache as usual, each with a sync. Returns bytes a
-/// second and the time of each.
-fn sync_each(directory: &Path, len_bytes: usize, whole_bytes: usize) -> Result<(f64, Vec<Duration>), Failure> {
+/// The disk by itself: writes into files whose space is reserved, through the page cache as usual,
+/// each with a sync. Returns bytes a second and the time of each.
+fn sync_each(
+    directory: &Path,
+    len_bytes: usize,
+    whole_bytes: usize,
+) -> Result<(f64, Vec<Duration>), Failure> {
     const FILE_BYTES: usize = 64 << 20;
     let bytes = vec![7; len_bytes];
     let mut times = Vec::new();
@@ -216,20 +246,20 @@ fn sync_each(directory: &Path, len_bytes: usize, whole_bytes: usize) -> Result<(
     Ok(((times.len() * len_bytes) as f64 / whole.as_secs_f64(), times))
 }
 
-fn durable_options(directory: &Path) -> OpenOptions {
-    OpenOptions {
-        flush: FlushPolicy::AtOnce,
-        ..OpenOptions::new(Arc::new(RealDisk), directory.join("durable"), "durable")
-    }
-}
-
-/// Appends frames at a fixed rate, or as fast as they become durable. Returns bytes a second and how long each took.
-fn append(log: &Log<Payload>, readers: &Arc<[CursorId]>, frames: u64, space: Option<Duration>) -> (f64, Vec<Duration>) {
+/// Appends frames at a fixed rate, or as fast as they become durable. Returns bytes a second and
+/// how long each took.
+fn append(
+    log: &Log<Payload>,
+    readers: &Arc<[CursorId]>,
+    frames: u64,
+    space: Option<Duration>,
+) -> (f64, Vec<Duration>) {
     let told = Arc::new(Told::default());
     let bytes = bytes::Bytes::from(vec![1; FRAME_BYTES]);
     let started = Instant::now();
     for index in 0..frames {
-        let payload = Payload { bytes: bytes.clone(), appended: Instant::now(), told: Some(told.clone()) };
+        let payload =
+            Payload { bytes: bytes.clone(), appended: Instant::now(), told: Some(told.clone()) };
         log.append(Arc::new(payload), Charge { bytes: FRAME_BYTES as u64, items: 1 }, readers);
         if let Some(space) = space {
             std::thread::sleep(space);
@@ -240,60 +270,4 @@ fn append(log: &Log<Payload>, readers: &Arc<[CursorId]>, frames: u64, space: Opt
     let bytes_per_s = (frames * FRAME_BYTES as u64) as f64 / started.elapsed().as_secs_f64();
     let latencies = std::mem::take(&mut *told.latencies.lock());
     (bytes_per_s, latencies)
-}
-
-/// A backlog, a start over it, and its drain.
-fn start_and_drain(directory: &Path) -> Result<(), Failure> {
-    let options = durable_options(directory);
-    let log = Log::open(options.clone())?.0;
-    let readers: Arc<[CursorId]> = [log.subscribe(Subscription::new("reader"))].into();
-    append(&log, &readers, (WRITTEN_BYTES / FRAME_BYTES) as u64, None);
-    log.close(Duration::from_secs(10));
-    drop(log);
-    let started = Instant::now();
-    let (log, recovered) = Log::<Payload>::open(options)?;
-    println!(
-        "start: {:?}, {} segments, {} bytes looked at",
-        started.elapsed(),
-        recovered.segments,
-        recovered.bytes_scanned
-    );
-    drain(log);
-    Ok(())
-}
-
-fn drain(log: Log<Payload>) {
-    let woken = Arc::new((Mutex::new(false), Condvar::new()));
-    let wake = woken.clone();
-    let id = log.subscribe(Subscription {
-        wake: Arc::new(move || {
-            *wake.0.lock() = true;
-            wake.1.notify_one();
-        }),
-        ..Subscription::new("reader")
-    });
-    let (started, cpu) = (Instant::now(), cpu_time());
-    let (mut frames, mut bytes) = (0u64, 0u64);
-    loop {
-        match log.read(id) {
-            Next::Entry(offset, payload) => {
-                frames += 1;
-                bytes += payload.bytes.len() as u64;
-                log.resolve(id, offset);
-            }
-            Next::Loading => {
-                let mut is_woken = woken.0.lock();
-                while !std::mem::take(&mut *is_woken) {
-                    woken.1.wait(&mut is_woken);
-                }
-            }
-            Next::Full | Next::Empty => break,
-        }
-    }
-    let (elapsed, cpu) = (started.elapsed(), cpu_time() - cpu);
-    println!(
-        "drain: {frames} frames, {:.0} MB/s, {:.0} MB per second of CPU",
-        bytes as f64 / elapsed.as_secs_f64() / 1e6,
-        bytes as f64 / cpu.as_secs_f64().max(0.01) / 1e6
-    );
 }

@@ -1,4 +1,5 @@
-//! A reader's place in the log: a floor below which everything is resolved, and resolved ranges above it.
+//! A reader's place in the log: a floor below which everything is resolved, and resolved ranges
+//! above it.
 //!
 //! Invariants: below `floor` all is resolved; between `floor` and `next` each frame for this reader
 //! is leased or in `resolved`; from `next` on each is unread unless it is in `resolved`. What is
@@ -7,10 +8,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::format::{GAPS_LIMIT, Gap, Holding};
+use crate::format::{DROPPED_RANGES_LIMIT, DroppedRange, Holding};
 use crate::gauges::ReaderGauges;
 use crate::ranges::RangeSet;
 use crate::types::{Charge, Offset, Wake};
+
+/// Of more ranges the lowest are joined: what lies between them counts as not taken.
+const UNTAKEN_RANGES_LIMIT: usize = 16 << 10;
 
 /// What remains of a frame in memory that is on disk and leased or read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +39,10 @@ pub(crate) struct Ahead<T> {
     pub(crate) is_active: bool,
     /// Changes when the cursor goes elsewhere: what is being read for the old place is thrown away.
     pub(crate) generation: u64,
-    /// Frames that are on disk only are given up: the reader thread drops them.
+    /// The reader is over its budget: the reader thread drops frames that are on disk only.
     pub(crate) drops: bool,
-    /// All of them below are, whatever the budget says.
-    pub(crate) drop_below: Offset,
+    /// Below which the reader thread has dropped all that may go.
+    pub(crate) dropped_until: Offset,
 }
 
 /// One reader of a log. Guarded by the log's lock.
@@ -46,8 +50,7 @@ pub(crate) struct Cursor<T> {
     pub(crate) name: String,
     /// Names the reader in frames on disk.
     pub(crate) persistent_id: u32,
-    /// The file of which nothing could be read. Then nothing is known of what the reader needs: it
-    /// keeps everything that there was when the log was opened, until it is forgotten.
+    /// The unreadable file of this reader, which keeps all that was found, until it is forgotten.
     pub(crate) damaged_file: Option<String>,
     /// Somebody reads: it is no orphan.
     pub(crate) is_subscribed: bool,
@@ -56,8 +59,9 @@ pub(crate) struct Cursor<T> {
     /// The next offset to read.
     pub(crate) next: Offset,
     pub(crate) resolved: RangeSet,
-    /// The budget: what may wait for this reader, in bytes.
-    pub(crate) limit_bytes: u64,
+    /// Of what is resolved and may be on disk: what this reader did not take, as far as it is known
+    /// since the start.
+    pub(crate) untaken: RangeSet,
     pub(crate) lease_limit_bytes: u64,
     /// What the reader was given and has not resolved.
     pub(crate) leased: Holding,
@@ -83,9 +87,8 @@ pub(crate) struct Cursor<T> {
     pub(crate) dropped: Holding,
     /// What the reader thread dropped and the reader has not asked for yet.
     pub(crate) dropped_unseen: Holding,
-    pub(crate) gaps: VecDeque<Gap>,
-    /// Something was resolved or dropped that the cursor's file does not say yet. What was appended
-    /// since is found in the segments.
+    pub(crate) gaps: VecDeque<DroppedRange>,
+    /// The cursor's file lacks something that was resolved or dropped.
     pub(crate) is_changed: bool,
     /// There is a durable cursor file with the persistent id.
     pub(crate) has_file: bool,
@@ -95,6 +98,8 @@ pub(crate) struct Cursor<T> {
 
 impl<T> Cursor<T> {
     pub(crate) fn at(offset: Offset, name: String, persistent_id: u32) -> Self {
+        let gauges = Arc::<ReaderGauges>::default();
+        gauges.set_limit(u64::MAX);
         Cursor {
             name,
             persistent_id,
@@ -104,14 +109,14 @@ impl<T> Cursor<T> {
             floor: offset,
             next: offset,
             resolved: RangeSet::default(),
-            limit_bytes: u64::MAX,
+            untaken: RangeSet::default(),
             lease_limit_bytes: u64::MAX,
             leased: Holding::default(),
             unread: Holding::default(),
             alone_bytes: 0,
             is_best_effort: false,
             shed_from: 0,
-            gauges: Arc::default(),
+            gauges,
             unwritten: Holding::default(),
             disk_leases: BTreeMap::new(),
             ahead: Ahead {
@@ -123,7 +128,7 @@ impl<T> Cursor<T> {
                 is_active: false,
                 generation: 0,
                 drops: false,
-                drop_below: 0,
+                dropped_until: 0,
             },
             lags: false,
             oldest_on_disk_unix_ns: None,
@@ -136,7 +141,7 @@ impl<T> Cursor<T> {
         }
     }
 
-    /// Marks one offset as resolved and lifts the floor as far as it goes. False if it was resolved before.
+    /// Marks an offset as resolved and lifts the floor. False if it was resolved before.
     pub(crate) fn resolve(&mut self, offset: Offset) -> bool {
         if offset < self.floor || !self.resolved.insert(offset) {
             return false;
@@ -161,10 +166,31 @@ impl<T> Cursor<T> {
         }
     }
 
+    /// Takes note that the reader resolved `start..end` without taking it.
+    pub(crate) fn note_untaken(&mut self, start: Offset, end: Offset) {
+        self.untaken.insert_run(start, end);
+        while self.untaken.len() > UNTAKEN_RANGES_LIMIT {
+            self.untaken.join_lowest();
+        }
+    }
+
+    /// Whether this reader took a frame that was for it.
+    pub(crate) fn has_taken(&self, offset: Offset) -> bool {
+        !self.is_best_effort && self.is_resolved(offset) && !self.untaken.contains(offset)
+    }
+
     /// Goes on to `offset`; what is passed and was not leased is nothing to wait for.
     pub(crate) fn pass_to(&mut self, offset: Offset) {
         self.resolve_run(self.next, offset);
         self.next = self.next.max(offset);
+    }
+
+    /// What may go below `offset` was dropped. Passes it, unless something had to stay before.
+    pub(crate) fn drop_until(&mut self, offset: Offset) {
+        if self.ahead.dropped_until <= self.next && self.ahead.entries.is_empty() {
+            self.pass_to(offset);
+        }
+        self.ahead.dropped_until = self.ahead.dropped_until.max(offset);
     }
 
     pub(crate) fn is_resolved(&self, offset: Offset) -> bool {
@@ -193,13 +219,20 @@ impl<T> Cursor<T> {
         self.ahead.bytes = 0;
         self.ahead.until = self.next;
         self.ahead.dated_until = self.next;
+        self.ahead.dropped_until = 0;
         self.ahead.generation += 1;
         self.ahead.is_awaited = false;
         self.ahead.is_active = false;
     }
 
-    /// Notes what a policy dropped: frames of `start..end`, where `start` is where the reader stood.
-    pub(crate) fn note_gap(&mut self, start: Offset, end: Offset, dropped: Holding, now_unix_ns: u64) {
+    /// Takes note of what a policy dropped from where the reader stood up to `end`.
+    pub(crate) fn note_dropped_range(
+        &mut self,
+        start: Offset,
+        end: Offset,
+        dropped: Holding,
+        now_unix_ns: u64,
+    ) {
         if dropped.frames == 0 {
             return;
         }
@@ -212,8 +245,8 @@ impl<T> Cursor<T> {
             last.dropped_unix_ns = now_unix_ns;
             return;
         }
-        self.gaps.push_back(Gap { start, end, dropped, dropped_unix_ns: now_unix_ns });
-        if self.gaps.len() > GAPS_LIMIT {
+        self.gaps.push_back(DroppedRange { start, end, dropped, dropped_unix_ns: now_unix_ns });
+        if self.gaps.len() > DROPPED_RANGES_LIMIT {
             self.gaps.pop_front();
         }
     }
@@ -226,7 +259,7 @@ impl Holding {
         self.bytes += charge.bytes;
     }
 
-    /// Saturates: after a crash what waits on disk may be known too low until the reader has caught up.
+    /// Saturates: after a crash too little may be known of what waits on disk.
     pub(crate) fn remove_charge(&mut self, charge: Charge) {
         self.frames = self.frames.saturating_sub(1);
         self.items = self.items.saturating_sub(charge.items);

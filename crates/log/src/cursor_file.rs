@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
-use crate::format::{CursorState, SLOT_LEN_BYTES, SlotError, Version, decode_slot, encode_slot};
+use crate::error::FileError;
+use crate::format::{CursorState, SLOT_LEN_BYTES, SlotError, decode_slot, encode_slot};
 
 /// Extension of cursor files.
 pub const CURSOR_EXTENSION: &str = ".cursor";
@@ -13,34 +14,11 @@ pub const CURSOR_EXTENSION: &str = ".cursor";
 /// Extension of files that are being written and count for nothing before they get their name.
 pub const TEMPORARY_EXTENSION: &str = ".tmp";
 
-/// Behind the name of a cursor file of which nothing can be read: opening the log sets it aside, so that a new reader of the name can
-/// have a file, and keeps what is on disk for it.
+/// Of unreadable cursor files, which are set aside; what is on disk is kept for their readers.
 pub const DAMAGED_EXTENSION: &str = ".damaged";
 
 /// Longest stem of a file name; the longest name on usual file systems is 255 bytes.
 const STEM_LIMIT_BYTES: usize = 200;
-
-#[derive(Debug, thiserror::Error)]
-pub enum CursorError {
-    #[error("{}: {action}: {source}", path.display())]
-    Io { path: PathBuf, action: &'static str, source: io::Error },
-    #[error("{}: format version {found}; this release reads up to {}; the file was left as it is", path.display(), crate::format::VERSION)]
-    NewerVersion { path: PathBuf, found: Version },
-    #[error("{}: neither of the two slots can be read", path.display())]
-    Damaged { path: PathBuf },
-}
-
-impl CursorError {
-    /// True if the file is not there (any more).
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, CursorError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
-    }
-
-    fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| CursorError::Io { path, action, source }
-    }
-}
 
 /// A reader's file, open for writing.
 pub struct CursorFile {
@@ -53,33 +31,39 @@ pub struct CursorFile {
 }
 
 impl CursorFile {
-    /// Creates the file of a reader (or puts a new one in its place) in `directory`, which exists. Durable when this returns.
-    pub fn create(disk: &dyn Disk, directory: &Path, state: &CursorState) -> Result<Self, CursorError> {
+    /// Creates or replaces the file of a reader in `directory`. Durable when this returns.
+    pub fn create(
+        disk: &dyn Disk,
+        directory: &Path,
+        state: &CursorState,
+    ) -> Result<Self, FileError> {
         Self::create_at(disk, &directory.join(file_name(&state.name)), state)
     }
 
     /// As [`CursorFile::create`] with a path of its own.
-    pub fn create_at(disk: &dyn Disk, path: &Path, state: &CursorState) -> Result<Self, CursorError> {
+    pub fn create_at(disk: &dyn Disk, path: &Path, state: &CursorState) -> Result<Self, FileError> {
         let file = write_new(disk, path, state, 1)?;
         Ok(CursorFile { path: path.to_owned(), file, sequence: 2, failed: false })
     }
 
     /// Opens a file and reads the newer of its slots that are whole.
-    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState), CursorError> {
-        let file = disk.open(path, Access::ReadWrite).map_err(CursorError::io(path, "cannot open"))?;
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState), FileError> {
+        let file =
+            disk.open(path, Access::ReadWrite).map_err(FileError::io(path, "cannot open"))?;
         let (sequence, state) = read_slots(&*file, path)?;
         Ok((CursorFile { path: path.to_owned(), file, sequence, failed: false }, state))
     }
 
     /// Reads a file without being able to write it.
-    pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState, CursorError> {
-        let file = disk.open(path, Access::Read).map_err(CursorError::io(path, "cannot open"))?;
+    pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState, FileError> {
+        let file = disk.open(path, Access::Read).map_err(FileError::io(path, "cannot open"))?;
         Ok(read_slots(&*file, path)?.1)
     }
 
-    /// Writes the state into the older slot; durable when this returns. After an error the newer slot still counts, and the next
-    /// call writes a new file: one that failed to sync is never synced again.
-    pub fn store(&mut self, disk: &dyn Disk, state: &CursorState) -> Result<(), CursorError> {
+    /// Writes the state into the older slot; durable when this returns. After an error the newer
+    /// slot still counts, and the next call writes a new file: one that failed to sync is never
+    /// synced again.
+    pub fn store(&mut self, disk: &dyn Disk, state: &CursorState) -> Result<(), FileError> {
         if self.failed {
             self.file = write_new(disk, &self.path, state, self.sequence + 1)?;
             self.sequence += 2;
@@ -88,10 +72,11 @@ impl CursorFile {
         }
         let sequence = self.sequence + 1;
         let slot = encode_slot(state, sequence);
-        let written = write_all_at(&*self.file, &slot, slot_position(sequence)).and_then(|()| self.file.sync_data());
+        let written = write_all_at(&*self.file, &slot, slot_position(sequence))
+            .and_then(|()| self.file.sync_data());
         self.failed = written.is_err();
         self.sequence = sequence;
-        written.map_err(CursorError::io(&self.path, "cannot write"))
+        written.map_err(FileError::io(&self.path, "cannot write"))
     }
 
     pub fn path(&self) -> &Path {
@@ -104,34 +89,35 @@ fn slot_position(sequence: u64) -> u64 {
     (sequence % 2) * SLOT_LEN_BYTES
 }
 
-/// Writes both slots of a new file, so that one damaged slot never costs the reader, and gives it its name when it is whole.
+/// Writes both slots, so that one damaged slot never costs the reader, and renames the file.
 fn write_new(
     disk: &dyn Disk,
     path: &Path,
     state: &CursorState,
     first_sequence: u64,
-) -> Result<Arc<dyn DiskFile>, CursorError> {
+) -> Result<Arc<dyn DiskFile>, FileError> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(TEMPORARY_EXTENSION);
     let temporary = PathBuf::from(temporary);
     match disk.remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(CursorError::io(&temporary, "cannot remove")(error));
+            return Err(FileError::io(&temporary, "cannot remove")(error));
         }
         _ => {}
     }
     let written = write_temporary(disk, &temporary, state, first_sequence);
     let renamed = written.and_then(|file| {
-        disk.rename(&temporary, path).map_err(CursorError::io(path, "cannot rename"))?;
+        disk.rename(&temporary, path).map_err(FileError::io(path, "cannot rename"))?;
         Ok(file)
     });
     if renamed.is_err() {
-        // Its space may be what is missing. If this fails too it is removed before the next attempt.
+        // Its space may be what is missing. The next attempt removes it otherwise.
         let _ = disk.remove_file(&temporary);
     }
     let file = renamed?;
     let directory = path.parent().unwrap_or(Path::new("."));
-    disk.sync_directory(directory).map_err(CursorError::io(directory, "cannot sync the directory"))?;
+    disk.sync_directory(directory)
+        .map_err(FileError::io(directory, "cannot sync the directory"))?;
     Ok(file)
 }
 
@@ -140,50 +126,54 @@ fn write_temporary(
     path: &Path,
     state: &CursorState,
     first_sequence: u64,
-) -> Result<Arc<dyn DiskFile>, CursorError> {
-    let file = disk.create_new(path).map_err(CursorError::io(path, "cannot create"))?;
-    file.allocate(2 * SLOT_LEN_BYTES).map_err(CursorError::io(path, "cannot reserve space"))?;
+) -> Result<Arc<dyn DiskFile>, FileError> {
+    let file = disk.create_new(path).map_err(FileError::io(path, "cannot create"))?;
+    file.allocate(2 * SLOT_LEN_BYTES).map_err(FileError::io(path, "cannot reserve space"))?;
     for sequence in [first_sequence, first_sequence + 1] {
         write_all_at(&*file, &encode_slot(state, sequence), slot_position(sequence))
-            .map_err(CursorError::io(path, "cannot write"))?;
+            .map_err(FileError::io(path, "cannot write"))?;
     }
-    file.sync_all().map_err(CursorError::io(path, "cannot sync"))?;
+    file.sync_all().map_err(FileError::io(path, "cannot sync"))?;
     Ok(file)
 }
 
-fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState), CursorError> {
+fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState), FileError> {
     let mut newest: Option<(u64, CursorState)> = None;
     for slot in decode_slots(file, path)? {
         match slot {
-            Ok(slot) if newest.as_ref().is_none_or(|(sequence, _)| *sequence < slot.0) => newest = Some(slot),
+            Ok(slot) if newest.as_ref().is_none_or(|(sequence, _)| *sequence < slot.0) => {
+                newest = Some(slot)
+            }
             Err(SlotError::NewerVersion { found }) => {
-                return Err(CursorError::NewerVersion { path: path.to_owned(), found });
+                return Err(FileError::NewerVersion { path: path.to_owned(), found });
             }
             Ok(_) | Err(SlotError::Empty | SlotError::Damaged) => {}
         }
     }
-    newest.ok_or_else(|| CursorError::Damaged { path: path.to_owned() })
+    newest.ok_or_else(|| FileError::DamagedCursor { path: path.to_owned() })
 }
 
 type Slot = Result<(u64, CursorState), SlotError>;
 
-fn decode_slots(file: &dyn DiskFile, path: &Path) -> Result<[Slot; 2], CursorError> {
+fn decode_slots(file: &dyn DiskFile, path: &Path) -> Result<[Slot; 2], FileError> {
     let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
     let mut slots = [Err(SlotError::Empty), Err(SlotError::Empty)];
     for (slot, position) in slots.iter_mut().zip([0, SLOT_LEN_BYTES]) {
-        let len = read_full_at(file, &mut buffer, position).map_err(CursorError::io(path, "cannot read"))?;
+        let len = read_full_at(file, &mut buffer, position)
+            .map_err(FileError::io(path, "cannot read"))?;
         *slot = decode_slot(&buffer[..len]);
     }
     Ok(slots)
 }
 
-/// How many of the two slots of a file cannot be read. One may be what a crash left of a write, two cost the reader's place.
-pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize, CursorError> {
-    let file = disk.open(path, Access::Read).map_err(CursorError::io(path, "cannot open"))?;
+/// How many of the two slots of a file cannot be read. One may be what a crash left of a write, two
+/// cost the reader's place.
+pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize, FileError> {
+    let file = disk.open(path, Access::Read).map_err(FileError::io(path, "cannot open"))?;
     let slots = decode_slots(&*file, path)?;
     for slot in &slots {
         if let Err(SlotError::NewerVersion { found }) = slot {
-            return Err(CursorError::NewerVersion { path: path.to_owned(), found: *found });
+            return Err(FileError::NewerVersion { path: path.to_owned(), found: *found });
         }
     }
     Ok(slots.iter().filter(|slot| slot.is_err()).count())
@@ -194,8 +184,8 @@ pub fn file_name(name: &str) -> String {
     escape(name) + CURSOR_EXTENSION
 }
 
-/// A name as a file or a directory can have it: letters, digits, `-`, `_` and inner dots stand for themselves, every
-/// other byte as `%xx`. Long names are cut and told apart by a hash of the whole.
+/// A name as a file or a directory can have it: letters, digits, `-`, `_` and inner dots stand for
+/// themselves, every other byte as `%xx`. Long names are cut and told apart by a hash of the whole.
 pub fn escape(name: &str) -> String {
     let mut stem = String::new();
     for (index, byte) in name.bytes().enumerate() {
@@ -214,5 +204,7 @@ pub fn escape(name: &str) -> String {
 
 /// FNV-1a, 64 bits.
 fn fowler_noll_vo(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

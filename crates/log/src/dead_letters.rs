@@ -1,8 +1,9 @@
 //! What backends refused for good, one bounded store a delivery: `<log>/dead-letters/<delivery>/`.
 //!
-//! Letters are frames of segment files as the log's, numbered in order of their refusal, and the reason stands before their metadata. Beside
-//! them the file `state.cursor` keeps what was removed: its floor is the first letter that is left, its dropped counters are
-//! those that made room for newer ones.
+//! Letters are frames of segment files as the log's, numbered in order of their refusal, and the
+//! reason stands before their metadata. Beside them the file `state.cursor` keeps what was removed:
+//! its floor is the first letter that is left, its dropped counters are those that made room for
+//! newer ones.
 
 mod reader;
 
@@ -12,31 +13,36 @@ use std::sync::Arc;
 
 pub use reader::{DeadLetter, DeadLetterReader};
 
-use crate::cursor_file::{CursorError, CursorFile, escape, file_name};
+use crate::cursor_file::{CursorFile, escape, file_name};
 use crate::disk::{Access, Disk};
+use crate::error::FileError;
 use crate::format::{
-    CursorState, FileKind, Footer, FrameRef, GAPS_LIMIT, Gap, Holding, Refusal, SegmentHeader, VERSION,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Holding, Refusal,
+    SegmentHeader, VERSION,
 };
+use crate::record::RecordFacts;
 use crate::segment::{
-    Located, NewSegment, ReaderOptions, SegmentError, SegmentName, SegmentReader, SegmentWriter, list_segments,
+    Located, NewSegment, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments,
     random_u64,
 };
+use crate::types::Charge;
 
 /// Name of the folder of all dead letters within a log's directory.
 pub const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";
 
 const STATE_NAME: &str = "state";
-/// A store has about this many segments when it is full: the oldest of them is what is dropped at once.
+/// A full store has about this many segments; the oldest of them goes at once.
 const SEGMENTS_WHEN_FULL: u64 = 8;
 const SEGMENT_LEN_RANGE_BYTES: (u64, u64) = (64 << 10, 8 << 20);
 
 #[derive(Debug, thiserror::Error)]
 pub enum DeadLetterError {
     #[error(transparent)]
-    Segment(#[from] SegmentError),
-    #[error(transparent)]
-    State(#[from] CursorError),
-    #[error("a dead letter of {letter_bytes} bytes exceeds the limit of {limit_bytes} bytes of its delivery")]
+    File(#[from] FileError),
+    #[error(
+        "a dead letter of {letter_bytes} bytes exceeds the limit of {limit_bytes} bytes of its \
+         delivery"
+    )]
     ExceedsLimit { letter_bytes: u64, limit_bytes: u64 },
 }
 
@@ -44,11 +50,8 @@ pub enum DeadLetterError {
 #[derive(Clone, Debug)]
 pub struct NewDeadLetter<'a> {
     pub refusal: Refusal,
-    pub received_unix_ns: u64,
-    pub items: u32,
-    pub encoding: u8,
-    pub flags: u8,
-    pub uncompressed_len_bytes: u32,
+    pub facts: RecordFacts,
+    pub items: u64,
     /// As in the log.
     pub metadata: &'a [u8],
     pub payload: &'a [u8],
@@ -85,8 +88,8 @@ pub(crate) fn state_path(directory: &Path) -> PathBuf {
 }
 
 impl DeadLetters {
-    /// Opens the store of a delivery below a log's directory, or creates it. At most `limit_bytes` of disk are used; what exceeds them goes
-    /// at the next append, the oldest first.
+    /// Opens the store of a delivery below a log's directory, or creates it. At most `limit_bytes`
+    /// of disk are used; what exceeds them goes at the next append, the oldest first.
     pub fn open(
         disk: Arc<dyn Disk>,
         log_directory: &Path,
@@ -94,7 +97,7 @@ impl DeadLetters {
         limit_bytes: u64,
     ) -> Result<Self, DeadLetterError> {
         let directory = directory_of(log_directory, delivery);
-        disk.create_directory(&directory).map_err(SegmentError::io(&directory, "cannot create"))?;
+        disk.create_directory(&directory).map_err(FileError::io(&directory, "cannot create"))?;
         let (state_file, state) = open_state(&*disk, &directory, delivery)?;
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
@@ -113,8 +116,9 @@ impl DeadLetters {
         Ok(letters)
     }
 
-    /// Adds letters and makes them durable with one sync; returns the number of the first. Older ones make room for them. After an
-    /// error none, some or all of them are stored, and the call can be repeated.
+    /// Adds letters and makes them durable with one sync; returns the number of the first. Older
+    /// ones make room for them. After an error none, some or all of them are stored, and the call
+    /// can be repeated.
     pub fn append(&mut self, new: &[NewDeadLetter<'_>]) -> Result<u64, DeadLetterError> {
         let first = self.head;
         for letter in new {
@@ -130,11 +134,15 @@ impl DeadLetters {
         Ok(first)
     }
 
-    /// Removes all letters below a number: they were replayed, or are not wanted. Durable when this returns.
+    /// Removes all letters below a number. Durable when this returns.
     pub fn remove_below(&mut self, number: u64) -> Result<(), DeadLetterError> {
         self.state.floor = self.state.floor.max(number.min(self.head));
         self.store_state()?;
-        if self.writer.as_ref().is_some_and(|writer| writer.totals().frames > 0 && self.state.floor == self.head) {
+        if self
+            .writer
+            .as_ref()
+            .is_some_and(|writer| writer.totals().frames > 0 && self.state.floor == self.head)
+        {
             self.finish_segment()?;
         }
         self.remove_resolved()
@@ -171,12 +179,9 @@ impl DeadLetters {
         metadata.extend_from_slice(letter.metadata);
         let frame = FrameRef {
             offset: self.head,
-            received_unix_ns: letter.received_unix_ns,
-            items: letter.items,
-            charge_bytes: u32::try_from(letter.payload.len()).unwrap_or(u32::MAX),
-            encoding: letter.encoding,
-            flags: letter.flags,
-            uncompressed_len_bytes: letter.uncompressed_len_bytes,
+            facts: letter.facts,
+            charge: Charge { bytes: letter.payload.len() as u64, items: letter.items },
+            is_taken: false,
             readers: &[],
             metadata: &metadata,
             payload: letter.payload,
@@ -190,17 +195,21 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Sees to it that there is a segment that the frame fits into, and drops the oldest ones if that takes more than the limit.
+    /// Makes sure that a segment has room for the frame. The oldest segments go for that.
     fn make_room(&mut self, frame: &FrameRef<'_>) -> Result<(), DeadLetterError> {
         if self.writer.as_ref().is_some_and(|writer| writer.fits(frame)) {
             return Ok(());
         }
         let letter_bytes = SegmentWriter::len_for(frame);
         let (shortest, longest) = SEGMENT_LEN_RANGE_BYTES;
-        let usual = (self.limit_bytes / SEGMENTS_WHEN_FULL).clamp(shortest, longest).min(self.limit_bytes);
+        let usual =
+            (self.limit_bytes / SEGMENTS_WHEN_FULL).clamp(shortest, longest).min(self.limit_bytes);
         let len_bytes = usual.max(letter_bytes);
         if len_bytes > self.limit_bytes {
-            return Err(DeadLetterError::ExceedsLimit { letter_bytes, limit_bytes: self.limit_bytes });
+            return Err(DeadLetterError::ExceedsLimit {
+                letter_bytes,
+                limit_bytes: self.limit_bytes,
+            });
         }
         self.finish_segment()?;
         while self.len_bytes() + len_bytes > self.limit_bytes && !self.stored.is_empty() {
@@ -210,9 +219,10 @@ impl DeadLetters {
             version: VERSION,
             kind: FileKind::DeadLetters,
             log_id: self.state.log_id,
-            epoch: random_u64().map_err(SegmentError::io(&self.directory, "cannot get a random number"))?,
+            epoch: random_u64()
+                .map_err(FileError::io(&self.directory, "cannot get a random number"))?,
             first_offset: self.head,
-            created_unix_ns: frame.received_unix_ns,
+            created_unix_ns: frame.facts.received_unix_ns,
             name: self.state.name.clone(),
         };
         let new = NewSegment { directory: &self.directory, header, len_bytes };
@@ -223,7 +233,11 @@ impl DeadLetters {
     fn finish_segment(&mut self) -> Result<(), DeadLetterError> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let sealed = writer.seal();
-        self.stored.push_back(Stored { name: writer.name(), len_bytes: writer.len_bytes(), totals: writer.totals() });
+        self.stored.push_back(Stored {
+            name: writer.name(),
+            len_bytes: writer.len_bytes(),
+            totals: writer.totals(),
+        });
         Ok(sealed.map(|_| ())?)
     }
 
@@ -242,8 +256,13 @@ impl DeadLetters {
         let dropped = self.left_in(oldest)?;
         if dropped.frames > 0 {
             let dropped_unix_ns = self.state.written_unix_ns;
-            self.state.gaps.push(Gap { start: self.state.floor, end, dropped, dropped_unix_ns });
-            self.state.gaps.drain(..self.state.gaps.len().saturating_sub(GAPS_LIMIT));
+            self.state.gaps.push(DroppedRange {
+                start: self.state.floor,
+                end,
+                dropped,
+                dropped_unix_ns,
+            });
+            self.state.gaps.drain(..self.state.gaps.len().saturating_sub(DROPPED_RANGES_LIMIT));
             self.state.dropped.add(dropped);
         }
         self.state.floor = end;
@@ -254,12 +273,12 @@ impl DeadLetters {
     /// What a segment holds at or above the floor.
     fn left_in(&self, segment: &Stored) -> Result<Holding, DeadLetterError> {
         let path = self.directory.join(segment.name.to_string());
-        let file = self.disk.open(&path, Access::Read).map_err(SegmentError::io(&path, "cannot open"))?;
-        let mut reader = SegmentReader::open(file, &path, ReaderOptions::default())?;
+        let options = ReaderOptions::default();
+        let mut reader = SegmentReader::open_path(&*self.disk, &path, options)?;
         let mut left = Holding::default();
         while let Some(Located { header, .. }) = reader.next()? {
             if header.offset >= self.state.floor {
-                left.add(Holding { frames: 1, items: u64::from(header.items), bytes: u64::from(header.charge_bytes) });
+                left.add_charge(header.charge);
             }
         }
         Ok(left)
@@ -277,29 +296,35 @@ impl DeadLetters {
                 break;
             }
             let path = self.directory.join(oldest.name.to_string());
-            self.disk.remove_file(&path).map_err(SegmentError::io(&path, "cannot remove"))?;
+            self.disk.remove_file(&path).map_err(FileError::io(&path, "cannot remove"))?;
             self.stored.pop_front();
         }
         Ok(())
     }
 
-    /// Learns what is in a segment of an earlier run, and cuts off what was reserved in it and not used.
+    /// Learns what is in a segment of an earlier run, and cuts off its unused space.
     fn take_over(&mut self, name: SegmentName) -> Result<(), DeadLetterError> {
         let path = self.directory.join(name.to_string());
-        let file = self.disk.open(&path, Access::ReadWrite).map_err(SegmentError::io(&path, "cannot open"))?;
+        let file = self
+            .disk
+            .open(&path, Access::ReadWrite)
+            .map_err(FileError::io(&path, "cannot open"))?;
         let mut reader = match SegmentReader::open(file.clone(), &path, ReaderOptions::default()) {
-            Err(SegmentError::Unfinished { .. }) => {
-                return Ok(self.disk.remove_file(&path).map_err(SegmentError::io(&path, "cannot remove"))?);
+            Err(FileError::Unfinished { .. }) => {
+                return Ok(self
+                    .disk
+                    .remove_file(&path)
+                    .map_err(FileError::io(&path, "cannot remove"))?);
             }
-            // Left as it is: somebody may want to look at it.
-            Err(SegmentError::NoSegment { .. }) => return Ok(()),
+            // Left as it is, to be looked at.
+            Err(FileError::NoSegment { .. }) => return Ok(()),
             reader => reader?,
         };
         let (totals, len_bytes) = match reader.info().footer {
             Some(footer) => (footer, reader.info().len_bytes),
             None => {
                 let (totals, end) = scan(&mut reader)?;
-                file.set_len(end).map_err(SegmentError::io(&path, "cannot truncate"))?;
+                file.set_len(end).map_err(FileError::io(&path, "cannot truncate"))?;
                 (totals, end)
             }
         };
@@ -313,26 +338,31 @@ impl DeadLetters {
 }
 
 /// Totals of a segment that was not sealed and where its last frame ends.
-fn scan(reader: &mut SegmentReader) -> Result<(Footer, u64), SegmentError> {
+fn scan(reader: &mut SegmentReader) -> Result<(Footer, u64), FileError> {
     let mut totals = Footer::default();
     let mut end = reader.position();
     while let Some(located) = reader.next()? {
-        totals.count(located.header.offset, located.header.items, located.header.charge_bytes);
+        totals.count(located.header.offset, located.header.charge);
         end = located.end();
     }
     Ok((totals, end))
 }
 
-fn open_state(disk: &dyn Disk, directory: &Path, delivery: &str) -> Result<(CursorFile, CursorState), DeadLetterError> {
+fn open_state(
+    disk: &dyn Disk,
+    directory: &Path,
+    delivery: &str,
+) -> Result<(CursorFile, CursorState), DeadLetterError> {
     let path = state_path(directory);
     match CursorFile::open(disk, &path) {
         Ok(opened) => return Ok(opened),
         Err(error) if error.is_not_found() => {}
-        // Both slots are damaged: what was removed below the floor and is still in a file is back, no letter is lost.
-        Err(CursorError::Damaged { .. }) => {}
+        // No letter is lost by that: some that were removed are back.
+        Err(FileError::DamagedCursor { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    let log_id = u128::from(random_u64().map_err(SegmentError::io(directory, "cannot get a random number"))?);
+    let log_id =
+        u128::from(random_u64().map_err(FileError::io(directory, "cannot get a random number"))?);
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
     Ok((CursorFile::create_at(disk, &path, &state)?, state))
 }

@@ -58,6 +58,7 @@ pub struct ReaderGauges {
     unread_bytes: AtomicU64,
     unwritten_bytes: AtomicU64,
     alone_bytes: AtomicU64,
+    limit_bytes: AtomicU64,
     give_up: AtomicU8,
 }
 
@@ -81,10 +82,19 @@ impl ReaderGauges {
         self.unwritten_bytes.load(Ordering::Relaxed)
     }
 
-    /// What of that is in memory and resolved by every other reader: memory that is free once this
-    /// reader resolves it.
+    /// What of that only this reader keeps in memory.
     pub fn alone_bytes(&self) -> u64 {
         self.alone_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The reader's budget.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// True if more waits for the reader than its budget allows, a single frame excepted.
+    pub fn is_over_budget(&self) -> bool {
+        self.held_frames() > 1 && self.held_bytes() > self.limit_bytes()
     }
 
     pub fn may_give_up(&self) -> GiveUp {
@@ -100,7 +110,17 @@ impl ReaderGauges {
         self.give_up.store(give_up as u8, Ordering::Relaxed);
     }
 
-    pub(crate) fn publish(&self, held: Holding, unread_bytes: u64, unwritten_bytes: u64, alone_bytes: u64) {
+    pub(crate) fn set_limit(&self, limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn publish(
+        &self,
+        held: Holding,
+        unread_bytes: u64,
+        unwritten_bytes: u64,
+        alone_bytes: u64,
+    ) {
         self.held_bytes.store(held.bytes, Ordering::Relaxed);
         self.held_frames.store(held.frames, Ordering::Relaxed);
         self.unread_bytes.store(unread_bytes, Ordering::Relaxed);

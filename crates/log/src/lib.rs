@@ -1,23 +1,25 @@
 //! The log of one signal: every frame once, in order of arrival, with one cursor a delivery.
 //!
-//! A log is its memory tail; one that has a directory has segment files behind it, to which a frame goes only if its readers do not
-//! resolve it soon (`FlushPolicy`). Users do not see which: offsets, cursors made of a floor and resolved ranges, and reads by offset
-//! are the same.
+//! A log is its memory tail; one that has a directory has segment files behind it, to which a frame
+//! goes only if its readers do not resolve it soon (`FlushPolicy`). Users do not see which:
+//! offsets, cursors made of a floor and resolved ranges, and reads by offset are the same.
 //!
-//! From the bottom up: `disk` (what is asked of a file system), `format` (bytes), `segment`, `cursor_file` and `dead_letters` (files),
-//! `log` (what is in memory, under one lock), and three threads: `writer` (group commit), `reader` (reads ahead), `keeper` (cursors and
-//! retention). `recovery` puts them together. `inspect` looks at the files of another process.
+//! From the bottom up: `disk` (what is asked of a file system), `format` (bytes), `segment`,
+//! `cursor_file` and `dead_letters` (files), `log` (what is in memory, under one lock), and three
+//! threads: `writer` (group commit), `reader` (reads ahead), `maintenance` (cursors and retention).
+//! `recovery` puts them together. `inspect` looks at the files of another process.
 
 mod cursor;
 pub mod cursor_file;
 pub mod dead_letters;
 pub mod disk;
+mod error;
 pub mod format;
 mod gauges;
 pub mod inspect;
-mod keeper;
 pub mod lock;
 mod log;
+mod maintenance;
 mod options;
 mod ranges;
 mod reader;
@@ -28,10 +30,14 @@ mod slots;
 mod types;
 mod writer;
 
-pub use format::{Gap, Holding};
+pub use error::FileError;
+pub use format::{DroppedRange, Holding};
 pub use gauges::{GiveUp, MemoryUse, ReaderGauges};
 pub use log::{GivenUp, Log};
-pub use options::{FlushPolicy, OpenError, OpenOptions, Recovered};
+pub use options::{FlushPolicy, OpenOptions, Recovered};
 pub use ranges::RangeSet;
 pub use record::{DecodeError, Record, RecordFacts, StoredRecord};
-pub use types::{Appended, Charge, CursorId, DiskTrouble, Keep, LogStats, Next, Offset, Orphan, Subscription, Wake};
+pub use types::{
+    Appended, Charge, CursorId, DiskTrouble, Keep, LogStats, Next, Offset, Orphan, Subscription,
+    Wake,
+};

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disk::Disk;
-use crate::format::Version;
 use crate::gauges::MemoryUse;
 
-/// When a frame that nobody has resolved yet is written.
+/// When a frame that is not resolved everywhere is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushPolicy {
-    /// When it has waited `after` for its readers, and at once while one of them lags by more than
-    /// that or memory is short.
+    /// After that time, and at once while a reader lags by more or memory is short.
     OnDemand { after: Duration },
     /// At once.
     AtOnce,
@@ -23,8 +21,7 @@ pub enum FlushPolicy {
 #[derive(Clone)]
 pub struct OpenOptions {
     pub disk: Arc<dyn Disk>,
-    /// Of this log alone. Created if it is missing. The caller owns it (see [`crate::lock`]) as
-    /// long as the log lives.
+    /// Of this log alone. Created if it is missing. The caller owns it ([`crate::lock`]).
     pub directory: PathBuf,
     /// Name of the log (its signal), for the headers of its files and the names of its threads.
     pub name: String,
@@ -32,8 +29,7 @@ pub struct OpenOptions {
     pub segment_bytes: u64,
     /// What logs that share this memory keep of their frames in it.
     pub memory: Arc<MemoryUse>,
-    /// What the log, and those that it shares its memory with, keep of their frames in memory once
-    /// they are on disk too, in bytes of charge.
+    /// What logs that share this memory keep in it of frames that are on disk too.
     pub memory_limit_bytes: u64,
     /// What is read from disk ahead of each reader, in bytes of charge.
     pub read_ahead_bytes: u64,
@@ -44,7 +40,11 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    pub fn new(disk: Arc<dyn Disk>, directory: impl Into<PathBuf>, name: impl Into<String>) -> Self {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        directory: impl Into<PathBuf>,
+        name: impl Into<String>,
+    ) -> Self {
         OpenOptions {
             disk,
             directory: directory.into(),
@@ -54,8 +54,7 @@ impl OpenOptions {
             memory_limit_bytes: 64 << 20,
             read_ahead_bytes: 4 << 20,
             flush: FlushPolicy::OnDemand { after: Duration::from_millis(20) },
-            // What came to a reader in the second before a crash may come again: half of it leaves
-            // time for the writing itself.
+            // Half of the second before a crash that may come again: writing takes time, too.
             keep_interval: Duration::from_millis(500),
         }
     }
@@ -74,22 +73,11 @@ pub struct Recovered {
     pub bytes_scanned: u64,
     /// Frames of those that were damaged. Others are counted when readers come to them.
     pub frames_damaged: u64,
-    /// Bytes at the end of segments that hold no frame: reserved space and what was being written
-    /// when the process ended.
+    /// Bytes at the end of segments without a frame: reserved space and interrupted writes.
     pub tail_bytes: u64,
     /// Files that hold nothing and were left over by a crash.
     pub leftovers: u64,
     /// Cursor files of which nothing can be read. They were set aside and listed as orphans, for
     /// which everything is kept that is on disk now, until they are forgotten.
     pub cursors_damaged: u64,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("{}: {action}: {source}", path.display())]
-    Io { path: PathBuf, action: &'static str, source: std::io::Error },
-    #[error("{}: format version {found}; this release reads up to {}; nothing was changed", path.display(), crate::format::VERSION)]
-    NewerVersion { path: PathBuf, found: Version },
-    #[error("{}: belongs to another log; nothing was changed", path.display())]
-    Foreign { path: PathBuf },
 }

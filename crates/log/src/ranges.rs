@@ -11,7 +11,8 @@ pub struct RangeSet {
 impl RangeSet {
     /// Adds one offset. Returns false if it was in the set already.
     pub fn insert(&mut self, offset: u64) -> bool {
-        let before = self.end_by_start.range(..=offset).next_back().map(|(&start, &end)| (start, end));
+        let before =
+            self.end_by_start.range(..=offset).next_back().map(|(&start, &end)| (start, end));
         if before.is_some_and(|(_, end)| offset < end) {
             return false;
         }
@@ -30,7 +31,7 @@ impl RangeSet {
     /// Adds every offset of `start..end`.
     pub fn insert_run(&mut self, start: u64, end: u64) {
         let (mut start, mut end) = (start, end);
-        // From the last range that begins within or at the end of the run backwards: those that touch it become part of it.
+        // Backwards: ranges that touch the run become part of it.
         while let Some((first, last)) = self
             .end_by_start
             .range(..=end)
@@ -56,10 +57,14 @@ impl RangeSet {
 
     /// The end of the range that `offset` lies in.
     pub fn end_of_run_at(&self, offset: u64) -> Option<u64> {
-        self.end_by_start.range(..=offset).next_back().map(|(_, &end)| end).filter(|&end| offset < end)
+        self.end_by_start
+            .range(..=offset)
+            .next_back()
+            .map(|(_, &end)| end)
+            .filter(|&end| offset < end)
     }
 
-    /// Forgets every offset below `floor`; returns the first offset at or above it that is not in the set.
+    /// Forgets every offset below `floor`; returns the first one from there on that is not in it.
     pub fn forget_below(&mut self, floor: u64) -> u64 {
         let mut lifted = floor;
         while let Some((&start, &end)) = self.end_by_start.first_key_value() {
@@ -70,6 +75,24 @@ impl RangeSet {
             self.end_by_start.pop_first();
         }
         lifted
+    }
+
+    /// Forgets the ranges that end at or below an offset.
+    pub fn forget_ended(&mut self, below: u64) {
+        while let Some(lowest) = self.end_by_start.first_entry()
+            && *lowest.get() <= below
+        {
+            lowest.remove();
+        }
+    }
+
+    /// Makes the two lowest ranges one, with all that lies between them.
+    pub fn join_lowest(&mut self) {
+        if let (Some((start, _)), Some((_, end))) =
+            (self.end_by_start.pop_first(), self.end_by_start.pop_first())
+        {
+            self.end_by_start.insert(start, end);
+        }
     }
 
     /// Number of separate ranges, which is what the set costs in memory.
@@ -118,7 +141,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_and_single_offsets_join(runs in proptest::collection::vec((0u64..64, 0u64..10), 0..40)) {
+        fn runs_and_single_offsets_join(
+            runs in proptest::collection::vec((0u64..64, 0u64..10), 0..40),
+        ) {
             let mut ranges = RangeSet::default();
             let mut one_by_one = RangeSet::default();
             for (start, length) in runs {

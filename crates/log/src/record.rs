@@ -11,7 +11,7 @@ pub struct RecordFacts {
     pub received_unix_ns: u64,
     /// How the payload is compressed, in codes of the log's user.
     pub encoding: u8,
-    /// Free for the log's user.
+    /// Free for the log's user, except for the highest bit, which has to be 0.
     pub flags: u8,
     pub uncompressed_len_bytes: u32,
 }
@@ -26,7 +26,7 @@ pub struct StoredRecord {
     pub payload: Bytes,
 }
 
-/// The stored bytes are whole but say nothing that this release understands. The entry counts as damaged.
+/// The stored bytes are whole but not understood. The entry counts as damaged.
 #[derive(Debug, thiserror::Error)]
 #[error("a stored record cannot be understood: {reason}")]
 pub struct DecodeError {
@@ -44,8 +44,7 @@ pub trait Record: Send + Sync + Sized + 'static {
 
     fn decode(stored: StoredRecord) -> Result<Self, DecodeError>;
 
-    /// The entry is on disk for good: whoever waits for that can be answered. Called once by the writer thread, without any
-    /// lock held, after the sync that covers the entry; not for entries that were read back. An entry that is resolved
-    /// everywhere while it is being written may get the call too.
+    /// The entry is on disk for good. Called once by the writer thread, without a lock, after the
+    /// sync; not for entries that were read back. One that is resolved meanwhile may get it too.
     fn durable(&self);
 }

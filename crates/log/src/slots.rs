@@ -1,5 +1,6 @@
-//! The kept part of a log, by offset, in chunks: a chunk of which everything is resolved is let go wherever it lies, so that one
-//! frame that waits for minutes pins its chunk and not all that came after it.
+//! The kept part of a log, by offset, in chunks: a chunk of which everything is resolved is let go
+//! wherever it lies, so that one frame that waits for minutes pins its chunk and not all that came
+//! after it.
 
 use std::collections::VecDeque;
 
@@ -43,7 +44,10 @@ impl<S> Slots<S> {
     /// Adds a slot at the head; None for one that is resolved from the start.
     pub(crate) fn push(&mut self, slot: Option<S>) -> u64 {
         if self.head.is_multiple_of(CHUNK) {
-            self.chunks.push_back(Some(Box::new(Chunk { slots: Vec::with_capacity(CHUNK as usize), live: 0 })));
+            self.chunks.push_back(Some(Box::new(Chunk {
+                slots: Vec::with_capacity(CHUNK as usize),
+                live: 0,
+            })));
         }
         let offset = self.head;
         self.head += 1;
@@ -78,13 +82,16 @@ impl<S> Slots<S> {
     /// The first offset from `offset` on that may hold something: skips chunks that were let go.
     pub(crate) fn next_live(&self, offset: u64) -> u64 {
         let mut offset = offset.max(self.base);
-        while offset < self.head && self.index(offset).is_some_and(|index| self.chunks[index].is_none()) {
+        while offset < self.head
+            && self.index(offset).is_some_and(|index| self.chunks[index].is_none())
+        {
             offset = (offset / CHUNK + 1) * CHUNK;
         }
         offset.min(self.head)
     }
 
     /// Slots that are held in memory, resolved ones in live chunks included.
+    #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.chunks.iter().flatten().map(|chunk| chunk.slots.len()).sum()
     }
@@ -94,7 +101,7 @@ impl<S> Slots<S> {
         usize::try_from(distance / CHUNK).ok()
     }
 
-    /// Frees the chunk of an offset if nothing in it lives and nothing more will be put there, and what is free at the tail.
+    /// Frees the chunk of an offset if it is done with, and what is free at the tail.
     fn let_go(&mut self, offset: u64) {
         let Some(index) = self.index(offset) else { return };
         let is_done = |chunk: &Option<Box<Chunk<S>>>| {
@@ -124,7 +131,11 @@ mod tests {
         }
         assert!(slots.held() <= 2 * CHUNK as usize, "{} slots held", slots.held());
         assert_eq!((slots.get(0), slots.base), (Some(&"waits"), 0));
-        assert_eq!(slots.next_live(CHUNK + 1), slots.head() / CHUNK * CHUNK, "what was let go is skipped");
+        assert_eq!(
+            slots.next_live(CHUNK + 1),
+            slots.head() / CHUNK * CHUNK,
+            "what was let go is skipped"
+        );
         assert_eq!(slots.remove(0), Some("waits"));
         assert!(slots.held() <= CHUNK as usize);
         assert_eq!(slots.base, slots.head() / CHUNK * CHUNK);

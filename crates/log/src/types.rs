@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use crate::format::Holding;
 
-/// Position in a log: the number of frames ever appended before. Never given twice, also after a
-/// restart, as soon as anything on disk names it.
+/// Position in a log: the number of frames appended before. Never given twice.
 pub type Offset = u64;
 
-/// Index of a reader, given by [`crate::Log::subscribe`] and never given to another one within the
-/// life of a log.
+/// Index of a reader, never given to another one within the life of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CursorId(pub(crate) usize);
 
@@ -54,8 +52,7 @@ impl<T> Next<T> {
     }
 }
 
-/// Called, without any lock held, when a reader that was told [`Next::Loading`] should read again,
-/// and when the reader thread has dropped frames for it.
+/// Called, without a lock, when a reader should read again or frames were dropped for it.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// A reader to be.
@@ -90,13 +87,11 @@ impl Subscription {
 pub enum Keep {
     /// It is given up.
     Nothing,
-    /// It stays, on disk, for a reader of the same name or until [`crate::Log::forget`]. A log in
-    /// memory gives it up all the same.
+    /// It stays on disk for a reader of the same name, or until [`crate::Log::forget`].
     Backlog,
 }
 
-/// A reader without a subscriber since the log was opened, or whose subscriber left its
-/// backlog behind.
+/// A reader without a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
     pub name: String,
@@ -107,7 +102,7 @@ pub struct Orphan {
     pub dropped: Holding,
 }
 
-/// Why the log cannot write to its disk at the moment. It goes on trying; nothing is made durable meanwhile.
+/// Why the log cannot write. It goes on trying; nothing is made durable meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskTrouble {
     pub reason: String,

@@ -1,14 +1,17 @@
-//! A reader's place survives torn writes, lost syncs, flipped bits and full disks: the newest state that was stored, or the one before it.
+//! A reader's place survives torn writes, lost syncs, flipped bits and full disks: the newest state
+//! that was stored, or the one before it.
 
 mod support;
 
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use sluice_log::cursor_file::{CursorError, CursorFile, damaged_slots, file_name};
+use sluice_log::FileError;
+use sluice_log::cursor_file::{CursorFile, damaged_slots, file_name};
 use sluice_log::disk::Disk as _;
 use sluice_log::format::{
-    CursorState, GAPS_LIMIT, Gap, Holding, RANGES_LIMIT, SLOT_LEN_BYTES, decode_slot, encode_slot,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, Holding, RANGES_LIMIT, SLOT_LEN_BYTES,
+    decode_slot, encode_slot,
 };
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space};
 
@@ -28,11 +31,16 @@ fn state(floor: u64) -> CursorState {
         name: "traces/otlp_grpc/backend".to_owned(),
         log_id: 99,
         floor,
-        resolved: (0..floor % 7).map(|index| (floor + 10 * index + 1, floor + 10 * index + 4)).collect(),
+        resolved: (0..floor % 7)
+            .map(|index| (floor + 10 * index + 1, floor + 10 * index + 4))
+            .collect(),
         head: floor + 100,
         held: holding(floor % 50),
         dropped: holding(floor / 3),
-        gaps: vec![Gap { start: 1, end: 5, dropped: holding(2), dropped_unix_ns: 17 }; (floor % 3) as usize],
+        gaps: vec![
+            DroppedRange { start: 1, end: 5, dropped: holding(2), dropped_unix_ns: 17 };
+            (floor % 3) as usize
+        ],
         written_unix_ns: floor * 1000,
     }
 }
@@ -62,21 +70,27 @@ fn a_store_is_one_write_and_one_sync() {
     disk.reset_counts();
     file.store(&disk, &state(6)).unwrap();
     let counts = disk.counts();
-    assert_eq!((counts.of(Operation::Write), counts.of(Operation::SyncData), counts.total()), (1, 1, 2));
+    assert_eq!(
+        (counts.of(Operation::Write), counts.of(Operation::SyncData), counts.total()),
+        (1, 1, 2)
+    );
 }
 
 #[test]
 fn what_exceeds_the_bounds_is_left_out_and_the_rest_is_kept() {
     let mut large = state(5);
-    large.resolved = (0..RANGES_LIMIT as u64 + 500).map(|index| (10 * index + 6, 10 * index + 8)).collect();
-    large.gaps = (0..40).map(|start| Gap { start, end: start + 1, ..Gap::default() }).collect();
+    large.resolved =
+        (0..RANGES_LIMIT as u64 + 500).map(|index| (10 * index + 6, 10 * index + 8)).collect();
+    large.gaps = (0..40)
+        .map(|start| DroppedRange { start, end: start + 1, ..DroppedRange::default() })
+        .collect();
     large.name = "é".repeat(2000);
     let slot = encode_slot(&large, 7);
     assert!(slot.len() as u64 <= SLOT_LEN_BYTES);
     let (sequence, read) = decode_slot(&slot).unwrap();
     assert_eq!(sequence, 7);
     assert_eq!(read.resolved, large.resolved[..RANGES_LIMIT]);
-    assert_eq!(read.gaps, large.gaps[40 - GAPS_LIMIT..]);
+    assert_eq!(read.gaps, large.gaps[40 - DROPPED_RANGES_LIMIT..]);
     assert_eq!(read.name, "é".repeat(512));
 }
 
@@ -102,7 +116,7 @@ fn both_slots_damaged_is_an_error_and_not_a_new_reader() {
     assert_eq!(damaged_slots(&disk, &path()).unwrap(), 1);
     disk.flip_bit(&path(), SLOT_LEN_BYTES * 8 + 300);
     assert_eq!(damaged_slots(&disk, &path()).unwrap(), 2);
-    assert!(matches!(CursorFile::open(&disk, &path()), Err(CursorError::Damaged { .. })));
+    assert!(matches!(CursorFile::open(&disk, &path()), Err(FileError::DamagedCursor { .. })));
 }
 
 #[test]
@@ -123,7 +137,9 @@ fn a_power_cut_leaves_the_last_stored_state_or_the_one_that_was_being_stored() {
             disk.fail_operation(Operation::SyncData, input_output);
             assert!(file.store(&disk, &state(stored + 1)).is_err());
             disk.clear_fault();
-            disk = disk.cut_power(*random.choice(&[Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage]).unwrap());
+            disk = disk.cut_power(
+                *random.choice(&[Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage]).unwrap(),
+            );
             let read = CursorFile::read(&disk, &path()).unwrap();
             assert!(read == state(stored) || read == state(stored + 1), "seed {seed}: {read:?}");
         }
@@ -138,7 +154,8 @@ fn whichever_call_fails_the_place_is_kept_and_the_next_store_succeeds() {
             let disk = disk(number);
             let mut file = CursorFile::create(&disk, Path::new(DIRECTORY), &state(1)).unwrap();
             disk.reset_counts();
-            // The first failure makes the second store write a new file: its calls are tried as well.
+            // The first failure makes the second store write a new file: its calls are tried as
+            // well.
             let mut fails_once = true;
             disk.set_fault(move |call| {
                 let is_first_sync = fails_once && call.operation == Operation::SyncData;
@@ -150,7 +167,11 @@ fn whichever_call_fails_the_place_is_kept_and_the_next_store_succeeds() {
             disk.clear_fault();
             let newest = if results[1] { 3 } else { 1 };
             let survivor = CursorFile::read(&disk.cut_power(Unsynced::Mixed), &path()).unwrap();
-            assert!(survivor.floor >= newest, "call {number}: {} after {results:?}", survivor.floor);
+            assert!(
+                survivor.floor >= newest,
+                "call {number}: {} after {results:?}",
+                survivor.floor
+            );
             if number >= calls {
                 assert_eq!(results, [false, true]);
                 break;
@@ -183,7 +204,10 @@ fn a_sync_that_failed_is_never_tried_again_on_the_same_file() {
     disk.clear_fault();
     disk.reset_counts();
     file.store(&disk, &state(3)).unwrap();
-    assert_eq!((disk.counts().of(Operation::CreateNew), disk.counts().of(Operation::Rename)), (1, 1));
+    assert_eq!(
+        (disk.counts().of(Operation::CreateNew), disk.counts().of(Operation::Rename)),
+        (1, 1)
+    );
     let disk = disk.cut_power(Unsynced::Lost);
     assert_eq!(CursorFile::read(&disk, &path()).unwrap(), state(3));
 }

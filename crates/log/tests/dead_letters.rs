@@ -1,10 +1,12 @@
-//! Dead letters are kept with their reasons, durably and within a bound; what had to make room is counted.
+//! Dead letters are kept with their reasons, durably and within a bound; what had to make room is
+//! counted.
 
 mod support;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use sluice_log::RecordFacts;
 use sluice_log::dead_letters::{
     DeadLetter, DeadLetterError, DeadLetterReader, DeadLetters, NewDeadLetter, directory_of,
 };
@@ -20,17 +22,23 @@ fn open(disk: &FaultyDisk, limit_bytes: u64) -> DeadLetters {
 }
 
 fn refusal(index: u64) -> Refusal {
-    Refusal { refused_unix_ns: 1000 + index, code: 400, reason: format!("field {index} has the wrong type") }
+    Refusal {
+        refused_unix_ns: 1000 + index,
+        code: 400,
+        reason: format!("field {index} has the wrong type"),
+    }
 }
 
 fn letter(index: u64, payload: &[u8]) -> NewDeadLetter<'_> {
     NewDeadLetter {
         refusal: refusal(index),
-        received_unix_ns: 500 + index,
+        facts: RecordFacts {
+            received_unix_ns: 500 + index,
+            encoding: 1,
+            flags: 2,
+            uncompressed_len_bytes: 2 * payload.len() as u32,
+        },
         items: 3,
-        encoding: 1,
-        flags: 2,
-        uncompressed_len_bytes: 2 * payload.len() as u32,
         metadata: b"peer",
         payload,
     }
@@ -38,7 +46,8 @@ fn letter(index: u64, payload: &[u8]) -> NewDeadLetter<'_> {
 
 fn read(disk: &FaultyDisk, from: u64) -> Vec<DeadLetter> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    let mut reader = DeadLetterReader::open(disk, &directory_of(Path::new(LOG), DELIVERY), from).unwrap();
+    let mut reader =
+        DeadLetterReader::open(disk, &directory_of(Path::new(LOG), DELIVERY), from).unwrap();
     assert!(reader.state().name.is_empty() || reader.state().name == DELIVERY);
     let mut letters = Vec::new();
     while let Some(letter) = reader.next().unwrap() {
@@ -59,7 +68,15 @@ fn a_letter_comes_back_with_its_reason_after_a_power_cut() {
     assert_eq!(found.iter().map(|letter| letter.number).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(found[1].refusal, refusal(1));
     assert_eq!((&found[1].payload[..], &found[1].metadata[..]), (&b"second"[..], &b"peer"[..]));
-    assert_eq!((found[1].items, found[1].encoding, found[1].flags, found[1].received_unix_ns), (3, 1, 2, 501));
+    assert_eq!(
+        (
+            found[1].items,
+            found[1].facts.encoding,
+            found[1].facts.flags,
+            found[1].facts.received_unix_ns
+        ),
+        (3, 1, 2, 501)
+    );
     assert_eq!(read(&disk, 2).len(), 1);
     // The numbers go on after the restart.
     assert_eq!(open(&disk, 1 << 20).append(&[letter(3, b"fourth")]).unwrap(), 3);
@@ -73,7 +90,11 @@ fn a_restart_gives_back_the_space_that_was_reserved_and_not_used() {
     let used = disk.used_bytes();
     let disk = disk.kill_process();
     let letters = open(&disk, 1 << 20);
-    assert!(letters.len_bytes() <= 8192 && disk.used_bytes() < used - 50_000, "{}", disk.used_bytes());
+    assert!(
+        letters.len_bytes() <= 8192 && disk.used_bytes() < used - 50_000,
+        "{}",
+        disk.used_bytes()
+    );
     assert_eq!(read(&disk, 0).len(), 1);
 }
 
@@ -109,7 +130,10 @@ fn a_letter_that_exceeds_the_whole_bound_is_refused_and_the_others_stay() {
     let mut letters = open(&disk, 64 << 10);
     letters.append(&[letter(0, b"small")]).unwrap();
     let large = vec![0; 70_000];
-    assert!(matches!(letters.append(&[letter(1, &large)]), Err(DeadLetterError::ExceedsLimit { .. })));
+    assert!(matches!(
+        letters.append(&[letter(1, &large)]),
+        Err(DeadLetterError::ExceedsLimit { .. })
+    ));
     assert_eq!(letters.append(&[letter(1, b"small")]).unwrap(), 1);
     assert_eq!(read(&disk, 0).len(), 2);
 }
@@ -149,7 +173,10 @@ fn whichever_call_fails_no_stored_letter_is_lost_and_the_next_append_succeeds() 
             let first = letters.range().0;
             let read = read(&disk.cut_power(Unsynced::Mixed), 0);
             let numbers = read.iter().map(|letter| letter.number).collect::<Vec<_>>();
-            let missing = stored.iter().filter(|number| **number >= first && !numbers.contains(number)).count();
+            let missing = stored
+                .iter()
+                .filter(|number| **number >= first && !numbers.contains(number))
+                .count();
             assert_eq!(missing, 0, "call {number}: {numbers:?} of {stored:?} from {first}");
         }
     }

@@ -1,6 +1,8 @@
-//! Files of version 1 as a release wrote them are read; files of a newer version are refused and left as they are.
+//! Files of version 1 as a release wrote them are read; files of a newer version are refused and
+//! left as they are.
 //!
-//! The fixtures are never written again: `write_fixtures` (ignored) made them, and a new version of the format gets new ones.
+//! The fixtures are never written again: `write_fixtures` (ignored) made them, and a new version of
+//! the format gets new ones.
 
 mod support;
 
@@ -8,12 +10,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_log::cursor_file::{CursorError, CursorFile};
+use sluice_log::FileError;
+use sluice_log::RecordFacts;
+use sluice_log::cursor_file::CursorFile;
 use sluice_log::dead_letters::{DeadLetterReader, DeadLetters, NewDeadLetter, directory_of};
 use sluice_log::disk::{Disk, RealDisk};
-use sluice_log::format::{CursorState, FileKind, Gap, Holding, Refusal, VERSION, Version};
+use sluice_log::format::{CursorState, DroppedRange, FileKind, Holding, Refusal, VERSION, Version};
 use sluice_log::inspect::verify;
-use sluice_log::segment::{ReaderOptions, SegmentError, SegmentReader};
+use sluice_log::segment::{ReaderOptions, SegmentReader};
 use support::faulty_disk::{FaultyDisk, Operation};
 use support::frames::{EPOCH, TestFrame, create, open, read_all};
 
@@ -37,7 +41,7 @@ fn cursor_state() -> CursorState {
         head: 113,
         held: Holding { frames: 2, items: 214, bytes: 350 },
         dropped: Holding { frames: 1, items: 101, bytes: 100 },
-        gaps: vec![Gap {
+        gaps: vec![DroppedRange {
             start: 90,
             end: 101,
             dropped: Holding { frames: 1, items: 101, bytes: 100 },
@@ -48,11 +52,15 @@ fn cursor_state() -> CursorState {
 }
 
 fn refusal() -> Refusal {
-    Refusal { refused_unix_ns: 1_700_000_000_000_000_003, code: 400, reason: "field 7 has the wrong type".to_owned() }
+    Refusal {
+        refused_unix_ns: 1_700_000_000_000_000_003,
+        code: 400,
+        reason: "field 7 has the wrong type".to_owned(),
+    }
 }
 
 #[test]
-#[ignore = "made the fixtures of version 1; run it in an empty directory for those of a new version"]
+#[ignore = "made the fixtures of version 1; for a new version run it in an empty directory"]
 fn write_fixtures() {
     let directory = fixtures().join("traces");
     let mut writer = create(&RealDisk, &directory, 100, 1 << 14);
@@ -67,11 +75,13 @@ fn write_fixtures() {
     let mut letters = DeadLetters::open(Arc::new(RealDisk), &directory, DELIVERY, 1 << 20).unwrap();
     let letter = NewDeadLetter {
         refusal: refusal(),
-        received_unix_ns: 1_700_000_000_000_000_000,
+        facts: RecordFacts {
+            received_unix_ns: 1_700_000_000_000_000_000,
+            encoding: 1,
+            flags: 0,
+            uncompressed_len_bytes: 8,
+        },
         items: 4,
-        encoding: 1,
-        flags: 0,
-        uncompressed_len_bytes: 8,
         metadata: b"peer",
         payload: b"refused",
     };
@@ -84,8 +94,10 @@ fn write_fixtures() {
 #[test]
 fn segments_of_version_1_are_read() {
     let directory = fixtures().join("traces");
-    let mut sealed = open(&RealDisk, &directory.join("0000000000000064.seg"), ReaderOptions::default());
-    let mut unsealed = open(&RealDisk, &directory.join("000000000000006d.seg"), ReaderOptions::default());
+    let mut sealed =
+        open(&RealDisk, &directory.join("0000000000000064.seg"), ReaderOptions::default());
+    let mut unsealed =
+        open(&RealDisk, &directory.join("000000000000006d.seg"), ReaderOptions::default());
     let header = &sealed.info().header;
     assert_eq!((header.version, header.kind), (Version { major: 1, minor: 0 }, FileKind::Log));
     assert_eq!((header.log_id, header.epoch, header.first_offset), (77, EPOCH, 100));
@@ -103,9 +115,13 @@ fn readers_and_dead_letters_of_version_1_are_read() {
     let directory = fixtures().join("traces");
     let path = directory.join("cursors/traces%2fotlp_grpc%2fbackend.cursor");
     assert_eq!(CursorFile::read(&RealDisk, &path).unwrap(), cursor_state());
-    let mut letters = DeadLetterReader::open(Arc::new(RealDisk), &directory_of(&directory, DELIVERY), 0).unwrap();
+    let mut letters =
+        DeadLetterReader::open(Arc::new(RealDisk), &directory_of(&directory, DELIVERY), 0).unwrap();
     let letter = letters.next().unwrap().unwrap();
-    assert_eq!((letter.number, letter.refusal, &letter.payload[..]), (0, refusal(), &b"refused"[..]));
+    assert_eq!(
+        (letter.number, letter.refusal, &letter.payload[..]),
+        (0, refusal(), &b"refused"[..])
+    );
     assert_eq!(letters.next().unwrap(), None);
     let verification = verify(&RealDisk, &fixtures(), &mut |_| {}).unwrap();
     assert!(verification.findings.is_empty(), "{:?}", verification.findings);
@@ -120,7 +136,8 @@ fn with_version(bytes: &[u8], version: Version, magics: &[(usize, usize, usize)]
         bytes[start + 10..start + 12].copy_from_slice(&version.minor.to_le_bytes());
         let before = crc32c::crc32c(&bytes[start..start + checksum_at]);
         let checksum = crc32c::crc32c_append(before, &bytes[start + checksum_at + 4..start + len]);
-        bytes[start + checksum_at..start + checksum_at + 4].copy_from_slice(&checksum.to_le_bytes());
+        bytes[start + checksum_at..start + checksum_at + 4]
+            .copy_from_slice(&checksum.to_le_bytes());
     }
     bytes
 }
@@ -139,7 +156,9 @@ fn a_segment_of_a_newer_version_is_refused_and_left_as_it_is() {
         let file = disk.open(path, sluice_log::disk::Access::ReadWrite).unwrap();
         SegmentReader::open(file, path, ReaderOptions::default())
     };
-    let Err(SegmentError::NewerVersion { path: refused, found }) = open(NEWER) else { panic!("not refused") };
+    let Err(FileError::NewerVersion { path: refused, found }) = open(NEWER) else {
+        panic!("not refused")
+    };
     assert_eq!((refused.as_path(), found), (path, NEWER));
     assert_eq!((disk.counts().of(Operation::Write), disk.counts().of(Operation::SetLen)), (0, 0));
     // A higher minor version only adds what may be passed over.
@@ -148,7 +167,8 @@ fn a_segment_of_a_newer_version_is_refused_and_left_as_it_is() {
 
 #[test]
 fn a_cursor_of_a_newer_version_is_refused_and_left_as_it_is() {
-    let bytes = fs::read(fixtures().join("traces/cursors/traces%2fotlp_grpc%2fbackend.cursor")).unwrap();
+    let bytes =
+        fs::read(fixtures().join("traces/cursors/traces%2fotlp_grpc%2fbackend.cursor")).unwrap();
     let len = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
     let disk = FaultyDisk::new(1);
     let path = Path::new("/a.cursor");
@@ -159,7 +179,7 @@ fn a_cursor_of_a_newer_version_is_refused_and_left_as_it_is() {
     let (first, second) = ((0, len, 16), (32 << 10, len, 16));
     // One slot is enough: the newer release had the file.
     for slots in [&[first, second][..], &[first], &[second]] {
-        assert!(matches!(read(NEWER, slots), Err(CursorError::NewerVersion { found: NEWER, .. })));
+        assert!(matches!(read(NEWER, slots), Err(FileError::NewerVersion { found: NEWER, .. })));
     }
     assert_eq!(disk.counts().of(Operation::Write), 0);
     assert_eq!(read(MORE, &[first, second]).unwrap(), cursor_state());

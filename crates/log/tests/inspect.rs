@@ -5,6 +5,7 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
+use sluice_log::RecordFacts;
 use sluice_log::cursor_file::{CursorFile, file_name};
 use sluice_log::dead_letters::{DeadLetters, NewDeadLetter};
 use sluice_log::disk::Disk;
@@ -37,18 +38,27 @@ fn filled() -> FaultyDisk {
     disk.create_directory(&cursors).unwrap();
     // Every frame is for the reader 1, every third one for the reader 2.
     for (id, floor, head, held) in [(1, 5, 10, holding(5, 50, 500)), (2, 0, 0, holding(0, 0, 0))] {
-        let state = CursorState { id, name: format!("reader {id}"), floor, head, held, ..CursorState::default() };
+        let state = CursorState {
+            id,
+            name: format!("reader {id}"),
+            floor,
+            head,
+            held,
+            ..CursorState::default()
+        };
         CursorFile::create(&disk, &cursors, &state).unwrap();
     }
-    let mut letters = DeadLetters::open(Arc::new(disk.clone()), Path::new(TRACES), "reader 1", 1 << 20).unwrap();
+    let mut letters =
+        DeadLetters::open(Arc::new(disk.clone()), Path::new(TRACES), "reader 1", 1 << 20).unwrap();
     let refusal = Refusal { refused_unix_ns: 1, code: 3, reason: "no".to_owned() };
     let letter = NewDeadLetter {
         refusal,
-        received_unix_ns: 1,
+        facts: RecordFacts {
+            received_unix_ns: 1,
+            uncompressed_len_bytes: 4,
+            ..RecordFacts::default()
+        },
         items: 9,
-        encoding: 0,
-        flags: 0,
-        uncompressed_len_bytes: 4,
         metadata: &[],
         payload: b"data",
     };
@@ -62,7 +72,8 @@ fn filled() -> FaultyDisk {
 fn everything_is_listed_and_nothing_is_changed() {
     let disk = filled();
     let before = disk.contents();
-    let (syncs, writes) = (disk.counts().of(Operation::SyncData), disk.counts().of(Operation::Write));
+    let (syncs, writes) =
+        (disk.counts().of(Operation::SyncData), disk.counts().of(Operation::Write));
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let logs = overview(&shared, Path::new(ROOT)).unwrap();
     assert_eq!(logs.iter().map(|log| log.name.as_str()).collect::<Vec<_>>(), ["metrics", "traces"]);
@@ -79,7 +90,10 @@ fn everything_is_listed_and_nothing_is_changed() {
         ("reader 1", holding(1, 9, 4), Some((0, 1)))
     );
     assert_eq!(disk.contents(), before);
-    assert_eq!((disk.counts().of(Operation::SyncData), disk.counts().of(Operation::Write)), (syncs, writes));
+    assert_eq!(
+        (disk.counts().of(Operation::SyncData), disk.counts().of(Operation::Write)),
+        (syncs, writes)
+    );
 }
 
 #[test]
@@ -106,20 +120,26 @@ fn each_kind_of_damage_is_found_where_it_is() {
     disk.flip_bit(&first, (4096 + 64 + 20) * 8);
     match &findings(&disk)[..] {
         [finding @ Finding::DamagedSegment { path, position, damage, is_sealed: true }] => {
-            assert_eq!((path, *position, damage.frames, finding.is_loss()), (&first, 4096, 1, true));
+            assert_eq!(
+                (path, *position, damage.frames, finding.is_loss()),
+                (&first, 4096, 1, true)
+            );
         }
         other => panic!("{other:?}"),
     }
     let disk = filled();
     disk.flip_bit(&cursor, 100);
-    assert!(matches!(&findings(&disk)[..], [finding @ Finding::DamagedCursor { slots: 1, .. }] if !finding.is_loss()));
+    let found = findings(&disk);
+    assert!(matches!(&found[..], [it @ Finding::DamagedCursor { slots: 1, .. }] if !it.is_loss()));
     let disk = filled();
     disk.put(&second, &[1; 20_000]);
-    assert!(matches!(&findings(&disk)[..], [finding @ Finding::UnreadableSegment { .. }] if finding.is_loss()));
+    let found = findings(&disk);
+    assert!(matches!(&found[..], [it @ Finding::UnreadableSegment { .. }] if it.is_loss()));
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let logs = overview(&shared, Path::new(ROOT)).unwrap();
     assert!(logs[1].segments[1].info.is_err(), "the rest is listed all the same");
-    // A frame of a sealed segment was overwritten with zeros: nothing is damaged there, but one is missing.
+    // A frame of a sealed segment was overwritten with zeros: nothing is damaged there, but one is
+    // missing.
     let disk = filled();
     let mut bytes = disk.contents().into_iter().find(|(path, _)| *path == first).unwrap().1;
     let frame_len = TestFrame::new(0, 100).as_ref().frame_len_bytes() as usize;

@@ -1,4 +1,5 @@
-//! Disks that fail in one way at a time: nothing that was said to be durable is lost, and the log goes on when the disk does.
+//! Disks that fail in one way at a time: nothing that was said to be durable is lost, and the log
+//! goes on when the disk does.
 
 mod support;
 
@@ -9,8 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluice_log::{FlushPolicy, Log, OpenError, OpenOptions};
-use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files};
+use sluice_log::{FileError, FlushPolicy, Log, OpenOptions};
+use support::faulty_disk::{
+    FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
+};
 use support::note::*;
 
 const ERRORS: [fn() -> io::Error; 3] = [no_space, input_output, too_many_open_files];
@@ -31,7 +34,7 @@ fn work(log: &Log<Note>, durable: &Durable) -> Vec<u64> {
                 log.resolve(id, offset);
             }
         }
-        // The keeper has its turn.
+        // The maintenance thread has its turn.
         std::thread::sleep(Duration::from_millis(12));
     }
     left
@@ -88,10 +91,11 @@ fn work_while_one_call_fails(number: u64) -> u64 {
     failures
 }
 
-/// Recovery reads a segment up to the first frame of the next file: one that stays behind must not hide what stands in another.
+/// Recovery reads a segment up to the first frame of the next file: one that stays behind must not
+/// hide what stands in another.
 #[test]
 fn whichever_file_cannot_be_removed_hides_no_frame() {
-    // What the keeper finds to do at once is a matter of time, and so differs from run to run.
+    // What the maintenance thread finds to do at once differs from run to run.
     for _ in 0..4 {
         std::thread::scope(|scope| {
             for number in 1..=64 {
@@ -118,7 +122,10 @@ fn work_while_one_removal_fails(number: u64) {
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
     let read = values(&read_all(&log, id));
-    assert!(left.iter().all(|value| read.contains(value)), "removal {number}: {left:?} were left, {read:?}");
+    assert!(
+        left.iter().all(|value| read.contains(value)),
+        "removal {number}: {left:?} were left, {read:?}"
+    );
 }
 
 #[test]
@@ -137,7 +144,9 @@ fn a_failed_sync_is_never_tried_again_on_the_same_file_and_what_it_lost_is_writt
         match call.operation {
             // Another file may get the name.
             Operation::CreateNew => drop(failed.remove(call.path)),
-            Operation::SyncData if call.path.extension().is_some_and(|extension| extension == "seg") => {
+            Operation::SyncData
+                if call.path.extension().is_some_and(|extension| extension == "seg") =>
+            {
                 seen_again.fetch_add(u64::from(failed.contains(call.path)), Ordering::SeqCst);
                 if failures < 3 {
                     failures += 1;
@@ -154,7 +163,11 @@ fn a_failed_sync_is_never_tried_again_on_the_same_file_and_what_it_lost_is_writt
     }
     wait_durable(&durable, 10);
     assert_eq!(log.stats().failures, 3);
-    assert_eq!(again.load(Ordering::SeqCst), 0, "a file was synced again after a sync of it had failed");
+    assert_eq!(
+        again.load(Ordering::SeqCst),
+        0,
+        "a file was synced again after a sync of it had failed"
+    );
     wait_until("no trouble", || log.trouble().is_none());
     let disk = disk.cut_power(Unsynced::Garbage);
     drop(log);
@@ -253,7 +266,8 @@ fn crashes_during_recovery_ten_times_in_a_row_change_nothing() {
         disk.set_fault(move |call| (call.number >= crash_at).then(input_output));
         drop(try_open(&disk));
         disk.clear_fault();
-        disk = disk.cut_power([Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][round as usize % 3]);
+        disk = disk
+            .cut_power([Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][round as usize % 3]);
     }
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
@@ -300,7 +314,7 @@ fn a_newer_format_is_refused_and_its_files_stay_as_they_are() {
         make_newer(&mut newer);
         disk.put(path, &newer);
         let before = disk.contents();
-        assert!(matches!(try_open(&disk), Err(OpenError::NewerVersion { .. })), "{path:?}");
+        assert!(matches!(try_open(&disk), Err(FileError::NewerVersion { .. })), "{path:?}");
         assert_eq!(disk.contents(), before);
         disk.put(path, bytes);
     }
@@ -324,7 +338,8 @@ fn make_newer(file: &mut [u8]) {
 #[test]
 fn a_slow_disk_is_asked_for_one_sync_for_all_that_waits() {
     let disk = FaultyDisk::new(1);
-    let options = OpenOptions { flush: FlushPolicy::AtOnce, segment_bytes: 1 << 20, ..options(&disk) };
+    let options =
+        OpenOptions { flush: FlushPolicy::AtOnce, segment_bytes: 1 << 20, ..options(&disk) };
     let (log, _) = Log::<Note>::open(options).unwrap();
     let id = subscribe(&log, "a");
     let durable = Durable::default();
@@ -360,7 +375,10 @@ fn any_bit_of_any_file_may_flip_at_the_cost_of_one_frame_for_which_there_is_a_co
             copy.flip_bit(&path, index as u64 * 8 + (index as u64 * 5) % 8);
             let (log, recovered) = open(&copy);
             let read = values(&read_all(&log, subscribe(&log, "a")));
-            assert!(read.len() >= 3 && read.windows(2).all(|pair| pair[0] < pair[1]), "{path:?} {index}: {read:?}");
+            assert!(
+                read.len() >= 3 && read.windows(2).all(|pair| pair[0] < pair[1]),
+                "{path:?} {index}: {read:?}"
+            );
             let damaged = recovered.frames_damaged + log.stats().frames_damaged;
             assert!(read.len() == 4 || damaged > 0, "{path:?} {index}: {damaged} {recovered:?}");
             lost_at_all += 4 - read.len();

@@ -1,7 +1,8 @@
 //! Random operations, failures, power cuts and restarts against a model that fits on a page.
 //!
-//! After each start every reader gets, once and in order, at least what was said to be durable and it had not resolved, and nothing
-//! that was not for it; after a clean end exactly what it had not resolved.
+//! After each start every reader gets, once and in order, at least what was said to be durable and
+//! it had not resolved, and nothing that was not for it; after a clean end exactly what it had not
+//! resolved.
 
 mod support;
 
@@ -10,7 +11,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_log::{CursorId, FlushPolicy, Keep, Log, Next, OpenOptions};
-use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files};
+use support::faulty_disk::{
+    FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
+};
 use support::note::*;
 
 const NAMES: [&str; 3] = ["a", "b", "c/d"];
@@ -37,13 +40,16 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let reader = 0usize..3;
     prop_oneof![
-        12 => (1u8..8, 0usize..3000, 1u8..30).prop_map(|(mask, len, count)| Step::Append { mask, len, count }),
+        12 => (1u8..8, 0usize..3000, 1u8..30)
+            .prop_map(|(mask, len, count)| Step::Append { mask, len, count }),
         8 => (reader.clone(), 1u8..60).prop_map(|(reader, count)| Step::Read { reader, count }),
-        8 => (reader.clone(), any::<usize>()).prop_map(|(reader, pick)| Step::Resolve { reader, pick }),
+        8 => (reader.clone(), any::<usize>())
+            .prop_map(|(reader, pick)| Step::Resolve { reader, pick }),
         3 => reader.clone().prop_map(|reader| Step::ResolveAll { reader }),
         2 => reader.clone().prop_map(|reader| Step::Rewind { reader }),
         1 => reader.clone().prop_map(|reader| Step::Leave { reader }),
-        2 => (reader.clone(), 0u64..30_000).prop_map(|(reader, limit_bytes)| Step::DropOldest { reader, limit_bytes }),
+        2 => (reader.clone(), 0u64..30_000)
+            .prop_map(|(reader, limit_bytes)| Step::DropOldest { reader, limit_bytes }),
         1 => reader.prop_map(|reader| Step::DropUnwritten { reader }),
         4 => (0u8..15).prop_map(|milliseconds| Step::Wait { milliseconds }),
         4 => Just(Step::WaitDurable),
@@ -85,7 +91,8 @@ impl World {
     fn new(seed: u64, flush: FlushPolicy, memory_limit_bytes: u64) -> Self {
         let disk = FaultyDisk::new(seed);
         disk.set_short_calls(seed.is_multiple_of(2));
-        let options = OpenOptions { flush, memory_limit_bytes, read_ahead_bytes: 4000, ..options(&disk) };
+        let options =
+            OpenOptions { flush, memory_limit_bytes, read_ahead_bytes: 4000, ..options(&disk) };
         let mut world = World {
             disk,
             log: None,
@@ -127,7 +134,10 @@ impl World {
         for (&offset, value) in &self.offsets {
             if durable.contains(value) {
                 let before = self.durable_offsets.insert(offset, *value);
-                assert!(before.is_none_or(|before| before == *value), "offset {offset} was given twice");
+                assert!(
+                    before.is_none_or(|before| before == *value),
+                    "offset {offset} was given twice"
+                );
             }
         }
     }
@@ -223,7 +233,11 @@ impl World {
             next(self.log(), id)
         };
         let reader = &mut self.readers[index];
-        let expected = reader.expected.range(reader.read_below..).next().map(|(&offset, &value)| (offset, value));
+        let expected = reader
+            .expected
+            .range(reader.read_below..)
+            .next()
+            .map(|(&offset, &value)| (offset, value));
         assert_eq!(next.map(|(offset, note)| (offset, note.value)), expected, "reader {index}");
         if let Some((offset, value)) = expected {
             reader.leased.insert(offset, value);
@@ -266,8 +280,11 @@ impl World {
         let dropped_frames = dropped.frames;
         let reader = &mut self.readers[index];
         for _ in 0..dropped_frames {
-            let (&offset, _) =
-                reader.expected.range(reader.read_below..).next().expect("only what is unread is dropped");
+            let (&offset, _) = reader
+                .expected
+                .range(reader.read_below..)
+                .next()
+                .expect("only what is unread is dropped");
             reader.expected.remove(&offset);
         }
         assert_eq!(self.log().held(id).frames, before - dropped_frames);
@@ -280,7 +297,12 @@ impl World {
         for given_up in self.log().drop_unwritten(id, 500) {
             let note = given_up.entry;
             let reader = &mut self.readers[index];
-            let offset = *self.offsets.iter().find(|(_, value)| **value == note.value).expect("it is of this life").0;
+            let offset = *self
+                .offsets
+                .iter()
+                .find(|(_, value)| **value == note.value)
+                .expect("it is of this life")
+                .0;
             assert!(offset >= reader.read_below);
             assert!(reader.expected.remove(&offset).is_some());
         }
@@ -297,7 +319,10 @@ impl World {
             Operation::Rename,
             Operation::RemoveFile,
         ][usize::from(operation)];
-        self.disk.fail_operation(operation, [no_space, input_output, too_many_open_files][usize::from(error)]);
+        self.disk.fail_operation(
+            operation,
+            [no_space, input_output, too_many_open_files][usize::from(error)],
+        );
         self.is_failing = true;
     }
 
@@ -324,7 +349,9 @@ impl World {
             }
             Step::DropOldest { reader, limit_bytes } => self.drop_oldest(reader, limit_bytes),
             Step::DropUnwritten { reader } => self.drop_unwritten(reader),
-            Step::Wait { milliseconds } => std::thread::sleep(Duration::from_millis(milliseconds.into())),
+            Step::Wait { milliseconds } => {
+                std::thread::sleep(Duration::from_millis(milliseconds.into()))
+            }
             Step::WaitDurable if !self.is_failing && self.options.flush != FlushPolicy::Never => {
                 wait_until("all written", || self.log().unwritten_bytes() == 0);
             }
@@ -332,7 +359,8 @@ impl World {
             Step::Fail { operation, error } => self.fail(operation, error),
             Step::Heal => self.heal(),
             Step::PowerCut { unsynced } => {
-                let unsynced = [Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][usize::from(unsynced)];
+                let unsynced =
+                    [Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][usize::from(unsynced)];
                 let disk = self.disk.cut_power(unsynced);
                 self.crash(disk);
             }
@@ -346,7 +374,12 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        max_shrink_iters: 200,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn nothing_durable_is_lost_and_nothing_foreign_comes(
@@ -356,7 +389,8 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..120),
     ) {
         let after = Duration::from_millis(2);
-        let flush = [FlushPolicy::AtOnce, FlushPolicy::OnDemand { after }, FlushPolicy::Never][usize::from(policy)];
+        let on_demand = FlushPolicy::OnDemand { after };
+        let flush = [FlushPolicy::AtOnce, on_demand, FlushPolicy::Never][usize::from(policy)];
         let mut world = World::new(seed, flush, memory_limit_bytes);
         for step in steps {
             world.apply(step);

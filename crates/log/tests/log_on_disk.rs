@@ -1,4 +1,5 @@
-//! A log with segment files behind its memory tail: what is durable comes back, what nobody needs costs nothing.
+//! A log with segment files behind its memory tail: what is durable comes back, and what no reader
+//! needs costs nothing.
 
 mod support;
 
@@ -40,7 +41,11 @@ fn what_is_durable_is_read_again_after_a_power_cut_in_order_with_its_offsets() {
 fn while_readers_keep_pace_nothing_is_written_and_no_system_call_made() {
     let disk = FaultyDisk::new(1);
     let after = Duration::from_secs(3);
-    let options = OpenOptions { flush: FlushPolicy::OnDemand { after }, memory_limit_bytes: 1 << 20, ..options(&disk) };
+    let options = OpenOptions {
+        flush: FlushPolicy::OnDemand { after },
+        memory_limit_bytes: 1 << 20,
+        ..options(&disk)
+    };
     let (log, _) = Log::<Note>::open(options).unwrap();
     let id = subscribe(&log, "a");
     disk.reset_counts();
@@ -60,7 +65,11 @@ fn while_readers_keep_pace_nothing_is_written_and_no_system_call_made() {
 fn a_frame_that_waits_is_written_with_its_neighbours_and_once_for_all_its_readers() {
     let disk = FaultyDisk::new(1);
     let after = Duration::from_millis(20);
-    let options = OpenOptions { flush: FlushPolicy::OnDemand { after }, memory_limit_bytes: 1 << 20, ..options(&disk) };
+    let options = OpenOptions {
+        flush: FlushPolicy::OnDemand { after },
+        memory_limit_bytes: 1 << 20,
+        ..options(&disk)
+    };
     let (log, _) = Log::<Note>::open(options).unwrap();
     let ids = [subscribe(&log, "a"), subscribe(&log, "b"), subscribe(&log, "c")];
     let durable = Durable::default();
@@ -79,7 +88,8 @@ fn a_frame_that_waits_is_written_with_its_neighbours_and_once_for_all_its_reader
 #[test]
 fn what_a_reader_lags_with_is_evicted_from_memory_and_read_from_disk() {
     let disk = FaultyDisk::new(1);
-    let options = OpenOptions { memory_limit_bytes: 10_000, read_ahead_bytes: 5_000, ..options(&disk) };
+    let options =
+        OpenOptions { memory_limit_bytes: 10_000, read_ahead_bytes: 5_000, ..options(&disk) };
     let (log, _) = Log::<Note>::open(options).unwrap();
     let (slow, quick) = (subscribe(&log, "slow"), subscribe(&log, "quick"));
     let durable = Durable::default();
@@ -106,7 +116,8 @@ fn what_a_reader_lags_with_is_evicted_from_memory_and_read_from_disk() {
 #[test]
 fn how_much_is_read_ahead_can_be_changed_while_a_reader_lags() {
     let disk = FaultyDisk::new(1);
-    let options = OpenOptions { memory_limit_bytes: 10_000, read_ahead_bytes: 100_000, ..options(&disk) };
+    let options =
+        OpenOptions { memory_limit_bytes: 10_000, read_ahead_bytes: 100_000, ..options(&disk) };
     let (log, _) = Log::<Note>::open(options).unwrap();
     let slow = subscribe(&log, "slow");
     let durable = Durable::default();
@@ -150,14 +161,18 @@ fn what_was_resolved_and_stored_does_not_come_back() {
     );
     let id = subscribe(&log, "a");
     assert_eq!(log.held(id).frames, 100);
-    assert_eq!(values(&read_all(&log, id)), (0..300).filter(|value| value % 3 == 0).collect::<Vec<_>>());
+    assert_eq!(
+        values(&read_all(&log, id)),
+        (0..300).filter(|value| value % 3 == 0).collect::<Vec<_>>()
+    );
     assert_eq!(append(&log, 1, 1, &[id], &durable), 300, "offsets go on");
 }
 
 #[test]
 fn the_end_writes_what_is_unresolved_and_says_what_it_could_not() {
     let disk = FaultyDisk::new(1);
-    let options = OpenOptions { flush: FlushPolicy::Never, memory_limit_bytes: 1 << 20, ..options(&disk) };
+    let options =
+        OpenOptions { flush: FlushPolicy::Never, memory_limit_bytes: 1 << 20, ..options(&disk) };
     let (log, _) = Log::<Note>::open(options.clone()).unwrap();
     let id = subscribe(&log, "a");
     let durable = Durable::default();
@@ -182,7 +197,8 @@ fn the_end_writes_what_is_unresolved_and_says_what_it_could_not() {
 fn a_reader_that_is_gone_keeps_its_backlog_as_an_orphan_until_it_comes_back_or_is_forgotten() {
     let disk = FaultyDisk::new(1);
     let (log, _) = open(&disk);
-    let (stays, goes, ends) = (subscribe(&log, "stays"), subscribe(&log, "goes"), subscribe(&log, "ends"));
+    let (stays, goes, ends) =
+        (subscribe(&log, "stays"), subscribe(&log, "goes"), subscribe(&log, "ends"));
     let durable = Durable::default();
     for value in 0..100 {
         append(&log, value, 100, &[stays, goes, ends], &durable);
@@ -199,11 +215,12 @@ fn a_reader_that_is_gone_keeps_its_backlog_as_an_orphan_until_it_comes_back_or_i
     drop(log);
 
     let (log, _) = open(&disk);
-    let names: Vec<_> = log.orphans().into_iter().map(|orphan| (orphan.name, orphan.held.frames)).collect();
+    let names: Vec<_> =
+        log.orphans().into_iter().map(|orphan| (orphan.name, orphan.held.frames)).collect();
     assert_eq!(names, [("goes".to_owned(), 99), ("stays".to_owned(), 100)]);
     let goes = subscribe(&log, "goes");
     assert_eq!(values(&read_all(&log, goes)), (1..100).collect::<Vec<_>>());
-    assert_eq!(log.forget("goes"), None, "somebody reads it");
+    assert_eq!(log.forget("goes"), None, "it has a subscriber");
     assert_eq!(log.forget("stays").map(|held| held.frames), Some(100));
     assert_eq!(log.unsubscribe(goes, Keep::Nothing).frames, 99);
     wait_until("no segments", || log.stats().segments == 0);
@@ -238,7 +255,7 @@ fn frames_on_disk_only_are_dropped_to_the_budget_with_exact_counts_and_a_gap_tha
     log.set_limits(id, 100 * 200, u64::MAX);
     let (mut dropped, entries) = log.drop_oldest_unread(id);
     assert!(entries.iter().all(|given_up| given_up.entry.value > 0));
-    wait_until("within the budget", || !log.is_over_budget(id));
+    wait_until("within the budget", || !log.gauges(id).is_over_budget());
     dropped.add(log.take_dropped(id));
     assert!(woken.load(std::sync::atomic::Ordering::SeqCst) > 0);
     assert_eq!((dropped.frames, log.held(id).frames, log.held(id).bytes), (400, 100, 20_000));
@@ -286,16 +303,18 @@ fn a_real_disk_keeps_what_a_faulty_one_keeps() {
     }
     wait_until("no segment left", || log.stats().segments == 0);
     log.close(PATIENCE);
-    let left: Vec<_> = std::fs::read_dir(directory.path().join("traces")).unwrap().flatten().collect();
+    let left: Vec<_> =
+        std::fs::read_dir(directory.path().join("traces")).unwrap().flatten().collect();
     assert!(left.iter().all(|entry| entry.file_name() == "cursors"), "{left:?}");
 }
 
-/// Guarantee: each time a cursor is written is a sync, for which those wait too who are answered when the log is durable. The reader of a dead backend, for
-/// which there is only ever more, costs one where two segments have begun since, and not one at each of the keeper's rounds.
+/// Guarantee: a write of a cursor is a sync, which delays acknowledgements. The reader of a dead
+/// backend, for which there is only ever more, costs one where two segments have begun since.
 #[test]
 fn a_reader_that_only_falls_behind_is_written_where_segments_begin() {
     let disk = FaultyDisk::new(1);
-    let (log, _) = Log::<Note>::open(OpenOptions { segment_bytes: 1 << 20, ..options(&disk) }).unwrap();
+    let (log, _) =
+        Log::<Note>::open(OpenOptions { segment_bytes: 1 << 20, ..options(&disk) }).unwrap();
     let (dead, durable) = (subscribe(&log, "dead"), Durable::default());
     let mut value = 0;
     let mut add = |len| {

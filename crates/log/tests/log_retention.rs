@@ -98,7 +98,10 @@ fn after_crashes_small_segments_become_few() {
     wait_until("few files", || log.stats().segments <= 4);
     assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), all);
     let reserved = disk.used_bytes();
-    assert!(reserved < 300_000, "{reserved} bytes: what was reserved by dead processes is given back");
+    assert!(
+        reserved < 300_000,
+        "{reserved} bytes: what was reserved by dead processes is given back"
+    );
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn a_start_looks_at_the_newest_segments_only_however_many_there_are() {
         }
     }
     wait_durable(&durable, 16_000);
-    // A turn of the keeper, which writes where the cursors are.
+    // A turn of the maintenance thread, which writes where the cursors are.
     std::thread::sleep(Duration::from_millis(50));
     let segments = log.stats().segments;
     assert!(segments > 1000, "{segments}");
@@ -124,13 +127,18 @@ fn a_start_looks_at_the_newest_segments_only_however_many_there_are() {
     disk.reset_counts();
     let started = std::time::Instant::now();
     let (log, recovered) =
-        Log::<Note>::open(OpenOptions { disk: std::sync::Arc::new(disk.clone()), ..options }).unwrap();
+        Log::<Note>::open(OpenOptions { disk: std::sync::Arc::new(disk.clone()), ..options })
+            .unwrap();
     println!("opened {segments} segments in {:?}: {recovered:?}", started.elapsed());
     assert_eq!(log.held(subscribe(&log, "a")).frames, 16_000);
     assert!(recovered.bytes_scanned <= 20 * (16 << 10), "{recovered:?}");
     let counts = disk.counts();
     let reads = counts.of(Operation::Read) + counts.of(Operation::Open);
-    assert!(reads < 200 && counts.read_bytes < 2 << 20, "{reads} calls, {} bytes", counts.read_bytes);
+    assert!(
+        reads < 200 && counts.read_bytes < 2 << 20,
+        "{reads} calls, {} bytes",
+        counts.read_bytes
+    );
 }
 
 #[test]
@@ -158,7 +166,10 @@ fn the_files_of_an_idle_log_are_given_back_and_an_old_reader_is_dated() {
     assert_eq!(log.oldest_age(id), None);
     wait_until("no segment, although the last one is not full", || log.stats().segments == 0);
     let files = disk.contents();
-    assert!(files.iter().all(|(path, _)| path.starts_with(Path::new(DIRECTORY).join("cursors"))), "{files:?}");
+    assert!(
+        files.iter().all(|(path, _)| path.starts_with(Path::new(DIRECTORY).join("cursors"))),
+        "{files:?}"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Senders, readers and threads of the log all at once, until the power goes: every reader gets everything in order while it lasts,
-//! and afterwards all that was durable and that it had not resolved.
+//! Senders, readers and threads of the log all at once, until the power goes: every reader gets
+//! everything in order while it lasts, and afterwards all that was durable and that it had not
+//! resolved.
 
 mod support;
 
@@ -11,7 +12,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use parking_lot::Mutex;
 use sluice_log::{
-    Charge, CursorId, DecodeError, FlushPolicy, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord, Subscription,
+    Charge, CursorId, DecodeError, FlushPolicy, Log, Next, OpenOptions, Record, RecordFacts,
+    StoredRecord, Subscription,
 };
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
@@ -56,9 +58,15 @@ fn receive(life: &Life, reader: usize, seed: u64) {
     while !life.ends.load(Ordering::SeqCst) {
         match log.read(id) {
             Next::Entry(offset, note) => {
-                assert!(last.is_none_or(|last| last < offset), "reader {reader}: {offset} after {last:?}");
+                assert!(
+                    last.is_none_or(|last| last < offset),
+                    "reader {reader}: {offset} after {last:?}"
+                );
                 last = Some(offset);
-                assert!(!life.resolved[reader].lock().contains(&note.value), "resolved frames do not come again");
+                assert!(
+                    !life.resolved[reader].lock().contains(&note.value),
+                    "resolved frames do not come again"
+                );
                 if random.u8(..20) > 0 {
                     life.resolved[reader].lock().insert(note.value);
                     assert!(log.resolve(id, offset));
@@ -84,10 +92,18 @@ fn live_until_the_power_goes(seed: u64) {
     let mut random = Rng::with_seed(seed);
     let disk = FaultyDisk::new(seed);
     let after = Duration::from_millis(2);
-    let flush = if seed.is_multiple_of(2) { FlushPolicy::AtOnce } else { FlushPolicy::OnDemand { after } };
-    let options = OpenOptions { flush, memory_limit_bytes: 100_000, read_ahead_bytes: 20_000, ..options(&disk) };
+    let flush =
+        if seed.is_multiple_of(2) { FlushPolicy::AtOnce } else { FlushPolicy::OnDemand { after } };
+    let options = OpenOptions {
+        flush,
+        memory_limit_bytes: 100_000,
+        read_ahead_bytes: 20_000,
+        ..options(&disk)
+    };
     let log = Arc::new(Log::open(options.clone()).unwrap().0);
-    let subscribe = |name: &str| log.subscribe(Subscription { lease_limit_bytes: 300_000, ..Subscription::new(name) });
+    let subscribe = |name: &str| {
+        log.subscribe(Subscription { lease_limit_bytes: 300_000, ..Subscription::new(name) })
+    };
     let life = Life {
         ids: [subscribe("0"), subscribe("1"), subscribe("2")],
         log: log.clone(),
@@ -107,12 +123,14 @@ fn live_until_the_power_goes(seed: u64) {
             scope.spawn(move || receive(life, reader, seed + reader as u64));
         }
         std::thread::sleep(Duration::from_millis(100));
-        let failing = [Operation::SyncData, Operation::Write, Operation::Rename, Operation::Allocate];
+        let failing =
+            [Operation::SyncData, Operation::Write, Operation::Rename, Operation::Allocate];
         disk.fail_operation(failing[random.usize(..failing.len())], input_output);
         std::thread::sleep(Duration::from_millis(20));
         disk.clear_fault();
         std::thread::sleep(Duration::from_millis(random.u64(100..300)));
-        let disk = disk.cut_power([Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][random.usize(..3)]);
+        let disk =
+            disk.cut_power([Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][random.usize(..3)]);
         life.ends.store(true, Ordering::SeqCst);
         disk
     });
@@ -130,7 +148,10 @@ fn live_until_the_power_goes(seed: u64) {
         assert!(read.iter().all(|(offset, value)| appended.get(offset) == Some(value)));
         let read: BTreeSet<u64> = values_of(&read);
         let resolved = resolved.lock();
-        let lost: Vec<_> = durable.iter().filter(|value| !resolved.contains(value) && !read.contains(value)).collect();
+        let lost: Vec<_> = durable
+            .iter()
+            .filter(|value| !resolved.contains(value) && !read.contains(value))
+            .collect();
         assert!(lost.is_empty(), "seed {seed}, reader {reader} lost {lost:?}");
         assert_eq!(log.held(id).frames, read.len() as u64);
     }

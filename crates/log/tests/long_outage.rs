@@ -1,5 +1,6 @@
-//! A backend that is dead for a long outage: 100 GiB in segments of 64 MiB are 1,600 files. Here they are shrunk to the least length
-//! that a segment can have; what opening costs must depend on neither.
+//! A backend that is dead for a long outage: 100 GiB in segments of 64 MiB are 1,600 files. Here
+//! they are shrunk to the least length that a segment can have; what opening costs must depend on
+//! neither.
 
 mod support;
 
@@ -16,10 +17,15 @@ const SEGMENT_BYTES: u64 = 3 * 4096;
 const FRAME_LEN: usize = 1500;
 
 fn small_segments(disk: &FaultyDisk) -> OpenOptions {
-    OpenOptions { segment_bytes: SEGMENT_BYTES, keep_interval: Duration::from_secs(1), ..options(disk) }
+    OpenOptions {
+        segment_bytes: SEGMENT_BYTES,
+        keep_interval: Duration::from_secs(1),
+        ..options(disk)
+    }
 }
 
-/// A log with so many segments of which a reader, `dead`, has resolved nothing. Returns the number of its frames.
+/// A log with so many segments of which a reader, `dead`, has resolved nothing. Returns the number
+/// of its frames.
 fn fill(disk: &FaultyDisk, segments: u64) -> u64 {
     let (log, _) = Log::<Note>::open(small_segments(disk)).expect("the log opens");
     let (dead, well) = (subscribe(&log, "dead"), subscribe(&log, "well"));
@@ -39,7 +45,8 @@ fn fill(disk: &FaultyDisk, segments: u64) -> u64 {
     while log.stats().segments < segments {
         add(8);
     }
-    // A round that had begun before may store each of the two cursors as it was then: the third write is of a later round.
+    // A round that had begun before may store each of the two cursors as it was then: the third
+    // write is of a later round.
     for _ in 0..2 {
         let before = log.stats().cursor_writes;
         add(1);
@@ -64,7 +71,8 @@ fn reads(counts: &Counts) -> u64 {
     counts.calls.get(&Operation::Read).copied().unwrap_or(0)
 }
 
-/// Guarantee: what is read at the start after a crash does not grow with the backlog; then the backlog is read whole, in order.
+/// Guarantee: what is read at the start after a crash does not grow with the backlog; then the
+/// backlog is read whole, in order.
 #[test]
 fn opening_a_long_backlog_reads_no_more_than_opening_a_short_one() {
     let short = FaultyDisk::new(1);
@@ -85,8 +93,16 @@ fn opening_a_long_backlog_reads_no_more_than_opening_a_short_one() {
     assert!(stats.segments >= 1_600, "{stats:?}");
     // What was appended since the cursors were last stored is scanned: some segments more or less.
     let slack = 64;
-    assert!(reads(&of_long) <= reads(&of_short) + slack, "{} and {} reads", reads(&of_long), reads(&of_short));
-    assert!(of_long.read_bytes <= of_short.read_bytes + slack * SEGMENT_BYTES, "{of_long:?} {of_short:?}");
+    assert!(
+        reads(&of_long) <= reads(&of_short) + slack,
+        "{} and {} reads",
+        reads(&of_long),
+        reads(&of_short)
+    );
+    assert!(
+        of_long.read_bytes <= of_short.read_bytes + slack * SEGMENT_BYTES,
+        "{of_long:?} {of_short:?}"
+    );
 
     let (dead, well) = (subscribe(&log, "dead"), subscribe(&log, "well"));
     assert_eq!(log.held(dead).frames, frames);

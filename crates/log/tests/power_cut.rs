@@ -1,7 +1,8 @@
-//! Power cuts against a real file system: a process that appends to a log and says what is durable is killed and the power of its
-//! disk cut at a random moment, again and again.
+//! Power cuts against a real file system: a process that appends to a log and says what is durable
+//! is killed and the power of its disk cut at a random moment, again and again.
 //!
-//! The same against a disk whose syncs do nothing must lose what was acknowledged, or this test could not see loss.
+//! The same against a disk whose syncs do nothing must lose what was acknowledged, or this test
+//! could not see loss.
 
 mod support;
 
@@ -55,7 +56,8 @@ impl Setting {
     }
 
     fn options(self, directory: &Path) -> OpenOptions {
-        let disk: Arc<dyn Disk> = if self.syncs { Arc::new(RealDisk) } else { Arc::new(NoSync(RealDisk)) };
+        let disk: Arc<dyn Disk> =
+            if self.syncs { Arc::new(RealDisk) } else { Arc::new(NoSync(RealDisk)) };
         let flush = match self.at_once {
             true => FlushPolicy::AtOnce,
             false => FlushPolicy::OnDemand { after: Duration::from_millis(20) },
@@ -75,8 +77,11 @@ impl Setting {
 #[ignore = "started by the others"]
 fn a_process_whose_power_is_cut() {
     let setting = std::env::var(CHILD_SETTING).ok();
-    let Some((setting, directory)) = setting.as_deref().and_then(Setting::from_text) else { return };
-    let (log, _) = Log::<Note>::open(setting.options(Path::new(&directory))).expect("the log opens");
+    let Some((setting, directory)) = setting.as_deref().and_then(Setting::from_text) else {
+        return;
+    };
+    let (log, _) =
+        Log::<Note>::open(setting.options(Path::new(&directory))).expect("the log opens");
     // The other one resolves nothing: what is resolved everywhere need not become durable.
     let (reader, other) = (subscribe(&log, "reader"), subscribe(&log, "other"));
     let durable = Durable::default();
@@ -94,10 +99,15 @@ fn a_process_whose_power_is_cut() {
         let new: Vec<u64> = durable.lock().difference(&said).copied().collect();
         for value in new {
             said.insert(value);
-            writeln!(std::io::stdout(), "durable {value}").expect("somebody listens");
+            writeln!(std::io::stdout(), "durable {value}").expect("the test listens");
             last_progress = Instant::now();
         }
-        assert!(last_progress.elapsed() < PATIENCE / 2, "it stands still: {:?} {:?}", log.trouble(), log.stats());
+        assert!(
+            last_progress.elapsed() < PATIENCE / 2,
+            "it stands still: {:?} {:?}",
+            log.trouble(),
+            log.stats()
+        );
         while let Some((offset, note)) = log.read(reader).entry() {
             if is_resolved_by_child(note.value) {
                 log.resolve(reader, offset);
@@ -121,7 +131,9 @@ fn run_until_power_cut(disk: &Mounted, setting: Setting) -> BTreeSet<u64> {
     let mut acknowledged = BTreeSet::new();
     let mut note = |line: std::io::Result<String>| {
         let line = line.expect("a line");
-        acknowledged.extend(line.strip_prefix("durable ").map(|value| value.parse::<u64>().expect("a number")));
+        acknowledged.extend(
+            line.strip_prefix("durable ").map(|value| value.parse::<u64>().expect("a number")),
+        );
         line
     };
     let started = Instant::now();
@@ -157,7 +169,8 @@ struct Outcome {
     damaged: u64,
 }
 
-/// Cycles of power cuts on one directory. After each, the log is read, some of it resolved for good, and closed.
+/// Cycles of power cuts on one directory. After each, the log is read, some of it resolved for
+/// good, and closed.
 fn cut_power_repeatedly(cycles: usize, syncs: bool) -> Option<Outcome> {
     let disk = Mounted::new(FileSystem::Ext4 { mib: 256 })?;
     let mut outcome = Outcome::default();
@@ -208,13 +221,16 @@ fn cut_power_repeatedly(cycles: usize, syncs: bool) -> Option<Outcome> {
 
 fn nothing_is_lost(cycles: usize) {
     let Some(outcome) = cut_power_repeatedly(cycles, true) else { return };
-    assert!(outcome.acknowledged > 50 * cycles, "the test is about what is acknowledged: {outcome:?}");
+    assert!(
+        outcome.acknowledged > 50 * cycles,
+        "the test is about what is acknowledged: {outcome:?}"
+    );
     let Outcome { acknowledged, .. } = outcome;
     assert_eq!(outcome, Outcome { acknowledged, ..Outcome::default() }, "lost, came back, damaged");
 }
 
-/// Guarantee: what was said to be durable is read again after a power cut at any moment, what was resolved before a clean end is
-/// not, and recovery needs nobody's help.
+/// Guarantee: what was said to be durable is read again after a power cut at any moment, what was
+/// resolved before a clean end is not, and recovery needs no help.
 #[test]
 fn a_power_cut_at_any_moment_loses_nothing_that_was_acknowledged() {
     nothing_is_lost(10);

@@ -27,7 +27,8 @@ fn segments_are_written_read_and_cut() {
     let mut writer = create(&RealDisk, &directory, 0, 4 << 20);
     let blocks = fs::metadata(writer.path()).unwrap().blocks();
     assert!(blocks * 512 >= 4 << 20, "space is reserved before anything is written");
-    let frames = (0..30).map(|offset| TestFrame::new(offset, 1 << (offset % 17))).collect::<Vec<_>>();
+    let frames =
+        (0..30).map(|offset| TestFrame::new(offset, 1 << (offset % 17))).collect::<Vec<_>>();
     for frame in &frames {
         writer.append(&frame.as_ref()).unwrap();
     }
@@ -36,7 +37,10 @@ fn segments_are_written_read_and_cut() {
     let listed = list_segments(&RealDisk, &directory).unwrap();
     assert_eq!(listed, [(writer.name(), writer.len_bytes())]);
     assert!(writer.len_bytes() < 400_000);
-    assert_eq!((mode(&directory), mode(&root.path().join("a")), mode(writer.path())), (0o700, 0o700, 0o600));
+    assert_eq!(
+        (mode(&directory), mode(&root.path().join("a")), mode(writer.path())),
+        (0o700, 0o700, 0o600)
+    );
 }
 
 #[test]
@@ -62,7 +66,8 @@ fn bytes_at_an_odd_position_are_written_in_order() {
     assert_eq!(&bytes[..12_000], parts.concat());
 }
 
-/// Whether a block of a file lies in the kernel's page cache: only then can it be read without waiting.
+/// Whether a block of a file lies in the kernel's page cache: only then can it be read without
+/// waiting.
 fn is_cached(path: &Path, position: u64) -> bool {
     let file = fs::File::open(path).unwrap();
     let mut block = [0; 4096];
@@ -114,12 +119,12 @@ fn a_file_that_was_moved_before_its_first_block_is_still_the_one_that_is_written
     let path = root.path().join("file");
     let file = RealDisk.create_new(&path).unwrap();
     fs::rename(&path, root.path().join("moved")).unwrap();
-    fs::write(&path, b"somebody else's").unwrap();
+    fs::write(&path, b"another's").unwrap();
     let mut buffer = AlignedBuffer::new(4096);
     assert!(buffer.append(&[9; 4096]).is_empty());
     write_all_at(&*file, buffer.bytes(), 0).unwrap();
     assert_eq!(fs::read(root.path().join("moved")).unwrap(), [9; 4096]);
-    assert_eq!(fs::read(&path).unwrap(), b"somebody else's");
+    assert_eq!(fs::read(&path).unwrap(), b"another's");
 }
 
 #[test]
@@ -158,5 +163,8 @@ fn the_disk_without_syncs_does_everything_else() {
     let mut writer = create(&disk, &root.path().join("traces"), 0, 1 << 16);
     writer.append(&TestFrame::new(0, 100).as_ref()).unwrap();
     writer.sync().unwrap();
-    assert_eq!(read_all(&mut open(&disk, writer.path(), ReaderOptions::default())).0, [TestFrame::new(0, 100)]);
+    assert_eq!(
+        read_all(&mut open(&disk, writer.path(), ReaderOptions::default())).0,
+        [TestFrame::new(0, 100)]
+    );
 }

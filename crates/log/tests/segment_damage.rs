@@ -5,9 +5,10 @@ mod support;
 use std::path::Path;
 
 use fastrand::Rng;
+use sluice_log::FileError;
 use sluice_log::disk::Disk as _;
 use sluice_log::format::{BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, SEGMENT_HEADER_LEN_BYTES};
-use sluice_log::segment::{ReaderOptions, SegmentError, SegmentReader};
+use sluice_log::segment::{ReaderOptions, SegmentReader};
 use support::faulty_disk::{FaultyDisk, Operation, input_output};
 use support::frames::{EPOCH, TestFrame, create, open, read_all, write_segment};
 
@@ -15,7 +16,11 @@ const DIRECTORY: &str = "/log/traces";
 
 /// Payloads of a few lengths around the alignment, two syncs.
 fn small_frames() -> Vec<TestFrame> {
-    [0, 1, 7, 8, 40, 333].into_iter().enumerate().map(|(offset, len)| TestFrame::new(offset as u64, len)).collect()
+    [0, 1, 7, 8, 40, 333]
+        .into_iter()
+        .enumerate()
+        .map(|(offset, len)| TestFrame::new(offset as u64, len))
+        .collect()
 }
 
 fn small_read_ahead() -> ReaderOptions {
@@ -30,7 +35,11 @@ fn what_was_written_is_read_whatever_the_sizes_and_however_short_the_calls() {
         let mut random = Rng::with_seed(seed);
         let frames = (0..random.u64(1..30))
             .map(|offset| {
-                let len = if random.u8(0..6) == 0 { random.usize(0..200_000) } else { random.usize(0..5000) };
+                let len = if random.u8(0..6) == 0 {
+                    random.usize(0..200_000)
+                } else {
+                    random.usize(0..5000)
+                };
                 TestFrame::new(offset * 3, len)
             })
             .collect::<Vec<_>>();
@@ -48,7 +57,8 @@ fn what_was_written_is_read_whatever_the_sizes_and_however_short_the_calls() {
         } else {
             writer.sync().map(|()| writer.totals()).unwrap()
         };
-        let options = ReaderOptions { read_ahead_bytes: random.usize(1..100_000), pass_unreadable: false };
+        let options =
+            ReaderOptions { read_ahead_bytes: random.usize(1..100_000), pass_unreadable: false };
         let mut reader = open(&disk, writer.path(), options);
         let (read, damage) = read_all(&mut reader);
         assert_eq!(read, frames, "seed {seed}");
@@ -57,8 +67,14 @@ fn what_was_written_is_read_whatever_the_sizes_and_however_short_the_calls() {
         assert_eq!(footer.is_some(), is_sealed);
         if let Some(footer) = footer {
             assert_eq!(footer, writer.totals());
-            assert_eq!((footer.frames, footer.last_offset), (frames.len() as u64, frames[frames.len() - 1].offset));
-            assert_eq!(footer.items, frames.iter().map(|frame| u64::from(frame.items)).sum::<u64>());
+            assert_eq!(
+                (footer.frames, footer.last_offset),
+                (frames.len() as u64, frames[frames.len() - 1].offset)
+            );
+            assert_eq!(
+                footer.items,
+                frames.iter().map(|frame| u64::from(frame.items)).sum::<u64>()
+            );
         }
     }
 }
@@ -82,9 +98,13 @@ fn any_flipped_bit_costs_at_most_the_frame_that_it_is_in() {
             disk.flip_bit(writer.path(), bit);
             let (read, damage) = read_all(&mut open(&disk, writer.path(), small_read_ahead()));
             let lost = frames.len() - read.len();
-            assert!(read.iter().all(|frame| frames.contains(frame)), "bit {bit}: a frame that was never written");
+            assert!(
+                read.iter().all(|frame| frames.contains(frame)),
+                "bit {bit}: a frame that was never written"
+            );
             assert!(lost <= 1, "bit {bit} cost {lost} frames");
-            // A bit in the zeros between two frames is seen if the reader comes by, and costs nothing.
+            // A bit in the zeros between two frames is seen if the reader comes by, and costs
+            // nothing.
             assert!(lost == 0 || damage.frames + damage.regions == 1, "bit {bit}: {damage:?}");
             assert!(damage.frames as usize <= lost, "bit {bit}: {damage:?}");
             disk.flip_bit(writer.path(), bit);
@@ -113,7 +133,9 @@ fn damage_somewhere(bytes: &mut Vec<u8>, random: &mut Rng) {
 #[test]
 fn whatever_happens_to_a_file_no_frame_is_made_up_and_every_untouched_one_is_found() {
     let disk = FaultyDisk::new(1);
-    let frames = (0..40).map(|offset| TestFrame::new(offset, (offset as usize * 37) % 600)).collect::<Vec<_>>();
+    let frames = (0..40)
+        .map(|offset| TestFrame::new(offset, (offset as usize * 37) % 600))
+        .collect::<Vec<_>>();
     let path = write_segment(&disk, Path::new(DIRECTORY), &frames, 5);
     let mut reader = open(&disk, &path, small_read_ahead());
     let mut places = Vec::new();
@@ -127,22 +149,38 @@ fn whatever_happens_to_a_file_no_frame_is_made_up_and_every_untouched_one_is_fou
         let mut bytes = whole.clone();
         damage_somewhere(&mut bytes, &mut random);
         disk.put(&path, &bytes);
-        let untouched = places.iter().map(|place| bytes.get(place.clone()) == Some(&whole[place.clone()]));
-        let untouched = frames.iter().zip(untouched).filter(|(_, untouched)| *untouched).map(|(frame, _)| frame);
+        let untouched =
+            places.iter().map(|place| bytes.get(place.clone()) == Some(&whole[place.clone()]));
+        let untouched = frames
+            .iter()
+            .zip(untouched)
+            .filter(|(_, untouched)| *untouched)
+            .map(|(frame, _)| frame);
         let file = disk.open(&path, sluice_log::disk::Access::Read).unwrap();
-        let options = ReaderOptions { read_ahead_bytes: random.usize(1..20_000), pass_unreadable: false };
+        let options =
+            ReaderOptions { read_ahead_bytes: random.usize(1..20_000), pass_unreadable: false };
         let Ok(mut reader) = SegmentReader::open(file, &path, options) else {
             assert_ne!(bytes.get(..4096 + 64), Some(&whole[..4096 + 64]), "seed {seed}");
             continue;
         };
         let (read, damage) = read_all(&mut reader);
-        assert!(read.iter().all(|frame| frames.contains(frame)), "seed {seed}: a frame that was never written");
+        assert!(
+            read.iter().all(|frame| frames.contains(frame)),
+            "seed {seed}: a frame that was never written"
+        );
         let untouched = untouched.collect::<Vec<_>>();
-        // A footer cannot come to be, nor can a header whose body reaches over others: neither passes its checksum elsewhere.
-        assert!(untouched.iter().all(|frame| read.contains(frame)), "seed {seed}: an untouched frame is missing");
+        // A footer cannot come to be, nor can a header whose body reaches over others: neither
+        // passes its checksum elsewhere.
+        assert!(
+            untouched.iter().all(|frame| read.contains(frame)),
+            "seed {seed}: an untouched frame is missing"
+        );
         found_after_damage += usize::from(!damage.is_none() && !read.is_empty());
     }
-    assert!(found_after_damage > 1000, "{found_after_damage} of the files were damaged and had whole frames");
+    assert!(
+        found_after_damage > 1000,
+        "{found_after_damage} of the files were damaged and had whole frames"
+    );
 }
 
 #[test]
@@ -164,7 +202,9 @@ fn every_prefix_gives_the_frames_that_are_whole_in_it() {
     let mut reader = open(&disk, &path, small_read_ahead());
     let mut ends = Vec::new();
     while let Some(located) = reader.next().unwrap() {
-        ends.push(located.position + located.header.header_len_bytes() + located.header.body_len_bytes());
+        ends.push(
+            located.position + located.header.header_len_bytes() + located.header.body_len_bytes(),
+        );
     }
     let bytes = disk.contents().remove(0).1;
     for len in 0..bytes.len().min(*ends.last().unwrap() as usize + 100) {
@@ -173,7 +213,9 @@ fn every_prefix_gives_the_frames_that_are_whole_in_it() {
         let whole = ends.iter().filter(|&&end| end <= len as u64).count();
         match SegmentReader::open(file, &path, small_read_ahead()) {
             Ok(mut reader) => assert_eq!(read_all(&mut reader).0, frames[..whole], "{len} bytes"),
-            Err(SegmentError::Unfinished { .. }) => assert!(len < SEGMENT_HEADER_LEN_BYTES as usize, "{len} bytes"),
+            Err(FileError::Unfinished { .. }) => {
+                assert!(len < SEGMENT_HEADER_LEN_BYTES as usize, "{len} bytes")
+            }
             Err(error) => panic!("{len} bytes: {error}"),
         }
     }
@@ -182,7 +224,8 @@ fn every_prefix_gives_the_frames_that_are_whole_in_it() {
 #[test]
 fn a_payload_cannot_pass_for_frames_even_if_the_header_before_it_is_damaged() {
     let disk = FaultyDisk::new(1);
-    // Whoever writes this knows the format but not the epoch, or has even got hold of a copy of the whole segment.
+    // Whoever writes this knows the format but not the epoch, or has even got hold of a copy of the
+    // whole segment.
     let inner = write_segment(&disk, Path::new("/stolen"), &small_frames(), 2);
     let stolen = disk.contents().remove(0).1;
     let mut foreign = stolen.clone();

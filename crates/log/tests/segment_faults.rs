@@ -5,9 +5,12 @@ mod support;
 use std::path::Path;
 
 use fastrand::Rng;
+use sluice_log::FileError;
 use sluice_log::disk::{Access, Disk};
-use sluice_log::segment::{NewSegment, ReaderOptions, SegmentError, SegmentReader, SegmentWriter, list_segments};
-use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files};
+use sluice_log::segment::{NewSegment, ReaderOptions, SegmentReader, SegmentWriter, list_segments};
+use support::faulty_disk::{
+    FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
+};
 use support::frames::{TestFrame, create, header, open, read_all, write_segment};
 
 const DIRECTORY: &str = "/log/traces";
@@ -21,7 +24,7 @@ fn recover(disk: &dyn Disk) -> Vec<TestFrame> {
         let file = disk.open(&path, Access::Read).unwrap();
         match SegmentReader::open(file, &path, ReaderOptions::default()) {
             Ok(mut reader) => frames.extend(read_all(&mut reader).0),
-            Err(SegmentError::Unfinished { .. }) => {}
+            Err(FileError::Unfinished { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -50,7 +53,8 @@ fn a_power_cut_takes_nothing_that_was_synced_and_makes_nothing_up() {
         disk.fail_operation(Operation::SyncData, input_output);
         assert!(synced == appended.len() || writer.sync().is_err());
         disk.clear_fault();
-        let unsynced = *random.choice(&[Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage]).unwrap();
+        let unsynced =
+            *random.choice(&[Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage]).unwrap();
         let read = recover(&disk.cut_power(unsynced));
         assert_eq!(read.get(..synced), Some(&appended[..synced]), "seed {seed}");
         assert!(read.iter().all(|frame| appended.contains(frame)), "seed {seed}");
@@ -68,7 +72,8 @@ fn a_disk_that_ignores_syncs_loses_frames_so_the_test_above_can_see_loss() {
     assert_eq!(recover(&disk.cut_power(Unsynced::Lost)), []);
 }
 
-/// Writes frames as the log does: after a failure a new segment gets all that was not durable. Returns how many were told durable.
+/// Writes frames as the log does: after a failure a new segment gets all that was not durable.
+/// Returns how many were told durable.
 fn write_with_retries(disk: &FaultyDisk, frames: &[TestFrame], attempts: usize) -> usize {
     let (mut durable, mut writer) = (0, None::<SegmentWriter>);
     for _ in 0..attempts {
@@ -77,8 +82,11 @@ fn write_with_retries(disk: &FaultyDisk, frames: &[TestFrame], attempts: usize) 
         }
         let result = (|| {
             if writer.is_none() {
-                let new =
-                    NewSegment { directory: Path::new(DIRECTORY), header: header(durable as u64), len_bytes: 1 << 16 };
+                let new = NewSegment {
+                    directory: Path::new(DIRECTORY),
+                    header: header(durable as u64),
+                    len_bytes: 1 << 16,
+                };
                 writer = Some(SegmentWriter::create(disk, new)?);
             }
             let writer = writer.as_mut().expect("just made");
@@ -112,7 +120,10 @@ fn whichever_call_fails_nothing_durable_is_lost_and_the_next_attempt_succeeds() 
                 disk.clear_fault();
                 let disk = if cut { disk.cut_power(Unsynced::Mixed) } else { disk };
                 let read = recover(&disk);
-                assert!(frames[..durable].iter().all(|frame| read.contains(frame)), "call {number}");
+                assert!(
+                    frames[..durable].iter().all(|frame| read.contains(frame)),
+                    "call {number}"
+                );
                 assert!(read.iter().all(|frame| frames.contains(frame)), "call {number}");
                 assert!(cut || durable == frames.len(), "call {number}: {durable} frames");
             }
@@ -132,7 +143,8 @@ fn a_full_disk_shows_when_the_segment_is_made_and_leaves_nothing_behind() {
     let disk = FaultyDisk::new(1);
     disk.create_directory(Path::new(DIRECTORY)).unwrap();
     disk.set_capacity(Some(1 << 20));
-    let new = |len_bytes| NewSegment { directory: Path::new(DIRECTORY), header: header(0), len_bytes };
+    let new =
+        |len_bytes| NewSegment { directory: Path::new(DIRECTORY), header: header(0), len_bytes };
     let refused = SegmentWriter::create(&disk, new(2 << 20)).err().unwrap();
     assert!(refused.is_out_of_space(), "{refused}");
     assert_eq!((disk.used_bytes(), disk.contents().len()), (0, 0));
@@ -160,7 +172,8 @@ fn no_inodes_and_no_descriptors_are_refusals_that_pass() {
     let disk = FaultyDisk::new(1);
     disk.create_directory(Path::new(DIRECTORY)).unwrap();
     let try_create = || {
-        let new = NewSegment { directory: Path::new(DIRECTORY), header: header(0), len_bytes: 1 << 16 };
+        let new =
+            NewSegment { directory: Path::new(DIRECTORY), header: header(0), len_bytes: 1 << 16 };
         SegmentWriter::create(&disk, new).map(drop)
     };
     disk.set_file_limit(Some(0));
@@ -182,9 +195,12 @@ fn a_segment_that_failed_takes_nothing_more_and_is_not_synced_again() {
     assert!(writer.sync().is_err());
     disk.clear_fault();
     disk.reset_counts();
-    assert!(matches!(writer.sync(), Err(SegmentError::Failed { .. })));
-    assert!(matches!(writer.append(&TestFrame::new(1, 10).as_ref()), Err(SegmentError::Failed { .. })));
-    assert!(matches!(writer.seal(), Err(SegmentError::Failed { .. })));
+    assert!(matches!(writer.sync(), Err(FileError::Failed { .. })));
+    assert!(matches!(
+        writer.append(&TestFrame::new(1, 10).as_ref()),
+        Err(FileError::Failed { .. })
+    ));
+    assert!(matches!(writer.seal(), Err(FileError::Failed { .. })));
     assert_eq!(disk.counts().total(), 0);
     // The second of the same first offset gets another name; both order before the next offset.
     let second = create(&disk, Path::new(DIRECTORY), 0, 1 << 16);
@@ -199,9 +215,10 @@ fn a_frame_that_is_too_large_for_the_segment_is_refused_and_gets_one_of_its_size
     let large = TestFrame::new(0, 300_000);
     let mut writer = create(&disk, Path::new(DIRECTORY), 0, 1 << 16);
     assert!(!writer.fits(&large.as_ref()));
-    assert!(matches!(writer.append(&large.as_ref()), Err(SegmentError::FrameTooLarge { .. })));
+    assert!(matches!(writer.append(&large.as_ref()), Err(FileError::FrameTooLarge { .. })));
     assert!(!writer.is_failed());
-    let mut writer = create(&disk, Path::new(DIRECTORY), 1, SegmentWriter::len_for(&large.as_ref()));
+    let mut writer =
+        create(&disk, Path::new(DIRECTORY), 1, SegmentWriter::len_for(&large.as_ref()));
     writer.append(&large.as_ref()).unwrap();
     writer.seal().unwrap();
     assert_eq!(read_all(&mut open(&disk, writer.path(), ReaderOptions::default())).0, [large]);

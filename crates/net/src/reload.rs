@@ -99,7 +99,8 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         if let (Some(interval), false, Ok(runtime)) =
             (interval, reloading.files.is_empty(), tokio::runtime::Handle::try_current())
         {
-            runtime.spawn(poll(Arc::downgrade(&reloading), interval.max(Duration::from_millis(10))));
+            runtime
+                .spawn(poll(Arc::downgrade(&reloading), interval.max(Duration::from_millis(10))));
         }
         Ok(reloading)
     }
@@ -128,7 +129,11 @@ impl<T: Send + Sync + 'static> Reloading<T> {
             }
             Err(reason) => {
                 self.failures.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(what = %self.what, %reason, "its files have changed but cannot be used: what was loaded before stays in use");
+                tracing::error!(
+                    what = %self.what,
+                    %reason,
+                    "its files have changed but cannot be used: what was loaded before stays in use"
+                );
                 false
             }
         }
@@ -154,7 +159,10 @@ mod tests {
     fn number(path: PathBuf, interval: Option<Duration>) -> Result<Arc<Reloading<u32>>, String> {
         Reloading::start("a number", vec![path.clone()], interval, move |snapshot: &Snapshot| {
             let content = snapshot.content(&path).map_err(str::to_owned)?;
-            String::from_utf8_lossy(content).trim().parse::<u32>().map_err(|error| error.to_string())
+            String::from_utf8_lossy(content)
+                .trim()
+                .parse::<u32>()
+                .map_err(|error| error.to_string())
         })
     }
 

@@ -1,4 +1,5 @@
-//! The HTTP client over HTTP/2: many requests share one connection, also when it has to be replaced.
+//! The HTTP client over HTTP/2: many requests share one connection, also when it has to be
+//! replaced.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,8 +50,8 @@ async fn post_many(client: &HttpClient, uri: &Uri) -> Vec<Result<Answer, Transpo
     join_all((0..REQUESTS).map(|_| client.post(uri, &headers, &body))).await
 }
 
-/// Answers everything; or, on the first connection, one request, after which it waits for [`REQUESTS`] more and says
-/// GOAWAY to all of them.
+/// Answers everything; or, on the first connection, one request, after which it waits for
+/// [`REQUESTS`] more and says GOAWAY to all of them.
 async fn serve(stream: TcpStream, tls: TlsAcceptor, goes_away: bool) {
     let Ok(stream) = tls.accept(stream).await else { return };
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
@@ -68,8 +69,8 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, goes_away: bool) {
     }
 }
 
-/// Scenario: sixteen requests are under way on the shared connection when the peer ends it with GOAWAY.
-/// Guarantee: all are delivered over one new connection, not over one each.
+/// Scenario: sixteen requests are under way on the shared connection when the peer ends it with
+/// GOAWAY. Guarantee: all are delivered over one new connection, not over one each.
 #[tokio::test]
 async fn requests_that_a_goaway_sends_back_share_one_new_connection() {
     let (acceptor, tls) = tls();
@@ -94,7 +95,8 @@ async fn requests_that_a_goaway_sends_back_share_one_new_connection() {
 }
 
 /// Scenario: sixteen requests meet a peer that accepts connections and closes them at once.
-/// Guarantee: those that waited for an attempt to connect share its failure instead of making attempts of their own.
+/// Guarantee: those that waited for an attempt to connect share its failure instead of making
+/// attempts of their own.
 #[tokio::test]
 async fn requests_that_wait_for_one_attempt_share_its_failure() {
     let (_, tls) = tls();

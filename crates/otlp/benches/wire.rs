@@ -1,4 +1,5 @@
-//! How fast requests of the usual sizes are validated, cut and edited. One line a case: nanoseconds an item, GB/s.
+//! How fast requests of the usual sizes are validated, cut and edited. One line a case: nanoseconds
+//! an item, GB/s.
 //!
 //! `cargo bench -p sluice-otlp --bench wire`
 
@@ -7,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sluice_otlp::{
-    AnyValue, Attributes, Item, ItemEditor, NewValue, Signal, SplitLimits, count, edit_items, edit_resources, scan,
-    split,
+    AnyValue, Attributes, Item, ItemEditor, NewValue, Signal, SplitLimits, count, edit_items,
+    edit_resources, scan, split,
 };
 
 const ITEMS: u32 = 100;
@@ -24,7 +25,10 @@ fn main() {
         println!("{name}: {} bytes a request of {ITEMS}", request.len());
         let report = |what: &str, nanoseconds: f64| {
             let rate = request.len() as f64 / nanoseconds;
-            println!("  {what:<34} {:>8.1} ns an item {rate:>8.2} GB/s", nanoseconds / f64::from(ITEMS));
+            println!(
+                "  {what:<34} {:>8.1} ns an item {rate:>8.2} GB/s",
+                nanoseconds / f64::from(ITEMS)
+            );
         };
         report("copy", measure(|| request.to_vec()));
         report("scan", measure(|| scan(signal, black_box(&request))));
@@ -32,8 +36,14 @@ fn main() {
         let limits = SplitLimits { max_bytes: usize::MAX, max_items: 30 };
         report("split into parts of 30", measure(|| split(signal, black_box(&request), limits)));
         report("edit: resource attribute", measure(|| edit_resources(&request, set)));
-        report("edit: attribute of each item", measure(|| edit_items(signal, &request, &mut SetOnEach)));
-        report("edit: nothing to change", measure(|| edit_items(signal, &request, &mut LookAtEach)));
+        report(
+            "edit: attribute of each item",
+            measure(|| edit_items(signal, &request, &mut SetOnEach)),
+        );
+        report(
+            "edit: nothing to change",
+            measure(|| edit_items(signal, &request, &mut LookAtEach)),
+        );
     }
 }
 
@@ -91,7 +101,10 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
 fn attributes(number: u8, many: usize, value_len: usize) -> Vec<u8> {
     let attribute = |index: usize| {
         let value = field(1, "v".repeat(value_len).as_bytes());
-        field(number, &[field(1, format!("attribute.{index}").as_bytes()), field(2, &value)].concat())
+        field(
+            number,
+            &[field(1, format!("attribute.{index}").as_bytes()), field(2, &value)].concat(),
+        )
     };
     (0..many).flat_map(attribute).collect()
 }
@@ -107,7 +120,8 @@ fn request(items: Vec<u8>) -> Vec<u8> {
 
 fn spans(many: usize) -> Vec<u8> {
     let ids = [field(1, &[0xab; 16]), field(2, &[0xcd; 8])].concat();
-    let span = [ids, field(5, b"GET /checkout"), fixed64(7), fixed64(8), attributes(9, many, 30)].concat();
+    let span =
+        [ids, field(5, b"GET /checkout"), fixed64(7), fixed64(8), attributes(9, many, 30)].concat();
     request((0..ITEMS).flat_map(|_| field(2, &span)).collect())
 }
 
@@ -118,6 +132,12 @@ fn points(many: usize) -> Vec<u8> {
 }
 
 fn records(body: String) -> Vec<u8> {
-    let record = [fixed64(1), field(3, b"INFO"), field(5, &field(1, body.as_bytes())), attributes(6, 10, 30)].concat();
+    let record = [
+        fixed64(1),
+        field(3, b"INFO"),
+        field(5, &field(1, body.as_bytes())),
+        attributes(6, 10, 30),
+    ]
+    .concat();
     request((0..ITEMS).flat_map(|_| field(2, &record)).collect())
 }

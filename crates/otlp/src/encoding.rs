@@ -8,7 +8,8 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    pub const ALL: [Encoding; 4] = [Encoding::Identity, Encoding::Gzip, Encoding::Zstd, Encoding::Snappy];
+    pub const ALL: [Encoding; 4] =
+        [Encoding::Identity, Encoding::Gzip, Encoding::Zstd, Encoding::Snappy];
 
     /// The token of `grpc-encoding` and `content-encoding`.
     pub const fn as_str(self) -> &'static str {

@@ -1,4 +1,5 @@
-//! OTLP on its wire form: what can be known and changed of an encoded export request without decoding it into objects.
+//! OTLP on its wire form: what can be known and changed of an encoded export request without
+//! decoding it into objects.
 
 mod civil;
 mod edit;
@@ -11,8 +12,10 @@ mod split;
 mod value;
 mod wire;
 
-pub use civil::civil_date;
-pub use edit::{Attributes, Item, ItemEditor, Metric, NewValue, Resource, Scope, edit_items, edit_resources};
+pub use civil::{civil_date, civil_time};
+pub use edit::{
+    Attributes, Item, ItemEditor, Metric, NewValue, Resource, Scope, edit_items, edit_resources,
+};
 pub use encoding::Encoding;
 pub use scan::{NESTING_LIMIT, Summary, scan};
 pub use signal::Signal;

@@ -5,11 +5,13 @@ use std::ops::Range;
 use crate::Signal;
 use crate::schema::{self, Message, WireKind};
 use crate::wire::{
-    FIXED32, FIXED64, LEN, Malformed, VARINT, malformed, read_len, read_tag, read_varint, skip_fixed, skip_value,
+    FIXED32, FIXED64, LEN, Malformed, VARINT, malformed, read_len, read_tag, read_varint,
+    skip_fixed, skip_value,
 };
 
-/// How many messages may lie within each other, counted from the request (level 0). prost, Java and C++ stop at 100
-/// levels; what is accepted here has to be readable by every backend, so the bound leaves them room.
+/// How many messages may lie within each other, counted from the request (level 0). prost, Java and
+/// C++ stop at 100 levels; what is accepted here has to be readable by every backend, so the bound
+/// leaves them room.
 pub const NESTING_LIMIT: usize = 80;
 
 /// What one pass over a request tells.
@@ -21,12 +23,13 @@ pub struct Summary {
 
 /// Validates a request down to its last attribute and counts its items.
 ///
-/// Accepted is what both prost and the Collector decode: every length and varint within bounds, known fields with the
-/// wire type of their definition (repeated scalars packed or not), `string` fields in UTF-8 (prost, the official Go
-/// library and Java refuse anything else, and one such string would spoil the batch that it is merged into), trace ids
-/// of 0 or 16 and span ids of 0 or 8 bytes (the Collector refuses the whole request otherwise), at most
-/// [`NESTING_LIMIT`] levels. Unknown fields are skipped, unknown groups too, boundedly. Bytes after the last field do
-/// not exist: every byte belongs to a field.
+/// Accepted is what both prost and the Collector decode: every length and varint within bounds,
+/// known fields with the wire type of their definition (repeated scalars packed or not), `string`
+/// fields in UTF-8 (prost, the official Go library and Java refuse anything else, and one such
+/// string would spoil the batch that it is merged into), trace ids of 0 or 16 and span ids of 0 or
+/// 8 bytes (the Collector refuses the whole request otherwise), at most [`NESTING_LIMIT`] levels.
+/// Unknown fields are skipped, unknown groups too, boundedly. Bytes after the last field do not
+/// exist: every byte belongs to a field.
 ///
 /// # Errors
 /// [`Malformed`] with the offset and the first thing that is wrong.
@@ -41,8 +44,8 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Validates the message that lies at `position..` of `bytes`. Offsets stay those of the whole request, as `bytes`
-    /// is always cut at its end only.
+    /// Validates the message that lies at `position..` of `bytes`. Offsets stay those of the whole
+    /// request, as `bytes` is always cut at its end only.
     fn message(
         &mut self,
         bytes: &[u8],
@@ -67,7 +70,9 @@ impl Scanner {
             let bytes = &bytes[..content.end];
             match kind {
                 WireKind::KeyValue => self.key_value(bytes, content.start, depth + 1)?,
-                WireKind::Message(nested) => self.message(bytes, content.start, nested, depth + 1)?,
+                WireKind::Message(nested) => {
+                    self.message(bytes, content.start, nested, depth + 1)?
+                }
                 WireKind::Item(nested) => {
                     self.items += 1;
                     self.message(bytes, content.start, nested, depth + 1)?;
@@ -82,8 +87,9 @@ impl Scanner {
         Ok(())
     }
 
-    /// A `KeyValue`, by far the most frequent message. The usual form (a key and a string of less than 128 bytes each,
-    /// in ASCII) is recognised by its shape: where no byte has its highest bit set, every string within is valid UTF-8.
+    /// A `KeyValue`, by far the most frequent message. The usual form (a key and a string of less
+    /// than 128 bytes each, in ASCII) is recognised by its shape: where no byte has its highest bit
+    /// set, every string within is valid UTF-8.
     #[inline(always)]
     fn key_value(&mut self, bytes: &[u8], position: usize, depth: usize) -> Result<(), Malformed> {
         let body = &bytes[position..];
@@ -106,7 +112,8 @@ fn is_short_string_attribute(body: &[u8]) -> bool {
     }
 }
 
-/// Counts the points of one metric as protobuf reads a `oneof`: a variant replaces another one, and adds to itself.
+/// Counts the points of one metric as protobuf reads a `oneof`: a variant replaces another one, and
+/// adds to itself.
 #[derive(Default)]
 struct MetricData {
     variant: u32,
@@ -135,7 +142,9 @@ fn scalar(
     position: usize,
 ) -> Result<usize, Malformed> {
     match (kind, wire_type) {
-        (WireKind::Varint | WireKind::RepeatedVarint, VARINT) => Ok(read_varint(bytes, position)?.1),
+        (WireKind::Varint | WireKind::RepeatedVarint, VARINT) => {
+            Ok(read_varint(bytes, position)?.1)
+        }
         (WireKind::Fixed64 | WireKind::RepeatedFixed64, FIXED64) => skip_fixed(bytes, position, 8),
         (WireKind::Fixed32, FIXED32) => skip_fixed(bytes, position, 4),
         (WireKind::Unknown, _) => skip_value(bytes, number, wire_type, position),
@@ -145,7 +154,12 @@ fn scalar(
 
 /// A length-delimited field that is no message.
 #[inline(always)]
-fn blob(bytes: &[u8], kind: WireKind, start: usize, content: Range<usize>) -> Result<(), Malformed> {
+fn blob(
+    bytes: &[u8],
+    kind: WireKind,
+    start: usize,
+    content: Range<usize>,
+) -> Result<(), Malformed> {
     let blob = &bytes[content.clone()];
     match kind {
         WireKind::String if is_utf8(blob) => Ok(()),
@@ -169,8 +183,8 @@ fn packed_varints(bytes: &[u8], mut position: usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// `simdutf8` is what makes long texts in other scripts as cheap as ASCII: the standard library checks them at 0.8
-/// GB/s.
+/// `simdutf8` is what makes long texts in other scripts as cheap as ASCII: the standard library
+/// checks them at 0.8 GB/s.
 #[inline(always)]
 fn is_utf8(bytes: &[u8]) -> bool {
     bytes.is_ascii() || simdutf8::basic::from_utf8(bytes).is_ok()

@@ -22,7 +22,8 @@ impl Signal {
         }
     }
 
-    /// What one item is called in the Collector's metric names: `spans`, `metric_points`, `log_records`.
+    /// What one item is called in the Collector's metric names: `spans`, `metric_points`,
+    /// `log_records`.
     pub const fn items_name(self) -> &'static str {
         match self {
             Signal::Traces => "spans",

@@ -1,8 +1,11 @@
 //! Attribute values (`AnyValue`): read in place, built, written.
 
-use crate::wire::{FIXED64, Fields, LEN, Malformed, VARINT, varint_len, write_len_field, write_varint};
+use crate::wire::{
+    FIXED64, Fields, LEN, Malformed, VARINT, varint_len, write_len_field, write_varint,
+};
 
-/// A value as it lies on the wire. Strings are known to be UTF-8 once a request went through [`crate::scan`].
+/// A value as it lies on the wire. Strings are known to be UTF-8 once a request went through
+/// [`crate::scan`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     Empty,
@@ -16,7 +19,8 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reads an encoded `AnyValue`. Of several values in it the last one counts; what cannot be read is empty.
+    /// Reads an encoded `AnyValue`. Of several values in it the last one counts; what cannot be
+    /// read is empty.
     pub fn read(encoded: &'a [u8]) -> Value<'a> {
         let mut value = Value::Empty;
         let mut fields = Fields::of(encoded);
@@ -68,8 +72,8 @@ pub enum AnyValue {
 }
 
 impl AnyValue {
-    /// Decodes an encoded `AnyValue` with what is nested in it, as protobuf merges: another value replaces the one
-    /// before, a further occurrence of the same array or map extends it.
+    /// Decodes an encoded `AnyValue` with what is nested in it, as protobuf merges: another value
+    /// replaces the one before, a further occurrence of the same array or map extends it.
     ///
     /// # Errors
     /// [`Malformed`], with offsets into `encoded`, where it is no message or nests deeper than
@@ -137,7 +141,11 @@ impl AnyValue {
                 let mut map = Vec::new();
                 for (key, value) in entries {
                     let value = value.encoded();
-                    let len = 2 + varint_len(key.len()) + key.len() + varint_len(value.len()) + value.len();
+                    let len = 2
+                        + varint_len(key.len())
+                        + key.len()
+                        + varint_len(value.len())
+                        + value.len();
                     map.push(0x0a);
                     write_varint(&mut map, len as u64);
                     write_len_field(&mut map, 1, key.as_bytes());
@@ -168,7 +176,11 @@ fn merge_array(values: &mut Vec<AnyValue>, encoded: &[u8], depth: usize) -> Resu
     Ok(())
 }
 
-fn merge_map(entries: &mut Vec<(String, AnyValue)>, encoded: &[u8], depth: usize) -> Result<(), Malformed> {
+fn merge_map(
+    entries: &mut Vec<(String, AnyValue)>,
+    encoded: &[u8],
+    depth: usize,
+) -> Result<(), Malformed> {
     let mut fields = Fields::of(encoded);
     while let Some(field) = fields.next_field()? {
         if !field.is_message(1) {

@@ -1,16 +1,17 @@
-//! The protobuf wire format: tags, varints, lengths. Everything above is built from these few reads and writes.
+//! The protobuf wire format: tags, varints, lengths. Everything above is built from these few reads
+//! and writes.
 
 use std::ops::Range;
 
 pub(crate) use crate::schema::{FIXED32, FIXED64, LEN, VARINT};
 
-/// Unknown groups may nest this deep. Together with [`crate::NESTING_LIMIT`] it stays below the 100 levels at which
-/// prost, Java and C++ stop.
+/// Unknown groups may nest this deep. Together with [`crate::NESTING_LIMIT`] it stays below the 100
+/// levels at which prost, Java and C++ stop.
 const GROUP_NESTING_LIMIT: usize = 16;
 
-/// A singular message may occur this often within its parent. More than one occurrence is legal, as protobuf merges
-/// them, but no known sender writes them; without a bound two bytes of a hostile request would cost fifty bytes of
-/// memory.
+/// A singular message may occur this often within its parent. More than one occurrence is legal, as
+/// protobuf merges them, but no known sender writes them; without a bound two bytes of a hostile
+/// request would cost fifty bytes of memory.
 pub(crate) const OCCURRENCES_LIMIT: usize = 1024;
 
 /// Why a request is not a protobuf message of its kind, and where.
@@ -95,8 +96,14 @@ pub(crate) fn skip_fixed(bytes: &[u8], position: usize, width: usize) -> Result<
     Ok(position + width)
 }
 
-/// Skips the value of a field whose tag has been read; answers the position after it. Groups are skipped whole.
-pub(crate) fn skip_value(bytes: &[u8], number: u32, wire_type: u8, position: usize) -> Result<usize, Malformed> {
+/// Skips the value of a field whose tag has been read; answers the position after it. Groups are
+/// skipped whole.
+pub(crate) fn skip_value(
+    bytes: &[u8],
+    number: u32,
+    wire_type: u8,
+    position: usize,
+) -> Result<usize, Malformed> {
     match wire_type {
         VARINT => Ok(read_varint(bytes, position)?.1),
         FIXED64 => skip_fixed(bytes, position, 8),
@@ -132,7 +139,8 @@ fn skip_group(bytes: &[u8], number: u32, mut position: usize) -> Result<usize, M
     Ok(position)
 }
 
-/// One field of a message on the wire. Positions are offsets into the bytes that the message was read from.
+/// One field of a message on the wire. Positions are offsets into the bytes that the message was
+/// read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     pub(crate) number: u32,
@@ -259,13 +267,16 @@ mod tests {
     #[test]
     fn overlong_varints_are_refused() {
         assert!(read_varint(&[0xff; 11], 0).is_err());
-        assert!(read_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2], 0).is_err());
+        assert!(
+            read_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2], 0).is_err()
+        );
         assert!(read_varint(&[0x80], 0).is_err());
         assert!(read_varint(&[], 0).is_err());
         assert_eq!(read_varint(&[0x80, 0], 0), Ok((0, 2)));
     }
 
-    /// Groups: skipped whole with what they contain; refused when they cross, do not end, or nest without bound.
+    /// Groups: skipped whole with what they contain; refused when they cross, do not end, or nest
+    /// without bound.
     #[test]
     fn groups_are_skipped_boundedly() {
         let nested = [0x0b, 0x13, 0x08, 0x01, 0x14, 0x0a, 0x02, 7, 7, 0x0c];

@@ -46,20 +46,27 @@ fn arbitrary_requests_pass_unchanged(collector: &Collector, signal: Signal) {
         let exported = collector.pass(signal, &ours).unwrap_or_else(|status| {
             panic!("the Collector answers {status} to {}", String::from_utf8_lossy(&ours));
         });
-        let back = from_json(signal, &exported, LIMIT_BYTES).expect("the Collector's JSON can be read");
+        let back =
+            from_json(signal, &exported, LIMIT_BYTES).expect("the Collector's JSON can be read");
         let message = support::request(signal);
-        assert_equivalent(signal, &with_absent_messages(message, &request), &with_absent_messages(message, &back));
+        assert_equivalent(
+            signal,
+            &with_absent_messages(message, &request),
+            &with_absent_messages(message, &back),
+        );
         assert_same_form(&ours, &exported);
     }
 }
 
-/// The Collector's data model has no absent messages but those of a oneof: it writes them as empty. So both requests
-/// are given them before they are compared.
+/// The Collector's data model has no absent messages but those of a oneof: it writes them as empty.
+/// So both requests are given them before they are compared.
 fn with_absent_messages(message: &'static Message, encoded: &[u8]) -> Vec<u8> {
     let original = records(encoded);
     let mut filled = Vec::new();
     for mut record in original.clone() {
-        if let Some(Kind::Message(child)) = support::field(message, record.number).map(|field| field.kind) {
+        if let Some(Kind::Message(child)) =
+            support::field(message, record.number).map(|field| field.kind)
+        {
             record.value = with_absent_messages(child, &record.value);
         }
         write_record(&mut filled, &record, 0, 0);
@@ -75,7 +82,8 @@ fn with_absent_messages(message: &'static Message, encoded: &[u8]) -> Vec<u8> {
     filled
 }
 
-/// The same members with values of the same JSON types, whatever their order; empty objects count as absent.
+/// The same members with values of the same JSON types, whatever their order; empty objects count
+/// as absent.
 #[track_caller]
 fn assert_same_form(ours: &[u8], theirs: &[u8]) {
     let form = |json| without_empty_objects(serde_json::from_slice(json).expect("JSON"));
@@ -95,17 +103,20 @@ fn without_empty_objects(value: Value) -> Value {
     }
 }
 
-/// Doubles may be written in different ways (`5` and `5.0`), and `serde_json::Value` rounds them: that they are equal
-/// is asserted on the request.
+/// Doubles may be written in different ways (`5` and `5.0`), and `serde_json::Value` rounds them:
+/// that they are equal is asserted on the request.
 fn is_same_form(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Number(_), Value::Number(_)) => true,
         (Value::Array(ours), Value::Array(theirs)) => {
-            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(ours, theirs)| is_same_form(ours, theirs))
+            ours.len() == theirs.len()
+                && ours.iter().zip(theirs).all(|(ours, theirs)| is_same_form(ours, theirs))
         }
         (Value::Object(ours), Value::Object(theirs)) => {
             ours.len() == theirs.len()
-                && ours.iter().all(|(name, ours)| theirs.get(name).is_some_and(|theirs| is_same_form(ours, theirs)))
+                && ours.iter().all(|(name, ours)| {
+                    theirs.get(name).is_some_and(|theirs| is_same_form(ours, theirs))
+                })
         }
         _ => ours == theirs,
     }
@@ -138,10 +149,15 @@ fn what_the_collector_reads_we_read_alike(collector: &Collector) {
         let exported = collector
             .pass(Signal::Logs, json.as_bytes())
             .unwrap_or_else(|status| panic!("the Collector answers {status} to {members}"));
-        let theirs = from_json(Signal::Logs, &exported, LIMIT_BYTES).expect("the Collector's JSON can be read");
+        let theirs = from_json(Signal::Logs, &exported, LIMIT_BYTES)
+            .expect("the Collector's JSON can be read");
         let ours = from_json(Signal::Logs, json.as_bytes(), LIMIT_BYTES)
             .unwrap_or_else(|error| panic!("the Collector takes {members}, we do not: {error}"));
-        assert_equivalent(Signal::Logs, &with_absent_messages(message, &theirs), &with_absent_messages(message, &ours));
+        assert_equivalent(
+            Signal::Logs,
+            &with_absent_messages(message, &theirs),
+            &with_absent_messages(message, &ours),
+        );
     }
 }
 
@@ -161,7 +177,10 @@ fn what_the_collector_refuses_we_refuse(collector: &Collector) {
     ];
     for members in refused {
         let json = log_record(members);
-        assert!(collector.pass(Signal::Logs, json.as_bytes()).is_err(), "the Collector takes {members}");
+        assert!(
+            collector.pass(Signal::Logs, json.as_bytes()).is_err(),
+            "the Collector takes {members}"
+        );
         assert!(from_json(Signal::Logs, json.as_bytes(), LIMIT_BYTES).is_err(), "{members}");
     }
 }

@@ -21,20 +21,32 @@ fn understood(members: &str) -> Result<String, JsonReason> {
     let mut json = Vec::new();
     to_json(Signal::Logs, &request, 1 << 20, &mut json).expect("what was read can be written");
     let json = String::from_utf8(json).expect("JSON is text");
-    let record = json.strip_prefix(r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"#).expect("one record");
+    let record = json
+        .strip_prefix(r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"#)
+        .expect("one record");
     Ok(record.strip_suffix("}]}]}]}").expect("one record").to_owned())
 }
 
 #[test]
 fn an_empty_object_is_an_empty_request() {
-    for json in ["{}", " {\r\n\t} ", r#"{"resourceLogs":[]}"#, r#"{"resourceLogs":null}"#, r#"{"other":[1]}"#] {
+    for json in [
+        "{}",
+        " {\r\n\t} ",
+        r#"{"resourceLogs":[]}"#,
+        r#"{"resourceLogs":null}"#,
+        r#"{"other":[1]}"#,
+    ] {
         assert_eq!(read(json), Ok(Vec::new()), "{json}");
     }
 }
 
 #[test]
 fn null_is_absent() {
-    assert_eq!(understood(r#""timeUnixNano":null,"body":null,"attributes":null,"traceId":null"#).as_deref(), Ok(""));
+    assert_eq!(
+        understood(r#""timeUnixNano":null,"body":null,"attributes":null,"traceId":null"#)
+            .as_deref(),
+        Ok("")
+    );
     assert_eq!(understood(r#""body":{"stringValue":null}"#).as_deref(), Ok(r#""body":{}"#));
     assert_eq!(
         understood(r#""body":{"arrayValue":{"values":[null,{}]}}"#).as_deref(),
@@ -55,7 +67,11 @@ fn enums_are_integers_or_names() {
     for members in [r#""severityNumber":17"#, r#""severityNumber":"SEVERITY_NUMBER_ERROR""#] {
         assert_eq!(understood(members).as_deref(), Ok(r#""severityNumber":17"#), "{members}");
     }
-    assert_eq!(understood(r#""severityNumber":99"#).as_deref(), Ok(r#""severityNumber":99"#), "enums are open");
+    assert_eq!(
+        understood(r#""severityNumber":99"#).as_deref(),
+        Ok(r#""severityNumber":99"#),
+        "enums are open"
+    );
     assert_eq!(understood(r#""severityNumber":"ERROR""#), Err(JsonReason::UnknownEnumName));
 }
 
@@ -63,25 +79,40 @@ fn enums_are_integers_or_names() {
 #[test]
 fn defaults_are_left_out_unless_they_are_set_explicitly() {
     assert_eq!(
-        understood(r#""timeUnixNano":"0","severityNumber":0,"severityText":"","traceId":"","body":{}"#).as_deref(),
+        understood(
+            r#""timeUnixNano":"0","severityNumber":0,"severityText":"","traceId":"","body":{}"#
+        )
+        .as_deref(),
         Ok(r#""body":{}"#)
     );
-    for body in [r#"{"stringValue":""}"#, r#"{"intValue":"0"}"#, r#"{"boolValue":false}"#, r#"{"bytesValue":""}"#] {
+    for body in [
+        r#"{"stringValue":""}"#,
+        r#"{"intValue":"0"}"#,
+        r#"{"boolValue":false}"#,
+        r#"{"bytesValue":""}"#,
+    ] {
         assert_eq!(understood(&format!(r#""body":{body}"#)), Ok(format!(r#""body":{body}"#)));
     }
 }
 
-/// As on the wire: the last scalar holds, even a default; messages and arrays add up; the last member of a oneof holds.
+/// As on the wire: the last scalar holds, even a default; messages and arrays add up; the last
+/// member of a oneof holds.
 #[test]
 fn a_member_that_occurs_twice_reads_as_two_occurrences_on_the_wire() {
-    assert_eq!(understood(r#""severityText":"a","severityText":"b""#).as_deref(), Ok(r#""severityText":"b""#));
+    assert_eq!(
+        understood(r#""severityText":"a","severityText":"b""#).as_deref(),
+        Ok(r#""severityText":"b""#)
+    );
     assert_eq!(understood(r#""severityText":"a","severityText":"""#).as_deref(), Ok(""));
     assert_eq!(understood(r#""flags":1,"flags":0"#).as_deref(), Ok(""));
     assert_eq!(
         understood(r#""attributes":[{"key":"a"}],"attributes":[{"key":"b"}]"#).as_deref(),
         Ok(r#""attributes":[{"key":"a"},{"key":"b"}]"#)
     );
-    assert_eq!(understood(r#""body":{"stringValue":"x","intValue":1}"#).as_deref(), Ok(r#""body":{"intValue":"1"}"#));
+    assert_eq!(
+        understood(r#""body":{"stringValue":"x","intValue":1}"#).as_deref(),
+        Ok(r#""body":{"intValue":"1"}"#)
+    );
 }
 
 /// Special doubles have no JSON number.
@@ -91,7 +122,10 @@ fn special_doubles_are_strings() {
         let body = format!(r#""body":{{"doubleValue":{text}}}"#);
         assert_eq!(understood(&body).as_deref(), Ok(body.as_str()));
     }
-    assert_eq!(understood(r#""body":{"doubleValue":"1.5"}"#).as_deref(), Ok(r#""body":{"doubleValue":1.5}"#));
+    assert_eq!(
+        understood(r#""body":{"doubleValue":"1.5"}"#).as_deref(),
+        Ok(r#""body":{"doubleValue":1.5}"#)
+    );
 }
 
 #[test]
@@ -133,10 +167,11 @@ fn bodies_that_are_not_one_json_object_are_refused() {
     }
 }
 
-/// Whoever reads the answer has to find the place without our code at hand.
+/// The reader of the answer has to find the place without this code at hand.
 #[test]
 fn an_error_names_the_member_and_the_place() {
-    let json = "{\"resourceLogs\":[{},\n {\"scopeLogs\":[{\"logRecords\":[{},{},\n  {\"traceId\": \"12\"}]}]}]}";
+    let json = "{\"resourceLogs\":[{},\n {\"scopeLogs\":[{\"logRecords\":[{},{},\n  \
+                {\"traceId\": \"12\"}]}]}]}";
     let error = read(json).expect_err("the id is too short");
     assert_eq!(error.path, "resourceLogs[1].scopeLogs[0].logRecords[2].traceId");
     assert_eq!((error.line, error.column), (3, 15));
@@ -158,10 +193,18 @@ fn text_that_is_not_unicode_is_replaced_both_ways() {
     let json = log_record("\"severityText\":\"?\"").replace('?', "\u{1}").into_bytes();
     let json: Vec<u8> = json.into_iter().map(|byte| if byte == 1 { 0xff } else { byte }).collect();
     let mended = read(&log_record("\"severityText\":\"\u{fffd}\"")).expect("valid");
-    assert_equivalent(Signal::Logs, &mended, &from_json(Signal::Logs, &json, 1000).expect("mended"));
+    assert_equivalent(
+        Signal::Logs,
+        &mended,
+        &from_json(Signal::Logs, &json, 1000).expect("mended"),
+    );
 
     let broken = [0x0a, 7, 0x12, 5, 0x12, 3, 0x1a, 1, 0xff];
     let mut json = Vec::new();
-    to_json(Signal::Logs, &broken, 1000, &mut json).expect("a string that is not UTF-8 can be written");
-    assert_eq!(String::from_utf8(json).expect("UTF-8"), log_record("\"severityText\":\"\u{fffd}\""));
+    to_json(Signal::Logs, &broken, 1000, &mut json)
+        .expect("a string that is not UTF-8 can be written");
+    assert_eq!(
+        String::from_utf8(json).expect("UTF-8"),
+        log_record("\"severityText\":\"\u{fffd}\"")
+    );
 }

@@ -1,4 +1,5 @@
-//! OTLP/JSON as senders write it, against requests that are built by hand from the official generated types.
+//! OTLP/JSON as senders write it, against requests that are built by hand from the official
+//! generated types.
 
 mod support;
 
@@ -14,8 +15,9 @@ use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::B
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::summary_data_point::ValueAtQuantile;
 use opentelemetry_proto::tonic::metrics::v1::{
-    Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram, HistogramDataPoint, Metric,
-    NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, Summary, SummaryDataPoint, exemplar, number_data_point,
+    Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram,
+    HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, Summary,
+    SummaryDataPoint, exemplar, number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
@@ -25,8 +27,9 @@ use sluice_otlp::json::from_json;
 
 use support::decoded::{Decoded, assert_equivalent};
 
-const TRACE_ID: &[u8] =
-    &[0x5b, 0x8e, 0xff, 0xf7, 0x98, 0x03, 0x81, 0x03, 0xd2, 0x69, 0xb6, 0x33, 0x81, 0x3f, 0xc6, 0x0c];
+const TRACE_ID: &[u8] = &[
+    0x5b, 0x8e, 0xff, 0xf7, 0x98, 0x03, 0x81, 0x03, 0xd2, 0x69, 0xb6, 0x33, 0x81, 0x3f, 0xc6, 0x0c,
+];
 const SPAN_ID: &[u8] = &[0xee, 0xe1, 0x9b, 0x7e, 0xc3, 0xc1, 0xb1, 0x74];
 
 /// The id with its last byte moved by `by`.
@@ -46,7 +49,8 @@ fn string(text: &str) -> Option<Value> {
 
 #[test]
 fn traces() {
-    let arguments = vec![AnyValue { value: string("-v") }, AnyValue { value: Some(Value::IntValue(3)) }];
+    let arguments =
+        vec![AnyValue { value: string("-v") }, AnyValue { value: Some(Value::IntValue(3)) }];
     let span = Span {
         trace_id: TRACE_ID.to_vec(),
         span_id: SPAN_ID.to_vec(),
@@ -64,7 +68,9 @@ fn traces() {
             attribute("http.token", Some(Value::BytesValue(vec![0x00, 0xff, 0x80]))),
             attribute(
                 "http.header",
-                Some(Value::KvlistValue(KeyValueList { values: vec![attribute("host", string("a"))] })),
+                Some(Value::KvlistValue(KeyValueList {
+                    values: vec![attribute("host", string("a"))],
+                })),
             ),
             attribute("http.nothing", None),
         ],
@@ -87,7 +93,10 @@ fn traces() {
             resource: Some(Resource {
                 attributes: vec![
                     attribute("service.name", string("checkout")),
-                    attribute("process.args", Some(Value::ArrayValue(ArrayValue { values: arguments }))),
+                    attribute(
+                        "process.args",
+                        Some(Value::ArrayValue(ArrayValue { values: arguments })),
+                    ),
                 ],
                 dropped_attributes_count: 1,
                 ..Default::default()
@@ -109,7 +118,8 @@ fn traces() {
 
 #[test]
 fn metrics() {
-    let metric = |name: &str, data| Metric { name: name.to_owned(), data: Some(data), ..Default::default() };
+    let metric =
+        |name: &str, data| Metric { name: name.to_owned(), data: Some(data), ..Default::default() };
     let requests = Metric {
         unit: "1".to_owned(),
         description: "Requests answered".to_owned(),
@@ -140,7 +150,9 @@ fn metrics() {
         flags,
         ..Default::default()
     };
-    let load = Data::Gauge(Gauge { data_points: vec![gauge_point(f64::NAN, 1, 1), gauge_point(0.0, 0, 0)] });
+    let load = Data::Gauge(Gauge {
+        data_points: vec![gauge_point(f64::NAN, 1, 1), gauge_point(0.0, 0, 0)],
+    });
     let latency = Data::Histogram(Histogram {
         aggregation_temporality: 1,
         data_points: vec![HistogramDataPoint {
@@ -181,7 +193,10 @@ fn metrics() {
                 ..Default::default()
             }),
             scope_metrics: vec![ScopeMetrics {
-                scope: Some(InstrumentationScope { name: "runtime".to_owned(), ..Default::default() }),
+                scope: Some(InstrumentationScope {
+                    name: "runtime".to_owned(),
+                    ..Default::default()
+                }),
                 metrics: vec![
                     requests,
                     metric("load", load),
@@ -194,7 +209,11 @@ fn metrics() {
             ..Default::default()
         }],
     };
-    check(Signal::Metrics, include_bytes!("fixtures/json/metrics.json"), Decoded::Metrics(expected));
+    check(
+        Signal::Metrics,
+        include_bytes!("fixtures/json/metrics.json"),
+        Decoded::Metrics(expected),
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Properties of the translation between protobuf and OTLP/JSON, judged by the official generated types.
+//! Properties of the translation between protobuf and OTLP/JSON, judged by the official generated
+//! types.
 
 mod support;
 
@@ -14,14 +15,17 @@ const LIMIT_BYTES: usize = 64 << 20;
 
 fn json_of(signal: Signal, request: &[u8]) -> Vec<u8> {
     let mut json = Vec::new();
-    to_json(signal, request, LIMIT_BYTES, &mut json).expect("a valid request can be written as JSON");
+    to_json(signal, request, LIMIT_BYTES, &mut json)
+        .expect("a valid request can be written as JSON");
     json
 }
 
 proptest! {
     /// Whatever wire form a request has, its JSON is one line and says the same.
     #[test]
-    fn a_request_survives_the_way_to_json_and_back((signal, request) in any_request(Shape { odd_ids: false, ..Shape::ANY })) {
+    fn a_request_survives_the_way_to_json_and_back(
+        (signal, request) in any_request(Shape { odd_ids: false, ..Shape::ANY }),
+    ) {
         let json = json_of(signal, &request);
         prop_assert!(!json.contains(&b'\n'));
         let back = from_json(signal, &json, LIMIT_BYTES).expect("what is written can be read");
@@ -29,9 +33,12 @@ proptest! {
         prop_assert!(scan(signal, &back).is_ok(), "what is read from JSON is valid");
     }
 
-    /// The JSON is JSON, and every member occurs once: an independent reader sees the same in every wire form.
+    /// The JSON is JSON, and every member occurs once: an independent reader sees the same in every
+    /// wire form.
     #[test]
-    fn every_wire_form_of_a_request_has_the_same_json((signal, request) in any_request(Shape::ANY)) {
+    fn every_wire_form_of_a_request_has_the_same_json(
+        (signal, request) in any_request(Shape::ANY),
+    ) {
         let canonical = Decoded::decode(signal, &request).expect("a valid request").encode();
         let json = json_of(signal, &request);
         prop_assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok());
@@ -40,16 +47,24 @@ proptest! {
 
     /// Formatting, escapes and original field names change nothing.
     #[test]
-    fn other_spellings_of_the_json_read_the_same((signal, request) in any_request(Shape { odd_ids: false, ..Shape::ANY })) {
+    fn other_spellings_of_the_json_read_the_same(
+        (signal, request) in any_request(Shape { odd_ids: false, ..Shape::ANY }),
+    ) {
         let json = json_of(signal, &request);
         let spelled = respell(std::str::from_utf8(&json).expect("JSON is text"));
-        let back = from_json(signal, spelled.as_bytes(), LIMIT_BYTES).expect("another spelling can be read");
+        let back = from_json(signal, spelled.as_bytes(), LIMIT_BYTES);
+        let back = back.expect("another spelling can be read");
         assert_equivalent(signal, &request, &back);
     }
 
     /// No body makes the reader panic, and what it accepts is a valid request within the limit.
     #[test]
-    fn damaged_json_is_refused_or_read((signal, request) in any_request(Shape::ANY), at: prop::sample::Index, with: u8, cut: bool) {
+    fn damaged_json_is_refused_or_read(
+        (signal, request) in any_request(Shape::ANY),
+        at: prop::sample::Index,
+        with: u8,
+        cut: bool,
+    ) {
         let mut json = json_of(signal, &request);
         let index = at.index(json.len());
         if cut { json.truncate(index) } else { json[index] = with }
@@ -61,7 +76,11 @@ proptest! {
 
     /// No request makes the writer panic; what the scan accepts can be written.
     #[test]
-    fn damaged_requests_are_refused_or_written((signal, request) in any_request(Shape::ANY), at: prop::sample::Index, with: u8) {
+    fn damaged_requests_are_refused_or_written(
+        (signal, request) in any_request(Shape::ANY),
+        at: prop::sample::Index,
+        with: u8,
+    ) {
         let mut request = request;
         if !request.is_empty() {
             let index = at.index(request.len());
@@ -78,7 +97,10 @@ proptest! {
 
     /// Both directions stop at their limit, never a byte above it.
     #[test]
-    fn limits_hold((signal, request) in any_request(Shape { odd_ids: false, ..Shape::ANY }), at: prop::sample::Index) {
+    fn limits_hold(
+        (signal, request) in any_request(Shape { odd_ids: false, ..Shape::ANY }),
+        at: prop::sample::Index,
+    ) {
         let json = json_of(signal, &request);
         let limit = at.index(json.len());
         prop_assert_eq!(
@@ -96,15 +118,19 @@ proptest! {
     }
 }
 
-/// The same JSON with white space around every token, the member names of the .proto files, and everything outside of
-/// ASCII escaped. (Not by way of `serde_json::Value`, which rounds doubles.)
+/// The same JSON with white space around every token, the member names of the .proto files, and
+/// everything outside of ASCII escaped. (Not by way of `serde_json::Value`, which rounds doubles.)
 fn respell(json: &str) -> String {
     let mut spelled = String::new();
     let mut rest = json;
     while let Some(first) = rest.chars().next() {
         if first != '"' {
             let is_punctuation = "{}[],:".contains(first);
-            spelled.push_str(&if is_punctuation { format!("\n\t {first}\r\n") } else { first.to_string() });
+            spelled.push_str(&if is_punctuation {
+                format!("\n\t {first}\r\n")
+            } else {
+                first.to_string()
+            });
             rest = &rest[first.len_utf8()..];
             continue;
         }
@@ -148,24 +174,34 @@ fn escape_non_ascii(text: &str) -> String {
 
 /// A body nested in `levels` arrays lies 4 + 2 × levels messages below the request.
 fn nested_json(levels: usize) -> String {
-    let body = format!("{}{{}}{}", "{\"arrayValue\":{\"values\":[".repeat(levels), "]}}".repeat(levels));
+    let body =
+        format!("{}{{}}{}", "{\"arrayValue\":{\"values\":[".repeat(levels), "]}}".repeat(levels));
     format!("{{\"resourceLogs\":[{{\"scopeLogs\":[{{\"logRecords\":[{{\"body\":{body}}}]}}]}}]}}")
 }
 
-/// What JSON may nest is what protobuf may nest: a depth bomb is refused at the limit, not followed.
+/// What JSON may nest is what protobuf may nest: a depth bomb is refused at the limit, not
+/// followed.
 #[test]
 fn nesting_is_bounded_as_on_the_wire() {
     let deepest = (NESTING_LIMIT - 4) / 2;
-    let read = from_json(Signal::Logs, nested_json(deepest).as_bytes(), LIMIT_BYTES).expect("nests within the limit");
+    let read = from_json(Signal::Logs, nested_json(deepest).as_bytes(), LIMIT_BYTES)
+        .expect("nests within the limit");
     assert!(scan(Signal::Logs, &read).is_ok());
-    assert_eq!(String::from_utf8(json_of(Signal::Logs, &read)).expect("JSON is text"), nested_json(deepest));
+    assert_eq!(
+        String::from_utf8(json_of(Signal::Logs, &read)).expect("JSON is text"),
+        nested_json(deepest)
+    );
     for levels in [deepest + 1, 100_000] {
-        let error = from_json(Signal::Logs, nested_json(levels).as_bytes(), LIMIT_BYTES).expect_err("too deep");
+        let error = from_json(Signal::Logs, nested_json(levels).as_bytes(), LIMIT_BYTES)
+            .expect_err("too deep");
         assert_eq!(error.reason, JsonReason::TooDeep { limit: NESTING_LIMIT });
     }
 
     let too_deep = log_request(&prost::Message::encode_to_vec(&nested_value(deepest + 1)));
-    assert!(matches!(to_json(Signal::Logs, &too_deep, LIMIT_BYTES, &mut Vec::new()), Err(ToJsonError::Malformed(_))));
+    assert!(matches!(
+        to_json(Signal::Logs, &too_deep, LIMIT_BYTES, &mut Vec::new()),
+        Err(ToJsonError::Malformed(_))
+    ));
 }
 
 /// A singular message in absurdly many parts costs an error, not memory.
@@ -174,7 +210,12 @@ fn parts_of_a_singular_message_are_bounded() {
     let resource_in_parts = |parts| {
         let mut resource_logs = Vec::new();
         for _ in 0..parts {
-            write_record(&mut resource_logs, &Record { number: 1, wire_type: 2, value: Vec::new() }, 0, 0);
+            write_record(
+                &mut resource_logs,
+                &Record { number: 1, wire_type: 2, value: Vec::new() },
+                0,
+                0,
+            );
         }
         let mut request = Vec::new();
         write_record(&mut request, &Record { number: 1, wire_type: 2, value: resource_logs }, 0, 0);

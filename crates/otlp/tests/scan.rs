@@ -10,26 +10,31 @@ use support::generate::{Shape, any_request, nested_value};
 const PROPER: Shape = Shape { odd_ids: false, ..Shape::ANY };
 
 proptest! {
-    /// Every legal wire form of every request is accepted, and counted as the generated types count.
+    /// Every legal wire form of every request is accepted, and counted as the generated types
+    /// count.
     #[test]
     fn legal_requests_are_accepted_and_counted((signal, request) in any_request(PROPER)) {
         let decoded = Decoded::decode(signal, &request).unwrap();
-        prop_assert_eq!(scan(signal, &request).map(|summary| summary.items as usize), Ok(decoded.items()));
+        let found = scan(signal, &request).map(|summary| summary.items as usize);
+        prop_assert_eq!(found, Ok(decoded.items()));
     }
 
-    /// A request cut short anywhere: what is accepted decodes, and to the same count; what does not decode is refused.
-    /// (The only thing refused beyond that is an id of the wrong length, which cutting does not make.)
+    /// A request cut short anywhere: what is accepted decodes, and to the same count; what does not
+    /// decode is refused. (The only thing refused beyond that is an id of the wrong length, which
+    /// cutting does not make.)
     #[test]
     fn truncations_are_refused_or_read_alike((signal, request) in any_request(PROPER)) {
         for len in 0..request.len() {
             let cut = &request[..len];
             let expected = Decoded::decode(signal, cut).ok().map(|decoded| decoded.items());
-            prop_assert_eq!(scan(signal, cut).ok().map(|summary| summary.items as usize), expected, "cut at {}", len);
+            let found = scan(signal, cut).ok().map(|summary| summary.items as usize);
+            prop_assert_eq!(found, expected, "cut at {}", len);
         }
     }
 
-    /// Requests with bytes changed at random: nothing is accepted that the generated types cannot decode, and whatever
-    /// is accepted is counted alike. What is refused although it decodes has an id of the wrong length, or a group.
+    /// Requests with bytes changed at random: nothing is accepted that the generated types cannot
+    /// decode, and whatever is accepted is counted alike. What is refused although it decodes has
+    /// an id of the wrong length, or a group.
     #[test]
     fn damaged_requests_are_never_accepted_wrongly(
         (signal, mut request) in any_request(Shape::ANY),
@@ -42,7 +47,9 @@ proptest! {
             }
         }
         match (scan(signal, &request), Decoded::decode(signal, &request)) {
-            (Ok(summary), decoded) => prop_assert_eq!(summary.items as usize, decoded.unwrap().items()),
+            (Ok(summary), decoded) => {
+                prop_assert_eq!(summary.items as usize, decoded.unwrap().items());
+            }
             (Err(error), Ok(_)) => prop_assert!(
                 error.reason.contains(" id is neither empty nor") || error.reason.contains("group"),
                 "{}", error
@@ -55,9 +62,11 @@ proptest! {
 /// Random bytes never panic, and what is accepted decodes.
 #[test]
 fn noise_is_read_like_the_generated_types_read_it() {
-    proptest!(|(signal in support::generate::signal(), noise in prop::collection::vec(any::<u8>(), 0..40))| {
+    let bytes = prop::collection::vec(any::<u8>(), 0..40);
+    proptest!(|(signal in support::generate::signal(), noise in bytes)| {
         if let Ok(summary) = scan(signal, &noise) {
-            prop_assert_eq!(Decoded::decode(signal, &noise).unwrap().items(), summary.items as usize);
+            let decoded = Decoded::decode(signal, &noise).unwrap();
+            prop_assert_eq!(decoded.items(), summary.items as usize);
         }
     });
 }
@@ -89,7 +98,8 @@ fn nesting_is_bounded_where_others_still_decode() {
 fn a_depth_bomb_is_refused() {
     let mut bomb = Vec::new();
     for _ in 0..1_000_000 {
-        // Written inside out: each level is one length-delimited field; the lengths lie, but the depth is met first.
+        // Written inside out: each level is one length-delimited field; the lengths lie, but the
+        // depth is met first.
         bomb.extend_from_slice(&[0x2a, 0xff, 0xff, 0xff, 0x07]);
     }
     assert!(scan(Signal::Logs, &bomb).is_err());
@@ -97,7 +107,8 @@ fn a_depth_bomb_is_refused() {
     assert!(scan(Signal::Logs, &nested).unwrap_err().reason.contains("nest"));
 }
 
-/// Ids of the wrong length and strings that are not UTF-8 are refused, as the Collector and prost refuse them.
+/// Ids of the wrong length and strings that are not UTF-8 are refused, as the Collector and prost
+/// refuse them.
 #[test]
 fn ids_and_strings_are_checked() {
     let span = |field: &[u8]| -> Vec<u8> {
@@ -105,14 +116,21 @@ fn ids_and_strings_are_checked() {
         wrap(0x0a, &wrap(0x12, &wrap(0x12, field)))
     };
     assert_eq!(scan(Signal::Traces, &span(&[0x0a, 0])).map(|summary| summary.items), Ok(1));
-    assert_eq!(scan(Signal::Traces, &span(&[0x12, 8, 1, 2, 3, 4, 5, 6, 7, 0xff])).map(|summary| summary.items), Ok(1));
+    assert_eq!(
+        scan(Signal::Traces, &span(&[0x12, 8, 1, 2, 3, 4, 5, 6, 7, 0xff]))
+            .map(|summary| summary.items),
+        Ok(1)
+    );
     let error = scan(Signal::Traces, &span(&[0x12, 3, 1, 2, 3])).unwrap_err();
     assert_eq!((error.offset, error.reason), (6, "a span id is neither empty nor 8 bytes long"));
     let error = scan(Signal::Traces, &span(&[0x2a, 2, 0xc3, 0x28])).unwrap_err();
     assert_eq!((error.offset, error.reason), (8, "a string is not valid UTF-8"));
     // An attribute in the shape of the fast path, but not in ASCII and not in UTF-8.
     let attribute = [0x4a, 10, 0x0a, 1, b'k', 0x12, 5, 0x0a, 3, b'a', 0xff, b'b'];
-    assert_eq!(scan(Signal::Traces, &span(&attribute)).unwrap_err().reason, "a string is not valid UTF-8");
+    assert_eq!(
+        scan(Signal::Traces, &span(&attribute)).unwrap_err().reason,
+        "a string is not valid UTF-8"
+    );
     let attribute = [0x4a, 10, 0x0a, 1, b'k', 0x12, 5, 0x0a, 3, b'a', 0xc3, 0xa9];
     assert_eq!(scan(Signal::Traces, &span(&attribute)).map(|summary| summary.items), Ok(1));
 }

@@ -1,13 +1,16 @@
 //! The table of OTLP's fields says what the official generated types say.
 //!
-//! Each field is sent to the official type of its message alone; what that type makes of it (its `Debug` form, and what
-//! it encodes again) tells the field's name, type and presence. prost drops what it does not know.
+//! Each field is sent to the official type of its message alone; what that type makes of it (its
+//! `Debug` form, and what it encodes again) tells the field's name, type and presence. prost drops
+//! what it does not know.
 
 mod support;
 
 use std::fmt::Debug;
 
-use opentelemetry_proto::tonic::collector::{logs, metrics as metrics_service, trace as trace_service};
+use opentelemetry_proto::tonic::collector::{
+    logs, metrics as metrics_service, trace as trace_service,
+};
 use opentelemetry_proto::tonic::common::v1 as common;
 use opentelemetry_proto::tonic::logs::v1 as log;
 use opentelemetry_proto::tonic::metrics::v1 as metrics;
@@ -16,7 +19,9 @@ use opentelemetry_proto::tonic::trace::v1 as trace;
 use sluice_otlp::Signal;
 
 use support::request;
-use support::schema::{FIELDS_LIMIT, FIXED32, FIXED64, Field, Kind, LEN, Message, Presence, VARINT, is_metric_data};
+use support::schema::{
+    FIELDS_LIMIT, FIXED32, FIXED64, Field, Kind, LEN, Message, Presence, VARINT, is_metric_data,
+};
 use support::wire::{Record, write_record, write_varint};
 
 /// Beyond the largest number of any OTLP message.
@@ -24,8 +29,8 @@ const NUMBERS: std::ops::Range<u32> = 1..64;
 /// As a 32-bit integer: -2, signed; as zigzag: 2147483647.
 const WIDE: u64 = 0x1_ffff_fffe;
 
-/// What the official type makes of an encoded message: its `Debug` form, and its encoding. `None` if it cannot be
-/// decoded.
+/// What the official type makes of an encoded message: its `Debug` form, and its encoding. `None`
+/// if it cannot be decoded.
 type Reading = Option<(String, Vec<u8>)>;
 
 fn read<M: prost::Message + Default + Debug>(encoded: &[u8]) -> Reading {
@@ -102,16 +107,22 @@ fn encoded(number: u32, wire_type: u8, value: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// True if the official type takes anything at all under this number: it refuses it, or writes it again.
+/// True if the official type takes anything at all under this number: it refuses it, or writes it
+/// again.
 fn is_known(read: fn(&[u8]) -> Reading, number: u32) -> bool {
-    let values =
-        [(VARINT, varint(1)), (FIXED64, 1_f64.to_le_bytes().to_vec()), (LEN, b"x".to_vec()), (FIXED32, vec![1; 4])];
-    values
-        .into_iter()
-        .any(|(wire_type, value)| read(&encoded(number, wire_type, value)).is_none_or(|(_, again)| !again.is_empty()))
+    let values = [
+        (VARINT, varint(1)),
+        (FIXED64, 1_f64.to_le_bytes().to_vec()),
+        (LEN, b"x".to_vec()),
+        (FIXED32, vec![1; 4]),
+    ];
+    values.into_iter().any(|(wire_type, value)| {
+        read(&encoded(number, wire_type, value)).is_none_or(|(_, again)| !again.is_empty())
+    })
 }
 
-/// Guarantee: the table has every message and every field that the official types know, and no other.
+/// Guarantee: the table has every message and every field that the official types know, and no
+/// other.
 #[test]
 fn the_table_has_exactly_the_official_fields() {
     let messages = all_messages();
@@ -120,7 +131,12 @@ fn the_table_has_exactly_the_official_fields() {
         assert!(message.fields.len() <= FIELDS_LIMIT, "{}", message.name);
         for number in NUMBERS {
             let is_known = is_known(official(message.name), number);
-            assert_eq!(message.numbered(number).is_some(), is_known, "field {number} of {}", message.name);
+            assert_eq!(
+                message.numbered(number).is_some(),
+                is_known,
+                "field {number} of {}",
+                message.name
+            );
         }
     }
 }
@@ -134,11 +150,18 @@ fn telling_values(kind: Kind) -> Vec<(Vec<u8>, String)> {
         Kind::Uint32 => vec![(varint(WIDE), "4294967294".into())],
         Kind::Sint32 => vec![(varint(WIDE), "2147483647".into())],
         Kind::Int64 => vec![(varint(u64::MAX), "-1".into()), (varint(WIDE), WIDE.to_string())],
-        Kind::Uint64 => vec![(varint(u64::MAX), u64::MAX.to_string()), (varint(WIDE), WIDE.to_string())],
-        Kind::Enum(names) => {
-            let shown = |name: &str| (varint(0), name.to_owned());
-            let values = names.iter().map(|(name, value)| (varint(*value as u64), variant_name(name, names)));
-            values.chain([(varint(WIDE), "-2".into())]).chain([shown(&variant_name(names[0].0, names))]).collect()
+        Kind::Uint64 => {
+            vec![(varint(u64::MAX), u64::MAX.to_string()), (varint(WIDE), WIDE.to_string())]
+        }
+        Kind::Enum(_, names) => {
+            // `SPAN_KIND_SERVER` is `Server`: `prefix` is what the names of all values begin with.
+            let variant = |name: &str| format!("{}{}", &name[..1], name[1..].to_lowercase());
+            let unset = names.split(' ').next().expect("a name");
+            let values = names.split(' ').enumerate();
+            values
+                .map(|(value, name)| (varint(value as u64), variant(name)))
+                .chain([(varint(WIDE), "-2".into()), (varint(0), variant(unset))])
+                .collect()
         }
         Kind::Fixed32 => vec![(vec![0xff; 4], u32::MAX.to_string())],
         Kind::Fixed64 => vec![(minus_one, (-1_f64).to_bits().to_string())],
@@ -151,16 +174,11 @@ fn telling_values(kind: Kind) -> Vec<(Vec<u8>, String)> {
     }
 }
 
-/// `SPAN_KIND_SERVER` is `Server`: without what the names of all values begin with.
-fn variant_name(name: &str, names: &[(&str, i32)]) -> String {
-    let words: Vec<&str> = name.split('_').collect();
-    let is_shared = |at: &usize| names.iter().all(|(other, _)| other.split('_').nth(*at) == Some(words[*at]));
-    let shared = (0..words.len()).take_while(is_shared).count();
-    words[shared..].iter().map(|word| format!("{}{}", &word[..1], word[1..].to_lowercase())).collect()
-}
-
 fn snake_case(camel: &str) -> String {
-    camel.chars().flat_map(|one| one.is_uppercase().then_some('_').into_iter().chain(one.to_lowercase())).collect()
+    camel
+        .chars()
+        .flat_map(|one| one.is_uppercase().then_some('_').into_iter().chain(one.to_lowercase()))
+        .collect()
 }
 
 fn pascal_case(camel: &str) -> String {
@@ -176,28 +194,37 @@ fn shown_as(field: &Field, value: &str) -> String {
     }
 }
 
-/// Guarantee: every field has the name, type, child message and enum values that the official type has.
+/// Guarantee: every field has the name, type, child message and enum values that the official type
+/// has.
 #[test]
 fn every_field_is_what_the_official_types_take_it_for() {
     for message in all_messages() {
         let read = official(message.name);
         for field in message.fields {
             for (value, shown) in telling_values(field.kind) {
-                let (debug, _) = read(&encoded(field.number, field.kind.wire_type(), value)).expect(field.name);
+                let (debug, _) =
+                    read(&encoded(field.number, field.kind.wire_type(), value)).expect(field.name);
                 let shown = shown_as(field, &shown);
-                assert!(debug.contains(&shown), "{}.{}: no {shown:?} in {debug}", message.name, field.name);
+                assert!(
+                    debug.contains(&shown),
+                    "{}.{}: no {shown:?} in {debug}",
+                    message.name,
+                    field.name
+                );
             }
         }
     }
 }
 
-/// Guarantee: whether a default value is kept, and whether several occurrences add up, is as in the official types.
+/// Guarantee: whether a default value is kept, and whether several occurrences add up, is as in the
+/// official types.
 #[test]
 fn every_field_has_the_official_presence() {
     for message in all_messages() {
         let read = official(message.name);
         for field in message.fields {
-            let (wire_type, is_message) = (field.kind.wire_type(), matches!(field.kind, Kind::Message(_)));
+            let (wire_type, is_message) =
+                (field.kind.wire_type(), matches!(field.kind, Kind::Message(_)));
             let default = match wire_type {
                 VARINT => vec![0],
                 FIXED64 => vec![0; 8],
@@ -215,8 +242,8 @@ fn every_field_has_the_official_presence() {
     }
 }
 
-/// Guarantee: what is written in hexadecimal are the ids and nothing else (the OTLP specification, JSON Protobuf
-/// Encoding).
+/// Guarantee: what is written in hexadecimal are the ids and nothing else (the OTLP specification,
+/// JSON Protobuf Encoding).
 #[test]
 fn trace_and_span_ids_are_ids() {
     for field in all_messages().into_iter().flat_map(|message| message.fields) {
@@ -237,17 +264,26 @@ fn fields_are_found_by_both_their_names() {
     let index = span.named("startTimeUnixNano", 0).expect("the JSON name");
     assert_eq!(span.fields[index].number, 7);
     assert_eq!(span.named("start_time_unix_nano", 0), Some(index));
-    for wrong in ["", "start_time_unix_nan", "start_time_unix_nano_", "starttimeunixnano", "start_timeUnixNano"] {
+    for wrong in [
+        "",
+        "start_time_unix_nan",
+        "start_time_unix_nano_",
+        "starttimeunixnano",
+        "start_timeUnixNano",
+    ] {
         assert_eq!(span.named(wrong, 0), None, "{wrong}");
     }
 }
 
-/// Guarantee: cutting and editing, which know the variants of `Metric.data` by number, know those of the table.
+/// Guarantee: cutting and editing, which know the variants of `Metric.data` by number, know those
+/// of the table.
 #[test]
 fn metric_data_are_the_members_of_the_oneof() {
-    let metric = all_messages().into_iter().find(|message| message.name == "Metric").expect("a metric");
+    let metric =
+        all_messages().into_iter().find(|message| message.name == "Metric").expect("a metric");
     for number in NUMBERS {
-        let is_member = support::field(metric, number).is_some_and(|field| field.presence == Presence::Oneof);
+        let is_member =
+            support::field(metric, number).is_some_and(|field| field.presence == Presence::Oneof);
         assert_eq!(is_metric_data(number), is_member, "{number}");
     }
 }

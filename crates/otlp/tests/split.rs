@@ -10,8 +10,8 @@ use sluice_otlp::{Part, Signal, SplitLimits, scan, split};
 use support::decoded::{Decoded, unknown_fields};
 use support::generate::{Shape, any_request};
 
-/// An item with everything around it, encoded: what must come out of the parts again, in order. Elements without items
-/// show with the item empty.
+/// An item with everything around it, encoded: what must come out of the parts again, in order.
+/// Elements without items show with the item empty.
 type Placed = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
 
 /// `Message::encode_to_vec` of a message without its children.
@@ -27,7 +27,8 @@ fn points(metric: &Metric) -> (Vec<u8>, Vec<Vec<u8>>) {
         ($($variant:ident),*) => {
             match &mut header.data {
                 $(Some(Data::$variant(data)) => {
-                    std::mem::take(&mut data.data_points).iter().map(Message::encode_to_vec).collect()
+                    let points = std::mem::take(&mut data.data_points);
+                    points.iter().map(Message::encode_to_vec).collect()
                 })*
                 None => Vec::new(),
             }
@@ -54,10 +55,20 @@ fn placed(decoded: &Decoded) -> Vec<Placed> {
                     for entry in &scope.$entries {
                         let (entry_header, items): (Vec<u8>, Vec<Vec<u8>>) = $each(entry);
                         if items.is_empty() {
-                            all.push((resource_header.clone(), scope_header.clone(), entry_header.clone(), vec![]));
+                            all.push((
+                                resource_header.clone(),
+                                scope_header.clone(),
+                                entry_header.clone(),
+                                vec![],
+                            ));
                         }
                         for item in items {
-                            all.push((resource_header.clone(), scope_header.clone(), entry_header.clone(), item));
+                            all.push((
+                                resource_header.clone(),
+                                scope_header.clone(),
+                                entry_header.clone(),
+                                item,
+                            ));
                         }
                     }
                 }
@@ -66,7 +77,10 @@ fn placed(decoded: &Decoded) -> Vec<Placed> {
     }
     match decoded {
         Decoded::Traces(request) => {
-            walk!(&request.resource_spans, scope_spans, spans, |span: &_| (vec![], vec![Message::encode_to_vec(span)]));
+            walk!(&request.resource_spans, scope_spans, spans, |span: &_| (
+                vec![],
+                vec![Message::encode_to_vec(span)]
+            ));
         }
         Decoded::Logs(request) => {
             walk!(&request.resource_logs, scope_logs, log_records, |log: &_| (
@@ -74,7 +88,9 @@ fn placed(decoded: &Decoded) -> Vec<Placed> {
                 vec![Message::encode_to_vec(log)]
             ));
         }
-        Decoded::Metrics(request) => walk!(&request.resource_metrics, scope_metrics, metrics, points),
+        Decoded::Metrics(request) => {
+            walk!(&request.resource_metrics, scope_metrics, metrics, points)
+        }
     }
     all
 }
@@ -100,8 +116,8 @@ fn check(signal: Signal, request: &Bytes, limits: SplitLimits, parts: &[Part]) {
 }
 
 proptest! {
-    /// Any limits on any request: the parts hold the same items under the same headers in the same order, within the
-    /// limits.
+    /// Any limits on any request: the parts hold the same items under the same headers in the same
+    /// order, within the limits.
     #[test]
     fn parts_are_the_request(
         (signal, request) in any_request(Shape::ANY),
@@ -117,11 +133,16 @@ proptest! {
         }
     }
 
-    /// No unknown field is lost, wherever it stands; those of headers are in every part that repeats the header.
+    /// No unknown field is lost, wherever it stands; those of headers are in every part that
+    /// repeats the header.
     #[test]
-    fn unknown_fields_are_carried((signal, request) in any_request(Shape::PLAIN), max_items in 1usize..4) {
+    fn unknown_fields_are_carried(
+        (signal, request) in any_request(Shape::PLAIN),
+        max_items in 1usize..4,
+    ) {
         let request = Bytes::from(request);
-        let parts = split(signal, &request, SplitLimits { max_bytes: usize::MAX, max_items }).unwrap();
+        let limits = SplitLimits { max_bytes: usize::MAX, max_items };
+        let parts = split(signal, &request, limits).unwrap();
         let mut found = std::collections::BTreeMap::new();
         for part in &parts {
             for (field, count) in unknown_fields(signal, &part.bytes) {
@@ -129,13 +150,17 @@ proptest! {
             }
         }
         for (field, count) in unknown_fields(signal, &request) {
-            prop_assert!(found.get(&field).is_some_and(|found| *found >= count), "{:?} is lost", field);
+            let is_there = found.get(&field).is_some_and(|found| *found >= count);
+            prop_assert!(is_there, "{:?} is lost", field);
         }
     }
 
     /// Truncated requests are refused or cut, never a panic.
     #[test]
-    fn truncated_requests_do_not_panic((signal, request) in any_request(Shape::ANY), max_bytes in 0usize..200) {
+    fn truncated_requests_do_not_panic(
+        (signal, request) in any_request(Shape::ANY),
+        max_bytes in 0usize..200,
+    ) {
         let request = Bytes::from(request);
         for len in 0..request.len() {
             let _ = split(signal, &request.slice(..len), SplitLimits { max_bytes, max_items: 2 });
@@ -144,11 +169,13 @@ proptest! {
 
     /// The concatenation of two requests is the merged request.
     #[test]
-    fn concatenation_merges((signal, first, second) in support::generate::signal().prop_flat_map(|signal| (
-        Just(signal),
-        support::generate::wire_request(signal, Shape::ANY, support::rewrite::Freedoms::ALL),
-        support::generate::wire_request(signal, Shape::ANY, support::rewrite::Freedoms::ALL),
-    ))) {
+    fn concatenation_merges(
+        (signal, first, second) in support::generate::signal().prop_flat_map(|signal| (
+            Just(signal),
+            support::generate::wire_request(signal, Shape::ANY, support::rewrite::Freedoms::ALL),
+            support::generate::wire_request(signal, Shape::ANY, support::rewrite::Freedoms::ALL),
+        )),
+    ) {
         let merged = Decoded::decode(signal, &[first.clone(), second.clone()].concat()).unwrap();
         let mut expected = placed(&Decoded::decode(signal, &first).unwrap());
         expected.extend(placed(&Decoded::decode(signal, &second).unwrap()));
@@ -161,10 +188,16 @@ proptest! {
 fn top_level_cuts_are_slices() {
     let resource = [0x0a, 6, 0x12, 4, 0x12, 2, 0x2a, 0];
     let request = Bytes::from(resource.repeat(10));
-    let parts = split(Signal::Traces, &request, SplitLimits { max_bytes: usize::MAX, max_items: 3 }).unwrap();
+    let parts =
+        split(Signal::Traces, &request, SplitLimits { max_bytes: usize::MAX, max_items: 3 })
+            .unwrap();
     assert_eq!(parts.iter().map(|part| part.items).collect::<Vec<_>>(), [3, 3, 3, 1]);
     for (index, part) in parts.iter().enumerate() {
-        assert_eq!(part.bytes.as_ptr(), request[index * 3 * resource.len()..].as_ptr(), "part {index} was copied");
+        assert_eq!(
+            part.bytes.as_ptr(),
+            request[index * 3 * resource.len()..].as_ptr(),
+            "part {index} was copied"
+        );
     }
 }
 
@@ -176,6 +209,7 @@ fn requests_within_limits_stay_whole() {
     let parts = split(Signal::Traces, &request, none).unwrap();
     assert_eq!(parts, [Part { bytes: request.clone(), items: 1 }]);
     assert_eq!(parts[0].bytes.as_ptr(), request.as_ptr());
-    let empty = split(Signal::Logs, &Bytes::new(), SplitLimits { max_bytes: 0, max_items: 0 }).unwrap();
+    let empty =
+        split(Signal::Logs, &Bytes::new(), SplitLimits { max_bytes: 0, max_items: 0 }).unwrap();
     assert_eq!(empty, [Part { bytes: Bytes::new(), items: 0 }]);
 }

@@ -15,7 +15,10 @@ fn encoded() -> impl Strategy<Value = (Signal, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn a_rewritten_request_means_what_the_original_means((signal, original) in encoded(), seed: u64) {
+    fn a_rewritten_request_means_what_the_original_means(
+        (signal, original) in encoded(),
+        seed: u64,
+    ) {
         assert_equivalent(signal, &original, &rewrite(signal, &original, Freedoms::ALL, seed));
     }
 
@@ -26,7 +29,8 @@ proptest! {
     }
 }
 
-/// Each freedom alone has to change a request that offers the occasion, or a property that relies on it tests nothing.
+/// Each freedom alone has to change a request that offers the occasion, or a property that relies
+/// on it tests nothing.
 #[test]
 fn every_freedom_is_used() {
     use proptest::strategy::ValueTree;
@@ -41,25 +45,34 @@ fn every_freedom_is_used() {
         ("superseded", Freedoms { superseded: true, ..none }),
     ];
     let requests: Vec<Vec<u8>> = (0..200)
-        .map(|_| request(Signal::Metrics, Shape::ANY).new_tree(&mut runner).expect("a request").current())
+        .map(|_| {
+            request(Signal::Metrics, Shape::ANY).new_tree(&mut runner).expect("a request").current()
+        })
         .collect();
     for (name, freedoms) in freedoms {
-        let changed =
-            requests.iter().filter(|original| rewrite(Signal::Metrics, original, freedoms, 7) != **original).count();
+        let changed = requests
+            .iter()
+            .filter(|original| rewrite(Signal::Metrics, original, freedoms, 7) != **original)
+            .count();
         assert!(changed >= 20, "{name} changed {changed} of 200 requests");
     }
     let unknown: Vec<_> = requests
         .iter()
-        .map(|original| unknown_fields(Signal::Metrics, &rewrite(Signal::Metrics, original, Freedoms::ALL, 7)))
+        .map(|original| {
+            unknown_fields(Signal::Metrics, &rewrite(Signal::Metrics, original, Freedoms::ALL, 7))
+        })
         .collect();
     let with_unknown = unknown.iter().filter(|fields| !fields.is_empty()).count();
     assert!(with_unknown >= 100, "{with_unknown} of 200 requests got unknown fields");
-    let with_groups = unknown.iter().filter(|fields| fields.keys().any(|(_, field)| field.wire_type == 3)).count();
+    let with_groups = unknown
+        .iter()
+        .filter(|fields| fields.keys().any(|(_, field)| field.wire_type == 3))
+        .count();
     assert!(with_groups >= 20, "{with_groups} of 200 requests got unknown groups");
 }
 
-/// Nesting that the official types decode at most: a log body of 48 arrays (resource, scope, record, body, then two
-/// messages a level; the generated decoder stops below 100 messages).
+/// Nesting that the official types decode at most: a log body of 48 arrays (resource, scope,
+/// record, body, then two messages a level; the generated decoder stops below 100 messages).
 #[test]
 fn the_official_types_decode_bodies_of_48_nested_arrays_and_no_more() {
     let decodes = |levels| Decoded::decode(Signal::Logs, &log_with_body(levels)).is_ok();

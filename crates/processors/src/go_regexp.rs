@@ -12,7 +12,7 @@ use regex::Regex;
 
 /// A compiled pattern, and the text that it was written as.
 #[derive(Clone, Debug)]
-pub struct Pattern {
+pub(crate) struct Pattern {
     text: String,
     regex: Regex,
 }
@@ -20,43 +20,51 @@ pub struct Pattern {
 impl Pattern {
     /// # Errors
     /// What is wrong with the pattern, in a line.
-    pub fn new(text: &str) -> Result<Pattern, String> {
+    pub(crate) fn new(text: &str) -> Result<Pattern, String> {
         match Regex::new(&translate(text)) {
             Ok(regex) => Ok(Pattern { text: text.to_owned(), regex }),
             Err(regex::Error::Syntax(message)) => {
-                let reason =
-                    message.lines().rev().find_map(|line| line.trim().strip_prefix("error: ").map(str::to_owned));
+                let reason = message
+                    .lines()
+                    .rev()
+                    .find_map(|line| line.trim().strip_prefix("error: ").map(str::to_owned));
                 Err(reason.unwrap_or_else(|| message.replace('\n', " ")))
             }
             Err(error) => Err(error.to_string()),
         }
     }
 
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// Whether the pattern matches anywhere in the text. What is not UTF-8 matches nothing.
-    pub fn matches(&self, text: &[u8]) -> bool {
+    pub(crate) fn matches(&self, text: &[u8]) -> bool {
         str::from_utf8(text).is_ok_and(|text| self.regex.is_match(text))
     }
 
     /// Names of the groups, without the whole; nothing for one that has no name.
-    pub fn group_names(&self) -> impl Iterator<Item = Option<&str>> {
+    pub(crate) fn group_names(&self) -> impl Iterator<Item = Option<&str>> {
         self.regex.capture_names().skip(1)
     }
 
-    /// What the named groups of the first match hold, in order; empty for those that take no part in it.
-    pub fn named_groups(&self, text: &[u8]) -> Option<Vec<(&str, String)>> {
+    /// What the named groups of the first match hold, in order; empty for those that take no part
+    /// in it.
+    pub(crate) fn named_groups(&self, text: &[u8]) -> Option<Vec<(&str, String)>> {
         let captures = self.regex.captures(str::from_utf8(text).ok()?)?;
         let names = self.regex.capture_names().enumerate().skip(1);
         let named = names.filter_map(|(index, name)| Some((name?, captures.get(index))));
-        Some(named.map(|(name, group)| (name, group.map_or("", |group| group.as_str()).to_owned())).collect())
+        Some(
+            named
+                .map(|(name, group)| (name, group.map_or("", |group| group.as_str()).to_owned()))
+                .collect(),
+        )
     }
 }
 
 fn translate(go: &str) -> String {
-    let mut translation = Translation { rest: go.chars().peekable(), out: String::with_capacity(go.len() + 16) };
+    let mut translation =
+        Translation { rest: go.chars().peekable(), out: String::with_capacity(go.len() + 16) };
     translation.run();
     translation.out
 }
@@ -84,7 +92,8 @@ impl Translation<'_> {
         if self.rest.clone().count() == inside.chars().count() {
             return false;
         }
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match inside.split_once(',') {
             None => is_number(&inside),
             Some((low, high)) => is_number(low) && (high.is_empty() || is_number(high)),
@@ -127,7 +136,8 @@ impl Translation<'_> {
         }
     }
 
-    /// An octal code: `\0` and up to two more digits, or two to three digits. A single one would be a back-reference.
+    /// An octal code: `\0` and up to two more digits, or two to three digits. A single one would be
+    /// a back-reference.
     fn octal(&mut self, first: char) {
         let mut code = first.to_digit(8).unwrap_or(0);
         let mut digits = 1;
@@ -199,17 +209,30 @@ mod tests {
     fn gos_dialect_is_understood() {
         assert!(matches(r"^\d+$", "12") && !matches(r"^\d+$", "١٢"), "digits are ASCII");
         assert!(matches(r"^\w+$", "a_1") && !matches(r"^\w+$", "é"), "word characters are ASCII");
-        assert!(matches(r"^[\d.]+$", "1.2") && matches(r"^[^\s]+$", "ab"), "classes within brackets");
+        assert!(
+            matches(r"^[\d.]+$", "1.2") && matches(r"^[^\s]+$", "ab"),
+            "classes within brackets"
+        );
         assert!(matches(r"\bfoo\b", "éfoo!"), "word boundaries are ASCII");
         assert!(matches(r"^\Qa.b*\E+$", "a.b**") && !matches(r"^\Qa.b\E$", "axb"), "quoting");
-        assert!(matches("^{foo}$", "{foo}") && matches("^a{2}$", "aa") && matches("^a{,3}$", "a{,3}"), "braces");
+        assert!(
+            matches("^{foo}$", "{foo}") && matches("^a{2}$", "aa") && matches("^a{,3}$", "a{,3}"),
+            "braces"
+        );
         assert!(matches(r"^\<\/\_\-$", "</_-"), "escaped punctuation");
-        assert!(matches("^[[&~]+$", "[&~") && matches("^[]a]+$", "]a") && matches("^[[:alpha:]]$", "x"), "brackets");
+        assert!(
+            matches("^[[&~]+$", "[&~") && matches("^[]a]+$", "]a") && matches("^[[:alpha:]]$", "x"),
+            "brackets"
+        );
         assert!(matches(r"^\101$", "A"), "octal");
-        assert!(matches("(?i)^k$", "K") && matches(r"^\pL$", "é") && matches(r"^\x{e9}$", "é"), "left as they are");
+        assert!(
+            matches("(?i)^k$", "K") && matches(r"^\pL$", "é") && matches(r"^\x{e9}$", "é"),
+            "left as they are"
+        );
     }
 
-    /// A pattern that Go refuses, or that this engine cannot match, is refused with a reason in one line.
+    /// A pattern that Go refuses, or that this engine cannot match, is refused with a reason in one
+    /// line.
     #[test]
     fn errors_fit_a_line() {
         for pattern in ["(", "a**b(", r"\C", "(?P<n", "[a"] {
@@ -223,7 +246,8 @@ mod tests {
     fn groups_are_named() {
         let pattern = Pattern::new("^(?P<method>[A-Z]+) (?:(?P<path>/.*)|(?<other>.*))$").unwrap();
         let groups = pattern.named_groups(b"GET /x").unwrap();
-        let expected = [("method", "GET"), ("path", "/x"), ("other", "")].map(|(name, text)| (name, text.to_owned()));
+        let expected = [("method", "GET"), ("path", "/x"), ("other", "")]
+            .map(|(name, text)| (name, text.to_owned()));
         assert_eq!(groups, expected);
         assert_eq!(pattern.named_groups(b"nothing"), None);
     }

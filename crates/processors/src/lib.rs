@@ -1,16 +1,17 @@
 //! Processors: what is done to encoded requests between receivers and exporters.
 //!
-//! `resource` and `attributes` edit requests; `batch` and `memory_limiter` are settings that the engine obeys.
+//! `resource` and `attributes` edit requests; `batch` and `memory_limiter` are settings that the
+//! engine obeys.
 //!
 //! One folder a component, with every option in its README. [`PROCESSORS`] lists them; there is no
 //! registration elsewhere.
 
-pub mod actions;
-pub mod attributes;
+mod actions;
+mod attributes;
 pub mod batch;
-pub mod matching;
+mod matching;
 pub mod memory_limiter;
-pub mod resource;
+mod resource;
 
 mod fingerprint;
 mod go_regexp;
@@ -33,7 +34,8 @@ pub static PROCESSORS: ComponentKinds<Box<dyn ProcessorConfig>> =
 pub enum Edit {
     /// The request stays as it is, and so do the bytes in which it came.
     Unchanged,
-    /// The request is now this one (not compressed), with so many spans, metric points or log records left in it.
+    /// The request is now this one (not compressed), with so many spans, metric points or log
+    /// records left in it.
     Changed { payload: Bytes, items: u32 },
 }
 
@@ -62,17 +64,21 @@ pub struct Built {
 
 /// Edits one request after another. Keeps nothing between them.
 pub trait Processor: Send + Sync {
-    /// `request` is not compressed and went through [`sluice_otlp::scan`].
-    ///
-    /// # Errors
-    /// [`ProcessError`] where the request is not what it should be.
-    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit, ProcessError>;
+    /// `request` is uncompressed and was accepted by [`sluice_otlp::scan`]; any other may be an
+    /// error.
+    fn process(
+        &self,
+        signal: Signal,
+        request: &Bytes,
+        metadata: &Metadata,
+    ) -> Result<Edit, ProcessError>;
 
     /// Names of the request metadata (lower case) that this processor reads.
     fn metadata_keys(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Stable hash of what the processor does: equal for equal configurations, over restarts and releases.
+    /// Stable hash of what the processor does: equal for equal configurations, over restarts and
+    /// releases.
     fn fingerprint(&self) -> u64;
 }

@@ -15,7 +15,11 @@ pub(crate) fn text_of(value: Value<'_>) -> Cow<'_, str> {
         Value::Int(value) => Cow::Owned(value.to_string()),
         Value::Double(value) => Cow::Owned(double_text(value)),
         Value::Bytes(bytes) => Cow::Owned(base64(bytes)),
-        Value::Nested(_) => Cow::Owned(json(&value.to_owned()).unwrap_or_default()),
+        Value::Nested(_) => {
+            let mut json = String::new();
+            let is_whole = write_json(&value.to_owned(), &mut json).is_some();
+            Cow::Owned(if is_whole { json } else { String::new() })
+        }
     }
 }
 
@@ -43,13 +47,8 @@ pub(crate) fn plain_double_text(value: f64) -> String {
     value.to_string()
 }
 
-/// JSON as Go writes it: keys sorted, of equal ones the last, no HTML escapes. Nothing where a number is not finite.
-fn json(value: &AnyValue) -> Option<String> {
-    let mut out = String::new();
-    write_json(value, &mut out)?;
-    Some(out)
-}
-
+/// JSON as Go writes it: keys sorted, of equal ones the last, no HTML escapes. Nothing where a
+/// number is not finite.
 fn write_json(value: &AnyValue, out: &mut String) -> Option<()> {
     match value {
         AnyValue::Empty => out.push_str("null"),
@@ -72,7 +71,8 @@ fn write_json(value: &AnyValue, out: &mut String) -> Option<()> {
             out.push(']');
         }
         AnyValue::Map(entries) => {
-            let sorted: BTreeMap<&str, &AnyValue> = entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
+            let sorted: BTreeMap<&str, &AnyValue> =
+                entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
             out.push('{');
             for (index, (key, value)) in sorted.into_iter().enumerate() {
                 if index > 0 {
@@ -143,18 +143,30 @@ mod tests {
         assert_eq!(plain_double_text(f64::NEG_INFINITY), "-Inf");
     }
 
-    /// Nested values are JSON with sorted keys; what JSON cannot say makes the whole text empty, as in the Collector.
+    /// Nested values are JSON with sorted keys; what JSON cannot say makes the whole text empty, as
+    /// in the Collector.
     #[test]
     fn nested_values_are_json() {
         let value = AnyValue::Map(vec![
-            ("b".to_owned(), AnyValue::Array(vec![AnyValue::Int(-1), AnyValue::Empty, AnyValue::Bytes(vec![1, 2])])),
+            (
+                "b".to_owned(),
+                AnyValue::Array(vec![
+                    AnyValue::Int(-1),
+                    AnyValue::Empty,
+                    AnyValue::Bytes(vec![1, 2]),
+                ]),
+            ),
             ("a".to_owned(), AnyValue::String("<\"\u{1}\u{2028}é>".to_owned())),
             ("b2".to_owned(), AnyValue::Bool(true)),
             ("a".to_owned(), AnyValue::String("last".to_owned())),
         ]);
         let encoded = value.encoded();
-        assert_eq!(text_of(Value::read(&encoded)), r#"{"a":"last","b":[-1,null,"AQI="],"b2":true}"#);
-        let quoted = AnyValue::Array(vec![AnyValue::String("<\"\u{1}\u{2028}é>".to_owned())]).encoded();
+        assert_eq!(
+            text_of(Value::read(&encoded)),
+            r#"{"a":"last","b":[-1,null,"AQI="],"b2":true}"#
+        );
+        let quoted =
+            AnyValue::Array(vec![AnyValue::String("<\"\u{1}\u{2028}é>".to_owned())]).encoded();
         assert_eq!(text_of(Value::read(&quoted)), "[\"<\\\"\\u0001\\u2028é>\"]");
         let infinite = AnyValue::Array(vec![AnyValue::Double(f64::INFINITY)]).encoded();
         assert_eq!(text_of(Value::read(&infinite)), "");

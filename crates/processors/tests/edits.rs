@@ -1,4 +1,5 @@
-//! `resource` and `attributes` against decoding, editing and encoding with the official generated types.
+//! `resource` and `attributes` against decoding, editing and encoding with the official generated
+//! types.
 
 #[path = "../../otlp/tests/support/mod.rs"]
 mod support;
@@ -17,11 +18,15 @@ use support::generate::{Shape, any_request};
 const PROPER: Shape = Shape { odd_ids: false, ..Shape::ANY };
 
 fn metadata() -> Metadata {
-    Metadata { peer: Some("10.1.2.3:99".to_owned()), headers: vec![("tenant".to_owned(), b"blue".to_vec())] }
+    Metadata {
+        peer: Some("10.1.2.3:99".to_owned()),
+        headers: vec![("tenant".to_owned(), b"blue".to_vec())],
+    }
 }
 
 fn settings(kind: &str, yaml: &str) -> Box<dyn ProcessorConfig> {
-    let (settings, diagnostics) = read_text("processors.test", yaml, |fields| PROCESSORS.read(kind, fields));
+    let (settings, diagnostics) =
+        read_text("processors.test", yaml, |fields| PROCESSORS.read(kind, fields));
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
     settings.unwrap()
 }
@@ -32,7 +37,11 @@ fn process(kind: &str, yaml: &str, signal: Signal, request: &Bytes) -> (Bytes, b
     match built.processor.process(signal, request, &metadata()).unwrap() {
         Edit::Unchanged => (request.clone(), false),
         Edit::Changed { payload, items } => {
-            assert_eq!(scan(signal, &payload).map(|summary| summary.items), Ok(items), "a valid request comes out");
+            assert_eq!(
+                scan(signal, &payload).map(|summary| summary.items),
+                Ok(items),
+                "a valid request comes out"
+            );
             (payload, true)
         }
     }
@@ -41,12 +50,16 @@ fn process(kind: &str, yaml: &str, signal: Signal, request: &Bytes) -> (Bytes, b
 fn check(kind: &str, actions: &[model::Action], signal: Signal, request: Vec<u8>) {
     let request = Bytes::from(request);
     let option = if kind == "resource" { "attributes" } else { "actions" };
-    let yaml = format!("{option}: [{}]", actions.iter().map(model::Action::yaml).collect::<Vec<_>>().join(", "));
+    let yaml = format!(
+        "{option}: [{}]",
+        actions.iter().map(model::Action::yaml).collect::<Vec<_>>().join(", ")
+    );
     let (edited, changed) = process(kind, &yaml, signal, &request);
 
     let before = Decoded::decode(signal, &request).unwrap();
     let mut expected = before.clone();
-    let mut edit = |attributes: &mut Vec<_>| actions.iter().for_each(|action| action.apply(attributes));
+    let mut edit =
+        |attributes: &mut Vec<_>| actions.iter().for_each(|action| action.apply(attributes));
     match kind {
         "resource" => model::resources(&mut expected, &mut edit),
         _ => model::items(&mut expected, &mut edit),
@@ -54,13 +67,21 @@ fn check(kind: &str, actions: &[model::Action], signal: Signal, request: Vec<u8>
     let actual = Decoded::decode(signal, &edited).unwrap();
     assert_eq!(model::normalised(&actual), model::normalised(&expected), "{yaml}");
     if !changed {
-        assert_eq!(model::normalised(&expected), model::normalised(&before), "a change was missed: {yaml}");
+        assert_eq!(
+            model::normalised(&expected),
+            model::normalised(&before),
+            "a change was missed: {yaml}"
+        );
     }
     let removes = actions.iter().any(model::Action::removes);
     for (field, count) in unknown_fields(signal, &request) {
         // What is replaced or removed takes along what is unknown in it.
         if !removes && !field.0.contains("attributes") {
-            assert_eq!(unknown_fields(signal, &edited).get(&field), Some(&count), "{field:?} was lost: {yaml}");
+            assert_eq!(
+                unknown_fields(signal, &edited).get(&field),
+                Some(&count),
+                "{field:?} was lost: {yaml}"
+            );
         }
     }
 }
@@ -92,7 +113,8 @@ proptest! {
         let request = Bytes::from(request);
         let actions = "[{key: a, action: upsert, value: x}, {key: b, action: hash}]";
         for (kind, option) in [("resource", "attributes"), ("attributes", "actions")] {
-            let built = settings(kind, &format!("{option}: {actions}")).build(signal).unwrap().unwrap();
+            let settings = settings(kind, &format!("{option}: {actions}"));
+            let built = settings.build(signal).unwrap().unwrap();
             for len in 0..request.len() {
                 let _ = built.processor.process(signal, &request.slice(..len), &metadata());
             }

@@ -1,5 +1,5 @@
-//! What a receiver is: options, then bound, then running. A kind is its folder, which implements these traits, and its line in
-//! [`crate::RECEIVERS`].
+//! What a receiver is: options, then bound, then running. A kind is its folder, which implements
+//! these traits, and its line in [`crate::RECEIVERS`].
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -19,15 +19,19 @@ pub trait ReceiverConfig: Send + Sync {
         Vec::new()
     }
 
-    /// Whether senders wait for answers. False for a receiver that fetches: under `ack: delivered` it has nothing to hand a
-    /// backend's final refusal to, so that the items concerned become dead letters.
+    /// Whether senders wait for answers. False for a receiver that fetches: under `ack: delivered`
+    /// it has nothing to hand a backend's final refusal to, so that the items concerned become dead
+    /// letters.
     fn has_senders(&self) -> bool {
         true
     }
 
-    /// Takes hold of everything that can fail: ports, certificates, checkpoints. Ports come from `held` where it has the same
-    /// addresses. Nothing is served or read yet.
-    fn bind<'a>(&'a self, held: &'a [Listener]) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>>;
+    /// Takes hold of everything that can fail: ports, certificates, checkpoints. Ports come from
+    /// `held` where it has the same addresses. Nothing is served or read yet.
+    fn bind<'a>(
+        &'a self,
+        held: &'a [Listener],
+    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>>;
 }
 
 /// A receiver that cannot fail to start any more.
@@ -43,7 +47,8 @@ pub struct ReceiverContext {
     pub authenticators: HashMap<String, Arc<dyn ServerAuth>>,
     /// What all receivers share.
     pub resources: ServerResources,
-    /// Those of the receiver whose place this one takes, so that they go on. It may have been of another kind.
+    /// Those of the receiver whose place this one takes, so that they go on. It may have been of
+    /// another kind.
     pub counters: Option<Arc<dyn ReceiverCounters>>,
 }
 

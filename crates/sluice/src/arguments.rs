@@ -9,6 +9,7 @@ use sluice_net::server::Rule;
 use crate::docs::Reference;
 use crate::load_test::LoadTestArguments;
 use crate::log::arguments::LogCommand;
+use crate::values::seconds;
 
 /// A telemetry pipeline engine: receives traces, metrics and logs, stores them safely, and delivers
 /// them to every backend that should have them.
@@ -19,7 +20,8 @@ use crate::log::arguments::LogCommand;
     about,
     propagate_version = true,
     arg_required_else_help = true,
-    after_help = "Examples:\n  sluice demo\n  sluice validate gateway.yaml\n  sluice run gateway.yaml"
+    after_help = "Examples:\n  sluice demo\n  sluice validate gateway.yaml\n  \
+        sluice run gateway.yaml"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -29,10 +31,10 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the pipelines of a configuration
-    #[command(
-        after_help = "Examples:\n  sluice run gateway.yaml\n  sluice run --config base.yaml --config site.yaml\n  \
-        sluice run --watch gateway.yaml     # reload when the file changes; SIGHUP reloads in any case"
-    )]
+    #[command(after_help = "Examples:\n  sluice run gateway.yaml\n  \
+        sluice run --config base.yaml --config site.yaml\n  \
+        sluice run --watch gateway.yaml     # reload when the file changes; \
+        SIGHUP reloads in any case")]
     Run(RunArguments),
     /// Check a configuration and print all errors and warnings
     #[command(after_help = "Example:\n  sluice validate gateway.yaml")]
@@ -44,11 +46,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  sluice demo\n  sluice demo --seconds 10 --rate 5000")]
     Demo(DemoArguments),
     /// Put a pipeline engine under load and report its throughput, loss and cost
-    #[command(
-        after_help = "Examples:\n  sluice load-test\n  sluice load-test -t metrics -n 1.2 -m true -b true -d 1200\n  \
+    #[command(after_help = "Examples:\n  sluice load-test\n  \
+        sluice load-test -t metrics -n 1.2 -m true -b true -d 1200\n  \
         sluice load-test --subject sluice --subject otelcol --turns 3 --output results\n  \
-        sluice load-test --fail-if 'lost>0'\n  sluice load-test report results-1.1 results-1.2"
-    )]
+        sluice load-test --fail-if 'lost>0'\n  sluice load-test report results-1.1 results-1.2")]
     LoadTest(Box<LoadTestArguments>),
     /// Inspect telemetry on disk: list, show, replay, verify, drop
     #[command(subcommand, after_help = "Example:\n  sluice log ls /var/lib/sluice")]
@@ -57,7 +58,8 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  sluice components")]
     Components,
     /// Print a reference as Markdown: of all configuration options, or of all metrics
-    #[command(after_help = "Examples:\n  sluice docs > configuration.md\n  sluice docs metrics > metrics.md")]
+    #[command(after_help = "Examples:\n  sluice docs > configuration.md\n  \
+        sluice docs metrics > metrics.md")]
     Docs {
         #[arg(value_enum, default_value_t = Reference::Configuration)]
         reference: Reference,
@@ -115,14 +117,6 @@ pub(crate) struct DemoArguments {
     pub rate: u64,
 }
 
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.trim_end_matches('s').parse().map_err(|_| "give a number of seconds".to_owned())?;
-    if !(0.0..=86_400.0).contains(&seconds) {
-        return Err("give 0 to 86400 seconds".to_owned());
-    }
-    Ok(Duration::from_secs_f64(seconds))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -175,7 +169,9 @@ mod tests {
 
     #[test]
     fn files_and_config_options_are_merged_in_order() {
-        let arguments = Arguments::try_parse_from(["sluice", "validate", "a.yaml", "--config", "b.yaml"]).unwrap();
+        let arguments =
+            Arguments::try_parse_from(["sluice", "validate", "a.yaml", "--config", "b.yaml"])
+                .unwrap();
         let Command::Validate(configuration) = arguments.command else { panic!("validate") };
         assert_eq!(configuration.locations(), ["a.yaml", "b.yaml"]);
         assert!(Arguments::try_parse_from(["sluice", "run"]).is_err(), "a configuration is needed");

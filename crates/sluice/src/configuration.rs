@@ -7,6 +7,8 @@ use anyhow::{Result, anyhow};
 use sluice_config::{Diagnostics, Sources, SystemEnvironment};
 use sluice_engine::{Plan, plan};
 
+use crate::output::{self, complain};
+
 /// Reads, checks and plans. Prints errors and warnings, and returns a plan if there are no errors.
 pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
     let (plan, diagnostics) = plan::load(locations, &SystemEnvironment);
@@ -21,22 +23,22 @@ pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
 fn print(diagnostics: &Diagnostics) {
     let text = diagnostics.render(std::io::stderr().is_terminal());
     if !text.is_empty() {
-        eprintln!("{text}");
+        complain!("{text}");
     }
 }
 
 pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
     let plan = load(locations).0?;
-    println!(
-        "valid: {} receivers, {} pipelines, {} deliveries",
+    output::print(&format!(
+        "valid: {} receivers, {} pipelines, {} deliveries\n",
         plan.receivers.len(),
         plan.pipelines.len(),
         plan.deliveries.len()
-    );
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn plan(locations: &[String]) -> Result<ExitCode> {
-    print!("{}", load(locations).0?.describe());
+    output::print(&load(locations).0?.describe())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,6 @@
-//! `sluice docs`: the references of all options and all metrics, from the code that reads and writes them.
+//! `sluice docs`: the references of all options and all metrics, from the code that reads and
+//! writes them.
 
-use std::process::ExitCode;
-
-use anyhow::Result;
 use clap::ValueEnum;
 
 /// What is printed.
@@ -14,11 +12,11 @@ pub(crate) enum Reference {
     Metrics,
 }
 
-pub(crate) fn print(reference: Reference) -> Result<ExitCode> {
-    let text = match reference {
-        Reference::Configuration => sluice_engine::reference::markdown(),
-        Reference::Metrics => sluice_engine::reference::metrics_markdown(),
-    };
-    print!("{text}");
-    Ok(ExitCode::SUCCESS)
+impl Reference {
+    pub(crate) fn markdown(self) -> String {
+        match self {
+            Reference::Configuration => sluice_engine::reference::markdown(),
+            Reference::Metrics => sluice_engine::reference::metrics_markdown(),
+        }
+    }
 }

@@ -7,7 +7,9 @@ mod demo;
 mod docs;
 mod load_test;
 mod log;
+mod output;
 mod run;
+mod values;
 mod watched;
 
 use std::process::ExitCode;
@@ -20,6 +22,11 @@ use crate::arguments::{Arguments, Command};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+fn print_text(text: &str) -> anyhow::Result<ExitCode> {
+    output::print(text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
@@ -28,15 +35,16 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::LoadTest(arguments) => load_test::load_test(&arguments),
         Command::Log(command) => log::run(&command),
-        Command::Components => components::list(),
-        Command::Docs { reference } => docs::print(reference),
+        Command::Components => print_text(&components::list()),
+        Command::Docs { reference } => print_text(&reference.markdown()),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "sluice", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "sluice", &mut script);
+            print_text(&String::from_utf8_lossy(&script))
         }
     };
     result.unwrap_or_else(|error| {
-        eprintln!("sluice: {error:#}");
+        output::complain!("sluice: {error:#}");
         ExitCode::FAILURE
     })
 }

@@ -35,20 +35,22 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     ))
 }
 
-/// Each thread's allocator takes its memory from a region of its own, and the first touch of a huge page makes 2 MiB of that resident:
-/// two threads at rest took 18 MiB instead of 11, sixteen 48 instead of 12. The CPU time of an item was the same. (What the allocator
-/// takes before `main` is kept small by its feature `no_thp`: it asks for no huge pages.)
+/// The first touch of a huge page makes 2 MiB resident in a region of each thread's allocator. That
+/// doubles the memory at rest for the same CPU time. What the allocator takes before `main` has no
+/// huge pages either: its feature `no_thp`.
 fn keep_pages_small() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::debug!(%error, "memory at rest may be larger: transparent huge pages stay enabled");
+        tracing::debug!(%error, "memory at rest may be larger: huge pages stay enabled");
     }
 }
 
-/// One thread needs no scheduler that coordinates several. Its threads read from connections when they have nothing else to do.
+/// One thread needs no scheduler that coordinates several. Its threads read from connections when
+/// they have nothing else to do.
 pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> Result<Runtime> {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or(available, usize::from);
-    let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    let mut builder =
+        if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     if threads > 1 {
         builder.worker_threads(threads);
     }
@@ -66,6 +68,8 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    // As in a Go program these two do nothing. By default they would end the process.
+    let _ignored = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
     let mut engine = Engine::start(plan, Some(scheduler)).await?;
     announce(&engine);
     let mut watch = tokio::time::interval(WATCH_INTERVAL);
@@ -90,13 +94,19 @@ async fn serve(
 fn tell(report: &ShutdownReport) {
     for lost in &report.lost {
         tracing::error!(
-            pipeline = %lost.delivery.pipeline, exporter = %lost.delivery.exporter, items = lost.items, bytes = lost.bytes,
+            pipeline = %lost.delivery.pipeline,
+            exporter = %lost.delivery.exporter,
+            items = lost.items,
+            bytes = lost.bytes,
             "lost: not delivered before the end, and memory does not survive it"
         );
     }
     for kept in &report.kept {
         tracing::info!(
-            pipeline = %kept.delivery.pipeline, exporter = %kept.delivery.exporter, items = kept.items, bytes = kept.bytes,
+            pipeline = %kept.delivery.pipeline,
+            exporter = %kept.delivery.exporter,
+            items = kept.items,
+            bytes = kept.bytes,
             "kept on disk for the next start"
         );
     }
@@ -117,8 +127,8 @@ fn announce(engine: &Engine) {
     }
 }
 
-/// A configuration that cannot be used leaves the old one running, and says so. Returns the files that were read: another
-/// configuration may name others.
+/// A configuration that cannot be used leaves the old one running, and says so. Returns the files
+/// that were read: another configuration may name others.
 async fn reload(engine: &mut Engine, locations: &[String], logging: &LoggingHandle) -> Watched {
     let (plan, sources) = configuration::load(locations);
     match plan {
@@ -138,7 +148,8 @@ async fn apply(engine: &mut Engine, plan: Plan, logging: &LoggingHandle) {
     if !unchanged.is_empty() {
         tracing::warn!(
             options = unchanged.join(", "),
-            "of service.telemetry.logs only the level changes while running: these options need a restart"
+            "of service.telemetry.logs only the level changes while running: these options need a \
+             restart"
         );
     }
     tracing::info!("reloaded");

@@ -14,11 +14,17 @@ pub(crate) struct Watched(BTreeMap<PathBuf, Option<u64>>);
 impl Watched {
     pub(crate) fn new(sources: &Sources) -> Self {
         let files = sources.files();
-        Watched(files.map(|(path, text)| (path.to_owned(), text.map(|text| hash(text.as_bytes())))).collect())
+        Watched(
+            files
+                .map(|(path, text)| (path.to_owned(), text.map(|text| hash(text.as_bytes()))))
+                .collect(),
+        )
     }
 
     pub(crate) fn has_changed(&self) -> bool {
-        self.0.iter().any(|(path, read)| std::fs::read(path).ok().map(|content| hash(&content)) != *read)
+        self.0
+            .iter()
+            .any(|(path, read)| std::fs::read(path).ok().map(|content| hash(&content)) != *read)
     }
 }
 

@@ -22,8 +22,9 @@ fn rules() -> PathBuf {
 fn metrics_in(text: &str) -> Vec<(&str, bool)> {
     let starts = text.match_indices("sluice_").map(|(start, _)| &text[start..]);
     let names = starts.map(|rest| {
-        let end =
-            rest.find(|character: char| !character.is_ascii_lowercase() && character != '_').unwrap_or(rest.len());
+        let end = rest
+            .find(|character: char| !character.is_ascii_lowercase() && character != '_')
+            .unwrap_or(rest.len());
         (&rest[..end], rest[end..].starts_with("(_total)?"))
     });
     names.collect()
@@ -40,7 +41,11 @@ async fn every_metric_of_the_rules_is_exported() {
     let metrics = metrics_in(&rules);
     assert!(metrics.len() >= 9, "{metrics:?}");
     for (name, is_counter) in metrics {
-        let line = if is_counter { format!("# TYPE {name}_total counter\n") } else { format!("# TYPE {name} gauge\n") };
+        let line = if is_counter {
+            format!("# TYPE {name}_total counter\n")
+        } else {
+            format!("# TYPE {name} gauge\n")
+        };
         assert!(page.contains(&line), "no {line}{page}");
     }
 }
@@ -50,8 +55,16 @@ async fn every_metric_of_the_rules_is_exported() {
 fn prometheus_takes_the_rules() {
     let Some(prometheus) = component("SLUICE_TEST_PROMETHEUS") else { return };
     let promtool = prometheus.with_file_name("promtool");
-    let output = Command::new(promtool).args(["check", "rules"]).arg(rules()).output().expect("promtool runs");
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(promtool)
+        .args(["check", "rules"])
+        .arg(rules())
+        .output()
+        .expect("promtool runs");
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(output.status.success() && said.contains("9 rules found"), "{said}");
 }
 
@@ -60,11 +73,16 @@ fn prometheus_takes_the_rules() {
 /// again after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_that_grows_says_how_long_the_budget_lasts() {
-    let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let backend =
+        Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
     let gateway = Gateway::start(&fan_out(Signal::Traces, 512, &[("backend", &backend)])).await;
     let spent_in = async || gateway.metric("sluice_delivery_budget_spent_in_seconds", &[]).await;
     assert_eq!(spent_in().await, f64::INFINITY);
-    let load = gateway.load(Signal::Traces).rate(2_000.0).duration(Duration::from_secs(8)).concurrency(2, 8);
+    let load = gateway
+        .load(Signal::Traces)
+        .rate(2_000.0)
+        .duration(Duration::from_secs(8))
+        .concurrency(2, 8);
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);
     let held = gateway.metric("sluice_delivery_backlog_bytes", &[]).await;
@@ -72,7 +90,10 @@ async fn a_backlog_that_grows_says_how_long_the_budget_lasts() {
     // The load takes eight of the seconds that are measured; how many more there are depends on the
     // machine.
     let told = spent_in().await;
-    assert!(told > left / held * 7.0 && told < left / held * 60.0, "{told} s, {held} held, {left} left");
+    assert!(
+        told > left / held * 7.0 && told < left / held * 60.0,
+        "{told} s, {held} held, {left} left"
+    );
     backend.faults().clear();
     assert!(eventually(Duration::from_secs(30), async || spent_in().await == f64::INFINITY).await);
 }

@@ -10,7 +10,8 @@ use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 256;
 const REFUSED_SHARE: f64 = 0.7;
-/// Long enough for what is on its way through its retries (about 0.8 s' worth) to be far below 5 % of it.
+/// Long enough for what is on its way through its retries (about 0.8 s' worth) to be far below 5 %
+/// of it.
 const LOAD_LASTS: Duration = Duration::from_secs(25);
 const DRAIN_WITHIN: Duration = Duration::from_secs(15);
 
@@ -40,19 +41,24 @@ fn load(gateway: &Gateway, spans_per_s: f64) -> Load {
     load.concurrency(2, 32)
 }
 
-/// Guarantee: at least 95 % of what is offered is accepted and at least 95 % of that is delivered while the load
-/// lasts; everything accepted arrives exactly once soon after; memory stays within its limit.
+/// Guarantee: at least 95 % of what is offered is accepted and at least 95 % of that is delivered
+/// while the load lasts; everything accepted arrives exactly once soon after; memory stays within
+/// its limit.
 async fn most_requests_are_refused_and_the_data_flows(backend: Backend, exporter: &str, ack: &str) {
     let gateway = Gateway::start(&config(exporter, ack)).await;
     let running = load(&gateway, 2_000.0).duration(LOAD_LASTS).start().expect("a load");
     tokio::time::sleep(LOAD_LASTS).await;
-    let (accepted_in_time, exported_in_time) = (running.progress().accepted(), backend.unique_items());
+    let (accepted_in_time, exported_in_time) =
+        (running.progress().accepted(), backend.unique_items());
     let report = running.finish().await.expect("a load");
     let counts = backend.counts();
     let refused_requests: u64 = counts.refused.values().sum();
     assert!(refused_requests > counts.taken_requests, "the fault strikes: {counts:?}");
     let offered = report.offered as f64;
-    assert!(accepted_in_time as f64 >= 0.95 * offered, "{ack}: {accepted_in_time} of {offered} accepted in time");
+    assert!(
+        accepted_in_time as f64 >= 0.95 * offered,
+        "{ack}: {accepted_in_time} of {offered} accepted in time"
+    );
     assert!(
         exported_in_time as f64 >= 0.95 * accepted_in_time as f64,
         "{ack}: {exported_in_time} of {accepted_in_time} exported in time"
@@ -64,8 +70,11 @@ async fn most_requests_are_refused_and_the_data_flows(backend: Backend, exporter
 }
 
 async fn assert_nothing_thrown_away(gateway: &Gateway, report: &LoadReport) {
-    for name in ["sluice_delivery_dropped_items", "sluice_delivery_dead_letter_items", "sluice_delivery_backlog_items"]
-    {
+    for name in [
+        "sluice_delivery_dropped_items",
+        "sluice_delivery_dead_letter_items",
+        "sluice_delivery_backlog_items",
+    ] {
         assert_eq!(gateway.metric(name, &[]).await, 0.0, "{name}");
     }
     assert_eq!(gateway.metric("otelcol_exporter_sent_spans", &[]).await, report.accepted as f64);
@@ -74,7 +83,8 @@ async fn assert_nothing_thrown_away(gateway: &Gateway, report: &LoadReport) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unavailable_over_grpc() {
     let _alone = alone().await;
-    let [one, other] = [refusing(BackendOptions::default()).await, refusing(BackendOptions::default()).await];
+    let [one, other] =
+        [refusing(BackendOptions::default()).await, refusing(BackendOptions::default()).await];
     let exporters = [otlp(&one), otlp(&other)];
     tokio::join!(
         most_requests_are_refused_and_the_data_flows(one, &exporters[0], "memory"),
@@ -85,7 +95,8 @@ async fn unavailable_over_grpc() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_503_over_http() {
     let _alone = alone().await;
-    let [one, other] = [refusing(BackendOptions::http()).await, refusing(BackendOptions::http()).await];
+    let [one, other] =
+        [refusing(BackendOptions::default()).await, refusing(BackendOptions::default()).await];
     let exporters = [otlphttp(&one), otlphttp(&other)];
     tokio::join!(
         most_requests_are_refused_and_the_data_flows(one, &exporters[0], "memory"),
@@ -93,9 +104,10 @@ async fn status_503_over_http() {
     );
 }
 
-/// Scenario: the Kyma gateways' explicit retry settings (5 s growing to 30 s, given up after 300 s) for six minutes.
-/// Guarantee: over minutes 4 to 6, when as much comes back from retries as goes into them, at least 95 % of what is
-/// offered is exported; at most 1.5 % becomes dead letters; all the rest is delivered once.
+/// Scenario: the Kyma gateways' explicit retry settings (5 s growing to 30 s, given up after 300 s)
+/// for six minutes. Guarantee: over minutes 4 to 6, when as much comes back from retries as goes
+/// into them, at least 95 % of what is offered is exported; at most 1.5 % becomes dead letters; all
+/// the rest is delivered once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "more than six minutes long"]
 async fn torture_explicit_retry_settings_for_six_minutes() {
@@ -103,11 +115,12 @@ async fn torture_explicit_retry_settings_for_six_minutes() {
     let limit_mib = 8000;
     let spans_per_s = 20_000.0;
     let backend = refusing(BackendOptions::default()).await;
-    let retry =
-        "    retry_on_failure:\n      initial_interval: 5s\n      max_interval: 30s\n      max_elapsed_time: 300s\n";
-    let config = config(&(otlp(&backend) + retry), "memory").replace(&LIMIT_MIB.to_string(), &limit_mib.to_string());
+    let retry = "    retry_on_failure:\n      initial_interval: 5s\n      max_interval: 30s\n      max_elapsed_time: 300s\n";
+    let config = config(&(otlp(&backend) + retry), "memory")
+        .replace(&LIMIT_MIB.to_string(), &limit_mib.to_string());
     let gateway = Gateway::start(&config).await;
-    let running = load(&gateway, spans_per_s).duration(Duration::from_secs(360)).start().expect("a load");
+    let running =
+        load(&gateway, spans_per_s).duration(Duration::from_secs(360)).start().expect("a load");
     tokio::time::sleep(Duration::from_secs(180)).await;
     let exported_before = backend.unique_items();
     tokio::time::sleep(Duration::from_secs(180)).await;
@@ -121,7 +134,11 @@ async fn torture_explicit_retry_settings_for_six_minutes() {
     });
     assert!(drained.await, "the backlog is not drained");
     let dead = gateway.metric("sluice_delivery_dead_letter_items", &[]).await;
-    assert!(dead <= 0.015 * report.accepted as f64, "{dead} of {} became dead letters", report.accepted);
+    assert!(
+        dead <= 0.015 * report.accepted as f64,
+        "{dead} of {} became dead letters",
+        report.accepted
+    );
     assert_eq!(report.missing_at(&backend), dead as u64, "all but the dead letters arrived");
     assert_eq!(backend.counts().doubled, 0);
     gateway.assert_memory_within(limit_mib);

@@ -36,7 +36,8 @@ async fn processors_change_what_they_say() {
     let backend = keeping().await;
     let config = format!(
         "processors:\n  resource:\n    attributes:\n      - {{action: insert, key: k8s.cluster.name, value: test-cluster}}\n  \
-         attributes:\n    actions:\n      - {{action: insert, key: test.inserted, value: new}}\n      \
+         attributes:\n    actions:\n      \
+         - {{action: insert, key: test.inserted, value: new}}\n      \
          - {{action: update, key: load_test.mark, value: updated}}\n      \
          - {{action: delete, key: test.absent}}\n\
          exporters:\n{}service:\n  pipelines:\n    traces:\n      receivers: [otlp]\n      \
@@ -48,10 +49,12 @@ async fn processors_change_what_they_say() {
     assert_all_accepted(&report);
     assert_arrives_once(&report, &backend, SOON).await;
     let mut spans = 0;
-    for resource_spans in requests(&backend).into_iter().flat_map(|request| request.resource_spans) {
+    for resource_spans in requests(&backend).into_iter().flat_map(|request| request.resource_spans)
+    {
         let resource = resource_spans.resource.expect("a resource");
         assert_eq!(value(&resource.attributes, "k8s.cluster.name"), Some("test-cluster"));
-        for span in resource_spans.scope_spans.into_iter().flat_map(|scope_spans| scope_spans.spans) {
+        for span in resource_spans.scope_spans.into_iter().flat_map(|scope_spans| scope_spans.spans)
+        {
             assert_eq!(value(&span.attributes, "test.inserted"), Some("new"));
             assert_eq!(value(&span.attributes, "load_test.mark"), Some("updated"));
             assert_eq!(span.attributes.len(), 41, "40 came, one was inserted");
@@ -70,9 +73,12 @@ async fn a_forward_connector_joins_pipelines() {
         "processors:\n  resource:\n    attributes:\n      - {{action: insert, key: test.before, value: shared}}\n  \
          attributes:\n    actions:\n      - {{action: insert, key: test.after, value: own}}\n\
          connectors:\n  forward:\nexporters:\n{}{}\
-         service:\n  pipelines:\n    traces/in:\n      receivers: [otlp]\n      processors: [resource]\n      \
-         exporters: [forward]\n    traces/all:\n      receivers: [forward]\n      exporters: [otlp/all]\n    \
-         traces/edited:\n      receivers: [forward]\n      processors: [attributes]\n      exporters: [otlp/edited]\n",
+         service:\n  pipelines:\n    traces/in:\n      receivers: [otlp]\n      \
+         processors: [resource]\n      \
+         exporters: [forward]\n    traces/all:\n      receivers: [forward]\n      \
+         exporters: [otlp/all]\n    \
+         traces/edited:\n      receivers: [forward]\n      processors: [attributes]\n      \
+         exporters: [otlp/edited]\n",
         exporter("all", &all),
         exporter("edited", &edited)
     );
@@ -81,11 +87,18 @@ async fn a_forward_connector_joins_pipelines() {
     assert_all_accepted(&report);
     for (backend, after) in [(&all, None), (&edited, Some("own"))] {
         assert_arrives_once(&report, backend, SOON).await;
-        for resource_spans in requests(backend).into_iter().flat_map(|request| request.resource_spans) {
+        for resource_spans in
+            requests(backend).into_iter().flat_map(|request| request.resource_spans)
+        {
             let resource = resource_spans.resource.expect("a resource");
-            let before = resource.attributes.iter().filter(|attribute| attribute.key == "test.before").count();
+            let before = resource
+                .attributes
+                .iter()
+                .filter(|attribute| attribute.key == "test.before")
+                .count();
             assert_eq!(before, 1);
-            let mut spans = resource_spans.scope_spans.iter().flat_map(|scope_spans| &scope_spans.spans);
+            let mut spans =
+                resource_spans.scope_spans.iter().flat_map(|scope_spans| &scope_spans.spans);
             assert!(spans.all(|span| value(&span.attributes, "test.after") == after));
         }
     }
@@ -155,14 +168,36 @@ fn mistakes_are_named_where_they_are() {
         ("service:\n", &unsupported, "14:7", &["user `alice`", "bcrypt"]),
         (
             "      insecure: true\nservice:\n",
-            &tls("cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA1]"),
+            &tls(
+                "cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA1]",
+            ),
             "11:62",
             &["did you mean `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`?"],
         ),
-        ("      insecure: true\nservice:\n", &tls("curve_preferences: [P521]"), "11:27", &["`P256`"]),
-        ("      insecure: true\nservice:\n", &tls("server_name_override: a b"), "11:29", &["a host name"]),
-        ("      insecure: true\nservice:\n", &tls("curve_preferences: x25518"), "11:26", &["did you mean `X25519`?"]),
-        ("endpoint: 127.0.0.1:14317", "endpoint: ${env:SLUICE_TEST_UNSET}", "8:", &["SLUICE_TEST_UNSET"]),
+        (
+            "      insecure: true\nservice:\n",
+            &tls("curve_preferences: [P521]"),
+            "11:27",
+            &["`P256`"],
+        ),
+        (
+            "      insecure: true\nservice:\n",
+            &tls("server_name_override: a b"),
+            "11:29",
+            &["a host name"],
+        ),
+        (
+            "      insecure: true\nservice:\n",
+            &tls("curve_preferences: x25518"),
+            "11:26",
+            &["did you mean `X25519`?"],
+        ),
+        (
+            "endpoint: 127.0.0.1:14317",
+            "endpoint: ${env:SLUICE_TEST_UNSET}",
+            "8:",
+            &["SLUICE_TEST_UNSET"],
+        ),
     ];
     for (from, to, place, words) in mistakes {
         let path = write(folder.path(), &GOOD.replacen(from, to, 1));
@@ -170,8 +205,14 @@ fn mistakes_are_named_where_they_are() {
             let output = sluice(&[command, &path]);
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{command} with {to}: {said}");
-            assert!(said.contains(&format!("{path}:{place}")), "{command} with {to}, at {place}:\n{said}");
-            assert!(words.iter().all(|word| said.contains(word)), "{command} with {to}, {words:?}:\n{said}");
+            assert!(
+                said.contains(&format!("{path}:{place}")),
+                "{command} with {to}, at {place}:\n{said}"
+            );
+            assert!(
+                words.iter().all(|word| said.contains(word)),
+                "{command} with {to}, {words:?}:\n{said}"
+            );
         }
     }
     assert!(sluice(&["validate", &write(folder.path(), GOOD)]).status.success());
@@ -195,7 +236,11 @@ fn the_kyma_metric_gateway_lacks_only_one_component() {
     let said = String::from_utf8_lossy(&output.stderr);
     let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(errors, ["error: `k8sattributes` is a Collector component that Sluice does not have yet"], "{said}");
+    assert_eq!(
+        errors,
+        ["error: `k8sattributes` is a Collector component that Sluice does not have yet"],
+        "{said}"
+    );
     assert!(said.contains("gateway.yaml:44:5\n"), "{said}");
     let (before, rest) = original.split_once("    k8sattributes:\n").expect("the component");
     let after = &rest[rest.find("    resource:\n").expect("the one after it")..];
@@ -227,7 +272,10 @@ fn options_without_effect_are_warned_of() {
     let config = GOOD.replace("    tls:", "    sending_queue:\n      queue_size: 512\n    tls:");
     let output = sluice(&["validate", &write(folder.path(), &config)]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("warning") && said.contains("queue_size"), "{said}");
+    assert!(
+        output.status.success() && said.contains("warning") && said.contains("queue_size"),
+        "{said}"
+    );
 }
 
 /// Scenario: senders shall wait for a delivery that never makes them wait; a queue is larger than
@@ -238,19 +286,29 @@ fn what_is_asked_for_in_vain_is_warned_of() {
     let drops = GOOD.to_owned() + "      buffer: {policy: drop_oldest}\n";
     let queue = |options: &str| format!("    sending_queue: {{{options}}}\n    tls:");
     let cases = [
-        (format!("{drops}buffer: {{ack: delivered}}\n"), "buffer.ack: delivered has no effect on traces of otlp"),
+        (
+            format!("{drops}buffer: {{ack: delivered}}\n"),
+            "buffer.ack: delivered has no effect on traces of otlp",
+        ),
         (
             drops.replace("    tls:", &queue("enabled: false")),
             "exporters.otlp.sending_queue.enabled: false has no effect",
         ),
-        (GOOD.replace("    tls:", &queue("sizer: bytes, queue_size: 1000000000000")), "for its backlog"),
+        (
+            GOOD.replace("    tls:", &queue("sizer: bytes, queue_size: 1000000000000")),
+            "for its backlog",
+        ),
     ];
     for (config, warning) in cases {
         let output = sluice(&["validate", &write(folder.path(), &config)]);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.contains("warning") && said.contains(warning), "{said}");
+        assert!(
+            output.status.success() && said.contains("warning") && said.contains(warning),
+            "{said}"
+        );
     }
-    let heeded = format!("{GOOD}buffer: {{ack: delivered}}\n").replace("    tls:", &queue("wait_for_result: true"));
+    let heeded = format!("{GOOD}buffer: {{ack: delivered}}\n")
+        .replace("    tls:", &queue("wait_for_result: true"));
     let output = sluice(&["validate", &write(folder.path(), &heeded)]);
     assert!(!String::from_utf8_lossy(&output.stderr).contains("warning"), "{output:?}");
 }
@@ -269,8 +327,11 @@ fn a_pipelines_own_limit_takes_nothing_from_the_others() {
     let budgets = |own_mib: u64| {
         let output = sluice(&["plan", &with(own_mib)]);
         let said = String::from_utf8(output.stdout).expect("text");
-        let of = |line: &str| line.split("; may lag by up to ").nth(1)?.split(' ').next()?.parse::<f64>().ok();
-        let budgets: [f64; 2] = said.lines().filter_map(of).collect::<Vec<_>>().try_into().expect(&said);
+        let of = |line: &str| {
+            line.split("; may lag by up to ").nth(1)?.split(' ').next()?.parse::<f64>().ok()
+        };
+        let budgets: [f64; 2] =
+            said.lines().filter_map(of).collect::<Vec<_>>().try_into().expect(&said);
         budgets
     };
     let ([first, second], [more, less]) = (budgets(100), budgets(20));
@@ -278,7 +339,10 @@ fn a_pipelines_own_limit_takes_nothing_from_the_others() {
     assert!(first == more && first > 100.0, "{first} {more}");
     let output = sluice(&["validate", &with(400)]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains(":19:") && said.contains("is 400 MiB, but all"), "{said}");
+    assert!(
+        output.status.success() && said.contains(":19:") && said.contains("is 400 MiB, but all"),
+        "{said}"
+    );
 }
 
 /// Guarantee: an address in use is named, with the remedy, and the exit code is a failure.
@@ -287,7 +351,8 @@ fn a_taken_address_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = taken.local_addr().expect("an address").to_string();
-    let config = GOOD.replace("127.0.0.1:4317", &addr) + "  telemetry:\n    metrics:\n      level: none\n";
+    let config =
+        GOOD.replace("127.0.0.1:4317", &addr) + "  telemetry:\n    metrics:\n      level: none\n";
     let output = sluice(&["run", &write(folder.path(), &config)]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");

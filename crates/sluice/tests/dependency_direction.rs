@@ -27,7 +27,18 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ),
     (
         "engine",
-        &["receivers", "processors", "exporters", "extensions", "flow", "log", "net", "telemetry", "config", "otlp"],
+        &[
+            "receivers",
+            "processors",
+            "exporters",
+            "extensions",
+            "flow",
+            "log",
+            "net",
+            "telemetry",
+            "config",
+            "otlp",
+        ],
     ),
     ("receivers", &["config", "net", "otlp", "flow", "telemetry"]),
     ("processors", &["config", "net", "otlp", "flow", "telemetry"]),
@@ -42,8 +53,8 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("load-test", &["otlp", "net"]),
 ];
 
-/// Each crate of a workspace and the crates of ours that it uses, those for tests left out. Cargo says it, who knows all
-/// ways to write a dependency.
+/// Each crate of a workspace and the crates of ours that it uses, those for tests left out. Cargo
+/// says it, who knows all ways to write a dependency.
 fn own_dependencies(manifest: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version=1", "--manifest-path"])
@@ -61,10 +72,14 @@ fn own_dependencies(manifest: &Path) -> BTreeMap<String, BTreeSet<String>> {
         dependencies.iter().filter(|used| used["kind"] != "dev").filter_map(own).collect()
     };
     let packages = metadata["packages"].as_array().expect("a list");
-    packages.iter().map(|package| (own(package).expect("one of our crates"), uses(package))).collect()
+    packages
+        .iter()
+        .map(|package| (own(package).expect("one of our crates"), uses(package)))
+        .collect()
 }
 
-/// Guarantee: no crate uses one that stands above it, so that what is deepest has the least to import.
+/// Guarantee: no crate uses one that stands above it, so that what is deepest has the least to
+/// import.
 #[test]
 fn crates_use_only_what_stands_below_them() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
@@ -106,5 +121,8 @@ fn dependencies_are_found_in_every_section() {
     std::fs::write(directory.path().join("src/lib.rs"), "").expect("a file");
     std::fs::write(&manifest, MANIFEST).expect("a file");
     let used = ["config", "log", "net", "otlp", "telemetry"].map(str::to_owned);
-    assert_eq!(own_dependencies(&manifest), BTreeMap::from([("flow".to_owned(), BTreeSet::from(used))]));
+    assert_eq!(
+        own_dependencies(&manifest),
+        BTreeMap::from([("flow".to_owned(), BTreeSet::from(used))])
+    );
 }

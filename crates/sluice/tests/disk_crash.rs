@@ -15,9 +15,9 @@ use sluice_otlp::Signal;
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
 const IMAGE: FileSystem = FileSystem::Ext4 { mib: 2048 };
 
-/// Scenario: the process dies again and again at random moments, under load, in front of two backends of which each is
-/// healthy, slow or dead in turn; the acknowledgement is `durable` and `delivered_or_durable` in turn.
-/// Guarantee: everything acknowledged arrives at both; twice only what was delivered in the last moments before a crash.
+/// Scenario: the process dies at random moments, under load, before two backends that are healthy,
+/// slow or dead in turn, with `durable` and `delivered_or_durable` in turn. Guarantee: everything
+/// acknowledged arrives at both; twice only what was delivered just before a crash.
 async fn crashes_lose_nothing(place: Place, crash: Crash, times: usize) {
     let _alone = alone().await;
     let mut lives = Lives::new(place, crash).await;
@@ -61,9 +61,15 @@ async fn ten_crashes_during_recovery() {
     let _alone = alone().await;
     let place = Place::folder();
     let backend = dead_backend().await;
-    let config = config(&place.directory(), "durable", &[("backend", &backend)], "  disk:\n    segment_mib: 1\n");
+    let config = config(
+        &place.directory(),
+        "durable",
+        &[("backend", &backend)],
+        "  disk:\n    segment_mib: 1\n",
+    );
     let gateway = Gateway::start(&config).await;
-    let report = gateway.load(Signal::Traces).items(20_000).concurrency(2, 8).run().await.expect("a load");
+    let report =
+        gateway.load(Signal::Traces).items(20_000).concurrency(2, 8).run().await.expect("a load");
     assert_eq!(report.accepted, 20_000, "{:?}", report.messages);
     drop(gateway);
     assert!(disk::segments(&place.directory()).len() > 5, "the test is about several segments");

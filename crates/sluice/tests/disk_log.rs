@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gateway::{
-    Gateway, MIB, Options, SOON, alone, assert_all_accepted, assert_arrives_once, eventually, exporter, fan_out,
+    Gateway, MIB, Options, SOON, alone, assert_all_accepted, assert_arrives_once, eventually,
+    exporter, fan_out,
 };
 use sluice_load_test::subject::{Subject, SubjectError, SubjectSpec};
 use sluice_load_test::{Backend, BackendOptions, Faults, Load, LoadReport};
@@ -39,7 +40,9 @@ fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
         let path = entry.path();
         match path.is_dir() {
             true => files.extend(self::files(&path)),
-            false => files.push((path.display().to_string(), std::fs::read(&path).unwrap_or_default())),
+            false => {
+                files.push((path.display().to_string(), std::fs::read(&path).unwrap_or_default()))
+            }
         }
     }
     files.sort();
@@ -58,7 +61,10 @@ async fn send(gateway: &Gateway, items: u64) -> LoadReport {
 
 /// Waits until a gateway has a backlog of so many items for an exporter.
 async fn holds(gateway: &Gateway, exporter: &str, items: u64) {
-    let has = async || gateway.metric("sluice_delivery_backlog_items", &[("exporter", exporter)]).await == items as f64;
+    let has = async || {
+        gateway.metric("sluice_delivery_backlog_items", &[("exporter", exporter)]).await
+            == items as f64
+    };
     let backlog = async || gateway.metric("sluice_delivery_backlog_items", &[]).await;
     assert!(eventually(SOON, has).await, "{} items are held, not {items}", backlog().await);
 }
@@ -68,26 +74,39 @@ async fn holds(gateway: &Gateway, exporter: &str, items: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn healthy_backends_cost_no_write() {
     let _alone = alone().await;
-    let (a, b) = (Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend"));
+    let (a, b) = (
+        Backend::healthy().await.expect("a backend"),
+        Backend::healthy().await.expect("a backend"),
+    );
     let directory = directory();
     let config = config(directory.path(), &[("a", &a), ("b", &b)], "  flush_after: 1s\n");
     let gateway = Gateway::start(&config).await;
-    let load = gateway.load(Signal::Traces).rate(20_000.0).duration(Duration::from_secs(4)).concurrency(2, 32);
+    let load = gateway
+        .load(Signal::Traces)
+        .rate(20_000.0)
+        .duration(Duration::from_secs(4))
+        .concurrency(2, 32);
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);
     assert_arrives_once(&report, &a, SOON).await;
     assert_arrives_once(&report, &b, SOON).await;
     let scrape = gateway.scrape().await;
-    for name in ["sluice_log_written_frames", "sluice_log_syncs", "sluice_log_cursor_writes", "sluice_log_segments"] {
+    for name in [
+        "sluice_log_written_frames",
+        "sluice_log_syncs",
+        "sluice_log_cursor_writes",
+        "sluice_log_segments",
+    ] {
         assert_eq!(scrape.sum(name, &[]), Some(0.0), "{name}");
     }
-    let written: Vec<_> = files(directory.path()).into_iter().filter(|(name, _)| !name.ends_with("lock")).collect();
+    let written: Vec<_> =
+        files(directory.path()).into_iter().filter(|(name, _)| !name.ends_with("lock")).collect();
     assert_eq!(written, Vec::new());
 }
 
-/// Scenario: one of two backends is dead; SIGTERM, and a new start with the same directory when the backend is well.
-/// Guarantee: senders are answered all the same, the end comes soon and says what is kept, and the rest arrives, at the healthy
-/// backend nothing twice.
+/// Scenario: one of two backends is dead; SIGTERM, and a new start with the same directory when the
+/// backend is well. Guarantee: senders are answered all the same, the end comes soon and says what
+/// is kept, and the rest arrives, at the healthy backend nothing twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_backend_did_not_take_arrives_after_a_restart() {
     let (healthy, dead) = (Backend::healthy().await.expect("a backend"), dead_backend().await);
@@ -102,7 +121,10 @@ async fn what_a_dead_backend_did_not_take_arrives_after_a_restart() {
     assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     let output = gateway.output();
-    assert!(output.contains("kept on disk") && output.contains("20000") && !output.contains("lost"), "{output}");
+    assert!(
+        output.contains("kept on disk") && output.contains("20000") && !output.contains("lost"),
+        "{output}"
+    );
     drop(gateway);
 
     dead.faults().clear();
@@ -118,9 +140,17 @@ async fn what_a_dead_backend_did_not_take_arrives_after_a_restart() {
 async fn what_was_acknowledged_survives_a_kill(ack: &str) {
     let (healthy, dead) = (Backend::healthy().await.expect("a backend"), dead_backend().await);
     let directory = directory();
-    let config = config(directory.path(), &[("healthy", &healthy), ("dead", &dead)], &format!("  ack: {ack}\n"));
+    let config = config(
+        directory.path(),
+        &[("healthy", &healthy), ("dead", &dead)],
+        &format!("  ack: {ack}\n"),
+    );
     let gateway = Gateway::start(&config).await;
-    let mut load = gateway.load(Signal::Traces).rate(5_000.0).duration(Duration::from_secs(4)).concurrency(2, 32);
+    let mut load = gateway
+        .load(Signal::Traces)
+        .rate(5_000.0)
+        .duration(Duration::from_secs(4))
+        .concurrency(2, 32);
     load.grace = Duration::from_millis(100);
     let running = load.start().expect("a load");
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -145,8 +175,9 @@ async fn what_was_acknowledged_as_durable_survives_a_kill() {
     what_was_acknowledged_survives_a_kill("durable").await;
 }
 
-/// Scenario: a pipeline is renamed between two runs, then named as before.
-/// Guarantee: its backlog stays, is listed in metrics, in `plan`, in the log and at `/log`, and goes out when the name is back.
+/// Scenario: a pipeline is renamed between two runs, then named as before. Guarantee: its backlog
+/// stays, is listed in metrics, in `plan`, in the log and at `/log`, and goes out when the name is
+/// back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_backlog_of_a_renamed_pipeline_is_kept_and_listed() {
     let dead = dead_backend().await;
@@ -176,21 +207,28 @@ async fn the_backlog_of_a_renamed_pipeline_is_kept_and_listed() {
     assert_arrives_once(&report, &dead, SOON).await;
 }
 
-/// Scenario: between two runs the receiver of a backlog goes, and the options of its processor change.
-/// Guarantee: the backlog still goes to its delivery, keeps what was done to it, and passes the step that is new.
+/// Scenario: between two runs the receiver of a backlog goes, and the options of its processor
+/// change. Guarantee: the backlog still goes to its delivery, keeps what was done to it, and passes
+/// the step that is new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_outlives_its_receiver_and_its_processors() {
-    let dead =
-        Backend::start(BackendOptions::default().faults(Faults::dead()).keep_requests(1)).await.expect("a backend");
+    let dead = Backend::start(BackendOptions::default().faults(Faults::dead()).keep_requests(1))
+        .await
+        .expect("a backend");
     let directory = directory();
     let with_steps = |value: &str| {
         let step = |name: &str, key: &str, value: &str| {
-            format!("  resource/{name}:\n    attributes: [{{key: {key}, value: {value}, action: insert}}]\n")
+            format!(
+                "  resource/{name}:\n    attributes: [{{key: {key}, value: {value}, action: insert}}]\n"
+            )
         };
         let steps = step("kept", "kept.step", "same") + &step("changed", value, "yes");
         config(directory.path(), &[("a", &dead)], "")
             .replace("exporters:\n  otlp/a", &format!("processors:\n{steps}exporters:\n  otlp/a"))
-            .replace("receivers: [otlp]\n", "receivers: [otlp]\n      processors: [resource/kept, resource/changed]\n")
+            .replace(
+                "receivers: [otlp]\n",
+                "receivers: [otlp]\n      processors: [resource/kept, resource/changed]\n",
+            )
     };
     let mut gateway = Gateway::start(&with_steps("changed.before")).await;
     let report = send(&gateway, 500).await;
@@ -198,8 +236,10 @@ async fn a_backlog_outlives_its_receiver_and_its_processors() {
     gateway.ended_within(SOON).await;
     drop(gateway);
     dead.faults().clear();
-    let other = "receivers:\n  otlp/other:\n    protocols:\n      http:\n        endpoint: 127.0.0.1:0\n";
-    let second = with_steps("changed.after").replace("receivers: [otlp]", "receivers: [otlp/other]");
+    let other =
+        "receivers:\n  otlp/other:\n    protocols:\n      http:\n        endpoint: 127.0.0.1:0\n";
+    let second =
+        with_steps("changed.after").replace("receivers: [otlp]", "receivers: [otlp/other]");
     let _gateway = Gateway::start(&format!("{other}{second}")).await;
     assert_arrives_once(&report, &dead, SOON).await;
     let kept = dead.kept();
@@ -222,11 +262,13 @@ fn plan(config: &str) -> String {
 
 /// Starts what is expected to end at once; returns what it wrote.
 async fn refused(config: &str) -> String {
-    let [grpc, health] = [(); 2].map(|()| sluice_load_test::subject::free_addr().expect("a free port"));
+    let [grpc, health] =
+        [(); 2].map(|()| sluice_load_test::subject::free_addr().expect("a free port"));
     let base = format!(
         "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {grpc}\nservice:\n  telemetry:\n    metrics:\n      level: none\n"
     );
-    let args = ["run", "--config", "env:GATEWAY_BASE", "--config", "{config}"].map(str::to_owned).to_vec();
+    let args =
+        ["run", "--config", "env:GATEWAY_BASE", "--config", "{config}"].map(str::to_owned).to_vec();
     let spec = SubjectSpec {
         name: "sluice".to_owned(),
         binary: env!("CARGO_BIN_EXE_sluice").into(),
@@ -248,7 +290,8 @@ async fn refused(config: &str) -> String {
     }
 }
 
-/// Guarantee: a second process on the same directory ends at once, names the first, and disturbs it in nothing.
+/// Guarantee: a second process on the same directory ends at once, names the first, and disturbs it
+/// in nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_process_is_refused() {
     let dead = dead_backend().await;
@@ -262,7 +305,8 @@ async fn a_second_process_is_refused() {
     assert_arrives_once(&report, &dead, SOON).await;
 }
 
-/// Guarantee: files of a newer release are refused with both versions, an invalid configuration too, and every file stays as it was.
+/// Guarantee: files of a newer release are refused with both versions, an invalid configuration
+/// too, and every file stays as it was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_used_leaves_the_files_untouched() {
     let dead = dead_backend().await;
@@ -281,15 +325,24 @@ async fn what_cannot_be_used_leaves_the_files_untouched() {
     let traces = directory.path().join("traces");
     let copied = std::process::Command::new("cp").arg("-a").arg(traces).arg(newer.path()).status();
     assert!(copied.expect("cp runs").success());
-    let (segment, mut bytes) =
-        files(newer.path()).into_iter().find(|(name, _)| name.ends_with(".seg")).expect("a segment");
+    let (segment, mut bytes) = files(newer.path())
+        .into_iter()
+        .find(|(name, _)| name.ends_with(".seg"))
+        .expect("a segment");
     make_newer(&mut bytes);
     std::fs::write(&segment, bytes).expect("a file");
     let before: Vec<_> = files(newer.path());
-    let output =
-        refused(&config.replace(&directory.path().display().to_string(), &newer.path().display().to_string())).await;
-    assert!(output.contains("format version") && output.contains("nothing was changed"), "{output}");
-    let after: Vec<_> = files(newer.path()).into_iter().filter(|(name, _)| !name.ends_with("/lock")).collect();
+    let output = refused(
+        &config
+            .replace(&directory.path().display().to_string(), &newer.path().display().to_string()),
+    )
+    .await;
+    assert!(
+        output.contains("format version") && output.contains("nothing was changed"),
+        "{output}"
+    );
+    let after: Vec<_> =
+        files(newer.path()).into_iter().filter(|(name, _)| !name.ends_with("/lock")).collect();
     assert!(after == before, "files of a newer release are left alone");
 
     dead.faults().clear();
@@ -306,8 +359,9 @@ fn make_newer(segment: &mut [u8]) {
     segment[..encoded.len()].copy_from_slice(&encoded);
 }
 
-/// Scenario: reloads that remove a delivery with a backlog and bring it back, and that ask for what a reload cannot do.
-/// Guarantee: the backlog stays listed meanwhile and goes out then; a change of the directory leaves the old one in use, and says so.
+/// Scenario: reloads that remove a delivery with a backlog and bring it back, and that ask for what
+/// a reload cannot do. Guarantee: the backlog stays listed meanwhile and goes out then; a change of
+/// the directory leaves the old one in use, and says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_keeps_the_backlog_of_what_it_removes() {
     let (a, b) = (Backend::healthy().await.expect("a backend"), dead_backend().await);
@@ -316,8 +370,10 @@ async fn a_reload_keeps_the_backlog_of_what_it_removes() {
     let gateway = Gateway::start(&both).await;
     let report = send(&gateway, 2_000).await;
     gateway.reload(&config(directory.path(), &[("a", &a)], "")).await;
-    let listed =
-        async || gateway.metric("sluice_log_orphan_items", &[("delivery", "traces/b → otlp/b")]).await == 2_000.0;
+    let listed = async || {
+        gateway.metric("sluice_log_orphan_items", &[("delivery", "traces/b → otlp/b")]).await
+            == 2_000.0
+    };
     assert!(eventually(SOON, listed).await);
     let more = send(&gateway, 100).await;
     let elsewhere = TempDir::with_prefix("sluice-disk-log-").expect("a directory");
@@ -334,9 +390,9 @@ async fn a_reload_keeps_the_backlog_of_what_it_removes() {
     send(&gateway, 100).await;
 }
 
-/// Scenario: a dead backend whose pipeline may hold little, beside a healthy one.
-/// Guarantee: nobody is refused; the dead delivery keeps its newest, and what it dropped and what it holds make up everything, also
-/// after a restart; memory and disk stay within their limits.
+/// Scenario: a dead backend whose pipeline has a small budget, beside a healthy one. Guarantee: no
+/// sender is refused; the dead delivery keeps its newest data; dropped and kept data are all that
+/// was sent, also after a restart; memory and disk stay within their limits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spent_budget_drops_the_oldest_on_disk() {
     let _alone = alone().await;
@@ -345,7 +401,11 @@ async fn a_spent_budget_drops_the_oldest_on_disk() {
     let config = config(directory.path(), &[("healthy", &healthy), ("dead", &dead)], "")
         + "      buffer:\n        disk:\n          limit_mib: 6\n";
     let mut gateway = Gateway::start(&config).await;
-    let load = gateway.load(Signal::Traces).rate(10_000.0).duration(Duration::from_secs(6)).concurrency(2, 32);
+    let load = gateway
+        .load(Signal::Traces)
+        .rate(10_000.0)
+        .duration(Duration::from_secs(6))
+        .concurrency(2, 32);
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);
     assert_arrives_once(&report, &healthy, SOON).await;
@@ -354,7 +414,8 @@ async fn a_spent_budget_drops_the_oldest_on_disk() {
         let scrape = gateway.scrape().await;
         let sum = |name| scrape.sum(name, &of_dead).expect(name);
         let held = sum("sluice_delivery_backlog_bytes") <= 7.0 * MIB as f64;
-        held && sum("sluice_delivery_backlog_items") + sum("sluice_delivery_dropped_items") == report.accepted as f64
+        held && sum("sluice_delivery_backlog_items") + sum("sluice_delivery_dropped_items")
+            == report.accepted as f64
     };
     assert!(
         eventually(SOON, all_told).await,
@@ -364,7 +425,11 @@ async fn a_spent_budget_drops_the_oldest_on_disk() {
     let dropped = gateway.metric("sluice_delivery_dropped_items", &of_dead).await;
     assert!(dropped > 0.0);
     let disk_bytes = async || gateway.metric("sluice_log_disk_bytes", &[]).await;
-    assert!(eventually(SOON, async || disk_bytes().await <= 10.0 * MIB as f64).await, "{}", disk_bytes().await);
+    assert!(
+        eventually(SOON, async || disk_bytes().await <= 10.0 * MIB as f64).await,
+        "{}",
+        disk_bytes().await
+    );
     gateway.assert_memory_within(LIMIT_MIB);
     gateway.terminate();
     gateway.ended_within(SOON).await;
@@ -376,9 +441,9 @@ async fn a_spent_budget_drops_the_oldest_on_disk() {
     assert_eq!(report.missing_at(&dead), dropped as u64);
 }
 
-/// Scenario: the backend refuses some items for good; then a restart.
-/// Guarantee: the sender was answered OK (its data was safe), the dead letters are on disk with their reasons, and still listed
-/// after the restart (what was resolved within the last second may be refused once more); what was not refused arrived.
+/// Scenario: the backend refuses some items for good; then a restart. Guarantee: the sender was
+/// answered OK; the dead letters are on disk with their reasons, also after the restart (those of
+/// the last second may be refused once more); the other items arrived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_survive_a_kill() {
     let backend = Backend::start(BackendOptions::default().faults(Faults::rejecting_poison()));
@@ -404,19 +469,26 @@ async fn dead_letters_survive_a_kill() {
     assert!(eventually(SOON, all_there).await, "{}", gateway.dead_letters().await);
     let after = gateway.dead_letters().await;
     assert!(after.contains("refuses"), "{after}");
-    assert!(eventually(SOON, async || report.missing_at(&backend) == 10).await, "{}", report.missing_at(&backend));
+    assert!(
+        eventually(SOON, async || report.missing_at(&backend) == 10).await,
+        "{}",
+        report.missing_at(&backend)
+    );
 }
 
-/// Guarantee: a Collector's `file_storage` is where the log lives, and two that disagree are an error naming both places.
+/// Guarantee: a Collector's `file_storage` is where the log lives, and two that disagree are an
+/// error naming both places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file_storage_of_a_collector_chooses_the_directory() {
     let dead = dead_backend().await;
     let directory = directory();
     let with_storage = |storage: &str| {
-        let exporter = exporter("a", &dead) + &format!("    sending_queue:\n      storage: {storage}\n");
+        let exporter =
+            exporter("a", &dead) + &format!("    sending_queue:\n      storage: {storage}\n");
         format!(
             "extensions:\n  file_storage:\n    directory: {0}\n  file_storage/other:\n    directory: {0}/other\nexporters:\n{exporter}\
-             service:\n  extensions: [health_check, file_storage, file_storage/other]\n  pipelines:\n    traces:\n      receivers: [otlp]\n      exporters: [otlp/a]\n",
+             service:\n  extensions: [health_check, file_storage, file_storage/other]\n  \
+             pipelines:\n    traces:\n      receivers: [otlp]\n      exporters: [otlp/a]\n",
             directory.path().display()
         )
     };
@@ -429,7 +501,8 @@ async fn file_storage_of_a_collector_chooses_the_directory() {
     let contradicts = with_storage("file_storage/other") + "buffer:\n  directory: /elsewhere\n";
     let output = refused(&contradicts.replace("health_check, ", "")).await;
     assert!(
-        output.contains("exporters.otlp/a.sending_queue.storage") && output.contains("buffer.directory"),
+        output.contains("exporters.otlp/a.sending_queue.storage")
+            && output.contains("buffer.directory"),
         "{output}"
     );
     dead.faults().clear();

@@ -1,5 +1,5 @@
-//! A disk without room: no space, no inodes, no file descriptors. Senders are refused so that they come back, and all goes on by
-//! itself when there is room again.
+//! A disk without room: no space, no inodes, no file descriptors. Senders are refused so that they
+//! come back, and all goes on by itself when there is room again.
 
 mod disk;
 mod gateway;
@@ -23,12 +23,14 @@ const TOO_MANY: u64 = 1_000_000;
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
 
 async fn start(place: &Place, backend: &Backend) -> Gateway {
-    Gateway::start(&disk::config(&place.directory(), "durable", &[("backend", backend)], BUFFER)).await
+    Gateway::start(&disk::config(&place.directory(), "durable", &[("backend", backend)], BUFFER))
+        .await
 }
 
 /// So many spans, all accepted.
 async fn accepted(gateway: &Gateway, spans: u64) -> LoadReport {
-    let report = gateway.load(Signal::Traces).items(spans).concurrency(1, 4).run().await.expect("a load");
+    let report =
+        gateway.load(Signal::Traces).items(spans).concurrency(1, 4).run().await.expect("a load");
     assert_eq!(report.accepted, spans, "{:?}\n{}", report.messages, gateway.output());
     report
 }
@@ -38,22 +40,39 @@ async fn until_refused(gateway: &Gateway) -> LoadReport {
     let mut load = gateway.load(Signal::Traces).items(TOO_MANY).concurrency(2, 4);
     load.timeout = Duration::from_secs(20);
     let running = load.start().expect("a load");
-    let refused = eventually(Duration::from_secs(30), async || running.progress().turned_away() > 0).await;
-    assert!(refused, "{} accepted and nothing refused:\n{}", running.progress().accepted(), gateway.output());
+    let refused =
+        eventually(Duration::from_secs(30), async || running.progress().turned_away() > 0).await;
+    assert!(
+        refused,
+        "{} accepted and nothing refused:\n{}",
+        running.progress().accepted(),
+        gateway.output()
+    );
     tokio::time::sleep(Duration::from_secs(1)).await;
     running.stop();
     let report = running.finish().await.expect("a load");
     let ended = (report.failed, report.unanswered, report.refusals_without_delay);
-    assert_eq!(ended, (0, 0, 0), "failed, unanswered, not told when to come back: {:?}", report.messages);
+    assert_eq!(
+        ended,
+        (0, 0, 0),
+        "failed, unanswered, not told when to come back: {:?}",
+        report.messages
+    );
     report
 }
 
-/// Waits until a load is accepted whole again, without anybody's help.
+/// Waits until a load is accepted whole again, without a restart.
 async fn until_accepted(gateway: &Gateway) -> Vec<LoadReport> {
     let mut reports = Vec::new();
     let began = Instant::now();
     loop {
-        let report = gateway.load(Signal::Traces).items(1_000).concurrency(1, 4).run().await.expect("a load");
+        let report = gateway
+            .load(Signal::Traces)
+            .items(1_000)
+            .concurrency(1, 4)
+            .run()
+            .await
+            .expect("a load");
         let is_whole = report.accepted == 1_000;
         let messages = report.messages.clone();
         reports.push(report);
@@ -65,9 +84,9 @@ async fn until_accepted(gateway: &Gateway) -> Vec<LoadReport> {
     }
 }
 
-/// Scenario: something that the directory needs is taken away while the backend is dead and senders wait for the disk; later it
-/// is given back. The gateway is killed, and the backend comes back.
-/// Guarantee: refusals that say when to come back, then acceptance without a restart; everything acknowledged arrives once.
+/// Scenario: something that the directory needs is taken away while the backend is dead and senders
+/// wait for the disk, and is given back; a kill; the backend comes back. Guarantee: refusals with a
+/// delay, then acceptance without a restart; everything acknowledged arrives once.
 async fn refuses_and_recovers<T>(place: &Place, take_away: impl FnOnce(&Gateway) -> T) {
     let _alone = alone().await;
     let backend = dead_backend().await;
@@ -125,11 +144,14 @@ impl Drop for NoDescriptors {
 
 fn limit_descriptors(pid: u32, limit: u64) {
     let limit = format!("--nofile={limit}:");
-    let status = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status().expect("prlimit runs");
+    let status = Command::new("prlimit")
+        .args(["--pid", &pid.to_string(), &limit])
+        .status()
+        .expect("prlimit runs");
     assert!(status.success());
 }
 
-/// As above, with senders that are connected already: nobody else can be.
+/// As above, with senders that are connected already: no other sender can connect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_file_descriptors() {
     let _alone = alone().await;
@@ -144,8 +166,14 @@ async fn no_file_descriptors() {
     let flows = eventually(SOON, async || running.progress().accepted() > 0).await;
     assert!(flows, "{}", gateway.output());
     let none_left = NoDescriptors::of(&gateway);
-    let refused = eventually(Duration::from_secs(30), async || running.progress().turned_away() > 0).await;
-    assert!(refused, "{} accepted and nothing refused:\n{}", running.progress().accepted(), gateway.output());
+    let refused =
+        eventually(Duration::from_secs(30), async || running.progress().turned_away() > 0).await;
+    assert!(
+        refused,
+        "{} accepted and nothing refused:\n{}",
+        running.progress().accepted(),
+        gateway.output()
+    );
     drop(none_left);
     let before = running.progress().accepted();
     let again = eventually(SOON, async || running.progress().accepted() > before).await;
@@ -153,7 +181,12 @@ async fn no_file_descriptors() {
     running.stop();
     let report = running.finish().await.expect("a load");
     let ended = (report.failed, report.unanswered, report.refusals_without_delay);
-    assert_eq!(ended, (0, 0, 0), "failed, unanswered, not told when to come back: {:?}", report.messages);
+    assert_eq!(
+        ended,
+        (0, 0, 0),
+        "failed, unanswered, not told when to come back: {:?}",
+        report.messages
+    );
     reports.push(report);
     reports.extend(until_accepted(&gateway).await);
     drop(gateway);
@@ -163,8 +196,9 @@ async fn no_file_descriptors() {
     drop(gateway);
 }
 
-/// Scenario: a full disk stays full, and the gateway is killed and started again on it; then the backend comes back.
-/// Guarantee: it starts, delivers everything acknowledged, and the space that comes free that way is enough to go on.
+/// Scenario: a full disk stays full, and the gateway is killed and started again on it; then the
+/// backend comes back. Guarantee: it starts, delivers everything acknowledged, and the space that
+/// comes free that way is enough to go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_becomes_free_by_delivery() {
     let Some(place) = Place::mounted(FileSystem::Ext4 { mib: 128 }) else { return };

@@ -1,4 +1,4 @@
-//! Three pipelines share a receiver, and one of their backends is sick: nobody else notices.
+//! Three pipelines share a receiver, and one of their backends is sick: the others notice nothing.
 
 mod gateway;
 
@@ -29,7 +29,10 @@ async fn start(faults: Faults, sick_pipeline: &str) -> Bench {
 
 async fn start_with(limit_mib: u64, faults: Faults, sick_pipeline: &str) -> Bench {
     let sick = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
-    let healthy = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
+    let healthy = [
+        Backend::healthy().await.expect("a backend"),
+        Backend::healthy().await.expect("a backend"),
+    ];
     let backends = [("a", &healthy[0]), ("b", &healthy[1]), ("sick", &sick)];
     let config = fan_out(Signal::Traces, limit_mib, &backends) + sick_pipeline;
     let gateway = Gateway::start(&config).await;
@@ -37,12 +40,13 @@ async fn start_with(limit_mib: u64, faults: Faults, sick_pipeline: &str) -> Benc
 }
 
 async fn load(bench: &Bench, duration: Duration) -> LoadReport {
-    let load = bench.gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(duration).concurrency(2, 32);
+    let load =
+        bench.gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(duration).concurrency(2, 32);
     load.run().await.expect("a load")
 }
 
-/// Scenario: the sick delivery's budget is spent several times over. Guarantee: everything reaches the
-/// healthy backends once; only the sick delivery drops, counted; memory stays within the limit;
+/// Scenario: the sick delivery's budget is spent several times over. Guarantee: everything reaches
+/// the healthy backends once; only the sick delivery drops, counted; memory stays within the limit;
 /// what the sick one still holds arrives later.
 async fn a_sick_backend_hurts_nobody_else(faults: Faults, duration: Duration) {
     let _alone = alone().await;
@@ -57,19 +61,36 @@ async fn a_sick_backend_hurts_nobody_else(faults: Faults, duration: Duration) {
 
     let scrape = gateway.scrape().await;
     let of_sick = |name| scrape.sum(name, &[("exporter", "otlp/sick")]).expect(name);
-    let (dropped, held) = (of_sick("sluice_delivery_dropped_items"), of_sick("sluice_delivery_backlog_items"));
+    let (dropped, held) =
+        (of_sick("sluice_delivery_dropped_items"), of_sick("sluice_delivery_backlog_items"));
     assert!(dropped > 0.0, "the budget was to be spent; held {held} items");
     assert!(of_sick("sluice_delivery_backlog_bytes") <= of_sick("sluice_delivery_budget_bytes"));
-    assert_eq!(dropped + held, report.accepted as f64, "every item of the sick delivery is accounted for");
-    assert_eq!(scrape.sum("sluice_delivery_dropped_items", &[]), Some(dropped), "nobody else drops");
+    assert_eq!(
+        dropped + held,
+        report.accepted as f64,
+        "every item of the sick delivery is accounted for"
+    );
+    assert_eq!(
+        scrape.sum("sluice_delivery_dropped_items", &[]),
+        Some(dropped),
+        "no other delivery drops"
+    );
     let (_, health) = gateway.health().await.expect("a health check");
     assert!(health.contains("otlp/sick") && !health.contains("otlp/a"), "{health}");
     gateway.assert_memory_within(LIMIT_MIB);
 
     bench.sick.faults().clear();
-    assert!(bench.sick.wait_for_items(held as u64, Duration::from_secs(20)).await, "{:?}", bench.sick.counts());
+    assert!(
+        bench.sick.wait_for_items(held as u64, Duration::from_secs(20)).await,
+        "{:?}",
+        bench.sick.counts()
+    );
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(report.missing_at(&bench.sick), dropped as u64, "what was dropped is missing, and nothing else");
+    assert_eq!(
+        report.missing_at(&bench.sick),
+        dropped as u64,
+        "what was dropped is missing, and nothing else"
+    );
     gateway.assert_memory_within(LIMIT_MIB);
 }
 
@@ -83,8 +104,8 @@ async fn a_backend_that_refuses_everything_hurts_nobody_else() {
     a_sick_backend_hurts_nobody_else(Faults::unavailable(1.0), Duration::from_secs(8)).await;
 }
 
-/// Scenario: a backend accepts requests and never answers.
-/// Guarantee: as for other faults. What was in flight may come twice, as nobody knows what became of it.
+/// Scenario: a backend accepts requests and never answers. Guarantee: as for other faults. What was
+/// in flight may come twice, as it is not known what became of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stalled_backend_hurts_nobody_else() {
     let _alone = alone().await;
@@ -95,14 +116,24 @@ async fn a_stalled_backend_hurts_nobody_else() {
         assert_arrives_once(&report, backend, DRAIN_WITHIN).await;
     }
     let scrape = bench.gateway.scrape().await;
-    let dropped = scrape.sum("sluice_delivery_dropped_items", &[("exporter", "otlp/sick")]).expect("a counter");
+    let dropped = scrape
+        .sum("sluice_delivery_dropped_items", &[("exporter", "otlp/sick")])
+        .expect("a counter");
     assert!(dropped > 0.0, "the budget was to be spent");
-    assert_eq!(scrape.sum("sluice_delivery_dropped_items", &[]), Some(dropped), "nobody else drops");
+    assert_eq!(
+        scrape.sum("sluice_delivery_dropped_items", &[]),
+        Some(dropped),
+        "no other delivery drops"
+    );
     bench.gateway.assert_memory_within(LIMIT_MIB);
 
     bench.sick.faults().clear();
     let all_but_dropped = report.accepted - dropped as u64;
-    assert!(bench.sick.wait_for_items(all_but_dropped, Duration::from_secs(30)).await, "{:?}", bench.sick.counts());
+    assert!(
+        bench.sick.wait_for_items(all_but_dropped, Duration::from_secs(30)).await,
+        "{:?}",
+        bench.sick.counts()
+    );
     bench.gateway.assert_memory_within(LIMIT_MIB);
 }
 
@@ -115,13 +146,19 @@ async fn backpressure_of_a_sick_pipeline_reaches_the_senders() {
     let bench = start(Faults::dead(), "      buffer:\n        policy: backpressure\n").await;
     let report = load(&bench, Duration::from_secs(8)).await;
     assert!(report.refused > 0, "the budget was to be spent: {report:?}");
-    assert_eq!((report.failed, report.unanswered, report.refusals_without_delay), (0, 0, 0), "{:?}", report.messages);
-    let message = &report.messages[&Ending::Grpc(Code::UNAVAILABLE)];
+    assert_eq!(
+        (report.failed, report.unanswered, report.refusals_without_delay),
+        (0, 0, 0),
+        "{:?}",
+        report.messages
+    );
+    let message = &report.messages[&Ending::Grpc(Code::Unavailable)];
     assert!(message.contains("traces/sick") && message.contains("budget"), "{message}");
     for backend in &bench.healthy {
         assert_arrives_once(&report, backend, DRAIN_WITHIN).await;
     }
-    let backlog = bench.gateway.metric("sluice_delivery_backlog_bytes", &[("exporter", "otlp/sick")]).await;
+    let backlog =
+        bench.gateway.metric("sluice_delivery_backlog_bytes", &[("exporter", "otlp/sick")]).await;
     assert!(backlog > 4.0 * MIB as f64, "{backlog} bytes held");
     bench.gateway.assert_memory_within(LIMIT_MIB);
 
@@ -141,12 +178,17 @@ async fn senders_that_wait_go_as_fast_as_the_slowest(slowest: Faults, others: Fa
     let _alone = alone().await;
     let bench = start_with(LIMIT_MIB, slowest, "").await;
     bench.healthy.iter().for_each(|backend| backend.faults().set(others.clone()));
-    let load = bench.gateway.load(Signal::Traces).duration(Duration::from_secs(8)).concurrency(2, 4);
+    let load =
+        bench.gateway.load(Signal::Traces).duration(Duration::from_secs(8)).concurrency(2, 4);
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);
-    let budget_bytes = bench.gateway.metric("sluice_delivery_budget_bytes", &[("exporter", "otlp/sick")]).await;
+    let budget_bytes =
+        bench.gateway.metric("sluice_delivery_budget_bytes", &[("exporter", "otlp/sick")]).await;
     let sent_bytes = (report.accepted * BYTES_PER_SPAN) as f64;
-    assert!(sent_bytes > 3.0 * budget_bytes, "{sent_bytes} bytes sent, for a budget of {budget_bytes}");
+    assert!(
+        sent_bytes > 3.0 * budget_bytes,
+        "{sent_bytes} bytes sent, for a budget of {budget_bytes}"
+    );
     assert_eq!(bench.gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
     for backend in [&bench.sick, &bench.healthy[0], &bench.healthy[1]] {
         assert_arrives_once(&report, backend, DRAIN_WITHIN).await;
@@ -156,13 +198,17 @@ async fn senders_that_wait_go_as_fast_as_the_slowest(slowest: Faults, others: Fa
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_slower_backend_nothing_is_dropped() {
-    let slower = Faults { delay: Some(Delay { share: 1.0, by: Duration::from_millis(100) }), ..Faults::none() };
+    let slower = Faults {
+        delay: Some(Delay { share: 1.0, by: Duration::from_millis(100) }),
+        ..Faults::none()
+    };
     senders_that_wait_go_as_fast_as_the_slowest(slower, Faults::none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_backends_that_all_refuse_a_part_nothing_is_dropped() {
-    senders_that_wait_go_as_fast_as_the_slowest(Faults::unavailable(0.7), Faults::unavailable(0.7)).await;
+    senders_that_wait_go_as_fast_as_the_slowest(Faults::unavailable(0.7), Faults::unavailable(0.7))
+        .await;
 }
 
 /// Scenario: all three backends are slow, until all budgets are spent. Guarantee: there is no
@@ -170,14 +216,21 @@ async fn of_backends_that_all_refuse_a_part_nothing_is_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_no_pipeline_keeps_up_senders_are_told_to_come_back() {
     let _alone = alone().await;
-    let slow = Faults { delay: Some(Delay { share: 1.0, by: Duration::from_secs(4) }), ..Faults::none() };
+    let slow =
+        Faults { delay: Some(Delay { share: 1.0, by: Duration::from_secs(4) }), ..Faults::none() };
     let bench = start(slow.clone(), "").await;
     bench.healthy.iter().for_each(|backend| backend.faults().set(slow.clone()));
-    let load = bench.gateway.load(Signal::Traces).rate(4.0 * SPANS_PER_S).duration(Duration::from_secs(8));
+    let load =
+        bench.gateway.load(Signal::Traces).rate(4.0 * SPANS_PER_S).duration(Duration::from_secs(8));
     let report = load.concurrency(2, 32).run().await.expect("a load");
     assert!(report.refused > 0, "the budgets were to be spent: {:?}", report.endings);
-    assert_eq!((report.failed, report.unanswered, report.refusals_without_delay), (0, 0, 0), "{:?}", report.messages);
-    let message = &report.messages[&Ending::Grpc(Code::UNAVAILABLE)];
+    assert_eq!(
+        (report.failed, report.unanswered, report.refusals_without_delay),
+        (0, 0, 0),
+        "{:?}",
+        report.messages
+    );
+    let message = &report.messages[&Ending::Grpc(Code::Unavailable)];
     assert!(message.contains("the budget of delivery"), "{message}");
     for backend in [&bench.sick, &bench.healthy[0], &bench.healthy[1]] {
         backend.faults().clear();
@@ -193,10 +246,12 @@ async fn where_no_pipeline_keeps_up_senders_are_told_to_come_back() {
 async fn torture_faults_that_come_and_go_hurt_nobody_else() {
     let _alone = alone().await;
     let bench = start(Faults::none(), "").await;
-    let running = bench.gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(Duration::from_secs(120));
+    let running =
+        bench.gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(Duration::from_secs(120));
     let running = running.concurrency(2, 32).start().expect("a load");
     for round in 0..12 {
-        let faults = [Faults::dead(), Faults::unavailable(1.0), Faults::stalled(), Faults::unavailable(0.7)];
+        let faults =
+            [Faults::dead(), Faults::unavailable(1.0), Faults::stalled(), Faults::unavailable(0.7)];
         bench.sick.faults().set(faults[round % faults.len()].clone());
         tokio::time::sleep(Duration::from_secs(7)).await;
         bench.sick.faults().clear();
@@ -207,9 +262,18 @@ async fn torture_faults_that_come_and_go_hurt_nobody_else() {
     for backend in &bench.healthy {
         assert_arrives_once(&report, backend, DRAIN_WITHIN).await;
     }
-    let dropped = bench.gateway.metric("sluice_delivery_dropped_items", &[("exporter", "otlp/sick")]).await;
-    assert_eq!(bench.gateway.metric("sluice_delivery_dropped_items", &[]).await, dropped, "nobody else drops");
+    let dropped =
+        bench.gateway.metric("sluice_delivery_dropped_items", &[("exporter", "otlp/sick")]).await;
+    assert_eq!(
+        bench.gateway.metric("sluice_delivery_dropped_items", &[]).await,
+        dropped,
+        "no other delivery drops"
+    );
     let all_but_dropped = report.accepted - dropped as u64;
-    assert!(bench.sick.wait_for_items(all_but_dropped, Duration::from_secs(60)).await, "{:?}", bench.sick.counts());
+    assert!(
+        bench.sick.wait_for_items(all_but_dropped, Duration::from_secs(60)).await,
+        "{:?}",
+        bench.sick.counts()
+    );
     bench.gateway.assert_memory_within(LIMIT_MIB);
 }

@@ -1,5 +1,6 @@
-//! `sluice load-test --prometheus` with a real Prometheus that scrapes the subject. Where it is missing the tests pass over it,
-//! unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
+//! `sluice load-test --prometheus` with a real Prometheus that scrapes the subject. Where it is
+//! missing the tests pass over it, unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see
+//! tests/components/env).
 
 mod command;
 #[path = "../../load-test/tests/support/component.rs"]
@@ -58,7 +59,12 @@ impl Prometheus {
         let began = Instant::now();
         loop {
             let mut connection = TcpStream::connect(self.addr).unwrap();
-            write!(connection, "GET /api/v1/query?query=count(up) HTTP/1.0\r\nHost: {}\r\n\r\n", self.addr).unwrap();
+            write!(
+                connection,
+                "GET /api/v1/query?query=count(up) HTTP/1.0\r\nHost: {}\r\n\r\n",
+                self.addr
+            )
+            .unwrap();
             let mut answer = String::new();
             connection.read_to_string(&mut answer).unwrap();
             if answer.contains(&format!(",\"{targets}\"]")) {
@@ -82,7 +88,10 @@ impl Drop for Prometheus {
 }
 
 fn load_test(arguments: &[&str]) -> Output {
-    command::load_test(&["-t", "logs-otel", "-s", "200", "--quiet"]).args(arguments).output().unwrap()
+    command::load_test(&["-t", "logs-otel", "-s", "200", "--quiet"])
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 fn number(value: &Value) -> f64 {
@@ -92,16 +101,21 @@ fn number(value: &Value) -> f64 {
 /// Within so many percent of each other.
 fn assert_close(what: &str, found: f64, expected: f64, percent: f64) {
     let difference = (found - expected).abs();
-    assert!(difference <= expected.abs() * percent / 100.0, "{what}: {found} is not {expected} ± {percent} %");
+    assert!(
+        difference <= expected.abs() * percent / 100.0,
+        "{what}: {found} is not {expected} ± {percent} %"
+    );
 }
 
-/// Guarantee: what Prometheus says of a load is what the subject's own metrics, the kernel and the backends say of it.
+/// Guarantee: what Prometheus says of a load is what the subject's own metrics, the kernel and the
+/// backends say of it.
 fn values_agree(subject: &[&str]) {
     let metrics = free_addr().unwrap();
     let Some(prometheus) = Prometheus::start(&[metrics]) else { return };
     let (folder, metrics) = (TempDir::new().unwrap(), metrics.to_string());
     let (json, url) = (folder.path().join("run.json"), prometheus.url());
-    let mut arguments = vec!["-r", "4000", "-d", "9", "--prometheus", &url, "--metrics-listen", &metrics, "--json"];
+    let mut arguments =
+        vec!["-r", "4000", "-d", "9", "--prometheus", &url, "--metrics-listen", &metrics, "--json"];
     let json_text = json.display().to_string();
     arguments.push(&json_text);
     arguments.extend(subject);
@@ -121,7 +135,12 @@ fn values_agree(subject: &[&str]) {
     assert_close("exported/s", number(&kpis["exported_per_s"]), mean("exported_per_s"), 25.0);
     assert_close("memory", number(&kpis["memory_bytes"]), mean("memory_bytes"), 40.0);
     let cpu = (number(&kpis["cpu_cores"]) - mean("cpu_cores")).abs();
-    assert!(cpu < 0.1 + 0.5 * mean("cpu_cores"), "CPU: {} and {}", kpis["cpu_cores"], mean("cpu_cores"));
+    assert!(
+        cpu < 0.1 + 0.5 * mean("cpu_cores"),
+        "CPU: {} and {}",
+        kpis["cpu_cores"],
+        mean("cpu_cores")
+    );
     assert!(number(&kpis["queue"]) >= 0.0 && kpis["restarts"] == 0, "{kpis}");
     let asked = &turn["prometheus"];
     assert_eq!(asked["window_s"], 9.0, "the rate window is as long as the load: {asked}");
@@ -130,7 +149,8 @@ fn values_agree(subject: &[&str]) {
     assert_eq!(received["value"], kpis["received_per_s"], "{asked}");
     let promql = received["promql"].as_str().unwrap();
     assert!(
-        promql.starts_with("sum(rate({__name__=~\"otelcol_receiver_accepted_log_records") && promql.contains("[9s]")
+        promql.starts_with("sum(rate({__name__=~\"otelcol_receiver_accepted_log_records")
+            && promql.contains("[9s]")
     );
     let markdown = String::from_utf8(output.stdout).unwrap();
     assert!(markdown.contains(&format!("PromQL at {url}")), "{markdown}");
@@ -148,7 +168,8 @@ fn what_prometheus_says_of_the_collector_agrees_with_what_the_collector_says() {
     }
 }
 
-/// Guarantee: a series that is not there is a dash in its column, with a warning, and the row stays.
+/// Guarantee: a series that is not there is a dash in its column, with a warning, and the row
+/// stays.
 #[test]
 fn a_figure_that_prometheus_does_not_know_is_a_dash_in_a_row_that_stays() {
     let metrics = free_addr().unwrap();
@@ -156,31 +177,45 @@ fn a_figure_that_prometheus_does_not_know_is_a_dash_in_a_row_that_stays() {
     let (url, metrics) = (prometheus.url(), metrics.to_string());
     // Leaves out what has an exporter.
     let arguments = ["-d", "2", "--prometheus", &url, "--metrics-listen", &metrics];
-    let output = load_test(&[&arguments[..], &["--prometheus-selector", "job=\"load-test\",exporter=\"\""]].concat());
+    let output = load_test(
+        &[&arguments[..], &["--prometheus-selector", "job=\"load-test\",exporter=\"\""]].concat(),
+    );
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("has no series for exported/s, queue"), "{}", stderr(&output));
     let markdown = String::from_utf8(output.stdout).unwrap();
-    let row = markdown.lines().find(|line| line.contains(&format!(" {} |", env!("CARGO_PKG_VERSION")))).unwrap();
+    let row = markdown
+        .lines()
+        .find(|line| line.contains(&format!(" {} |", env!("CARGO_PKG_VERSION"))))
+        .unwrap();
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
     assert!(cells[2].parse::<u64>().unwrap() > 0 && cells[3..5] == ["–", "–"], "{row}");
 }
 
-/// Guarantee: each thing that can be wrong is said in one sentence with what helps, before a load begins.
+/// Guarantee: each thing that can be wrong is said in one sentence with what helps, before a load
+/// begins.
 #[test]
 fn what_is_wrong_with_prometheus_is_said_with_what_helps() {
-    let (nobody, metrics, other) = (free_addr().unwrap(), free_addr().unwrap(), free_addr().unwrap());
-    let url = format!("http://{nobody}");
+    let (unused, metrics, other) =
+        (free_addr().unwrap(), free_addr().unwrap(), free_addr().unwrap());
+    let url = format!("http://{unused}");
     let output = load_test(&["--prometheus", &url, "-d", "1"]);
     assert!(!output.status.success());
-    assert!(stderr(&output).contains(&format!("no Prometheus answers at {url}")), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains(&format!("no Prometheus answers at {url}")),
+        "{}",
+        stderr(&output)
+    );
     let output = load_test(&["--prometheus", "prometheus:9090", "-d", "1"]);
     assert!(stderr(&output).contains("for instance http://127.0.0.1:9090"), "{}", stderr(&output));
 
     let Some(prometheus) = Prometheus::start(&[metrics, other]) else { return };
     prometheus.wait_until_it_knows(2);
-    let (url, metrics, elsewhere) = (prometheus.url(), metrics.to_string(), free_addr().unwrap().to_string());
+    let (url, metrics, elsewhere) =
+        (prometheus.url(), metrics.to_string(), free_addr().unwrap().to_string());
     let run = |more: &[&str]| {
-        let output = load_test(&[&["--prometheus", &url, "-d", "1", "--prometheus-within", "3"], more].concat());
+        let output = load_test(
+            &[&["--prometheus", &url, "-d", "1", "--prometheus-within", "3"], more].concat(),
+        );
         assert!(!output.status.success(), "{more:?}");
         stderr(&output)
     };

@@ -1,4 +1,5 @@
-//! The view of `sluice load-test` while it runs: on a real (pseudo) terminal, in a log, and with --quiet.
+//! The view of `sluice load-test` while it runs: on a real (pseudo) terminal, in a log, and with
+//! --quiet.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -12,13 +13,21 @@ fn arguments(seconds: &'static str) -> [&'static str; 8] {
     ["load-test", "-t", "logs-otel", "-r", "2000", "-d", seconds, "--drain-within=5"]
 }
 
-/// `script` (of bsdutils) gives the command a pseudo terminal of 100 columns and 30 rows, and copies what comes to it.
+/// `script` (of bsdutils) gives the command a pseudo terminal of 100 columns and 30 rows, and
+/// copies what comes to it.
 fn on_terminal(seconds: &'static str, before: &str) -> Command {
     let words = arguments(seconds).join(" ");
-    let line = format!("stty cols 100 rows 30; {before} exec {} {words} >/dev/null", env!("CARGO_BIN_EXE_sluice"));
+    let line = format!(
+        "stty cols 100 rows 30; {before} exec {} {words} >/dev/null",
+        env!("CARGO_BIN_EXE_sluice")
+    );
     let mut command = Command::new("script");
     command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
-    command.env("TERM", "xterm").env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR").env("SHELL", "/bin/bash");
+    command
+        .env("TERM", "xterm")
+        .env("LC_ALL", "C.UTF-8")
+        .env_remove("NO_COLOR")
+        .env("SHELL", "/bin/bash");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -40,11 +49,20 @@ fn a_terminal_shows_progress_rates_and_what_the_run_came_to_and_is_restored() {
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{shown}");
     assert_restored(&shown);
-    for part in ["Logs (OTLP), Single Pipeline", "turn 1 of 1", "under load", "━", "left of 0:03", "received", "/s"] {
+    for part in [
+        "Logs (OTLP), Single Pipeline",
+        "turn 1 of 1",
+        "under load",
+        "━",
+        "left of 0:03",
+        "received",
+        "/s",
+    ] {
         assert!(shown.contains(part), "{part:?} is missing: {shown}");
     }
     assert!(shown.contains("\x1b[36m"), "colours: {shown}");
-    // At most four pictures a second, for the load, the subject's start and its drain, with a picture a note.
+    // At most four pictures a second, for the load, the subject's start and its drain, with a
+    // picture a note.
     let pictures = shown.matches("sluice load-test").count();
     assert!((4..=60).contains(&pictures), "{pictures} pictures");
     let after = &shown[shown.rfind(SHOW_CURSOR).unwrap()..];
@@ -56,7 +74,10 @@ fn a_terminal_shows_progress_rates_and_what_the_run_came_to_and_is_restored() {
 fn no_color_is_heeded() {
     let output = on_terminal("1", "NO_COLOR=1").output().unwrap();
     let shown = text(&output.stdout);
-    assert!(shown.contains("under load") && !shown.contains("\x1b[36m") && !shown.contains("\x1b[1m"), "{shown}");
+    assert!(
+        shown.contains("under load") && !shown.contains("\x1b[36m") && !shown.contains("\x1b[1m"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -10,7 +10,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use log_directory::{DEAD, HEALTHY, LogDirectory, Stored, append, close, command, name_in_json, run, segments};
+use log_directory::{
+    DEAD, HEALTHY, LogDirectory, Stored, append, close, command, name_in_json, run, segments,
+};
 use mounted::{FileSystem, Mounted};
 use serde_json::Value;
 use sluice_log::Subscription;
@@ -30,17 +32,25 @@ fn a_directory_is_listed() {
     let before = directory.contents();
     let listed: Value = serde_json::from_str(&directory.run("ls", &["--json"]).ok()).expect("JSON");
     let traces = &listed["logs"][0];
-    assert_eq!((&traces["signal"], traces["segments"].as_array().map(Vec::len)), (&"traces".into(), Some(1)));
+    assert_eq!(
+        (&traces["signal"], traces["segments"].as_array().map(Vec::len)),
+        (&"traces".into(), Some(1))
+    );
     let [dead, healthy] = [0, 1].map(|index| &traces["deliveries"][index]);
     assert_eq!((&dead["name"], &healthy["name"]), (&DEAD.into(), &HEALTHY.into()));
     assert_eq!((&dead["waiting"]["frames"], &dead["waiting"]["items"]), (&10.into(), &10.into()));
-    assert_eq!((&healthy["waiting"]["frames"], &healthy["dead_letters"]["frames"]), (&2.into(), &3.into()));
+    assert_eq!(
+        (&healthy["waiting"]["frames"], &healthy["dead_letters"]["frames"]),
+        (&2.into(), &3.into())
+    );
     assert_eq!(dead["oldest"], "2023-11-14T22:13:20.000Z");
     assert!(dead["oldest_age_s"].as_u64().is_some_and(|age_s| age_s > 86_400), "{dead}");
 
     let table = directory.run("ls", &[]).ok();
     assert!(table.starts_with("traces: 1 segment, "), "{table}");
-    let row = |name: &str| table.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{table}"));
+    let row = |name: &str| {
+        table.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{table}"))
+    };
     assert!(row(DEAD).contains(" 10 ") && !row(DEAD).contains("3 ("), "{table}");
     assert!(row(HEALTHY).contains("3 (3 items)"), "{table}");
     assert!(!table.contains("Configured"), "{table}");
@@ -52,10 +62,13 @@ fn a_directory_is_listed() {
 #[test]
 fn a_delivery_that_is_not_configured_any_more_is_marked() {
     let directory = LogDirectory::filled();
-    let config = "yaml:{receivers: {otlp: {protocols: {grpc: {}}}}, exporters: {otlp/healthy: {endpoint: \"localhost:4317\"}}, \
+    let config = "yaml:{receivers: {otlp: {protocols: {grpc: {}}}}, exporters: {otlp/healthy: \
+                  {endpoint: \"localhost:4317\"}}, \
                   service: {pipelines: {traces: {receivers: [otlp], exporters: [otlp/healthy]}}}}";
     let table = directory.run("ls", &["--config", config]).ok();
-    let row = |name: &str| table.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{table}"));
+    let row = |name: &str| {
+        table.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{table}"))
+    };
     assert!(row(HEALTHY).trim_end().ends_with("yes"), "{table}");
     assert!(row(DEAD).contains("no: kept until `sluice log drop`"), "{table}");
 }
@@ -80,7 +93,10 @@ fn what_a_policy_dropped_is_listed_as_a_gap() {
     assert_eq!(delivery["dropped"]["items"], dropped.items);
     assert_eq!(delivery["waiting"]["frames"], 10 - dropped.frames);
     let table = directory.run("ls", &[]).ok();
-    let text = format!("gap: {DEAD}: {0} frames ({0} items) dropped between offsets 0 and", dropped.frames);
+    let text = format!(
+        "gap: {DEAD}: {0} frames ({0} items) dropped between offsets 0 and",
+        dropped.frames
+    );
     assert!(table.contains(&text), "{table}");
 }
 
@@ -103,8 +119,9 @@ fn frames_are_shown() {
     assert_eq!(all[0]["for"].as_array().map(Vec::len), Some(2));
     assert_eq!(all[0]["waits_for"], serde_json::json!([DEAD]));
     assert_eq!(all[4]["waits_for"], serde_json::json!([HEALTHY, DEAD]));
-    let offsets =
-        |arguments: &[&str]| json(arguments).iter().filter_map(|frame| frame["offset"].as_u64()).collect::<Vec<_>>();
+    let offsets = |arguments: &[&str]| {
+        json(arguments).iter().filter_map(|frame| frame["offset"].as_u64()).collect::<Vec<_>>()
+    };
     assert_eq!(offsets(&["--json", "--from", "7"]), [7, 8, 9]);
     assert_eq!(offsets(&["--json", "--delivery", "traces -> otlp/healthy"]), [4, 9]);
     assert_eq!(offsets(&["--json", "--delivery", HEALTHY, "--from", "5"]), [9]);
@@ -126,9 +143,14 @@ fn dead_letters_are_listed_with_their_reasons() {
     let directory = LogDirectory::filled();
     let table = directory.run("dead-letters", &[]).ok();
     assert!(table.starts_with(&format!("{HEALTHY}\n")), "{table}");
-    assert_eq!(table.lines().filter(|line| line.contains("span has no name")).count(), 3, "{table}");
+    assert_eq!(
+        table.lines().filter(|line| line.contains("span has no name")).count(),
+        3,
+        "{table}"
+    );
     assert!(table.contains("2023-11-14T22:13:21.000Z"), "{table}");
-    let bodies = directory.run("dead-letters", &["--delivery", HEALTHY, "--body", "--from", "1"]).ok();
+    let bodies =
+        directory.run("dead-letters", &["--delivery", HEALTHY, "--body", "--from", "1"]).ok();
     assert_eq!(bodies.lines().map(name_in_json).collect::<Vec<_>>(), ["refused 1", "refused 2"]);
     let json = directory.run("dead-letters", &["--json", "--limit", "1"]).ok();
     let letter: Value = serde_json::from_str(&json).expect("one line of JSON");
@@ -147,16 +169,21 @@ fn letters_and_backlogs_are_written_to_a_file() {
     let file = elsewhere.path().join("letters.jsonl");
     let file = file.to_str().expect("a name");
     directory.run("replay", &["--delivery", HEALTHY, "--to-file", file]).ok();
-    let read = |file: &str| std::fs::read_to_string(file).expect("text").lines().map(name_in_json).collect::<Vec<_>>();
+    let read = |file: &str| {
+        std::fs::read_to_string(file).expect("text").lines().map(name_in_json).collect::<Vec<_>>()
+    };
     assert_eq!(read(file), ["refused 0", "refused 1", "refused 2"]);
     assert_eq!(std::fs::metadata(file).expect("a file").permissions().mode() & 0o777, 0o600);
     let again = directory.run("replay", &["--delivery", HEALTHY, "--to-file", file]).failed();
     assert!(again.contains(file) && again.contains("exists already"), "{again}");
     assert_eq!(read(file).len(), 3);
 
-    let backlog = directory.run("replay", &["--delivery", HEALTHY, "--backlog", "--to-file", "-"]).ok();
+    let backlog =
+        directory.run("replay", &["--delivery", HEALTHY, "--backlog", "--to-file", "-"]).ok();
     assert_eq!(backlog.lines().map(name_in_json).collect::<Vec<_>>(), ["span 4", "span 9"]);
-    let two = directory.run("replay", &["--delivery", DEAD, "--backlog", "--to-file", "-", "--limit", "2"]).ok();
+    let two = directory
+        .run("replay", &["--delivery", DEAD, "--backlog", "--to-file", "-", "--limit", "2"])
+        .ok();
     assert_eq!(two.lines().map(name_in_json).collect::<Vec<_>>(), ["span 0", "span 1"]);
     assert!(directory.contents() == before, "reading changes nothing");
 }
@@ -165,12 +192,21 @@ fn letters_and_backlogs_are_written_to_a_file() {
 #[test]
 fn letters_are_removed_once_they_are_in_a_file() {
     let directory = LogDirectory::filled();
-    let piped = directory.run("replay", &["--delivery", HEALTHY, "--remove", "--to-file", "-"]).failed();
+    let piped =
+        directory.run("replay", &["--delivery", HEALTHY, "--remove", "--to-file", "-"]).failed();
     assert!(piped.contains("durable"), "{piped}");
     assert_eq!(directory.run("dead-letters", &["--body"]).ok().lines().count(), 3);
     let elsewhere = tempfile::tempdir().expect("a directory");
     let file = elsewhere.path().join("letters.jsonl");
-    let arguments = ["--delivery", HEALTHY, "--remove", "--limit", "2", "--to-file", file.to_str().expect("a name")];
+    let arguments = [
+        "--delivery",
+        HEALTHY,
+        "--remove",
+        "--limit",
+        "2",
+        "--to-file",
+        file.to_str().expect("a name"),
+    ];
     directory.run("replay", &arguments).ok();
     assert_eq!(std::fs::read_to_string(&file).expect("text").lines().count(), 2);
     let left = directory.run("dead-letters", &["--body"]).ok();
@@ -183,7 +219,8 @@ fn letters_are_removed_once_they_are_in_a_file() {
 #[test]
 fn letters_go_back_to_their_delivery() {
     let directory = LogDirectory::filled();
-    let said = directory.run("replay", &["--delivery", "traces->otlp/healthy", "--limit", "2"]).ok();
+    let said =
+        directory.run("replay", &["--delivery", "traces->otlp/healthy", "--limit", "2"]).ok();
     assert!(said.contains("2 dead letters (2 items)"), "{said}");
     let left = directory.run("dead-letters", &["--body"]).ok();
     assert_eq!(left.lines().map(name_in_json).collect::<Vec<_>>(), ["refused 2"]);
@@ -192,7 +229,10 @@ fn letters_go_back_to_their_delivery() {
     assert!(backlog.is_sorted() && backlog[2].0 >= 10, "{backlog:?}");
     assert_eq!(directory.backlog(DEAD).len(), 10);
     directory.run("replay", &["--delivery", HEALTHY]).ok();
-    assert_eq!(names(&directory.backlog(HEALTHY)), ["span 4", "span 9", "refused 0", "refused 1", "refused 2"]);
+    assert_eq!(
+        names(&directory.backlog(HEALTHY)),
+        ["span 4", "span 9", "refused 0", "refused 1", "refused 2"]
+    );
     assert_eq!(directory.run("dead-letters", &[]).ok(), "no dead letters\n");
     directory.run("verify", &[]).ok();
 }
@@ -231,7 +271,11 @@ fn a_replay_that_is_killed_loses_nothing() {
     let with_duplicates = replayed.len();
     replayed.sort();
     replayed.dedup();
-    assert_eq!(replayed.len(), all.len(), "{with_duplicates} with duplicates, killed {killed} times");
+    assert_eq!(
+        replayed.len(),
+        all.len(),
+        "{with_duplicates} with duplicates, killed {killed} times"
+    );
     assert!(killed > 0, "no attempt was killed before it had ended");
 }
 
@@ -245,7 +289,10 @@ fn a_replay_to_a_full_disk_keeps_the_letters() {
     directory.bury(DEAD, &all, "no");
     let ballast = disk.fill_but(6 << 20);
     let full = directory.run("replay", &["--delivery", DEAD]).failed();
-    assert!(full.contains("No space left") && full.contains("the dead letters are kept: free space"), "{full}");
+    assert!(
+        full.contains("No space left") && full.contains("the dead letters are kept: free space"),
+        "{full}"
+    );
     let kept = directory.run("dead-letters", &["--json", "--limit", "1000"]).ok();
     assert_eq!(kept.lines().count(), all.len());
     drop(ballast);
@@ -263,20 +310,32 @@ fn a_replay_to_a_full_disk_keeps_the_letters() {
 fn damage_is_found_and_named() {
     let directory = LogDirectory::filled();
     let whole = directory.run("verify", &[]).ok();
-    assert!(whole.starts_with("checked 2 segments") && whole.contains("13 whole frames"), "{whole}");
+    assert!(
+        whole.starts_with("checked 2 segments") && whole.contains("13 whole frames"),
+        "{whole}"
+    );
     assert!(whole.trim_end().ends_with("no damage"), "{whole}");
 
     let segment = directory.segment();
     let mut bytes = std::fs::read(&segment).expect("a segment");
     let payload = log_directory::request("span 4");
-    let at = bytes.windows(payload.len()).position(|window| window == payload).expect("frame 4 is not compressed");
+    let at = bytes
+        .windows(payload.len())
+        .position(|window| window == payload)
+        .expect("frame 4 is not compressed");
     bytes[at + 3] ^= 1;
     std::fs::write(&segment, &bytes).expect("written");
     let report = directory.run("verify", &[]);
     assert_eq!(report.code, Some(1), "{report:?}");
     let line = report.out.lines().find(|line| line.starts_with("damaged: ")).expect("a line");
-    assert!(line.contains(segment.to_str().expect("a name")) && line.contains("1 frame damaged"), "{line}");
-    let position = line.split("from position ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<usize>().ok());
+    assert!(
+        line.contains(segment.to_str().expect("a name")) && line.contains("1 frame damaged"),
+        "{line}"
+    );
+    let position = line
+        .split("from position ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next()?.parse::<usize>().ok());
     assert!(position.is_some_and(|position| position < at && at - position < 256), "{at}: {line}");
 
     let shown = directory.run("show", &["--body"]);
@@ -296,7 +355,10 @@ fn a_lost_cursor_keeps_what_is_on_disk() {
     std::fs::write(&cursor, vec![0xa5; len as usize]).expect("written");
     let report = directory.run("verify", &[]);
     assert_eq!(report.code, Some(1), "{report:?}");
-    assert!(report.out.contains(cursor.to_str().expect("a name")) && report.out.contains("both slots"), "{report:?}");
+    assert!(
+        report.out.contains(cursor.to_str().expect("a name")) && report.out.contains("both slots"),
+        "{report:?}"
+    );
 
     let lost = format!("{}.damaged", cursor.file_name().expect("a name").to_string_lossy());
     let everything: Vec<_> = (0..10).map(|index| format!("span {index}")).collect();
@@ -305,7 +367,8 @@ fn a_lost_cursor_keeps_what_is_on_disk() {
         let listed = directory.run("ls", &[]).ok();
         assert!(listed.contains("lost cursor: ") && listed.contains(&lost), "{listed}");
         assert!(listed.contains(HEALTHY) && !listed.contains(DEAD), "{listed}");
-        let kept = directory.run("replay", &["--delivery", &lost, "--backlog", "--to-file", "-"]).ok();
+        let kept =
+            directory.run("replay", &["--delivery", &lost, "--backlog", "--to-file", "-"]).ok();
         assert_eq!(kept.lines().map(name_in_json).collect::<Vec<_>>(), everything);
         assert_eq!(names(&directory.backlog(HEALTHY)), ["span 4", "span 9"]);
     }
@@ -324,7 +387,10 @@ fn a_backlog_is_given_up_by_an_explicit_command_only() {
     let directory = LogDirectory::filled();
     let before = directory.contents();
     let asked = directory.run("drop", &["--delivery", DEAD]).failed();
-    assert!(asked.contains("nothing was changed") && asked.contains("10 frames, 10 items"), "{asked}");
+    assert!(
+        asked.contains("nothing was changed") && asked.contains("10 frames, 10 items"),
+        "{asked}"
+    );
     assert!(directory.contents() == before);
 
     let said = directory.run("drop", &["--delivery", DEAD, "--yes"]).ok();
@@ -336,7 +402,11 @@ fn a_backlog_is_given_up_by_an_explicit_command_only() {
     assert!(unknown.contains(&format!("it has: '{HEALTHY}'")), "{unknown}");
 
     directory.run("drop", &["--delivery", HEALTHY, "--yes"]).ok();
-    assert_eq!(segments(&directory.traces()), Vec::<std::path::PathBuf>::new(), "no delivery needs a segment");
+    assert_eq!(
+        segments(&directory.traces()),
+        Vec::<std::path::PathBuf>::new(),
+        "no delivery needs a segment"
+    );
     let said = directory.run("drop", &["--delivery", HEALTHY, "--dead-letters", "--yes"]).ok();
     assert!(said.contains("3 frames, 3 items"), "{said}");
     assert_eq!(directory.run("dead-letters", &[]).ok(), "no dead letters\n");
@@ -382,14 +452,22 @@ fn a_directory_in_use_can_be_read_and_not_changed() {
 #[test]
 fn errors_name_the_path_and_the_remedy() {
     let missing = run("ls", Path::new("/nowhere/sluice"), &[]).failed();
-    assert!(missing.contains("/nowhere/sluice") && missing.contains("`buffer.directory`"), "{missing}");
+    assert!(
+        missing.contains("/nowhere/sluice") && missing.contains("`buffer.directory`"),
+        "{missing}"
+    );
     let elsewhere = tempfile::tempdir().expect("a directory");
     let empty = run("verify", elsewhere.path(), &[]).failed();
     assert!(empty.contains("has no log") && empty.contains("`buffer.directory`"), "{empty}");
     let directory = LogDirectory::filled();
     let inside = run("show", &directory.traces(), &[]).failed();
-    assert!(inside.contains(&format!("give the directory above it: {}", directory.path.display())), "{inside}");
-    let unknown = directory.run("replay", &["--delivery", "traces → otlp/unknown", "--to-file", "-"]).failed();
+    assert!(
+        inside.contains(&format!("give the directory above it: {}", directory.path.display())),
+        "{inside}"
+    );
+    let unknown = directory
+        .run("replay", &["--delivery", "traces → otlp/unknown", "--to-file", "-"])
+        .failed();
     assert!(unknown.contains(&format!("it has: '{DEAD}', '{HEALTHY}'")), "{unknown}");
     assert!(directory.run("replay", &["--delivery", DEAD]).failed().contains("no dead letters"));
 }
@@ -407,8 +485,14 @@ fn output_that_nobody_reads_any_more_is_no_error() {
         .spawn()
         .expect("it starts");
     let mut line = String::new();
-    BufReader::with_capacity(1, child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+    BufReader::with_capacity(1, child.stdout.take().expect("its output"))
+        .read_line(&mut line)
+        .expect("a line");
     assert!(name_in_json(line.trim_end()).starts_with("0 xxx"));
     let ended = child.wait_with_output().expect("it ends");
-    assert!(ended.status.success() && ended.stderr.is_empty(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(
+        ended.status.success() && ended.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
 }

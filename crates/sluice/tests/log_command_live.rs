@@ -24,7 +24,8 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn config(directory: &Path, backends: &[(&str, &Backend)]) -> String {
-    let lines = format!("buffer:\n  directory: {}\n  disk:\n    segment_mib: 1\n", directory.display());
+    let lines =
+        format!("buffer:\n  directory: {}\n  disk:\n    segment_mib: 1\n", directory.display());
     fan_out(Signal::Traces, 192, backends).replace("buffer:\n", &lines)
 }
 
@@ -32,13 +33,18 @@ fn config(directory: &Path, backends: &[(&str, &Backend)]) -> String {
 fn listed(directory: &Path, delivery: &str) -> Value {
     let listed = run("ls", directory, &["--json"]);
     let Ok(listed) = serde_json::from_str::<Value>(&listed.out) else { return Value::Null };
-    let deliveries = listed["logs"].as_array().into_iter().flatten().flat_map(|log| log["deliveries"].as_array());
+    let deliveries = listed["logs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|log| log["deliveries"].as_array());
     deliveries.flatten().find(|known| known["name"] == delivery).cloned().unwrap_or_default()
 }
 
 /// Waits until `ls` counts this number of items of a delivery.
 async fn assert_listed(directory: &Path, delivery: &str, what: &str, items: u64) {
-    let is_listed = eventually(SOON, async || listed(directory, delivery)[what]["items"] == items).await;
+    let is_listed =
+        eventually(SOON, async || listed(directory, delivery)[what]["items"] == items).await;
     assert!(is_listed, "{items} items {what}: {}", listed(directory, delivery));
 }
 
@@ -64,7 +70,8 @@ async fn dead_letters_are_replayed_between_two_lives() {
     let directory = directory();
     let config = config(directory.path(), &[("dead", &dead), ("picky", &picky)]);
     let gateway = Gateway::start(&config).await;
-    let report = gateway.load(Signal::Traces).items(2_000).poison_every(100).run().await.expect("a load");
+    let report =
+        gateway.load(Signal::Traces).items(2_000).poison_every(100).run().await.expect("a load");
     assert_eq!(report.accepted, 2_000, "{:?}", report.messages);
     assert_listed(directory.path(), DEAD, "waiting", 2_000).await;
     assert_listed(directory.path(), PICKY, "dead_letters", 20).await;
@@ -72,7 +79,10 @@ async fn dead_letters_are_replayed_between_two_lives() {
     let bodies = run("show", directory.path(), &["--delivery", DEAD, "--body"]).ok();
     assert_eq!(spans_in_json(&bodies), 2_000);
     let letters = run("dead-letters", directory.path(), &["--delivery", PICKY]).ok();
-    assert!(letters.contains("an item that this backend refuses") && letters.contains(" otlp "), "{letters}");
+    assert!(
+        letters.contains("an item that this backend refuses") && letters.contains(" otlp "),
+        "{letters}"
+    );
     run("verify", directory.path(), &[]).ok();
     let refused = run("replay", directory.path(), &["--delivery", PICKY]).failed();
     assert!(refused.contains(&format!("kill {}", gateway.pid())), "{refused}");

@@ -25,7 +25,8 @@ const TOO_MANY: usize = 4_000;
 const SENDERS: usize = 400;
 const SPANS: usize = 200;
 /// As `max_connections`, so that memory is the bound.
-const MAX_CONNECTIONS: &str = "receivers:\n  otlp:\n    protocols:\n      grpc:\n        max_connections: 20000\n";
+const MAX_CONNECTIONS: &str =
+    "receivers:\n  otlp:\n    protocols:\n      grpc:\n        max_connections: 20000\n";
 
 /// An HTTP/2 connection, as far as its handshake.
 async fn shake_hands(address: SocketAddr) -> Option<SendRequest<Bytes>> {
@@ -42,7 +43,10 @@ async fn connect_many(address: SocketAddr, count: usize) -> Vec<SendRequest<Byte
     while clients.len() < count {
         let connecting = (0..AT_ONCE.min(count - clients.len())).map(|_| shake_hands(address));
         let connected = connecting.collect::<JoinSet<_>>().join_all().await;
-        assert!(connected.iter().all(Option::is_some), "the handshake ends before the connection does");
+        assert!(
+            connected.iter().all(Option::is_some),
+            "the handshake ends before the connection does"
+        );
         clients.extend(connected.into_iter().flatten());
     }
     clients
@@ -50,12 +54,15 @@ async fn connect_many(address: SocketAddr, count: usize) -> Vec<SendRequest<Byte
 
 /// Those that the gateway has not closed.
 async fn open(clients: Vec<SendRequest<Bytes>>) -> Vec<SendRequest<Bytes>> {
-    let ready: JoinSet<_> = clients.into_iter().map(|client| async move { client.ready().await.ok() }).collect();
+    let ready: JoinSet<_> =
+        clients.into_iter().map(|client| async move { client.ready().await.ok() }).collect();
     ready.join_all().await.into_iter().flatten().collect()
 }
 
 async fn open_connections(gateway: &Gateway) -> usize {
-    gateway.metric("sluice_receiver_open_connections", &[("receiver", "otlp"), ("transport", "grpc")]).await as usize
+    gateway
+        .metric("sluice_receiver_open_connections", &[("receiver", "otlp"), ("transport", "grpc")])
+        .await as usize
 }
 
 async fn event(gateway: &Gateway, event: &str) -> usize {
@@ -129,11 +136,19 @@ async fn as_many_are_let_in_as_there_is_memory_for_and_all_can_send() {
     let senders = clients.split_off(clients.len() - SENDERS);
     assert_eq!(send_until_accepted(senders.clone(), &body).await, SENDERS, "{}", gateway.output());
     let all = (SENDERS * SPANS) as u64;
-    assert!(eventually(SOON, async || backend.counts().items == all).await, "{:?}", backend.counts());
+    assert!(
+        eventually(SOON, async || backend.counts().items == all).await,
+        "{:?}",
+        backend.counts()
+    );
     gateway.assert_memory_within(LIMIT_MIB);
     let evicted = event(&gateway, "evicted").await;
     drop((clients, senders));
-    assert!(eventually(SOON, async || open_connections(&gateway).await == 0).await, "{}", gateway.output());
+    assert!(
+        eventually(SOON, async || open_connections(&gateway).await == 0).await,
+        "{}",
+        gateway.output()
+    );
     assert_eq!(send_until_accepted(connect_many(gateway.grpc, 1).await, &body).await, 1);
     assert_eq!(event(&gateway, "evicted").await, evicted, "there is room");
 }
@@ -149,7 +164,9 @@ async fn ten_thousand_connections_are_open_at_512_mib() {
     let backend = Backend::healthy().await.expect("a backend");
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]) + MAX_CONNECTIONS;
     let gateway = Gateway::start(&config).await;
-    let body = Bytes::from([&[0, 0, 0, 0, doors::encoded(1).len() as u8][..], &doors::encoded(1)].concat());
+    let body = Bytes::from(
+        [&[0, 0, 0, 0, doors::encoded(1).len() as u8][..], &doors::encoded(1)].concat(),
+    );
     let clients = connect_many(gateway.grpc, CONNECTIONS).await;
     for some in clients.chunks(100).chain(clients.chunks(100).step_by(10)) {
         assert_eq!(send_until_accepted(some.to_vec(), &body).await, some.len());
@@ -165,19 +182,29 @@ async fn ten_thousand_connections_are_open_at_512_mib() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_data_is_within_the_limit_too() {
     let _alone = alone().await;
-    let dead = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let dead =
+        Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
     let gateway = Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &[("dead", &dead)])).await;
-    let full = gateway.load(Signal::Traces).rate(40_000.0).duration(Duration::from_secs(3)).concurrency(2, 64);
+    let full = gateway
+        .load(Signal::Traces)
+        .rate(40_000.0)
+        .duration(Duration::from_secs(3))
+        .concurrency(2, 64);
     assert!(full.run().await.expect("a load").refused > 0, "the memory is full");
     let clients = connect_many(gateway.grpc, SENDERS).await;
     let body = request();
     let sending = clients.into_iter().map(|client| {
         let body = body.clone();
-        async move { timeout(SOON, async { status(send(client, body).await).await }).await.expect("is answered") }
+        async move {
+            timeout(SOON, async { status(send(client, body).await).await })
+                .await
+                .expect("is answered")
+        }
     });
     let answers = sending.collect::<JoinSet<_>>().join_all().await;
     // UNAVAILABLE, or a stream that was refused.
-    let retryable = answers.iter().filter(|status| matches!(status.as_deref(), Some("14") | None)).count();
+    let retryable =
+        answers.iter().filter(|status| matches!(status.as_deref(), Some("14") | None)).count();
     assert_eq!(retryable, SENDERS, "{answers:?}");
     gateway.assert_memory_within(LIMIT_MIB);
 }

@@ -1,4 +1,5 @@
-//! Two hundred pipelines behind one receiver: data is stored once, so each may lag as far as if it were alone.
+//! Two hundred pipelines behind one receiver: data is stored once, so each may lag as far as if it
+//! were alone.
 
 mod gateway;
 
@@ -10,7 +11,8 @@ use sluice_otlp::Signal;
 
 const PIPELINES: usize = 200;
 const LIMIT_MIB: u64 = 512;
-/// At once: three megabytes for each pipeline, four times what each could hold if they shared the memory out.
+/// At once: three megabytes for each pipeline, four times what each could hold if they shared the
+/// memory out.
 const SPANS: u64 = 2_000;
 const DRAIN_WITHIN: Duration = Duration::from_secs(60);
 
@@ -20,7 +22,9 @@ fn config(first: &Backend, healthy: &Backend) -> String {
     let pipelines: String = (0..PIPELINES)
         .map(|index| {
             let exporter = if index == 0 { "first" } else { "healthy" };
-            format!("    traces/{index}:\n      receivers: [otlp]\n      exporters: [otlp/{exporter}]\n")
+            format!(
+                "    traces/{index}:\n      receivers: [otlp]\n      exporters: [otlp/{exporter}]\n"
+            )
         })
         .collect();
     format!(
@@ -35,7 +39,9 @@ async fn healthy_pipelines_lose_nothing(first: Faults) {
     let _alone = alone().await;
     let is_dead = first.dead;
     let first = Backend::start(BackendOptions::default().faults(first)).await.expect("a backend");
-    let healthy = Backend::start(BackendOptions::default().faults(Faults::discarding())).await.expect("a backend");
+    let healthy = Backend::start(BackendOptions::default().faults(Faults::discarding()))
+        .await
+        .expect("a backend");
     let gateway = Gateway::start(&config(&first, &healthy)).await;
     let load = gateway.load(Signal::Traces).items(SPANS).items_per_request(10).concurrency(4, 16);
     let report = load.run().await.expect("a load");
@@ -49,7 +55,11 @@ async fn healthy_pipelines_lose_nothing(first: Faults) {
     assert!(all_sent, "{} of {expected} sent, {dropped} dropped", sent().await);
     assert_eq!(dropped, 0.0);
     let held = gateway.metric("sluice_delivery_backlog_items", &[("exporter", "otlp/first")]).await;
-    assert_eq!(held, if is_dead { report.accepted as f64 } else { 0.0 }, "there is room for what the first one lacks");
+    assert_eq!(
+        held,
+        if is_dead { report.accepted as f64 } else { 0.0 },
+        "there is room for what the first one lacks"
+    );
     gateway.assert_memory_within(LIMIT_MIB);
 }
 

@@ -23,8 +23,10 @@ fn status_figure(pid: u32, name: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_costs_no_huge_page() {
     let backend = Backend::healthy().await.expect("a backend");
-    let options = Options { args: vec!["--threads".to_owned(), THREADS.to_string()], ..Options::default() };
-    let gateway = Gateway::start_with(&fan_out(Signal::Traces, 256, &[("backend", &backend)]), options).await;
+    let options =
+        Options { args: vec!["--threads".to_owned(), THREADS.to_string()], ..Options::default() };
+    let gateway =
+        Gateway::start_with(&fan_out(Signal::Traces, 256, &[("backend", &backend)]), options).await;
     let pid = gateway.pid();
     let threads = status_figure(pid, "Threads");
     assert!(threads >= THREADS, "{threads}");

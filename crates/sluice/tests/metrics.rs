@@ -4,7 +4,9 @@ mod gateway;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gateway::{Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out, get};
+use gateway::{
+    Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out, get,
+};
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::{Backend, BackendOptions, Faults};
 use sluice_otlp::Signal;
@@ -18,9 +20,14 @@ fn of(scrape: &Scrape, name: &str, labels: &[(&str, &str)]) -> u64 {
 fn three_signals(backend: &Backend) -> String {
     let pipelines: String = Signal::ALL
         .iter()
-        .map(|signal| format!("    {signal}:\n      receivers: [otlp]\n      exporters: [otlp/backend]\n"))
+        .map(|signal| {
+            format!("    {signal}:\n      receivers: [otlp]\n      exporters: [otlp/backend]\n")
+        })
         .collect();
-    format!("exporters:\n{}service:\n  pipelines:\n{pipelines}", gateway::exporter("backend", backend))
+    format!(
+        "exporters:\n{}service:\n  pipelines:\n{pipelines}",
+        gateway::exporter("backend", backend)
+    )
 }
 
 /// Guarantee: what was accepted, by receiver, signal and transport, and what was sent, by exporter,
@@ -30,7 +37,9 @@ fn three_signals(backend: &Backend) -> String {
 async fn counts_agree_with_both_ends() {
     let backend = Backend::healthy().await.expect("a backend");
     let gateway = Gateway::start(&three_signals(&backend)).await;
-    for (signal, items) in [(Signal::Traces, 3_000), (Signal::Metrics, 2_000), (Signal::Logs, 1_000)] {
+    for (signal, items) in
+        [(Signal::Traces, 3_000), (Signal::Metrics, 2_000), (Signal::Logs, 1_000)]
+    {
         let over_grpc = gateway.load(signal).items(items).run().await.expect("a load");
         let mut load = gateway.load(signal).http().items(items / 2);
         load.target = gateway.http;
@@ -44,11 +53,18 @@ async fn counts_agree_with_both_ends() {
         assert!(eventually(SOON, settled).await);
         let scrape = gateway.scrape().await;
         let accepted = |transport| {
-            of(&scrape, &format!("otelcol_receiver_accepted_{name}"), &[("receiver", "otlp"), ("transport", transport)])
+            of(
+                &scrape,
+                &format!("otelcol_receiver_accepted_{name}"),
+                &[("receiver", "otlp"), ("transport", transport)],
+            )
         };
         assert_eq!((accepted("grpc"), accepted("http")), (items, items / 2), "{signal}");
         let exporter = [("exporter", "otlp/backend")];
-        assert_eq!(of(&scrape, &format!("otelcol_exporter_sent_{name}"), &exporter), items + items / 2);
+        assert_eq!(
+            of(&scrape, &format!("otelcol_exporter_sent_{name}"), &exporter),
+            items + items / 2
+        );
         for zero in [
             format!("otelcol_receiver_refused_{name}"),
             format!("otelcol_exporter_send_failed_{name}"),
@@ -62,17 +78,24 @@ async fn counts_agree_with_both_ends() {
     }
     let scrape = gateway.scrape().await;
     let counts = backend.counts();
-    assert_eq!((counts.traces_items, counts.metrics_items, counts.logs_items), (4_500, 3_000, 1_500));
-    assert_eq!(of(&scrape, "sluice_delivery_requests", &[("outcome", "delivered")]), counts.taken_requests);
+    assert_eq!(
+        (counts.traces_items, counts.metrics_items, counts.logs_items),
+        (4_500, 3_000, 1_500)
+    );
+    assert_eq!(
+        of(&scrape, "sluice_delivery_requests", &[("outcome", "delivered")]),
+        counts.taken_requests
+    );
     assert!(of(&scrape, "otelcol_process_memory_rss_bytes", &[]) > 1 << 20);
     assert!(scrape.sum("otelcol_process_uptime_seconds", &[]).is_some_and(|uptime| uptime > 0.0));
 }
 
-/// Guarantee: what waits, what was refused and what failed for good is counted where the Collector counts it.
+/// Guarantee: what waits, what was refused and what failed for good is counted where the Collector
+/// counts it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_refusals_and_failures_show() {
-    let [dead, poison] =
-        [Faults::dead(), Faults::rejecting_poison()].map(|faults| BackendOptions::default().faults(faults));
+    let [dead, poison] = [Faults::dead(), Faults::rejecting_poison()]
+        .map(|faults| BackendOptions::default().faults(faults));
     let dead = Backend::start(dead).await.expect("a backend");
     let poison = Backend::start(poison).await.expect("a backend");
     let config = fan_out(Signal::Traces, 128, &[("dead", &dead), ("poison", &poison)]);
@@ -80,8 +103,10 @@ async fn a_queue_refusals_and_failures_show() {
     let load = gateway.load(Signal::Traces).items(1_000).poison_every(100);
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);
-    let failed =
-        async || gateway.metric("otelcol_exporter_send_failed_spans", &[("exporter", "otlp/poison")]).await == 10.0;
+    let failed = async || {
+        gateway.metric("otelcol_exporter_send_failed_spans", &[("exporter", "otlp/poison")]).await
+            == 10.0
+    };
     assert!(eventually(SOON, failed).await, "{}", gateway.dead_letters().await);
     let scrape = gateway.scrape().await;
     let waiting = [("exporter", "otlp/dead"), ("data_type", "traces")];
@@ -92,7 +117,8 @@ async fn a_queue_refusals_and_failures_show() {
 
     // Not OTLP: refused after it was read.
     let body = "\u{7}\u{7}\u{7}\u{7}";
-    let head = "POST /v1/traces HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\ncontent-type: application/x-protobuf";
+    let head = "POST /v1/traces HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\
+                content-type: application/x-protobuf";
     let bad = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     let (status, _) = gateway::request(gateway.http, &bad).await.expect("an answer");
     assert_eq!(status, 400);
@@ -101,7 +127,7 @@ async fn a_queue_refusals_and_failures_show() {
     assert_eq!(of(&refused, "sluice_receiver_refused_requests", &labels), 1);
     let invalid = [labels[0], labels[1], labels[2], ("reason", "invalid")];
     assert_eq!(of(&refused, "sluice_receiver_refused_requests", &invalid), 1);
-    // As in the Collector: nobody knows how many items it had.
+    // As in the Collector: it is unknown how many items it had.
     assert_eq!(of(&refused, "otelcol_receiver_refused_spans", &labels[..2]), 0);
 }
 
@@ -113,7 +139,8 @@ async fn suffixes_are_as_configured() {
         let gateway = Gateway::start(&three_signals(&backend)).await;
         let reader = format!(
             "service:\n  telemetry:\n    metrics:\n      readers:\n        - pull:\n            exporter:\n              \
-             prometheus:\n                host: 127.0.0.1\n                port: {}\n                \
+             prometheus:\n                host: 127.0.0.1\n                \
+             port: {}\n                \
              without_type_suffix: {without}\n",
             gateway.metrics.port()
         );
@@ -122,10 +149,17 @@ async fn suffixes_are_as_configured() {
         gateway.load(Signal::Traces).items(100).run().await.expect("a load");
         let (status, page) = get(gateway.metrics, "/metrics").await.expect("a page");
         assert_eq!(status, 200);
-        let names: Vec<_> = page.lines().filter(|line| line.starts_with("otelcol_receiver_accepted_spans")).collect();
+        let names: Vec<_> = page
+            .lines()
+            .filter(|line| line.starts_with("otelcol_receiver_accepted_spans"))
+            .collect();
         assert!(!names.is_empty(), "{page}");
         for name in names {
-            assert_eq!(name.starts_with("otelcol_receiver_accepted_spans_total{"), !without, "{name}");
+            assert_eq!(
+                name.starts_with("otelcol_receiver_accepted_spans_total{"),
+                !without,
+                "{name}"
+            );
         }
         assert!(page.contains("# TYPE otelcol_exporter_queue_size gauge"), "{page}");
     }
@@ -135,9 +169,13 @@ async fn suffixes_are_as_configured() {
 fn families(page: &str) -> BTreeMap<String, (String, String, BTreeSet<String>)> {
     let mut families: BTreeMap<String, (String, String, BTreeSet<String>)> = BTreeMap::new();
     for line in page.lines() {
-        if let Some((name, meaning)) = line.strip_prefix("# HELP ").and_then(|line| line.split_once(' ')) {
+        if let Some((name, meaning)) =
+            line.strip_prefix("# HELP ").and_then(|line| line.split_once(' '))
+        {
             families.entry(name.to_owned()).or_default().1 = meaning.to_owned();
-        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' ')) {
+        } else if let Some((name, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' '))
+        {
             families.entry(name.to_owned()).or_default().0 = kind.to_owned();
         } else if let Some((name, labels)) = line.split_once('{') {
             // No label's value has one of these characters.
@@ -153,27 +191,36 @@ fn families(page: &str) -> BTreeMap<String, (String, String, BTreeSet<String>)> 
 /// labels. Only what is declared for a condition may be absent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_has_what_the_tables_declare_and_nothing_else() {
-    let [healthy, dead] = [Faults::default(), Faults::dead()].map(|faults| BackendOptions::default().faults(faults));
+    let [healthy, dead] =
+        [Faults::default(), Faults::dead()].map(|faults| BackendOptions::default().faults(faults));
     let healthy = Backend::start(healthy).await.expect("a backend");
     let dead = Backend::start(dead).await.expect("a backend");
     let mut config = three_signals(&healthy);
     config.push_str("    traces/dead:\n      receivers: [otlp]\n      exporters: [otlp/dead]\n");
-    let config = config.replace("service:\n", &format!("{}service:\n", gateway::exporter("dead", &dead)));
+    let config =
+        config.replace("service:\n", &format!("{}service:\n", gateway::exporter("dead", &dead)));
     let gateway = Gateway::start(&config).await;
     gateway.load(Signal::Traces).items(100).run().await.expect("a load");
     let (status, page) = get(gateway.metrics, "/metrics").await.expect("a page");
     assert_eq!(status, 200);
     let mut found = families(&page);
-    // The attributes of the resource are labels of every metric, also of those that have none of their own.
+    // The attributes of the resource are labels of every metric, also of those that have none of
+    // their own.
     let constant = found["otelcol_process_uptime_seconds_total"].2.clone();
-    for metric in sluice_engine::reference::metric_tables().into_iter().flat_map(|table| table.metrics) {
+    for metric in
+        sluice_engine::reference::metric_tables().into_iter().flat_map(|table| table.metrics)
+    {
         let suffix = if metric.kind == MetricKind::Counter { "_total" } else { "" };
         for name in &metric.names {
             let Some((kind, meaning, labels)) = found.remove(&format!("{name}{suffix}")) else {
                 assert!(metric.condition.is_some(), "{name} is declared, and is not in\n{page}");
                 continue;
             };
-            assert_eq!((kind.as_str(), meaning.as_str()), (metric.kind.as_str(), metric.meaning), "{name}");
+            assert_eq!(
+                (kind.as_str(), meaning.as_str()),
+                (metric.kind.as_str(), metric.meaning),
+                "{name}"
+            );
             let own = metric.labels.iter().map(|label| (*label).to_owned());
             assert_eq!(labels, own.chain(constant.iter().cloned()).collect(), "{name}");
         }
@@ -181,26 +228,35 @@ async fn the_page_has_what_the_tables_declare_and_nothing_else() {
     assert!(found.is_empty(), "not declared: {:?}", found.keys());
 }
 
-/// Guarantee: what the configuration keeps secret is nowhere to be read: not in the log at level debug, not in metrics,
-/// health check or dead letters, not in what `plan` and `validate` print, not in an error about it.
+/// Guarantee: what the configuration keeps secret is nowhere to be read: not in the log at level
+/// debug, not in metrics, health check or dead letters, not in what `plan` and `validate` print,
+/// not in an error about it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn secrets_are_never_shown() {
-    const SECRETS: [&str; 4] = ["s3cr3t-header-value", "s3cr3t-password", "s3cr3t-token", "s3cr3t-from-env"];
-    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(0.5))).await.expect("a backend");
+    const SECRETS: [&str; 4] =
+        ["s3cr3t-header-value", "s3cr3t-password", "s3cr3t-token", "s3cr3t-from-env"];
+    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(0.5)))
+        .await
+        .expect("a backend");
     let config = format!(
         "exporters:\n  otlp/basic:\n    endpoint: {addr}\n    compression: none\n    tls: {{insecure: true}}\n    \
          headers: {{x-api-key: s3cr3t-header-value}}\n    auth: {{authenticator: basicauth}}\n  \
-         otlp/bearer:\n    endpoint: {addr}\n    compression: none\n    tls: {{insecure: true}}\n    \
-         headers: {{x-other: \"${{env:TEST_SECRET}}\"}}\n    auth: {{authenticator: bearertokenauth}}\n\
-         extensions:\n  basicauth:\n    client_auth: {{username: somebody, password: s3cr3t-password}}\n  \
+         otlp/bearer:\n    endpoint: {addr}\n    compression: none\n    \
+         tls: {{insecure: true}}\n    \
+         headers: {{x-other: \"${{env:TEST_SECRET}}\"}}\n    \
+         auth: {{authenticator: bearertokenauth}}\n\
+         extensions:\n  basicauth:\n    \
+         client_auth: {{username: alice, password: s3cr3t-password}}\n  \
          bearertokenauth:\n    token: s3cr3t-token\n\
-         service:\n  extensions: [health_check, basicauth, bearertokenauth]\n  telemetry:\n    logs: {{level: debug}}\n  \
+         service:\n  extensions: [health_check, basicauth, bearertokenauth]\n  telemetry:\n    \
+         logs: {{level: debug}}\n  \
          pipelines:\n    traces/basic: {{receivers: [otlp], exporters: [otlp/basic]}}\n    \
          traces/bearer: {{receivers: [otlp], exporters: [otlp/bearer]}}\n",
         addr = backend.addr()
     );
     let env = vec![("TEST_SECRET".to_owned(), "s3cr3t-from-env".to_owned())];
-    let gateway = Gateway::start_with(&config, Options { env: env.clone(), ..Options::default() }).await;
+    let gateway =
+        Gateway::start_with(&config, Options { env: env.clone(), ..Options::default() }).await;
     let report = gateway.load(Signal::Traces).items(1_000).run().await.expect("a load");
     assert_all_accepted(&report);
     // What goes wrong with connections is said at this level.
@@ -223,12 +279,18 @@ async fn secrets_are_never_shown() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("gateway.yaml");
-    let whole = format!("receivers:\n  otlp:\n    protocols: {{grpc: }}\n{config}").replace("health_check, ", "");
+    let whole = format!("receivers:\n  otlp:\n    protocols: {{grpc: }}\n{config}")
+        .replace("health_check, ", "");
     std::fs::write(&file, &whole).expect("a file");
     for command in ["plan", "validate"] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"));
-        let output = { output }.arg(command).arg(&file).envs(env.clone()).output().expect("sluice runs");
-        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let output =
+            { output }.arg(command).arg(&file).envs(env.clone()).output().expect("sluice runs");
+        let text = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert!(output.status.success(), "{text}");
         shown.push((command, text));
     }

@@ -34,7 +34,8 @@ fn flood(gateway: &Gateway, duration: Duration) -> Load {
 
 /// So many connections with so many requests in flight each.
 fn flood_of(gateway: &Gateway, duration: Duration, connections: usize, streams: usize) -> Load {
-    let mut load = gateway.load(Signal::Traces).duration(duration).concurrency(connections, streams);
+    let mut load =
+        gateway.load(Signal::Traces).duration(duration).concurrency(connections, streams);
     load.pace = Pace::Closed;
     load.timeout = Duration::from_secs(30);
     load.grace = Duration::from_secs(30);
@@ -62,13 +63,24 @@ async fn is_drained(gateway: &Gateway) -> bool {
 
 /// Guarantee: memory within the limit, refusals retryable and with a delay, everything acknowledged
 /// delivered once.
-async fn the_flood_is_turned_away_in_order(load: Load, gateway: Gateway, backend: Backend) -> LoadReport {
+async fn the_flood_is_turned_away_in_order(
+    load: Load,
+    gateway: Gateway,
+    backend: Backend,
+) -> LoadReport {
     let report = load.run().await.expect("a load");
     assert_refusals_are_retryable(&report);
     assert_was_too_much(&report, &gateway);
     assert_arrives_once(&report, &backend, Duration::from_secs(30)).await;
-    assert!(eventually(gateway::SOON, async || is_drained(&gateway).await).await, "the backlog ends");
-    assert_eq!(backend.unique_items(), report.accepted, "what was refused did not get through as well");
+    assert!(
+        eventually(gateway::SOON, async || is_drained(&gateway).await).await,
+        "the backlog ends"
+    );
+    assert_eq!(
+        backend.unique_items(),
+        report.accepted,
+        "what was refused did not get through as well"
+    );
     assert_eq!(gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
     gateway.assert_memory_within(LIMIT_MIB);
     report
@@ -79,7 +91,8 @@ async fn a_flood_acknowledged_from_memory() {
     let _alone = alone().await;
     let backend = Backend::healthy().await.expect("a backend");
     let gateway = slow_gateway(&backend, "memory").await;
-    the_flood_is_turned_away_in_order(flood(&gateway, Duration::from_secs(8)), gateway, backend).await;
+    the_flood_is_turned_away_in_order(flood(&gateway, Duration::from_secs(8)), gateway, backend)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,7 +100,8 @@ async fn a_flood_acknowledged_on_delivery() {
     let _alone = alone().await;
     let backend = Backend::healthy().await.expect("a backend");
     let gateway = slow_gateway(&backend, "delivered").await;
-    the_flood_is_turned_away_in_order(flood(&gateway, Duration::from_secs(8)), gateway, backend).await;
+    the_flood_is_turned_away_in_order(flood(&gateway, Duration::from_secs(8)), gateway, backend)
+        .await;
 }
 
 /// Ten times as much at a time as there is memory for receiving: most of it waits unread. To
@@ -169,6 +183,11 @@ async fn torture_a_flood_for_minutes() {
         let _alone = alone().await;
         let backend = Backend::healthy().await.expect("a backend");
         let gateway = slow_gateway(&backend, ack).await;
-        the_flood_is_turned_away_in_order(flood(&gateway, Duration::from_secs(80)), gateway, backend).await;
+        the_flood_is_turned_away_in_order(
+            flood(&gateway, Duration::from_secs(80)),
+            gateway,
+            backend,
+        )
+        .await;
     }
 }

@@ -19,13 +19,14 @@ async fn keeping(count: usize) -> Backend {
 fn config(backend: &Backend, processors: &str, names: &str) -> String {
     format!(
         "{processors}exporters:\n  otlp:\n    endpoint: {}\n    compression: gzip\n    tls:\n      insecure: true\n\
-         service:\n  pipelines:\n    traces:\n      receivers: [otlp]\n      processors: [{names}]\n      exporters: [otlp]\n",
+         service:\n  pipelines:\n    traces:\n      receivers: [otlp]\n      \
+         processors: [{names}]\n      exporters: [otlp]\n",
         backend.addr()
     )
 }
 
-const RESOURCE: &str =
-    "processors:\n  resource:\n    attributes:\n      - {action: insert, key: test.gateway, value: inserted-here}\n";
+const RESOURCE: &str = "processors:\n  resource:\n    attributes:\n      \
+                        - {action: insert, key: test.gateway, value: inserted-here}\n";
 
 fn contains(body: &[u8], text: &str) -> bool {
     body.windows(text.len()).any(|window| window == text.as_bytes())
@@ -62,7 +63,8 @@ async fn changed_requests_are_compressed_again() {
     assert_ne!(backend.counts().bytes, report.bytes_sent - 5 * report.requests);
     for request in backend.kept() {
         assert_eq!(request.encoding, Encoding::Gzip);
-        let resources = request.body.windows(17).filter(|window| window == b"load_test.request").count();
+        let resources =
+            request.body.windows(17).filter(|window| window == b"load_test.request").count();
         let inserted = request.body.windows(13).filter(|window| window == b"inserted-here").count();
         assert_eq!(inserted, resources, "once in every resource");
     }
@@ -80,7 +82,11 @@ async fn small_requests_are_merged() {
         assert_all_accepted(&report);
         assert_arrives_once(&report, &backend, SOON).await;
         let requests = backend.counts().taken_requests;
-        assert!(requests <= report.requests / 10, "{requests} requests of {} ({encoding:?})", report.requests);
+        assert!(
+            requests <= report.requests / 10,
+            "{requests} requests of {} ({encoding:?})",
+            report.requests
+        );
     }
 }
 
@@ -92,12 +98,15 @@ async fn tenants_never_share_a_request() {
     let backend = keeping(4_096).await;
     let config = format!(
         "receivers:\n  otlp:\n    protocols:\n      grpc:\n        include_metadata: true\n\
-         extensions:\n  headers_setter:\n    headers:\n      - {{action: upsert, key: x-scope-orgid, \
+         extensions:\n  headers_setter:\n    headers:\n      \
+         - {{action: upsert, key: x-scope-orgid, \
          from_context: x-tenant, default_value: unknown}}\n\
          processors:\n  batch:\n    timeout: 200ms\n    metadata_keys: [x-tenant]\n\
-         exporters:\n  otlp:\n    endpoint: {}\n    compression: none\n    tls:\n      insecure: true\n    auth:\n      \
+         exporters:\n  otlp:\n    endpoint: {}\n    compression: none\n    tls:\n      \
+         insecure: true\n    auth:\n      \
          authenticator: headers_setter\n\
-         service:\n  extensions: [health_check, headers_setter]\n  pipelines:\n    traces:\n      receivers: [otlp]\n      \
+         service:\n  extensions: [health_check, headers_setter]\n  pipelines:\n    traces:\n      \
+         receivers: [otlp]\n      \
          processors: [batch]\n      exporters: [otlp]\n",
         backend.addr()
     );
@@ -105,9 +114,11 @@ async fn tenants_never_share_a_request() {
     let tenants = [Some("alpha"), Some("beta"), None];
     let mut running = Vec::new();
     for tenant in tenants {
-        let mut load = gateway.load(Signal::Traces).items(600).items_per_request(3).concurrency(1, 4);
+        let mut load =
+            gateway.load(Signal::Traces).items(600).items_per_request(3).concurrency(1, 4);
         if let Some(tenant) = tenant {
-            load = load.header(HeaderName::from_static("x-tenant"), HeaderValue::from_static(tenant));
+            load =
+                load.header(HeaderName::from_static("x-tenant"), HeaderValue::from_static(tenant));
         }
         running.push(load.start().expect("a load"));
     }
@@ -123,15 +134,21 @@ async fn tenants_never_share_a_request() {
     let kept = backend.kept();
     let mut seen = BTreeSet::new();
     for request in &kept {
-        let header = request.headers.get("x-scope-orgid").expect("a tenant").to_str().expect("text");
+        let header =
+            request.headers.get("x-scope-orgid").expect("a tenant").to_str().expect("text");
         for generator in generators(&request.body) {
-            let (_, expected) = header_of.iter().find(|(known, _)| *known == generator).expect("a known generator");
+            let (_, expected) =
+                header_of.iter().find(|(known, _)| *known == generator).expect("a known generator");
             assert_eq!(header, *expected, "tenants are mixed");
         }
         seen.insert(header.to_owned());
     }
     assert_eq!(seen, BTreeSet::from(["alpha", "beta", "unknown"].map(str::to_owned)));
-    assert!(kept.len() < 300, "requests of one tenant are merged all the same: {} requests", kept.len());
+    assert!(
+        kept.len() < 300,
+        "requests of one tenant are merged all the same: {} requests",
+        kept.len()
+    );
 }
 
 /// Scenario: the batch processor, the exporter's queue or a reload sets by which metadata requests
@@ -143,19 +160,24 @@ async fn batches_are_told_apart_by_metadata() {
         format!(
             "receivers:\n  otlp:\n    protocols:\n      grpc:\n        include_metadata: true\n\
              processors:\n  batch:\n    timeout: 200ms\n{processor}\
-             exporters:\n  otlp:\n    endpoint: {}\n    compression: none\n    tls:\n      insecure: true\n{queue}\
-             service:\n  pipelines:\n    traces:\n      receivers: [otlp]\n      processors: [batch]\n      exporters: [otlp]\n",
+             exporters:\n  otlp:\n    endpoint: {}\n    compression: none\n    tls:\n      \
+             insecure: true\n{queue}\
+             service:\n  pipelines:\n    traces:\n      receivers: [otlp]\n      \
+             processors: [batch]\n      exporters: [otlp]\n",
             backend.addr()
         )
     };
     let processor = "    metadata_keys: [x-tenant]\n";
-    let queue = "    sending_queue:\n      batch:\n        flush_timeout: 200ms\n        sizer: items\n        partition:\n          \
+    let queue = "    sending_queue:\n      batch:\n        flush_timeout: 200ms\n        \
+                 sizer: items\n        partition:\n          \
                  metadata_keys: [X-Tenant]\n";
     for (processor, queue) in [(processor, ""), ("", queue)] {
         let apart = config(processor, queue);
         let gateway = Gateway::start(&apart).await;
         assert_eq!(shared_requests(&gateway, &backend).await, 0, "{apart}");
-        gateway.reload(&apart.replace(": [x-tenant]", ": []").replace(": [X-Tenant]", ": []")).await;
+        gateway
+            .reload(&apart.replace(": [x-tenant]", ": []").replace(": [X-Tenant]", ": []"))
+            .await;
         assert!(shared_requests(&gateway, &backend).await > 0, "nothing sets them apart");
         gateway.reload(&apart).await;
         assert_eq!(shared_requests(&gateway, &backend).await, 0, "after a reload: {apart}");
@@ -167,7 +189,8 @@ async fn shared_requests(gateway: &Gateway, backend: &Backend) -> usize {
     let before = backend.kept().len();
     let tenants = ["alpha", "beta"].map(|tenant| {
         let load = gateway.load(Signal::Traces).items(600).items_per_request(3).concurrency(1, 4);
-        let load = load.header(HeaderName::from_static("x-tenant"), HeaderValue::from_static(tenant));
+        let load =
+            load.header(HeaderName::from_static("x-tenant"), HeaderValue::from_static(tenant));
         load.start().expect("a load")
     });
     for running in tenants {
@@ -181,7 +204,8 @@ async fn shared_requests(gateway: &Gateway, backend: &Backend) -> usize {
 /// The generators' numbers in hexadecimal that a body's resources name.
 fn generators(body: &[u8]) -> BTreeSet<String> {
     let key = b"load_test.request";
-    let starts = (0..body.len().saturating_sub(key.len())).filter(|&at| body[at..].starts_with(key));
+    let starts =
+        (0..body.len().saturating_sub(key.len())).filter(|&at| body[at..].starts_with(key));
     // After the key: the tag and length of the value, and the tag and length of the string in it.
     let stamps = starts.filter_map(|at| body.get(at + key.len() + 4..at + key.len() + 8));
     stamps.map(|stamp| String::from_utf8_lossy(stamp).into_owned()).collect()
@@ -194,7 +218,8 @@ async fn a_step_of_one_pipeline_does_not_touch_the_others() {
     let [plain, edited] = [keeping(64).await, keeping(64).await];
     let config = format!(
         "{RESOURCE}exporters:\n{}{}service:\n  pipelines:\n    traces/plain:\n      receivers: [otlp]\n      \
-         exporters: [otlp/plain]\n    traces/edited:\n      receivers: [otlp]\n      processors: [resource]\n      \
+         exporters: [otlp/plain]\n    traces/edited:\n      receivers: [otlp]\n      \
+         processors: [resource]\n      \
          exporters: [otlp/edited]\n",
         gateway::exporter("plain", &plain),
         gateway::exporter("edited", &edited)

@@ -12,14 +12,23 @@ use sluice_otlp::Signal;
 const LIMIT_MIB: u64 = 256;
 
 async fn start(faults: Faults, ack: &str) -> (Backend, Gateway) {
-    let backend = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let backend =
+        Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
-    let gateway = Gateway::start(&config.replace("buffer:\n", &format!("buffer:\n  ack: {ack}\n"))).await;
+    let gateway =
+        Gateway::start(&config.replace("buffer:\n", &format!("buffer:\n  ack: {ack}\n"))).await;
     (backend, gateway)
 }
 
 async fn poisoned_load(gateway: &Gateway, items: u64, every: u64) -> LoadReport {
-    gateway.load(Signal::Traces).items(items).poison_every(every).concurrency(2, 8).run().await.expect("a load")
+    gateway
+        .load(Signal::Traces)
+        .items(items)
+        .poison_every(every)
+        .concurrency(2, 8)
+        .run()
+        .await
+        .expect("a load")
 }
 
 /// Scenario: a slow backend, so that many requests are in flight, and a poisonous item in each of
@@ -27,7 +36,8 @@ async fn poisoned_load(gateway: &Gateway, items: u64, every: u64) -> LoadReport 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn poison_in_many_requests_at_once_is_found_in_each() {
     let delay = Faults::delaying(Duration::from_millis(10)).delay;
-    exactly_the_poison_is_set_aside(Faults { delay, ..Faults::rejecting_poison() }, 30_000, 97).await;
+    exactly_the_poison_is_set_aside(Faults { delay, ..Faults::rejecting_poison() }, 30_000, 97)
+        .await;
 }
 
 /// Guarantee: exactly the poisonous items become dead letters, with the backend's reason; all
@@ -44,7 +54,11 @@ async fn exactly_the_poison_is_set_aside(faults: Faults, items: u64, every: u64)
     let settled = settled.await;
     let dead = gateway.metric("sluice_delivery_dead_letter_items", &[]).await;
     let state = gateway.health().await;
-    assert!(settled, "{} missing, {dead} dead letters of {poisonous} to be; {state:?}", report.missing_at(&backend));
+    assert!(
+        settled,
+        "{} missing, {dead} dead letters of {poisonous} to be; {state:?}",
+        report.missing_at(&backend)
+    );
     let seen = backend.seen(report.generator);
     for sequence in 0..items {
         assert_eq!(seen.contains(sequence), !sequence.is_multiple_of(every), "item {sequence}");
@@ -54,7 +68,10 @@ async fn exactly_the_poison_is_set_aside(faults: Faults, items: u64, every: u64)
     assert!(letters.contains(&format!("{poisonous} items in {poisonous} letters")), "{letters}");
     assert!(letters.contains("an item that this backend refuses"), "{letters}");
     assert_eq!(dead_for(&gateway, "rejected").await, poisonous as f64, "none for another reason");
-    assert!(requests(&gateway, "rejected").await >= poisonous as f64, "each is refused at least alone");
+    assert!(
+        requests(&gateway, "rejected").await >= poisonous as f64,
+        "each is refused at least alone"
+    );
     assert_eq!(requests(&gateway, "delivered").await, backend.counts().taken_requests as f64);
     let (_, health) = gateway.health().await.expect("a health check");
     assert!(!health.contains("held"), "{health}");
@@ -71,11 +88,16 @@ async fn dead_for(gateway: &Gateway, reason: &str) -> f64 {
 
 /// With a backend that is down.
 async fn start_out_of_order(retry: &str, ack: &str) -> (Backend, Gateway) {
-    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(1.0))).await.expect("a backend");
+    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(1.0)))
+        .await
+        .expect("a backend");
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
-    let config =
-        config.replace("    compression: none\n", &format!("    compression: none\n    retry_on_failure: {retry}\n"));
-    let gateway = Gateway::start(&config.replace("buffer:\n", &format!("buffer:\n  ack: {ack}\n"))).await;
+    let config = config.replace(
+        "    compression: none\n",
+        &format!("    compression: none\n    retry_on_failure: {retry}\n"),
+    );
+    let gateway =
+        Gateway::start(&config.replace("buffer:\n", &format!("buffer:\n  ack: {ack}\n"))).await;
     (backend, gateway)
 }
 
@@ -83,9 +105,12 @@ async fn start_out_of_order(retry: &str, ack: &str) -> (Backend, Gateway) {
 /// with the backend's reason, because the backend may take their data later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_sender_comes_back_with_what_is_not_sent_again() {
-    for retry in ["{enabled: false}", "{initial_interval: 100ms, max_interval: 200ms, max_elapsed_time: 1s}"] {
+    for retry in
+        ["{enabled: false}", "{initial_interval: 100ms, max_interval: 200ms, max_elapsed_time: 1s}"]
+    {
         let (_backend, gateway) = start_out_of_order(retry, "delivered").await;
-        let report = gateway.load(Signal::Traces).items(500).concurrency(2, 8).run().await.expect("a load");
+        let report =
+            gateway.load(Signal::Traces).items(500).concurrency(2, 8).run().await.expect("a load");
         assert_eq!((report.refused, report.failed), (500, 0), "{retry}: {:?}", report.messages);
         assert_eq!(report.refusals_without_delay, 0, "{retry}");
         assert_eq!(gateway.metric("sluice_delivery_returned_items", &[]).await, 500.0, "{retry}");
@@ -101,9 +126,16 @@ async fn what_is_not_sent_again_is_dead(retry: &str, reason: &str) {
     assert_all_accepted(&report);
     let dead = async || dead_for(&gateway, reason).await == 500.0;
     assert!(eventually(Duration::from_secs(25), dead).await, "{}", gateway.dead_letters().await);
-    assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 500.0, "none for another reason");
+    assert_eq!(
+        gateway.metric("sluice_delivery_dead_letter_items", &[]).await,
+        500.0,
+        "none for another reason"
+    );
     let refused: u64 = backend.counts().refused.values().sum();
-    assert_eq!((requests(&gateway, "retry").await, requests(&gateway, "delivered").await), (refused as f64, 0.0));
+    assert_eq!(
+        (requests(&gateway, "retry").await, requests(&gateway, "delivered").await),
+        (refused as f64, 0.0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,8 +145,11 @@ async fn what_may_not_be_retried_is_dead_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_retried_for_too_long_is_dead() {
-    what_is_not_sent_again_is_dead("{initial_interval: 100ms, max_interval: 200ms, max_elapsed_time: 1s}", "given_up")
-        .await;
+    what_is_not_sent_again_is_dead(
+        "{initial_interval: 100ms, max_interval: 200ms, max_elapsed_time: 1s}",
+        "given_up",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,7 +170,7 @@ async fn a_waiting_sender_is_told_of_its_poisonous_item() {
     let (backend, gateway) = start(Faults::rejecting_poison(), "delivered").await;
     let report = poisoned_load(&gateway, 4_000, 1_000).await;
     assert_eq!((report.accepted, report.failed), (3_600, 400), "{:?}", report.messages);
-    let message = &report.messages[&Ending::Grpc(Code::INVALID_ARGUMENT)];
+    let message = &report.messages[&Ending::Grpc(Code::InvalidArgument)];
     assert!(message.contains("an item that this backend refuses"), "{message}");
     assert_arrives_once(&report, &backend, gateway::SOON).await;
     assert_eq!(backend.unique_items(), 3_600);
@@ -170,19 +205,19 @@ async fn a_misconfiguration_holds_the_delivery(code: Code) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permission_denied_holds_the_delivery_until_it_is_granted() {
-    a_misconfiguration_holds_the_delivery(Code::PERMISSION_DENIED).await;
+    a_misconfiguration_holds_the_delivery(Code::PermissionDenied).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unimplemented_service_holds_the_delivery_until_it_is_there() {
-    a_misconfiguration_holds_the_delivery(Code::UNIMPLEMENTED).await;
+    a_misconfiguration_holds_the_delivery(Code::Unimplemented).await;
 }
 
 /// Scenario: the backend rejects all data alike, as after a change of its schema. Guarantee: at
 /// most a few items become dead letters; the rest waits and arrives when the schema is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backend_that_rejects_everything_alike_gets_it_when_it_is_mended() {
-    let (backend, gateway) = start(Faults::refusing(1.0, Code::INVALID_ARGUMENT), "memory").await;
+    let (backend, gateway) = start(Faults::refusing(1.0, Code::InvalidArgument), "memory").await;
     let load = gateway.load(Signal::Traces).rate(2_000.0).duration(Duration::from_secs(2));
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);
@@ -191,6 +226,10 @@ async fn a_backend_that_rejects_everything_alike_gets_it_when_it_is_mended() {
     backend.faults().clear();
     let dead = gateway.metric("sluice_delivery_dead_letter_items", &[]).await as u64;
     assert!(dead <= 12, "{dead} items were thrown away");
-    assert!(backend.wait_for_items(report.accepted - dead, Duration::from_secs(40)).await, "{:?}", backend.counts());
+    assert!(
+        backend.wait_for_items(report.accepted - dead, Duration::from_secs(40)).await,
+        "{:?}",
+        backend.counts()
+    );
     assert_eq!((report.missing_at(&backend), backend.counts().doubled), (dead, 0));
 }

@@ -54,7 +54,9 @@ struct Site {
 
 impl Site {
     async fn start() -> Site {
-        let backend = Backend::start(BackendOptions::default().keep_requests(100_000)).await.expect("a backend");
+        let backend = Backend::start(BackendOptions::default().keep_requests(100_000))
+            .await
+            .expect("a backend");
         let folder = TempDir::new().expect("a folder");
         write_certificates(folder.path());
         let guarded = [(); 2].map(|()| free_addr().expect("a free port"));
@@ -73,7 +75,14 @@ impl Site {
         };
         let endpoint = format!("localhost:{port}");
         let count = COUNT.to_string();
-        let mut words = vec!["--protocol", run.protocol, "--compression", run.compression, "--endpoint", &endpoint];
+        let mut words = vec![
+            "--protocol",
+            run.protocol,
+            "--compression",
+            run.compression,
+            "--endpoint",
+            &endpoint,
+        ];
         words.extend(["--count", &count, "--run-id", id]);
         let (authority, header) = (self.authority(), format!("authorization=Bearer {TOKEN}"));
         let authority = authority.display().to_string();
@@ -89,7 +98,9 @@ impl Site {
 
     /// The items of one run.
     fn items(&self, signal: Signal, id: &str) -> Vec<ReceivedItem> {
-        let is_of_run = |item: &ReceivedItem| item.attributes.get("sluice.test.run").is_some_and(|run| run == id);
+        let is_of_run = |item: &ReceivedItem| {
+            item.attributes.get("sluice.test.run").is_some_and(|run| run == id)
+        };
         items_of(&self.backend.kept(), signal).into_iter().filter(is_of_run).collect()
     }
 
@@ -105,7 +116,9 @@ impl Site {
 
 /// Everything that the receiver `receivers` takes goes to the backend.
 fn config(backend: &Backend, ack: &str, receivers: &str) -> String {
-    let pipeline = |signal| format!("    {signal}:\n      receivers: [{receivers}]\n      exporters: [otlp]\n");
+    let pipeline = |signal| {
+        format!("    {signal}:\n      receivers: [{receivers}]\n      exporters: [otlp]\n")
+    };
     let pipelines: String = Signal::ALL.map(pipeline).concat();
     format!(
         "exporters:\n  otlp:\n    endpoint: {}\n    tls:\n      insecure: true\nbuffer:\n  ack: {ack}\nservice:\n  \
@@ -114,12 +127,17 @@ fn config(backend: &Backend, ack: &str, receivers: &str) -> String {
     )
 }
 
-fn guarded_config(backend: &Backend, [grpc, http]: [std::net::SocketAddr; 2], folder: &Path) -> String {
+fn guarded_config(
+    backend: &Backend,
+    [grpc, http]: [std::net::SocketAddr; 2],
+    folder: &Path,
+) -> String {
     let folder = folder.display();
     let door = |protocol, address| {
         format!(
             "      {protocol}:\n        endpoint: {address}\n        auth:\n          authenticator: bearertokenauth\n        \
-             tls:\n          cert_file: {folder}/server.pem\n          key_file: {folder}/server.key\n"
+             tls:\n          cert_file: {folder}/server.pem\n          \
+             key_file: {folder}/server.key\n"
         )
     };
     let common = config(backend, "delivered", "otlp, otlp/guarded").replacen(
@@ -140,11 +158,17 @@ fn write_certificates(folder: &Path) {
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     // OpenSSL takes a certificate whose issuer has its own name for one that it signed itself.
     authority.distinguished_name.push(DnType::CommonName, "sluice test authority");
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().expect("a key")).expect("an authority");
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().expect("a key"))
+        .expect("an authority");
     let key = KeyPair::generate().expect("a key");
-    let server = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).expect("names");
+    let server =
+        CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).expect("names");
     let server = server.signed_by(&key, &authority).expect("a certificate");
-    let files = [("ca.pem", authority.pem()), ("server.pem", server.pem()), ("server.key", key.serialize_pem())];
+    let files = [
+        ("ca.pem", authority.pem()),
+        ("server.pem", server.pem()),
+        ("server.key", key.serialize_pem()),
+    ];
     for (name, contents) in files {
         std::fs::write(folder.join(name), contents).expect("a file");
     }
@@ -155,7 +179,9 @@ fn expected_text(signal: Signal, sequence: u64) -> String {
     match signal {
         Signal::Traces => format!("sluice.test: span-{sequence} root"),
         // Cumulative is 2.
-        Signal::Metrics => "sluice.test: sluice.test.counter sum monotonic=true temporality=2 1".to_owned(),
+        Signal::Metrics => {
+            "sluice.test: sluice.test.counter sum monotonic=true temporality=2 1".to_owned()
+        }
         Signal::Logs => format!("sluice.test: log-{sequence} severity=9"),
     }
 }
@@ -163,19 +189,30 @@ fn expected_text(signal: Signal, sequence: u64) -> String {
 /// Resource attributes that do not depend on the process that sends.
 fn lasting(resource: &Texts) -> Texts {
     let lasting = |key: &str| !key.starts_with("process.") && key != "service.instance.id";
-    resource.iter().filter(|(key, _)| lasting(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    resource
+        .iter()
+        .filter(|(key, _)| lasting(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 /// Asserts that every item of a run is there once, and as it was sent.
 fn assert_exactly_once(items: &[ReceivedItem], signal: Signal, resource: &Texts, case: &str) {
     let sequence = |item: &ReceivedItem| -> u64 {
-        let text = item.attributes.get("sluice.test.seq").unwrap_or_else(|| panic!("{case}: {item:?}"));
+        let text =
+            item.attributes.get("sluice.test.seq").unwrap_or_else(|| panic!("{case}: {item:?}"));
         let digits = text.strip_prefix("Some(IntValue(").and_then(|rest| rest.strip_suffix("))"));
-        digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{case}: sequence {text}"))
+        digits
+            .and_then(|digits| digits.parse().ok())
+            .unwrap_or_else(|| panic!("{case}: sequence {text}"))
     };
     let mut sequences: Vec<u64> = items.iter().map(sequence).collect();
     sequences.sort_unstable();
-    assert!(sequences == (0..COUNT).collect::<Vec<_>>(), "{case} {signal}: {} of {COUNT} items", items.len());
+    assert!(
+        sequences == (0..COUNT).collect::<Vec<_>>(),
+        "{case} {signal}: {} of {COUNT} items",
+        items.len()
+    );
     for item in items {
         assert_eq!(item.text, expected_text(signal, sequence(item)), "{case}");
         assert_eq!(item.attributes.len(), 2, "{case}: {item:?}");
@@ -185,16 +222,34 @@ fn assert_exactly_once(items: &[ReceivedItem], signal: Signal, resource: &Texts,
 
 /// The resource that the client sends to a backend without a gateway between, over each protocol,
 /// in its encoding: behind a gateway, the two could not be told apart.
-async fn resource_sent_directly(client: &Path, language: &str, protocols: &[&str]) -> Option<Texts> {
+async fn resource_sent_directly(
+    client: &Path,
+    language: &str,
+    protocols: &[&str],
+) -> Option<Texts> {
     let mut sent = Vec::new();
     for &protocol in protocols {
         for (compression, encoding) in [("none", Encoding::Identity), ("gzip", Encoding::Gzip)] {
             let case = format!("{language} {protocol} {compression}");
-            let backend = Backend::start(BackendOptions::default().keep_requests(10)).await.expect("a backend");
+            let backend = Backend::start(BackendOptions::default().keep_requests(10))
+                .await
+                .expect("a backend");
             let endpoint = backend.addr().to_string();
             // A single item may be larger compressed, and is then sent as it is.
-            let words = [language, "--protocol", protocol, "--compression", compression, "--endpoint", &endpoint];
-            let words = words.into_iter().chain(["--count", "100", "--run-id", "direct"]).map(str::to_owned).collect();
+            let words = [
+                language,
+                "--protocol",
+                protocol,
+                "--compression",
+                compression,
+                "--endpoint",
+                &endpoint,
+            ];
+            let words = words
+                .into_iter()
+                .chain(["--count", "100", "--run-id", "direct"])
+                .map(str::to_owned)
+                .collect();
             let finished = run(client, words).await;
             if finished.code == Some(127) {
                 pass_over(&format!("the client for {language} is not installed"));
@@ -210,7 +265,9 @@ async fn resource_sent_directly(client: &Path, language: &str, protocols: &[&str
                 assert_eq!(came, (encoding, protocol == "http-json"), "{case} {}", request.signal);
             }
             if protocol != "http-json" {
-                sent.extend(Signal::ALL.map(|signal| lasting(&items_of(&kept, signal)[0].resource)));
+                sent.extend(
+                    Signal::ALL.map(|signal| lasting(&items_of(&kept, signal)[0].resource)),
+                );
             }
         }
     }
@@ -270,7 +327,9 @@ async fn sdk_exports_arrive_once(language: &str, protocols: &[&'static str]) {
 async fn assert_wrong_token_is_refused(site: &Site, client: &Path, language: &str) {
     let run_as_stranger = Run { protocol: "http", compression: "none", door: Door::Guarded };
     let mut words = vec![language.to_owned()];
-    words.extend(site.arguments(run_as_stranger, "stranger").iter().map(|word| word.replace(TOKEN, "wrong")));
+    words.extend(
+        site.arguments(run_as_stranger, "stranger").iter().map(|word| word.replace(TOKEN, "wrong")),
+    );
     let finished = run(client, words).await;
     assert_eq!(finished.code, Some(1), "{language}: {finished:?}");
     for signal in Signal::ALL {
@@ -312,9 +371,19 @@ async fn telemetrygen_is_relayed_exactly_once() {
         (Signal::Logs, "--logs", "/v1/logs"),
     ] {
         for is_http in [false, true] {
-            let endpoint = if is_http { site.delivered.http } else { site.delivered.grpc }.to_string();
+            let endpoint =
+                if is_http { site.delivered.http } else { site.delivered.grpc }.to_string();
             let id = format!("sluice.test.run=\"{signal}-{is_http}\"");
-            let mut words = vec![signal.as_str(), flag, &each, "--workers", "2", "--rate", "0", "--otlp-insecure"];
+            let mut words = vec![
+                signal.as_str(),
+                flag,
+                &each,
+                "--workers",
+                "2",
+                "--rate",
+                "0",
+                "--otlp-insecure",
+            ];
             words.extend(["--otlp-endpoint", &endpoint, "--telemetry-attributes", &id]);
             if is_http {
                 words.extend(["--otlp-http", "--otlp-http-url-path", path]);
@@ -330,9 +399,13 @@ async fn telemetrygen_is_relayed_exactly_once() {
             // A trace has a child.
             let expected = 2 * EACH * if signal == Signal::Traces { 2 } else { 1 };
             assert_eq!(items.len(), expected, "{signal}, HTTP: {is_http}");
-            assert!(items.iter().all(|item| item.resource["service.name"] == "telemetrygen"), "{signal}");
+            assert!(
+                items.iter().all(|item| item.resource["service.name"] == "telemetrygen"),
+                "{signal}"
+            );
             if signal == Signal::Traces {
-                let ids: std::collections::HashSet<_> = items.iter().map(|item| item.span_id.clone()).collect();
+                let ids: std::collections::HashSet<_> =
+                    items.iter().map(|item| item.span_id.clone()).collect();
                 assert_eq!(ids.len(), expected, "no span comes twice");
             }
         }

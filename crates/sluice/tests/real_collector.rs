@@ -68,7 +68,8 @@ async fn a_collector_before_it_hands_over_every_item_once() {
     let ways = [("grpc", free_addr().unwrap()), ("http", free_addr().unwrap())];
     let config = format!(
         "receivers:\n{}{}processors:\n  batch:\n    timeout: 100ms\n    send_batch_size: 700\n    send_batch_max_size: 700\n\
-         exporters:\n  otlp_grpc:\n    endpoint: {}\n    tls:\n      insecure: true\n  otlp_http:\n    endpoint: http://{}\n\
+         exporters:\n  otlp_grpc:\n    endpoint: {}\n    tls:\n      insecure: true\n  \
+         otlp_http:\n    endpoint: http://{}\n\
          service:\n{QUIET}  pipelines:\n{}{}",
         grpc_receiver("grpc", ways[0].1),
         grpc_receiver("http", ways[1].1),
@@ -80,12 +81,16 @@ async fn a_collector_before_it_hands_over_every_item_once() {
     let _collector = start_collector(&binary, &config, ways[1].1).await;
     for signal in Signal::ALL {
         for (way, listen) in ways {
-            let report = send(Load::new(signal, listen).items(5_000).encoding(Encoding::Gzip).concurrency(2, 4)).await;
+            let report = send(
+                Load::new(signal, listen).items(5_000).encoding(Encoding::Gzip).concurrency(2, 4),
+            )
+            .await;
             assert_arrives_once(&report, &backend, ARRIVES_WITHIN).await;
             let name = format!("otelcol_receiver_accepted_{}", signal.items_name());
             // Counted when the sender is answered, which is after the backend has it.
             let labels = [("transport", way)];
-            let counted = eventually(SOON, async || gateway.metric(&name, &labels).await == 5_000.0).await;
+            let counted =
+                eventually(SOON, async || gateway.metric(&name, &labels).await == 5_000.0).await;
             assert!(counted, "{signal} over {way}: {}", gateway.metric(&name, &labels).await);
         }
     }
@@ -96,7 +101,8 @@ async fn a_collector_before_it_hands_over_every_item_once() {
 /// Sluice -> backend.
 #[tokio::test]
 async fn a_collector_before_it_may_compress_as_it_likes() {
-    const OVER_HTTP: [&str; 8] = ["none", "gzip", "zstd", "snappy", "x-snappy-framed", "zlib", "deflate", "lz4"];
+    const OVER_HTTP: [&str; 8] =
+        ["none", "gzip", "zstd", "snappy", "x-snappy-framed", "zlib", "deflate", "lz4"];
     const OVER_GRPC: [&str; 4] = ["none", "gzip", "zstd", "snappy"];
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
     let backend = backend_of_any_size().await;
@@ -112,17 +118,23 @@ async fn a_collector_before_it_may_compress_as_it_likes() {
             _ => format!("http://{}", gateway.http),
         };
         receivers += &grpc_receiver(&name, *listen);
-        exporters += &format!("  otlp_{way}/{coding}:\n    endpoint: {endpoint}\n    compression: {coding}\n");
+        exporters += &format!(
+            "  otlp_{way}/{coding}:\n    endpoint: {endpoint}\n    compression: {coding}\n"
+        );
         wiring += &pipelines(&name, &format!("otlp/{name}"), "", &format!("otlp_{way}/{coding}"));
     }
-    let config = format!("receivers:\n{receivers}exporters:\n{exporters}service:\n{QUIET}  pipelines:\n{wiring}");
+    let config = format!(
+        "receivers:\n{receivers}exporters:\n{exporters}service:\n{QUIET}  pipelines:\n{wiring}"
+    );
     let _collector = start_collector(&binary, &config, ways[ways.len() - 1].2).await;
     for (way, coding, listen) in ways {
         for signal in Signal::ALL {
             for (items, items_per_request) in [(1, 1), (3_000, 100)] {
-                let load = Load::new(signal, listen).items(items).items_per_request(items_per_request);
+                let load =
+                    Load::new(signal, listen).items(items).items_per_request(items_per_request);
                 let report = send(load.concurrency(1, 2)).await;
-                let arrived = eventually(ARRIVES_WITHIN, async || report.missing_at(&backend) == 0).await;
+                let arrived =
+                    eventually(ARRIVES_WITHIN, async || report.missing_at(&backend) == 0).await;
                 let missing = report.missing_at(&backend);
                 assert!(arrived, "{signal}, {coding} over {way}: {missing} of {items} are missing");
             }
@@ -150,11 +162,15 @@ const WAYS_OUT: [(&str, &str, &str); 13] = [
 
 /// A Collector as a backend, with its default limits: 4 MiB a gRPC message, 20 MiB an HTTP body.
 /// Each way in leads to `backend`, which is asked before the sender is answered.
-async fn start_collector_as_backend(binary: &std::path::Path, backend: &Backend) -> ([SocketAddr; 2], Subject) {
+async fn start_collector_as_backend(
+    binary: &std::path::Path,
+    backend: &Backend,
+) -> ([SocketAddr; 2], Subject) {
     let [grpc, http] = [free_addr().unwrap(), free_addr().unwrap()];
     let config = format!(
         "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {grpc}\n      http:\n        endpoint: {http}\n\
-         exporters:\n  otlp_grpc:\n    endpoint: {}\n    compression: none\n    tls:\n      insecure: true\n    sending_queue:\n      enabled: false\n\
+         exporters:\n  otlp_grpc:\n    endpoint: {}\n    compression: none\n    tls:\n      \
+         insecure: true\n    sending_queue:\n      enabled: false\n\
          service:\n{QUIET}  pipelines:\n{}",
         backend.addr(),
         pipelines("all", "otlp", "", "otlp_grpc"),
@@ -193,13 +209,19 @@ async fn a_collector_behind_it_is_handed_every_item_once() {
     for ((exporter, ..), port) in WAYS_OUT.iter().zip(ports) {
         for signal in Signal::ALL {
             for encoding in [Encoding::Identity, Encoding::Gzip] {
-                let report = send(Load::new(signal, port).items(1_500).encoding(encoding).concurrency(2, 4)).await;
+                let report =
+                    send(Load::new(signal, port).items(1_500).encoding(encoding).concurrency(2, 4))
+                        .await;
                 sent += report.accepted;
                 // The sender was answered when it was delivered.
                 assert_eq!(report.missing_at(&backend), 0, "{exporter} {signal} {encoding:?}");
             }
             let sent = format!("otelcol_exporter_sent_{}", signal.items_name());
-            assert_eq!(gateway.metric(&sent, &[("exporter", exporter)]).await, 3_000.0, "{exporter} {signal}");
+            assert_eq!(
+                gateway.metric(&sent, &[("exporter", exporter)]).await,
+                3_000.0,
+                "{exporter} {signal}"
+            );
         }
     }
     let counts = backend.counts();
@@ -215,13 +237,26 @@ async fn no_log_record_is_lost_to_the_collectors_message_limit() {
     let (collector, _collector) = start_collector_as_backend(&binary, &backend).await;
     let (ports, gateway) = start_gateway_before(collector).await;
     let mut sent = 0;
-    for (body_bytes, items_per_request, requests) in
-        [(2_000, 4_000, 1), (50_000, 150, 1), (400_000, 25, 2), (1_300_000, 7, 2), (3_900_000, 1, 2), (3_900_000, 3, 1)]
-    {
+    for (body_bytes, items_per_request, requests) in [
+        (2_000, 4_000, 1),
+        (50_000, 150, 1),
+        (400_000, 25, 2),
+        (1_300_000, 7, 2),
+        (3_900_000, 1, 2),
+        (3_900_000, 3, 1),
+    ] {
         for (way, port) in WAYS_OUT.iter().zip(&ports) {
-            let load = Load::new(Signal::Logs, *port).body_bytes(body_bytes).items_per_request(items_per_request);
-            let report = send(load.items(u64::from(items_per_request) * requests).concurrency(1, 2)).await;
-            assert_eq!(report.missing_at(&backend), 0, "{items_per_request} of {body_bytes} bytes over {}", way.0);
+            let load = Load::new(Signal::Logs, *port)
+                .body_bytes(body_bytes)
+                .items_per_request(items_per_request);
+            let report =
+                send(load.items(u64::from(items_per_request) * requests).concurrency(1, 2)).await;
+            assert_eq!(
+                report.missing_at(&backend),
+                0,
+                "{items_per_request} of {body_bytes} bytes over {}",
+                way.0
+            );
             sent += report.accepted;
         }
     }
@@ -238,7 +273,10 @@ fn as_of_today(config: &str) -> String {
         ("  logging:\n", "  debug:\n"),
         ("exporters: [otlp, logging]", "exporters: [otlp, debug]"),
         ("exporters: [otlp/2, logging]", "exporters: [otlp/2, debug]"),
-        ("    metrics:\n      address: ${env:MY_POD_IP:-127.0.0.1}:8888\n", "    metrics:\n      level: none\n"),
+        (
+            "    metrics:\n      address: ${env:MY_POD_IP:-127.0.0.1}:8888\n",
+            "    metrics:\n      level: none\n",
+        ),
     ] {
         assert_eq!(config.matches(old).count(), 1, "`{old}` in the example");
         config = config.replace(old, new);
@@ -262,7 +300,11 @@ async fn the_kyma_metric_gateway_runs_in_both() {
         let backends = [backend_of_any_size().await, backend_of_any_size().await];
         let url = |index: usize| format!("http://{}", backends[index].addr());
         let listen: SocketAddr = format!("{address}:4317").parse().unwrap();
-        let env = [("MY_POD_IP", address.to_owned()), ("FIRST_OTLP_ENDPOINT", url(0)), ("OTLP_ENDPOINT", url(1))];
+        let env = [
+            ("MY_POD_IP", address.to_owned()),
+            ("FIRST_OTLP_ENDPOINT", url(0)),
+            ("OTLP_ENDPOINT", url(1)),
+        ];
         let subject = Subject::start(SubjectSpec {
             name: name.to_owned(),
             binary,
@@ -282,7 +324,8 @@ async fn the_kyma_metric_gateway_runs_in_both() {
         }
         let output = subject.output();
         assert!(output.contains("Metrics"), "{name}: the exporter `logging` writes: {output}");
-        let is_error = |line: &&str| ["ERROR", "error\t", "\terror"].iter().any(|word| line.contains(word));
+        let is_error =
+            |line: &&str| ["ERROR", "error\t", "\terror"].iter().any(|word| line.contains(word));
         let errors: Vec<&str> = output.lines().filter(is_error).collect();
         assert!(errors.is_empty(), "{name}: {errors:#?}");
         let status = subject.stop(Duration::from_secs(20)).await.expect("a status");
@@ -299,7 +342,8 @@ async fn the_debug_exporter_takes_the_collectors_options() {
     let config = |listen| {
         format!(
             "receivers:\n{}exporters:\n  debug:\n    verbosity: basic\n  debug/normal:\n    verbosity: normal\n    \
-             sampling_initial: 5\n    sampling_thereafter: 100\n  debug/detailed:\n    verbosity: detailed\n    \
+             sampling_initial: 5\n    sampling_thereafter: 100\n  debug/detailed:\n    \
+             verbosity: detailed\n    \
              use_internal_logger: false\nservice:\n{QUIET}  pipelines:\n{}",
             grpc_receiver("debug", listen),
             pipelines("debug", "otlp/debug", "", "debug, debug/normal, debug/detailed")
@@ -310,12 +354,18 @@ async fn the_debug_exporter_takes_the_collectors_options() {
     let gateway = Gateway::start_with(&config(own_listen), Options::default()).await;
     for signal in Signal::ALL {
         for listen in [listen, own_listen] {
-            let report = send(Load::new(signal, listen).items(20).items_per_request(10).concurrency(1, 1)).await;
+            let report =
+                send(Load::new(signal, listen).items(20).items_per_request(10).concurrency(1, 1))
+                    .await;
             assert_eq!(report.accepted, 20);
         }
     }
-    let wrote_all = |output: &str| ["Span #", "LogRecord #", "Metric #"].iter().all(|text| output.contains(text));
-    let wrote = eventually(SOON, async || wrote_all(&collector.output()) && wrote_all(&gateway.output())).await;
+    let wrote_all = |output: &str| {
+        ["Span #", "LogRecord #", "Metric #"].iter().all(|text| output.contains(text))
+    };
+    let wrote =
+        eventually(SOON, async || wrote_all(&collector.output()) && wrote_all(&gateway.output()))
+            .await;
     assert!(wrote, "collector:\n{}\nsluice:\n{}", collector.output_tail(), gateway.output());
     for output in [collector.output(), gateway.output()] {
         assert!(!output.contains("ERROR") && !output.contains("\terror\t"), "{output}");
@@ -334,7 +384,9 @@ async fn nginx_before_it_relays_every_item_once() {
         let _nginx = Subject::start(SubjectSpec {
             name: "nginx".to_owned(),
             binary: binary.clone(),
-            args: ["-e", "{dir}/start.log", "-p", "{dir}", "-c", "{config}"].map(str::to_owned).to_vec(),
+            args: ["-e", "{dir}/start.log", "-p", "{dir}", "-c", "{config}"]
+                .map(str::to_owned)
+                .to_vec(),
             config: nginx_relay(listen, gateway.grpc, keepalive),
             config_file: "nginx.conf".to_owned(),
             ready: Some(listen.into()),
@@ -344,8 +396,15 @@ async fn nginx_before_it_relays_every_item_once() {
         .unwrap_or_else(|error| panic!("{error}"));
         for signal in Signal::ALL {
             for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd] {
-                let report = send(Load::new(signal, listen).items(3_000).encoding(encoding).concurrency(2, 8)).await;
-                assert_eq!(report.missing_at(&backend), 0, "{signal} {encoding:?}, kept connections: {keepalive}");
+                let report = send(
+                    Load::new(signal, listen).items(3_000).encoding(encoding).concurrency(2, 8),
+                )
+                .await;
+                assert_eq!(
+                    report.missing_at(&backend),
+                    0,
+                    "{signal} {encoding:?}, kept connections: {keepalive}"
+                );
                 sent += report.accepted;
             }
         }

@@ -28,8 +28,13 @@ use tonic::transport::Channel;
 
 /// Everything that both are told: a receiver a case, that case's processors, and one exporter that
 /// is asked before the sender is answered.
-fn common_config(ports: &[SocketAddr], backend: &Backend, exporter_options: &str) -> (String, String) {
-    let (mut receivers, mut processors, mut pipelines) = (String::new(), String::new(), String::new());
+fn common_config(
+    ports: &[SocketAddr],
+    backend: &Backend,
+    exporter_options: &str,
+) -> (String, String) {
+    let (mut receivers, mut processors, mut pipelines) =
+        (String::new(), String::new(), String::new());
     for (case, port) in CASES.iter().zip(ports) {
         // Writing to a string cannot fail.
         let _ = write!(
@@ -59,17 +64,27 @@ fn common_config(ports: &[SocketAddr], backend: &Backend, exporter_options: &str
 /// request.
 async fn relayed(signal: Signal, port: SocketAddr, backend: &Backend) -> Meaning {
     let before = backend.counts().taken_requests;
-    let channel = Channel::from_shared(format!("http://{port}")).expect("a URL").connect().await.expect("connects");
+    let channel = Channel::from_shared(format!("http://{port}"))
+        .expect("a URL")
+        .connect()
+        .await
+        .expect("connects");
     match signal {
-        Signal::Traces => {
-            TraceServiceClient::new(channel).export(of_tenant(samples::traces())).await.map(drop).expect("taken")
-        }
-        Signal::Metrics => {
-            MetricsServiceClient::new(channel).export(of_tenant(samples::metrics())).await.map(drop).expect("taken")
-        }
-        Signal::Logs => {
-            LogsServiceClient::new(channel).export(of_tenant(samples::logs())).await.map(drop).expect("taken")
-        }
+        Signal::Traces => TraceServiceClient::new(channel)
+            .export(of_tenant(samples::traces()))
+            .await
+            .map(drop)
+            .expect("taken"),
+        Signal::Metrics => MetricsServiceClient::new(channel)
+            .export(of_tenant(samples::metrics()))
+            .await
+            .map(drop)
+            .expect("taken"),
+        Signal::Logs => LogsServiceClient::new(channel)
+            .export(of_tenant(samples::logs()))
+            .await
+            .map(drop)
+            .expect("taken"),
     }
     assert_eq!(
         backend.counts().taken_requests,
@@ -112,18 +127,24 @@ fn first_difference(collector: &Meaning, sluice: &Meaning) -> String {
 async fn resource_and_attributes_do_what_the_collectors_do() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
     let options = || BackendOptions::default().keep_requests(1);
-    let backends =
-        [Backend::start(options()).await.expect("a backend"), Backend::start(options()).await.expect("a backend")];
+    let backends = [
+        Backend::start(options()).await.expect("a backend"),
+        Backend::start(options()).await.expect("a backend"),
+    ];
     let ports: Vec<_> = (0..2 * CASES.len()).map(|_| free_addr().expect("a port")).collect();
     let (for_collector, for_sluice) = ports.split_at(CASES.len());
-    let at_once = "    sending_queue:\n      enabled: false\n    retry_on_failure:\n      enabled: false\n";
+    let at_once =
+        "    sending_queue:\n      enabled: false\n    retry_on_failure:\n      enabled: false\n";
     let (components, pipelines) = common_config(for_collector, &backends[0], at_once);
-    let config =
-        format!("{components}service:\n  telemetry:\n    metrics:\n      level: none\n  pipelines:\n{pipelines}");
+    let config = format!(
+        "{components}service:\n  telemetry:\n    metrics:\n      level: none\n  pipelines:\n{pipelines}"
+    );
     let _collector = start_collector(&binary, &config, for_collector[CASES.len() - 1]).await;
     let (components, pipelines) = common_config(for_sluice, &backends[1], "");
-    let _gateway =
-        Gateway::start(&format!("{components}buffer:\n  ack: delivered\nservice:\n  pipelines:\n{pipelines}")).await;
+    let _gateway = Gateway::start(&format!(
+        "{components}buffer:\n  ack: delivered\nservice:\n  pipelines:\n{pipelines}"
+    ))
+    .await;
 
     let mut differences = Vec::new();
     for (index, Case { name, signals, changes, .. }) in CASES.iter().enumerate() {
@@ -131,11 +152,21 @@ async fn resource_and_attributes_do_what_the_collectors_do() {
             let expected = relayed(signal, for_collector[index], &backends[0]).await;
             let actual = relayed(signal, for_sluice[index], &backends[1]).await;
             if expected != actual {
-                differences.push(format!("{name}, {signal}: {}", first_difference(&expected, &actual)));
+                differences
+                    .push(format!("{name}, {signal}: {}", first_difference(&expected, &actual)));
             }
             // A case that selects nothing, or everything by mistake, would prove nothing.
-            assert_eq!(expected != unprocessed(signal), *changes, "{name}, {signal}: what the Collector does");
+            assert_eq!(
+                expected != unprocessed(signal),
+                *changes,
+                "{name}, {signal}: what the Collector does"
+            );
         }
     }
-    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} differences\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gateway::{Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out};
+use gateway::{
+    Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out,
+};
 use sluice_load_test::subject::free_addr;
 use sluice_load_test::{Backend, BackendOptions, Faults, Retry, RunningLoad};
 use sluice_otlp::{Encoding, Signal};
@@ -29,7 +31,9 @@ fn with_resource_attribute(config: &str, value: &str) -> String {
     let processors = format!(
         "processors:\n  resource:\n    attributes:\n      - {{action: upsert, key: test.reload, value: {value}}}\n"
     );
-    processors + &config.replace("receivers: [otlp]\n", "receivers: [otlp]\n      processors: [resource]\n")
+    processors
+        + &config
+            .replace("receivers: [otlp]\n", "receivers: [otlp]\n      processors: [resource]\n")
 }
 
 /// Scenario: under load, a pipeline is added, an exporter's compression changes, a processor is
@@ -37,7 +41,8 @@ fn with_resource_attribute(config: &str, value: &str) -> String {
 /// changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_under_load_lose_nothing() {
-    let first = Backend::start(BackendOptions::default().keep_requests(1)).await.expect("a backend");
+    let first =
+        Backend::start(BackendOptions::default().keep_requests(1)).await.expect("a backend");
     let second = Backend::healthy().await.expect("a backend");
     let alone = fan_out(Signal::Traces, LIMIT_MIB, &[("first", &first)]);
     let both = fan_out(Signal::Traces, LIMIT_MIB, &[("first", &first), ("second", &second)]);
@@ -57,12 +62,19 @@ async fn changes_under_load_lose_nothing() {
     assert_all_accepted(&report);
     assert_arrives_once(&report, &first, SOON).await;
     // The new pipeline starts with what comes after it.
-    assert!(second.wait_for_items(report.accepted - before_second, SOON).await, "{:?}", second.counts());
+    assert!(
+        second.wait_for_items(report.accepted - before_second, SOON).await,
+        "{:?}",
+        second.counts()
+    );
     assert_eq!(second.counts().doubled, 0);
     let last = first.kept().pop().expect("a request");
     assert_eq!(last.encoding, Encoding::Zstd);
     let has = |text: &[u8]| last.body.windows(text.len()).any(|window| window == text);
-    assert!(has(b"test.reload") && has(b"two") && !has(b"one"), "the last processor runs, and it alone");
+    assert!(
+        has(b"test.reload") && has(b"two") && !has(b"one"),
+        "the last processor runs, and it alone"
+    );
 }
 
 /// Guarantee: an invalid configuration is refused with the reason, and the old one stays in force.
@@ -76,7 +88,9 @@ async fn a_bad_file_leaves_the_old_configuration_running() {
     // has.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let elsewhere = taken.local_addr().expect("an address");
-    let receiver = format!("receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {elsewhere}\n");
+    let receiver = format!(
+        "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {elsewhere}\n"
+    );
     let bad = [
         (good.replace("compression: none", "compresion: none"), "compression"),
         (good.replace("exporters: [otlp/backend]", "exporters: [otlp/backed]"), "otlp/backend"),
@@ -97,7 +111,12 @@ async fn a_bad_file_leaves_the_old_configuration_running() {
     let again = start_load(&gateway, Duration::from_secs(1)).finish().await.expect("a load");
     assert_all_accepted(&again);
     assert_arrives_once(&again, &backend, SOON).await;
-    assert_eq!(gateway.count_in_output("reloaded"), bad.len(), "none was taken: {}", gateway.output());
+    assert_eq!(
+        gateway.count_in_output("reloaded"),
+        bad.len(),
+        "none was taken: {}",
+        gateway.output()
+    );
 }
 
 /// Scenario: Kubernetes mounts a configuration through a symbolic link to a folder, and exchanges
@@ -105,7 +124,10 @@ async fn a_bad_file_leaves_the_old_configuration_running() {
 /// changes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watching_sees_an_exchanged_symlink() {
-    let [old, new] = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
+    let [old, new] = [
+        Backend::healthy().await.expect("a backend"),
+        Backend::healthy().await.expect("a backend"),
+    ];
     let folder = tempfile::tempdir().expect("a folder");
     let volume = |version: &str, backend: &Backend| {
         let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", backend)]);
@@ -116,9 +138,11 @@ async fn watching_sees_an_exchanged_symlink() {
     volume("..v2", &new);
     volume("..v3", &new);
     exchange_symlink(folder.path(), "..v1");
-    std::os::unix::fs::symlink("..data/gateway.yaml", folder.path().join("gateway.yaml")).expect("a symlink");
+    std::os::unix::fs::symlink("..data/gateway.yaml", folder.path().join("gateway.yaml"))
+        .expect("a symlink");
     let path = folder.path().join("gateway.yaml").display().to_string();
-    let options = Options { args: vec!["--watch".into(), "--config".into(), path], ..Options::default() };
+    let options =
+        Options { args: vec!["--watch".into(), "--config".into(), path], ..Options::default() };
     let gateway = Gateway::start_with("buffer: {ack: memory}\n", options).await;
     let first = start_load(&gateway, Duration::from_millis(500)).finish().await.expect("a load");
     assert_arrives_once(&first, &old, SOON).await;
@@ -132,7 +156,12 @@ async fn watching_sees_an_exchanged_symlink() {
 
     exchange_symlink(folder.path(), "..v3");
     pause(2_500).await;
-    assert_eq!(gateway.count_in_output("reloaded"), 1, "the content is the same: {}", gateway.output());
+    assert_eq!(
+        gateway.count_in_output("reloaded"),
+        1,
+        "the content is the same: {}",
+        gateway.output()
+    );
 }
 
 /// Scenario: the backend's address is in a file that `${file:…}` names; then the configuration
@@ -140,7 +169,10 @@ async fn watching_sees_an_exchanged_symlink() {
 /// also that of the file that was missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watching_sees_what_the_configuration_refers_to() {
-    let [old, new] = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
+    let [old, new] = [
+        Backend::healthy().await.expect("a backend"),
+        Backend::healthy().await.expect("a backend"),
+    ];
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| folder.path().join(name).display().to_string();
     let points_to = |name: &str, backend: &Backend| {
@@ -155,14 +187,16 @@ async fn watching_sees_what_the_configuration_refers_to() {
     let options = Options { args: vec!["--watch".into()], ..Options::default() };
     let gateway = Gateway::start_with(&refers_to("first"), options).await;
     let arrives_at = async |backend: &Backend| {
-        let report = start_load(&gateway, Duration::from_millis(300)).finish().await.expect("a load");
+        let report =
+            start_load(&gateway, Duration::from_millis(300)).finish().await.expect("a load");
         assert_all_accepted(&report);
         assert_arrives_once(&report, backend, SOON).await;
     };
     points_to("first", &new);
     gateway.wait_for_output(" reloaded", 1).await;
     arrives_at(&new).await;
-    std::fs::write(gateway.config_path(), refers_to("second")).expect("the configuration can be written");
+    std::fs::write(gateway.config_path(), refers_to("second"))
+        .expect("the configuration can be written");
     gateway.wait_for_output("not reloaded", 1).await;
     points_to("second", &old);
     gateway.wait_for_output(" reloaded", 3).await;
@@ -175,7 +209,9 @@ async fn watching_sees_what_the_configuration_refers_to() {
 async fn options_of_the_log_that_need_a_restart_are_named() {
     let backend = Backend::healthy().await.expect("a backend");
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
-    let logs = |options: &str| config.replace("service:\n", &format!("service:\n  telemetry:\n    logs: {options}\n"));
+    let logs = |options: &str| {
+        config.replace("service:\n", &format!("service:\n  telemetry:\n    logs: {options}\n"))
+    };
     let gateway = Gateway::start(&config).await;
     gateway.reload(&logs("{level: debug}")).await;
     assert_eq!(gateway.count_in_output("need a restart"), 0, "{}", gateway.output());
@@ -194,9 +230,18 @@ async fn dead_letters_that_are_kept_shrink_to_a_lower_limit() {
     let gateway = Gateway::start(&config).await;
     gateway.load(Signal::Traces).items(1_000).poison_every(100).run().await.expect("a load");
     let kept = async || gateway.metric("sluice_delivery_dead_letters", &[]).await;
-    assert!(eventually(SOON, async || kept().await == 10.0).await, "{}", gateway.dead_letters().await);
-    gateway.reload(&config.replace("buffer:\n", "buffer:\n  dead_letters:\n    limit_mib: 0\n")).await;
-    assert_eq!((kept().await, gateway.metric("sluice_delivery_dead_letter_evicted_items", &[]).await), (0.0, 10.0));
+    assert!(
+        eventually(SOON, async || kept().await == 10.0).await,
+        "{}",
+        gateway.dead_letters().await
+    );
+    gateway
+        .reload(&config.replace("buffer:\n", "buffer:\n  dead_letters:\n    limit_mib: 0\n"))
+        .await;
+    assert_eq!(
+        (kept().await, gateway.metric("sluice_delivery_dead_letter_evicted_items", &[]).await),
+        (0.0, 10.0)
+    );
 }
 
 /// As the kubelet does it: a new link beside the old one, renamed over it.
@@ -212,7 +257,9 @@ async fn a_removed_pipeline_delivers_what_it_has() {
     let faults = Faults::delaying(Duration::from_millis(700));
     let slow = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
     let kept = Backend::healthy().await.expect("a backend");
-    let gateway = Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &[("kept", &kept), ("slow", &slow)])).await;
+    let gateway =
+        Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &[("kept", &kept), ("slow", &slow)]))
+            .await;
     let before = start_load(&gateway, Duration::from_secs(2)).finish().await.expect("a load");
     assert!(before.missing_at(&slow) > 0, "a backlog was wanted");
     gateway.reload(&fan_out(Signal::Traces, LIMIT_MIB, &[("kept", &kept)])).await;
@@ -236,7 +283,9 @@ async fn a_receiver_moves_to_another_port() {
     pause(800).await;
     let moved = free_addr().expect("a port");
     gateway
-        .reload(&format!("receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {moved}\n{config}"))
+        .reload(&format!(
+            "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {moved}\n{config}"
+        ))
         .await;
     let mut load = gateway.load(Signal::Traces).items(2_000);
     load.target = moved;
@@ -266,7 +315,9 @@ async fn knock(address: SocketAddr, stop: Arc<AtomicBool>) -> (u32, u32) {
 }
 
 fn grpc_receiver(endpoint: impl std::fmt::Display, more: &str) -> String {
-    format!("receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {endpoint}\n{more}")
+    format!(
+        "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {endpoint}\n{more}"
+    )
 }
 
 /// Scenario: a reload moves the receiver, and then the metrics endpoint, to a port that another
@@ -281,7 +332,8 @@ async fn a_port_that_is_taken_costs_the_old_one_nothing() {
     let elsewhere = taken.local_addr().expect("an address");
     let mut open = tokio::net::TcpStream::connect(gateway.grpc).await.expect("is open");
     let stop = Arc::new(AtomicBool::new(false));
-    let knocking = [gateway.grpc, gateway.http, gateway.metrics].map(|port| tokio::spawn(knock(port, stop.clone())));
+    let knocking = [gateway.grpc, gateway.http, gateway.metrics]
+        .map(|port| tokio::spawn(knock(port, stop.clone())));
     let metrics = format!(
         "    metrics: {{readers: [{{pull: {{exporter: {{prometheus: {{host: 127.0.0.1, port: {}}}}}}}}}]}}\n",
         elsewhere.port()
@@ -299,7 +351,10 @@ async fn a_port_that_is_taken_costs_the_old_one_nothing() {
     stop.store(true, Ordering::Relaxed);
     for knocking in knocking {
         let (came_through, refused) = knocking.await.expect("ends");
-        assert!(came_through > 10 && refused == 0, "{came_through} came through, {refused} were refused");
+        assert!(
+            came_through > 10 && refused == 0,
+            "{came_through} came through, {refused} were refused"
+        );
     }
     let end = tokio::time::timeout(Duration::from_millis(300), open.read(&mut [0; 64])).await;
     assert!(!matches!(end, Ok(Ok(0) | Err(_))), "the open connection was closed");
@@ -316,12 +371,21 @@ async fn a_receiver_with_other_options_keeps_its_port_open() {
     let knocking = tokio::spawn(knock(gateway.grpc, stop.clone()));
     // Connections are asked to go: a request that was not sent any more goes over the next one, as
     // in any gRPC client.
-    let load = gateway.load(Signal::Traces).rate(2_000.0).duration(Duration::from_secs(2)).concurrency(2, 16);
+    let load = gateway
+        .load(Signal::Traces)
+        .rate(2_000.0)
+        .duration(Duration::from_secs(2))
+        .concurrency(2, 16);
     let running = load.retry(Retry::SDK).start().expect("a load");
     for connections in [100, 200, 300] {
         pause(300).await;
         gateway
-            .reload(&(grpc_receiver(gateway.grpc, &format!("        max_connections: {connections}\n")) + &config))
+            .reload(
+                &(grpc_receiver(
+                    gateway.grpc,
+                    &format!("        max_connections: {connections}\n"),
+                ) + &config),
+            )
             .await;
     }
     let report = running.finish().await.expect("a load");
@@ -329,7 +393,10 @@ async fn a_receiver_with_other_options_keeps_its_port_open() {
     assert_arrives_once(&report, &backend, SOON).await;
     stop.store(true, Ordering::Relaxed);
     let (came_through, refused) = knocking.await.expect("ends");
-    assert!(came_through > 10 && refused == 0, "{came_through} came through, {refused} were refused");
+    assert!(
+        came_through > 10 && refused == 0,
+        "{came_through} came through, {refused} were refused"
+    );
 }
 
 /// Guarantee: two receivers exchange their ports; a listener that is widened to all interfaces
@@ -341,7 +408,8 @@ async fn ports_are_handed_over_between_own_listeners() {
     let all = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)])
         .replace("receivers: [otlp]", "receivers: [otlp, otlp/second]");
     let two = |first: &str, other: &str| {
-        let other = format!("  otlp/second:\n    protocols:\n      grpc:\n        endpoint: {other}\n");
+        let other =
+            format!("  otlp/second:\n    protocols:\n      grpc:\n        endpoint: {other}\n");
         grpc_receiver(first, &other) + &all
     };
     let gateway = Gateway::start(&two("127.0.0.1:0", &second.to_string())).await;
@@ -349,9 +417,11 @@ async fn ports_are_handed_over_between_own_listeners() {
     let serves = async |port: SocketAddr, expected: &str| {
         let mut load = gateway.load(Signal::Traces).items(500);
         load.target = port;
-        let before = gateway.metric("otelcol_receiver_accepted_spans", &[("receiver", expected)]).await;
+        let before =
+            gateway.metric("otelcol_receiver_accepted_spans", &[("receiver", expected)]).await;
         assert_all_accepted(&load.run().await.expect("a load"));
-        let after = gateway.metric("otelcol_receiver_accepted_spans", &[("receiver", expected)]).await;
+        let after =
+            gateway.metric("otelcol_receiver_accepted_spans", &[("receiver", expected)]).await;
         assert_eq!(after - before, 500.0, "{port} belongs to {expected}");
     };
     gateway.reload(&two(&first.to_string(), &second.to_string())).await;
@@ -362,7 +432,10 @@ async fn ports_are_handed_over_between_own_listeners() {
     gateway.reload(&two(&format!("0.0.0.0:{}", second.port()), &first.to_string())).await;
     serves(second, "otlp").await;
     serves(first, "otlp/second").await;
-    let path = format!("extensions:\n  health_check:\n    endpoint: {}\n    path: /healthy\n", gateway.health);
+    let path = format!(
+        "extensions:\n  health_check:\n    endpoint: {}\n    path: /healthy\n",
+        gateway.health
+    );
     gateway.reload(&(path + &two(&second.to_string(), &first.to_string()))).await;
     assert_eq!(gateway::get(gateway.health, "/healthy").await.map(|(status, _)| status), Some(200));
     serves(second, "otlp").await;
@@ -389,7 +462,11 @@ async fn a_file_keeps_what_the_process_wrote() {
         assert_all_accepted(&gateway.load(Signal::Traces).items(200).run().await.expect("a load"));
         let content = || std::fs::read_to_string(&path).expect("reads");
         let spans = || content().matches("\"spanId\"").count();
-        assert!(eventually(SOON, async || spans() == in_all).await, "{} of {in_all} spans", spans());
+        assert!(
+            eventually(SOON, async || spans() == in_all).await,
+            "{} of {in_all} spans",
+            spans()
+        );
         assert!(!content().contains("of an earlier process"));
     };
     arrives(&gateway, 200).await;

@@ -9,7 +9,11 @@ fn root() -> PathBuf {
 }
 
 fn sluice(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sluice")).args(arguments).current_dir(root()).output().expect("sluice runs")
+    Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .expect("sluice runs")
 }
 
 /// Guarantee: docs/configuration.md is the reference that this build prints.
@@ -17,7 +21,8 @@ fn sluice(arguments: &[&str]) -> Output {
 fn the_committed_reference_is_the_generated_one() {
     let printed = sluice(&["docs"]);
     assert!(printed.status.success());
-    let committed = std::fs::read_to_string(root().join("docs/configuration.md")).expect("docs/configuration.md");
+    let committed = std::fs::read_to_string(root().join("docs/configuration.md"))
+        .expect("docs/configuration.md");
     assert!(
         committed.as_bytes() == printed.stdout,
         "docs/configuration.md is out of date: run `cargo run -p sluice -- docs > docs/configuration.md`"
@@ -36,7 +41,11 @@ fn every_example_is_valid_and_can_be_planned() {
         let file = path.to_str().expect("a readable name");
         for command in ["validate", "plan"] {
             let output = sluice(&[command, file]);
-            assert!(output.status.success(), "{command} {file}:\n{}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                output.status.success(),
+                "{command} {file}:\n{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
         }
         seen += 1;
     }
@@ -47,9 +56,18 @@ fn every_example_is_valid_and_can_be_planned() {
 #[test]
 fn components_and_completions_are_printed() {
     let components = String::from_utf8(sluice(&["components"]).stdout).expect("text");
-    for name in
-        ["otlp", "otlphttp", "debug", "file", "nop", "resource", "attributes", "batch", "memory_limiter", "forward"]
-    {
+    for name in [
+        "otlp",
+        "otlphttp",
+        "debug",
+        "file",
+        "nop",
+        "resource",
+        "attributes",
+        "batch",
+        "memory_limiter",
+        "forward",
+    ] {
         assert!(components.contains(&format!("  {name}")), "{name} in\n{components}");
     }
     for shell in ["bash", "zsh", "fish"] {
@@ -111,11 +129,16 @@ fn every_example_starts_and_ends() {
             .stderr(std::process::Stdio::piped())
             .spawn()
             .expect("sluice starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("its log")).lines().map_while(Result::ok);
+        let mut lines =
+            BufReader::new(child.stderr.take().expect("its log")).lines().map_while(Result::ok);
         let mut before = Vec::new();
-        let receiving = lines.by_ref().inspect(|line| before.push(line.clone())).any(|line| line.contains("receiving"));
+        let receiving = lines
+            .by_ref()
+            .inspect(|line| before.push(line.clone()))
+            .any(|line| line.contains("receiving"));
         assert!(receiving, "{} did not start:\n{}", path.display(), before.join("\n"));
-        let terminated = Command::new("kill").arg(child.id().to_string()).status().expect("kill runs");
+        let terminated =
+            Command::new("kill").arg(child.id().to_string()).status().expect("kill runs");
         assert!(terminated.success());
         lines.for_each(drop);
         assert!(child.wait().expect("it ends").success(), "{}", path.display());
@@ -154,12 +177,16 @@ fn the_map_shows_what_is_there() {
         .split('`')
         .skip(1)
         .step_by(2)
-        .filter(|code| !code.contains(char::is_whitespace) && (code.ends_with('/') || code.ends_with(".rs")))
+        .filter(|code| {
+            !code.contains(char::is_whitespace) && (code.ends_with('/') || code.ends_with(".rs"))
+        })
         .collect();
     assert!(named.len() > 15, "{named:?}");
     let missing: Vec<_> = named
         .into_iter()
-        .filter(|name| !on_the_map.iter().any(|path| path.ends_with(as_on_the_map(Path::new(name)))))
+        .filter(|name| {
+            !on_the_map.iter().any(|path| path.ends_with(as_on_the_map(Path::new(name))))
+        })
         .collect();
     assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
 }
@@ -170,7 +197,9 @@ fn every_link_between_documents_leads_somewhere() {
     let mut paths = Vec::new();
     paths_below(&root(), &mut paths);
     let (mut links, mut broken) = (0, Vec::new());
-    for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+    for path in
+        paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+    {
         let text = std::fs::read_to_string(root().join(path)).expect("a readable document");
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = target.split('#').next().unwrap_or_default();

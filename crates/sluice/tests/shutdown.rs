@@ -5,6 +5,7 @@ mod gateway;
 use std::time::{Duration, Instant};
 
 use gateway::{Gateway, Options, assert_arrives_once, eventually, fan_out};
+use rustix::process::Signal as UserSignal;
 use sluice_load_test::{Backend, BackendOptions, Faults};
 use sluice_otlp::Signal;
 
@@ -25,9 +26,14 @@ async fn start(backend: &Backend, ack: &str, drain_timeout: Duration) -> Gateway
 /// process ends by itself with success, and everything that it acknowledged arrives once.
 async fn what_was_acknowledged_is_delivered(ack: &str) {
     let faults = Faults::delaying(Duration::from_millis(300));
-    let backend = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let backend =
+        Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
     let mut gateway = start(&backend, ack, Duration::from_secs(20)).await;
-    let mut load = gateway.load(Signal::Traces).rate(3_000.0).duration(Duration::from_secs(3)).concurrency(2, 32);
+    let mut load = gateway
+        .load(Signal::Traces)
+        .rate(3_000.0)
+        .duration(Duration::from_secs(3))
+        .concurrency(2, 32);
     load.grace = Duration::from_secs(5);
     let running = load.start().expect("a load");
     tokio::time::sleep(Duration::from_millis(1_500)).await;
@@ -55,9 +61,11 @@ async fn what_was_acknowledged_on_delivery_is_delivered() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_in_flight_is_answered() {
     let faults = Faults::delaying(Duration::from_secs(2));
-    let backend = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let backend =
+        Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
     let mut gateway = start(&backend, "delivered", Duration::from_secs(10)).await;
-    let running = gateway.load(Signal::Traces).items(800).concurrency(1, 8).start().expect("a load");
+    let running =
+        gateway.load(Signal::Traces).items(800).concurrency(1, 8).start().expect("a load");
     assert!(eventually(gateway::SOON, async || backend.counts().requests > 0).await);
     gateway.terminate();
     let report = running.finish().await.expect("a load");
@@ -70,20 +78,25 @@ async fn a_request_in_flight_is_answered() {
 /// items.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_backend_did_not_take_is_counted() {
-    let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let backend =
+        Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
     let drain_timeout = Duration::from_secs(2);
     let mut gateway = start(&backend, "memory", drain_timeout).await;
     let report = gateway.load(Signal::Traces).items(3_000).run().await.expect("a load");
     assert_eq!(report.accepted, 3_000);
     let began = Instant::now();
     gateway.terminate();
-    let health =
-        eventually(Duration::from_secs(1), async || gateway.health().await.is_none_or(|(status, _)| status == 503));
+    let health = eventually(Duration::from_secs(1), async || {
+        gateway.health().await.is_none_or(|(status, _)| status == 503)
+    });
     assert!(health.await, "an ending gateway is not ready");
     gateway.ended_within(drain_timeout + SLACK).await;
     assert!(began.elapsed() >= drain_timeout, "it tries as long as it may: {:?}", began.elapsed());
     let output = gateway.output();
-    let said = output.lines().find(|line| line.contains("lost: not delivered")).unwrap_or_else(|| panic!("{output}"));
+    let said = output
+        .lines()
+        .find(|line| line.contains("lost: not delivered"))
+        .unwrap_or_else(|| panic!("{output}"));
     assert!(said.contains("3000") && said.contains("otlp/backend"), "{said}");
     assert!(gateway::get(gateway.metrics, "/metrics").await.is_none(), "the listener is closed");
 }
@@ -92,7 +105,8 @@ async fn what_a_dead_backend_did_not_take_is_counted() {
 /// drain timeout nevertheless, no sender gets an OK, and senders can send their data elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn senders_that_wait_for_a_dead_backend_do_not_hold_up_the_end() {
-    let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let backend =
+        Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
     let drain_timeout = Duration::from_secs(2);
     let mut gateway = start(&backend, "delivered", drain_timeout).await;
     let mut load = gateway.load(Signal::Traces).items(800).concurrency(1, 8);
@@ -105,4 +119,17 @@ async fn senders_that_wait_for_a_dead_backend_do_not_hold_up_the_end() {
     let report = running.finish().await.expect("a load");
     assert_eq!((report.accepted, report.failed), (0, 0), "{:?}", report.messages);
     assert_eq!(report.refused + report.unanswered, 800, "retryable, or no answer: {report:?}");
+}
+
+/// Scenario: SIGUSR1 and SIGUSR2, which a Go program ignores. Guarantee: the process goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn user_signals_do_not_end_the_process() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let gateway = start(&backend, "delivered", Duration::from_secs(10)).await;
+    for signal in [UserSignal::USR1, UserSignal::USR2] {
+        gateway.signal(signal);
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let report = gateway.load(Signal::Traces).items(800).run().await.expect("a load");
+    assert_eq!(report.accepted, 800, "{:?}", report.messages);
 }

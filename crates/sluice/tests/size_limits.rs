@@ -1,4 +1,5 @@
-//! Backends limit the size of a message: nothing is lost to that but items that no message could carry.
+//! Backends limit the size of a message: nothing is lost to that but items that no message could
+//! carry.
 
 mod gateway;
 
@@ -8,7 +9,8 @@ use gateway::{Gateway, assert_arrives_once, eventually, exporter};
 use sluice_load_test::{Backend, BackendOptions, Code, Load, LoadReport};
 use sluice_otlp::{Encoding, Signal};
 
-/// Bodies in bytes, records a request, requests: the Kyma load test's size up to what just fits into 4 MiB.
+/// Bodies in bytes, records a request, requests: the Kyma load test's size up to what just fits
+/// into 4 MiB.
 const LOADS: [(usize, u32, u64); 5] =
     [(2_000, 100, 20), (60_000, 50, 4), (500_000, 7, 3), (1_500_000, 3, 4), (3_900_000, 3, 3)];
 
@@ -16,7 +18,8 @@ fn config(backend: &Backend, send_batch_size: u32) -> String {
     format!(
         "exporters:\n{}processors:\n  memory_limiter:\n    check_interval: 1s\n    limit_mib: 512\n  batch:\n    \
          send_batch_size: {send_batch_size}\n    timeout: 200ms\n\
-         service:\n  pipelines:\n    logs:\n      receivers: [otlp]\n      processors: [memory_limiter, batch]\n      \
+         service:\n  pipelines:\n    logs:\n      receivers: [otlp]\n      \
+         processors: [memory_limiter, batch]\n      \
          exporters: [otlp/backend]\n",
         exporter("backend", backend)
     )
@@ -30,8 +33,10 @@ fn load(gateway: &Gateway, (body_bytes, records, requests): (usize, u32, u64)) -
 }
 
 async fn run_all(gateway: &Gateway, encoding: Encoding) -> Vec<LoadReport> {
-    let running: Vec<_> =
-        LOADS.iter().map(|&what| load(gateway, what).encoding(encoding).start().expect("a load")).collect();
+    let running: Vec<_> = LOADS
+        .iter()
+        .map(|&what| load(gateway, what).encoding(encoding).start().expect("a load"))
+        .collect();
     let mut reports = Vec::new();
     for running in running {
         let report = running.finish().await.expect("a load");
@@ -41,8 +46,8 @@ async fn run_all(gateway: &Gateway, encoding: Encoding) -> Vec<LoadReport> {
     reports
 }
 
-/// Guarantee: whatever the batch size says in records, no message exceeds the backend's limit in bytes; everything
-/// arrives once, nothing is refused on the way.
+/// Guarantee: whatever the batch size says in records, no message exceeds the backend's limit in
+/// bytes; everything arrives once, nothing is refused on the way.
 async fn nothing_is_lost_to_4_mib(send_batch_size: u32, encoding: Encoding) {
     let backend = Backend::healthy().await.expect("a backend");
     let gateway = Gateway::start(&config(&backend, send_batch_size)).await;
@@ -51,7 +56,12 @@ async fn nothing_is_lost_to_4_mib(send_batch_size: u32, encoding: Encoding) {
     }
     let counts = backend.counts();
     assert!(counts.refused.is_empty() && counts.malformed == 0, "{counts:?}");
-    assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &[]).await, 0.0, "{}", gateway.dead_letters().await);
+    assert_eq!(
+        gateway.metric("sluice_delivery_dead_letter_items", &[]).await,
+        0.0,
+        "{}",
+        gateway.dead_letters().await
+    );
     gateway.assert_memory_within(512);
 }
 
@@ -71,9 +81,9 @@ async fn compressed_requests_of_records_of_all_sizes() {
     nothing_is_lost_to_4_mib(8192, Encoding::Gzip).await;
 }
 
-/// Scenario: the backend takes 1 MiB at most, where the exporter assumes 4 MiB; some records exceed even that alone.
-/// Guarantee: batches that are too large are cut and sent again; only those records become dead letters, with the
-/// backend's reason; the size that the backend takes is learned.
+/// Scenario: the backend takes 1 MiB at most, where the exporter assumes 4 MiB; some records alone
+/// are larger. Guarantee: batches that are too large are cut and sent again; only those records
+/// become dead letters, with the backend's reason; Sluice learns the backend's limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backend_with_a_smaller_limit_gets_smaller_batches() {
     let options = BackendOptions { message_limit_bytes: 1 << 20, ..BackendOptions::default() };
@@ -94,15 +104,26 @@ async fn a_backend_with_a_smaller_limit_gets_smaller_batches() {
     assert!(eventually(Duration::from_secs(20), dead).await, "{}", gateway.dead_letters().await);
     assert_eq!(hopeless.missing_at(&backend), 4);
     let too_large = [("reason", "too_large")];
-    assert_eq!(gateway.metric("sluice_delivery_dead_letter_items", &too_large).await, 4.0, "none for another reason");
+    assert_eq!(
+        gateway.metric("sluice_delivery_dead_letter_items", &too_large).await,
+        4.0,
+        "none for another reason"
+    );
     let letters = gateway.dead_letters().await;
-    assert!(letters.contains("4 items in 4 letters") && letters.contains("larger than max"), "{letters}");
+    assert!(
+        letters.contains("4 items in 4 letters") && letters.contains("larger than max"),
+        "{letters}"
+    );
     assert_eq!(gateway.metric("otelcol_exporter_send_failed_log_records", &[]).await, 4.0);
 
-    let refused = backend.counts().refused[&Code::RESOURCE_EXHAUSTED];
+    let refused = backend.counts().refused[&Code::ResourceExhausted];
     let requests = gateway.metric("sluice_delivery_requests", &[("outcome", "too_large")]).await;
     assert_eq!(requests, refused as f64);
     let again = load(&gateway, (2_000, 700, 5)).run().await.expect("a load");
     assert_arrives_once(&again, &backend, Duration::from_secs(20)).await;
-    assert_eq!(backend.counts().refused[&Code::RESOURCE_EXHAUSTED], refused, "the limit is known by now");
+    assert_eq!(
+        backend.counts().refused[&Code::ResourceExhausted],
+        refused,
+        "the limit is known by now"
+    );
 }

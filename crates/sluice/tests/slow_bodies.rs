@@ -94,7 +94,8 @@ impl Sends {
 async fn others_get_in(sends: Sends) {
     let _alone = alone().await;
     let backend = Backend::healthy().await.expect("a backend");
-    let gateway = Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)])).await;
+    let gateway =
+        Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)])).await;
     let mut slow = JoinSet::new();
     for (length, count) in ANNOUNCED {
         for index in 0..count {
@@ -111,8 +112,12 @@ async fn others_get_in(sends: Sends) {
         max: Duration::from_millis(500),
         give_up_after: Duration::from_secs(6),
     };
-    let load =
-        gateway.load(Signal::Traces).rate(5_000.0).duration(Duration::from_secs(3)).concurrency(4, 8).retry(retry);
+    let load = gateway
+        .load(Signal::Traces)
+        .rate(5_000.0)
+        .duration(Duration::from_secs(3))
+        .concurrency(4, 8)
+        .retry(retry);
     let report = load.run().await.expect("a load");
     assert_eq!((report.accepted, report.never_sent), (report.offered, 0), "{sends:?}: {report:?}");
     // The last ones may stay: their memory is no longer needed.

@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const LINE_WIDTH: usize = 120;
+const LINE_WIDTH: usize = 100;
 const COMMENT_LINES: usize = 3;
 const FILE_LINES: usize = 500;
 const TEST_FILE_LINES: usize = 600;
@@ -57,7 +57,8 @@ const BANNED_IDENTIFIERS: &[&str] = &[
 const MACHINE_PATHS: &[&str] =
     &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/"), concat!("/wo", "rk/")];
 
-const UNFINISHED: &[&str] = &[concat!("todo", "!"), concat!("unimplemented", "!"), concat!("dbg", "!")];
+const UNFINISHED: &[&str] =
+    &[concat!("todo", "!"), concat!("unimplemented", "!"), concat!("dbg", "!")];
 
 /// Made by the program, or as it makes them: tables and messages as wide as they come.
 const GENERATED: &[&str] =
@@ -106,7 +107,8 @@ fn find_wide_lines(language: Language, is_test: bool, text: &str, found: &mut Ve
                 continue;
             }
         }
-        let is_literal = language == Language::Rust && is_test && line.trim_start().starts_with('"');
+        let is_literal =
+            language == Language::Rust && is_test && line.trim_start().starts_with('"');
         if !is_literal && line.chars().count() > LINE_WIDTH {
             found.push((number, "width"));
         }
@@ -145,7 +147,12 @@ fn is_public(lines: &[&str]) -> bool {
 fn find_identifiers(text: &str, found: &mut Vec<Violation>) {
     for (number, line) in (1..).zip(text.lines()) {
         let code = code_of(line);
-        found.extend(BANNED_IDENTIFIERS.iter().filter(|word| has_word(&code, word)).map(|_| (number, "identifier")));
+        found.extend(
+            BANNED_IDENTIFIERS
+                .iter()
+                .filter(|word| has_word(&code, word))
+                .map(|_| (number, "identifier")),
+        );
     }
 }
 
@@ -172,10 +179,13 @@ fn find_words(text: &str, rule: &'static str, words: &[&str], found: &mut Vec<Vi
 
 /// Whether the text has the word as a whole: no letter, digit or underscore stands next to it.
 fn has_word(text: &str, word: &str) -> bool {
-    let part_of_word = |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let part_of_word =
+        |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
     text.match_indices(word).any(|(at, _)| {
-        let before = word.starts_with(char::is_alphanumeric) && part_of_word(text[..at].chars().next_back());
-        let behind = word.ends_with(char::is_alphanumeric) && part_of_word(text[at + word.len()..].chars().next());
+        let before =
+            word.starts_with(char::is_alphanumeric) && part_of_word(text[..at].chars().next_back());
+        let behind = word.ends_with(char::is_alphanumeric)
+            && part_of_word(text[at + word.len()..].chars().next());
         !before && !behind
     })
 }
@@ -207,7 +217,8 @@ type Counts = BTreeMap<(String, String), usize>;
 
 fn listed_exceptions(text: &str) -> Counts {
     let entry = |line: &str| {
-        let [path, rule, count] = line.split(' ').collect::<Vec<_>>().try_into().expect("`path rule count`");
+        let [path, rule, count] =
+            line.split(' ').collect::<Vec<_>>().try_into().expect("`path rule count`");
         ((path.to_owned(), rule.to_owned()), count.parse().expect("a count"))
     };
     text.lines().map(entry).collect()
@@ -219,11 +230,16 @@ fn differences(found: &BTreeMap<(String, String), Vec<usize>>, listed: &Counts) 
     for ((path, rule), lines) in found {
         let allowed = listed.get(&(path.clone(), rule.clone())).copied().unwrap_or(0);
         if lines.len() != allowed {
-            differences.push(format!("{path}: {rule}: {} found, {allowed} listed; lines {lines:?}", lines.len()));
+            differences.push(format!(
+                "{path}: {rule}: {} found, {allowed} listed; lines {lines:?}",
+                lines.len()
+            ));
         }
     }
     let mended = listed.iter().filter(|(key, _)| !found.contains_key(*key));
-    differences.extend(mended.map(|((path, rule), count)| format!("{path}: {rule}: none found, {count} listed")));
+    differences.extend(
+        mended.map(|((path, rule), count)| format!("{path}: {rule}: none found, {count} listed")),
+    );
     differences
 }
 
@@ -281,7 +297,10 @@ fn long_comments_are_found_except_on_what_is_public() {
     assert_eq!(rules_broken("src/a.rs", &(block("//", 4) + "fn f() {}\n")), ["comment"]);
     assert_eq!(rules_broken("src/a.rs", &(block("//", 3) + "fn f() {}\n")), [""; 0]);
     assert_eq!(rules_broken("src/a.rs", &(block("///", 4) + "#[test]\nfn f() {}\n")), ["comment"]);
-    assert_eq!(rules_broken("src/a.rs", &(block("///", 4) + "#[must_use]\npub(crate) fn f() {}\n")), [""; 0]);
+    assert_eq!(
+        rules_broken("src/a.rs", &(block("///", 4) + "#[must_use]\npub(crate) fn f() {}\n")),
+        [""; 0]
+    );
     assert_eq!(rules_broken("src/a.rs", &block("//!", 9)), [""; 0]);
     let mixed = block("///", 3) + &block("//", 3) + "fn f() {}\n";
     assert_eq!(rules_broken("src/a.rs", &mixed), [""; 0]);
@@ -297,7 +316,10 @@ fn words_are_found_only_as_a_whole() {
     assert_eq!(rules_broken("a.md", &format!("{headless} as it waits.")), ["phrase"]);
     assert_eq!(rules_broken("a.md", &headless.to_lowercase()), [""; 0]);
     assert_eq!(rules_broken("src/a.rs", "struct Burial;"), ["identifier"]);
-    assert_eq!(rules_broken("src/a.rs", "struct Burials; // Burial\nlet a = \"a \\\"Burial\";"), [""; 0]);
+    assert_eq!(
+        rules_broken("src/a.rs", "struct Burials; // Burial\nlet a = \"a \\\"Burial\";"),
+        [""; 0]
+    );
     assert_eq!(rules_broken("src/a.rs", &format!("{}()", UNFINISHED[0])), ["unfinished"]);
     assert_eq!(rules_broken("a.md", &format!("see {}me", MACHINE_PATHS[0])), ["path"]);
 }
@@ -314,7 +336,9 @@ fn long_files_are_found_and_tests_may_be_longer() {
 #[test]
 fn the_list_may_neither_grow_nor_stay_behind() {
     let listed = listed_exceptions("a.rs width 2\nb.rs phrase 1\n");
-    let found = |lines: &[usize]| BTreeMap::from([(("a.rs".to_owned(), "width".to_owned()), lines.to_vec())]);
+    let found = |lines: &[usize]| {
+        BTreeMap::from([(("a.rs".to_owned(), "width".to_owned()), lines.to_vec())])
+    };
     let differing = |lines: &[usize]| differences(&found(lines), &listed);
     assert_eq!(differing(&[1, 2]), ["b.rs: phrase: none found, 1 listed"]);
     assert_eq!(differing(&[1]).len(), 2);

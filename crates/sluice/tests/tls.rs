@@ -1,5 +1,5 @@
-//! TLS at the doors of the real binary, with real clients: certificates and authorities that change while it runs, mutual
-//! TLS, versions.
+//! TLS at the doors of the real binary, with real clients: certificates and authorities that change
+//! while it runs, mutual TLS, versions.
 
 mod doors;
 mod gateway;
@@ -28,9 +28,14 @@ impl Site {
     async fn start(folder: TempDir, more: &str) -> Site {
         let backend = Backend::healthy().await.expect("a backend");
         let path = folder.path().display();
-        let tls = format!("tls: {{cert_file: {path}/tls.crt, key_file: {path}/tls.key, reload_interval: 50ms{more}}}");
-        let doors = format!("receivers: {{otlp: {{protocols: {{grpc: {{{tls}}}, http: {{{tls}}}}}}}}}\n");
-        let gateway = Gateway::start(&(doors + &fan_out(Signal::Traces, 256, &[("backend", &backend)]))).await;
+        let tls = format!(
+            "tls: {{cert_file: {path}/tls.crt, key_file: {path}/tls.key, reload_interval: 50ms{more}}}"
+        );
+        let doors =
+            format!("receivers: {{otlp: {{protocols: {{grpc: {{{tls}}}, http: {{{tls}}}}}}}}}\n");
+        let gateway =
+            Gateway::start(&(doors + &fan_out(Signal::Traces, 256, &[("backend", &backend)])))
+                .await;
         Site { gateway, backend, folder }
     }
 
@@ -47,7 +52,8 @@ impl Site {
     }
 }
 
-/// A folder as Kubernetes mounts a secret: the files are links into `..data`, which is a link to a version's folder.
+/// A folder as Kubernetes mounts a secret: the files are links into `..data`, which is a link to a
+/// version's folder.
 fn mounted(first: &Papers, second: &Papers) -> TempDir {
     let folder = TempDir::new().expect("a folder");
     for (version, papers) in [("..v1", first), ("..v2", second)] {
@@ -56,7 +62,8 @@ fn mounted(first: &Papers, second: &Papers) -> TempDir {
     }
     exchange_symlink(folder.path(), "..v1");
     for name in ["tls.crt", "tls.key"] {
-        std::os::unix::fs::symlink(format!("..data/{name}"), folder.path().join(name)).expect("a symlink");
+        std::os::unix::fs::symlink(format!("..data/{name}"), folder.path().join(name))
+            .expect("a symlink");
     }
     folder
 }
@@ -68,14 +75,16 @@ fn written(papers: &Papers) -> TempDir {
 }
 
 /// Scenario: while clients are connected, the certificate is replaced by one of another authority.
-/// Guarantee: new connections to both ports see the new one and only that; the open ones go on; nothing is lost.
+/// Guarantee: new connections to both ports see the new one and only that; the open ones go on;
+/// nothing is lost.
 async fn a_certificate_changes(make: fn(&Papers, &Papers) -> TempDir, change: fn(&Path, &Papers)) {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let second = new.issue();
     let site = Site::start(make(&old.issue(), &second), "").await;
     let mut open_grpc = grpc(site.gateway.grpc, &old, None);
     open_grpc.export(spans(1)).await.expect("is accepted");
-    let mut open_http = connect(site.gateway.http, &https(&old, None, BOTH_VERSIONS)).await.expect("connects");
+    let mut open_http =
+        connect(site.gateway.http, &https(&old, None, BOTH_VERSIONS)).await.expect("connects");
     assert_eq!(export(&mut open_http).await.expect("is answered"), 200);
     assert_eq!(site.takes(&new, None).await, [false, false]);
 
@@ -88,7 +97,11 @@ async fn a_certificate_changes(make: fn(&Papers, &Papers) -> TempDir, change: fn
     assert_eq!(export(&mut open_http).await.expect("is answered"), 200);
     let accepted = site.gateway.metric("otelcol_receiver_accepted_spans", &[]).await as u64;
     assert!(accepted >= 6, "{accepted}");
-    assert!(eventually(SOON, async || site.backend.counts().items == accepted).await, "{:?}", site.backend.counts());
+    assert!(
+        eventually(SOON, async || site.backend.counts().items == accepted).await,
+        "{:?}",
+        site.backend.counts()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,8 +114,9 @@ async fn a_secret_that_kubernetes_updates_takes_effect() {
     a_certificate_changes(mounted, |folder, _| exchange_symlink(folder, "..v2")).await;
 }
 
-/// Scenario: half of a renewal (a certificate without its key), then a file that is none, then no file.
-/// Guarantee: each is reported, the old certificate stays in use, and the whole renewal takes effect at last.
+/// Scenario: half of a renewal (a certificate without its key), then a file that is none, then no
+/// file. Guarantee: each is reported, the old certificate stays in use, and the whole renewal takes
+/// effect at last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_cannot_be_used_changes_nothing() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
@@ -111,7 +125,10 @@ async fn a_certificate_that_cannot_be_used_changes_nothing() {
     let file = site.folder.path().join("tls.crt");
     let bad: [&dyn Fn(); 3] = [
         &|| std::fs::write(&file, &second.certificate).expect("is written"),
-        &|| std::fs::write(&file, "-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n").expect("is written"),
+        &|| {
+            std::fs::write(&file, "-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n")
+                .expect("is written")
+        },
         &|| std::fs::remove_file(&file).expect("is removed"),
     ];
     for (index, spoil) in bad.iter().enumerate() {
@@ -121,14 +138,19 @@ async fn a_certificate_that_cannot_be_used_changes_nothing() {
         assert_eq!(site.takes(&old, None).await, [true, true]);
     }
     second.write(site.folder.path());
-    assert!(eventually(SOON, async || site.takes(&new, None).await == [true, true]).await, "{}", site.gateway.output());
+    assert!(
+        eventually(SOON, async || site.takes(&new, None).await == [true, true]).await,
+        "{}",
+        site.gateway.output()
+    );
 }
 
-/// Guarantee: with mutual TLS only clients of the right authority send; when the authority's file is replaced, those of the
-/// new one do, and those of the old one no more.
+/// Guarantee: with mutual TLS only clients of the right authority send; when the authority's file
+/// is replaced, those of the new one do, and those of the old one no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mutual_tls_follows_its_authorities() {
-    let (server, old, new) = (Authority::new("server"), Authority::new("old"), Authority::new("new"));
+    let (server, old, new) =
+        (Authority::new("server"), Authority::new("old"), Authority::new("new"));
     let folder = written(&server.issue());
     let file = folder.path().join("clients.pem");
     std::fs::write(&file, old.pem()).expect("a file");
@@ -144,11 +166,23 @@ async fn mutual_tls_follows_its_authorities() {
     let (yes, no) = ([true; 2], [false; 2]);
     assert_eq!(let_in().await, [yes, no, no]);
     std::fs::write(&file, old.pem() + &new.pem()).expect("is written");
-    assert!(eventually(SOON, async || let_in().await == [yes, yes, no]).await, "{}", site.gateway.output());
+    assert!(
+        eventually(SOON, async || let_in().await == [yes, yes, no]).await,
+        "{}",
+        site.gateway.output()
+    );
     std::fs::write(&file, new.pem()).expect("is written");
-    assert!(eventually(SOON, async || let_in().await == [no, yes, no]).await, "{}", site.gateway.output());
+    assert!(
+        eventually(SOON, async || let_in().await == [no, yes, no]).await,
+        "{}",
+        site.gateway.output()
+    );
     let accepted = site.gateway.metric("otelcol_receiver_accepted_spans", &[]).await as u64;
-    assert!(eventually(SOON, async || site.backend.counts().items == accepted).await, "{:?}", site.backend.counts());
+    assert!(
+        eventually(SOON, async || site.backend.counts().items == accepted).await,
+        "{:?}",
+        site.backend.counts()
+    );
 }
 
 /// Guarantee: `min_version` shuts out older clients, and plain text is not taken for anything.

@@ -13,7 +13,8 @@ pub struct Naming {
     pub without_type_suffix: bool,
     /// Leave unit suffixes such as `_seconds` off (`without_units`).
     pub without_units: bool,
-    /// Labels that every sample carries that has none of the name itself (see [`labels_of_resource`]).
+    /// Labels that every sample carries that has none of the name itself (see
+    /// [`labels_of_resource`]).
     pub constant_labels: Vec<(String, String)>,
 }
 
@@ -23,7 +24,9 @@ const LABEL_PREFIX: &str = "key_";
 /// The attributes of a resource as labels, named as OpenTelemetry's compatibility with Prometheus
 /// says: `service.name` is `service_name`. Of attributes that become one label the values are
 /// joined by `;`, in the order of their names.
-pub fn labels_of_resource<'a>(attributes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(String, String)> {
+pub fn labels_of_resource<'a>(
+    attributes: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Vec<(String, String)> {
     let attributes: BTreeMap<&str, &str> = attributes.into_iter().collect();
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in attributes {
@@ -40,7 +43,8 @@ fn label_name(attribute: &str) -> String {
     let cleaned = |character: char| if character.is_ascii_alphanumeric() { character } else { '_' };
     let name: String = attribute.chars().map(cleaned).collect();
     // Two underscores are Prometheus' own.
-    let can_begin = name.starts_with(|first: char| !first.is_ascii_digit()) && !name.starts_with("__");
+    let can_begin =
+        name.starts_with(|first: char| !first.is_ascii_digit()) && !name.starts_with("__");
     if can_begin { name } else { format!("{LABEL_PREFIX}{}", name.trim_start_matches('_')) }
 }
 
@@ -70,13 +74,17 @@ impl<'a> Exposition<'a> {
         Exposition { naming, families: BTreeMap::new() }
     }
 
-    /// `name` without any suffix; `unit` such as `seconds` or `bytes`, empty for counts.
-    /// Writes all metrics of a table. `labels` are the values of the table's labels, in their order.
+    /// Writes all metrics of a table. `labels` are the values of its labels, in their order.
     pub fn write<S>(&mut self, table: &Table<S>, labels: &[&str], source: &S) {
         debug_assert_eq!(labels.len(), table.labels.len(), "{}", table.title);
-        let table_labels: Vec<(&str, &str)> = table.labels.iter().copied().zip(labels.iter().copied()).collect();
+        let table_labels: Vec<(&str, &str)> =
+            table.labels.iter().copied().zip(labels.iter().copied()).collect();
         for metric in table.metrics {
-            let mut series = Series { exposition: self, declared: &metric.declared, table_labels: &table_labels };
+            let mut series = Series {
+                exposition: self,
+                declared: &metric.declared,
+                table_labels: &table_labels,
+            };
             match metric.read {
                 Read::One(read) => series.add(&[], read(source)),
                 Read::Many(read) => read(source, &mut series),
@@ -102,7 +110,8 @@ impl<'a> Exposition<'a> {
 
     fn sample(&mut self, declared: &Declared, name: String, labels: &[(&str, &str)], value: f64) {
         let is_own = |key: &str| labels.iter().any(|(own, _)| *own == key);
-        let constant = self.naming.constant_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let constant =
+            self.naming.constant_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let constant = constant.filter(|(key, _)| !is_own(key));
         let mut line = name.clone();
         let mut separator = '{';
@@ -135,7 +144,8 @@ impl<'a> Exposition<'a> {
         let mut text = String::new();
         for (name, family) in self.families {
             let Family { kind, meaning, samples } = family;
-            let _ = write!(text, "# HELP {name} {meaning}\n# TYPE {name} {}\n{samples}", kind.as_str());
+            let _ =
+                write!(text, "# HELP {name} {meaning}\n# TYPE {name} {}\n{samples}", kind.as_str());
         }
         text
     }
@@ -186,7 +196,12 @@ mod tests {
     use super::*;
     use crate::table::Metric;
 
-    fn rendered<S: 'static>(naming: &Naming, table: &Table<S>, labels: &[&str], source: &S) -> String {
+    fn rendered<S: 'static>(
+        naming: &Naming,
+        table: &Table<S>,
+        labels: &[&str],
+        source: &S,
+    ) -> String {
         let mut exposition = Exposition::new(naming);
         exposition.write(table, labels, source);
         exposition.render()
@@ -194,18 +209,41 @@ mod tests {
 
     #[test]
     fn whatever_a_resource_is_called_its_labels_are_valid_and_no_label_is_there_twice() {
-        let attributes = [("service.name", "a"), ("my label", "b"), ("my-label", "c"), ("1st", "d"), ("__name__", "e")];
-        let constant_labels =
-            labels_of_resource(attributes.into_iter().chain([("pipeline", "f"), ("größe", "g"), ("", "h")]));
-        let names: Vec<_> = constant_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let expected =
-            ["gr__e=g", "key_=h", "key_1st=d", "key_name__=e", "my_label=b;c", "pipeline=f", "service_name=a"];
+        let attributes = [
+            ("service.name", "a"),
+            ("my label", "b"),
+            ("my-label", "c"),
+            ("1st", "d"),
+            ("__name__", "e"),
+        ];
+        let constant_labels = labels_of_resource(attributes.into_iter().chain([
+            ("pipeline", "f"),
+            ("größe", "g"),
+            ("", "h"),
+        ]));
+        let names: Vec<_> =
+            constant_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let expected = [
+            "gr__e=g",
+            "key_=h",
+            "key_1st=d",
+            "key_name__=e",
+            "my_label=b;c",
+            "pipeline=f",
+            "service_name=a",
+        ];
         assert_eq!(names, expected);
         let naming = Naming { constant_labels, ..Naming::default() };
-        const TABLE: Table<()> =
-            Table { title: "", labels: &["pipeline"], metrics: &[Metric::gauge("a", "A.", |()| 1.0)] };
+        const TABLE: Table<()> = Table {
+            title: "",
+            labels: &["pipeline"],
+            metrics: &[Metric::gauge("a", "A.", |()| 1.0)],
+        };
         let text = rendered(&naming, &TABLE, &["own"], &());
-        assert!(text.contains("a{pipeline=\"own\",gr__e=\"g\"") && !text.contains("pipeline=\"f\""), "{text}");
+        assert!(
+            text.contains("a{pipeline=\"own\",gr__e=\"g\"") && !text.contains("pipeline=\"f\""),
+            "{text}"
+        );
     }
 
     #[test]
@@ -226,7 +264,8 @@ mod tests {
         assert_eq!(
             rendered(&naming, &TABLE, &[], &1),
             "# HELP a_bytes A.\n# TYPE a_bytes gauge\na_bytes 1.5\n\
-             # HELP b_total B.\n# TYPE b_total counter\nb_total{x=\"a\\\"b\\\\c\\n\"} 1\nb_total{x=\"d\"} 2\n\
+             # HELP b_total B.\n# TYPE b_total counter\nb_total{x=\"a\\\"b\\\\c\\n\"} 1\n\
+             b_total{x=\"d\"} 2\n\
              # HELP c C.\n# TYPE c gauge\nc +Inf\n"
         );
     }
@@ -249,12 +288,17 @@ mod tests {
         let text = rendered(&naming, &TABLE, &[], &());
         assert!(text.contains("\nprocess_cpu{service_name=\"sluice\"} 0.25\n"), "{text}");
         assert!(text.contains("\nsluice_wait_seconds{"), "our own always have their unit: {text}");
-        let naming = Naming { without_type_suffix: false, without_units: false, constant_labels: Vec::new() };
+        let naming = Naming {
+            without_type_suffix: false,
+            without_units: false,
+            constant_labels: Vec::new(),
+        };
         let text = rendered(&naming, &TABLE, &[], &());
         assert!(text.contains("\nprocess_cpu_seconds_total 0.25\n"), "{text}");
     }
 
-    /// Guarantee: a metric by items is documented under the names and labels that it is written with.
+    /// Guarantee: a metric by items is documented under the names and labels that it is written
+    /// with.
     #[test]
     fn tables_describe_what_they_write() {
         const TABLE: Table<()> = Table {
@@ -269,7 +313,10 @@ mod tests {
         let text = rendered(&Naming::default(), &TABLE, &["otlp"], &());
         assert!(text.contains("\ntaken_spans{receiver=\"otlp\",transport=\"grpc\"} 1\n"), "{text}");
         let doc = TABLE.describe();
-        assert_eq!(doc.metrics[0].names, ["taken_spans", "taken_metric_points", "taken_log_records"]);
+        assert_eq!(
+            doc.metrics[0].names,
+            ["taken_spans", "taken_metric_points", "taken_log_records"]
+        );
         assert_eq!(doc.metrics[0].labels, ["receiver", "transport"]);
         assert_eq!(doc.metrics[0].condition, Some("sometimes"));
     }

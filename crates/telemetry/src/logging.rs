@@ -1,5 +1,5 @@
-//! Structured logs on standard error, limited in rate by call site and component, so that an outage says what is wrong
-//! without filling a disk.
+//! Structured logs on standard error, limited in rate by call site and component, so that an outage
+//! says what is wrong without filling a disk.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,14 +20,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Call sites times components that are told apart; beyond it they share one account.
 const ACCOUNTS_MAX: usize = 1024;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Encoding {
-    #[default]
-    Console,
-    Json,
-}
-
-/// Of alike events within `window` the first `burst` are written, then every `thereafter`th (0: none).
+/// Of alike events within `window` the first `burst` are written, then every `thereafter`th (0:
+/// none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     pub window: Duration,
@@ -46,7 +40,8 @@ impl Default for Sampling {
 pub struct LoggingOptions {
     /// `debug`, `info`, `warn`, `error`.
     pub level: String,
-    pub encoding: Encoding,
+    /// JSON lines instead of text for people.
+    pub is_json: bool,
     /// `stderr`, `stdout` or the path of a file, which is appended to.
     pub output: String,
     /// None: everything is written.
@@ -57,7 +52,7 @@ impl Default for LoggingOptions {
     fn default() -> Self {
         LoggingOptions {
             level: "info".to_owned(),
-            encoding: Encoding::Console,
+            is_json: false,
             output: "stderr".to_owned(),
             sampling: Some(Sampling::default()),
         }
@@ -68,7 +63,7 @@ impl LoggingOptions {
     /// Names of the options, except `level`, in which `other` differs.
     fn differing(&self, other: &LoggingOptions) -> Vec<&'static str> {
         let options = [
-            ("encoding", self.encoding == other.encoding),
+            ("encoding", self.is_json == other.is_json),
             ("output_paths", self.output == other.output),
             ("sampling", self.sampling == other.sampling),
         ];
@@ -83,7 +78,8 @@ pub struct LoggingHandle {
 }
 
 impl LoggingHandle {
-    /// Sets the level. Returns the names of the other options that differ from those installed: they need a restart.
+    /// Sets the level. Returns the names of the other options that differ from those installed:
+    /// they need a restart.
     pub fn apply(&self, options: &LoggingOptions) -> Vec<&'static str> {
         let _ = self.level.reload(filter(&options.level));
         self.installed.differing(options)
@@ -93,10 +89,17 @@ impl LoggingHandle {
 fn filter(level: &str) -> EnvFilter {
     // HTTP libraries log every frame at debug: they stay at warn unless asked for.
     let own = std::env::var("SLUICE_LOG").unwrap_or_else(|_| {
-        if level == "debug" || level == "trace" { format!("warn,sluice={level}") } else { level.to_owned() }
+        if level == "debug" || level == "trace" {
+            format!("warn,sluice={level}")
+        } else {
+            level.to_owned()
+        }
     });
     EnvFilter::builder().parse_lossy(with_own_crates(&own))
 }
+
+const OWN_CRATES: [&str; 7] =
+    ["engine", "net", "receivers", "processors", "exporters", "extensions", "load_test"];
 
 /// `sluice=LEVEL` means all of Sluice's crates.
 fn with_own_crates(directives: &str) -> String {
@@ -104,9 +107,7 @@ fn with_own_crates(directives: &str) -> String {
     for directive in directives.split(',') {
         all.push(directive.to_owned());
         if let Some(level) = directive.strip_prefix("sluice=") {
-            for name in ["engine", "net", "receivers", "processors", "exporters", "extensions", "load_test"] {
-                all.push(format!("sluice_{name}={level}"));
-            }
+            all.extend(OWN_CRATES.map(|name| format!("sluice_{name}={level}")));
         }
     }
     all.join(",")
@@ -118,21 +119,19 @@ fn with_own_crates(directives: &str) -> String {
 /// If the output is a file that cannot be opened.
 pub fn install(options: &LoggingOptions) -> std::io::Result<LoggingHandle> {
     let (level_filter, level) = reload::Layer::new(filter(&options.level));
-    let is_terminal = match options.output.as_str() {
-        "stderr" => std::io::stderr().is_terminal(),
-        "stdout" => std::io::stdout().is_terminal(),
-        _ => false,
-    };
-    let writer = match options.output.as_str() {
-        "stderr" => BoxMakeWriter::new(std::io::stderr),
-        "stdout" => BoxMakeWriter::new(std::io::stdout),
-        path => BoxMakeWriter::new(std::sync::Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)),
+    let (is_terminal, writer) = match options.output.as_str() {
+        "stderr" => (std::io::stderr().is_terminal(), BoxMakeWriter::new(std::io::stderr)),
+        "stdout" => (std::io::stdout().is_terminal(), BoxMakeWriter::new(std::io::stdout)),
+        path => {
+            let file = OpenOptions::new().create(true).append(true).open(path)?;
+            (false, BoxMakeWriter::new(std::sync::Mutex::new(file)))
+        }
     };
     let limit = RateLimit { sampling: options.sampling, accounts: Mutex::default() };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
-    let layer = match options.encoding {
-        Encoding::Console => layer.with_ansi(is_terminal).with_filter(limit).boxed(),
-        Encoding::Json => layer.json().flatten_event(true).with_filter(limit).boxed(),
+    let layer = match options.is_json {
+        false => layer.with_ansi(is_terminal).with_filter(limit).boxed(),
+        true => layer.json().flatten_event(true).with_filter(limit).boxed(),
     };
     let _ = tracing_subscriber::registry().with(level_filter).with(layer).try_init();
     Ok(LoggingHandle { level, installed: options.clone() })
@@ -154,7 +153,8 @@ impl RateLimit {
     fn admit(&self, key: u64, now: Instant) -> bool {
         let Some(sampling) = self.sampling else { return true };
         let mut accounts = self.accounts.lock();
-        let key = if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&key) { 0 } else { key };
+        let key =
+            if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&key) { 0 } else { key };
         let account = accounts.entry(key).or_insert(Account { since: now, seen: 0 });
         if now.saturating_duration_since(account.since) >= sampling.window {
             *account = Account { since: now, seen: 0 };
@@ -234,10 +234,14 @@ mod tests {
     #[test]
     fn all_but_the_level_needs_a_restart() {
         let installed = LoggingOptions::default();
-        assert!(installed.differing(&LoggingOptions { level: "debug".to_owned(), ..installed.clone() }).is_empty());
+        assert!(
+            installed
+                .differing(&LoggingOptions { level: "debug".to_owned(), ..installed.clone() })
+                .is_empty()
+        );
         let other = LoggingOptions {
             level: "info".to_owned(),
-            encoding: Encoding::Json,
+            is_json: true,
             output: "stdout".to_owned(),
             sampling: None,
         };

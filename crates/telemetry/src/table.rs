@@ -59,11 +59,11 @@ pub struct Declared {
 
 impl<S> Metric<S> {
     pub const fn counter(name: &'static str, meaning: &'static str, read: fn(&S) -> f64) -> Self {
-        Metric { declared: Declared::new(name, MetricKind::Counter, &[], meaning), read: Read::One(read) }
+        Self::new(name, MetricKind::Counter, &[], meaning, Read::One(read))
     }
 
     pub const fn gauge(name: &'static str, meaning: &'static str, read: fn(&S) -> f64) -> Self {
-        Metric { declared: Declared::new(name, MetricKind::Gauge, &[], meaning), read: Read::One(read) }
+        Self::new(name, MetricKind::Gauge, &[], meaning, Read::One(read))
     }
 
     /// Several series, told apart by `labels`.
@@ -73,7 +73,7 @@ impl<S> Metric<S> {
         meaning: &'static str,
         read: fn(&S, &mut Series<'_, '_>),
     ) -> Self {
-        Metric { declared: Declared::new(name, MetricKind::Counter, labels, meaning), read: Read::Many(read) }
+        Self::new(name, MetricKind::Counter, labels, meaning, Read::Many(read))
     }
 
     /// Several series, told apart by `labels`.
@@ -83,7 +83,19 @@ impl<S> Metric<S> {
         meaning: &'static str,
         read: fn(&S, &mut Series<'_, '_>),
     ) -> Self {
-        Metric { declared: Declared::new(name, MetricKind::Gauge, labels, meaning), read: Read::Many(read) }
+        Self::new(name, MetricKind::Gauge, labels, meaning, Read::Many(read))
+    }
+
+    const fn new(
+        name: &'static str,
+        kind: MetricKind,
+        labels: &'static [&'static str],
+        meaning: &'static str,
+        read: Read<S>,
+    ) -> Self {
+        let (unit, by_items, condition) = ("", false, None);
+        let declared = Declared { name, kind, unit, labels, meaning, by_items, condition };
+        Metric { declared, read }
     }
 
     #[must_use]
@@ -92,7 +104,8 @@ impl<S> Metric<S> {
         self
     }
 
-    /// The name ends in what the items are called. Its reader says which with [`Series::add_items`].
+    /// The name ends in what the items are called. Its reader says which with
+    /// [`Series::add_items`].
     #[must_use]
     pub const fn by_items(mut self) -> Self {
         self.declared.by_items = true;
@@ -104,17 +117,6 @@ impl<S> Metric<S> {
     pub const fn only(mut self, condition: &'static str) -> Self {
         self.declared.condition = Some(condition);
         self
-    }
-}
-
-impl Declared {
-    const fn new(
-        name: &'static str,
-        kind: MetricKind,
-        labels: &'static [&'static str],
-        meaning: &'static str,
-    ) -> Declared {
-        Declared { name, kind, unit: "", labels, meaning, by_items: false, condition: None }
     }
 }
 
@@ -139,7 +141,8 @@ pub struct MetricDoc {
 
 impl<S> Table<S> {
     pub fn describe(&self) -> TableDoc {
-        let metrics = self.metrics.iter().map(|metric| self.describe_metric(&metric.declared)).collect();
+        let metrics =
+            self.metrics.iter().map(|metric| self.describe_metric(&metric.declared)).collect();
         TableDoc { title: self.title, metrics }
     }
 

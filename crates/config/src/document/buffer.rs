@@ -54,26 +54,14 @@ pub struct Buffer {
     pub linger: Duration,
     /// Memory limit of the process; unset: that of `memory_limiter`, or the engine's default.
     pub memory_limit_mib: Option<u64>,
-    pub disk: DiskBounds,
-    /// For pipelines without a policy of their own; unset: the engine's default by fan-out.
-    pub policy: Option<OverflowPolicy>,
-    pub dead_letters: DeadLetters,
-}
-
-/// How much of the disk may be used.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiskBounds {
-    /// For everything together; unset: a part of the file system's free space.
-    pub limit_mib: Option<Placed<u64>>,
+    /// Of the disk, for everything together; unset: a part of the file system's free space.
+    pub disk_limit_mib: Option<Placed<u64>>,
     /// Length of a segment file.
     pub segment_mib: Option<Placed<u64>>,
-}
-
-/// Bounds of the dead letters of each delivery.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeadLetters {
-    /// Unset: the engine's default.
-    pub limit_mib: Option<u64>,
+    /// For pipelines without a policy of their own; unset: the engine's default by fan-out.
+    pub policy: Option<OverflowPolicy>,
+    /// Of the dead letters of each delivery; unset: the engine's default.
+    pub dead_letters_limit_mib: Option<u64>,
 }
 
 /// `service.pipelines.<id>.buffer`: what differs for one pipeline.
@@ -99,9 +87,10 @@ impl Default for Buffer {
             flush_after: None,
             linger: Duration::from_millis(5),
             memory_limit_mib: None,
-            disk: DiskBounds::default(),
+            disk_limit_mib: None,
+            segment_mib: None,
             policy: None,
-            dead_letters: DeadLetters::default(),
+            dead_letters_limit_mib: None,
         }
     }
 }
@@ -111,61 +100,54 @@ const DISK_LIMIT_MIB: u64 = 1 << 30;
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
     let default = Buffer::default();
-    let directory = fields.optional_string(
-        "directory",
-        "Directory in which telemetry is stored until it is delivered, so that it survives a \
-         crash. One process owns it. Unset: the directory of the `file_storage` that a \
-         `sending_queue.storage` names, or memory only.",
-    );
+    let doc = "Directory in which telemetry is stored until it is delivered, so that it survives a \
+               crash. One process owns it. Unset: the directory of the `file_storage` that a \
+               `sending_queue.storage` names, or memory only.";
+    let directory = fields.optional_string("directory", doc);
     if directory.as_deref() == Some("") {
         fields.error_at("directory", "must not be empty");
     }
-    let flush_after = fields.duration_in(
-        "flush_after",
-        Buffer::FLUSH_AFTER,
-        Duration::from_millis(1)..=Duration::from_secs(60),
-        "With a directory: how long data waits for its deliveries before it is written. Data that \
-         every delivery took by then is never written. While a delivery is behind, all data is \
-         written at once.",
-    );
+    let doc = "With a directory: how long data waits for its deliveries before it is written. Data \
+               that every delivery took by then is never written. While a delivery is behind, all \
+               data is written at once.";
+    let range = Duration::from_millis(1)..=Duration::from_secs(60);
+    let flush_after = fields.duration_in("flush_after", Buffer::FLUSH_AFTER, range, doc);
+    let ack = read_ack(fields);
+    let doc = "Without a batch `timeout`: how long the oldest data of a batch waits for more data \
+               while other requests are in flight. With nothing in flight, a batch is sent at \
+               once.";
+    let range = Duration::ZERO..=Duration::from_secs(1);
+    let linger = fields.duration_in("linger", default.linger, range, doc);
+    let doc = "Memory limit of the process in MiB. Unset: that of `memory_limiter`, or else half \
+               of the available memory, at most 1024.";
+    let memory_limit_mib = read_memory(fields, doc).map(|placed| placed.value);
+    let (disk_limit_mib, segment_mib) = read_disk(fields);
     Buffer {
         directory: place(fields, "directory", directory),
-        ack: read_ack(fields),
+        ack,
         flush_after: place(fields, "flush_after", Some(flush_after)),
-        linger: fields.duration_in(
-            "linger",
-            default.linger,
-            Duration::ZERO..=Duration::from_secs(1),
-            "Without a batch `timeout`: how long the oldest data of a batch waits for more data \
-             while other requests are in flight. With nothing in flight, a batch is sent at once.",
-        ),
-        memory_limit_mib: read_memory(
-            fields,
-            "Memory limit of the process in MiB. Unset: that of `memory_limiter`, or else half of \
-             the available memory, at most 1024.",
-        )
-        .map(|placed| placed.value),
-        disk: read_disk(fields),
+        linger,
+        memory_limit_mib,
+        disk_limit_mib,
+        segment_mib,
         policy: read_policy(fields),
-        dead_letters: read_dead_letters(fields),
+        dead_letters_limit_mib: read_dead_letters(fields),
     }
 }
 
 pub(super) fn read_for_pipeline(fields: &mut Fields<'_>) -> PipelineBuffer {
-    PipelineBuffer {
-        memory_limit_mib: read_memory(
-            fields,
-            "How far each delivery of this pipeline may be behind, in MiB of memory. Unset: as far as all \
-             backlogs may take together. With a directory it limits the data that is being sent.",
-        ),
-        disk_limit_mib: fields.section_or_default("disk", "With a directory: the disk budget.", |fields| {
-            let doc = "How far each delivery of this pipeline may be behind, in MiB of disk. Unset: as far as all \
-                 backlogs may take together.";
-            let limit = fields.optional_integer("limit_mib", 1..=DISK_LIMIT_MIB, doc);
-            place(fields, "limit_mib", limit)
-        }),
-        policy: read_policy(fields),
-    }
+    let doc = "How far each delivery of this pipeline may be behind, in MiB of memory. Unset: as \
+               far as all backlogs may take together. With a directory it limits the data that is \
+               being sent.";
+    let memory_limit_mib = read_memory(fields, doc);
+    let doc = "With a directory: the disk budget.";
+    let disk_limit_mib = fields.section_or_default("disk", doc, |fields| {
+        let doc = "How far each delivery of this pipeline may be behind, in MiB of disk. Unset: as \
+                   far as all backlogs may take together.";
+        let limit = fields.optional_integer("limit_mib", 1..=DISK_LIMIT_MIB, doc);
+        place(fields, "limit_mib", limit)
+    });
+    PipelineBuffer { memory_limit_mib, disk_limit_mib, policy: read_policy(fields) }
 }
 
 /// The value with its position, if the file has it.
@@ -198,17 +180,15 @@ fn read_memory(fields: &mut Fields<'_>, doc: &str) -> Option<Placed<u64>> {
     })
 }
 
-fn read_disk(fields: &mut Fields<'_>) -> DiskBounds {
+/// The limit, and the length of a segment file.
+fn read_disk(fields: &mut Fields<'_>) -> (Option<Placed<u64>>, Option<Placed<u64>>) {
     fields.section_or_default("disk", "With a directory: limits of the disk.", |fields| {
-        let doc = "Disk limit in MiB for everything together, which the backlogs of all deliveries share. Unset: \
-                   half of the free space of the file system.";
+        let doc = "Disk limit in MiB for everything together, which the backlogs of all deliveries \
+                   share. Unset: half of the free space of the file system.";
         let limit = fields.optional_integer("limit_mib", 64..=DISK_LIMIT_MIB, doc);
         let doc = "Length of a segment file in MiB. Space is freed in whole segments.";
         let segment = fields.integer("segment_mib", Buffer::SEGMENT_MIB, 1..=4096, doc);
-        DiskBounds {
-            limit_mib: place(fields, "limit_mib", limit),
-            segment_mib: place(fields, "segment_mib", Some(segment)),
-        }
+        (place(fields, "limit_mib", limit), place(fields, "segment_mib", Some(segment)))
     })
 }
 
@@ -218,26 +198,23 @@ fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
         ("drop_oldest", OverflowPolicy::DropOldest),
         ("isolate", OverflowPolicy::Isolate),
     ];
-    let doc = "What happens when a delivery is as far behind as it may be, or fills what all backlogs \
-               share. `backpressure`: senders wait, then get a retryable refusal. `drop_oldest`: its \
-               oldest data is dropped and counted. `isolate`: if its own backend is the reason and \
-               another delivery of the same receiver keeps up, drop the oldest data that another \
-               delivery has taken; else as `backpressure`. If the backend works and is only slower \
-               than others, answers to senders are delayed for up to 0.75 s first, which slows down \
-               senders that wait for them. Unset: `backpressure` where a receiver feeds one delivery, \
-               `isolate` where it feeds several.";
+    let doc = "What happens when a delivery is as far behind as it may be, or fills what all \
+               backlogs share. `backpressure`: senders wait, then get a retryable refusal. \
+               `drop_oldest`: its oldest data is dropped and counted. `isolate`: if its own \
+               backend is the reason and another delivery of the same receiver keeps up, drop the \
+               oldest data that another delivery has taken; else as `backpressure`. If the backend \
+               works and is only slower than others, answers to senders are delayed for up to 0.75 \
+               s first, which slows down senders that wait for them. Unset: `backpressure` where a \
+               receiver feeds one delivery, `isolate` where it feeds several.";
     fields.optional_choice("policy", &choices, doc)
 }
 
-fn read_dead_letters(fields: &mut Fields<'_>) -> DeadLetters {
+fn read_dead_letters(fields: &mut Fields<'_>) -> Option<u64> {
     let doc = "Data that backends rejected for good, kept for each delivery with the reason.";
-    fields.section_or_default("dead_letters", doc, |fields| DeadLetters {
-        limit_mib: fields.optional_integer(
-            "limit_mib",
-            0..=MEMORY_LIMIT_MIB,
-            "MiB for each delivery; beyond it the oldest are deleted. Without a directory they are \
-             in memory, and take at most half of the delivery's budget. Unset: 64 with a \
-             directory; otherwise an eighth of the delivery's budget, at most 32.",
-        ),
+    fields.section_or_default("dead_letters", doc, |fields| {
+        let doc = "MiB for each delivery; beyond it the oldest are deleted. Without a directory \
+                   they are in memory, and take at most half of the delivery's budget. Unset: 64 \
+                   with a directory; otherwise an eighth of the delivery's budget, at most 32.";
+        fields.optional_integer("limit_mib", 0..=MEMORY_LIMIT_MIB, doc)
     })
 }

@@ -38,22 +38,35 @@ pub(super) struct Definition<'c> {
 }
 
 impl<'c> Definitions<'c> {
-    pub(super) fn read(root: &Node, catalog: &'c dyn Catalog, diagnostics: &mut Diagnostics) -> Self {
+    pub(super) fn read(
+        root: &Node,
+        catalog: &'c dyn Catalog,
+        diagnostics: &mut Diagnostics,
+    ) -> Self {
         let mut all = Definitions { definitions: Vec::new() };
         for class in Class::ALL {
             let Some(node) = root.get(class.key()) else { continue };
             match node.as_mapping() {
-                Some(entries) => entries.iter().for_each(|entry| all.define(class, entry, catalog, diagnostics)),
-                None if node.is_null() => {}
-                None => {
-                    diagnostics.error(node.span, format!("`{}` must be a mapping, not {}", class.key(), node.kind()))
+                Some(entries) => {
+                    entries.iter().for_each(|entry| all.define(class, entry, catalog, diagnostics))
                 }
+                None if node.is_null() => {}
+                None => diagnostics.error(
+                    node.span,
+                    format!("`{}` must be a mapping, not {}", class.key(), node.kind()),
+                ),
             }
         }
         all
     }
 
-    fn define(&mut self, class: Class, entry: &Entry, catalog: &'c dyn Catalog, diagnostics: &mut Diagnostics) {
+    fn define(
+        &mut self,
+        class: Class,
+        entry: &Entry,
+        catalog: &'c dyn Catalog,
+        diagnostics: &mut Diagnostics,
+    ) {
         let id = match ComponentId::parse(&entry.key) {
             Ok(id) => id,
             Err(why) => {
@@ -65,18 +78,18 @@ impl<'c> Definitions<'c> {
             }
         };
         if let Some(first) = self.find(class, &id) {
-            let error = Diagnostic::error(entry.key_span, format!("the {} `{id}` is defined twice", class.name()));
+            let error = Diagnostic::error(
+                entry.key_span,
+                format!("the {} `{id}` is defined twice", class.name()),
+            );
             diagnostics.push(error.with_related(first.span, "first here"));
             return;
         }
-        let kind = match kind_of(class, &id, catalog) {
-            Ok(kind) => Some(kind),
-            Err(error) => {
-                diagnostics.push(Diagnostic { span: Some(entry.key_span), ..error });
-                None
-            }
-        };
-        self.definitions.push(Definition { class, id, kind, span: entry.key_span, node: entry.value.clone() });
+        let span = entry.key_span;
+        let kind = kind_of(class, &id, catalog)
+            .map_err(|error| diagnostics.push(Diagnostic { span: Some(span), ..error }))
+            .ok();
+        self.definitions.push(Definition { class, id, kind, span, node: entry.value.clone() });
     }
 
     pub(super) fn find(&self, class: Class, id: &ComponentId) -> Option<&Definition<'c>> {
@@ -104,7 +117,11 @@ impl<'c> Definitions<'c> {
 
 /// Finds the kind, or says why there is none: not in this build, not in Sluice, of another class,
 /// or misspelt.
-fn kind_of<'c>(class: Class, id: &ComponentId, catalog: &'c dyn Catalog) -> Result<&'c Kind, Diagnostic> {
+fn kind_of<'c>(
+    class: Class,
+    id: &ComponentId,
+    catalog: &'c dyn Catalog,
+) -> Result<&'c Kind, Diagnostic> {
     let name = id.kind();
     let kinds = catalog.kinds(class);
     if let Some(kind) = kinds.iter().find(|kind| kind.is_called(name)) {
@@ -120,8 +137,9 @@ fn kind_of<'c>(class: Class, id: &ComponentId, catalog: &'c dyn Catalog) -> Resu
         ));
     }
     let error = Diagnostic::error(None, format!("there is no {} of type `{name}`", class.name()));
-    let in_class =
-        |class: Class| catalog.kinds(class).iter().any(|kind| kind.is_called(name) && kind.missing.is_none());
+    let in_class = |class: Class| {
+        catalog.kinds(class).iter().any(|kind| kind.is_called(name) && kind.missing.is_none())
+    };
     if let Some(other) = Class::ALL.into_iter().find(|other| *other != class && in_class(*other)) {
         return Err(error.with_hint(format!("`{name}` is one of the `{}`", other.key())));
     }

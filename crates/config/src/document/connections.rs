@@ -9,8 +9,11 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::nearest::nearest;
 
 /// Which side of a pipeline a list of ids is.
-const SIDES: [(&str, Class); 3] =
-    [("receivers", Class::Receiver), ("processors", Class::Processor), ("exporters", Class::Exporter)];
+const SIDES: [(&str, Class); 3] = [
+    ("receivers", Class::Receiver),
+    ("processors", Class::Processor),
+    ("exporters", Class::Exporter),
+];
 
 fn side(pipeline: &Pipeline, class: Class) -> &[Reference] {
     match class {
@@ -36,7 +39,8 @@ pub(super) fn check_references(
         }
     }
     for reference in extensions {
-        check_reference("service.extensions", Class::Extension, None, reference, definitions, diagnostics);
+        let (path, class) = ("service.extensions", Class::Extension);
+        check_reference(path, class, None, reference, definitions, diagnostics);
     }
 }
 
@@ -50,12 +54,16 @@ fn check_reference(
 ) {
     let Reference { id, span } = reference;
     let connector =
-        definitions.find(Class::Connector, id).filter(|_| matches!(class, Class::Receiver | Class::Exporter));
+        definitions.find(Class::Connector, id).filter(|found| is_connectable(found.class, class));
     let own = definitions.find(class, id);
     if let (Some(own), Some(connector)) = (own, connector) {
-        let error =
-            Diagnostic::error(*span, format!("`{path}`: `{id}` is both {} and a connector", class.with_article()));
-        diagnostics.push(error.with_related(own.span, class.name()).with_related(connector.span, "connector"));
+        let error = Diagnostic::error(
+            *span,
+            format!("`{path}`: `{id}` is both {} and a connector", class.with_article()),
+        );
+        diagnostics.push(
+            error.with_related(own.span, class.name()).with_related(connector.span, "connector"),
+        );
         return;
     }
     let Some(definition) = own.or(connector) else {
@@ -66,16 +74,24 @@ fn check_reference(
         && !kind.signals.contains(&pipeline.signal)
     {
         let carried: Vec<&str> = kind.signals.iter().map(|signal| signal.as_str()).collect();
-        let message = format!("`{path}`: the {} `{id}` does not support {}", definition.class.name(), pipeline.signal);
+        let (own, signal) = (definition.class.name(), pipeline.signal);
+        let message = format!("`{path}`: the {own} `{id}` does not support {signal}");
         let error = Diagnostic::error(*span, message);
         diagnostics.push(error.with_hint(format!("it supports {}", carried.join(" and "))));
     }
 }
 
-fn undefined(path: &str, class: Class, reference: &Reference, definitions: &Definitions<'_>) -> Diagnostic {
+fn undefined(
+    path: &str,
+    class: Class,
+    reference: &Reference,
+    definitions: &Definitions<'_>,
+) -> Diagnostic {
     let id = &reference.id;
-    let error =
-        Diagnostic::error(reference.span, format!("`{path}` names the {} `{id}`, which is not defined", class.name()));
+    let error = Diagnostic::error(
+        reference.span,
+        format!("`{path}` names the {} `{id}`, which is not defined", class.name()),
+    );
     if let Some(other) = definitions.all().find(|definition| definition.id == *id) {
         return error.with_hint(format!("it is one of the `{}`", other.class.key()));
     }
@@ -98,46 +114,44 @@ fn is_connectable(class: Class, wanted: Class) -> bool {
 /// A connector takes data from pipelines that have it as exporter, and passes it to pipelines of
 /// the same signal that have it as receiver. Both must exist, and the pipelines must not form a
 /// cycle.
-pub(super) fn check_connectors(pipelines: &[Pipeline], definitions: &Definitions<'_>, diagnostics: &mut Diagnostics) {
-    let connectors =
-        definitions.all().filter(|definition| definition.class == Class::Connector && definition.kind.is_some());
+pub(super) fn check_connectors(
+    pipelines: &[Pipeline],
+    definitions: &Definitions<'_>,
+    diagnostics: &mut Diagnostics,
+) {
+    let connectors = definitions
+        .all()
+        .filter(|definition| definition.class == Class::Connector && definition.kind.is_some());
     for connector in connectors {
-        for pipeline in pipelines {
-            let has = |list: &[Reference]| {
-                list.iter().find(|reference| reference.id == connector.id).map(|reference| reference.span)
-            };
-            let is_on_other_side = |other_side: fn(&Pipeline) -> &[Reference]| {
-                pipelines.iter().any(|other| {
-                    other.signal == pipeline.signal
-                        && other_side(other).iter().any(|reference| reference.id == connector.id)
-                })
-            };
-            let (id, signal) = (&connector.id, pipeline.signal);
-            if let Some(span) = has(&pipeline.exporters)
-                && !is_on_other_side(|other| &other.receivers)
-            {
+        let id = &connector.id;
+        let place = |pipeline: &Pipeline, class| {
+            let references = &mut side(pipeline, class).iter();
+            references.find(|reference| reference.id == *id).map(|reference| reference.span)
+        };
+        let directions = [(Class::Exporter, Class::Receiver), (Class::Receiver, Class::Exporter)];
+        for (pipeline, (own, other)) in
+            pipelines.iter().flat_map(|pipeline| directions.map(|direction| (pipeline, direction)))
+        {
+            let signal = pipeline.signal;
+            let is_connected = pipelines
+                .iter()
+                .any(|another| another.signal == signal && place(another, other).is_some());
+            if let (Some(span), false) = (place(pipeline, own), is_connected) {
                 let message = format!(
-                    "the connector `{id}` is an exporter of `{}` but no receiver of any {signal} \
-                     pipeline",
-                    pipeline.id
-                );
-                diagnostics.error(span, message);
-            }
-            if let Some(span) = has(&pipeline.receivers)
-                && !is_on_other_side(|other| &other.exporters)
-            {
-                let message = format!(
-                    "the connector `{id}` is a receiver of `{}` but no exporter of any {signal} \
-                     pipeline",
-                    pipeline.id
+                    "the connector `{id}` is {} of `{}` but no {} of any {signal} pipeline",
+                    own.with_article(),
+                    pipeline.id,
+                    other.name()
                 );
                 diagnostics.error(span, message);
             }
         }
     }
     for cycle in cycles(pipelines, definitions) {
-        let ids: Vec<String> =
-            cycle.iter().map(|(pipeline, via)| format!("{} → {via}", pipelines[*pipeline].id)).collect();
+        let ids: Vec<String> = cycle
+            .iter()
+            .map(|(pipeline, via)| format!("{} → {via}", pipelines[*pipeline].id))
+            .collect();
         let first = &pipelines[cycle[0].0];
         let message = format!("data would circulate for ever: {} → {}", ids.join(" → "), first.id);
         diagnostics.error(first.span, message);
@@ -146,25 +160,21 @@ pub(super) fn check_connectors(pipelines: &[Pipeline], definitions: &Definitions
 
 /// Cycles of pipelines, each once, as (pipeline, connector to the next).
 fn cycles(pipelines: &[Pipeline], definitions: &Definitions<'_>) -> Vec<Vec<(usize, ComponentId)>> {
-    let edges: Vec<Vec<(usize, ComponentId)>> = pipelines
-        .iter()
-        .map(|from| {
-            let connectors =
-                from.exporters.iter().filter(|reference| definitions.find(Class::Connector, &reference.id).is_some());
-            connectors
-                .flat_map(|reference| {
-                    let feeds = |to: &Pipeline| {
-                        to.signal == from.signal && to.receivers.iter().any(|other| other.id == reference.id)
-                    };
-                    pipelines
-                        .iter()
-                        .enumerate()
-                        .filter(move |(_, to)| feeds(to))
-                        .map(|(to, _)| (to, reference.id.clone()))
-                })
-                .collect()
-        })
-        .collect();
+    let edges_from = |from: &Pipeline| {
+        let mut edges = Vec::new();
+        for Reference { id, .. } in &from.exporters {
+            if definitions.find(Class::Connector, id).is_none() {
+                continue;
+            }
+            let is_fed = |to: &Pipeline| {
+                to.signal == from.signal && to.receivers.iter().any(|other| other.id == *id)
+            };
+            let fed = pipelines.iter().enumerate().filter(|(_, to)| is_fed(to));
+            edges.extend(fed.map(|(to, _)| (to, id.clone())));
+        }
+        edges
+    };
+    let edges: Vec<Vec<(usize, ComponentId)>> = pipelines.iter().map(edges_from).collect();
     let mut found = Vec::new();
     let mut finished = vec![false; pipelines.len()];
     for start in 0..pipelines.len() {
@@ -195,8 +205,9 @@ fn walk(
         let next = *next;
         match path.iter().position(|(pipeline, _)| *pipeline == next) {
             Some(position) => {
-                let step =
-                    |(pipeline, followed): &(usize, usize)| (*pipeline, edges[*pipeline][*followed - 1].1.clone());
+                let step = |(pipeline, followed): &(usize, usize)| {
+                    (*pipeline, edges[*pipeline][*followed - 1].1.clone())
+                };
                 found.push(path[position..].iter().map(step).collect());
             }
             None if !finished[next] => path.push((next, 0)),
@@ -215,16 +226,18 @@ pub(super) fn warn_of_unused(
         let is_in = |list: &[Reference]| list.iter().any(|reference| reference.id == definition.id);
         let is_used = match definition.class {
             Class::Extension => is_in(extensions),
-            Class::Connector => {
-                pipelines.iter().any(|pipeline| is_in(&pipeline.receivers) || is_in(&pipeline.exporters))
-            }
+            Class::Connector => pipelines
+                .iter()
+                .any(|pipeline| is_in(&pipeline.receivers) || is_in(&pipeline.exporters)),
             class => pipelines.iter().any(|pipeline| is_in(side(pipeline, class))),
         };
         if is_used || definition.kind.is_none() {
             continue;
         }
-        let message = format!("the {} `{}` is defined but not used", definition.class.name(), definition.id);
-        let hint = (definition.class == Class::Extension).then(|| "name it under `service.extensions`".to_owned());
+        let message =
+            format!("the {} `{}` is defined but not used", definition.class.name(), definition.id);
+        let hint = (definition.class == Class::Extension)
+            .then(|| "name it under `service.extensions`".to_owned());
         diagnostics.push(Diagnostic::warning(definition.span, message).with_hint_if(hint));
     }
 }

@@ -35,11 +35,12 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Pipeline> {
     let doc = "The pipelines, each under `traces`, `metrics` or `logs`, with `/name` if there are \
                several.";
     let pipelines = fields.named_sections("pipelines", doc, |id, fields| {
-        let receivers =
-            read_references(fields, "receivers", "Ids of receivers, or of connectors to take data from. Required.");
-        let processors = read_references(fields, "processors", "Ids of processors, in the order in which they run.");
-        let exporters =
-            read_references(fields, "exporters", "Ids of exporters, or of connectors to pass data to. Required.");
+        let doc = "Ids of receivers, or of connectors to take data from. Required.";
+        let receivers = read_references(fields, "receivers", doc);
+        let doc = "Ids of processors, in the order in which they run.";
+        let processors = read_references(fields, "processors", doc);
+        let doc = "Ids of exporters, or of connectors to pass data to. Required.";
+        let exporters = read_references(fields, "exporters", doc);
         let doc = "Settings of this pipeline that override the top-level `buffer`.";
         let buffer = fields.section_or_default("buffer", doc, buffer::read_for_pipeline);
         for (key, list) in [("receivers", &receivers), ("exporters", &exporters)] {
@@ -95,7 +96,8 @@ fn read_signal(id: &str, fields: &mut Fields<'_>) -> Option<PipelineSignal> {
     signal
 }
 
-/// A list of component ids. A duplicate id is an error, as in the Collector.
+/// A list of component ids without duplicates. As in the Collector, a duplicate processor is an
+/// error: it would have to run twice.
 fn read_references(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<Reference> {
     let path = format!("{}.{key}", fields.path());
     let Some(node) = fields.node(key, "list of ids", doc) else { return Vec::new() };
@@ -112,18 +114,27 @@ fn read_references(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<Referen
     let mut references: Vec<Reference> = Vec::new();
     for item in items {
         let Some(text) = item.as_scalar().and_then(|scalar| scalar.as_string()) else {
-            fields
-                .push(Diagnostic::error(item.span, format!("`{path}` must be a list of ids; this is {}", item.kind())));
+            fields.push(Diagnostic::error(
+                item.span,
+                format!("`{path}` must be a list of ids; this is {}", item.kind()),
+            ));
             continue;
         };
         match ComponentId::parse(text) {
-            Err(why) => {
-                fields.push(Diagnostic::error(item.span, format!("`{path}`: `{text}` is not a component id: {why}")))
-            }
+            Err(why) => fields.push(Diagnostic::error(
+                item.span,
+                format!("`{path}`: `{text}` is not a component id: {why}"),
+            )),
             Ok(id) => match references.iter().find(|reference| reference.id == id) {
                 Some(first) => {
-                    let error = Diagnostic::error(item.span, format!("`{path}` names `{id}` twice"));
-                    fields.push(error.with_related(first.span, "first here"));
+                    let twice = format!("`{path}` names `{id}` twice");
+                    let diagnostic = match key {
+                        "receivers" | "exporters" => {
+                            Diagnostic::warning(item.span, format!("{twice}: it counts once"))
+                        }
+                        _ => Diagnostic::error(item.span, twice),
+                    };
+                    fields.push(diagnostic.with_related(first.span, "first here"));
                 }
                 None => references.push(Reference { id, span: item.span }),
             },

@@ -6,28 +6,14 @@ use std::time::Duration;
 use crate::fields::Fields;
 use crate::yaml::{Node, Value};
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Telemetry {
-    pub metrics: OwnMetrics,
+    /// Where Prometheus can scrape Sluice's metrics. Empty if `level` is `none` or the list in the
+    /// file is empty.
+    pub readers: Vec<PrometheusReader>,
     pub logs: OwnLogs,
     /// Attributes of the process, over the defaults; those without value are removed.
     pub resource: Vec<(String, Option<String>)>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct OwnMetrics {
-    pub level: MetricsLevel,
-    /// Where Prometheus can scrape them. Empty if `level` is `none` or the list in the file is
-    /// empty.
-    pub readers: Vec<PrometheusReader>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MetricsLevel {
-    None,
-    Basic,
-    Normal,
-    Detailed,
 }
 
 /// A listener, and how names are written there.
@@ -43,25 +29,13 @@ pub struct PrometheusReader {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnLogs {
-    pub level: LogLevel,
-    pub encoding: LogEncoding,
+    /// `debug`, `info`, `warn` or `error`.
+    pub level: &'static str,
+    /// JSON lines instead of text for people.
+    pub is_json: bool,
     /// `stderr`, `stdout` or paths.
     pub output_paths: Vec<String>,
     pub sampling: Option<LogSampling>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    Debug,
-    Info,
-    Warn,
-    Error,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogEncoding {
-    Console,
-    Json,
 }
 
 /// Of equal messages within `tick`, the first `initial` are written and then every `thereafter`th.
@@ -75,13 +49,22 @@ pub struct LogSampling {
 impl Default for PrometheusReader {
     /// The Collector's default.
     fn default() -> Self {
-        PrometheusReader { host: "localhost".to_owned(), port: 8888, without_type_suffix: true, without_units: true }
+        PrometheusReader {
+            host: "localhost".to_owned(),
+            port: 8888,
+            without_type_suffix: true,
+            without_units: true,
+        }
     }
 }
 
-impl Default for OwnMetrics {
+impl Default for Telemetry {
     fn default() -> Self {
-        OwnMetrics { level: MetricsLevel::Normal, readers: vec![PrometheusReader::default()] }
+        Telemetry {
+            readers: vec![PrometheusReader::default()],
+            logs: OwnLogs::default(),
+            resource: Vec::new(),
+        }
     }
 }
 
@@ -94,8 +77,8 @@ impl Default for LogSampling {
 impl Default for OwnLogs {
     fn default() -> Self {
         OwnLogs {
-            level: LogLevel::Info,
-            encoding: LogEncoding::Console,
+            level: "info",
+            is_json: false,
             output_paths: vec!["stderr".to_owned()],
             sampling: Some(LogSampling::default()),
         }
@@ -105,53 +88,41 @@ impl Default for OwnLogs {
 pub(super) fn read(fields: &mut Fields<'_>) -> Telemetry {
     fields.no_effect("traces", "Sluice does not trace itself");
     Telemetry {
-        metrics: fields.section_or_default("metrics", "Sluice's own metrics.", read_metrics),
+        readers: fields.section_or_default("metrics", "Sluice's own metrics.", read_metrics),
         logs: fields.section_or_default("logs", "Sluice's own logs.", read_logs),
         resource: read_resource(fields),
     }
 }
 
-fn read_metrics(fields: &mut Fields<'_>) -> OwnMetrics {
-    let levels = [
-        ("none", MetricsLevel::None),
-        ("basic", MetricsLevel::Basic),
-        ("normal", MetricsLevel::Normal),
-        ("detailed", MetricsLevel::Detailed),
-    ];
-    let level = fields.choice(
-        "level",
-        MetricsLevel::Normal,
-        &levels,
-        "`none` turns the metrics off; all other levels are the same.",
-    );
-    if matches!(level, MetricsLevel::Basic | MetricsLevel::Detailed) {
-        fields.warn_at("level", "makes no difference: the metrics are the same at every level but `none`");
+fn read_metrics(fields: &mut Fields<'_>) -> Vec<PrometheusReader> {
+    let levels = ["none", "basic", "normal", "detailed"].map(|level| (level, level));
+    let doc = "`none` turns the metrics off; all other levels are the same.";
+    let level = fields.choice("level", "normal", &levels, doc);
+    if matches!(level, "basic" | "detailed") {
+        let message = "makes no difference: the metrics are the same at every level but `none`";
+        fields.warn_at("level", message);
     }
-    let address = fields.parsed(
-        "address",
-        "an address `host:port`",
-        None,
-        "Address for Prometheus to scrape, in the form of old Collector releases.",
-        split_address,
-    );
+    let doc = "Address for Prometheus to scrape, in the form of old Collector releases.";
+    let kind = "an address `host:port`";
+    let address = fields.parsed("address", kind, None, doc, split_address);
     fields.no_effect("views", "the set of metrics and labels is fixed, and small");
     let has_readers = fields.is_present("readers");
     let doc = "Listeners for the metrics. Unset: `localhost:8888`, with the Collector's default \
                names.";
-    let readers: Vec<PrometheusReader> = fields.sections("readers", doc, read_reader).into_iter().flatten().collect();
+    let readers: Vec<PrometheusReader> =
+        fields.sections("readers", doc, read_reader).into_iter().flatten().collect();
     if readers.len() > 1 {
         fields.warn_at("readers", "has more than one: only the first is served");
     }
     if has_readers && address.is_some() {
         fields.error_at("address", "cannot be given together with `readers`");
     }
-    let readers = match address {
-        _ if level == MetricsLevel::None => Vec::new(),
+    match address {
+        _ if level == "none" => Vec::new(),
         _ if has_readers => readers,
         Some((host, port)) => vec![PrometheusReader { host, port, ..PrometheusReader::default() }],
         None => vec![PrometheusReader::default()],
-    };
-    OwnMetrics { level, readers }
+    }
 }
 
 /// `host:port`, with brackets around an IPv6 host; no host means all interfaces, as for Go.
@@ -163,10 +134,12 @@ fn split_address(text: &str) -> Result<(String, u16), String> {
 }
 
 fn read_reader(fields: &mut Fields<'_>) -> Option<PrometheusReader> {
-    fields.not_yet("periodic", "Sluice's own metrics can be scraped by Prometheus, but not pushed yet");
+    let why = "Sluice's own metrics can be scraped by Prometheus, but not pushed yet";
+    fields.not_yet("periodic", why);
     let pull = fields.section("pull", "Metrics that are scraped.", |fields| {
         fields.section_or_default("exporter", "The kind of scraper.", |fields| {
-            fields.section("prometheus", "A listener for Prometheus, at `/metrics`.", read_prometheus)
+            let doc = "A listener for Prometheus, at `/metrics`.";
+            fields.section("prometheus", doc, read_prometheus)
         })
     });
     if !fields.is_present("pull") && !fields.is_present("periodic") {
@@ -176,39 +149,41 @@ fn read_reader(fields: &mut Fields<'_>) -> Option<PrometheusReader> {
 }
 
 fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
-    fields.no_effect("with_resource_constant_labels", "resource attributes are labels of every metric");
-    fields.no_effect("translation_strategy", "names follow `without_type_suffix` and `without_units`");
-    let without_scope_info =
-        fields.boolean("without_scope_info", true, "Leave out the labels `otel_scope_*`. Sluice has none.");
-    if !without_scope_info {
+    let labels = "resource attributes are labels of every metric";
+    fields.no_effect("with_resource_constant_labels", labels);
+    let names = "names follow `without_type_suffix` and `without_units`";
+    fields.no_effect("translation_strategy", names);
+    let doc = "Leave out the labels `otel_scope_*`. Sluice has none.";
+    if !fields.boolean("without_scope_info", true, doc) {
         fields.warn_at("without_scope_info", "has no effect: there are no labels `otel_scope_*`");
     }
+    let doc = "Leave out units, such as `_seconds`.";
     PrometheusReader {
         host: fields.string("host", "localhost", "Address to listen on."),
         port: fields.integer("port", 8888, 0..=u16::MAX, "Port to listen on."),
         without_type_suffix: fields.boolean("without_type_suffix", false, "Leave out `_total`."),
-        without_units: fields.boolean("without_units", false, "Leave out units, such as `_seconds`."),
+        without_units: fields.boolean("without_units", false, doc),
     }
 }
 
 fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
     let default = OwnLogs::default();
-    let levels =
-        [("debug", LogLevel::Debug), ("info", LogLevel::Info), ("warn", LogLevel::Warn), ("error", LogLevel::Error)];
-    let encodings = [("console", LogEncoding::Console), ("json", LogEncoding::Json)];
+    let levels = ["debug", "info", "warn", "error"].map(|level| (level, level));
+    let encodings = [("console", false), ("json", true)];
     fields.no_effect("development", "there is only one mode of logging");
     fields.no_effect("disable_caller", "log lines name the component, not the line of code");
     fields.no_effect("disable_stacktrace", "log lines have no stack traces");
     fields.no_effect("error_output_paths", "errors of the logger itself go to standard error");
     fields.no_effect("initial_fields", "log lines have a fixed set of fields");
     fields.not_yet("processors", "Sluice's own logs are written, but not pushed yet");
-    let output_paths = fields.string_list("output_paths", &["stderr"], "`stderr`, `stdout` or the path of a file.");
+    let doc = "`stderr`, `stdout` or the path of a file.";
+    let output_paths = fields.string_list("output_paths", &["stderr"], doc);
     if output_paths.len() > 1 {
         fields.warn_at("output_paths", "has more than one: only the first is written to");
     }
     OwnLogs {
         level: fields.choice("level", default.level, &levels, "The lowest level that is written."),
-        encoding: fields.choice("encoding", default.encoding, &encodings, "The format of a line."),
+        is_json: fields.choice("encoding", default.is_json, &encodings, "The format of a line."),
         output_paths,
         sampling: read_sampling(fields),
     }
@@ -220,21 +195,13 @@ fn read_sampling(fields: &mut Fields<'_>) -> Option<LogSampling> {
                `thereafter`th.";
     fields.section_or_default("sampling", doc, |fields| {
         let is_enabled = fields.boolean("enabled", true, "Turns sampling on.");
-        let sampling = LogSampling {
-            tick: fields.duration_in("tick", default.tick, Duration::from_millis(1)..=Duration::MAX, "The interval."),
-            initial: fields.integer(
-                "initial",
-                default.initial,
-                0..=u64::MAX,
-                "Number of messages that are always written.",
-            ),
-            thereafter: fields.integer(
-                "thereafter",
-                default.thereafter,
-                0..=u64::MAX,
-                "After those, one of this number is written; 0: none.",
-            ),
-        };
+        let range = Duration::from_millis(1)..=Duration::MAX;
+        let tick = fields.duration_in("tick", default.tick, range, "The interval.");
+        let doc = "Number of messages that are always written.";
+        let initial = fields.integer("initial", default.initial, 0..=u64::MAX, doc);
+        let doc = "After those, one of this number is written; 0: none.";
+        let thereafter = fields.integer("thereafter", default.thereafter, 0..=u64::MAX, doc);
+        let sampling = LogSampling { tick, initial, thereafter };
         is_enabled.then_some(sampling)
     })
 }
@@ -252,18 +219,27 @@ fn read_resource(fields: &mut Fields<'_>) -> Vec<(String, Option<String>)> {
     let mut attributes = Vec::new();
     for entry in entries {
         match &entry.value.value {
-            Value::Scalar(scalar) if scalar.is_null() && !scalar.expanded => attributes.push((entry.key.clone(), None)),
-            Value::Scalar(scalar) => attributes.push((entry.key.clone(), Some(scalar.text.clone()))),
+            Value::Scalar(scalar) if scalar.is_null() && !scalar.expanded => {
+                attributes.push((entry.key.clone(), None))
+            }
+            Value::Scalar(scalar) => {
+                attributes.push((entry.key.clone(), Some(scalar.text.clone())))
+            }
             Value::List(items) if entry.key == "attributes" => {
                 for item in items {
-                    let text = |key| item.get(key).and_then(Node::as_scalar).map(|scalar| scalar.text.clone());
+                    let text = |key| {
+                        item.get(key).and_then(Node::as_scalar).map(|scalar| scalar.text.clone())
+                    };
                     match text("name") {
                         Some(name) => attributes.push((name, text("value"))),
                         None => fields.error_at("resource", "has an attribute without `name`"),
                     }
                 }
             }
-            _ => fields.error_at("resource", &format!("has `{}`, which must be a single value", entry.key)),
+            _ => fields.error_at(
+                "resource",
+                &format!("has `{}`, which must be a single value", entry.key),
+            ),
         }
     }
     attributes

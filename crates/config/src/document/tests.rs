@@ -72,9 +72,14 @@ const KYMA_METRIC_GATEWAY: &str = include_str!("testdata/kyma-metric-gateway.yam
 fn reads_the_kyma_metric_gateway() {
     let (document, said) = read(KYMA_METRIC_GATEWAY);
     let errors: Vec<&String> = said.iter().filter(|line| line.contains(": error:")).collect();
-    assert_eq!(errors, ["c.yaml:44:5: error: `k8sattributes` is a Collector component that Sluice does not have yet"]);
-    let unset =
-        "c.yaml:70:22: warning: the environment variable `KUBERNETES_SERVICE_HOST` is not set and is taken as empty";
+    assert_eq!(
+        errors,
+        [
+            "c.yaml:44:5: error: `k8sattributes` is a Collector component that Sluice does not have yet"
+        ]
+    );
+    let unset = "c.yaml:70:22: warning: the environment variable `KUBERNETES_SERVICE_HOST` is not \
+                 set and is taken as empty";
     let warnings: Vec<&String> = said.iter().filter(|line| line.contains(": warning:")).collect();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings.iter().any(|line| line.starts_with(unset)), "{warnings:?}");
@@ -86,15 +91,16 @@ fn reads_the_kyma_metric_gateway() {
     assert_eq!(exporters, ["otlp/2", "logging"]);
     let kinds: Vec<&str> = document.exporters.iter().map(|component| component.kind).collect();
     assert_eq!(kinds, ["otlp_grpc", "otlp_grpc", "debug"]);
-    let reader = &document.telemetry.metrics.readers[0];
-    assert_eq!((reader.host.as_str(), reader.port, reader.without_type_suffix), ("127.0.0.1", 8888, true));
+    let reader = &document.telemetry.readers[0];
+    assert_eq!(
+        (reader.host.as_str(), reader.port, reader.without_type_suffix),
+        ("127.0.0.1", 8888, true)
+    );
     assert_eq!(document.started_extensions[0].id.to_string(), "health_check");
 
     let mut diagnostics = Diagnostics::default();
     let elapsed = read_component(&document.exporters[0], &mut diagnostics, |fields| {
-        fields.all_entries();
         fields.section("retry_on_failure", "", |fields| {
-            fields.all_entries();
             fields.duration("max_elapsed_time", std::time::Duration::ZERO, "")
         })
     });
@@ -154,8 +160,17 @@ fn checks_references() {
             ],
         ),
         (
-            "    traces: {receivers: [otlp, otlp], exporters: [otlp]}",
-            &["c.yaml:8:32: error: `service.pipelines.traces.receivers` names `otlp` twice; first here: c.yaml:8:26"],
+            "    traces: {receivers: [otlp, otlp], exporters: [otlp, otlp]}",
+            &[
+                "c.yaml:8:32: warning: `service.pipelines.traces.receivers` names `otlp` twice: it counts once; first here: c.yaml:8:26",
+                "c.yaml:8:57: warning: `service.pipelines.traces.exporters` names `otlp` twice: it counts once; first here: c.yaml:8:51",
+            ],
+        ),
+        (
+            "    traces: {receivers: [otlp], processors: [batch, batch], exporters: [otlp]}",
+            &[
+                "c.yaml:8:53: error: `service.pipelines.traces.processors` names `batch` twice; first here: c.yaml:8:46",
+            ],
         ),
         (
             "    traces: {receivers: otlp, exporters: [otlp]}",
@@ -165,7 +180,9 @@ fn checks_references() {
         ),
         (
             "    traces: {receivers: [otlp], exporters: [[a]]}",
-            &["c.yaml:8:45: error: `service.pipelines.traces.exporters` must be a list of ids; this is a list"],
+            &[
+                "c.yaml:8:45: error: `service.pipelines.traces.exporters` must be a list of ids; this is a list",
+            ],
         ),
         (
             "    traces: {receivers: [otlp], exporters: [a b]}",
@@ -175,7 +192,9 @@ fn checks_references() {
         ),
         (
             "    traces: {exporters: [otlp]}",
-            &["c.yaml:8:5: error: `service.pipelines.traces` must have at least one of `receivers`"],
+            &[
+                "c.yaml:8:5: error: `service.pipelines.traces` must have at least one of `receivers`",
+            ],
         ),
         (
             "    traces:",
@@ -192,7 +211,9 @@ fn checks_references() {
         ),
         (
             "    profiles: {receivers: [otlp], exporters: [otlp]}",
-            &["c.yaml:8:5: error: `service.pipelines.profiles` carries profiles, which Sluice does not have yet"],
+            &[
+                "c.yaml:8:5: error: `service.pipelines.profiles` carries profiles, which Sluice does not have yet",
+            ],
         ),
         (
             "    traces: {receivers: [otlp], exporter: [otlp]}",
@@ -209,7 +230,8 @@ fn checks_references() {
 
 #[test]
 fn checks_connectors() {
-    let good = "    traces/a: {receivers: [otlp], exporters: [forward]}\n    traces/b: {receivers: [forward], exporters: [otlp]}";
+    let good = "    traces/a: {receivers: [otlp], exporters: [forward]}\n    traces/b: \
+                {receivers: [forward], exporters: [otlp]}";
     assert_eq!(said_of(good), Vec::<String>::new());
     for (pipelines, expected) in [
         (
@@ -237,7 +259,9 @@ fn checks_connectors() {
         ),
         (
             "    logs: {receivers: [otlp, forward/2], exporters: [forward]}\n    logs/b: {receivers: [forward], exporters: [forward/2, otlp]}",
-            &["c.yaml:8:5: error: data would circulate for ever: logs → forward → logs/b → forward/2 → logs"],
+            &[
+                "c.yaml:8:5: error: data would circulate for ever: logs → forward → logs/b → forward/2 → logs",
+            ],
         ),
     ] {
         assert_eq!(said_of(pipelines), expected, "{pipelines}");
@@ -296,7 +320,9 @@ fn checks_definitions() {
         ),
         (
             "receivers: {otlp: }\nexporters: {debug: }\nexportes: {}",
-            &["c.yaml:3:1: error: there is no top-level option `exportes` (did you mean `exporters`?)"],
+            &[
+                "c.yaml:3:1: error: there is no top-level option `exportes` (did you mean `exporters`?)",
+            ],
         ),
         (
             "receivers: {otlp: }\nexporters: {debug: , forward: }\nconnectors: {debug: }",
@@ -334,32 +360,39 @@ fn reads_telemetry() {
     metrics:
       level: normal
       readers:
-        - pull: {exporter: {prometheus: {host: 0.0.0.0, port: 8889, without_units: true, without_scope_info: true}}}
+        - pull: {exporter: {prometheus:
+            {host: 0.0.0.0, port: 8889, without_units: true, without_scope_info: true}}}
     logs: {level: DEBUG, encoding: json, output_paths: [stdout], sampling: {enabled: false}}
     resource: {service.name: gateway, host.name: }
 ",
     );
     assert_eq!(said, Vec::<String>::new());
-    let Telemetry { metrics, logs, resource } = document.telemetry;
-    assert_eq!(metrics.level, MetricsLevel::Normal);
-    let reader =
-        PrometheusReader { host: "0.0.0.0".to_owned(), port: 8889, without_type_suffix: false, without_units: true };
-    assert_eq!(metrics.readers, [reader]);
+    let Telemetry { readers, logs, resource } = document.telemetry;
+    let reader = PrometheusReader {
+        host: "0.0.0.0".to_owned(),
+        port: 8889,
+        without_type_suffix: false,
+        without_units: true,
+    };
+    assert_eq!(readers, [reader]);
     let expected_logs = OwnLogs {
-        level: LogLevel::Debug,
-        encoding: LogEncoding::Json,
+        level: "debug",
+        is_json: true,
         output_paths: vec!["stdout".to_owned()],
         sampling: None,
     };
     assert_eq!(logs, expected_logs);
-    assert_eq!(resource, [("service.name".to_owned(), Some("gateway".to_owned())), ("host.name".to_owned(), None)]);
+    assert_eq!(
+        resource,
+        [("service.name".to_owned(), Some("gateway".to_owned())), ("host.name".to_owned(), None)]
+    );
 }
 
 #[test]
 fn turns_own_metrics_off() {
     for metrics in ["{level: none}", "{readers: []}"] {
         let (document, said) = read_rest(&format!("  telemetry: {{metrics: {metrics}}}"));
-        assert_eq!((document.telemetry.metrics.readers, said), (Vec::new(), Vec::new()), "{metrics}");
+        assert_eq!((document.telemetry.readers, said), (Vec::new(), Vec::new()), "{metrics}");
     }
 }
 
@@ -373,10 +406,16 @@ fn reads_the_buffer() {
     assert_eq!(buffer.ack.map(|placed| placed.value), Some(Acknowledge::Durable));
     assert_eq!(buffer.directory.map(|placed| placed.value), Some("/d".to_owned()));
     assert_eq!(buffer.flush_after.map(|placed| placed.value), Some(Duration::from_secs(1)));
-    assert_eq!(buffer.disk.limit_mib.map(|placed| (placed.value, placed.span.line)), Some((100, 5)));
-    assert_eq!(buffer.disk.segment_mib.map(|placed| placed.value), Some(2));
+    assert_eq!(
+        buffer.disk_limit_mib.map(|placed| (placed.value, placed.span.line)),
+        Some((100, 5))
+    );
+    assert_eq!(buffer.segment_mib.map(|placed| placed.value), Some(2));
     assert_eq!((buffer.linger, buffer.memory_limit_mib), (Duration::from_millis(10), Some(256)));
-    assert_eq!((buffer.policy, buffer.dead_letters.limit_mib), (Some(OverflowPolicy::DropOldest), Some(1)));
+    assert_eq!(
+        (buffer.policy, buffer.dead_letters_limit_mib),
+        (Some(OverflowPolicy::DropOldest), Some(1))
+    );
     let (document, _) = read_rest("buffer: {}");
     assert_eq!(document.buffer, Buffer::default(), "nothing said is told from defaults said");
     let (document, said) = read(
@@ -397,7 +436,10 @@ fn says_what_is_wrong_beside_pipelines() {
             "buffer: {ack: sometimes}",
             "c.yaml:5:15: error: `buffer.ack` must be one of `memory`, `delivered`, `delivered_or_durable`, `durable`, not `sometimes`",
         ),
-        ("buffer: {flush_after: 0s}", "c.yaml:5:23: error: `buffer.flush_after` must be between 1ms and 1m, not `0s`"),
+        (
+            "buffer: {flush_after: 0s}",
+            "c.yaml:5:23: error: `buffer.flush_after` must be between 1ms and 1m, not `0s`",
+        ),
         (
             "buffer: {policy: drop_newest}",
             "c.yaml:5:18: error: `buffer.policy` must be one of `backpressure`, `drop_oldest`, `isolate`, not `drop_newest` (did you mean `drop_oldest`?)",
@@ -470,11 +512,12 @@ fn describes_its_options() {
 /// Guarantee: the whole report, as a person sees it in a file and in a terminal without colours.
 #[test]
 fn renders_errors_with_the_lines_they_are_about() {
-    let text = "receivers:\n  otlp:\nexporters:\n  oltp:\nservice:\n  pipelines:\n    logs:\n      receivers: [otlp]\n      exporters: [oltp, oltp]\n";
+    let text = "receivers:\n  otlp:\nexporters:\n  oltp:\nservice:\n  pipelines:\n    \
+                logs:\n      receivers: [otlp]\n      exporters: [oltp, oltp]\n";
     let environment = Fake::default().file("c.yaml", text);
     let (_, diagnostics) = load(&["c.yaml".to_owned()], &environment, &Build);
     let expected = "\
-error: `service.pipelines.logs.exporters` names `oltp` twice
+warning: `service.pipelines.logs.exporters` names `oltp` twice: it counts once
  --> c.yaml:9:25
   |
 9 |       exporters: [oltp, oltp]

@@ -48,9 +48,12 @@ pub(crate) fn shape(node: &Node) -> String {
             };
             if scalar.expanded { format!("{value}/{:?}", scalar.text) } else { value }
         }
-        Value::List(items) => format!("[{}]", items.iter().map(shape).collect::<Vec<_>>().join(",")),
+        Value::List(items) => {
+            format!("[{}]", items.iter().map(shape).collect::<Vec<_>>().join(","))
+        }
         Value::Mapping(entries) => {
-            let entries = entries.iter().map(|entry| format!("{}:{}", entry.key, shape(&entry.value)));
+            let entries =
+                entries.iter().map(|entry| format!("{}:{}", entry.key, shape(&entry.value)));
             format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
         }
     }
@@ -136,7 +139,8 @@ fn expands_like_the_collector() {
 /// text.
 #[test]
 fn strings_keep_their_text() {
-    let environment = environment().file("c.yaml", "a: ${env:CODE}\nb: ${env:PORT}\nc: ${env:NOT}\nd: ${env:NOT}");
+    let environment = environment()
+        .file("c.yaml", "a: ${env:CODE}\nb: ${env:PORT}\nc: ${env:NOT}\nd: ${env:NOT}");
     let mut diagnostics = Diagnostics::default();
     let tree = read_tree(&["c.yaml".to_owned()], &environment, &mut diagnostics).unwrap();
     let span = tree.span;
@@ -184,7 +188,8 @@ fn bounds_expansion() {
     let long = "this value becomes longer than 1048576 bytes";
     let mut doubling = Fake::default().variable("V0", "xx");
     for level in 1..=40 {
-        doubling = doubling.variable(&format!("V{level}"), &format!("${{V{0}}}-${{V{0}}}", level - 1));
+        doubling =
+            doubling.variable(&format!("V{level}"), &format!("${{V{0}}}-${{V{0}}}", level - 1));
     }
     for (value, environment, message) in [
         ("${A}", Fake::default().variable("A", "${A}"), endless),

@@ -1,7 +1,7 @@
 //! Options with lists and maps of plain values.
 
-use super::scalars::{integer_of, string_of};
-use super::{Declaration, Fields, Integer};
+use super::scalars::string_of;
+use super::{Declaration, Fields};
 use crate::diagnostics::Diagnostic;
 use crate::nearest::nearest;
 use crate::secret::Secret;
@@ -11,50 +11,45 @@ use crate::yaml::{Entry, Node, Value};
 impl<'a> Fields<'a> {
     /// A list of strings; one string with commas is split, as the Collector does.
     pub fn string_list(&mut self, key: &str, default: &[&str], doc: &str) -> Vec<String> {
-        self.optional_string_list_declared(key, Declaration::new("list of strings", shown_list(default), doc))
-            .unwrap_or_else(|| default.iter().map(|item| (*item).to_owned()).collect())
+        let declaration = Declaration::new("list of strings", shown_list(default), doc);
+        match self.placed_strings(key, declaration) {
+            Some(placed) => placed.into_iter().map(|(_, item)| item).collect(),
+            None => default.iter().map(|item| (*item).to_owned()).collect(),
+        }
     }
 
-    /// A list of strings that may be absent, which then differs from an empty one.
-    pub fn optional_string_list(&mut self, key: &str, doc: &str) -> Option<Vec<String>> {
-        self.optional_string_list_declared(key, Declaration::new("list of strings", "", doc))
-    }
-
-    fn optional_string_list_declared(&mut self, key: &str, declaration: Declaration<'_>) -> Option<Vec<String>> {
-        let placed = self.placed_strings(key, declaration)?;
-        Some(placed.into_iter().map(|(_, item)| item).collect())
-    }
-
-    fn placed_strings(&mut self, key: &str, declaration: Declaration<'_>) -> Option<Vec<(Span, String)>> {
+    fn placed_strings(
+        &mut self,
+        key: &str,
+        declaration: Declaration<'_>,
+    ) -> Option<Vec<(Span, String)>> {
         let entry = self.take(key, declaration)?;
         if let Some(text) = entry.value.as_scalar().and_then(|scalar| scalar.as_string()) {
-            let items = text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty());
+            let items =
+                text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty());
             return Some(items.map(|item| (entry.value.span, item)).collect());
         }
         let items = self.items_of(entry)?.iter().enumerate();
-        let read = |(index, item): (usize, &'a Node)| Some((item.span, self.item(key, index, item, false, string_of)?));
+        let read = |(index, item): (usize, &'a Node)| {
+            Some((item.span, self.string_item(key, index, item, false)?))
+        };
         Some(items.filter_map(read).collect())
-    }
-
-    /// A list of whole numbers, each from 0 to what `T` can hold.
-    pub fn integer_list<T: Integer>(&mut self, key: &str, range: std::ops::RangeInclusive<T>, doc: &str) -> Vec<T> {
-        let Some(entry) = self.take(key, Declaration::new("list of integers", "", doc)) else { return Vec::new() };
-        let items = self.items_of(entry).unwrap_or_default();
-        let parse = |scalar: &_| integer_of(scalar, &range);
-        items.iter().enumerate().filter_map(|(index, item)| self.item(key, index, item, false, parse)).collect()
     }
 
     /// A list whose items are among `names`.
     pub fn name_list(&mut self, key: &str, names: &[&str], doc: &str) -> Vec<String> {
         let shown: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         let shown = shown.join(", ");
-        let given = self.placed_strings(key, Declaration::new(format!("list of {shown}"), "", doc)).unwrap_or_default();
+        let given = self
+            .placed_strings(key, Declaration::new(format!("list of {shown}"), "", doc))
+            .unwrap_or_default();
         for (span, name) in given.iter().filter(|(_, name)| !names.contains(&name.as_str())) {
             let hint = match nearest(name, names.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("the values are {shown}"),
             };
-            let message = format!("`{}` has `{name}`, which is not one of its values", self.path_of(key));
+            let message =
+                format!("`{}` has `{name}`, which is not one of its values", self.path_of(key));
             self.push(Diagnostic::error(*span, message).with_hint(hint));
         }
         given.into_iter().map(|(_, name)| name).collect()
@@ -73,33 +68,46 @@ impl<'a> Fields<'a> {
 
     /// A list of strings that are never shown. Not split at commas: a secret may contain them.
     pub fn secret_list(&mut self, key: &str, doc: &str) -> Vec<Secret> {
-        let Some(entry) = self.take(key, Declaration::secret("list of secret strings", doc)) else { return Vec::new() };
+        let Some(entry) = self.take(key, Declaration::secret("list of secret strings", doc)) else {
+            return Vec::new();
+        };
         let items = self.items_of(entry).unwrap_or_default().iter().enumerate();
-        items.filter_map(|(index, item)| self.item(key, index, item, true, string_of)).map(Secret::new).collect()
+        items
+            .filter_map(|(index, item)| self.string_item(key, index, item, true))
+            .map(Secret::new)
+            .collect()
     }
 
     /// A mapping, or a list of `name` and `value` pairs, which newer Collectors write.
-    fn map_declared(&mut self, key: &str, declaration: Declaration<'_>, is_secret: bool) -> Vec<(String, String)> {
+    fn map_declared(
+        &mut self,
+        key: &str,
+        declaration: Declaration<'_>,
+        is_secret: bool,
+    ) -> Vec<(String, String)> {
         let Some(entry) = self.take(key, declaration) else { return Vec::new() };
         let pairs: Vec<(String, &Node)> = match &entry.value.value {
-            Value::Mapping(entries) => entries.iter().map(|entry| (entry.key.clone(), &entry.value)).collect(),
-            Value::List(items) => items.iter().filter_map(|item| self.name_and_value(key, item)).collect(),
+            Value::Mapping(entries) => {
+                entries.iter().map(|entry| (entry.key.clone(), &entry.value)).collect()
+            }
+            Value::List(items) => {
+                items.iter().filter_map(|item| self.name_and_value(key, item)).collect()
+            }
             Value::Scalar(scalar) if scalar.is_null() => Vec::new(),
             Value::Scalar(scalar) => {
-                self.error_at(key, &format!("must be a mapping of names to strings, not {}", scalar.kind()));
+                self.error_at(
+                    key,
+                    &format!("must be a mapping of names to strings, not {}", scalar.kind()),
+                );
                 Vec::new()
             }
         };
         let mut map = Vec::new();
         for (name, node) in pairs {
             let path = format!("{}.{name}", self.path_of(key));
-            let value = match node.as_scalar() {
-                Some(scalar) if scalar.is_null() => Some(String::new()),
-                Some(scalar) => self.check_scalar(&path, node.span, scalar, is_secret, string_of),
-                None => {
-                    self.push(Diagnostic::error(node.span, format!("`{path}` must be a string, not {}", node.kind())));
-                    None
-                }
+            let value = match node.is_null() {
+                true => Some(String::new()),
+                false => self.string_at(&path, "a string", node, is_secret),
             };
             map.extend(value.map(|value| (name, value)));
         }
@@ -111,8 +119,10 @@ impl<'a> Fields<'a> {
         let pair = name.zip(item.get("value"));
         let has_more = item.as_mapping().is_some_and(|entries| entries.len() != 2);
         if pair.is_none() || has_more {
-            let message =
-                format!("each item of `{}` must have a `name` and a `value` and nothing else", self.path_of(key));
+            let message = format!(
+                "each item of `{}` must have a `name` and a `value` and nothing else",
+                self.path_of(key)
+            );
             self.push(Diagnostic::error(item.span, message));
         }
         pair.map(|(name, value)| (name.to_owned(), value))
@@ -124,28 +134,39 @@ impl<'a> Fields<'a> {
         }
         let items = entry.value.as_list();
         if items.is_none() {
-            let message = format!("`{}` must be a list, not {}", self.path_of(&entry.key), entry.value.kind());
+            let message = format!(
+                "`{}` must be a list, not {}",
+                self.path_of(&entry.key),
+                entry.value.kind()
+            );
             self.push(Diagnostic::error(entry.value.span, message));
         }
         items
     }
 
-    fn item<T>(
+    fn string_item(
         &mut self,
         key: &str,
         index: usize,
         item: &Node,
         is_secret: bool,
-        parse: impl FnOnce(&crate::yaml::Scalar) -> Result<T, super::scalars::Refused>,
-    ) -> Option<T> {
+    ) -> Option<String> {
         let path = format!("{}[{index}]", self.path_of(key));
-        match item.as_scalar() {
-            Some(scalar) => self.check_scalar(&path, item.span, scalar, is_secret, parse),
+        self.string_at(&path, "a single value", item, is_secret)
+    }
+
+    fn string_at(
+        &mut self,
+        path: &str,
+        wanted: &str,
+        node: &Node,
+        is_secret: bool,
+    ) -> Option<String> {
+        match node.as_scalar() {
+            Some(scalar) => self.check_scalar(path, node.span, scalar, is_secret, string_of),
             None => {
-                self.push(Diagnostic::error(
-                    item.span,
-                    format!("`{path}` must be a single value, not {}", item.kind()),
-                ));
+                let message = format!("`{path}` must be {wanted}, not {}", node.kind());
+                self.push(Diagnostic::error(node.span, message));
                 None
             }
         }

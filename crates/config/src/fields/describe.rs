@@ -22,6 +22,4 @@ pub enum Effect {
     NoEffect(String),
     /// An error that says that a later release will have it.
     NotYet(String),
-    /// An old name of the option named here; works, with a warning.
-    RenamedTo(String),
 }

@@ -54,8 +54,6 @@ struct Reading<'a> {
     span: Span,
     /// Every option that the read function declared.
     known: Vec<KnownName>,
-    /// (old, new) names of options that were renamed.
-    renamed: Vec<(&'static str, String)>,
     diagnostics: &'a mut Diagnostics,
 }
 
@@ -78,7 +76,10 @@ impl<'a> Fields<'a> {
             Value::Mapping(entries) => entries.as_slice(),
             _ if node.is_null() => &[],
             _ => {
-                diagnostics.error(node.span, format!("`{path}` must be a mapping of options, not {}", node.kind()));
+                diagnostics.error(
+                    node.span,
+                    format!("`{path}` must be a mapping of options, not {}", node.kind()),
+                );
                 &[]
             }
         };
@@ -92,7 +93,7 @@ impl<'a> Fields<'a> {
         diagnostics: &'a mut Diagnostics,
         read: impl FnOnce(&mut Fields<'_>) -> T,
     ) -> T {
-        let reading = Reading { entries, span, known: Vec::new(), renamed: Vec::new(), diagnostics };
+        let reading = Reading { entries, span, known: Vec::new(), diagnostics };
         let mut fields = Fields { path, mode: Mode::Reading(reading) };
         let result = read(&mut fields);
         fields.report_unknown();
@@ -151,9 +152,7 @@ impl<'a> Fields<'a> {
         let path = std::mem::take(&mut self.path);
         let Mode::Reading(reading) = &mut self.mode else { return };
         for entry in reading.entries {
-            let is_known = reading.known.iter().any(|known| known.name == entry.key)
-                || reading.renamed.iter().any(|(old, _)| *old == entry.key);
-            if is_known {
+            if reading.known.iter().any(|known| known.name == entry.key) {
                 continue;
             }
             let names = reading.known.iter().map(|known| known.name.as_str());
@@ -162,7 +161,8 @@ impl<'a> Fields<'a> {
                 Some(name) => Some(format!("did you mean `{name}`?")),
                 None => list_of_names(names),
             };
-            if reading.known.iter().any(|known| known.is_secret && Some(known.name.as_str()) == meant) {
+            let is_meant = |known: &KnownName| Some(known.name.as_str()) == meant;
+            if reading.known.iter().any(|known| known.is_secret && is_meant(known)) {
                 mark_secret(reading.diagnostics, &entry.value);
             }
             let message = match path.as_str() {
@@ -175,10 +175,8 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// The entry of an option, under its own name or an old one.
     fn find(&self, key: &str) -> Option<&'a Entry> {
-        let named = |name: &str| self.entries.iter().find(|entry| entry.key == name);
-        named(key).or_else(|| self.renamed.iter().filter(|(_, new)| new == key).find_map(|(old, _)| named(old)))
+        self.entries.iter().find(|entry| entry.key == key)
     }
 }
 
@@ -188,7 +186,9 @@ fn list_of_names<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     match names.as_slice() {
         [] => Some("it has no options".to_owned()),
         [only] => Some(format!("its only option is {only}")),
-        [first @ .., last] if names.len() <= 12 => Some(format!("the options are {} and {last}", first.join(", "))),
+        [first @ .., last] if names.len() <= 12 => {
+            Some(format!("the options are {} and {last}", first.join(", ")))
+        }
         _ => None,
     }
 }
@@ -198,7 +198,9 @@ fn mark_secret(diagnostics: &mut Diagnostics, node: &Node) {
     match &node.value {
         Value::Scalar(_) => {}
         Value::List(items) => items.iter().for_each(|item| mark_secret(diagnostics, item)),
-        Value::Mapping(entries) => entries.iter().for_each(|entry| mark_secret(diagnostics, &entry.value)),
+        Value::Mapping(entries) => {
+            entries.iter().for_each(|entry| mark_secret(diagnostics, &entry.value))
+        }
     }
 }
 
@@ -213,7 +215,17 @@ struct Declaration<'d> {
 
 impl<'d> Declaration<'d> {
     fn new(kind: impl Into<String>, default: impl Into<String>, doc: &'d str) -> Self {
-        Declaration { kind: kind.into(), default: default.into(), doc, effect: Effect::Used, is_secret: false }
+        Declaration {
+            kind: kind.into(),
+            default: default.into(),
+            doc,
+            effect: Effect::Used,
+            is_secret: false,
+        }
+    }
+
+    fn without_value(effect: Effect) -> Self {
+        Declaration { effect, ..Declaration::new("any", "", "") }
     }
 
     fn secret(kind: impl Into<String>, doc: &'d str) -> Self {
@@ -221,7 +233,13 @@ impl<'d> Declaration<'d> {
     }
 
     fn into_doc(self, path: String) -> OptionDoc {
-        OptionDoc { path, kind: self.kind, default: self.default, doc: self.doc.to_owned(), effect: self.effect }
+        OptionDoc {
+            path,
+            kind: self.kind,
+            default: self.default,
+            doc: self.doc.to_owned(),
+            effect: self.effect,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Remarks about options beyond their values: no effect, renamed, wrong in combination.
+//! Remarks about options beyond their values: no effect, not there yet, wrong in combination.
 
 use super::{Declaration, Effect, Fields, Mode};
 use crate::diagnostics::{Diagnostic, Severity};
@@ -8,7 +8,7 @@ impl<'a> Fields<'a> {
     /// An option of the Collector without effect here. It is accepted, with a warning that gives
     /// the reason.
     pub fn no_effect(&mut self, key: &str, why: &str) {
-        let declaration = Declaration { effect: Effect::NoEffect(why.to_owned()), ..Declaration::new("any", "", "") };
+        let declaration = Declaration::without_value(Effect::NoEffect(why.to_owned()));
         if self.take(key, declaration).is_some() {
             self.warn_at(key, &format!("has no effect: {why}"));
         }
@@ -17,34 +17,12 @@ impl<'a> Fields<'a> {
     /// An option that a later release will have. Setting it is an error, except to false, null or
     /// an empty value.
     pub fn not_yet(&mut self, key: &str, what: &str) {
-        let declaration = Declaration { effect: Effect::NotYet(what.to_owned()), ..Declaration::new("any", "", "") };
+        let declaration = Declaration::without_value(Effect::NotYet(what.to_owned()));
         let Some(entry) = self.take(key, declaration) else { return };
-        let is_off =
-            entry.value.is_null() || entry.value.as_scalar().is_some_and(|scalar| scalar.as_boolean() == Some(false));
+        let is_off = entry.value.is_null()
+            || entry.value.as_scalar().is_some_and(|scalar| scalar.as_boolean() == Some(false));
         if !is_off {
             self.error_at(key, &format!("is not in this build of Sluice: {what}"));
-        }
-    }
-
-    /// Makes `old` another name of `new`, with a warning. Call it before `new` is read.
-    pub fn renamed(&mut self, old: &'static str, new: &str) {
-        let message = format!("`{}` is now called `{new}`", self.path_of(old));
-        let old_path = self.path_of(old);
-        match &mut self.mode {
-            Mode::Describing(options) => {
-                let effect = Effect::RenamedTo(new.to_owned());
-                options.push(Declaration { effect, ..Declaration::new("any", "", "") }.into_doc(old_path));
-            }
-            Mode::Reading(reading) => {
-                reading.renamed.push((old, new.to_owned()));
-                let Some(old_entry) = reading.entries.iter().find(|entry| entry.key == old) else { return };
-                let diagnostic = match reading.entries.iter().find(|entry| entry.key == new) {
-                    Some(new_entry) => Diagnostic::error(old_entry.key_span, message)
-                        .with_related(new_entry.key_span, "it is also set under that name"),
-                    None => Diagnostic::warning(old_entry.key_span, message),
-                };
-                reading.diagnostics.push(diagnostic);
-            }
         }
     }
 
@@ -62,7 +40,11 @@ impl<'a> Fields<'a> {
     pub fn span_of(&self, key: &str) -> Option<Span> {
         let Mode::Reading(reading) = &self.mode else { return None };
         let entry = reading.find(key)?;
-        Some(if entry.value.span.start < entry.value.span.end { entry.value.span } else { entry.key_span })
+        Some(if entry.value.span.start < entry.value.span.end {
+            entry.value.span
+        } else {
+            entry.key_span
+        })
     }
 
     /// Reports that an option's value is wrong. The message continues "`path.key` ": "must not be
@@ -80,10 +62,6 @@ impl<'a> Fields<'a> {
         self.remark(Severity::Warning, Some(key), message, None);
     }
 
-    pub fn warn_at_with_hint(&mut self, key: &str, message: &str, hint: &str) {
-        self.remark(Severity::Warning, Some(key), message, Some(hint));
-    }
-
     /// Reports that the section as a whole is wrong. The message continues "`path` ".
     pub fn error(&mut self, message: &str) {
         self.remark(Severity::Error, None, message, None);
@@ -91,10 +69,6 @@ impl<'a> Fields<'a> {
 
     pub fn error_with_hint(&mut self, message: &str, hint: &str) {
         self.remark(Severity::Error, None, message, Some(hint));
-    }
-
-    pub fn warn(&mut self, message: &str) {
-        self.remark(Severity::Warning, None, message, None);
     }
 
     /// Reports that a required option is missing.
@@ -114,14 +88,29 @@ impl<'a> Fields<'a> {
     pub(crate) fn has_error_at(&self, key: &str) -> bool {
         let Mode::Reading(reading) = &self.mode else { return false };
         let Some(span) = self.span_of(key) else { return false };
-        reading.diagnostics.errors().filter_map(|error| error.span).any(|error| span.contains(error))
+        reading
+            .diagnostics
+            .errors()
+            .filter_map(|error| error.span)
+            .any(|error| span.contains(error))
     }
 
-    fn remark(&mut self, severity: Severity, key: Option<&str>, message: &str, hint: Option<&str>) {
+    pub(super) fn remark(
+        &mut self,
+        severity: Severity,
+        key: Option<&str>,
+        message: &str,
+        hint: Option<&str>,
+    ) {
         let path = key.map_or_else(|| self.path.clone(), |key| self.path_of(key));
         let span = key.and_then(|key| self.span_of(key));
         let Mode::Reading(reading) = &mut self.mode else { return };
-        let diagnostic = Diagnostic::error(span.unwrap_or(reading.span), format!("`{path}` {message}"));
-        reading.diagnostics.push(Diagnostic { severity, hint: hint.map(str::to_owned), ..diagnostic });
+        let diagnostic =
+            Diagnostic::error(span.unwrap_or(reading.span), format!("`{path}` {message}"));
+        reading.diagnostics.push(Diagnostic {
+            severity,
+            hint: hint.map(str::to_owned),
+            ..diagnostic
+        });
     }
 }

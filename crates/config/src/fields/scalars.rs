@@ -4,29 +4,22 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::{Declaration, Fields};
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Severity};
 use crate::secret::Secret;
 use crate::yaml::{Entry, Scalar};
 use crate::{duration, size};
 
 /// The integer types that an option can have.
-pub trait Integer: Copy + PartialOrd + std::fmt::Display {
-    fn from_i128(value: i128) -> Option<Self>;
-    fn is_type_limit(self) -> bool;
+pub trait Integer: Copy + PartialOrd + std::fmt::Display + TryFrom<i128> {
+    const MAX: Self;
 }
 
 macro_rules! impl_integer {
-    ($($kind:ty),*) => { $(
-        impl Integer for $kind {
-            fn from_i128(value: i128) -> Option<Self> {
-                <$kind>::try_from(value).ok()
-            }
-
-            fn is_type_limit(self) -> bool {
-                self == <$kind>::MAX
-            }
-        }
-    )* };
+    ($($kind:ty),*) => {
+        $(impl Integer for $kind {
+            const MAX: Self = <$kind>::MAX;
+        })*
+    };
 }
 impl_integer!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize);
 
@@ -44,7 +37,8 @@ impl<'a> Fields<'a> {
     /// A string with a default.
     pub fn string(&mut self, key: &str, default: &str, doc: &str) -> String {
         let shown = if default.is_empty() { String::new() } else { format!("`{default}`") };
-        self.scalar(key, Declaration::new("string", shown, doc), string_of).unwrap_or_else(|| default.to_owned())
+        self.scalar(key, Declaration::new("string", shown, doc), string_of)
+            .unwrap_or_else(|| default.to_owned())
     }
 
     /// A string that may be absent. An empty string counts as given.
@@ -63,39 +57,45 @@ impl<'a> Fields<'a> {
 
     /// A string that is never shown.
     pub fn secret(&mut self, key: &str, doc: &str) -> Option<Secret> {
-        let value = self.scalar(key, Declaration::secret("secret string", doc), |scalar| match scalar.as_string() {
-            Some(text) => Ok(text.to_owned()),
-            None => Err(Refused::Kind("a string".to_owned())),
-        });
-        value.map(Secret::new)
+        self.scalar(key, Declaration::secret("secret string", doc), string_of).map(Secret::new)
     }
 
     pub fn boolean(&mut self, key: &str, default: bool, doc: &str) -> bool {
-        self.scalar(key, Declaration::new("boolean", format!("`{default}`"), doc), boolean_of).unwrap_or(default)
-    }
-
-    pub fn optional_boolean(&mut self, key: &str, doc: &str) -> Option<bool> {
-        self.scalar(key, Declaration::new("boolean", "", doc), boolean_of)
+        self.scalar(key, Declaration::new("boolean", format!("`{default}`"), doc), boolean_of)
+            .unwrap_or(default)
     }
 
     /// A whole number within a range.
-    pub fn integer<T: Integer>(&mut self, key: &str, default: T, range: RangeInclusive<T>, doc: &str) -> T {
-        let declaration = Declaration::new(integer_kind(&range), format!("`{default}`"), doc);
+    pub fn integer<T: Integer>(
+        &mut self,
+        key: &str,
+        default: T,
+        range: RangeInclusive<T>,
+        doc: &str,
+    ) -> T {
+        let declaration =
+            Declaration::new(integer_bounds(&range).kind("integer"), format!("`{default}`"), doc);
         self.scalar(key, declaration, |scalar| integer_of(scalar, &range)).unwrap_or(default)
     }
 
-    pub fn optional_integer<T: Integer>(&mut self, key: &str, range: RangeInclusive<T>, doc: &str) -> Option<T> {
-        self.scalar(key, Declaration::new(integer_kind(&range), "", doc), |scalar| integer_of(scalar, &range))
+    pub fn optional_integer<T: Integer>(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<T>,
+        doc: &str,
+    ) -> Option<T> {
+        self.scalar(
+            key,
+            Declaration::new(integer_bounds(&range).kind("integer"), "", doc),
+            |scalar| integer_of(scalar, &range),
+        )
     }
 
     /// A finite number within a range.
     pub fn float(&mut self, key: &str, default: f64, range: RangeInclusive<f64>, doc: &str) -> f64 {
-        let declaration = Declaration::new(float_kind(&range), format!("`{default}`"), doc);
+        let declaration =
+            Declaration::new(float_bounds(&range).kind("number"), format!("`{default}`"), doc);
         self.scalar(key, declaration, |scalar| float_of(scalar, &range)).unwrap_or(default)
-    }
-
-    pub fn optional_float(&mut self, key: &str, range: RangeInclusive<f64>, doc: &str) -> Option<f64> {
-        self.scalar(key, Declaration::new(float_kind(&range), "", doc), |scalar| float_of(scalar, &range))
     }
 
     /// A duration as Go writes it. A bare number means nanoseconds, as in Go, and causes a warning.
@@ -111,11 +111,20 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<Duration>,
         doc: &str,
     ) -> Duration {
-        let declaration = Declaration::new(duration_kind(&range), format!("`{}`", duration::format(default)), doc);
+        let declaration = Declaration::new(
+            duration_kind(&range),
+            format!("`{}`", duration::format(default)),
+            doc,
+        );
         self.any_duration(key, declaration, range).unwrap_or(default)
     }
 
-    pub fn optional_duration(&mut self, key: &str, range: RangeInclusive<Duration>, doc: &str) -> Option<Duration> {
+    pub fn optional_duration(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<Duration>,
+        doc: &str,
+    ) -> Option<Duration> {
         self.any_duration(key, Declaration::new(duration_kind(&range), "", doc), range)
     }
 
@@ -130,51 +139,84 @@ impl<'a> Fields<'a> {
             let value = match (scalar.as_string(), scalar.as_integer()) {
                 (_, Some(nanoseconds)) => {
                     bare_number = nanoseconds != 0;
-                    let nanoseconds = u64::try_from(nanoseconds).ok().filter(|value| i64::try_from(*value).is_ok());
-                    nanoseconds
-                        .map(Duration::from_nanos)
-                        .ok_or_else(|| Refused::Value("a duration of at most 292 years".to_owned()))?
+                    let nanoseconds = u64::try_from(nanoseconds)
+                        .ok()
+                        .filter(|value| i64::try_from(*value).is_ok());
+                    nanoseconds.map(Duration::from_nanos).ok_or_else(|| {
+                        Refused::Value("a duration of at most 292 years".to_owned())
+                    })?
                 }
-                (Some(text), None) => {
-                    duration::parse(text).map_err(|why| Refused::Text("a duration".to_owned(), why))?
-                }
+                (Some(text), None) => duration::parse(text)
+                    .map_err(|why| Refused::Text("a duration".to_owned(), why))?,
                 (None, None) => return Err(Refused::Kind("a duration such as `5s`".to_owned())),
             };
-            if range.contains(&value) { Ok(value) } else { Err(Refused::Value(duration_limits(&range))) }
+            if range.contains(&value) {
+                Ok(value)
+            } else {
+                Err(Refused::Value(duration_bounds(&range).wanted("or longer")))
+            }
         });
         if let (true, Some(value)) = (bare_number, value) {
-            let message = format!("a number without unit means nanoseconds: this is {}", duration::format(value));
-            self.warn_at_with_hint(key, &message, "write a unit, such as `5s` or `300ms`");
+            let message = format!(
+                "a number without unit means nanoseconds: this is {}",
+                duration::format(value)
+            );
+            let hint = "write a unit, such as `5s` or `300ms`";
+            self.remark(Severity::Warning, Some(key), &message, Some(hint));
         }
         value
     }
 
     /// A number of bytes: `4MiB`, `10 MB`, or a plain number.
-    pub fn size(&mut self, key: &str, default_bytes: u64, range: RangeInclusive<u64>, doc: &str) -> u64 {
-        let declaration = Declaration::new(size_kind(&range), format!("`{}`", size::format(default_bytes)), doc);
+    pub fn size(
+        &mut self,
+        key: &str,
+        default_bytes: u64,
+        range: RangeInclusive<u64>,
+        doc: &str,
+    ) -> u64 {
+        let declaration =
+            Declaration::new(size_kind(&range), format!("`{}`", size::format(default_bytes)), doc);
         self.scalar(key, declaration, |scalar| size_of(scalar, &range)).unwrap_or(default_bytes)
     }
 
-    pub fn optional_size(&mut self, key: &str, range: RangeInclusive<u64>, doc: &str) -> Option<u64> {
-        self.scalar(key, Declaration::new(size_kind(&range), "", doc), |scalar| size_of(scalar, &range))
-    }
-
     /// One of several names, each with its value. Letter case does not matter.
-    pub fn choice<T: Clone + PartialEq>(&mut self, key: &str, default: T, choices: &[(&str, T)], doc: &str) -> T {
-        let default_name = choices.iter().find(|(_, value)| *value == default).map(|(name, _)| format!("`{name}`"));
-        let declaration = Declaration::new(choice_kind(choices), default_name.unwrap_or_default(), doc);
+    pub fn choice<T: Clone + PartialEq>(
+        &mut self,
+        key: &str,
+        default: T,
+        choices: &[(&str, T)],
+        doc: &str,
+    ) -> T {
+        let default_name = choices
+            .iter()
+            .find(|(_, value)| *value == default)
+            .map(|(name, _)| format!("`{name}`"));
+        let declaration =
+            Declaration::new(choice_kind(choices), default_name.unwrap_or_default(), doc);
         self.any_choice(key, declaration, choices).unwrap_or(default)
     }
 
-    pub fn optional_choice<T: Clone>(&mut self, key: &str, choices: &[(&str, T)], doc: &str) -> Option<T> {
+    pub fn optional_choice<T: Clone>(
+        &mut self,
+        key: &str,
+        choices: &[(&str, T)],
+        doc: &str,
+    ) -> Option<T> {
         self.any_choice(key, Declaration::new(choice_kind(choices), "", doc), choices)
     }
 
-    fn any_choice<T: Clone>(&mut self, key: &str, declaration: Declaration<'_>, choices: &[(&str, T)]) -> Option<T> {
+    fn any_choice<T: Clone>(
+        &mut self,
+        key: &str,
+        declaration: Declaration<'_>,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
         let entry = self.take(key, declaration)?;
         let scalar = self.scalar_of(entry)?;
-        let found =
-            scalar.as_string().and_then(|text| choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)));
+        let found = scalar
+            .as_string()
+            .and_then(|text| choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)));
         if let Some((_, value)) = found {
             return Some(value.clone());
         }
@@ -183,7 +225,12 @@ impl<'a> Fields<'a> {
         }
         let names = choices.iter().map(|(name, _)| *name);
         let meant = crate::nearest::nearest(&scalar.text, names).filter(|name| !name.is_empty());
-        let message = format!("`{}` must be {}, not `{}`", self.path_of(&entry.key), choice_kind(choices), scalar.text);
+        let message = format!(
+            "`{}` must be {}, not `{}`",
+            self.path_of(&entry.key),
+            choice_kind(choices),
+            scalar.text
+        );
         let hint = meant.map(|name| format!("did you mean `{name}`?"));
         self.push(Diagnostic::error(entry.value.span, message).with_hint_if(hint));
         None
@@ -240,8 +287,12 @@ impl<'a> Fields<'a> {
                 let hint = kind_hint(&wanted, scalar, is_secret);
                 (format!("`{path}` must be {wanted}, not {}", scalar.kind()), hint)
             }
-            Err(Refused::Text(wanted, why)) => (format!("`{path}`: {shown} is not {wanted}: {why}"), None),
-            Err(Refused::Value(wanted)) => (format!("`{path}` must be {wanted}, not {shown}"), None),
+            Err(Refused::Text(wanted, why)) => {
+                (format!("`{path}`: {shown} is not {wanted}: {why}"), None)
+            }
+            Err(Refused::Value(wanted)) => {
+                (format!("`{path}` must be {wanted}, not {shown}"), None)
+            }
         };
         self.push(Diagnostic::error(span, message).with_hint_if(hint));
         None
@@ -254,8 +305,11 @@ impl<'a> Fields<'a> {
             Some(scalar) if scalar.is_null() && !scalar.expanded => None,
             Some(scalar) => Some(scalar),
             None => {
-                let message =
-                    format!("`{}` must be a single value, not {}", self.path_of(&entry.key), entry.value.kind());
+                let message = format!(
+                    "`{}` must be a single value, not {}",
+                    self.path_of(&entry.key),
+                    entry.value.kind()
+                );
                 self.push(Diagnostic::error(entry.value.span, message));
                 None
             }
@@ -267,31 +321,39 @@ pub(super) fn string_of(scalar: &Scalar) -> Result<String, Refused> {
     scalar.as_string().map(str::to_owned).ok_or_else(|| Refused::Kind("a string".to_owned()))
 }
 
-pub(super) fn boolean_of(scalar: &Scalar) -> Result<bool, Refused> {
+fn boolean_of(scalar: &Scalar) -> Result<bool, Refused> {
     scalar.as_boolean().ok_or_else(|| Refused::Kind("`true` or `false`".to_owned()))
 }
 
-pub(super) fn integer_of<T: Integer>(scalar: &Scalar, range: &RangeInclusive<T>) -> Result<T, Refused> {
+fn integer_of<T: Integer>(scalar: &Scalar, range: &RangeInclusive<T>) -> Result<T, Refused> {
     let value = scalar.as_integer().ok_or_else(|| Refused::Kind("a whole number".to_owned()))?;
-    let value = T::from_i128(value).filter(|value| range.contains(value));
-    value.ok_or_else(|| Refused::Value(integer_limits(range)))
+    let value = T::try_from(value).ok().filter(|value| range.contains(value));
+    value.ok_or_else(|| Refused::Value(integer_bounds(range).wanted("or more")))
 }
 
 fn float_of(scalar: &Scalar, range: &RangeInclusive<f64>) -> Result<f64, Refused> {
     match scalar.as_float() {
         Some(value) if range.contains(&value) => Ok(value),
-        Some(_) => Err(Refused::Value(format!("between {} and {}", range.start(), range.end()))),
+        Some(_) => Err(Refused::Value(float_bounds(range).wanted("or more"))),
         None => Err(Refused::Kind("a number".to_owned())),
     }
 }
 
 fn size_of(scalar: &Scalar, range: &RangeInclusive<u64>) -> Result<u64, Refused> {
     let bytes = match (scalar.as_integer(), scalar.as_string()) {
-        (Some(bytes), _) => u64::try_from(bytes).map_err(|_| Refused::Value("a size of 0 or more".to_owned()))?,
-        (None, Some(text)) => size::parse(text).map_err(|why| Refused::Text("a size".to_owned(), why))?,
+        (Some(bytes), _) => {
+            u64::try_from(bytes).map_err(|_| Refused::Value("a size of 0 or more".to_owned()))?
+        }
+        (None, Some(text)) => {
+            size::parse(text).map_err(|why| Refused::Text("a size".to_owned(), why))?
+        }
         (None, None) => return Err(Refused::Kind("a size such as `4MiB`".to_owned())),
     };
-    if range.contains(&bytes) { Ok(bytes) } else { Err(Refused::Value(size_limits(range))) }
+    if range.contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(Refused::Value(size_bounds(range).wanted("or more")))
+    }
 }
 
 /// The correct form, where that is clear.
@@ -310,58 +372,67 @@ fn kind_hint(wanted: &str, scalar: &Scalar, is_secret: bool) -> Option<String> {
     None
 }
 
-fn integer_kind<T: Integer>(range: &RangeInclusive<T>) -> String {
-    match (range.start(), range.end()) {
-        (start, end) if end.is_type_limit() => format!("integer ({start} or more)"),
-        (start, end) => format!("integer ({start} to {end})"),
+/// A range in words. Without an end, only the type itself bounds it.
+struct Bounds {
+    start: String,
+    end: Option<String>,
+}
+
+impl Bounds {
+    fn of<T: PartialEq>(range: &RangeInclusive<T>, most: T, show: impl Fn(&T) -> String) -> Bounds {
+        let end = (*range.end() != most).then(|| show(range.end()));
+        Bounds { start: show(range.start()), end }
+    }
+
+    /// For the documentation: `integer (1 to 5)`.
+    fn kind(&self, name: &str) -> String {
+        match &self.end {
+            Some(end) => format!("{name} ({} to {end})", self.start),
+            None => format!("{name} ({} or more)", self.start),
+        }
+    }
+
+    /// For messages, after "must be ".
+    fn wanted(&self, or_more: &str) -> String {
+        match &self.end {
+            Some(end) => format!("between {} and {end}", self.start),
+            None => format!("{} {or_more}", self.start),
+        }
     }
 }
 
-fn integer_limits<T: Integer>(range: &RangeInclusive<T>) -> String {
-    match (range.start(), range.end()) {
-        (start, end) if end.is_type_limit() => format!("{start} or more"),
-        (start, end) => format!("between {start} and {end}"),
-    }
+fn integer_bounds<T: Integer>(range: &RangeInclusive<T>) -> Bounds {
+    Bounds::of(range, T::MAX, T::to_string)
 }
 
-fn float_kind(range: &RangeInclusive<f64>) -> String {
-    format!("number ({} to {})", range.start(), range.end())
+fn float_bounds(range: &RangeInclusive<f64>) -> Bounds {
+    Bounds::of(range, f64::INFINITY, f64::to_string)
+}
+
+fn duration_bounds(range: &RangeInclusive<Duration>) -> Bounds {
+    Bounds::of(range, Duration::MAX, |duration| duration::format(*duration))
+}
+
+fn size_bounds(range: &RangeInclusive<u64>) -> Bounds {
+    Bounds::of(range, u64::MAX, |bytes| size::format(*bytes))
 }
 
 fn duration_kind(range: &RangeInclusive<Duration>) -> String {
-    let (start, end) = (*range.start(), *range.end());
-    match (start == Duration::ZERO, end == Duration::MAX) {
-        (true, true) => "duration".to_owned(),
-        (false, true) => format!("duration ({} or more)", duration::format(start)),
-        (_, false) => format!("duration ({} to {})", duration::format(start), duration::format(end)),
-    }
-}
-
-fn duration_limits(range: &RangeInclusive<Duration>) -> String {
-    if *range.end() == Duration::MAX {
-        format!("{} or longer", duration::format(*range.start()))
-    } else {
-        format!("between {} and {}", duration::format(*range.start()), duration::format(*range.end()))
+    match *range == (Duration::ZERO..=Duration::MAX) {
+        true => "duration".to_owned(),
+        false => duration_bounds(range).kind("duration"),
     }
 }
 
 fn size_kind(range: &RangeInclusive<u64>) -> String {
-    match (*range.start(), *range.end()) {
-        (0, u64::MAX) => "size".to_owned(),
-        (start, u64::MAX) => format!("size ({} or more)", size::format(start)),
-        (start, end) => format!("size ({} to {})", size::format(start), size::format(end)),
-    }
-}
-
-fn size_limits(range: &RangeInclusive<u64>) -> String {
-    match (*range.start(), *range.end()) {
-        (start, u64::MAX) => format!("{} or more", size::format(start)),
-        (start, end) => format!("between {} and {}", size::format(start), size::format(end)),
-    }
+    if *range == (0..=u64::MAX) { "size".to_owned() } else { size_bounds(range).kind("size") }
 }
 
 fn choice_kind<T>(choices: &[(&str, T)]) -> String {
-    let names: Vec<String> =
-        choices.iter().filter(|(name, _)| !name.is_empty()).map(|(name, _)| format!("`{name}`")).collect();
+    let names: Vec<String> = choices
+        .iter()
+        .filter(|(name, _)| !name.is_empty())
+        .map(|(name, _)| format!("`{name}`"))
+        .collect();
     format!("one of {}", names.join(", "))
 }

@@ -7,32 +7,57 @@ use crate::yaml::{Entry, Node};
 impl<'a> Fields<'a> {
     /// A section whose presence has a meaning: `None` if it is absent, all defaults if it is there
     /// but empty (`grpc:`), as for the Collector.
-    pub fn section<T>(&mut self, key: &str, doc: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> Option<T> {
-        match self.take(key, Declaration::new("section", "", doc)) {
-            Some(entry) => Some(self.read_nested(self.path_of(key), &entry.value, entry.key_span, read)),
-            None => {
-                self.describe_nested(key, read);
-                None
-            }
+    pub fn section<T>(
+        &mut self,
+        key: &str,
+        doc: &str,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
+    ) -> Option<T> {
+        let entry = self.take(key, Declaration::new("section", "", doc));
+        if entry.is_none() && !self.is_describing() {
+            return None;
         }
+        let node = entry.map(|entry| (&entry.value, entry.key_span));
+        let section = self.nested(self.path_of(key), node, read);
+        entry.map(|_| section)
+    }
+
+    /// A section that counts as absent if it is empty (`include:`), as the Collector's optional
+    /// ones without defaults do.
+    pub fn section_unless_empty<T>(
+        &mut self,
+        key: &str,
+        doc: &str,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
+    ) -> Option<T> {
+        let is_null = matches!(&self.mode, Mode::Reading(reading)
+            if reading.find(key).is_some_and(|entry| entry.value.is_null()));
+        if is_null {
+            self.take(key, Declaration::new("section", "", doc));
+            return None;
+        }
+        self.section(key, doc, read)
     }
 
     /// A section whose defaults apply even if it is absent.
-    pub fn section_or_default<T>(&mut self, key: &str, doc: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
-        match self.take(key, Declaration::new("section", "", doc)) {
-            Some(entry) => self.read_nested(self.path_of(key), &entry.value, entry.key_span, read),
-            None => {
-                let path = self.path_of(key);
-                match &mut self.mode {
-                    Mode::Describing(options) => read(&mut Fields { path, mode: Mode::Describing(options) }),
-                    Mode::Reading(reading) => Fields::read_entries(path, &[], reading.span, reading.diagnostics, read),
-                }
-            }
-        }
+    pub fn section_or_default<T>(
+        &mut self,
+        key: &str,
+        doc: &str,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
+    ) -> T {
+        let entry = self.take(key, Declaration::new("section", "", doc));
+        let node = entry.map(|entry| (&entry.value, entry.key_span));
+        self.nested(self.path_of(key), node, read)
     }
 
     /// A list of sections.
-    pub fn sections<T>(&mut self, key: &str, doc: &str, mut read: impl FnMut(&mut Fields<'_>) -> T) -> Vec<T> {
+    pub fn sections<T>(
+        &mut self,
+        key: &str,
+        doc: &str,
+        mut read: impl FnMut(&mut Fields<'_>) -> T,
+    ) -> Vec<T> {
         let Some(entry) = self.take(key, Declaration::new("list of sections", "", doc)) else {
             self.describe_nested(&format!("{key}[]"), read);
             return Vec::new();
@@ -42,7 +67,9 @@ impl<'a> Fields<'a> {
         items
             .iter()
             .enumerate()
-            .map(|(index, item)| self.read_nested(format!("{path}[{index}]"), item, item.span, &mut read))
+            .map(|(index, item)| {
+                self.nested(format!("{path}[{index}]"), Some((item, item.span)), &mut read)
+            })
             .collect()
     }
 
@@ -67,7 +94,8 @@ impl<'a> Fields<'a> {
         };
         let mut sections = Vec::new();
         for Entry { key, key_span, value } in entries {
-            let section = self.read_nested(format!("{path}.{key}"), value, *key_span, |fields| read(key, fields));
+            let node = Some((value, *key_span));
+            let section = self.nested(format!("{path}.{key}"), node, |fields| read(key, fields));
             sections.push((key.clone(), section));
         }
         sections
@@ -79,26 +107,23 @@ impl<'a> Fields<'a> {
         self.take(key, Declaration::new(kind, "", doc)).map(|entry| &entry.value)
     }
 
-    /// All entries of this section, for sections whose keys are the user's own. None of them is
-    /// reported as unknown.
-    pub fn all_entries(&mut self) -> &'a [Entry] {
-        let Mode::Reading(reading) = &mut self.mode else { return &[] };
-        let entries = reading.entries;
-        reading
-            .known
-            .extend(entries.iter().map(|entry| super::KnownName { name: entry.key.clone(), is_secret: false }));
-        entries
-    }
-
-    /// Reads a node as a section: for lists whose items are either plain values or sections.
-    pub fn read_node<T>(&mut self, path: &str, node: &Node, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
-        self.read_nested(self.path_of(path), node, node.span, read)
-    }
-
-    fn read_nested<T>(&mut self, path: String, node: &Node, span: Span, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
-        match &mut self.mode {
-            Mode::Reading(reading) => Fields::read(&path, node, span, reading.diagnostics, read),
-            Mode::Describing(options) => read(&mut Fields { path, mode: Mode::Describing(options) }),
+    /// Reads a section from a node and its position; without a node, its defaults.
+    fn nested<T>(
+        &mut self,
+        path: String,
+        node: Option<(&Node, Span)>,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
+    ) -> T {
+        match (&mut self.mode, node) {
+            (Mode::Describing(options), _) => {
+                read(&mut Fields { path, mode: Mode::Describing(options) })
+            }
+            (Mode::Reading(reading), Some((node, span))) => {
+                Fields::read(&path, node, span, reading.diagnostics, read)
+            }
+            (Mode::Reading(reading), None) => {
+                Fields::read_entries(path, &[], reading.span, reading.diagnostics, read)
+            }
         }
     }
 

@@ -26,7 +26,6 @@ struct Everything {
     limit: u64,
     compression: u8,
     keys: Vec<String>,
-    codes: Vec<u16>,
     labels: Vec<(String, String)>,
     headers: Vec<(String, Secret)>,
     tokens: Vec<Secret>,
@@ -48,14 +47,16 @@ fn read_everything(fields: &mut Fields<'_>) -> Everything {
         limit: fields.size("limit", 4 << 20, 1..=u64::MAX, "How much."),
         compression: fields.choice("compression", 1, &compressions, "How."),
         keys: fields.string_list("keys", &["a", "b"], "Which."),
-        codes: fields.integer_list("codes", 100..=599, "Codes."),
         labels: fields.string_map("labels", "Labels."),
         headers: fields.secret_map("headers", "Headers."),
         tokens: fields.secret_list("tokens", "Tokens."),
         tls: fields.section("tls", "TLS.", |fields| fields.boolean("insecure", false, "No TLS.")),
-        queue: fields.section_or_default("queue", "Queue.", |fields| fields.integer("size", 512, 1..=1000, "Size.")),
+        queue: fields.section_or_default("queue", "Queue.", |fields| {
+            fields.integer("size", 512, 1..=1000, "Size.")
+        }),
         rules: fields.sections("rules", "Rules.", |fields| fields.required_string("key", "Key.")),
-        named: fields.named_sections("named", "Named.", |_, fields| fields.integer("n", 1, 0..=9, "N.")),
+        named: fields
+            .named_sections("named", "Named.", |_, fields| fields.integer("n", 1, 0..=9, "N.")),
     }
 }
 
@@ -71,7 +72,6 @@ timeout: 1m30s
 limit: 8MiB
 compression: zstd
 keys: [x, "y"]
-codes: [200, 503]
 labels: {a: "1", b: x}
 headers: {authorization: "Bearer abc"}
 tokens: ["a,b", c]
@@ -82,8 +82,9 @@ named: {first: {n: 3}, second: }
 "#;
     let (value, said) = read(text, read_everything);
     assert_eq!(said, Vec::<String>::new());
-    let pairs =
-        |pairs: &[(&str, &str)]| pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>();
+    let pairs = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>()
+    };
     let expected = Everything {
         endpoint: "example.com:4317".to_owned(),
         name: Some(String::new()),
@@ -94,7 +95,6 @@ named: {first: {n: 3}, second: }
         limit: 8 << 20,
         compression: 2,
         keys: vec!["x".to_owned(), "y".to_owned()],
-        codes: vec![200, 503],
         labels: pairs(&[("a", "1"), ("b", "x")]),
         headers: vec![("authorization".to_owned(), Secret::new("Bearer abc"))],
         tokens: vec![Secret::new("a,b"), Secret::new("c")],
@@ -112,12 +112,22 @@ named: {first: {n: 3}, second: }
 fn returns_defaults() {
     let (value, problems) = read("", read_everything);
     assert_eq!(problems, Vec::<String>::new());
-    assert_eq!((value.endpoint.as_str(), value.name, value.count, value.tls), ("localhost:4317", None, 10, None));
-    assert_eq!((value.keys, value.queue, value.limit), (vec!["a".to_owned(), "b".to_owned()], 512, 4 << 20));
-    let text = "endpoint:\nname: ~\ncount: null\nkeys:\nlabels:\nheaders:\ntokens:\ntls:\nqueue:\nrules:\nnamed:";
+    assert_eq!(
+        (value.endpoint.as_str(), value.name, value.count, value.tls),
+        ("localhost:4317", None, 10, None)
+    );
+    assert_eq!(
+        (value.keys, value.queue, value.limit),
+        (vec!["a".to_owned(), "b".to_owned()], 512, 4 << 20)
+    );
+    let text = "endpoint:\nname: ~\ncount: null\nkeys:\nlabels:\nheaders:\ntokens:\ntls:\nqueue:\n\
+                rules:\nnamed:";
     let (value, problems) = read(text, read_everything);
     assert_eq!(problems, Vec::<String>::new());
-    assert_eq!((value.endpoint.as_str(), value.name, value.tls), ("localhost:4317", None, Some(false)));
+    assert_eq!(
+        (value.endpoint.as_str(), value.name, value.tls),
+        ("localhost:4317", None, Some(false))
+    );
 }
 
 /// Scenario: newer Collectors write headers as a list; older ones lists as one string. Guarantee:
@@ -137,14 +147,23 @@ fn says_what_is_wrong_with_a_value() {
             "endpoint: 4317",
             "1:11: error: `exporters.otlp.endpoint` must be a string, not an integer (put it in quotes: \"4317\")",
         ),
-        ("endpoint: [a]", "1:11: error: `exporters.otlp.endpoint` must be a single value, not a list"),
+        (
+            "endpoint: [a]",
+            "1:11: error: `exporters.otlp.endpoint` must be a single value, not a list",
+        ),
         (
             "enabled: yes",
             "1:10: error: `exporters.otlp.enabled` must be `true` or `false`, not a string (write `true`, without quotes)",
         ),
         ("count: 0", "1:8: error: `exporters.otlp.count` must be between 1 and 100, not `0`"),
-        ("count: 70000", "1:8: error: `exporters.otlp.count` must be between 1 and 100, not `70000`"),
-        ("count: 1.5", "1:8: error: `exporters.otlp.count` must be a whole number, not a number with a fraction"),
+        (
+            "count: 70000",
+            "1:8: error: `exporters.otlp.count` must be between 1 and 100, not `70000`",
+        ),
+        (
+            "count: 1.5",
+            "1:8: error: `exporters.otlp.count` must be a whole number, not a number with a fraction",
+        ),
         ("count: '5'", "1:8: error: `exporters.otlp.count` must be a whole number, not a string"),
         ("ratio: 2", "1:8: error: `exporters.otlp.ratio` must be between 0 and 1, not `2`"),
         ("ratio: .nan", "1:8: error: `exporters.otlp.ratio` must be between 0 and 1, not `.nan`"),
@@ -152,7 +171,10 @@ fn says_what_is_wrong_with_a_value() {
             "timeout: 5x",
             "1:10: error: `exporters.otlp.timeout`: `5x` is not a duration: `x` is not a unit (ns, us, ms, s, m, h)",
         ),
-        ("timeout: true", "1:10: error: `exporters.otlp.timeout` must be a duration such as `5s`, not a boolean"),
+        (
+            "timeout: true",
+            "1:10: error: `exporters.otlp.timeout` must be a duration such as `5s`, not a boolean",
+        ),
         (
             "timeout: 5",
             "1:10: warning: `exporters.otlp.timeout` a number without unit means nanoseconds: this is 5ns (write a unit, such as `5s` or `300ms`)",
@@ -171,12 +193,14 @@ fn says_what_is_wrong_with_a_value() {
             "keys: [1]",
             "1:8: error: `exporters.otlp.keys[0]` must be a string, not an integer (put it in quotes: \"1\")",
         ),
-        ("codes: [700]", "1:9: error: `exporters.otlp.codes[0]` must be between 100 and 599, not `700`"),
         (
             "labels: {a: 1}",
             "1:13: error: `exporters.otlp.labels.a` must be a string, not an integer (put it in quotes: \"1\")",
         ),
-        ("labels: x", "1:9: error: `exporters.otlp.labels` must be a mapping of names to strings, not a string"),
+        (
+            "labels: x",
+            "1:9: error: `exporters.otlp.labels` must be a mapping of names to strings, not a string",
+        ),
         (
             "tokens: [1]",
             "1:10: error: `exporters.otlp.tokens[0]` must be a string, not an integer (put it in quotes: \"…\")",
@@ -186,7 +210,10 @@ fn says_what_is_wrong_with_a_value() {
             "headers: [{name: a}]",
             "1:11: error: each item of `exporters.otlp.headers` must have a `name` and a `value` and nothing else",
         ),
-        ("tls: true", "1:6: error: `exporters.otlp.tls` must be a mapping of options, not a boolean"),
+        (
+            "tls: true",
+            "1:6: error: `exporters.otlp.tls` must be a mapping of options, not a boolean",
+        ),
         ("rules: [{}]", "1:9: error: `exporters.otlp.rules[0].key` is required"),
         ("rules: [{key: ''}]", "1:15: error: `exporters.otlp.rules[0].key` must not be empty"),
         ("named: [a]", "1:8: error: `exporters.otlp.named` must be a mapping, not a list"),
@@ -198,15 +225,31 @@ fn says_what_is_wrong_with_a_value() {
 #[test]
 fn reports_unknown_options_with_the_nearest_name() {
     for (text, expected) in [
-        ("time_out: 5s", "1:1: error: `exporters.otlp` has no option `time_out` (did you mean `timeout`?)"),
-        ("tls: {insecur: true}", "1:7: error: `exporters.otlp.tls` has no option `insecur` (did you mean `insecure`?)"),
-        ("tls: {color: red}", "1:7: error: `exporters.otlp.tls` has no option `color` (its only option is `insecure`)"),
+        (
+            "time_out: 5s",
+            "1:1: error: `exporters.otlp` has no option `time_out` (did you mean `timeout`?)",
+        ),
+        (
+            "tls: {insecur: true}",
+            "1:7: error: `exporters.otlp.tls` has no option `insecur` (did you mean `insecure`?)",
+        ),
+        (
+            "tls: {color: red}",
+            "1:7: error: `exporters.otlp.tls` has no option `color` (its only option is `insecure`)",
+        ),
         ("colour: red", "1:1: error: `exporters.otlp` has no option `colour`"),
     ] {
         assert_eq!(said(text, read_everything), vec![format!("config.yaml:{expected}")], "{text}");
     }
-    let few = said("colour: red", |fields| (fields.boolean("a", false, ""), fields.boolean("b", false, "")));
-    assert_eq!(few, ["config.yaml:1:1: error: `exporters.otlp` has no option `colour` (the options are `a` and `b`)"]);
+    let few = said("colour: red", |fields| {
+        (fields.boolean("a", false, ""), fields.boolean("b", false, ""))
+    });
+    assert_eq!(
+        few,
+        [
+            "config.yaml:1:1: error: `exporters.otlp` has no option `colour` (the options are `a` and `b`)"
+        ]
+    );
 }
 
 /// Guarantee: one run finds everything that is wrong.
@@ -220,27 +263,20 @@ fn remarks_on_options() {
     let function = |fields: &mut Fields<'_>| {
         fields.no_effect("num_consumers", "concurrency follows the backend");
         fields.not_yet("storage", "disk comes later");
-        fields.renamed("old", "new");
         let new = fields.integer("new", 1, 0..=9, "");
         fields.warn_at("new", "is odd");
         fields.error("has no backend");
         new
     };
-    let (value, said) = read("num_consumers: 3\nstorage: file_storage\nold: 4", function);
+    let (value, said) = read("num_consumers: 3\nstorage: file_storage\nnew: 4", function);
     assert_eq!(value, 4);
     let expected = [
         "config.yaml:1:16: warning: `exporters.otlp.num_consumers` has no effect: concurrency follows the backend",
         "config.yaml:2:10: error: `exporters.otlp.storage` is not in this build of Sluice: disk comes later",
-        "config.yaml:3:1: warning: `exporters.otlp.old` is now called `new`",
         "config.yaml:3:6: warning: `exporters.otlp.new` is odd",
         "config.yaml:1:1: error: `exporters.otlp` has no backend",
     ];
     assert_eq!(said, expected);
-    let (_, said) = read("old: 4\nnew: 5", function);
-    assert_eq!(
-        said[0],
-        "config.yaml:1:1: error: `exporters.otlp.old` is now called `new`; it is also set under that name: config.yaml:2:1"
-    );
     let (_, said) = read("storage: false", function);
     assert!(!said.iter().any(|line| line.contains("storage")), "false is no use: {said:?}");
 }
@@ -282,7 +318,8 @@ fn never_shows_secrets() {
             let is_key = text.contains("{hunter2:");
             assert!(is_key || !rendered.contains("hunter2"), "{text}\n{rendered}");
         }
-        let lines: Vec<String> = diagnostics.items().iter().map(|item| diagnostics.one_line(item)).collect();
+        let lines: Vec<String> =
+            diagnostics.items().iter().map(|item| diagnostics.one_line(item)).collect();
         assert!(!lines.is_empty(), "{text}");
         assert!(!lines.concat().contains("hunter2"), "{text} {lines:?}");
     }
@@ -296,11 +333,12 @@ fn describes_every_option_in_order() {
         read_everything(fields);
         fields.no_effect("num_consumers", "why");
         fields.not_yet("storage", "later");
-        fields.renamed("old", "new");
     });
     let lines: Vec<String> = options
         .iter()
-        .map(|option| format!("{} | {} | {} | {}", option.path, option.kind, option.default, option.doc))
+        .map(|option| {
+            format!("{} | {} | {} | {}", option.path, option.kind, option.default, option.doc)
+        })
         .collect();
     let expected = [
         "endpoint | string | `localhost:4317` | Where to.",
@@ -312,7 +350,6 @@ fn describes_every_option_in_order() {
         "limit | size (1 or more) | `4MiB` | How much.",
         "compression | one of `none`, `gzip`, `zstd` | `gzip` | How.",
         "keys | list of strings | `[a, b]` | Which.",
-        "codes | list of integers |  | Codes.",
         "labels | map of strings |  | Labels.",
         "headers | map of secret strings |  | Headers.",
         "tokens | list of secret strings |  | Tokens.",
@@ -326,16 +363,8 @@ fn describes_every_option_in_order() {
         "named.<name>.n | integer (0 to 9) | `1` | N.",
         "num_consumers | any |  | ",
         "storage | any |  | ",
-        "old | any |  | ",
     ];
     assert_eq!(lines, expected);
-    let effects: Vec<&Effect> = options.iter().rev().take(3).map(|option| &option.effect).collect();
-    assert_eq!(
-        effects,
-        [
-            &Effect::RenamedTo("new".to_owned()),
-            &Effect::NotYet("later".to_owned()),
-            &Effect::NoEffect("why".to_owned())
-        ]
-    );
+    let effects: Vec<&Effect> = options.iter().rev().take(2).map(|option| &option.effect).collect();
+    assert_eq!(effects, [&Effect::NotYet("later".to_owned()), &Effect::NoEffect("why".to_owned())]);
 }

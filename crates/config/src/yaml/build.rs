@@ -31,7 +31,8 @@ impl Default for Limits {
 pub fn parse(text: &str, file: FileId, limits: &Limits) -> Result<Node, Box<Diagnostic>> {
     let whole = Span { file, start: 0, end: 0, line: 1, column: 1 };
     if text.len() > limits.text_bytes {
-        let message = format!("the text has {} bytes; at most {} are read", text.len(), limits.text_bytes);
+        let message =
+            format!("the text has {} bytes; at most {} are read", text.len(), limits.text_bytes);
         return Err(Box::new(Diagnostic::error(whole, message)));
     }
     let options = granit_parser::options! {
@@ -40,7 +41,14 @@ pub fn parse(text: &str, file: FileId, limits: &Limits) -> Result<Node, Box<Diag
         flow_nesting_limit: limits.depth,
         block_nesting_limit: limits.depth,
     };
-    let mut builder = Builder { limits, nodes: 0, open: Vec::new(), anchors: HashMap::new(), root: None, documents: 0 };
+    let mut builder = Builder {
+        limits,
+        nodes: 0,
+        open: Vec::new(),
+        anchors: HashMap::new(),
+        root: None,
+        documents: 0,
+    };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| syntax_error(&error, text, file, limits))?;
         let span = Span { end: end_of(span.end), ..start_span(file, &span.start) };
@@ -51,7 +59,13 @@ pub fn parse(text: &str, file: FileId, limits: &Limits) -> Result<Node, Box<Diag
 
 fn start_span(file: FileId, start: &Marker) -> Span {
     let offset = end_of(*start);
-    Span { file, start: offset, end: offset, line: start.line() as u32, column: start.col() as u32 + 1 }
+    Span {
+        file,
+        start: offset,
+        end: offset,
+        line: start.line() as u32,
+        column: start.col() as u32 + 1,
+    }
 }
 
 /// The texts are limited to 16 MiB, so offsets fit.
@@ -62,22 +76,35 @@ fn end_of(marker: Marker) -> u32 {
 fn syntax_error(error: &ScanError, text: &str, file: FileId, limits: &Limits) -> Box<Diagnostic> {
     let span = start_span(file, error.marker());
     // The parser may stop just after the end of the text.
-    let span = Span { start: span.start.min(text.len() as u32), end: span.end.min(text.len() as u32), ..span };
-    let is_tab = text[span.start as usize..].starts_with('\t') || text[..span.start as usize].ends_with('\t');
+    let span = Span {
+        start: span.start.min(text.len() as u32),
+        end: span.end.min(text.len() as u32),
+        ..span
+    };
+    let is_tab = text[span.start as usize..].starts_with('\t')
+        || text[..span.start as usize].ends_with('\t');
     let (message, hint) = match error.kind() {
-        ErrorKind::RecursionLimitExceeded => {
-            (format!("lists and mappings are nested more than {} deep", limits.depth), None)
-        }
-        ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
+        ErrorKind::RecursionLimitExceeded => (too_deep(limits), None),
+        ErrorKind::TabNotAllowed
+        | ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabInIndentation => {
             ("a tab is used for indentation".to_owned(), Some("indent with spaces"))
         }
-        _ if is_tab => (format!("not valid YAML: {}", error.info()), Some("there is a tab here: indent with spaces")),
-        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
-            (format!("not valid YAML: {}", error.info()), Some("a value that has `: ` in it must be put in quotes"))
-        }
+        _ if is_tab => (
+            format!("not valid YAML: {}", error.info()),
+            Some("there is a tab here: indent with spaces"),
+        ),
+        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => (
+            format!("not valid YAML: {}", error.info()),
+            Some("a value that has `: ` in it must be put in quotes"),
+        ),
         _ => (format!("not valid YAML: {}", error.info()), None),
     };
     Box::new(Diagnostic::error(span, message).with_hint_if(hint.map(str::to_owned)))
+}
+
+fn too_deep(limits: &Limits) -> String {
+    format!("lists and mappings are nested more than {} deep", limits.depth)
 }
 
 struct Builder<'l> {
@@ -103,7 +130,12 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    Mapping { entries: Vec<Entry>, merges: Vec<Node>, key: Option<Key>, positions: HashMap<String, usize> },
+    Mapping {
+        entries: Vec<Entry>,
+        merges: Vec<Node>,
+        key: Option<Key>,
+        positions: HashMap<String, usize>,
+    },
 }
 
 enum Key {
@@ -130,22 +162,23 @@ impl Builder<'_> {
                 self.documents += 1;
                 if self.documents > 1 {
                     let error = Diagnostic::error(span, "the file has several YAML documents");
-                    return Err(Box::new(
-                        error.with_hint("keep one; several files can be given with several `--config`"),
-                    ));
+                    return Err(Box::new(error.with_hint(
+                        "keep one; several files can be given with several `--config`",
+                    )));
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
                 // The parser reports an absent value as `~`.
                 let text = if span.start == span.end { String::new() } else { text.into_owned() };
-                self.count(span)?;
+                self.count(1, span)?;
                 let key_position = self.expects_key();
                 let plain = style == ScalarStyle::Plain;
                 let is_merge = key_position && plain && tag.is_none() && text == "<<";
                 if is_merge {
                     return self.take_key(Key::Merge(span), span);
                 }
-                let node = Node { value: Value::Scalar(scalar(text, plain, tag.as_deref(), span)?), span };
+                let node =
+                    Node { value: Value::Scalar(scalar(text, plain, tag.as_deref(), span)?), span };
                 self.remember(anchor, &node, 1, 0);
                 self.add(node, 0)?;
             }
@@ -155,8 +188,12 @@ impl Builder<'_> {
             }
             Event::MappingStart(_, anchor, tag) => {
                 check_tag(tag.as_deref(), "map", span)?;
-                let content =
-                    Content::Mapping { entries: Vec::new(), merges: Vec::new(), key: None, positions: HashMap::new() };
+                let content = Content::Mapping {
+                    entries: Vec::new(),
+                    merges: Vec::new(),
+                    key: None,
+                    positions: HashMap::new(),
+                };
                 self.open(span, anchor, content)?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(span)?,
@@ -170,17 +207,13 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn count(&mut self, span: Span) -> Step {
-        self.count_many(1, span)
-    }
-
-    fn count_many(&mut self, nodes: usize, span: Span) -> Step {
+    fn count(&mut self, nodes: usize, span: Span) -> Step {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > self.limits.nodes {
-            return fail(
-                span,
-                format!("the document has more than {} values once its aliases are expanded", self.limits.nodes),
-            );
+            let limit = self.limits.nodes;
+            let message =
+                format!("the document has more than {limit} values once its aliases are expanded");
+            return fail(span, message);
         }
         Ok(())
     }
@@ -194,10 +227,10 @@ impl Builder<'_> {
             return fail(span, "a key must be a single value, not a list or a mapping");
         }
         if self.open.len() >= self.limits.depth {
-            return fail(span, format!("lists and mappings are nested more than {} deep", self.limits.depth));
+            return fail(span, too_deep(self.limits));
         }
         let nodes_before = self.nodes;
-        self.count(span)?;
+        self.count(1, span)?;
         self.open.push(Open { span, anchor, nodes_before, depth: 1, content });
         Ok(())
     }
@@ -227,9 +260,9 @@ impl Builder<'_> {
         };
         let (nodes, depth) = (anchored.nodes, anchored.depth);
         if self.open.len() + depth > self.limits.depth {
-            return fail(span, format!("lists and mappings are nested more than {} deep", self.limits.depth));
+            return fail(span, too_deep(self.limits));
         }
-        self.count_many(nodes, span)?;
+        self.count(nodes, span)?;
         let node = self.anchors[&id].node.clone();
         self.add(node, depth)
     }
@@ -264,14 +297,19 @@ impl Builder<'_> {
     }
 
     fn take_key(&mut self, new_key: Key, span: Span) -> Step {
-        let Some(Open { content: Content::Mapping { entries, key, positions, .. }, .. }) = self.open.last_mut() else {
+        let Some(Open { content: Content::Mapping { entries, key, positions, .. }, .. }) =
+            self.open.last_mut()
+        else {
             return Ok(());
         };
         if let Key::Named(name, _) = &new_key
             && let Some(first) = positions.get(name)
         {
             let first = entries[*first].key_span;
-            let error = Diagnostic::error(span, format!("duplicate key `{name}`, first in line {}", first.line));
+            let error = Diagnostic::error(
+                span,
+                format!("duplicate key `{name}`, first in line {}", first.line),
+            );
             return Err(Box::new(error.with_related(first, "first here")));
         }
         *key = Some(new_key);
@@ -293,7 +331,8 @@ fn merge_into(mut entries: Vec<Entry>, merges: Vec<Node>) -> Vec<Entry> {
     if merges.is_empty() {
         return entries;
     }
-    let mut names: std::collections::HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+    let mut names: std::collections::HashSet<String> =
+        entries.iter().map(|entry| entry.key.clone()).collect();
     for node in merges {
         let Value::Mapping(merged) = node.value else { continue };
         entries.extend(merged.into_iter().filter(|entry| names.insert(entry.key.clone())));
@@ -318,7 +357,9 @@ fn scalar(text: String, plain: bool, tag: Option<&Tag>, span: Span) -> Step<Scal
         Some("str") => ScalarValue::String,
         Some("null") if forced == ScalarValue::Null => forced,
         Some("bool") if matches!(forced, ScalarValue::Boolean(_)) => forced,
-        Some("int") if matches!(forced, ScalarValue::Integer(_) | ScalarValue::Unsigned(_)) => forced,
+        Some("int") if matches!(forced, ScalarValue::Integer(_) | ScalarValue::Unsigned(_)) => {
+            forced
+        }
         Some("float") => match forced {
             ScalarValue::Integer(value) => ScalarValue::Float(value as f64),
             ScalarValue::Unsigned(value) => ScalarValue::Float(value as f64),

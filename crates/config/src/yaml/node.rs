@@ -70,7 +70,9 @@ impl Scalar {
         match self.value {
             ScalarValue::Integer(value) => Some(i128::from(value)),
             ScalarValue::Unsigned(value) => Some(i128::from(value)),
-            ScalarValue::Float(value) if value.fract() == 0.0 && value.abs() < 1e18 => Some(value as i128),
+            ScalarValue::Float(value) if value.fract() == 0.0 && value.abs() < 1e18 => {
+                Some(value as i128)
+            }
             _ => None,
         }
     }
@@ -98,7 +100,14 @@ impl Scalar {
 
 impl Node {
     pub fn null(span: Span) -> Self {
-        Node { value: Value::Scalar(Scalar { value: ScalarValue::Null, text: String::new(), expanded: false }), span }
+        Node {
+            value: Value::Scalar(Scalar {
+                value: ScalarValue::Null,
+                text: String::new(),
+                expanded: false,
+            }),
+            span,
+        }
     }
 
     pub fn is_null(&self) -> bool {
@@ -130,24 +139,6 @@ impl Node {
             Value::Mapping(_) => "a mapping",
         }
     }
-
-    /// True if both are equal except for positions and the order of keys. Reload uses it to find
-    /// changes.
-    pub fn says_the_same_as(&self, other: &Node) -> bool {
-        match (&self.value, &other.value) {
-            (Value::Scalar(left), Value::Scalar(right)) => left.value == right.value && left.text == right.text,
-            (Value::List(left), Value::List(right)) => {
-                left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left.says_the_same_as(right))
-            }
-            (Value::Mapping(left), Value::Mapping(right)) => {
-                left.len() == right.len()
-                    && left
-                        .iter()
-                        .all(|entry| other.get(&entry.key).is_some_and(|value| entry.value.says_the_same_as(value)))
-            }
-            _ => false,
-        }
-    }
 }
 
 /// Shows the shape only: any scalar may be a password.
@@ -156,9 +147,10 @@ impl fmt::Debug for Node {
         match &self.value {
             Value::Scalar(scalar) => fmt::Debug::fmt(scalar, formatter),
             Value::List(items) => formatter.debug_list().entries(items).finish(),
-            Value::Mapping(entries) => {
-                formatter.debug_map().entries(entries.iter().map(|entry| (&entry.key, &entry.value))).finish()
-            }
+            Value::Mapping(entries) => formatter
+                .debug_map()
+                .entries(entries.iter().map(|entry| (&entry.key, &entry.value)))
+                .finish(),
         }
     }
 }

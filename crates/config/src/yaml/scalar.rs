@@ -11,7 +11,9 @@ pub fn resolve_plain(text: &str) -> ScalarValue {
         "true" | "True" | "TRUE" => return ScalarValue::Boolean(true),
         "false" | "False" | "FALSE" => return ScalarValue::Boolean(false),
         ".nan" | ".NaN" | ".NAN" => return ScalarValue::Float(f64::NAN),
-        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => return ScalarValue::Float(f64::INFINITY),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
+            return ScalarValue::Float(f64::INFINITY);
+        }
         "-.inf" | "-.Inf" | "-.INF" => return ScalarValue::Float(f64::NEG_INFINITY),
         _ => {}
     }
@@ -35,7 +37,9 @@ fn number(text: &str) -> ScalarValue {
                 None => decimal(text),
             }
         }
-        Some(value) => i64::try_from(value).map_or(ScalarValue::Unsigned(value), ScalarValue::Integer),
+        Some(value) => {
+            i64::try_from(value).map_or(ScalarValue::Unsigned(value), ScalarValue::Integer)
+        }
         None => decimal(text),
     }
 }
@@ -56,28 +60,13 @@ fn magnitude(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, radix).ok()
 }
 
-/// A decimal number: `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, else a string.
+/// A decimal number: `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, else a string. Rust
+/// parses exactly these, and some words. Go leaves a number that does not fit as a string.
 fn decimal(text: &str) -> ScalarValue {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['-', '+']).unwrap_or(exponent))),
-        None => (unsigned, None),
-    };
-    let (whole, fraction) = match mantissa.split_once('.') {
-        Some((whole, fraction)) => (whole, Some(fraction)),
-        None => (mantissa, None),
-    };
-    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let mantissa_is_number = is_digits(whole)
-        && fraction.is_none_or(is_digits)
-        && (!whole.is_empty() || fraction.is_some_and(|fraction| !fraction.is_empty()));
-    let exponent_is_number = exponent.is_none_or(|exponent| !exponent.is_empty() && is_digits(exponent));
-    if !mantissa_is_number || !exponent_is_number {
-        return ScalarValue::String;
-    }
+    let has_words =
+        text.contains(|first: char| first.is_ascii_alphabetic() && !"eE".contains(first));
     match text.parse::<f64>() {
-        // Go leaves a number that does not fit as a string.
-        Ok(value) if value.is_finite() => ScalarValue::Float(value),
+        Ok(value) if value.is_finite() && !has_words => ScalarValue::Float(value),
         _ => ScalarValue::String,
     }
 }

@@ -1,7 +1,6 @@
 //! The pool that the backlogs of all deliveries share: gathers what is the case for
 //! `flow::overload`, and does what it says.
 
-mod private;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-pub(crate) use private::{HeldMemory, PrivateMemory};
 use sluice_flow::overload::budget::{self, ShedFirst};
 use sluice_flow::overload::{PoolState, RouteView, Sheds, Stamp, disk, isolation};
 use sluice_log::{CursorId, GivenUp, Log, MemoryUse};
@@ -21,8 +19,10 @@ use sluice_otlp::Signal;
 
 use crate::delivery::Delivery;
 use crate::entry::Entry;
+use crate::private_memory::PrivateMemory;
 
-/// What deliveries may shed is looked at anew so often at most: backends do not change their minds faster.
+/// What deliveries may shed is looked at anew so often at most: backends do not change their minds
+/// faster.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// So often it is decided who sheds before a request is judged by what was free by then.
 const ROUNDS: usize = 8;
@@ -36,12 +36,14 @@ pub(crate) struct Members {
     /// Indices of deliveries, by receiver and signal.
     routes: Vec<Vec<usize>>,
     by_cursor: HashMap<(Signal, CursorId), usize>,
+    /// Deliveries that a reload removed and that still send what they hold.
+    leaving: Vec<Arc<Delivery>>,
 }
 
 impl Members {
     /// `routes`: the deliveries of each receiver and signal.
-    pub(crate) fn new<'a>(routes: impl IntoIterator<Item = &'a [Arc<Delivery>]>) -> Self {
-        let mut members = Members::default();
+    fn new(routes: impl Iterator<Item = Vec<Arc<Delivery>>>, leaving: Vec<Arc<Delivery>>) -> Self {
+        let mut members = Members { leaving, ..Members::default() };
         for route in routes {
             let indices = route.iter().map(|delivery| members.index_of(delivery)).collect();
             members.routes.push(indices);
@@ -53,6 +55,17 @@ impl Members {
         *self.by_cursor.entry((delivery.signal, delivery.cursor)).or_insert_with(|| {
             self.deliveries.push(delivery.clone());
             self.deliveries.len() - 1
+        })
+    }
+
+    /// The routes as far as their deliveries stay.
+    fn routes(
+        &self,
+        stays: impl Fn(&Arc<Delivery>) -> bool,
+    ) -> impl Iterator<Item = Vec<Arc<Delivery>>> {
+        self.routes.iter().map(move |route| {
+            let deliveries = route.iter().map(|&index| &self.deliveries[index]);
+            deliveries.filter(|delivery| stays(delivery)).cloned().collect()
         })
     }
 
@@ -78,7 +91,8 @@ pub(crate) struct Backlog {
     /// Of results that several deliveries share.
     pub(crate) shared: Arc<PrivateMemory>,
     logs: [Arc<Log<Entry>>; 3],
-    /// Where the logs go on on disk: bytes of segments that some delivery needs, as of the last look.
+    /// Where the logs go on on disk: bytes of segments that some delivery needs, as of the last
+    /// look.
     disk_bytes: Option<AtomicU64>,
     limit_bytes: AtomicU64,
     firm_bytes: AtomicU64,
@@ -122,7 +136,8 @@ impl Backlog {
         // Set once: an engine has one budget for connections.
         let _ = self.connections.set(Arc::downgrade(connections));
         let backlog = Arc::downgrade(self);
-        connections.set_lender(move || backlog.upgrade().map_or(0, |backlog| backlog.lendable_bytes()));
+        connections
+            .set_lender(move || backlog.upgrade().map_or(0, |backlog| backlog.lendable_bytes()));
     }
 
     /// What connections may have borrowed as things stand. With a directory the pool is the disk's,
@@ -131,7 +146,8 @@ impl Backlog {
         if self.disk_bytes.is_some() {
             return 0;
         }
-        let free_bytes = self.limit_bytes.load(Ordering::Relaxed).saturating_sub(self.held_in_memory_bytes());
+        let free_bytes =
+            self.limit_bytes.load(Ordering::Relaxed).saturating_sub(self.held_in_memory_bytes());
         (free_bytes / 100 * LENDABLE_PERCENT) as usize
     }
 
@@ -150,8 +166,32 @@ impl Backlog {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_members(&self, members: Members) {
-        self.members.store(Arc::new(members));
+    /// The deliveries of each receiver and signal from now on (reload). Those that are `gone` stay
+    /// members, beside those with which they shared a receiver, until they have [`Backlog::left`].
+    pub(crate) fn set_routes(&self, routes: &[Arc<[Arc<Delivery>]>], gone: &[Arc<Delivery>]) {
+        self.members.rcu(|before| {
+            let leaving: Vec<_> = before.leaving.iter().chain(gone).cloned().collect();
+            let stays = |delivery: &Arc<Delivery>| {
+                routes.iter().map(|route| &**route).chain([&*leaving]).any(|it| has(it, delivery))
+            };
+            let old = before.routes(stays).filter(|old| leaving.iter().any(|it| has(old, it)));
+            let routes: Vec<_> = routes.iter().map(|route| route.to_vec()).chain(old).collect();
+            Members::new(routes.into_iter(), leaving)
+        });
+    }
+
+    /// Deliveries that a reload removed and that still send what they hold.
+    pub(crate) fn leaving(&self) -> Vec<Arc<Delivery>> {
+        self.members.load().leaving.clone()
+    }
+
+    /// A delivery that a reload removed has ended, and holds nothing any more.
+    pub(crate) fn left(&self, delivery: &Arc<Delivery>) {
+        self.members.rcu(|before| {
+            let stays = |other: &Arc<Delivery>| !Arc::ptr_eq(other, delivery);
+            let leaving = before.leaving.iter().filter(|other| stays(other)).cloned().collect();
+            Members::new(before.routes(stays), leaving)
+        });
     }
 
     /// What a delivery holds beside the log is charged there.
@@ -165,7 +205,8 @@ impl Backlog {
 
     pub(crate) fn state(&self) -> PoolState {
         let in_memory = || self.held_in_memory_bytes() + self.borrowed_bytes();
-        let used_bytes = self.disk_bytes.as_ref().map_or_else(in_memory, |bytes| bytes.load(Ordering::Relaxed));
+        let used_bytes =
+            self.disk_bytes.as_ref().map_or_else(in_memory, |bytes| bytes.load(Ordering::Relaxed));
         PoolState {
             limit_bytes: self.limit_bytes.load(Ordering::Relaxed),
             used_bytes,
@@ -187,7 +228,8 @@ impl Backlog {
         self.looked_at.set(now);
         let members = self.members.load();
         let is_cpu_bound = self.is_cpu_bound();
-        let states: Vec<_> = members.deliveries.iter().map(|delivery| delivery.state(now, is_cpu_bound)).collect();
+        let states: Vec<_> =
+            members.deliveries.iter().map(|delivery| delivery.state(now, is_cpu_bound)).collect();
         let mut sheds = vec![Sheds::Nothing; states.len()];
         for route in &members.routes {
             let view = RouteView::of(route.iter().map(|&index| states[index]));
@@ -199,7 +241,9 @@ impl Backlog {
             delivery.allow(sheds);
         }
         let pinned = states.iter().zip(&sheds).zip(&members.deliveries);
-        let pinned = pinned.map(|((state, &sheds), delivery)| (sheds, state.pinned_bytes(), delivery.alone_bytes()));
+        let pinned = pinned.map(|((state, &sheds), delivery)| {
+            (sheds, state.pinned_bytes(), delivery.alone_bytes())
+        });
         let firm_bytes = budget::firm_bytes(self.state().used_bytes, pinned);
         self.firm_bytes.store(firm_bytes, Ordering::Relaxed);
     }
@@ -220,11 +264,15 @@ impl Backlog {
             if wanted_bytes == 0 {
                 return;
             }
-            let candidates = members.deliveries.iter().enumerate().filter(|(index, _)| !is_exhausted[*index]);
-            let candidates = candidates.map(|(index, delivery)| (index, delivery.may_shed(), delivery.alone_bytes()));
+            let candidates =
+                members.deliveries.iter().enumerate().filter(|(index, _)| !is_exhausted[*index]);
+            let candidates = candidates
+                .map(|(index, delivery)| (index, delivery.may_shed(), delivery.alone_bytes()));
             let else_alone = match budget::shed_first(&pool, candidates) {
                 ShedFirst::Alone(index) => Some(index),
-                ShedFirst::Together { .. } if self.shed_together(&members, wanted_bytes) > 0 => continue,
+                ShedFirst::Together { .. } if self.shed_together(&members, wanted_bytes) > 0 => {
+                    continue;
+                }
                 ShedFirst::Together { else_alone } => else_alone,
             };
             let Some(index) = else_alone else { return };
@@ -237,7 +285,9 @@ impl Backlog {
     pub(crate) fn give_up_unwritten(&self, deliveries: &[Arc<Delivery>], now: Instant) {
         self.look(now);
         let is_cpu_bound = self.is_cpu_bound();
-        for delivery in deliveries.iter().filter(|delivery| disk::is_late(&delivery.state(now, is_cpu_bound))) {
+        for delivery in
+            deliveries.iter().filter(|delivery| disk::is_late(&delivery.state(now, is_cpu_bound)))
+        {
             delivery.drop_unwritten(0);
         }
     }
@@ -245,9 +295,15 @@ impl Backlog {
     /// To be called a few times a second: looks at the disk, and notes how backlogs grow.
     pub(crate) fn tick(&self, now: Instant) {
         let members = self.members.load();
-        members.deliveries.iter().for_each(|delivery| delivery.stats.filling.lock().note(now, delivery.lag_bytes()));
+        members
+            .deliveries
+            .iter()
+            .for_each(|delivery| delivery.stats.filling.lock().note(now, delivery.lag_bytes()));
         if let Some(disk_bytes) = &self.disk_bytes {
-            disk_bytes.store(self.logs.iter().map(|log| log.needed_disk_bytes()).sum(), Ordering::Relaxed);
+            disk_bytes.store(
+                self.logs.iter().map(|log| log.needed_disk_bytes()).sum(),
+                Ordering::Relaxed,
+            );
             self.make_room_on_disk(&members, now);
         }
     }
@@ -272,17 +328,6 @@ impl Backlog {
         }
     }
 
-    /// How far a delivery may lag as things are: its limit, or what the pool has left where this
-    /// delivery has a part in that.
-    pub(crate) fn budget_bytes(&self, pool: &PoolState, delivery: &Delivery) -> u64 {
-        let (lag_bytes, limit_bytes) = (delivery.lag_bytes(), delivery.bounds().limit_bytes);
-        let left_bytes = pool.high_water_bytes().saturating_sub(pool.used_bytes);
-        match lag_bytes > pool.fair_share_bytes().min(limit_bytes / 2) {
-            true => limit_bytes.min(lag_bytes + left_bytes),
-            false => limit_bytes,
-        }
-    }
-
     /// Sheds frames for all that wait for them at once. Returns the memory that is free by that.
     fn shed_together(&self, members: &Members, wanted_bytes: u64) -> u64 {
         let mut freed_bytes = 0;
@@ -300,6 +345,10 @@ impl Backlog {
         }
         freed_bytes
     }
+}
+
+fn has(deliveries: &[Arc<Delivery>], delivery: &Arc<Delivery>) -> bool {
+    deliveries.iter().any(|other| Arc::ptr_eq(other, delivery))
 }
 
 fn most(one: Sheds, other: Sheds) -> Sheds {

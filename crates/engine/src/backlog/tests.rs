@@ -55,7 +55,8 @@ struct Sender {
     delayed: Option<(Instant, CursorId, u64)>,
     accepted: u64,
     refused: u64,
-    /// The longest that it took from the first attempt at a request until it was accepted, in ticks.
+    /// The longest that it took from the first attempt at a request until it was accepted, in
+    /// ticks.
     longest: u64,
     wants_since: Option<u64>,
 }
@@ -98,7 +99,8 @@ impl World {
         let logs = Signal::ALL.map(|_| Arc::new(Log::in_memory(memory.clone())));
         let is_cpu_bound = Arc::<AtomicBool>::default();
         let cpu = is_cpu_bound.clone();
-        let backlog = Backlog::new(memory, logs.clone(), POOL_BYTES, move || cpu.load(Ordering::Relaxed));
+        let backlog =
+            Backlog::new(memory, logs.clone(), POOL_BYTES, move || cpu.load(Ordering::Relaxed));
         let receiving = ReceivingBudget::new(10 * FRAME_BYTES as usize);
         let mut deliveries = Vec::new();
         let mut made = Vec::new();
@@ -107,7 +109,8 @@ impl World {
             let signal = Signal::ALL[index % 3];
             let of_route: Vec<_> = (route.iter().enumerate())
                 .map(|(number, &(policy, backend))| {
-                    let id = DeliveryId { pipeline: format!("{index}"), exporter: format!("{number}") };
+                    let id =
+                        DeliveryId { pipeline: format!("{index}"), exporter: format!("{number}") };
                     let delivery = Delivery::new(
                         id,
                         signal,
@@ -117,10 +120,19 @@ impl World {
                         backlog.private_memory(),
                         false,
                     );
-                    delivery.set_bounds(Bounds { policy, is_best_effort: false, limit_bytes: POOL_BYTES }, u64::MAX);
+                    delivery.set_bounds(
+                        Bounds { policy, is_best_effort: false, limit_bytes: POOL_BYTES },
+                        u64::MAX,
+                    );
                     let delivery = Arc::new(delivery);
                     let (under_way, failures, taken) = (Vec::new(), 0, 0);
-                    deliveries.push(Simulated { delivery: delivery.clone(), backend, under_way, failures, taken });
+                    deliveries.push(Simulated {
+                        delivery: delivery.clone(),
+                        backend,
+                        under_way,
+                        failures,
+                        taken,
+                    });
                     delivery
                 })
                 .collect();
@@ -137,7 +149,8 @@ impl World {
                 metadata_keys: Vec::new(),
             });
         }
-        backlog.set_members(Members::new(made.iter().map(|route| &*route.deliveries)));
+        let routes: Vec<_> = made.iter().map(|route| route.deliveries.clone()).collect();
+        backlog.set_routes(&routes, &[]);
         World {
             began: Instant::now(),
             tick: 0,
@@ -186,7 +199,9 @@ impl World {
         let delivery = simulated.delivery.clone();
         let health: &BackendHealth = &delivery.health;
         let due = |&(_, at): &(u64, u64)| at <= tick;
-        while let Some(position) = simulated.under_way.iter().position(due).filter(|_| *cpu_left > 0) {
+        while let Some(position) =
+            simulated.under_way.iter().position(due).filter(|_| *cpu_left > 0)
+        {
             *cpu_left -= 1;
             let (offset, _) = simulated.under_way[position];
             let is_taken = matches!(simulated.backend, Backend::Answers(_));
@@ -267,7 +282,9 @@ impl World {
         sender.accepted += 1;
         sender.waits = None;
         sender.longest = sender.longest.max(tick - sender.wants_since.take().unwrap_or(tick));
-        sender.next_at = sender.every.map_or(tick + 1, |every| sender.next_at.max(tick.saturating_sub(every)) + every);
+        sender.next_at = sender
+            .every
+            .map_or(tick + 1, |every| sender.next_at.max(tick.saturating_sub(every)) + every);
         self.history.push((tick, index));
         true
     }
@@ -317,13 +334,17 @@ fn steady(route: usize) -> Sender {
 
 #[test]
 fn a_dead_backend_beside_healthy_ones_for_hours_changes_nothing_for_them() {
-    let route = |third| [(Policy::Isolate, QUICK), (Policy::Isolate, QUICK), (Policy::Isolate, third)];
+    let route =
+        |third| [(Policy::Isolate, QUICK), (Policy::Isolate, QUICK), (Policy::Isolate, third)];
     let mut healthy = World::new(&[&route(QUICK)], vec![steady(0)]);
     healthy.run(2 * HOUR);
     for backend in [Backend::Dead, Backend::Silent] {
         let mut world = World::new(&[&route(backend)], vec![steady(0)]);
         world.run(2 * HOUR);
-        assert!(world.history == healthy.history, "every request is accepted when it would have been");
+        assert!(
+            world.history == healthy.history,
+            "every request is accepted when it would have been"
+        );
         assert_eq!((world.dropped(0), world.dropped(1), world.refused()), (0, 0, 0));
         assert!(world.dropped(2) > 170_000 && world.most_used_bytes > POOL_BYTES * 3 / 4);
         (0..3).for_each(|index| world.assert_accounted(index, world.accepted()));
@@ -345,6 +366,37 @@ fn of_fifty_dead_backends_the_healthy_one_notices_nothing() {
     assert_eq!((world.dropped(17), world.refused(), world.senders[0].longest), (0, 0, 0));
     assert!(world.dropped(0) > 10_000);
     (0..51).for_each(|index| world.assert_accounted(index, world.accepted()));
+}
+
+/// Scenario: a reload removes a delivery that is behind, and later another one is behind too.
+/// Guarantee: the removed one gives way as its policy says until it has ended, and what it drops is
+/// counted.
+#[test]
+fn a_delivery_that_a_reload_removes_still_gives_way() {
+    for policy in [Policy::DropOldest, Policy::Isolate] {
+        let fed: &[_] = &[(Policy::Isolate, QUICK), (policy, Backend::Dead)];
+        let other: &[_] = &[(Policy::Backpressure, Backend::Dead)];
+        let mut world = World::new(&[fed, other], vec![steady(0)]);
+        world.run(MINUTE);
+        let (gone, dropped) = (world.deliveries[1].delivery.clone(), world.dropped(1));
+        assert!(gone.lag_bytes() > POOL_BYTES / 2);
+
+        let kept: Arc<[_]> = Arc::new([world.deliveries[0].delivery.clone()]);
+        world.routes[0].readers = kept.iter().map(|delivery| delivery.cursor).collect();
+        world.routes[0].deliveries = kept.clone();
+        let routes = [kept, world.routes[1].deliveries.clone()];
+        world.backlog.set_routes(&routes, std::slice::from_ref(&gone));
+        world.senders.push(steady(1));
+        world.run(MINUTE);
+        let share_bytes = world.backlog.state().fair_share_bytes();
+        let behind_bytes = world.deliveries[2].delivery.lag_bytes();
+        assert!(behind_bytes + FRAME_BYTES >= share_bytes, "{behind_bytes} of {share_bytes}");
+        assert!(world.dropped(1) > dropped && world.senders[0].refused == 0);
+        assert_eq!(world.backlog.state().deliveries, 3);
+
+        world.backlog.left(&gone);
+        assert_eq!(world.backlog.state().deliveries, 2);
+    }
 }
 
 #[test]
@@ -398,7 +450,10 @@ fn nothing_is_dropped_because_the_cpu_is_short() {
     world.cpu = Some(20);
     world.run(10 * MINUTE);
     assert!((0..12).all(|index| world.dropped(index) == 0));
-    assert!(world.senders.iter().all(|sender| sender.accepted > 100), "no sender waits without end");
+    assert!(
+        world.senders.iter().all(|sender| sender.accepted > 100),
+        "no sender waits without end"
+    );
 }
 
 #[test]
@@ -419,8 +474,11 @@ fn a_dead_backend_while_the_cpu_is_short_costs_only_its_own_delivery() {
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
 fn any_route() -> impl Strategy<Value = Vec<(Policy, Backend)>> {
-    let policy =
-        prop_oneof![2 => Just(Policy::Isolate), 1 => Just(Policy::Backpressure), 1 => Just(Policy::DropOldest)];
+    let policy = prop_oneof![
+        2 => Just(Policy::Isolate),
+        1 => Just(Policy::Backpressure),
+        1 => Just(Policy::DropOldest),
+    ];
     let backend = prop_oneof![
         4 => (1u64..6).prop_map(Backend::Answers),
         1 => Just(Backend::Answers(40)),
@@ -431,7 +489,9 @@ fn any_route() -> impl Strategy<Value = Vec<(Policy, Backend)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 64, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     /// Whatever comes together: everything acknowledged is taken, held or dropped by a policy for a
     /// delivery that may; the pool is never exceeded by more than one request; where some delivery
@@ -450,10 +510,13 @@ proptest! {
         for (number, route) in routes.iter().enumerate() {
             let senders = || world.senders.iter().filter(|sender| sender.route == number);
             let accepted: u64 = senders().map(|sender| sender.accepted).sum();
-            let is_quick = |backend: Backend| matches!(backend, Backend::Answers(ticks) if ticks < 10);
+            let ticks = |backend| match backend {
+                Backend::Answers(ticks) => ticks,
+                Backend::Dead | Backend::Silent => u64::MAX,
+            };
+            let is_quick = |backend| ticks(backend) < 10;
             for &(policy, backend) in route {
                 world.assert_accounted(index, accepted);
-                let ticks = |backend| if let Backend::Answers(ticks) = backend { ticks } else { u64::MAX };
                 let is_quickest = route.iter().all(|&(_, other)| ticks(backend) <= ticks(other));
                 let is_well = is_quick(backend) && is_quickest && routes.len() == 1;
                 if policy == Policy::Backpressure || policy == Policy::Isolate && is_well {
@@ -461,9 +524,9 @@ proptest! {
                 }
                 index += 1;
             }
-            let answers = |backend: Backend| matches!(backend, Backend::Answers(_));
-            let holds_up =
-                route.iter().any(|&(policy, backend)| policy == Policy::Backpressure && !answers(backend));
+            let holds_up = route.iter().any(|&(policy, backend)| {
+                policy == Policy::Backpressure && ticks(backend) == u64::MAX
+            });
             let moves = route.iter().any(|&(_, backend)| is_quick(backend));
             if moves && !holds_up {
                 SEEN.fetch_add(1, Ordering::Relaxed);

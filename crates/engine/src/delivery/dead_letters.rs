@@ -1,14 +1,19 @@
-//! What a delivery finally could not deliver, with the reason: the newest, bounded in bytes; on disk where there is a directory.
+//! What a delivery finally could not deliver, with the reason: the newest, bounded in bytes; on
+//! disk where there is a directory.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::{Metadata, Payload};
-use sluice_log::dead_letters::{DeadLetterError, DeadLetterReader, NewDeadLetter, directory_of};
+use sluice_log::RecordFacts;
+use sluice_log::dead_letters::{
+    DeadLetterError, DeadLetterReader, DeadLetters as Store, NewDeadLetter, directory_of,
+};
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
 use sluice_otlp::Signal;
@@ -29,7 +34,6 @@ pub(crate) struct DeadLetter {
     pub sender: Arc<Metadata>,
 }
 
-/// What the list holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeadLetterTotals {
     pub letters: u64,
@@ -37,17 +41,8 @@ pub(crate) struct DeadLetterTotals {
     pub evicted_items: u64,
 }
 
-/// What there is, for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Obituaries {
-    /// Of all letters.
-    pub items: u64,
-    /// The newest letters first.
-    pub newest: VecDeque<Obituary>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Obituary {
+pub(crate) struct DeadLetterSummary {
     pub at: SystemTime,
     pub items: u32,
     pub reason: String,
@@ -55,24 +50,23 @@ pub(crate) struct Obituary {
 
 /// A bounded list: the oldest give way, and are counted.
 pub(crate) enum DeadLetters {
-    InMemory(InMemory),
+    InMemory(Mutex<InMemory>),
     OnDisk(Box<OnDisk>),
 }
 
 impl DeadLetters {
-    pub(crate) fn in_memory(limit_bytes: usize) -> Self {
-        DeadLetters::InMemory(InMemory { inner: Mutex::new(Inner { limit_bytes, ..Inner::default() }) })
+    pub(crate) fn in_memory(limit_bytes: u64) -> Self {
+        DeadLetters::InMemory(Mutex::new(InMemory { limit_bytes, ..InMemory::default() }))
     }
 
-    /// Stores letters; on disk that blocks, and they are durable after it. After an error some of them may be stored.
+    /// Stores letters; on disk that blocks, and they are durable after it. After an error some of
+    /// them may be stored.
     pub(crate) fn store(&self, letters: &[DeadLetter]) -> Result<(), DeadLetterError> {
         match self {
-            DeadLetters::InMemory(list) => {
-                letters.iter().for_each(|letter| list.push(letter));
-                Ok(())
-            }
-            DeadLetters::OnDisk(store) => store.append(letters),
+            DeadLetters::InMemory(list) => letters.iter().for_each(|it| list.lock().push(it)),
+            DeadLetters::OnDisk(store) => store.append(letters)?,
         }
+        Ok(())
     }
 
     /// Storing takes time, and can fail.
@@ -83,109 +77,95 @@ impl DeadLetters {
     /// In memory the oldest give way at once, on disk with the next letter.
     pub(crate) fn set_limit(&self, limit_bytes: u64) {
         match self {
-            DeadLetters::InMemory(list) => list.set_limit(limit_bytes as usize),
-            DeadLetters::OnDisk(store) => *store.limit_bytes.lock() = limit_bytes,
+            DeadLetters::InMemory(list) => {
+                let mut list = list.lock();
+                list.limit_bytes = limit_bytes;
+                list.keep_within_limit();
+            }
+            DeadLetters::OnDisk(store) => store.limit_bytes.store(limit_bytes, Ordering::Relaxed),
         }
     }
 
     pub(crate) fn totals(&self) -> DeadLetterTotals {
         match self {
-            DeadLetters::InMemory(list) => list.totals(),
+            DeadLetters::InMemory(list) => list.lock().totals,
             DeadLetters::OnDisk(store) => *store.totals.lock(),
         }
     }
 
-    /// Reads all letters, which on disk is not for the runtime's threads. At most `count` are told one by one.
-    pub(crate) fn obituaries(&self, count: usize) -> Obituaries {
+    /// The items of all letters, and the newest `count` letters, newest first. Reads all of them,
+    /// which on disk is not for the runtime's threads.
+    pub(crate) fn summaries(&self, count: usize) -> (u64, VecDeque<DeadLetterSummary>) {
         match self {
-            DeadLetters::InMemory(list) => list.obituaries(count),
-            DeadLetters::OnDisk(store) => store.obituaries(count),
+            DeadLetters::InMemory(list) => list.lock().summaries(count),
+            DeadLetters::OnDisk(store) => store.summaries(count),
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    letters: VecDeque<DeadLetter>,
-    /// What they hold in memory.
-    bytes: usize,
-    limit_bytes: usize,
-    evicted_items: u64,
-}
-
-impl Inner {
-    fn keep_within_limit(&mut self) {
-        while self.bytes > self.limit_bytes {
-            let Some(evicted) = self.letters.pop_front() else { break };
-            self.bytes -= held_bytes(&evicted);
-            self.evicted_items += u64::from(evicted.items);
-        }
-    }
-}
-
-#[derive(Debug)]
 pub(crate) struct InMemory {
-    inner: Mutex<Inner>,
+    letters: VecDeque<DeadLetter>,
+    limit_bytes: u64,
+    /// `bytes` is what the letters hold in memory.
+    totals: DeadLetterTotals,
 }
 
 impl InMemory {
-    fn push(&self, letter: &DeadLetter) {
-        let mut inner = self.inner.lock();
+    fn push(&mut self, letter: &DeadLetter) {
         let held_bytes = held_bytes(letter);
-        if held_bytes > inner.limit_bytes {
-            inner.evicted_items += u64::from(letter.items);
+        if held_bytes > self.limit_bytes {
+            self.totals.evicted_items += u64::from(letter.items);
             return;
         }
         // It may be a small part of a large request, all of which a part holds on to.
         let bytes = Bytes::copy_from_slice(&letter.payload.bytes);
-        inner.bytes += held_bytes;
-        inner.letters.push_back(DeadLetter { payload: Payload { bytes, ..letter.payload.clone() }, ..letter.clone() });
-        inner.keep_within_limit();
+        let payload = Payload { bytes, ..letter.payload.clone() };
+        self.letters.push_back(DeadLetter { payload, ..letter.clone() });
+        self.totals.letters += 1;
+        self.totals.bytes += held_bytes;
+        self.keep_within_limit();
     }
 
-    fn set_limit(&self, limit_bytes: usize) {
-        let mut inner = self.inner.lock();
-        inner.limit_bytes = limit_bytes;
-        inner.keep_within_limit();
-    }
-
-    fn totals(&self) -> DeadLetterTotals {
-        let inner = self.inner.lock();
-        DeadLetterTotals {
-            letters: inner.letters.len() as u64,
-            bytes: inner.bytes as u64,
-            evicted_items: inner.evicted_items,
+    fn keep_within_limit(&mut self) {
+        while self.totals.bytes > self.limit_bytes {
+            let Some(evicted) = self.letters.pop_front() else { break };
+            self.totals.letters -= 1;
+            self.totals.bytes -= held_bytes(&evicted);
+            self.totals.evicted_items += u64::from(evicted.items);
         }
     }
 
-    fn obituaries(&self, count: usize) -> Obituaries {
-        let inner = self.inner.lock();
-        let newest = inner.letters.iter().rev().take(count);
-        Obituaries {
-            items: inner.letters.iter().map(|letter| u64::from(letter.items)).sum(),
-            newest: newest
-                .map(|letter| Obituary { at: letter.at, items: letter.items, reason: letter.reason.clone() })
-                .collect(),
-        }
+    fn summaries(&self, count: usize) -> (u64, VecDeque<DeadLetterSummary>) {
+        let items = self.letters.iter().map(|letter| u64::from(letter.items)).sum();
+        let newest = self.letters.iter().rev().take(count).map(|letter| DeadLetterSummary {
+            at: letter.at,
+            items: letter.items,
+            reason: letter.reason.clone(),
+        });
+        (items, newest.collect())
     }
 }
 
 /// What a letter in the list costs. Its sender's metadata are shared with other requests.
-fn held_bytes(letter: &DeadLetter) -> usize {
+fn held_bytes(letter: &DeadLetter) -> u64 {
     let DeadLetter { reason, payload, receiver, prepared, .. } = letter;
-    size_of::<DeadLetter>() + payload.bytes.len() + reason.len() + receiver.len() + size_of_val(prepared.as_slice())
+    let text_bytes = reason.len() + receiver.len();
+    let prepared_bytes = size_of_val(prepared.as_slice());
+    (size_of::<DeadLetter>() + payload.bytes.len() + text_bytes + prepared_bytes) as u64
 }
 
-/// The store on disk. It is opened with the first letter: where nothing is refused nothing is written.
+/// The store on disk. It is opened with the first letter: where nothing is refused nothing is
+/// written.
 pub(crate) struct OnDisk {
     disk: Arc<dyn Disk>,
     log_directory: PathBuf,
     delivery: String,
-    limit_bytes: Mutex<u64>,
+    limit_bytes: AtomicU64,
     /// Held while letters are written.
-    store: Mutex<Option<sluice_log::dead_letters::DeadLetters>>,
+    store: Mutex<Option<Store>>,
     /// Of letters that do not fit at all.
-    too_large_items: Mutex<u64>,
+    too_large_items: AtomicU64,
     totals: Mutex<DeadLetterTotals>,
 }
 
@@ -197,17 +177,16 @@ impl OnDisk {
         delivery: String,
         limit_bytes: u64,
     ) -> Result<Self, DeadLetterError> {
-        let is_there = disk.list(&directory_of(&log_directory, &delivery)).is_ok();
         let letters = OnDisk {
             disk,
             log_directory,
             delivery,
-            limit_bytes: Mutex::new(limit_bytes),
+            limit_bytes: AtomicU64::new(limit_bytes),
             store: Mutex::new(None),
-            too_large_items: Mutex::new(0),
+            too_large_items: AtomicU64::new(0),
             totals: Mutex::default(),
         };
-        if is_there {
+        if letters.disk.list(&directory_of(&letters.log_directory, &letters.delivery)).is_ok() {
             let store = letters.open_store()?;
             letters.note_totals(&store);
             *letters.store.lock() = Some(store);
@@ -215,9 +194,9 @@ impl OnDisk {
         Ok(letters)
     }
 
-    fn open_store(&self) -> Result<sluice_log::dead_letters::DeadLetters, DeadLetterError> {
-        let limit_bytes = *self.limit_bytes.lock();
-        sluice_log::dead_letters::DeadLetters::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes)
+    fn open_store(&self) -> Result<Store, DeadLetterError> {
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes)
     }
 
     fn append(&self, letters: &[DeadLetter]) -> Result<(), DeadLetterError> {
@@ -226,10 +205,13 @@ impl OnDisk {
             Some(store) => store,
             closed => closed.insert(self.open_store()?),
         };
-        store.set_limit(*self.limit_bytes.lock());
+        store.set_limit(self.limit_bytes.load(Ordering::Relaxed));
         let metadata: Vec<Vec<u8>> = letters.iter().map(encoded_metadata).collect();
-        let new: Vec<NewDeadLetter<'_>> =
-            letters.iter().zip(&metadata).map(|(letter, metadata)| new_letter(letter, metadata)).collect();
+        let new: Vec<NewDeadLetter<'_>> = letters
+            .iter()
+            .zip(&metadata)
+            .map(|(letter, metadata)| new_letter(letter, metadata))
+            .collect();
         match store.append(&new) {
             Err(DeadLetterError::ExceedsLimit { .. }) => self.append_what_fits(store, &new)?,
             result => drop(result?),
@@ -238,42 +220,51 @@ impl OnDisk {
         Ok(())
     }
 
-    /// One by one: those that are larger than the whole store are counted as gone. Some may be stored twice.
+    /// One by one: those that are larger than the whole store are counted as gone. Some may be
+    /// stored twice.
     fn append_what_fits(
         &self,
-        store: &mut sluice_log::dead_letters::DeadLetters,
+        store: &mut Store,
         new: &[NewDeadLetter<'_>],
     ) -> Result<(), DeadLetterError> {
         for letter in new {
             match store.append(std::slice::from_ref(letter)) {
-                Err(DeadLetterError::ExceedsLimit { .. }) => *self.too_large_items.lock() += u64::from(letter.items),
+                Err(DeadLetterError::ExceedsLimit { .. }) => {
+                    self.too_large_items.fetch_add(letter.items, Ordering::Relaxed);
+                }
                 result => drop(result?),
             }
         }
         Ok(())
     }
 
-    fn note_totals(&self, store: &sluice_log::dead_letters::DeadLetters) {
+    fn note_totals(&self, store: &Store) {
         let (first, next) = store.range();
+        let too_large_items = self.too_large_items.load(Ordering::Relaxed);
         *self.totals.lock() = DeadLetterTotals {
             letters: next - first,
             bytes: store.len_bytes(),
-            evicted_items: store.dropped().items + *self.too_large_items.lock(),
+            evicted_items: store.dropped().items + too_large_items,
         };
     }
 
-    fn obituaries(&self, count: usize) -> Obituaries {
+    fn summaries(&self, count: usize) -> (u64, VecDeque<DeadLetterSummary>) {
         let directory = directory_of(&self.log_directory, &self.delivery);
-        let mut told = Obituaries::default();
-        // Without a directory there are no letters; what cannot be read is said by whoever writes it.
-        let Ok(mut reader) = DeadLetterReader::open(self.disk.clone(), &directory, 0) else { return told };
+        let (mut items, mut newest) = (0, VecDeque::new());
+        // Without a directory there are no letters. The writer reports what cannot be read.
+        let Ok(mut reader) = DeadLetterReader::open(self.disk.clone(), &directory, 0) else {
+            return (items, newest);
+        };
         while let Ok(Some(letter)) = reader.next() {
-            let at = UNIX_EPOCH + Duration::from_nanos(letter.refusal.refused_unix_ns);
-            told.items += u64::from(letter.items);
-            told.newest.push_front(Obituary { at, items: letter.items, reason: letter.refusal.reason });
-            told.newest.truncate(count);
+            items += letter.items;
+            newest.push_front(DeadLetterSummary {
+                at: UNIX_EPOCH + Duration::from_nanos(letter.refusal.refused_unix_ns),
+                items: letter.items as u32,
+                reason: letter.refusal.reason,
+            });
+            newest.truncate(count);
         }
-        told
+        (items, newest)
     }
 }
 
@@ -285,12 +276,18 @@ fn encoded_metadata(letter: &DeadLetter) -> Vec<u8> {
 
 fn new_letter<'a>(letter: &'a DeadLetter, metadata: &'a [u8]) -> NewDeadLetter<'a> {
     NewDeadLetter {
-        refusal: Refusal { refused_unix_ns: unix_ns(letter.at), code: 0, reason: letter.reason.clone() },
-        received_unix_ns: unix_ns(letter.received),
-        items: letter.items,
-        encoding: stored::encoding_code(letter.payload.encoding),
-        flags: stored::flags(letter.signal),
-        uncompressed_len_bytes: letter.payload.uncompressed_len_bytes as u32,
+        refusal: Refusal {
+            refused_unix_ns: unix_ns(letter.at),
+            code: 0,
+            reason: letter.reason.clone(),
+        },
+        facts: RecordFacts {
+            received_unix_ns: unix_ns(letter.received),
+            encoding: stored::encoding_code(letter.payload.encoding),
+            flags: stored::flags(letter.signal),
+            uncompressed_len_bytes: letter.payload.uncompressed_len_bytes as u32,
+        },
+        items: u64::from(letter.items),
         metadata,
         payload: &letter.payload.bytes,
     }
@@ -322,7 +319,7 @@ mod tests {
     }
 
     fn reasons(letters: &DeadLetters) -> Vec<String> {
-        letters.obituaries(10).newest.into_iter().map(|letter| letter.reason).collect()
+        letters.summaries(10).1.into_iter().map(|letter| letter.reason).collect()
     }
 
     #[test]
@@ -332,14 +329,20 @@ mod tests {
         for index in 0..5 {
             letters.store(&[letter(100, 10, &format!("reason {index}"))]).unwrap();
         }
-        assert_eq!(letters.totals(), DeadLetterTotals { letters: 2, bytes: 2 * one as u64, evicted_items: 30 });
+        assert_eq!(
+            letters.totals(),
+            DeadLetterTotals { letters: 2, bytes: 2 * one, evicted_items: 30 }
+        );
         assert_eq!(reasons(&letters), ["reason 4", "reason 3"]);
     }
 
     #[test]
     fn a_letter_does_not_hold_the_request_that_it_was_part_of() {
         let request = Bytes::from(vec![7; 1 << 20]);
-        let part = DeadLetter { payload: Payload::identity(request.slice(..100)), ..letter(100, 1, "poison") };
+        let part = DeadLetter {
+            payload: Payload::identity(request.slice(..100)),
+            ..letter(100, 1, "poison")
+        };
         let letters = DeadLetters::in_memory(10_000);
         letters.store(&[part]).unwrap();
         assert_eq!(letters.totals().letters, 1);
@@ -352,7 +355,11 @@ mod tests {
         for _ in 0..100 {
             letters.store(&[letter(0, 1, &"r".repeat(1000))]).unwrap();
         }
-        assert!(letters.totals().letters < 10 && letters.totals().bytes <= 10_000, "{:?}", letters.totals());
+        assert!(
+            letters.totals().letters < 10 && letters.totals().bytes <= 10_000,
+            "{:?}",
+            letters.totals()
+        );
     }
 
     #[test]
@@ -360,8 +367,11 @@ mod tests {
         let one = held_bytes(&letter(100, 10, "old"));
         let letters = DeadLetters::in_memory(2 * one + 50);
         letters.store(&[letter(100, 10, "old"), letter(100, 10, "new")]).unwrap();
-        letters.set_limit(one as u64 + 50);
-        assert_eq!(letters.totals(), DeadLetterTotals { letters: 1, bytes: one as u64, evicted_items: 10 });
+        letters.set_limit(one + 50);
+        assert_eq!(
+            letters.totals(),
+            DeadLetterTotals { letters: 1, bytes: one, evicted_items: 10 }
+        );
         assert_eq!(reasons(&letters), ["new"]);
     }
 
@@ -376,8 +386,12 @@ mod tests {
     fn letters_on_disk_survive_and_nothing_is_written_before_the_first() {
         let directory = tempfile::tempdir().unwrap();
         let open = || {
-            let store =
-                OnDisk::open(Arc::new(RealDisk), directory.path().to_owned(), "traces → otlp".to_owned(), 1 << 20);
+            let store = OnDisk::open(
+                Arc::new(RealDisk),
+                directory.path().to_owned(),
+                "traces → otlp".to_owned(),
+                1 << 20,
+            );
             DeadLetters::OnDisk(Box::new(store.unwrap()))
         };
         let letters = open();
@@ -387,7 +401,10 @@ mod tests {
         letters.store(&[letter(2 << 20, 5, "larger than the store")]).unwrap();
         drop(letters);
         let letters = open();
-        assert_eq!((letters.totals().letters, reasons(&letters)), (2, vec!["second".to_owned(), "first".to_owned()]));
+        assert_eq!(
+            (letters.totals().letters, reasons(&letters)),
+            (2, vec!["second".to_owned(), "first".to_owned()])
+        );
         letters.store(&[letter(100, 3, "third")]).unwrap();
         assert_eq!(letters.totals().letters, 3);
     }

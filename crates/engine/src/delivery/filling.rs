@@ -8,14 +8,14 @@ const WINDOW: Duration = Duration::from_secs(120);
 /// The shortest time over which a rate says anything, and between two measurements that are kept.
 const SPACING: Duration = Duration::from_secs(5);
 
-/// What was held at times, oldest first; nothing from before the backlog was last smaller than it is.
+/// What was held at times, oldest first; nothing from before the backlog was last smaller than it
+/// is.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
     held: VecDeque<(Instant, u64)>,
 }
 
 impl Filling {
-    /// Takes note of what is held.
     pub(crate) fn note(&mut self, now: Instant, held_bytes: u64) {
         let age = |&(at, _): &(Instant, u64)| now.saturating_duration_since(at);
         while self.held.get(1).is_some_and(|second| age(second) >= WINDOW) {
@@ -33,7 +33,13 @@ impl Filling {
     /// Notes what is held, and returns the seconds until it is the whole budget at the rate of
     /// late: none where nothing is left or frames are being dropped, infinitely many while it does
     /// not grow.
-    pub(crate) fn seconds_left(&mut self, now: Instant, held_bytes: u64, budget_bytes: u64, is_dropping: bool) -> f64 {
+    pub(crate) fn seconds_left(
+        &mut self,
+        now: Instant,
+        held_bytes: u64,
+        budget_bytes: u64,
+        is_dropping: bool,
+    ) -> f64 {
         self.note(now, held_bytes);
         let Some(&(first_at, first_bytes)) = self.held.front() else { return f64::INFINITY };
         let elapsed = now.saturating_duration_since(first_at);
@@ -57,7 +63,9 @@ mod tests {
     fn left(held: &[(u64, u64)]) -> Vec<f64> {
         let (start, mut filling) = (Instant::now(), Filling::default());
         held.iter()
-            .map(|&(at, bytes)| filling.seconds_left(start + Duration::from_secs(at), bytes, 1000, false))
+            .map(|&(at, bytes)| {
+                filling.seconds_left(start + Duration::from_secs(at), bytes, 1000, false)
+            })
             .collect()
     }
 
@@ -89,7 +97,8 @@ mod tests {
     fn nothing_is_left_while_frames_are_dropped() {
         let now = Instant::now();
         let mut filling = Filling::default();
-        // The newest frame, and those that are being sent, always stay: less than the whole budget is held.
+        // The newest frame, and those that are being sent, always stay: less than the whole budget
+        // is held.
         assert_eq!(filling.seconds_left(now, 900, 1000, true), 0.0);
         assert_eq!(filling.seconds_left(now + SPACING, 880, 1000, true), 0.0);
         assert_eq!(filling.seconds_left(now + SPACING * 2, 880, 1000, false), NEVER);

@@ -2,12 +2,15 @@
 //! happens here can slow down another delivery, except by using the CPU. What becomes of it when it
 //! lags is decided in `flow::overload`.
 
-mod burial;
+mod dead_letter_writer;
 mod dead_letters;
 mod filling;
+mod packing;
 mod prepare;
 mod stats;
 mod task;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,17 +18,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-pub(crate) use dead_letters::{DeadLetters, OnDisk};
+pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, OnDisk};
 pub(crate) use prepare::{Preparer, inflated};
 pub use sluice_flow::overload::Policy;
-use sluice_flow::overload::{BackendHealth, DeliveryState, Sheds, disk};
+use sluice_flow::overload::{BackendHealth, DeliveryState, PoolState, Sheds, disk};
 use sluice_log::{CursorId, GiveUp, GivenUp, Log, ReaderGauges, Subscription};
 pub(crate) use stats::{CAUSES, OUTCOMES, Stats, Trouble};
-pub(crate) use task::{Settings, Stop, run};
+pub(crate) use task::{Stop, run};
 use tokio::sync::Notify;
 
-use crate::backlog::PrivateMemory;
 use crate::entry::Entry;
+use crate::private_memory::PrivateMemory;
 use crate::receiving::ReceivingBudget;
 
 /// A delivery is known by the names of its pipeline and exporter, across reloads and restarts.
@@ -62,7 +65,8 @@ pub(crate) struct Delivery {
     /// What it holds beside the log.
     pub private: Arc<PrivateMemory>,
     pub dead_letters: DeadLetters,
-    /// Packed copies that batches may keep while they wait for a retry; beyond it they are packed again.
+    /// Packed copies that batches may keep while they wait for a retry; beyond it they are packed
+    /// again.
     pub packed_limit_bytes: AtomicU64,
     gauges: Arc<ReaderGauges>,
     /// Set by an append that found the delivery beyond its own limit.
@@ -127,7 +131,8 @@ impl Delivery {
     pub(crate) fn set_bounds(&self, bounds: Bounds, lease_bytes: u64) {
         self.log.set_limits(self.cursor, bounds.limit_bytes, lease_bytes);
         // What an isolated delivery may shed is said whenever it matters.
-        self.allow(if bounds.policy == Policy::DropOldest { Sheds::Everything } else { Sheds::Nothing });
+        let drops = bounds.policy == Policy::DropOldest;
+        self.allow(if drops { Sheds::Everything } else { Sheds::Nothing });
         self.bounds.store(Arc::new(bounds));
     }
 
@@ -172,6 +177,17 @@ impl Delivery {
         self.gauges.held_bytes()
     }
 
+    /// How far it may lag as things are: its limit, or what the pool has left where this delivery
+    /// has a part in that.
+    pub(crate) fn budget_bytes(&self, pool: &PoolState) -> u64 {
+        let (lag_bytes, limit_bytes) = (self.lag_bytes(), self.bounds().limit_bytes);
+        let left_bytes = pool.high_water_bytes().saturating_sub(pool.used_bytes);
+        match lag_bytes > pool.fair_share_bytes().min(limit_bytes / 2) {
+            true => limit_bytes.min(lag_bytes + left_bytes),
+            false => limit_bytes,
+        }
+    }
+
     /// Memory that is free once this delivery lets go of it.
     pub(crate) fn alone_bytes(&self) -> u64 {
         self.gauges.alone_bytes() + self.private.used_bytes()
@@ -183,7 +199,8 @@ impl Delivery {
         let _ = tokio::time::timeout_at(latest.into(), self.room.notified()).await;
     }
 
-    /// Lets one sender look again whose answer is delayed. It passes the word on when it is answered.
+    /// Lets one sender look again whose answer is delayed. It passes the word on when it is
+    /// answered.
     pub(crate) fn note_room(&self) {
         if self.room_is_wanted.load(Ordering::SeqCst) {
             self.room.notify_one();
@@ -199,14 +216,14 @@ impl Delivery {
     /// shed, the oldest frames go: first those that it has not come to, then, in the task, those
     /// that wait for a retry.
     pub(crate) fn enforce_limit(&self) {
-        if self.may_shed() == Sheds::Nothing || !self.log.is_over_budget(self.cursor) {
+        if self.may_shed() == Sheds::Nothing || !self.gauges.is_over_budget() {
             return;
         }
         let (dropped, given_up) = self.log.drop_oldest_unread(self.cursor);
         let in_memory: u64 = given_up.iter().map(|given_up| given_up.charge.items).sum();
         self.note_given_up(given_up);
         self.count_dropped(dropped.items - in_memory);
-        if self.log.is_over_budget(self.cursor) {
+        if self.gauges.is_over_budget() {
             self.is_over_limit.store(true, Ordering::Relaxed);
             self.wake.notify_one();
         }
@@ -245,7 +262,8 @@ impl Delivery {
         self.on_disk && self.log.held(self.cursor).frames > self.log.leased(self.cursor).frames + 1
     }
 
-    /// Frames were given up. A sender that still waits for one which is nowhere any more is told to come back.
+    /// Frames were given up. A sender that still waits for one which is nowhere any more is told to
+    /// come back.
     pub(crate) fn note_given_up(&self, given_up: Vec<GivenUp<Entry>>) {
         self.count_dropped(given_up.iter().map(|given_up| given_up.charge.items).sum());
         for GivenUp { entry, is_lost, .. } in given_up {
@@ -255,14 +273,12 @@ impl Delivery {
 
     fn count_dropped(&self, items: u64) {
         if items > 0 {
-            self.health.note_shed(Instant::now());
+            self.health.shed.set(Instant::now());
             self.stats.dropped_items.fetch_add(items, Ordering::Relaxed);
             tracing::warn!(
-                pipeline = %self.id.pipeline,
-                exporter = %self.id.exporter,
-                items,
-                "the delivery is as far behind as it may be, or the disk too slow: its oldest items \
-                 were dropped (`buffer.policy`); raise the limit or mend the backend"
+                pipeline = %self.id.pipeline, exporter = %self.id.exporter, items,
+                "the delivery is as far behind as it may be, or the disk too slow: its oldest \
+                 items were dropped (`buffer.policy`); raise the limit or mend the backend"
             );
         }
     }

@@ -1,4 +1,5 @@
-//! From an entry of the log to units that can be sent: the steps that are left, and cuts at the limits.
+//! From an entry of the log to units that can be sent: the steps that are left, and cuts at the
+//! limits.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,8 +13,8 @@ use sluice_log::Offset;
 use sluice_net::compress::decompress;
 use sluice_otlp::{Encoding, Signal, SplitLimits, split};
 
-use crate::backlog::{HeldMemory, PrivateMemory};
 use crate::entry::{Entry, Processed};
+use crate::private_memory::{HeldMemory, PrivateMemory};
 use crate::steps::{self, Chain};
 
 /// A frame that a delivery has taken from the log, until all that was made of it is settled.
@@ -35,18 +36,20 @@ impl Leased {
 pub(crate) struct Lease {
     pub leased: Arc<Leased>,
     pub payload: Payload,
-    /// Which of the ways to this delivery it took.
-    way: usize,
+    /// Which of the paths to this delivery it took.
+    path: usize,
     /// The memory of the payload, where it is not the frame's own.
     _held: Option<Arc<HeldMemory>>,
 }
 
-/// Inflating what was validated on receipt can only fail by a fault of ours; the frame then becomes
-/// a dead letter.
+/// The frame becomes a dead letter. Inflating what was validated on receipt can only fail by a
+/// fault of ours.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PrepareError {
     #[error(transparent)]
     Step(#[from] steps::StepError),
+    #[error("{0}")]
+    Refused(String),
     #[error("cannot inflate a frame that was valid on receipt: {0}")]
     Inflate(String),
     #[error("cannot cut a frame that was valid on receipt: {0}")]
@@ -57,13 +60,15 @@ pub(crate) struct Preparer {
     pub exporter: Arc<dyn Exporter>,
     /// What units hold beside their frames is charged there.
     pub memory: Arc<PrivateMemory>,
-    /// Request metadata by which units are told apart: what the exporter reads, and `batch.metadata_keys`.
+    /// Request metadata by which units are told apart: what the exporter reads, and
+    /// `batch.metadata_keys`.
     pub metadata_keys: Vec<String>,
-    /// By receiver: the ways from it to this delivery (several where a connector joins pipelines).
+    /// By receiver: the paths from it to this delivery (several where a connector joins pipelines).
     pub chains: HashMap<u16, Vec<Chain>>,
     /// Indices of receivers by their ids, for frames that were read from disk.
     pub receivers: HashMap<String, u16>,
-    /// The way of frames whose receiver does not lead here any more: the steps of the delivery's own pipeline.
+    /// The path of frames whose receiver does not lead here any more: the steps of the delivery's
+    /// own pipeline.
     pub orphans: [Chain; 1],
 }
 
@@ -75,39 +80,46 @@ impl Preparer {
         entry: Arc<Entry>,
         limits: Division,
     ) -> Result<Vec<Unit<Lease>>, PrepareError> {
+        if let Some(reason) = self.exporter.refuses(&entry.frame.metadata) {
+            return Err(PrepareError::Refused(reason));
+        }
         let leased = Arc::new(Leased { offset, entry, parts: AtomicU32::new(0) });
         let mut units = Vec::new();
         let frame = &leased.entry.frame;
-        for (way, chain) in self.ways_of(&leased.entry).iter().enumerate() {
+        for (path, chain) in self.paths_of(&leased.entry).iter().enumerate() {
             let processed = self.process(&leased.entry, chain)?;
             if processed.items == 0 && frame.items > 0 {
                 continue;
             }
-            self.cut(&leased, way, processed, limits, &mut units)?;
+            self.cut(&leased, path, processed, limits, &mut units)?;
         }
         leased.parts.store(units.len() as u32, Ordering::Release);
         Ok(units)
     }
 
-    fn ways_of(&self, entry: &Entry) -> &[Chain] {
-        let receiver = entry.receiver().or_else(|| self.receivers.get(&entry.origin.receiver).copied());
-        receiver.and_then(|receiver| self.chains.get(&receiver)).map_or(&self.orphans, Vec::as_slice)
+    fn paths_of(&self, entry: &Entry) -> &[Chain] {
+        let receiver =
+            entry.receiver().or_else(|| self.receivers.get(&entry.origin.receiver).copied());
+        let chains = receiver.and_then(|receiver| self.chains.get(&receiver));
+        chains.map_or(&self.orphans, Vec::as_slice)
     }
 
     /// Fingerprints of all steps that were run over what a lease carries.
     pub(crate) fn steps_done(&self, lease: &Lease) -> Vec<u64> {
         let entry = &lease.leased.entry;
-        let ways = self.ways_of(entry);
-        let remaining = ways.get(lease.way).map(|chain| chain.remaining(&entry.origin.prepared)).unwrap_or_default();
-        let prepared = entry.origin.prepared.iter().copied();
-        prepared.chain(remaining.iter().map(|step| step.fingerprint)).collect()
+        let prepared = &entry.origin.prepared;
+        let chain = self.paths_of(entry).get(lease.path);
+        let remaining = chain.map(|chain| chain.remaining(prepared)).unwrap_or_default();
+        let steps = remaining.iter().map(|step| step.fingerprint);
+        prepared.iter().copied().chain(steps).collect()
     }
 
     fn process(&self, entry: &Arc<Entry>, chain: &Chain) -> Result<Processed, PrepareError> {
         let frame = &entry.frame;
         let remaining = chain.remaining(&entry.origin.prepared);
         if remaining.is_empty() {
-            return Ok(Processed { payload: frame.payload.clone(), items: frame.items, held: None });
+            let (payload, items) = (frame.payload.clone(), frame.items);
+            return Ok(Processed { payload, items, held: None });
         }
         entry.get_or_compute(steps::identity(&remaining), chain.sharers, || {
             let bytes = inflated(&frame.payload)?;
@@ -118,32 +130,34 @@ impl Preparer {
     fn cut(
         &self,
         leased: &Arc<Leased>,
-        way: usize,
+        path: usize,
         processed: Processed,
         limits: Division,
         units: &mut Vec<Unit<Lease>>,
     ) -> Result<(), PrepareError> {
         let Processed { payload, items, held } = processed;
-        // Of what several deliveries share nothing more is charged.
-        let held = |bytes: &Bytes| if is_part(&payload.bytes, bytes) { held.clone() } else { None };
-        let fits = payload.uncompressed_len_bytes <= limits.max_bytes && items as usize <= limits.max_items;
+        let whole = payload.bytes.clone();
+        let mut push = |payload: Payload, items, alone| {
+            // Of what several deliveries share nothing more is charged.
+            let shared = held.clone().filter(|_| is_part(&whole, &payload.bytes));
+            units.push(self.unit(leased, path, payload, items, alone, shared));
+        };
+        let fits = payload.uncompressed_len_bytes <= limits.max_bytes
+            && items as usize <= limits.max_items;
         let verbatim = payload.encoding != Encoding::Identity
             && self.exporter.passes_through() == Some(payload.encoding)
-            && payload.bytes.len() <= self.exporter.request_limit_bytes();
+            && payload.bytes.len() <= self.exporter.pass_through_limit_bytes();
         if fits && verbatim {
-            let held = held(&payload.bytes);
-            units.push(self.unit(leased, way, payload, items, true, held));
+            push(payload, items, true);
             return Ok(());
         }
         let bytes = inflated(&payload)?;
         if fits {
-            let held = held(&bytes);
-            units.push(self.unit(leased, way, Payload::identity(bytes), items, false, held));
+            push(Payload::identity(bytes), items, false);
             return Ok(());
         }
         for (bytes, items) in cut_bytes(leased.entry.frame.signal, &bytes, limits)? {
-            let held = held(&bytes);
-            units.push(self.unit(leased, way, Payload::identity(bytes), items, false, held));
+            push(Payload::identity(bytes), items, false);
         }
         Ok(())
     }
@@ -151,7 +165,7 @@ impl Preparer {
     fn unit(
         &self,
         leased: &Arc<Leased>,
-        way: usize,
+        path: usize,
         payload: Payload,
         items: u32,
         alone: bool,
@@ -165,20 +179,23 @@ impl Preparer {
             bytes: payload.uncompressed_len_bytes,
             alone,
             group: group(&self.metadata_keys, &leased.entry.frame.metadata),
-            lease: Lease { leased: leased.clone(), payload, way, _held: held },
+            lease: Lease { leased: leased.clone(), payload, path, _held: held },
         }
     }
 
     /// Cuts a unit that the backend found too large or refused.
-    pub(crate) fn divide(&self, unit: Unit<Lease>, division: Division) -> Result<Vec<Unit<Lease>>, PrepareError> {
-        let Lease { leased, payload, way, _held } = unit.lease;
+    pub(crate) fn divide(
+        &self,
+        unit: Unit<Lease>,
+        division: Division,
+    ) -> Result<Vec<Unit<Lease>>, PrepareError> {
+        let Lease { leased, payload, path, _held } = unit.lease;
         let bytes = inflated(&payload)?;
         let parts = cut_bytes(leased.entry.frame.signal, &bytes, division)?;
         leased.parts.fetch_add(parts.len() as u32 - 1, Ordering::AcqRel);
-        Ok(parts
-            .into_iter()
-            .map(|(bytes, items)| self.unit(&leased, way, Payload::identity(bytes), items, false, None))
-            .collect())
+        let unit =
+            |(bytes, items)| self.unit(&leased, path, Payload::identity(bytes), items, false, None);
+        Ok(parts.into_iter().map(unit).collect())
     }
 }
 
@@ -188,13 +205,17 @@ fn is_part(whole: &Bytes, part: &Bytes) -> bool {
     whole.start <= part.start && part.end <= whole.end
 }
 
-fn cut_bytes(signal: Signal, bytes: &Bytes, limits: Division) -> Result<Vec<(Bytes, u32)>, PrepareError> {
+fn cut_bytes(
+    signal: Signal,
+    bytes: &Bytes,
+    limits: Division,
+) -> Result<Vec<(Bytes, u32)>, PrepareError> {
     let limits = SplitLimits { max_bytes: limits.max_bytes, max_items: limits.max_items };
-    let parts = split(signal, bytes, limits).map_err(|error| PrepareError::Split(error.to_string()))?;
+    let parts =
+        split(signal, bytes, limits).map_err(|error| PrepareError::Split(error.to_string()))?;
     Ok(parts.into_iter().map(|part| (part.bytes, part.items)).collect())
 }
 
-/// The protobuf bytes of a payload.
 pub(crate) fn inflated(payload: &Payload) -> Result<Bytes, PrepareError> {
     if payload.encoding == Encoding::Identity {
         return Ok(payload.bytes.clone());

@@ -13,7 +13,8 @@ pub(crate) const OUTCOMES: [&str; 6] =
     ["delivered", "partly_rejected", "retry", "too_large", "misconfigured", "rejected"];
 
 /// Why items became dead letters, in the order of [`cause_index`].
-pub(crate) const CAUSES: [&str; 5] = ["rejected", "too_large", "given_up", "not_retried", "not_prepared"];
+pub(crate) const CAUSES: [&str; 5] =
+    ["rejected", "too_large", "given_up", "not_retried", "not_prepared"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
@@ -56,6 +57,16 @@ impl Stats {
     }
 }
 
+fn cause_index(cause: Option<Cause>) -> usize {
+    match cause {
+        Some(Cause::Rejected | Cause::Failed) => 0,
+        Some(Cause::TooLarge) => 1,
+        Some(Cause::GivenUp) => 2,
+        Some(Cause::NotRetried { .. }) => 3,
+        None => 4,
+    }
+}
+
 fn outcome_index(outcome: &Outcome) -> usize {
     match outcome {
         Outcome::Delivered => 0,
@@ -63,16 +74,6 @@ fn outcome_index(outcome: &Outcome) -> usize {
         Outcome::RetryAfter { .. } => 2,
         Outcome::TooLarge { .. } => 3,
         Outcome::Misconfigured { .. } => 4,
-        Outcome::Rejected { .. } => 5,
-    }
-}
-
-fn cause_index(cause: Option<Cause>) -> usize {
-    match cause {
-        Some(Cause::Rejected) => 0,
-        Some(Cause::TooLarge) => 1,
-        Some(Cause::GivenUp) => 2,
-        Some(Cause::NotRetried) => 3,
-        None => 4,
+        Outcome::Rejected { .. } | Outcome::Failed { .. } => 5,
     }
 }

@@ -1,4 +1,5 @@
-//! The task of a delivery: reads the log, sends what the dispatcher says, and settles what comes back.
+//! The task of a delivery: reads the log, sends what the dispatcher says, and settles what comes
+//! back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,27 +7,20 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use sluice_flow::dispatch::{Batch, Cause, DispatchPolicy, Dispatcher, Settled, State, Unit};
-use sluice_flow::{Exporter, Outcome, Packed, Payload, Refusal};
+use sluice_flow::{Outcome, Packed, Payload, Refusal};
 use sluice_log::Next;
-use sluice_otlp::Encoding;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::burial::{Burial, Mourner};
+use super::dead_letter_writer::{DeadLetterWriter, PendingResolution};
 use super::dead_letters::DeadLetter;
-use super::prepare::{Lease, Leased, Preparer, inflated};
-use super::{Delivery, Trouble};
-use crate::backlog::HeldMemory;
+use super::packing::{copied_bytes, pack, payloads};
+use super::prepare::{Lease, Leased, Preparer};
+use super::{Delivery, DeliveryId, Trouble};
 use crate::entry::Entry;
+use crate::private_memory::HeldMemory;
 use crate::refusals::overloaded;
 
-/// Everything that a reload may change.
-pub(crate) struct Settings {
-    pub dispatch: DispatchPolicy,
-    pub preparer: Preparer,
-}
-
-/// What the task is told from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     No,
@@ -42,7 +36,7 @@ struct Task {
     dispatcher: Dispatcher<Lease>,
     sending: JoinSet<(Option<Packed>, Outcome)>,
     in_flight: HashMap<Id, Batch<Lease>>,
-    burial: Burial,
+    dead_letters: DeadLetterWriter,
     /// The log had nothing more when it was last asked.
     has_read_all: bool,
     /// Packed copies of what waits for a retry.
@@ -50,22 +44,27 @@ struct Task {
 }
 
 /// Runs a delivery until it is told to stop. Frames that are not resolved by then stay in the log.
-pub(crate) async fn run(delivery: Arc<Delivery>, settings: Settings, mut stop: watch::Receiver<Stop>) {
+pub(crate) async fn run(
+    delivery: Arc<Delivery>,
+    dispatch: DispatchPolicy,
+    preparer: Preparer,
+    mut stop: watch::Receiver<Stop>,
+) {
     let mut task = Task {
-        burial: Burial::new(delivery.clone()),
+        dead_letters: DeadLetterWriter::new(delivery.clone()),
         has_read_all: false,
         packed_waiting: delivery.private.hold(0),
         delivery,
-        preparer: settings.preparer,
-        dispatcher: Dispatcher::new(settings.dispatch),
+        preparer,
+        dispatcher: Dispatcher::new(dispatch),
         sending: JoinSet::new(),
         in_flight: HashMap::new(),
     };
     loop {
         let stopping = *stop.borrow_and_update();
         if stopping == Stop::HandOver {
-            task.burial.end();
-            if task.sending.is_empty() && !task.burial.is_storing() {
+            task.dead_letters.end();
+            if task.sending.is_empty() && !task.dead_letters.is_storing() {
                 break;
             }
         }
@@ -78,8 +77,12 @@ pub(crate) async fn run(delivery: Arc<Delivery>, settings: Settings, mut stop: w
         let wake_at = if stopping == Stop::HandOver { None } else { task.dispatcher.next_wake() };
         tokio::select! {
             () = task.delivery.wake.notified() => {}
-            Some(done) = task.sending.join_next_with_id(), if !task.sending.is_empty() => task.finish(done),
-            settled = task.burial.stored(), if task.burial.is_storing() => task.mourned(settled),
+            Some(done) = task.sending.join_next_with_id(), if !task.sending.is_empty() => {
+                task.finish(done);
+            }
+            stored = task.dead_letters.stored(), if task.dead_letters.is_storing() => {
+                task.resolve_pending(stored);
+            }
             () = sleep_until(wake_at), if wake_at.is_some() => {}
             // A closed channel means that the engine is gone: hand over.
             changed = stop.changed() => if changed.is_err() { break },
@@ -113,7 +116,9 @@ impl Task {
                 self.dispatcher.drain();
             }
             while let Some(batch) = self.dispatcher.next(now) {
-                self.send(batch);
+                if let Some(batch) = self.without_deserted(batch, now) {
+                    self.send(batch);
+                }
                 progressed = true;
             }
             if !progressed {
@@ -139,14 +144,18 @@ impl Task {
         true
     }
 
-    /// Nothing is left to do, now.
     fn is_done(&self) -> bool {
-        self.has_read_all && self.dispatcher.is_idle() && !self.burial.is_storing()
+        self.has_read_all && self.dispatcher.is_idle() && !self.dead_letters.is_storing()
     }
 
     fn take(&mut self, offset: u64, entry: Arc<Entry>, now: Instant) {
         match self.preparer.units(offset, entry.clone(), self.dispatcher.unit_limits()) {
-            Ok(units) if units.is_empty() => self.resolve(offset, &entry, Ok(())),
+            Ok(units) if units.is_empty() => {
+                // Its processors let nothing pass: no other delivery may drop the frame for that.
+                if self.delivery.log.resolve_unwanted(self.delivery.cursor, offset) {
+                    entry.resolved(self.delivery.cursor, Ok(()));
+                }
+            }
             Ok(units) => units.into_iter().for_each(|unit| self.dispatcher.offer(unit, now)),
             Err(error) => {
                 let frame = &entry.frame;
@@ -154,18 +163,46 @@ impl Task {
                     prepared: entry.origin.prepared.clone(),
                     ..letter(&entry, frame.payload.clone(), frame.items, error.to_string())
                 };
-                self.bury(letter, None, Mourner::Whole(offset, entry));
+                self.set_aside(letter, None, PendingResolution::Whole(offset, entry));
             }
         }
+    }
+
+    /// Gives up what senders that wait for this delivery alone have left without an answer: they
+    /// send it again.
+    fn without_deserted(&mut self, mut batch: Batch<Lease>, now: Instant) -> Option<Batch<Lease>> {
+        let is_deserted = |unit: &Unit<Lease>| unit.lease.leased.entry.is_deserted();
+        if !self.dispatcher.returns_rejections() || !batch.units.iter().any(is_deserted) {
+            return Some(batch);
+        }
+        let packed = batch.packed.take();
+        self.packed_waiting.give_back(packed.as_ref().map_or(0, copied_bytes));
+        let (deserted, units) = std::mem::take(&mut batch.units).into_iter().partition(is_deserted);
+        self.hand_back(deserted, "its sender has gone");
+        batch.set_units(units);
+        if batch.units.is_empty() {
+            self.dispatcher.hand_back(now);
+            return None;
+        }
+        Some(batch)
+    }
+
+    /// Leaves unacknowledged units to their senders.
+    fn hand_back(&mut self, units: Vec<Unit<Lease>>, reason: &str) {
+        let cause = Cause::NotRetried { asked: None };
+        self.settle(Settled::Dead { units, cause, reason: reason.to_owned() });
+    }
+
+    /// Nothing of the batch was acknowledged, and senders wait for this delivery alone.
+    fn may_hand_back(&self, batch: &Batch<Lease>) -> bool {
+        let is_unanswered = |unit: &Unit<Lease>| unit.lease.leased.entry.is_unanswered();
+        self.dispatcher.returns_rejections() && batch.units.iter().all(is_unanswered)
     }
 
     fn send(&mut self, mut batch: Batch<Lease>) {
         let exporter = self.preparer.exporter.clone();
         let packed = batch.packed.take();
-        if let Some(packed) = &packed {
-            let left = self.packed_waiting.bytes().saturating_sub(copied_bytes(packed));
-            self.packed_waiting.set(left);
-        }
+        self.packed_waiting.give_back(packed.as_ref().map_or(0, copied_bytes));
         let sources = if packed.is_some() { Vec::new() } else { payloads(&batch) };
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
@@ -198,14 +235,21 @@ impl Task {
         let (id, packed, outcome) = match done {
             Ok((id, (packed, outcome))) => (id, packed, outcome),
             Err(error) => {
-                tracing::error!(exporter = %self.delivery.id.exporter, %error, "an exporter failed unexpectedly");
                 let reason = "the exporter failed unexpectedly".to_owned();
+                tracing::error!(exporter = %self.delivery.id.exporter, %error, "{reason}");
                 (error.id(), None, Outcome::RetryAfter { delay: None, reason })
             }
         };
         let Some(mut batch) = self.in_flight.remove(&id) else { return };
         self.delivery.stats.count_outcome(&outcome);
         self.delivery.health.note_answer(outcome.is_taken(), Instant::now());
+        if let Outcome::Misconfigured { reason } = &outcome
+            && self.may_hand_back(&batch)
+        {
+            self.log_outcome(&outcome, batch.items);
+            self.dispatcher.hand_back(Instant::now());
+            return self.hand_back(batch.units, reason);
+        }
         let mut kept_bytes = 0;
         match &outcome {
             Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. } => {
@@ -221,14 +265,14 @@ impl Task {
         let settled = self.dispatcher.settle(batch, outcome, Instant::now(), fastrand::f64());
         if !matches!(settled, Settled::Kept) {
             // There is no next attempt: what was kept for it is gone with the batch.
-            self.packed_waiting.set(self.packed_waiting.bytes().saturating_sub(kept_bytes));
+            self.packed_waiting.give_back(kept_bytes);
         }
         self.note_state();
         self.settle(settled);
     }
 
-    /// Keeps what was packed for the next attempt, if it costs nothing or memory allows it. Returns the bytes that it is
-    /// charged.
+    /// Keeps what was packed for the next attempt, if it costs nothing or memory allows it. Returns
+    /// the bytes that it is charged.
     fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) -> usize {
         let Some(packed) = packed else { return 0 };
         let copied = copied_bytes(&packed);
@@ -251,19 +295,22 @@ impl Task {
                 stats.sent_items.fetch_add(items.saturating_sub(rejected_items), Ordering::Relaxed);
                 if rejected_items > 0 {
                     stats.partly_rejected_items.fetch_add(rejected_items, Ordering::Relaxed);
+                    let DeliveryId { pipeline, exporter } = &self.delivery.id;
                     tracing::warn!(
-                        pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter,
-                        items = rejected_items, reason = reason.unwrap_or_default(),
+                        %pipeline, %exporter, items = rejected_items,
+                        reason = reason.unwrap_or_default(),
                         "the backend took a request but refused some of its items for good"
                     );
                 }
-                self.units_done(units);
+                for unit in units {
+                    self.part_done(&unit.lease.leased, Ok(()));
+                }
             }
             Settled::Divide { unit, division } => {
                 let (lease, items) = (unit.lease.clone(), unit.items);
                 match self.preparer.divide(unit, division) {
                     Ok(parts) => self.dispatcher.divided(parts),
-                    Err(error) => self.bury_part(&lease, items, None, error.to_string()),
+                    Err(error) => self.set_part_aside(&lease, items, None, error.to_string()),
                 }
             }
             Settled::Dead { units, cause, reason } => self.dead(units, cause, &reason),
@@ -272,26 +319,26 @@ impl Task {
         self.delivery.note_room();
     }
 
-    fn units_done(&mut self, units: Vec<Unit<Lease>>) {
-        for unit in units {
-            self.part_done(&unit.lease.leased, Ok(()));
-        }
-    }
-
     fn dead(&mut self, units: Vec<Unit<Lease>>, cause: Cause, reason: &str) {
         for unit in units {
-            let leased = &unit.lease.leased;
-            if self.dispatcher.returns_rejections() {
-                self.delivery.stats.returned_items.fetch_add(u64::from(unit.items), Ordering::Relaxed);
-                let refusal = match cause {
-                    Cause::Rejected | Cause::TooLarge => Refusal::Rejected { reason: reason.to_owned() },
-                    // The backend may take it yet: whether it is tried again is the sender's to say.
-                    Cause::GivenUp | Cause::NotRetried => overloaded(reason),
-                };
-                self.part_done(leased, Err(refusal));
-            } else {
-                self.bury_part(&unit.lease, unit.items, Some(cause), reason.to_owned());
+            if !self.dispatcher.returns_rejections() {
+                self.set_part_aside(&unit.lease, unit.items, Some(cause), reason.to_owned());
+                continue;
             }
+            let returned = &self.delivery.stats.returned_items;
+            returned.fetch_add(u64::from(unit.items), Ordering::Relaxed);
+            let refusal = match cause {
+                Cause::Rejected | Cause::TooLarge => {
+                    Refusal::Rejected { reason: reason.to_owned() }
+                }
+                Cause::Failed => Refusal::Failed { reason: reason.to_owned() },
+                // The backend may take it yet: the sender decides whether it is tried again.
+                Cause::NotRetried { asked: Some(delay) } => {
+                    Refusal::Retry { delay, reason: reason.to_owned() }
+                }
+                Cause::GivenUp | Cause::NotRetried { asked: None } => overloaded(reason),
+            };
+            self.part_done(&unit.lease.leased, Err(refusal));
         }
     }
 
@@ -311,31 +358,30 @@ impl Task {
         }
     }
 
-    fn bury_part(&mut self, lease: &Lease, items: u32, cause: Option<Cause>, reason: String) {
+    fn set_part_aside(&mut self, lease: &Lease, items: u32, cause: Option<Cause>, reason: String) {
         let letter = DeadLetter {
             prepared: self.preparer.steps_done(lease),
             ..letter(&lease.leased.entry, lease.payload.clone(), items, reason)
         };
-        self.bury(letter, cause, Mourner::Part(lease.leased.clone()));
+        self.set_aside(letter, cause, PendingResolution::Part(lease.leased.clone()));
     }
 
-    fn bury(&mut self, letter: DeadLetter, cause: Option<Cause>, mourner: Mourner) {
+    fn set_aside(&mut self, letter: DeadLetter, cause: Option<Cause>, pending: PendingResolution) {
         self.delivery.stats.count_dead(cause, letter.items);
         tracing::error!(
             pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter,
             items = letter.items, reason = letter.reason,
             "items could not be delivered for good and were put among the dead letters"
         );
-        let settled = self.burial.bury(letter, mourner);
-        self.mourned(settled);
+        let stored = self.dead_letters.store(letter, pending);
+        self.resolve_pending(stored);
     }
 
-    /// Dead letters are stored: their frames are settled.
-    fn mourned(&mut self, settled: impl IntoIterator<Item = Mourner>) {
-        for mourner in settled {
-            match mourner {
-                Mourner::Part(leased) => self.part_done(&leased, Ok(())),
-                Mourner::Whole(offset, entry) => self.resolve(offset, &entry, Ok(())),
+    fn resolve_pending(&mut self, stored: impl IntoIterator<Item = PendingResolution>) {
+        for pending in stored {
+            match pending {
+                PendingResolution::Part(leased) => self.part_done(&leased, Ok(())),
+                PendingResolution::Whole(offset, entry) => self.resolve(offset, &entry, Ok(())),
             }
         }
     }
@@ -346,13 +392,14 @@ impl Task {
         let mut wanted_bytes = self.delivery.shed_wanted_bytes.swap(0, Ordering::Relaxed);
         let delivery = self.delivery.clone();
         let (log, cursor) = (&delivery.log, delivery.cursor);
-        let wants_less = || is_over_limit && log.is_over_budget(cursor) && !delivery.drops_on_disk();
-        let may_go =
-            |batch: &Batch<Lease>| batch.units.iter().all(|unit| log.may_give_up(cursor, unit.lease.leased.offset));
+        let wants_less =
+            || is_over_limit && delivery.gauges.is_over_budget() && !delivery.drops_on_disk();
+        let may_go = |batch: &Batch<Lease>| {
+            batch.units.iter().all(|unit| log.may_give_up(cursor, unit.lease.leased.offset))
+        };
         while wanted_bytes > 0 || wants_less() {
             let Some(batch) = self.dispatcher.shed_oldest(may_go) else { break };
-            let left = self.packed_waiting.bytes().saturating_sub(batch.packed.as_ref().map_or(0, copied_bytes));
-            self.packed_waiting.set(left);
+            self.packed_waiting.give_back(batch.packed.as_ref().map_or(0, copied_bytes));
             wanted_bytes = wanted_bytes.saturating_sub(batch.bytes as u64);
             delivery.count_dropped(batch.items);
             batch.units.iter().for_each(|unit| self.part_given_up(&unit.lease.leased));
@@ -370,14 +417,20 @@ impl Task {
 
     fn log_outcome(&self, outcome: &Outcome, items: u64) {
         let (reason, what) = match outcome {
-            Outcome::RetryAfter { reason, .. } => (reason, "the backend did not take a request; it is sent again"),
+            Outcome::RetryAfter { reason, .. } => {
+                (reason, "the backend did not take a request; it is sent again")
+            }
             Outcome::TooLarge { reason } => {
                 (reason, "a request was too large for the backend; it is cut and sent again")
             }
-            Outcome::Rejected { reason } => (reason, "the backend refused a request; it is cut to find the culprit"),
-            Outcome::Misconfigured { reason } => {
-                (reason, "the backend cannot be used as configured; nothing is thrown away, mend the configuration")
+            Outcome::Rejected { reason } | Outcome::Failed { reason } => {
+                (reason, "the backend refused a request; it is cut to find the culprit")
             }
+            Outcome::Misconfigured { reason } => (
+                reason,
+                "the backend cannot be used as configured; nothing that was accepted is thrown \
+                 away, mend the configuration",
+            ),
             Outcome::Delivered | Outcome::PartlyRejected { .. } => return,
         };
         let id = &self.delivery.id;
@@ -387,22 +440,25 @@ impl Task {
     fn note_state(&self) {
         let trouble = match self.dispatcher.state() {
             State::Open => None,
-            State::Outage { reason } => Some(Trouble { held: false, reason: reason.clone() }),
-            State::Held { reason } => Some(Trouble { held: true, reason: reason.clone() }),
+            State::Outage(reason) => Some(Trouble { held: false, reason: reason.clone() }),
+            State::Held(reason) => Some(Trouble { held: true, reason: reason.clone() }),
         };
         let mut known = self.delivery.stats.trouble.lock();
         if *known == trouble {
             return;
         }
-        let id = &self.delivery.id;
+        let DeliveryId { pipeline, exporter } = &self.delivery.id;
         match (&*known, &trouble) {
             (Some(_), None) => {
-                tracing::info!(pipeline = %id.pipeline, exporter = %id.exporter, "the backend takes data again")
+                tracing::info!(%pipeline, %exporter, "the backend takes data again");
             }
-            (None, Some(trouble)) => tracing::error!(
-                pipeline = %id.pipeline, exporter = %id.exporter, reason = trouble.reason,
-                "{}", if trouble.held { "delivery held until the configuration is mended" } else { "backend out of order" }
-            ),
+            (None, Some(Trouble { held, reason })) => {
+                let what = match held {
+                    true => "delivery held until the configuration is mended",
+                    false => "backend out of order",
+                };
+                tracing::error!(%pipeline, %exporter, reason, "{what}");
+            }
             _ => {}
         }
         self.delivery.health.note_outage(trouble.is_some());
@@ -423,31 +479,4 @@ fn letter(entry: &Entry, payload: Payload, items: u32, reason: String) -> DeadLe
         prepared: Vec::new(),
         sender: entry.frame.metadata.clone(),
     }
-}
-
-fn payloads(batch: &Batch<Lease>) -> Vec<Payload> {
-    batch.units.iter().map(|unit| unit.lease.payload.clone()).collect()
-}
-
-/// Bytes that a packed request holds beside the frames it was made from: none where it only refers to them.
-fn copied_bytes(packed: &Packed) -> usize {
-    if packed.encoding == Encoding::Identity { 0 } else { packed.len_bytes }
-}
-
-fn pack(
-    exporter: &dyn Exporter,
-    signal: sluice_otlp::Signal,
-    items: u32,
-    sources: Vec<Payload>,
-    metadata: Arc<sluice_flow::Metadata>,
-) -> Result<Packed, String> {
-    if let [only] = sources.as_slice()
-        && only.encoding != Encoding::Identity
-        && exporter.passes_through() == Some(only.encoding)
-    {
-        let chunks = Arc::from([only.bytes.clone()]);
-        return Ok(Packed { signal, items, chunks, len_bytes: only.bytes.len(), encoding: only.encoding, metadata });
-    }
-    let chunks = sources.iter().map(inflated).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-    exporter.pack(signal, items, chunks, metadata)
 }

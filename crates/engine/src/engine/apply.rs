@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use sluice_config::Class;
 use sluice_exporters::BuildContext;
 
-use super::status::Shown;
 use super::{Engine, RunningExporter};
 use crate::error::StartError;
 use crate::extensions::Extensions;
 use crate::intake::ReceiverIngress;
 use crate::plan::Plan;
+use crate::status::Shown;
 
 const USER_AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
 
@@ -25,17 +26,18 @@ impl Engine {
         self.backlog.set_limit(plan.pool_bytes());
         self.shared_work.set_limit(plan.memory.shared_work_bytes as usize);
         self.storage.apply(plan);
-        self.resources
-            .connections
-            .set_limits(plan.memory.connections_bytes as usize, plan.memory.windows_bytes as usize);
+        let (connections_bytes, windows_bytes) =
+            (plan.memory.connections_bytes as usize, plan.memory.windows_bytes as usize);
+        self.resources.connections.set_limits(connections_bytes, windows_bytes);
         self.extensions = extensions;
         self.open_intakes(plan);
         let gone = self.apply_deliveries(plan, &exporters, dead_letters).await;
         self.exporters = exporters;
-        self.apply_routes(plan);
+        let leaving: Vec<_> = gone.iter().map(|(_, running)| running.delivery.clone()).collect();
+        self.apply_routes(plan, &leaving);
         // Only now no receiver submits to them any more.
         for (id, running) in gone {
-            self.leave(id, running, plan.drain_timeout);
+            self.leave(id, running);
         }
         self.apply_receivers(plan, bound).await?;
         self.show(plan);
@@ -50,21 +52,22 @@ impl Engine {
     ) -> Result<HashMap<String, RunningExporter>, StartError> {
         let mut exporters = HashMap::new();
         for (id, planned) in &plan.exporters {
-            let context = BuildContext {
-                name: id,
-                authenticators: &extensions.clients,
-                user_agent: USER_AGENT,
-                files: &self.files,
-            };
-            let kept = self.exporters.get(id).filter(|running| running.fingerprint == planned.fingerprint);
+            let fingerprint = planned.fingerprint;
+            let kept = self.exporters.get(id).filter(|kept| kept.fingerprint == fingerprint);
             let exporter = match kept {
                 Some(running) => running.exporter.clone(),
-                None => planned
-                    .config
-                    .build(&context)
-                    .map_err(|error| StartError::Exporter { id: id.clone(), reason: error.to_string() })?,
+                None => {
+                    let context = BuildContext {
+                        name: id,
+                        authenticators: &extensions.clients,
+                        user_agent: USER_AGENT,
+                        files: &self.files,
+                    };
+                    let built = planned.config.build(&context);
+                    built.map_err(|error| StartError::of(Class::Exporter, id, error))?
+                }
             };
-            exporters.insert(id.clone(), RunningExporter { fingerprint: planned.fingerprint, exporter });
+            exporters.insert(id.clone(), RunningExporter { fingerprint, exporter });
         }
         Ok(exporters)
     }
@@ -84,10 +87,13 @@ impl Engine {
     }
 
     fn show(&self, plan: &Plan) {
-        let deliveries =
-            self.deliveries.values().map(|running| (running.plan.clone(), running.delivery.clone())).collect();
-        let receivers = self.receivers.iter().map(|running| (running.id.clone(), running.handle.counters())).collect();
-        self.status.shown.store(Arc::new(Shown { deliveries, receivers, metrics: plan.metrics.clone() }));
+        let deliveries = self.deliveries.values();
+        let receivers = self.receivers.iter();
+        self.status.shown.store(Arc::new(Shown {
+            deliveries: deliveries.map(|it| (it.plan.clone(), it.delivery.clone())).collect(),
+            receivers: receivers.map(|it| (it.id.clone(), it.handle.counters())).collect(),
+            metrics: plan.metrics.clone(),
+        }));
     }
 }
 
@@ -101,8 +107,10 @@ mod tests {
     use super::*;
 
     fn plan(limit_mib: u64, pipelines: &[&str]) -> Plan {
-        let pipelines: String =
-            pipelines.iter().map(|id| format!("    {id}: {{receivers: [otlp], exporters: [otlp]}}\n")).collect();
+        let pipelines: String = pipelines
+            .iter()
+            .map(|id| format!("    {id}: {{receivers: [otlp], exporters: [otlp]}}\n"))
+            .collect();
         let text = format!(
             "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}}}\n\
              exporters: {{otlp: {{endpoint: 'localhost:1', tls: {{insecure: true}}}}}}\n\
@@ -118,14 +126,19 @@ mod tests {
     #[tokio::test]
     async fn every_part_of_the_memory_follows_a_reload() {
         let mut engine = Engine::start(plan(512, &["traces"]), None).await.expect("starts");
-        for (limit_mib, pipelines) in [(256, vec!["traces"]), (256, vec!["traces", "traces/second"])] {
+        for (limit_mib, pipelines) in
+            [(256, vec!["traces"]), (256, vec!["traces", "traces/second"])]
+        {
             engine.reload(plan(limit_mib, &pipelines)).await.expect("reloads");
-            let memory = engine.plan.memory;
+            let memory = engine.plan.as_ref().expect("is applied").memory;
             assert_eq!(engine.receiving.limit_bytes() as u64, memory.receiving_bytes);
             assert_eq!(engine.backlog.state().limit_bytes, memory.backlog_bytes);
             assert_eq!(engine.shared_work.limit_bytes() as u64, memory.shared_work_bytes);
             for running in engine.deliveries.values() {
-                assert_eq!(running.delivery.packed_limit_bytes.load(Ordering::Relaxed), memory.packed_bytes);
+                assert_eq!(
+                    running.delivery.packed_limit_bytes.load(Ordering::Relaxed),
+                    memory.packed_bytes
+                );
             }
         }
         engine.shutdown(Duration::ZERO).await;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use sluice_log::Keep;
+use sluice_log::{Holding, Keep};
 use sluice_otlp::Signal;
 
-use super::{Engine, RunningDelivery};
-use crate::backlog::Members;
+use super::{Engine, RunningReceiver};
 use crate::delivery::{DeliveryId, Stop};
 
+/// The time for receivers that fetch to write their checkpoints.
+const LAST_CHECKPOINTS: Duration = Duration::from_secs(3);
 /// At the end of the drain: the time for answers to senders that still wait.
 const REMAINING_ANSWERS: Duration = Duration::from_secs(1);
 /// With a directory: how long healthy deliveries may continue, to leave little for the next start.
@@ -29,7 +30,6 @@ pub struct Undelivered {
     pub bytes: u64,
 }
 
-/// What was not delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownReport {
     /// In memory only: lost.
@@ -42,17 +42,21 @@ pub struct ShutdownReport {
 }
 
 impl Engine {
-    /// Shuts down in order: unready; receivers finish requests in flight; deliveries send the rest,
-    /// or leave it on disk. All this takes at most `drain_timeout`. Then frames that are not
-    /// written yet are written.
+    /// Shuts down in order: unready; receivers finish requests in flight, and those that fetch get
+    /// no more in; deliveries send the rest, or leave it on disk. All this takes at most
+    /// `drain_timeout`. Then frames that are not written yet are written, and receivers that fetch
+    /// end.
     pub async fn shutdown(mut self, drain_timeout: Duration) -> ShutdownReport {
         self.status.ready.store(false, Ordering::Release);
         let deadline = Instant::now() + drain_timeout;
-        let receivers = std::mem::take(&mut self.receivers);
-        let receivers = futures_util::future::join_all(receivers.into_iter().map(|running| running.handle.shutdown()));
-        let mut receivers = std::pin::pin!(receivers);
+        let (answering, fetching): (Vec<_>, Vec<_>) = std::mem::take(&mut self.receivers)
+            .into_iter()
+            .partition(|running| running.has_senders);
+        fetching.iter().for_each(|running| self.intakes[&running.id].close());
+        let mut answering = std::pin::pin!(shut_down(answering));
         // Deliveries and disk continue meanwhile: requests in flight may wait for them.
-        let all_answered = tokio::time::timeout_at(deadline.into(), receivers.as_mut()).await.is_ok();
+        let all_answered =
+            tokio::time::timeout_at(deadline.into(), answering.as_mut()).await.is_ok();
         if !all_answered {
             self.intakes.values().for_each(|intake| intake.close());
         }
@@ -60,7 +64,8 @@ impl Engine {
         if self.storage.directory().is_some() {
             report.kept = self.leave_deliveries(deadline).await;
             let unwritten = self.storage.close(LAST_WRITES).await;
-            report.unwritten = unwritten.into_iter().map(|(signal, held)| (signal, held.items, held.bytes)).collect();
+            let amounts = |(signal, held): (_, Holding)| (signal, held.items, held.bytes);
+            report.unwritten = unwritten.into_iter().map(amounts).collect();
         } else {
             report.lost = self.drain_deliveries(deadline).await;
         }
@@ -68,13 +73,16 @@ impl Engine {
         if !all_answered {
             // The log has released the frames that senders waited for, so they get a retryable
             // refusal.
-            let _ = tokio::time::timeout(REMAINING_ANSWERS, receivers).await;
+            let _ = tokio::time::timeout(REMAINING_ANSWERS, answering).await;
         }
+        // Only now everything that they read is resolved or on disk, as far as it ever is: a
+        // checkpoint of before would let it arrive twice.
+        let _ = tokio::time::timeout(LAST_CHECKPOINTS, shut_down(fetching)).await;
         for running in std::mem::take(&mut self.exporters).into_values() {
             running.exporter.shutdown().await;
         }
         self.watcher.abort();
-        self.backlog.set_members(Members::default());
+        self.backlog.set_routes(&[], &[]);
         report
     }
 
@@ -82,16 +90,7 @@ impl Engine {
         for running in self.deliveries.values() {
             let _ = running.stop.send(Stop::Drain);
         }
-        let mut lost = Vec::new();
-        for (id, running) in std::mem::take(&mut self.deliveries) {
-            let delivery = running.delivery.clone();
-            end_task(running, deadline).await;
-            let held = delivery.log.unsubscribe(delivery.cursor, Keep::Nothing);
-            if held.items > 0 {
-                lost.push(Undelivered { delivery: id, items: held.items, bytes: held.bytes });
-            }
-        }
-        lost
+        self.end_deliveries(deadline, Keep::Nothing).await
     }
 
     /// Healthy deliveries continue briefly, the others hand over at once; all wait for requests in
@@ -103,33 +102,35 @@ impl Engine {
             let _ = running.stop.send(if is_healthy { Stop::Drain } else { Stop::HandOver });
         }
         for running in self.deliveries.values_mut() {
-            let _ = tokio::time::timeout_at(sending_until.into(), finished(running)).await;
+            // A task that has ended by itself has dropped its side.
+            let ended = running.stop.closed();
+            let _ = tokio::time::timeout_at(sending_until.into(), ended).await;
             let _ = running.stop.send(Stop::HandOver);
         }
         let answers_until = deadline.min(Instant::now() + LAST_ANSWERS);
-        let mut kept = Vec::new();
+        self.end_deliveries(answers_until, Keep::Backlog).await
+    }
+
+    /// Returns what they still hold, which goes unless it is kept.
+    async fn end_deliveries(&mut self, deadline: Instant, keep: Keep) -> Vec<Undelivered> {
+        let mut undelivered = Vec::new();
         for (id, running) in std::mem::take(&mut self.deliveries) {
-            let delivery = running.delivery.clone();
-            end_task(running, answers_until).await;
-            let held = delivery.log.held(delivery.cursor);
-            if held.items > 0 {
-                kept.push(Undelivered { delivery: id, items: held.items, bytes: held.bytes });
+            let (delivery, mut task) = (running.delivery, running.task);
+            if tokio::time::timeout_at(deadline.into(), &mut task).await.is_err() {
+                task.abort();
+                let _ = task.await;
             }
-            delivery.log.unsubscribe(delivery.cursor, Keep::Backlog);
+            let Holding { items, bytes, .. } = delivery.log.held(delivery.cursor);
+            if items > 0 {
+                undelivered.push(Undelivered { delivery: id, items, bytes });
+            }
+            delivery.log.unsubscribe(delivery.cursor, keep);
         }
-        kept
+        undelivered
     }
 }
 
-/// Waits until the task has ended by itself. The caller joins it.
-async fn finished(running: &RunningDelivery) {
-    running.stop.closed().await;
-}
-
-async fn end_task(running: RunningDelivery, deadline: Instant) {
-    let mut task = running.task;
-    if tokio::time::timeout_at(deadline.into(), &mut task).await.is_err() {
-        task.abort();
-        let _ = task.await;
-    }
+async fn shut_down(receivers: Vec<RunningReceiver>) {
+    let ends = receivers.into_iter().map(|running| running.handle.shutdown());
+    futures_util::future::join_all(ends).await;
 }

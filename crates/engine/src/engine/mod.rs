@@ -5,7 +5,6 @@ mod deliveries;
 mod ending;
 mod listening;
 mod routing;
-mod status;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use sluice_exporters::Files;
 use sluice_flow::Exporter;
 use sluice_net::server::{ConnectionBudget, ReadScheduler, ServerResources};
@@ -22,22 +20,23 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use self::ending::{ShutdownReport, Undelivered};
-use self::status::EngineStatus;
-use crate::admin::AdminServer;
+use crate::admin::{AdminPlan, AdminServer};
 use crate::backlog::Backlog;
 use crate::delivery::{Delivery, DeliveryId, Stop};
 use crate::entry::SharedWorkMemory;
 use crate::error::StartError;
 use crate::extensions::Extensions;
 use crate::intake::ReceiverIngress;
-use crate::plan::{DeliveryPlan, MetricsPlan, Plan, ReceiverPlan};
+use crate::plan::{DeliveryPlan, Plan, ReceiverPlan};
 use crate::receiving::ReceivingBudget;
-use crate::status::{Health, Status};
+use crate::status::EngineStatus;
 use crate::storage::{self, Storage};
 
 struct RunningReceiver {
     id: String,
     fingerprint: u64,
+    /// It does not fetch.
+    has_senders: bool,
     handle: Box<dyn StartedReceiver>,
 }
 
@@ -65,14 +64,12 @@ struct RunningExporter {
     exporter: Arc<dyn Exporter>,
 }
 
-/// A running pipeline engine.
 pub struct Engine {
-    plan: Plan,
+    /// None before the first is applied.
+    plan: Option<Plan>,
     storage: Arc<Storage>,
-    /// The task that watches the disk.
     watcher: JoinHandle<()>,
     receiving: Arc<ReceivingBudget>,
-    /// The pool of all backlogs.
     backlog: Arc<Backlog>,
     shared_work: Arc<SharedWorkMemory>,
     receivers: Vec<RunningReceiver>,
@@ -85,50 +82,48 @@ pub struct Engine {
     files: Files,
     deliveries: BTreeMap<DeliveryId, RunningDelivery>,
     extensions: Extensions,
-    metrics_server: Option<(MetricsPlan, AdminServer)>,
-    health_servers: BTreeMap<(String, String), AdminServer>,
+    admin: BTreeMap<AdminPlan, AdminServer>,
     status: Arc<EngineStatus>,
 }
 
 impl Engine {
     /// Starts the components of a plan. `scheduler`, if there is one, decides which connections are
     /// read.
-    pub async fn start(plan: Plan, scheduler: Option<Arc<ReadScheduler>>) -> Result<Engine, StartError> {
+    pub async fn start(
+        plan: Plan,
+        scheduler: Option<Arc<ReadScheduler>>,
+    ) -> Result<Engine, StartError> {
         let storage = Arc::new(Storage::open(&plan).await?);
         let receiving = ReceivingBudget::new(plan.memory.receiving_bytes as usize);
-        let resources = ServerResources {
-            connections: ConnectionBudget::new(
-                plan.memory.connections_bytes as usize,
-                plan.memory.windows_bytes as usize,
-            ),
-            scheduler,
-        };
+        let memory = plan.memory;
+        let connections =
+            ConnectionBudget::new(memory.connections_bytes as usize, memory.windows_bytes as usize);
+        let resources = ServerResources { connections, scheduler };
         let pool_bytes = plan.pool_bytes();
         let backlog = Backlog::new(storage.memory.clone(), storage.logs.clone(), pool_bytes, {
             let resources = resources.clone();
             move || resources.is_cpu_bound()
         });
-        let shared_work = SharedWorkMemory::new(plan.memory.shared_work_bytes as usize, backlog.shared.clone());
-        let shared_work = Arc::new(shared_work);
-        let watched = (storage.logs.clone(), storage.watches.clone(), backlog.clone());
-        let watcher = tokio::spawn(storage::watch(watched.0, watched.1, watched.2));
+        let shared_work_bytes = memory.shared_work_bytes as usize;
+        let shared_work = SharedWorkMemory::new(shared_work_bytes, backlog.shared.clone());
+        let watch = storage::watch(storage.logs.clone(), storage.watches.clone(), backlog.clone());
+        let watcher = tokio::spawn(watch);
         let status = Arc::new(EngineStatus {
             started: Instant::now(),
             ready: AtomicBool::new(false),
             shown: ArcSwap::default(),
-            leaving: Mutex::default(),
             receiving: receiving.clone(),
             backlog: backlog.clone(),
             storage: storage.clone(),
         });
         backlog.lend_to(&resources.connections);
         let mut engine = Engine {
-            plan: Plan::empty(),
+            plan: None,
             storage,
             watcher,
             receiving,
             backlog,
-            shared_work,
+            shared_work: Arc::new(shared_work),
             receivers: Vec::new(),
             resources,
             intakes: BTreeMap::new(),
@@ -136,13 +131,12 @@ impl Engine {
             files: Files::default(),
             deliveries: BTreeMap::new(),
             extensions: Extensions::default(),
-            metrics_server: None,
-            health_servers: BTreeMap::new(),
+            admin: BTreeMap::new(),
             status,
         };
         match engine.apply(&plan).await {
             Ok(()) => {
-                engine.plan = plan;
+                engine.plan = Some(plan);
                 engine.storage.tell_orphans();
                 engine.status.ready.store(true, Ordering::Release);
                 Ok(engine)
@@ -158,19 +152,21 @@ impl Engine {
     pub async fn reload(&mut self, plan: Plan) -> Result<(), StartError> {
         self.storage.check_reload(&plan)?;
         match self.apply(&plan).await {
-            Ok(()) => {
-                self.plan = plan;
-                Ok(())
-            }
+            Ok(()) => self.plan = Some(plan),
             Err(error) => {
-                let old = std::mem::replace(&mut self.plan, Plan::empty());
-                if let Err(second) = self.apply(&old).await {
-                    tracing::error!(error = %second, "the previous configuration could not be restored in full");
+                let old = self.plan.take();
+                if let Some(old) = &old
+                    && let Err(error) = self.apply(old).await
+                {
+                    tracing::error!(
+                        %error, "the previous configuration could not be restored in full"
+                    );
                 }
                 self.plan = old;
-                Err(error)
+                return Err(error);
             }
         }
+        Ok(())
     }
 
     /// The listeners of a receiver: protocol and bound address.
@@ -185,10 +181,7 @@ impl Engine {
     }
 
     pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
-        self.metrics_server.as_ref().map(|(_, server)| server.addr)
-    }
-
-    pub fn health(&self) -> Health {
-        self.status.health()
+        let metrics = self.admin.iter().find(|(plan, _)| matches!(plan, AdminPlan::Metrics { .. }));
+        metrics.map(|(_, server)| server.addr)
     }
 }

@@ -1,5 +1,6 @@
-//! The ways from receivers to deliveries, as receivers see them.
+//! The paths from receivers to deliveries, as receivers see them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_otlp::Signal;
@@ -7,54 +8,56 @@ use sluice_otlp::Signal;
 use super::deliveries::metadata_keys;
 use super::{Engine, RunningDelivery};
 use crate::ack::Awaited;
-use crate::backlog::Members;
+use crate::delivery::Delivery;
 use crate::entry::Origin;
 use crate::intake::{Route, RouteDisk};
-use crate::plan::{Plan, Way};
+use crate::plan::{Path, Plan};
 use crate::steps::{self, Step};
 
 impl Engine {
-    pub(super) fn apply_routes(&self, plan: &Plan) {
-        let grouped = crate::plan::by_receiver(&plan.ways);
+    /// `gone`: deliveries that the plan no longer has, which still hold data.
+    pub(super) fn apply_routes(&self, plan: &Plan, gone: &[Arc<Delivery>]) {
+        let grouped = crate::plan::by_receiver(&plan.paths);
         for (id, intake) in &self.intakes {
             let routes = Signal::ALL.into_iter().filter_map(|signal| {
-                let ways = grouped.get(&(id.as_str(), signal))?;
-                Some((signal, self.route(plan, id, signal, ways)))
+                let paths = grouped.get(&(id.as_str(), signal))?;
+                Some((signal, self.route(plan, id, signal, paths)))
             });
             intake.set_routes(routes);
         }
         let routes: Vec<_> = self.intakes.values().flat_map(|intake| intake.deliveries()).collect();
-        self.backlog.set_members(Members::new(routes.iter().map(|route| &**route)));
+        self.backlog.set_routes(&routes, gone);
     }
 
-    fn route(&self, plan: &Plan, receiver: &str, signal: Signal, ways: &[&Way]) -> Route {
-        let chains: Vec<Vec<_>> = ways.iter().map(|way| plan.steps_of(way)).collect();
-        let prefix = steps::common_prefix(&chains.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    fn route(&self, plan: &Plan, receiver: &str, signal: Signal, paths: &[&Path]) -> Route {
+        let chains: Vec<Vec<_>> = paths.iter().map(|path| plan.steps_of(path)).collect();
+        let prefix = steps::common_prefix(&chains);
         let mut running: Vec<&RunningDelivery> = Vec::new();
-        for way in ways {
-            let delivery = &self.deliveries[&way.delivery];
+        for path in paths {
+            let delivery = &self.deliveries[&path.delivery];
             if !running.iter().any(|known| known.plan.id == delivery.plan.id) {
                 running.push(delivery);
             }
         }
-        let origin =
-            Origin { receiver: receiver.to_owned(), prepared: prefix.iter().map(|step| step.fingerprint).collect() };
+        let origin = Origin {
+            receiver: receiver.to_owned(),
+            prepared: prefix.iter().map(|step| step.fingerprint).collect(),
+        };
         let disk = plan.disk.as_ref().map(|disk| RouteDisk {
             unwritten_limit_bytes: disk.tail_bytes,
             watch: self.storage.watches[signal as usize].clone(),
         });
         let metadata_keys = self.metadata_keys(&running, chains.iter().flatten());
-        let passes_through = ways
-            .iter()
-            .zip(&chains)
-            .filter(|(_, steps)| steps.is_empty())
-            .filter_map(|(way, _)| self.exporters[&way.delivery.exporter].exporter.passes_through());
+        let unchanged = paths.iter().zip(&chains).filter(|(_, steps)| steps.is_empty());
+        let passes_through = unchanged.filter_map(|(path, _)| {
+            self.exporters[&path.delivery.exporter].exporter.passes_through()
+        });
         Route {
             origin: Arc::new(origin),
             disk,
             awaited: Arc::new(awaited(plan, &running)),
             metadata_keys,
-            passes_through: if prefix.is_empty() { passes_through.collect() } else { Vec::new() },
+            passes_through: passes_through.filter(|_| prefix.is_empty()).collect(),
             prefix,
             log: self.storage.log(signal).clone(),
             backlog: self.backlog.clone(),
@@ -62,23 +65,19 @@ impl Engine {
             readers: running.iter().map(|running| running.delivery.cursor).collect(),
         }
     }
-}
 
-impl Engine {
     /// What processors, batches and exporters of a route read of request metadata.
     fn metadata_keys<'a>(
         &self,
         running: &[&RunningDelivery],
         steps: impl Iterator<Item = &'a Arc<Step>>,
     ) -> Vec<String> {
-        let mut keys: Vec<String> = steps.flat_map(|step| step.processor.metadata_keys()).collect();
-        for running in running {
+        let of_steps = steps.flat_map(|step| step.processor.metadata_keys());
+        let of_deliveries = running.iter().flat_map(|running| {
             let exporter = &self.exporters[&running.plan.id.exporter].exporter;
-            keys.extend(metadata_keys(&running.plan, exporter.as_ref()));
-        }
-        keys.sort();
-        keys.dedup();
-        keys
+            metadata_keys(&running.plan, exporter.as_ref())
+        });
+        of_steps.chain(of_deliveries).collect::<BTreeSet<String>>().into_iter().collect()
     }
 }
 
@@ -88,7 +87,7 @@ fn awaited(plan: &Plan, deliveries: &[&RunningDelivery]) -> Awaited {
     for running in deliveries {
         if running.plan.senders_wait {
             awaited.delivered.push(running.delivery.cursor);
-        } else if plan.ack.is_durable() && !running.plan.best_effort {
+        } else if plan.is_ack_durable() && !running.plan.best_effort {
             awaited.unless_durable.push(running.delivery.cursor);
         }
     }
@@ -104,8 +103,8 @@ mod tests {
 
     use super::*;
 
-    /// Guarantee: what a processor, a batch or an exporter names is kept of a request's headers, on the routes that lead
-    /// there, and nothing else.
+    /// Guarantee: what a processor, a batch or an exporter names is kept of a request's headers, on
+    /// the routes that lead there, and nothing else.
     #[tokio::test]
     async fn a_route_knows_the_metadata_that_something_reads() {
         let text = "\

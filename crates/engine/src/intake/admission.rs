@@ -17,34 +17,29 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Larger ones have a share of memory of their own.
 const HELD_MAX_BYTES: usize = 64 * 1024;
 
-/// Why a request is not admitted now.
-struct Hindrance {
-    refusal: Refusal,
-    is_paced: bool,
-}
-
-impl From<Refusal> for Hindrance {
-    fn from(refusal: Refusal) -> Self {
-        Hindrance { refusal, is_paced: false }
-    }
-}
-
 impl ReceiverRoute {
-    /// Asks for memory for a body of `bytes`. Waits a bounded time for it, if its connection lets it.
-    pub(super) async fn admit_soon(&self, bytes: usize, connection: &dyn Connection) -> Result<Permit, Refusal> {
+    /// Asks for memory for a body of `bytes`. Waits a bounded time for it, if its connection lets
+    /// it.
+    pub(super) async fn admit_soon(
+        &self,
+        bytes: usize,
+        connection: &dyn Connection,
+    ) -> Result<Permit, Refusal> {
         let (receiving, resources) = (&self.door.receiving, &self.door.resources);
         let patience = Patience::from(Instant::now());
         let (mut waiting, mut place) = (None, None);
         loop {
             let now = Instant::now();
-            let Hindrance { refusal, is_paced } = match self.try_admit(bytes, patience.may_be_paced(now), now) {
+            let mut is_paced = false;
+            let may_be_paced = patience.may_be_paced(now);
+            let refusal = match self.try_admit(bytes, may_be_paced, now, &mut is_paced) {
                 Ok(permit) => {
                     if waiting.is_some() {
                         receiving.note_freed(self.signal);
                     }
                     return Ok(permit);
                 }
-                Err(hindrance) => hindrance,
+                Err(refusal) => refusal,
             };
             if !matches!(refusal, Refusal::Retry { .. }) {
                 return Err(refusal);
@@ -58,9 +53,10 @@ impl ReceiverRoute {
             }
             if waiting.is_none() {
                 waiting = receiving.try_wait(bytes.min(HELD_MAX_BYTES));
-                if waiting.is_none() {
-                    let unpaced = || self.try_admit(bytes, false, now).map_err(|hindrance| hindrance.refusal);
-                    return if is_paced { unpaced() } else { Err(refusal) };
+                match waiting {
+                    None if is_paced => return self.try_admit(bytes, false, now, &mut is_paced),
+                    None => return Err(refusal),
+                    Some(_) => {}
                 }
             }
             // Other streams of the connection may hold the memory without making progress. Not
@@ -77,28 +73,36 @@ impl ReceiverRoute {
                 (false, None) => patience.ends().min(now + LOOK_AGAIN),
                 (false, Some(_)) => patience.ends(),
             };
-            let _ = tokio::time::timeout_at(until.into(), receiving.freed(self.signal).notified()).await;
+            let _ = tokio::time::timeout_at(until.into(), receiving.freed(self.signal).notified())
+                .await;
         }
     }
 
-    fn try_admit(&self, bytes: usize, may_be_paced: bool, now: Instant) -> Result<Permit, Hindrance> {
+    /// Says whether it is only paced that a request does not enter.
+    fn try_admit(
+        &self,
+        bytes: usize,
+        may_be_paced: bool,
+        now: Instant,
+        is_paced: &mut bool,
+    ) -> Result<Permit, Refusal> {
         self.door.check_open()?;
         self.check_fits(bytes)?;
         // What other requests were admitted for and has not arrived yet counts too.
         let arriving = (self.door.receiving.used_bytes() + bytes) as u64;
-        match self.route.admit(arriving, may_be_paced, now) {
-            Ok(()) => {}
-            Err(Obstacle::Paced) => {
-                return Err(Hindrance { refusal: overloaded("deliveries are behind"), is_paced: true });
+        self.route.admit(arriving, may_be_paced, now).map_err(|obstacle| match obstacle {
+            Obstacle::Paced => {
+                *is_paced = true;
+                overloaded("deliveries are behind")
             }
-            Err(Obstacle::Delivery(full)) => {
-                return Err(overloaded(format!("the budget of delivery {} is spent", full.id)).into());
+            Obstacle::Delivery(full) => {
+                overloaded(format!("the budget of delivery {} is spent", full.id))
             }
-            Err(Obstacle::Pool) => return Err(overloaded("the memory for backlogs is spent").into()),
-        }
+            Obstacle::Pool => overloaded("the memory for backlogs is spent"),
+        })?;
         self.route.check_disk(arriving, now)?;
         let admitted = self.door.receiving.try_admit(bytes);
-        Ok(admitted.inspect_err(|_| self.door.resources.note_memory_short())?)
+        admitted.inspect_err(|_| self.door.resources.note_memory_short())
     }
 
     /// A request waited as long as may be: for a delivery whose backend works, that was to slow its
@@ -112,16 +116,16 @@ impl ReceiverRoute {
 
     /// Refuses for good what no waiting would make room for.
     fn check_fits(&self, bytes: usize) -> Result<(), Refusal> {
-        let (receiving, unwritten) = (self.door.receiving.limit_bytes(), self.route.unwritten_limit_bytes());
-        let (limit, what) = if receiving <= unwritten {
-            (receiving, "the memory for receiving")
-        } else {
-            (unwritten, "the memory for what is not on disk yet")
-        };
+        let receiving = (self.door.receiving.limit_bytes(), "the memory for receiving");
+        let unwritten = self.route.unwritten_limit_bytes();
+        let unwritten = (unwritten, "the memory for what is not on disk yet");
+        let (limit, what) = if receiving.0 <= unwritten.0 { receiving } else { unwritten };
         if bytes <= limit {
             return Ok(());
         }
-        Err(Refusal::TooLarge { reason: format!("a request of {bytes} bytes exceeds {what} ({limit} bytes)") })
+        Err(Refusal::TooLarge {
+            reason: format!("a request of {bytes} bytes exceeds {what} ({limit} bytes)"),
+        })
     }
 
     /// Delays an answer while a delivery comes close to what it may hold: senders that wait for
@@ -195,7 +199,9 @@ mod tests {
         let Some(Ok(first)) = admit(&busy).now_or_never() else { panic!("there is memory") };
         let mut second = pin!(admit(&waits));
         assert!(second.as_mut().now_or_never().is_none());
-        let Some(Err(Refusal::Retry { .. })) = admit(&busy).now_or_never() else { panic!("it is refused at once") };
+        let Some(Err(Refusal::Retry { .. })) = admit(&busy).now_or_never() else {
+            panic!("it is refused at once")
+        };
         drop(first);
         assert!(second.now_or_never().expect("it was told").is_ok());
     }

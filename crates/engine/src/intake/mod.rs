@@ -1,14 +1,14 @@
-//! The engine as a receiver sees it: admission, the steps that all deliveries share, one append, and the receipt.
+//! The engine as a receiver sees it: admission, the steps that all deliveries share, one append,
+//! and the receipt.
 
 mod admission;
-mod answer;
 mod route;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 pub(crate) use route::{Route, RouteDisk};
@@ -16,16 +16,20 @@ use sluice_flow::source::{Connection, Ingress, IngressRoute, Permit, Position, R
 use sluice_flow::{BoxFuture, Frame, Metadata, Payload, Refusal};
 use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
+use tokio::sync::oneshot;
 
-use self::answer::Answer;
+use crate::ack::Ack;
 use crate::delivery::{Delivery, inflated};
-use crate::entry::{Entry, SharedWorkMemory};
+use crate::entry::{Entry, Processed, SharedWorkMemory};
 use crate::receiving::ReceivingBudget;
 use crate::refusals::overloaded;
 use crate::steps;
 
-/// Compressed frames from this inflated size on go out as they came; smaller ones are worth merging.
+/// Compressed frames from this inflated size on go out as they came; smaller ones are worth
+/// merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
+/// How long a sender waits for a disk before it is asked whether the disk works at all.
+const DISK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// One receiver's door to the engine. Outlives reloads: the routes behind it are exchanged.
 pub(crate) struct ReceiverIngress {
@@ -57,7 +61,8 @@ impl ReceiverIngress {
         shared_work: Arc<SharedWorkMemory>,
         resources: ServerResources,
     ) -> Self {
-        let door = Door { receiver, receiving, shared_work, resources, closed: AtomicBool::new(false) };
+        let door =
+            Door { receiver, receiving, shared_work, resources, closed: AtomicBool::new(false) };
         ReceiverIngress { door: Arc::new(door), routes: ArcSwap::default() }
     }
 
@@ -70,7 +75,8 @@ impl ReceiverIngress {
     pub(crate) fn set_routes(&self, routes: impl IntoIterator<Item = (Signal, Route)>) {
         let mut all = <[Option<Arc<ReceiverRoute>>; 3]>::default();
         for (signal, route) in routes {
-            all[signal as usize] = Some(Arc::new(ReceiverRoute { signal, door: self.door.clone(), route }));
+            all[signal as usize] =
+                Some(Arc::new(ReceiverRoute { signal, door: self.door.clone(), route }));
         }
         self.routes.store(Arc::new(all));
     }
@@ -104,7 +110,11 @@ impl Door {
 }
 
 impl IngressRoute for ReceiverRoute {
-    fn admit<'a>(&'a self, bytes: usize, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Permit, Refusal>> {
+    fn admit<'a>(
+        &'a self,
+        bytes: usize,
+        connection: &'a dyn Connection,
+    ) -> BoxFuture<'a, Result<Permit, Refusal>> {
         Box::pin(self.admit_soon(bytes, connection))
     }
 
@@ -117,32 +127,33 @@ impl IngressRoute for ReceiverRoute {
     }
 
     fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal> {
-        let Appended { answer, is_tight } = self.append(request)?;
+        let (answer, is_tight) = self.append(request)?;
         // From here on the frame is charged to its deliveries.
         drop(permit);
-        let pace = is_tight.then(|| -> BoxFuture<'static, ()> { Box::pin(async move { self.delay_answer().await }) });
-        let answer = answer.map(|answer| -> BoxFuture<'static, _> { Box::pin(answer.given()) });
+        let pace = is_tight.then(|| -> BoxFuture<'static, ()> {
+            let route = self.clone();
+            Box::pin(async move { route.delay_answer().await })
+        });
+        let answer = answer.map(|answer| -> BoxFuture<'static, _> {
+            Box::pin(async move { self.route.answered(answer).await })
+        });
         Ok(Receipt::new(pace, answer))
     }
 }
 
-/// What came of an append.
-#[derive(Default)]
-struct Appended {
-    answer: Option<Answer>,
-    /// Senders may have to slow down.
-    is_tight: bool,
-}
+/// What a sender is told, once it is known.
+type Answer = oneshot::Receiver<Result<(), Refusal>>;
 
 impl ReceiverRoute {
-    /// Puts a frame into the log. Says what the sender has to wait for.
-    fn append(&self, request: Request) -> Result<Appended, Refusal> {
+    /// Puts a frame into the log. Says what the sender has to wait for, and whether senders may
+    /// have to slow down.
+    fn append(&self, request: Request) -> Result<(Option<Answer>, bool), Refusal> {
         let Request { payload, items, metadata, position } = request;
         let (payload, items) = self.prepare(payload, items, &metadata)?;
         if items == 0 {
             // Nothing is left of it that could be lost.
             position.iter().for_each(Position::resolve);
-            return Ok(Appended::default());
+            return Ok((None, false));
         }
         let frame = Frame {
             signal: self.signal,
@@ -154,7 +165,8 @@ impl ReceiverRoute {
             metadata,
         };
         let route = &self.route;
-        let (ack, answer) = Answer::awaited(route);
+        let awaited = (!route.awaited.is_nothing()).then(|| Ack::new(route.awaited.clone()));
+        let (ack, answer) = awaited.unzip();
         let entry = Entry::new(frame, route.origin.clone(), ack, self.door.shared_work.clone())
             .makes_room_in(route.disk.as_ref().map(|_| self.door.receiving.clone()))
             .at(position, route.readers.len());
@@ -164,23 +176,54 @@ impl ReceiverRoute {
         entry.released(route.readers.len() - appended.readers);
         drop(entry);
         let is_tight = route.appended(appended, Instant::now());
-        // Looked at after the append: a frame that no delivery was there to take is not answered OK.
+        // Looked at after the append: a frame that no delivery was there to take is not answered
+        // OK.
         self.door.check_open()?;
         if appended.readers == 0 && !route.readers.is_empty() {
             return Err(overloaded("a reload has removed all pipelines that the request was for"));
         }
-        Ok(Appended { answer, is_tight })
+        Ok((answer, is_tight))
     }
 
     /// Runs the steps that all deliveries share.
-    fn prepare(&self, payload: Payload, items: u32, metadata: &Metadata) -> Result<(Payload, u32), Refusal> {
+    fn prepare(
+        &self,
+        payload: Payload,
+        items: u32,
+        metadata: &Metadata,
+    ) -> Result<(Payload, u32), Refusal> {
         let prefix = &self.route.prefix;
         if prefix.is_empty() {
             return Ok((payload, items));
         }
-        let invalid = |error: &dyn std::error::Error| Refusal::Invalid { reason: error.to_string() };
+        let invalid =
+            |error: &dyn std::error::Error| Refusal::Invalid { reason: error.to_string() };
         let bytes = inflated(&payload).map_err(|error| invalid(&error))?;
-        let processed = steps::run(prefix, self.signal, bytes, items, metadata).map_err(|error| invalid(&error))?;
-        Ok((processed.payload, processed.items))
+        let processed = steps::run(prefix, self.signal, bytes, items, metadata);
+        let Processed { payload, items, .. } = processed.map_err(|error| invalid(&error))?;
+        Ok((payload, items))
+    }
+}
+
+impl Route {
+    /// Waits until it is known what the sender is told.
+    async fn answered(&self, mut answer: Answer) -> Result<(), Refusal> {
+        let disk = self.disk.as_ref().filter(|_| !self.awaited.unless_durable.is_empty());
+        let result = loop {
+            let Some(RouteDisk { watch, .. }) = disk else { break answer.await };
+            match tokio::time::timeout(DISK_PATIENCE, &mut answer).await {
+                Ok(result) => break result,
+                Err(_) if watch.has_lasting_trouble() => {
+                    self.backlog.give_up_unwritten(&self.deliveries, Instant::now());
+                    // The frame stays, and may be delivered. But nothing tells when it is safe.
+                    let trouble = || overloaded(watch.trouble().unwrap_or_default());
+                    break answer.try_recv().or_else(|_| Ok(Err(trouble())));
+                }
+                Err(_) => {}
+            }
+        };
+        // The log let go of the entry: the process is shutting down before the backend took the
+        // frame, or the frame is on disk while the sender waits for the delivery.
+        result.unwrap_or_else(|_| Err(overloaded("given up before it was delivered")))
     }
 }

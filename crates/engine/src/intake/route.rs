@@ -1,4 +1,5 @@
-//! Where a receiver's frames go, and the state of their deliveries as the rules of overload look at it.
+//! Where a receiver's frames go, and the state of their deliveries as the rules of overload look at
+//! it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ use crate::steps::Step;
 use crate::storage::LogWatch;
 
 /// A request that waited for a delivery within this time shows that slowing senders down has not
-/// helped. What waited before may be senders that were on their way when answers began to be delayed.
+/// helped. What waited before may be senders that were on their way when answers began to be
+/// delayed.
 const STILL_HELD_UP: Duration = Duration::from_millis(100);
 
 /// Where the frames of one receiver and signal go.
@@ -59,7 +61,7 @@ impl Route {
         let arrival = Arrival { bytes: arriving_bytes, is_cpu_bound, may_be_paced };
         let admitted = admission::admit(&self.backlog.state(), arrival, self.states(now));
         if let Err(Obstacle::Delivery(delivery)) = &admitted {
-            delivery.health.note_held_up(now);
+            delivery.health.held_up.set(now);
         }
         admitted
     }
@@ -90,16 +92,23 @@ impl Route {
         delay::delays(&self.backlog.state(), in_flight_bytes, self.states(now))
     }
 
-    /// A sender was slowed down for this delivery since `began`, when it lagged by `lag_bytes`, for as
-    /// long as allowed.
-    pub(crate) fn note_slowed(&self, delivery: &Delivery, began: Instant, lag_bytes: u64, now: Instant) {
+    /// A sender was slowed down for this delivery since `began`, when it lagged by `lag_bytes`, for
+    /// as long as allowed.
+    pub(crate) fn note_slowed(
+        &self,
+        delivery: &Delivery,
+        began: Instant,
+        lag_bytes: u64,
+        now: Instant,
+    ) {
         let health = &delivery.health;
         let grew = delivery.lag_bytes() > lag_bytes;
-        let goes_on = grew || health.has_shed_since(began) || health.has_held_up_since(now - STILL_HELD_UP);
+        let goes_on =
+            grew || health.shed.is_after(began) || health.held_up.is_after(now - STILL_HELD_UP);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let states = self.states(now).map(|(_, state)| state);
         if delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, is_cpu_bound, states) {
-            health.note_outpaced(now);
+            health.outpaced.set(now);
         }
     }
 
@@ -114,7 +123,8 @@ impl Route {
         if disk.watch.has_lasting_trouble() {
             self.backlog.give_up_unwritten(&self.deliveries, now);
             let waits_in_vain = |(delivery, state): (&Delivery, DeliveryState)| {
-                self.awaited.unless_durable.contains(&delivery.cursor) && disk::waits_in_vain(&state)
+                self.awaited.unless_durable.contains(&delivery.cursor)
+                    && disk::waits_in_vain(&state)
             };
             if self.states(now).any(waits_in_vain) {
                 return Err(overloaded(disk.watch.trouble().unwrap_or_default()));
@@ -126,7 +136,9 @@ impl Route {
             self.deliveries.iter().for_each(|delivery| delivery.drop_unwritten(keep_bytes));
         }
         if disk::is_unwritten_full(unwritten(), arriving_bytes, limit) {
-            return Err(overloaded("the disk does not keep up, and memory for what it has not taken is spent"));
+            return Err(overloaded(
+                "the disk does not keep up, and memory for what it has not taken is spent",
+            ));
         }
         Ok(())
     }

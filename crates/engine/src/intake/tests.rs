@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluice_flow::source::{Ingress as _, IngressRoute, Patient, Position, Positions, Receipt, Request};
+use sluice_flow::source::{
+    Ingress as _, IngressRoute, Patient, Position, Positions, Receipt, Request,
+};
 use sluice_flow::{Payload, Refusal};
 use sluice_log::disk::RealDisk;
 use sluice_log::{CursorId, Keep, Log, OpenOptions, Subscription};
@@ -35,7 +37,12 @@ pub(super) fn empty_route() -> Route {
 
 pub(super) fn ingress(receiving_bytes: usize) -> ReceiverIngress {
     let shared_work = Arc::new(SharedWorkMemory::new(0, Arc::default()));
-    ReceiverIngress::new(0, ReceivingBudget::new(receiving_bytes), shared_work, ServerResources::unlimited())
+    ReceiverIngress::new(
+        0,
+        ReceivingBudget::new(receiving_bytes),
+        shared_work,
+        ServerResources::unlimited(),
+    )
 }
 
 /// A receiver that two readers of a log are fed by, and its source.
@@ -51,8 +58,13 @@ impl Fixture {
     fn new(log: Log<Entry>) -> Self {
         let log = Arc::new(log);
         let readers = ["a", "b"].map(|name| log.subscribe(Subscription::new(name)));
-        let fixture =
-            Fixture { ingress: ingress(1 << 20), log, readers, positions: Positions::default(), submitted: 0 };
+        let fixture = Fixture {
+            ingress: ingress(1 << 20),
+            log,
+            readers,
+            positions: Positions::default(),
+            submitted: 0,
+        };
         fixture.ingress.set_routes([(Signal::Logs, fixture.to_both())]);
         fixture
     }
@@ -137,7 +149,8 @@ async fn a_position_that_is_refused_stays_and_so_does_everything_behind_it() {
         position: Some(fixture.position()),
     };
     assert!(matches!(route.submit(request, permit), Err(Refusal::Retry { .. })));
-    // The frame was appended before the end was seen: it may yet be delivered, but that is not sure.
+    // The frame was appended before the end was seen: it may yet be delivered, but that is not
+    // sure.
     assert_eq!(fixture.lowest(), 0);
 }
 
@@ -208,7 +221,8 @@ async fn a_request_whose_deliveries_have_all_gone_is_refused_and_not_answered_ok
     fixture.readers.iter().for_each(|reader| leave(&fixture, *reader));
     let payload = Payload::identity(Bytes::from_static(b"payload"));
     let position = Some(fixture.position());
-    let refused = route.submit(Request { payload, items: 1, metadata: Arc::default(), position }, permit);
+    let refused =
+        route.submit(Request { payload, items: 1, metadata: Arc::default(), position }, permit);
     assert!(matches!(refused, Err(Refusal::Retry { .. })));
     assert_eq!(fixture.lowest(), 0);
 }
@@ -231,12 +245,14 @@ async fn a_request_goes_where_its_snapshot_says_as_far_as_that_is_still_there() 
     assert_eq!(fixture.lowest(), 1);
 }
 
-/// Guarantee: what is durable belongs to the log, whoever resolves it when; and only then is the sender answered.
+/// Guarantee: what is durable belongs to the log, whichever delivery resolves it; only then is the
+/// sender answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_position_is_resolved_when_its_frame_is_durable() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk: Arc<dyn sluice_log::disk::Disk> = Arc::new(RealDisk);
-    let (log, _) = Log::open(OpenOptions::new(disk, folder.path().join("logs"), "logs")).expect("opens");
+    let (log, _) =
+        Log::open(OpenOptions::new(disk, folder.path().join("logs"), "logs")).expect("opens");
     let mut fixture = Fixture::new(log);
     let awaited = Awaited { delivered: Vec::new(), unless_durable: fixture.readers.to_vec() };
     let route = Route { awaited: Arc::new(awaited), ..fixture.to_both() };

@@ -1,15 +1,16 @@
 //! What deliveries sent, hold and set aside.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use sluice_flow::overload::PoolState;
 use sluice_log::Holding;
-use sluice_telemetry::exposition::Exposition;
+use sluice_telemetry::exposition::{Exposition, Series};
 use sluice_telemetry::table::{Metric, Table};
 
-use crate::backlog::Backlog;
-use crate::delivery::{CAUSES, Delivery, OUTCOMES, Trouble};
+use super::{Number, row};
+use crate::delivery::{CAUSES, DeadLetterTotals, Delivery, OUTCOMES};
 use crate::plan::DeliveryPlan;
 
 /// A delivery at one moment.
@@ -19,70 +20,70 @@ pub(super) struct Sample {
     limit_bytes: u64,
     /// Where its backlog ends as things stand: at its own limit, or where the pool is full.
     budget_bytes: u64,
-    concurrency_max: usize,
-    held: Holding,
-    trouble: Option<Trouble>,
-    dead_letters: u64,
-    evicted_items: u64,
+    concurrency_max: u64,
+    waiting: Holding,
+    is_held: bool,
+    is_out_of_order: bool,
+    dead_letters: DeadLetterTotals,
 }
 
 /// How long the budget counts as spent after frames were dropped: shedding frees a little more than
 /// it must.
 const DROPPING_FOR: Duration = Duration::from_secs(15);
+/// What a request counts at least, where bytes are estimated in requests.
+const REQUEST_MIN_BYTES: u64 = 1024;
 
 pub(super) fn write(
     exposition: &mut Exposition<'_>,
     planned: &DeliveryPlan,
-    backlog: &Backlog,
+    pool: &PoolState,
     delivery: &Arc<Delivery>,
 ) {
-    let letters = delivery.dead_letters.totals();
+    let is_held = delivery.stats.trouble.lock().as_ref().map(|trouble| trouble.held);
     let sample = Sample {
         delivery: delivery.clone(),
         limit_bytes: delivery.bounds().limit_bytes,
-        budget_bytes: backlog.budget_bytes(&backlog.state(), delivery),
-        concurrency_max: planned.dispatch.concurrency.max,
-        held: delivery.log.held(delivery.cursor),
-        trouble: delivery.stats.trouble.lock().clone(),
-        dead_letters: letters.letters,
-        evicted_items: letters.evicted_items,
+        budget_bytes: delivery.budget_bytes(pool),
+        concurrency_max: planned.dispatch.concurrency.max as u64,
+        waiting: delivery.log.held(delivery.cursor),
+        is_held: is_held == Some(true),
+        is_out_of_order: is_held == Some(false),
+        dead_letters: delivery.dead_letters.totals(),
     };
     exposition.write(&DELIVERIES, &[&delivery.id.exporter, &delivery.id.pipeline], &sample);
 }
 
-fn load(counter: &AtomicU64) -> f64 {
-    counter.load(Ordering::Relaxed) as f64
-}
-
-fn load_size(gauge: &AtomicUsize) -> f64 {
-    gauge.load(Ordering::Relaxed) as f64
-}
-
 impl Sample {
-    fn items_name(&self) -> &'static str {
-        self.delivery.signal.items_name()
+    fn add_items(&self, series: &mut Series<'_, '_>, items: f64) {
+        series.add_items(self.delivery.signal.items_name(), &[], items);
+    }
+
+    fn add_of_signal(&self, series: &mut Series<'_, '_>, value: u64) {
+        series.add(&[self.delivery.signal.as_str()], value as f64);
     }
 
     fn failed_items(&self) -> f64 {
         let stats = &self.delivery.stats;
-        stats.dead_items.iter().map(load).sum::<f64>()
-            + load(&stats.partly_rejected_items)
-            + load(&stats.returned_items)
+        let others = [&stats.partly_rejected_items, &stats.returned_items];
+        stats.dead_items.iter().chain(others).map(Number::value).sum()
     }
 
     /// The bound is in bytes: in requests it is an estimate from those that wait now.
-    fn capacity_requests(&self) -> f64 {
-        let request_bytes = self.held.bytes.checked_div(self.held.frames).unwrap_or(0).max(1024);
-        (self.limit_bytes / request_bytes) as f64
+    fn capacity_requests(&self) -> u64 {
+        let mean_bytes = self.waiting.bytes.checked_div(self.waiting.frames).unwrap_or(0);
+        self.limit_bytes / mean_bytes.max(REQUEST_MIN_BYTES)
     }
 
-    fn is_held(&self) -> bool {
-        self.trouble.as_ref().is_some_and(|trouble| trouble.held)
+    fn seconds_left(&self) -> f64 {
+        let (now, delivery) = (Instant::now(), &self.delivery);
+        let is_dropping = delivery.health.shed.is_within(DROPPING_FOR, now);
+        let mut filling = delivery.stats.filling.lock();
+        filling.seconds_left(now, self.waiting.bytes, self.budget_bytes, is_dropping)
     }
+}
 
-    fn is_out_of_order(&self) -> bool {
-        self.trouble.as_ref().is_some_and(|trouble| !trouble.held)
-    }
+fn add_each(series: &mut Series<'_, '_>, names: &[&str], counts: &[AtomicU64]) {
+    names.iter().zip(counts).for_each(|(name, count)| series.add(&[name], count.value()));
 }
 
 pub(super) const DELIVERIES: Table<Sample> = Table {
@@ -94,7 +95,7 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             &[],
             "Items that the backend has taken.",
             |sample: &Sample, series| {
-                series.add_items(sample.items_name(), &[], load(&sample.delivery.stats.sent_items));
+                sample.add_items(series, sample.delivery.stats.sent_items.value());
             },
         )
         .by_items(),
@@ -102,7 +103,7 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "otelcol_exporter_send_failed",
             &[],
             "Items that could not be delivered for good.",
-            |sample: &Sample, series| series.add_items(sample.items_name(), &[], sample.failed_items()),
+            |sample: &Sample, series| sample.add_items(series, sample.failed_items()),
         )
         .by_items(),
         Metric::counters(
@@ -110,7 +111,7 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             &[],
             "Items dropped because the delivery's budget was spent.",
             |sample: &Sample, series| {
-                series.add_items(sample.items_name(), &[], load(&sample.delivery.stats.dropped_items));
+                sample.add_items(series, sample.delivery.stats.dropped_items.value());
             },
         )
         .by_items(),
@@ -118,32 +119,28 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "otelcol_exporter_queue_size",
             &["data_type"],
             "Requests that wait for the delivery.",
-            |sample: &Sample, series| series.add(&[sample.delivery.signal.as_str()], sample.held.frames as f64),
+            |sample, series| sample.add_of_signal(series, sample.waiting.frames),
         ),
         Metric::gauges(
             "otelcol_exporter_queue_capacity",
             &["data_type"],
-            "Requests that the delivery's budget holds, estimated from the mean size of those that wait.",
-            |sample: &Sample, series| series.add(&[sample.delivery.signal.as_str()], sample.capacity_requests()),
+            "Requests that the delivery's budget holds, estimated from the mean size of those that \
+             wait.",
+            |sample, series| sample.add_of_signal(series, sample.capacity_requests()),
         ),
-        Metric::gauge("sluice_delivery_backlog_items", "Items that wait for the delivery.", |sample: &Sample| {
-            sample.held.items as f64
-        }),
-        Metric::gauge("sluice_delivery_backlog", "Bytes that wait for the delivery.", |sample: &Sample| {
-            sample.held.bytes as f64
-        })
-        .unit("bytes"),
-        Metric::gauge(
-            "sluice_delivery_budget",
-            "How far the delivery may lag, in bytes: all that backlogs may take, or its own limit.",
-            |sample: &Sample| sample.limit_bytes as f64,
-        )
+        row!(gauge "sluice_delivery_backlog_items" = waiting.items,
+            "Items that wait for the delivery."),
+        row!(gauge "sluice_delivery_backlog" = waiting.bytes, "Bytes that wait for the delivery.")
+            .unit("bytes"),
+        row!(gauge "sluice_delivery_budget" = limit_bytes,
+            "How far the delivery may lag, in bytes: all that backlogs may take, or its own limit.")
         .unit("bytes"),
         Metric::gauge(
             "sluice_delivery_oldest_age",
             "Age of the oldest frame that is not resolved.",
-            |sample: &Sample| {
-                sample.delivery.log.oldest_age(sample.delivery.cursor).map_or(0.0, |age| age.as_secs_f64())
+            |Sample { delivery, .. }: &Sample| {
+                let age = delivery.log.oldest_age(delivery.cursor);
+                age.unwrap_or_default().as_secs_f64()
             },
         )
         .unit("seconds"),
@@ -151,23 +148,14 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "sluice_delivery_budget_spent_in",
             "Time until the delivery's budget is spent, at the rate of the last two minutes; \
              0 while frames are dropped, +Inf while its backlog does not grow.",
-            |sample: &Sample| {
-                let now = Instant::now();
-                let is_dropping = sample.delivery.health.has_shed_within(DROPPING_FOR, now);
-                let mut filling = sample.delivery.stats.filling.lock();
-                filling.seconds_left(now, sample.held.bytes, sample.budget_bytes, is_dropping)
-            },
+            Sample::seconds_left,
         )
         .unit("seconds"),
         Metric::counters(
             "sluice_delivery_requests",
             &["outcome"],
             "Requests to the backend by what became of them.",
-            |sample: &Sample, series| {
-                for (outcome, count) in OUTCOMES.iter().zip(&sample.delivery.stats.requests) {
-                    series.add(&[outcome], load(count));
-                }
-            },
+            |sample, series| add_each(series, &OUTCOMES, &sample.delivery.stats.requests),
         ),
         Metric::counters(
             "sluice_delivery_dead_letter_items",
@@ -175,73 +163,41 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "Items that became dead letters: rejected by the backend, too_large for it one by one, \
              given_up after max_elapsed_time, not_retried where retry_on_failure is disabled, \
              not_prepared where nothing could be made of them that an exporter could send.",
-            |sample: &Sample, series| {
-                for (cause, items) in CAUSES.iter().zip(&sample.delivery.stats.dead_items) {
-                    series.add(&[cause], load(items));
-                }
-            },
+            |sample, series| add_each(series, &CAUSES, &sample.delivery.stats.dead_items),
         ),
-        Metric::counter(
-            "sluice_delivery_dead_letter_evicted_items",
-            "Dead letters that gave way to newer ones, in items.",
-            |sample: &Sample| sample.evicted_items as f64,
-        ),
-        Metric::counter(
-            "sluice_delivery_partly_rejected_items",
-            "Items that the backend refused within requests that it took.",
-            |sample: &Sample| load(&sample.delivery.stats.partly_rejected_items),
-        ),
-        Metric::counter(
-            "sluice_delivery_returned_items",
-            "Items whose refusal was handed to the waiting sender.",
-            |sample: &Sample| load(&sample.delivery.stats.returned_items),
-        ),
-        Metric::counter(
-            "sluice_delivery_dropped_items",
-            "Items dropped because the budget was spent.",
-            |sample: &Sample| load(&sample.delivery.stats.dropped_items),
-        ),
+        row!(counter "sluice_delivery_dead_letter_evicted_items" = dead_letters.evicted_items,
+            "Dead letters that gave way to newer ones, in items."),
+        row!(counter "sluice_delivery_partly_rejected_items" = delivery.stats.partly_rejected_items,
+            "Items that the backend refused within requests that it took."),
+        row!(counter "sluice_delivery_returned_items" = delivery.stats.returned_items,
+            "Items whose refusal was handed to the waiting sender."),
+        row!(counter "sluice_delivery_dropped_items" = delivery.stats.dropped_items,
+            "Items dropped because the budget was spent."),
         Metric::gauge(
             "sluice_delivery_dropped_items_ever",
             "Items that were ever dropped because the budget was spent, \
              also before a restart where there is a directory.",
-            |sample: &Sample| sample.delivery.log.dropped_total(sample.delivery.cursor).items as f64,
+            |Sample { delivery, .. }| delivery.log.dropped_total(delivery.cursor).items as f64,
         ),
-        Metric::counter(
-            "sluice_delivery_held_back_answers",
-            "Answers to senders that were held back while the delivery fell behind, so that it need not drop.",
-            |sample: &Sample| load(&sample.delivery.stats.held_back_answers),
-        ),
-        Metric::counter(
-            "sluice_delivery_sent",
-            "Bytes of requests that the backend has taken, as sent.",
-            |sample: &Sample| load(&sample.delivery.stats.sent_bytes),
-        )
+        row!(counter "sluice_delivery_held_back_answers" = delivery.stats.held_back_answers,
+            "Answers to senders that were held back while the delivery fell behind, so that it \
+             need not drop."),
+        row!(counter "sluice_delivery_sent" = delivery.stats.sent_bytes,
+            "Bytes of requests that the backend has taken, as sent.")
         .unit("bytes"),
-        Metric::gauge("sluice_delivery_in_flight_requests", "Requests in flight.", |sample: &Sample| {
-            load_size(&sample.delivery.stats.in_flight)
-        }),
-        Metric::gauge("sluice_delivery_concurrency_limit", "Requests that may be in flight now.", |sample: &Sample| {
-            load_size(&sample.delivery.stats.concurrency_limit)
-        }),
-        Metric::gauge(
-            "sluice_delivery_concurrency_max",
-            "Requests that may ever be in flight (num_consumers).",
-            |sample: &Sample| sample.concurrency_max as f64,
-        ),
-        Metric::gauge("sluice_delivery_waiting_requests", "Requests that wait for their retry.", |sample: &Sample| {
-            load_size(&sample.delivery.stats.waiting)
-        }),
-        Metric::gauge(
-            "sluice_delivery_held",
-            "1 while the delivery waits for a configuration to be mended.",
-            |sample: &Sample| f64::from(sample.is_held()),
-        ),
-        Metric::gauge("sluice_delivery_out_of_order", "1 while the backend takes nothing.", |sample: &Sample| {
-            f64::from(sample.is_out_of_order())
-        }),
-        Metric::gauge("sluice_delivery_dead_letters", "Dead letters that are kept.", |sample: &Sample| {
-            sample.dead_letters as f64
-        }),
+        row!(gauge "sluice_delivery_in_flight_requests" = delivery.stats.in_flight,
+            "Requests in flight."),
+        row!(gauge "sluice_delivery_concurrency_limit" = delivery.stats.concurrency_limit,
+            "Requests that may be in flight now."),
+        row!(gauge "sluice_delivery_concurrency_max" = concurrency_max,
+            "Requests that may ever be in flight (num_consumers)."),
+        row!(gauge "sluice_delivery_waiting_requests" = delivery.stats.waiting,
+            "Requests that wait for their retry."),
+        row!(gauge "sluice_delivery_held" = is_held,
+            "1 while the delivery waits for a configuration to be mended."),
+        row!(gauge "sluice_delivery_out_of_order" = is_out_of_order,
+            "1 while the backend takes nothing."),
+        row!(gauge "sluice_delivery_dead_letters" = dead_letters.letters,
+            "Dead letters that are kept."),
     ],
 };

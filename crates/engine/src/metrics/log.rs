@@ -4,25 +4,46 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sluice_log::{Holding, Log, LogStats, Orphan};
+use sluice_log::{Holding, Log, LogStats};
 use sluice_otlp::Signal;
-use sluice_telemetry::exposition::Exposition;
+use sluice_telemetry::exposition::{Exposition, Series};
 use sluice_telemetry::table::{Metric, Table};
 
+use super::{Number, row};
 use crate::delivery::Delivery;
 use crate::entry::Entry;
+use crate::status::EngineStatus;
 use crate::storage::Storage;
 
 /// One log at one moment.
 pub(super) struct Sample {
     log: Arc<Log<Entry>>,
     stats: LogStats,
+    stored_bytes: u64,
+    /// Zero in memory, where nothing is to be written.
+    unwritten_bytes: u64,
+    is_in_trouble: bool,
 }
 
 pub(super) fn write(exposition: &mut Exposition<'_>, storage: &Storage) {
     for signal in Signal::ALL {
         let log = storage.log(signal);
-        exposition.write(&LOGS, &[signal.as_str()], &Sample { log: log.clone(), stats: log.stats() });
+        let sample = Sample {
+            stats: log.stats(),
+            stored_bytes: log.stored_bytes(),
+            unwritten_bytes: if log.is_on_disk() { log.unwritten_bytes() } else { 0 },
+            is_in_trouble: log.trouble().is_some(),
+            log: log.clone(),
+        };
+        exposition.write(&LOGS, &[signal.as_str()], &sample);
+    }
+}
+
+impl Sample {
+    fn add_orphans(&self, series: &mut Series<'_, '_>, of: fn(&Holding) -> u64) {
+        for orphan in self.log.orphans() {
+            series.add(&[&orphan.name], of(&orphan.held) as f64);
+        }
     }
 }
 
@@ -31,84 +52,47 @@ pub(super) const LOGS: Table<Sample> = Table {
     title: "Logs",
     labels: &["signal"],
     metrics: &[
-        Metric::gauge(
-            "sluice_log_stored",
-            "Bytes of frames in memory that are not resolved everywhere.",
-            |sample: &Sample| sample.log.stored_bytes() as f64,
-        )
+        row!(gauge "sluice_log_stored" = stored_bytes,
+            "Bytes of frames in memory that are not resolved everywhere.")
         .unit("bytes"),
-        Metric::gauge(
-            "sluice_log_unwritten",
-            "Bytes of frames in memory that are neither resolved everywhere nor on disk.",
-            |sample: &Sample| {
-                if sample.log.is_on_disk() { sample.log.unwritten_bytes() as f64 } else { 0.0 }
-            },
-        )
+        row!(gauge "sluice_log_unwritten" = unwritten_bytes,
+            "Bytes of frames in memory that are neither resolved everywhere nor on disk.")
         .unit("bytes"),
-        Metric::gauge("sluice_log_trouble", "1 while the disk does not work.", |sample: &Sample| {
-            f64::from(sample.log.trouble().is_some())
-        }),
-        Metric::gauge("sluice_log_disk", "Length of all segment files, reserved space included.", |sample: &Sample| {
-            sample.stats.disk_bytes as f64
-        })
+        row!(gauge "sluice_log_trouble" = is_in_trouble, "1 while the disk does not work."),
+        row!(gauge "sluice_log_disk" = stats.disk_bytes,
+            "Length of all segment files, reserved space included.")
         .unit("bytes"),
-        Metric::gauge("sluice_log_segments", "Segment files.", |sample: &Sample| sample.stats.segments as f64),
-        Metric::counter("sluice_log_written_frames", "Frames written to disk.", |sample: &Sample| {
-            sample.stats.frames_written as f64
-        }),
-        Metric::counter("sluice_log_written", "Bytes written to segment files.", |sample: &Sample| {
-            sample.stats.bytes_written as f64
-        })
+        row!(gauge "sluice_log_segments" = stats.segments, "Segment files."),
+        row!(counter "sluice_log_written_frames" = stats.frames_written,
+            "Frames written to disk."),
+        row!(counter "sluice_log_written" = stats.bytes_written,
+            "Bytes written to segment files.")
         .unit("bytes"),
-        Metric::counter("sluice_log_syncs", "Group commits, each with one sync.", |sample: &Sample| {
-            sample.stats.commits as f64
-        }),
-        Metric::counter(
-            "sluice_log_cursor_writes",
-            "Writes of cursor files, each with one sync.",
-            |sample: &Sample| sample.stats.cursor_writes as f64,
-        ),
-        Metric::counter("sluice_log_read_frames", "Frames read back from disk.", |sample: &Sample| {
-            sample.stats.frames_read as f64
-        }),
-        Metric::counter(
-            "sluice_log_evicted_frames",
-            "Frames let go from memory because they are on disk.",
-            |sample: &Sample| sample.stats.frames_evicted as f64,
-        ),
-        Metric::counter(
-            "sluice_log_damaged_frames",
-            "Frames on disk that were damaged, and passed over.",
-            |sample: &Sample| sample.stats.frames_damaged as f64,
-        ),
-        Metric::counter(
-            "sluice_log_rewrites",
-            "Segments written anew with only what is still wanted.",
-            |sample: &Sample| sample.stats.rewrites as f64,
-        ),
-        Metric::counter("sluice_log_write_failures", "Writes and syncs that failed.", |sample: &Sample| {
-            sample.stats.failures as f64
-        }),
+        row!(counter "sluice_log_syncs" = stats.commits, "Group commits, each with one sync."),
+        row!(counter "sluice_log_cursor_writes" = stats.cursor_writes,
+            "Writes of cursor files, each with one sync."),
+        row!(counter "sluice_log_read_frames" = stats.frames_read,
+            "Frames read back from disk."),
+        row!(counter "sluice_log_evicted_frames" = stats.frames_evicted,
+            "Frames let go from memory because they are on disk."),
+        row!(counter "sluice_log_damaged_frames" = stats.frames_damaged,
+            "Frames on disk that were damaged, and passed over."),
+        row!(counter "sluice_log_rewrites" = stats.rewrites,
+            "Segments written anew with only what is still wanted."),
+        row!(counter "sluice_log_write_failures" = stats.failures,
+            "Writes and syncs that failed."),
         Metric::gauges(
             "sluice_log_orphan_items",
             &["delivery"],
             "Items on disk of a delivery that the configuration does not have.",
-            |sample: &Sample, series| {
-                for orphan in sample.log.orphans() {
-                    series.add(&[&orphan.name], orphan.held.items as f64);
-                }
-            },
+            |sample: &Sample, series| sample.add_orphans(series, |held| held.items),
         )
         .only(WITH_ORPHANS),
         Metric::gauges(
             "sluice_log_orphan",
             &["delivery"],
             "Bytes on disk of a delivery that the configuration does not have.",
-            |sample: &Sample, series| {
-                for orphan in sample.log.orphans() {
-                    series.add(&[&orphan.name], orphan.held.bytes as f64);
-                }
-            },
+            |sample: &Sample, series| sample.add_orphans(series, |held| held.bytes),
         )
         .unit("bytes")
         .only(WITH_ORPHANS),
@@ -117,8 +101,9 @@ pub(super) const LOGS: Table<Sample> = Table {
 
 const WITH_ORPHANS: &str = "there is such a delivery";
 
-/// What the logs hold, for whom, and where there are gaps.
-pub(crate) fn text<'a>(storage: &Storage, deliveries: impl Iterator<Item = &'a Delivery> + Clone) -> String {
+/// What the logs hold, for whom, and what was dropped when.
+pub(crate) fn text(status: &EngineStatus) -> String {
+    let (shown, storage) = (status.shown.load(), &status.storage);
     let mut text = match storage.directory() {
         Some(directory) => format!("held on disk in {}\n", directory.display()),
         None => "held in memory only\n".to_owned(),
@@ -126,29 +111,27 @@ pub(crate) fn text<'a>(storage: &Storage, deliveries: impl Iterator<Item = &'a D
     for signal in Signal::ALL {
         let log = storage.log(signal);
         let orphans = log.orphans();
-        let of_signal = deliveries.clone().filter(|delivery| delivery.signal == signal);
-        if orphans.is_empty() && of_signal.clone().next().is_none() {
+        let deliveries = shown.deliveries.iter().map(|(_, delivery)| delivery);
+        let deliveries: Vec<_> = deliveries.filter(|delivery| delivery.signal == signal).collect();
+        if orphans.is_empty() && deliveries.is_empty() {
             continue;
         }
-        describe_log(&mut text, signal, log);
-        of_signal.for_each(|delivery| describe_delivery(&mut text, delivery));
-        orphans.iter().for_each(|orphan| describe_orphan(&mut text, orphan));
+        let (stored_bytes, stats) = (log.stored_bytes(), log.stats());
+        let _ = writeln!(
+            text,
+            "{signal}: {stored_bytes} bytes in memory, {} bytes on disk in {} segments",
+            stats.disk_bytes, stats.segments
+        );
+        if let Some(trouble) = log.trouble() {
+            let _ = writeln!(text, "  the disk does not work: {}", trouble.reason);
+        }
+        deliveries.iter().for_each(|delivery| describe_delivery(&mut text, delivery));
+        for orphan in orphans {
+            let held = holding(orphan.held, orphan.oldest_age);
+            let _ = writeln!(text, "  {}: {held}; the configuration does not have it", orphan.name);
+        }
     }
     text
-}
-
-fn describe_log(text: &mut String, signal: Signal, log: &Arc<Log<Entry>>) {
-    let stats = log.stats();
-    let _ = writeln!(
-        text,
-        "{signal}: {} bytes in memory, {} bytes on disk in {} segments",
-        log.stored_bytes(),
-        stats.disk_bytes,
-        stats.segments
-    );
-    if let Some(trouble) = log.trouble() {
-        let _ = writeln!(text, "  the disk does not work: {}", trouble.reason);
-    }
 }
 
 fn describe_delivery(text: &mut String, delivery: &Delivery) {
@@ -160,11 +143,6 @@ fn describe_delivery(text: &mut String, delivery: &Delivery) {
         let ago = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
         let _ = writeln!(text, "    {} items were dropped {ago} s ago", gap.dropped.items);
     }
-}
-
-fn describe_orphan(text: &mut String, orphan: &Orphan) {
-    let held = holding(orphan.held, orphan.oldest_age);
-    let _ = writeln!(text, "  {}: {held}; the configuration does not have it", orphan.name);
 }
 
 fn holding(held: Holding, age: Option<Duration>) -> String {

@@ -6,7 +6,7 @@ pub struct MemoryPlan {
     pub limit_bytes: u64,
     /// For connections that are open, of all receivers together.
     pub connections_bytes: u64,
-    /// For what senders may send on all connections before anybody reads it: flow-control windows.
+    /// For what senders may send on all connections before it is read: flow-control windows.
     pub windows_bytes: u64,
     /// For requests that are being read. No backlog can take it.
     pub receiving_bytes: u64,
@@ -44,7 +44,8 @@ const BEST_EFFORT_PART: u64 = 16;
 /// keep them memory that frames need.
 const PACKED_PART: u64 = 16;
 
-/// What requests that wait to be admitted hold, of the share for receiving on top of it (see `receiving.rs`).
+/// What requests that wait to be admitted hold, of the share for receiving on top of it (see
+/// `receiving.rs`).
 const WAITING_PART: u64 = 4;
 /// Flow-control windows, in percent of the share for receiving, on top of it. Small windows are
 /// dear under load: a request that comes in many pieces waits for each, and what it holds meanwhile
@@ -52,13 +53,20 @@ const WAITING_PART: u64 = 4;
 const WINDOWS_PERCENT: u64 = 75;
 
 impl MemoryPlan {
-    /// `spike_bytes` is what `memory_limiter` keeps free below its limit: here the share of receiving.
-    pub fn new(limit_bytes: u64, deliveries: usize, dead_letters_bytes: Option<u64>, spike_bytes: Option<u64>) -> Self {
+    /// `spike_bytes` is what `memory_limiter` keeps free below its limit: here the share of
+    /// receiving.
+    pub fn new(
+        limit_bytes: u64,
+        deliveries: usize,
+        dead_letters_bytes: Option<u64>,
+        spike_bytes: Option<u64>,
+    ) -> Self {
         let limit_bytes = limit_bytes.max(LIMIT_MIN_BYTES);
         let connections_bytes = (limit_bytes / CONNECTIONS_PART).min(CONNECTIONS_MAX_BYTES);
-        let payloads = (limit_bytes - PROCESS_BYTES - connections_bytes) * 100 / (100 + ALLOCATOR_OVERHEAD_PERCENT);
-        let receiving_bytes =
-            spike_bytes.map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
+        let payloads = (limit_bytes - PROCESS_BYTES - connections_bytes) * 100
+            / (100 + ALLOCATOR_OVERHEAD_PERCENT);
+        let receiving_bytes = spike_bytes
+            .map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
         let shared_work_bytes = payloads / 16;
         let windows_bytes = receiving_bytes / 100 * WINDOWS_PERCENT;
         let receives = windows_bytes + receiving_bytes / WAITING_PART + receiving_bytes;
@@ -66,7 +74,8 @@ impl MemoryPlan {
         let rest_bytes = payloads - receives - shared_work_bytes - sending_bytes;
         let deliveries = deliveries.max(1) as u64;
         let share = rest_bytes / deliveries;
-        let dead_letters_bytes = dead_letters_bytes.unwrap_or((share / 8).min(32 * MIB)).min(share / 2);
+        let dead_letters_bytes =
+            dead_letters_bytes.unwrap_or((share / 8).min(32 * MIB)).min(share / 2);
         let backlog_bytes = rest_bytes - dead_letters_bytes * deliveries;
         MemoryPlan {
             limit_bytes,
@@ -96,13 +105,20 @@ mod tests {
     fn the_parts_never_add_up_to_more_than_the_limit() {
         for limit in [1, 48 * MIB, 64 * MIB, 500 * MIB, 2048 * MIB, 64 << 30] {
             for deliveries in [0, 1, 3, 15] {
-                for (dead_letters, spike) in [(None, None), (Some(0), Some(0)), (Some(u64::MAX), Some(u64::MAX))] {
+                for (dead_letters, spike) in
+                    [(None, None), (Some(0), Some(0)), (Some(u64::MAX), Some(u64::MAX))]
+                {
                     let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike);
                     let letters = plan.dead_letters_bytes * deliveries.max(1) as u64;
                     let backlogs = plan.backlog_bytes + plan.sending_bytes + letters;
-                    let receiving = plan.receiving_bytes + plan.receiving_bytes / WAITING_PART + plan.windows_bytes;
+                    let receiving = plan.receiving_bytes
+                        + plan.receiving_bytes / WAITING_PART
+                        + plan.windows_bytes;
                     let parts = receiving + plan.shared_work_bytes + backlogs;
-                    assert!(parts + plan.connections_bytes + PROCESS_BYTES <= plan.limit_bytes, "{plan:?}");
+                    assert!(
+                        parts + plan.connections_bytes + PROCESS_BYTES <= plan.limit_bytes,
+                        "{plan:?}"
+                    );
                     assert!(plan.backlog_bytes >= plan.limit_bytes / 32, "{plan:?}");
                 }
             }

@@ -1,24 +1,20 @@
 //! Deliveries, policies and budgets from the components.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use sluice_config::Diagnostics;
-use sluice_config::document::{Document, OverflowPolicy};
+use sluice_config::document::{Acknowledge, Document, OverflowPolicy};
 use sluice_exporters::sending::{QueueConfig, Sizer};
+use sluice_otlp::Signal;
 use sluice_telemetry::logging::LoggingOptions;
 
 use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
-use super::own_limits::OwnLimit;
 use super::read::Read;
-use super::routes::{self, Way};
-use super::{AckMode, DeliveryPlan, MemoryPlan, MetricsPlan, Plan, warnings};
+use super::routes::{self, Path};
+use super::{DeliveryPlan, MIB, MemoryPlan, MetricsPlan, Plan, ReceiverPlan, own_limits, warnings};
 use crate::delivery::{DeliveryId, Policy};
 use crate::memory;
-
-const MIB: u64 = 1 << 20;
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn build(
     document: &Document,
@@ -27,38 +23,36 @@ pub(super) fn build(
     logging: LoggingOptions,
     diagnostics: &mut Diagnostics,
 ) -> Plan {
-    let connectors: BTreeSet<String> = document.connectors.iter().map(|connector| connector.id.to_string()).collect();
-    let ways = routes::ways(&read.pipelines, |id| connectors.contains(id));
-    let ids = delivery_ids(&ways);
-    let holding: Vec<&DeliveryId> =
-        ids.iter().filter(|id| !read.exporters[&id.exporter].config.is_best_effort()).collect();
+    let connectors: BTreeSet<String> =
+        document.connectors.iter().map(|connector| connector.id.to_string()).collect();
+    let paths = routes::paths(&read.pipelines, |id| connectors.contains(id));
+    let ids = deliveries_of(&paths);
+    let holds = |id: &&DeliveryId| !read.exporters[&id.exporter].config.is_best_effort();
+    let holding: Vec<&DeliveryId> = ids.iter().map(|(id, _)| id).filter(holds).collect();
     let (ack, settings) = disk::settings(document, &read, diagnostics);
+    let dead_letters_bytes = document.buffer.dead_letters_limit_mib.map(|mib| mib * MIB);
     // With a directory dead letters are there.
-    let dead_letters_bytes =
-        if settings.is_some() { Some(0) } else { document.buffer.dead_letters.limit_mib.map(|mib| mib * MIB) };
+    let dead_letters_bytes = if settings.is_some() { Some(0) } else { dead_letters_bytes };
     let (limit_bytes, spike_bytes) = memory_limit_bytes(document, &read);
     let memory = MemoryPlan::new(limit_bytes, holding.len(), dead_letters_bytes, spike_bytes);
     if memory.limit_bytes > limit_bytes {
-        diagnostics.warning(
-            None,
-            format!(
-                "a memory limit of {} MiB is too small: {} MiB are used",
-                limit_bytes / MIB,
-                memory.limit_bytes / MIB
-            ),
-        );
+        let (given, used) = (limit_bytes / MIB, memory.limit_bytes / MIB);
+        let message = format!("a memory limit of {given} MiB is too small: {used} MiB are used");
+        diagnostics.warning(None, message);
     }
     if settings.is_none() {
-        OwnLimit::Memory.warn_of_more_than(memory.backlog_bytes, document, diagnostics);
+        own_limits::MEMORY.warn_of_more_than(memory.backlog_bytes, document, diagnostics);
     }
     let disk = settings.map(|settings| {
-        let signals: BTreeSet<_> = ways.iter().map(|way| way.signal).collect();
+        let signals: BTreeSet<_> = paths.iter().map(|path| path.signal).collect();
         DiskPlan::new(settings, document, &memory, &holding, signals.len() as u64, diagnostics)
     });
-    let planner = Planner { document, read: &read, ways: &ways, memory, disk: disk.as_ref(), ack };
-    let deliveries: Vec<DeliveryPlan> = ids.iter().map(|id| planner.delivery(id)).collect();
+    let planner =
+        Planner { document, read: &read, paths: &paths, memory, disk: disk.as_ref(), ack };
+    let deliveries: Vec<DeliveryPlan> =
+        ids.iter().map(|(id, signal)| planner.delivery(id, *signal)).collect();
     warnings::of_queue_options(&read, &deliveries, diagnostics);
-    warnings::of_waiting_for_nobody(document, ack, &ways, &deliveries, diagnostics);
+    warnings::of_ack_without_effect(document, &paths, &deliveries, diagnostics);
     Plan {
         ack,
         memory,
@@ -68,20 +62,19 @@ pub(super) fn build(
         exporters: read.exporters,
         extensions: read.extensions,
         pipelines: read.pipelines,
-        ways,
+        paths,
         steps: read.steps,
         metrics,
         logging,
-        drain_timeout: DRAIN_TIMEOUT,
     }
 }
 
-/// In the order of the ways.
-fn delivery_ids(ways: &[Way]) -> Vec<DeliveryId> {
-    let mut ids: Vec<DeliveryId> = Vec::new();
-    for way in ways {
-        if !ids.contains(&way.delivery) {
-            ids.push(way.delivery.clone());
+/// The deliveries with their signals, in the order of the paths.
+fn deliveries_of(paths: &[Path]) -> Vec<(DeliveryId, Signal)> {
+    let mut ids: Vec<(DeliveryId, Signal)> = Vec::new();
+    for path in paths {
+        if !ids.iter().any(|(id, _)| *id == path.delivery) {
+            ids.push((path.delivery.clone(), path.signal));
         }
     }
     ids
@@ -91,7 +84,8 @@ fn delivery_ids(ways: &[Way]) -> Vec<DeliveryId> {
 /// limiter keeps free.
 fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
     let available = memory::available_bytes();
-    let used: BTreeSet<&String> = read.pipelines.iter().flat_map(|pipeline| &pipeline.processors).collect();
+    let used: BTreeSet<&String> =
+        read.pipelines.iter().flat_map(|pipeline| &pipeline.processors).collect();
     let limiters = used.iter().filter_map(|id| read.processors.get(*id)?.memory_limiter());
     let limiter = limiters.map(|limiter| limiter.limit.resolve(available));
     let own = document.buffer.memory_limit_mib.map(|mib| mib * MIB);
@@ -105,19 +99,20 @@ fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
 struct Planner<'a> {
     document: &'a Document,
     read: &'a Read,
-    ways: &'a [Way],
+    paths: &'a [Path],
     memory: MemoryPlan,
     disk: Option<&'a DiskPlan>,
-    ack: AckMode,
+    ack: Acknowledge,
 }
 
 impl Planner<'_> {
-    fn delivery(&self, id: &DeliveryId) -> DeliveryPlan {
+    fn delivery(&self, id: &DeliveryId, signal: Signal) -> DeliveryPlan {
         let exporter = &self.read.exporters[&id.exporter].config;
         let best_effort = exporter.is_best_effort();
         let fan_out = self.fan_out(id);
         let pipeline = self.document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline);
-        let said = pipeline.and_then(|pipeline| pipeline.buffer.policy).or(self.document.buffer.policy);
+        let said =
+            pipeline.and_then(|pipeline| pipeline.buffer.policy).or(self.document.buffer.policy);
         let policy = match said {
             _ if best_effort => Policy::DropOldest,
             Some(OverflowPolicy::Backpressure) => Policy::Backpressure,
@@ -127,7 +122,7 @@ impl Planner<'_> {
             None => Policy::Backpressure,
         };
         let queue = &exporter.sending().queue;
-        let waits = self.ack == AckMode::Delivered || queue.makes_senders_wait();
+        let waits = self.ack == Acknowledge::Delivered || queue.makes_senders_wait();
         let senders_wait = waits && policy == Policy::Backpressure;
         let (pool_bytes, lease_bytes) = self.pool(id);
         let queue_bytes = queue.queue_size.filter(|_| queue.sizer == Sizer::Bytes);
@@ -136,14 +131,14 @@ impl Planner<'_> {
         let budget_bytes = limits.into_iter().flatten().fold(pool_bytes, u64::min);
         let setting = Setting {
             senders_wait,
-            lingers: senders_wait || self.ack == AckMode::DeliveredOrDurable && !best_effort,
+            lingers: senders_wait || self.ack == Acknowledge::DeliveredOrDurable && !best_effort,
             is_sole: fan_out == 1 && self.has_senders(id),
             linger: self.document.buffer.linger,
             request_limit_bytes: exporter.request_limit_bytes(),
         };
         DeliveryPlan {
             id: id.clone(),
-            signal: self.signal(id),
+            signal,
             policy,
             best_effort,
             senders_wait,
@@ -162,48 +157,48 @@ impl Planner<'_> {
         of_processor.into_iter().chain(of_queue).flatten().cloned().collect()
     }
 
-    /// What may wait for all deliveries together, and what a delivery may have taken of it at a time.
+    /// What may wait for all deliveries together, and what a delivery may have taken of it at a
+    /// time.
     fn pool(&self, id: &DeliveryId) -> (u64, u64) {
         let Some(disk) = self.disk else { return (self.memory.backlog_bytes, u64::MAX) };
-        let own_memory = OwnLimit::Memory.bytes(self.document, id);
+        let own_memory = own_limits::MEMORY.bytes(self.document, id);
         (disk.backlog_bytes, own_memory.map_or(disk.lease_bytes, |own| own.min(disk.lease_bytes)))
     }
 
     /// How far the delivery's pipeline says that it may lag.
     fn own_limit_bytes(&self, id: &DeliveryId) -> Option<u64> {
-        let option = if self.disk.is_some() { OwnLimit::Disk } else { OwnLimit::Memory };
+        let option = if self.disk.is_some() { own_limits::DISK } else { own_limits::MEMORY };
         option.bytes(self.document, id)
     }
 
-    /// The largest number of deliveries, best-effort ones left out, that a receiver of this delivery feeds.
+    /// The largest number of deliveries, best-effort ones left out, that a receiver of this
+    /// delivery feeds.
     fn fan_out(&self, id: &DeliveryId) -> usize {
-        let ways = self.ways.iter().filter(|way| way.delivery == *id);
-        let fed = ways.map(|way| {
-            let together =
-                self.ways.iter().filter(|other| other.receiver == way.receiver && other.signal == way.signal);
-            let deliveries: BTreeSet<&DeliveryId> = together
-                .map(|other| &other.delivery)
-                .filter(|other| !self.read.exporters[&other.exporter].config.is_best_effort())
-                .collect();
-            deliveries.len()
+        let fed = self.paths_to(id).map(|path| {
+            let is_beside = |other: &&Path| {
+                (&other.receiver, other.signal) == (&path.receiver, path.signal)
+                    && !self.read.exporters[&other.delivery.exporter].config.is_best_effort()
+            };
+            let beside = self.paths.iter().filter(is_beside).map(|other| &other.delivery);
+            beside.collect::<BTreeSet<_>>().len()
         });
         fed.max().unwrap_or(1)
     }
 
     /// Whether all receivers that feed the delivery have senders, which can be told of a refusal.
     fn has_senders(&self, id: &DeliveryId) -> bool {
-        let feeds = |receiver: &str| self.ways.iter().any(|way| way.delivery == *id && way.receiver == receiver);
-        self.read.receivers.iter().filter(|receiver| feeds(&receiver.id)).all(|receiver| receiver.config.has_senders())
+        let feeds =
+            |receiver: &&ReceiverPlan| self.paths_to(id).any(|path| path.receiver == receiver.id);
+        self.read.receivers.iter().filter(feeds).all(|receiver| receiver.config.has_senders())
     }
 
-    fn signal(&self, id: &DeliveryId) -> sluice_otlp::Signal {
-        let way = self.ways.iter().find(|way| way.delivery == *id);
-        way.expect("deliveries are made from ways").signal
+    fn paths_to(&self, id: &DeliveryId) -> impl Iterator<Item = &Path> {
+        self.paths.iter().filter(move |path| path.delivery == *id)
     }
 
-    /// The last `batch` on the way.
+    /// The last `batch` on the path.
     fn batch_processor(&self, id: &DeliveryId) -> Option<&sluice_processors::batch::Config> {
-        let way = self.ways.iter().find(|way| way.delivery == *id)?;
-        way.processors.iter().rev().find_map(|processor| self.read.processors.get(processor)?.batch())
+        let mut processors = self.paths_to(id).next()?.processors.iter().rev();
+        processors.find_map(|processor| self.read.processors.get(processor)?.batch())
     }
 }

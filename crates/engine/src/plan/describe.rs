@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use sluice_config::document::Acknowledge;
 use sluice_flow::dispatch::{RetryPolicy, Trigger};
 use sluice_net::server::ConnectionBudget;
 
-use super::{AckMode, DeliveryPlan, DiskPlan, Plan};
-use crate::delivery::Policy;
+use super::{DeliveryPlan, DiskPlan, Plan};
+use crate::delivery::{DeliveryId, Policy};
 
 /// A rate to give a feeling for the size of a budget, in bytes a millisecond.
 const EXAMPLE_RATE: u64 = 4_000;
@@ -26,89 +27,84 @@ impl Plan {
 
     fn describe_memory(&self, text: &mut String) {
         let memory = &self.memory;
-        let _ = writeln!(text, "Memory: {} in all", bytes(memory.limit_bytes));
-        let connections = ConnectionBudget::connections(memory.connections_bytes as usize);
+        let idle = ConnectionBudget::connections(memory.connections_bytes as usize);
         let _ = writeln!(
             text,
-            "  {} for connections: {connections} idle ones, fewer with TLS or with requests, more while backlogs leave memory",
-            bytes(memory.connections_bytes)
-        );
-        let _ = writeln!(
-            text,
-            "  {} for requests while they are read, {} for what senders may send before",
+            "Memory: {} in all\n  \
+             {} for connections: {idle} idle ones, fewer with TLS or with requests, \
+             more while backlogs leave memory\n  \
+             {} for requests while they are read, {} for what senders may send before",
+            bytes(memory.limit_bytes),
+            bytes(memory.connections_bytes),
             bytes(memory.receiving_bytes),
             bytes(memory.windows_bytes)
         );
-        let _ = match &self.disk {
-            None => writeln!(
-                text,
-                "  {} for the backlogs of all deliveries together, {} for each delivery's dead letters",
-                bytes(memory.backlog_bytes),
-                bytes(memory.dead_letters_bytes)
-            ),
-            Some(disk) => writeln!(
-                text,
-                "  {} for the newest data, {} for what each delivery is sending",
-                bytes(disk.tail_bytes),
-                bytes(disk.lease_bytes + disk.read_ahead_bytes)
-            ),
+        let (one, other) = match &self.disk {
+            None => (memory.backlog_bytes, memory.dead_letters_bytes),
+            Some(disk) => (disk.tail_bytes, disk.lease_bytes + disk.read_ahead_bytes),
         };
-        let answered = match self.ack {
-            AckMode::Memory => "when its data is in memory (buffer.ack: memory)",
-            AckMode::Delivered => {
-                "when its data is delivered wherever the policy is `backpressure` (buffer.ack: delivered)"
-            }
-            AckMode::DeliveredOrDurable => {
-                "when its data is delivered everywhere or on disk, whichever comes first (buffer.ack: delivered_or_durable)"
-            }
-            AckMode::Durable => "when its data is on disk (buffer.ack: durable)",
+        let (of_one, of_other) = match &self.disk {
+            None => ("the backlogs of all deliveries together", "each delivery's dead letters"),
+            Some(_) => ("the newest data", "what each delivery is sending"),
         };
+        let _ = writeln!(text, "  {} for {of_one}, {} for {of_other}", bytes(one), bytes(other));
         if let Some(disk) = &self.disk {
             describe_disk(text, disk);
             self.describe_found(text);
         }
+        let answered = match self.ack {
+            Acknowledge::Memory => "when its data is in memory (buffer.ack: memory)",
+            Acknowledge::Delivered => {
+                "when its data is delivered wherever the policy is `backpressure` \
+                 (buffer.ack: delivered)"
+            }
+            Acknowledge::DeliveredOrDurable => {
+                "when its data is delivered everywhere or on disk, whichever comes first \
+                 (buffer.ack: delivered_or_durable)"
+            }
+            Acknowledge::Durable => "when its data is on disk (buffer.ack: durable)",
+        };
         let _ = writeln!(text, "A sender is answered {answered}.\n");
     }
 
     fn describe_topology(&self, text: &mut String) {
-        for (receiver, signal) in super::routes::by_receiver(&self.ways).keys() {
-            let ways: Vec<_> =
-                self.ways.iter().filter(|way| way.receiver == *receiver && way.signal == *signal).collect();
+        for ((receiver, signal), paths) in super::routes::by_receiver(&self.paths) {
             let _ = writeln!(text, "{receiver} ({signal})");
-            for (index, way) in ways.iter().enumerate() {
-                let branch = if index + 1 == ways.len() { "└─" } else { "├─" };
-                let mut steps = String::new();
-                for processor in &way.processors {
-                    let _ = write!(steps, "{processor} → ");
-                }
-                let _ = writeln!(text, "  {branch} {}: {steps}{}", way.delivery.pipeline, way.delivery.exporter);
+            for (index, path) in paths.iter().enumerate() {
+                let branch = if index + 1 == paths.len() { "└─" } else { "├─" };
+                let steps: String = path.processors.iter().map(|it| format!("{it} → ")).collect();
+                let DeliveryId { pipeline, exporter } = &path.delivery;
+                let _ = writeln!(text, "  {branch} {pipeline}: {steps}{exporter}");
             }
         }
         text.push('\n');
     }
 
     fn describe_delivery(&self, text: &mut String, delivery: &DeliveryPlan) {
-        let _ = writeln!(text, "{}", delivery.id);
-        let _ = writeln!(text, "  {}", self.promise(delivery));
-        let _ = writeln!(text, "  {}", batching(delivery));
-        let _ = writeln!(text, "  {}\n", retrying(delivery));
+        let (promise, batches) = (self.promise(delivery), batching(delivery));
+        let retries = retrying(delivery);
+        let _ = writeln!(text, "{}\n  {promise}\n  {batches}\n  {retries}\n", delivery.id);
     }
 
     /// What a delivery promises, in one plain sentence.
     fn promise(&self, delivery: &DeliveryPlan) -> String {
         if delivery.best_effort {
-            return "Best effort: may lose data rather than hold anybody up.".to_owned();
+            return "Best effort: may lose data rather than hold up a sender.".to_owned();
         }
         let crash = match (&self.disk, self.ack) {
-            (Some(_), ack) if ack.is_durable() => "Survives kill -9 and power loss".to_owned(),
-            (Some(disk), AckMode::Memory) if !delivery.senders_wait => format!(
+            (Some(_), _) if self.is_ack_durable() => "Survives kill -9 and power loss".to_owned(),
+            (Some(disk), Acknowledge::Memory) if !delivery.senders_wait => format!(
                 "Survives kill -9 and power loss but for the last {}",
                 duration(disk.flush_after().unwrap_or_default())
             ),
-            (Some(_), AckMode::Delivered) if !delivery.senders_wait => {
-                "Survives kill -9 and power loss but for what no delivery had taken when it was answered".to_owned()
+            (Some(_), Acknowledge::Delivered) if !delivery.senders_wait => {
+                "Survives kill -9 and power loss but for what no delivery had taken when it was \
+                 answered"
+                    .to_owned()
             }
-            _ if delivery.senders_wait => "Survives a crash, as senders are answered only after delivery".to_owned(),
+            _ if delivery.senders_wait => {
+                "Survives a crash, as senders are answered only after delivery".to_owned()
+            }
             _ => "Is lost in a crash (memory only)".to_owned(),
         };
         let time = duration(Duration::from_millis(delivery.budget_bytes / EXAMPLE_RATE));
@@ -119,14 +115,17 @@ impl Plan {
             false if is_alone => "",
             false => ", shared with the other deliveries",
         };
-        let lag = format!("may lag by up to {}{place}{shared}, about {time} at 4 MB/s", bytes(delivery.budget_bytes));
+        let lag = format!(
+            "may lag by up to {}{place}{shared}, about {time} at 4 MB/s",
+            bytes(delivery.budget_bytes)
+        );
         let then = match delivery.policy {
             Policy::Backpressure => "then its senders wait and are told to come back",
             Policy::DropOldest => "then drops its oldest, without slowing the others",
             Policy::Isolate => {
-                "then, if its backend is the reason and another delivery keeps up, drops its oldest \
-                 that another has taken, without slowing the others; else its senders wait and are \
-                 told to come back"
+                "then, if its backend is the reason and another delivery keeps up, drops its \
+                 oldest that another has taken, without slowing the others; else its senders wait \
+                 and are told to come back"
             }
         };
         format!("{crash}; {lag}; {then}.")
@@ -134,33 +133,43 @@ impl Plan {
 }
 
 fn describe_disk(text: &mut String, disk: &DiskPlan) {
-    let _ = writeln!(text, "Disk: {} in all, in {}", bytes(disk.limit_bytes), disk.directory.display());
+    let when = match disk.flush_after().map(duration) {
+        Some(after) => {
+            format!("what was not delivered after {after}, and everything while a delivery lags")
+        }
+        None => "everything at once".to_owned(),
+    };
     let _ = writeln!(
         text,
-        "  {} for the backlogs of all deliveries together, {} for each delivery's dead letters, in segments of {}",
+        "Disk: {} in all, in {}\n  {} for the backlogs of all deliveries together, \
+         {} for each delivery's dead letters, in segments of {}\n  Written: {when}.",
+        bytes(disk.limit_bytes),
+        disk.directory.display(),
         bytes(disk.backlog_bytes),
         bytes(disk.dead_letters_bytes),
         bytes(disk.segment_bytes)
     );
-    let when = match disk.flush_after() {
-        Some(after) => {
-            format!("what was not delivered after {}, and everything while a delivery lags", duration(after))
-        }
-        None => "everything at once".to_owned(),
-    };
-    let _ = writeln!(text, "  Written: {when}.");
 }
 
 fn batching(delivery: &DeliveryPlan) -> String {
     let batch = &delivery.dispatch.batch;
     let when = match batch.trigger {
-        Trigger::Linger(wait) => format!("after at most {} when a request may go out", duration(wait)),
+        Trigger::Linger(wait) => {
+            format!("after at most {} when a request may go out", duration(wait))
+        }
         Trigger::Timeout(wait) => format!("after at most {}", duration(wait)),
     };
-    let items = if batch.full_items > 0 { format!("{} items or ", batch.full_items) } else { String::new() };
-    let max_items = if batch.max_items > 0 { format!(" and {} items", batch.max_items) } else { String::new() };
+    let or_items = match batch.full_items {
+        0 => String::new(),
+        items => format!("{items} items or "),
+    };
+    let and_items = match batch.max_items {
+        0 => String::new(),
+        items => format!(" and {items} items"),
+    };
     format!(
-        "Batches go out at {items}{}, or {when}; none is larger than {}{max_items}; at most {} requests in flight.",
+        "Batches go out at {or_items}{}, or {when}; none is larger than {}{and_items}; \
+         at most {} requests in flight.",
         bytes(batch.full_bytes as u64),
         bytes(batch.max_bytes as u64),
         delivery.dispatch.concurrency.max
@@ -169,19 +178,22 @@ fn batching(delivery: &DeliveryPlan) -> String {
 
 fn retrying(delivery: &DeliveryPlan) -> String {
     match delivery.dispatch.retry {
-        RetryPolicy::Disabled => "What fails once becomes a dead letter (retry_on_failure is disabled).".to_owned(),
+        RetryPolicy::Disabled => {
+            "What fails once becomes a dead letter (retry_on_failure is disabled).".to_owned()
+        }
         RetryPolicy::Adaptive { backoff, ceiling_while_delivering } => format!(
-            "Retries after {}, {} where the backend takes little, up to every {} in an outage, without end.",
+            "Retries after {}, {} where the backend takes little, up to every {} in an outage, \
+             without end.",
             duration(backoff.initial),
             duration(ceiling_while_delivering),
             duration(backoff.max)
         ),
         RetryPolicy::Explicit { backoff, max_elapsed } => {
-            let end = match max_elapsed {
-                Some(elapsed) => format!("gives up after {}: then it is a dead letter", duration(elapsed)),
-                None => "without end".to_owned(),
-            };
-            format!("Retries after {}, growing to {}, {end}.", duration(backoff.initial), duration(backoff.max))
+            let (initial, max) = (duration(backoff.initial), duration(backoff.max));
+            let end = max_elapsed.map(duration).map_or("without end".to_owned(), |elapsed| {
+                format!("gives up after {elapsed}: then it is a dead letter")
+            });
+            format!("Retries after {initial}, growing to {max}, {end}.")
         }
     }
 }

@@ -4,16 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sluice_config::document::{Acknowledge, Buffer, Document, Placed};
-use sluice_config::{Class, Diagnostic, Diagnostics, Span};
+use sluice_config::{Diagnostic, Diagnostics, Span};
 use sluice_log::FlushPolicy;
 use sluice_log::disk::{Disk, RealDisk};
 
-use super::own_limits::OwnLimit;
-use super::read::Read;
-use super::{AckMode, ExporterPlan, MemoryPlan};
+use super::read::{Read, extension};
+use super::{ExporterPlan, MIB, MemoryPlan, own_limits};
 use crate::delivery::DeliveryId;
 
-const MIB: u64 = 1 << 20;
 /// Dead letters of a delivery, in MiB, where the configuration says nothing.
 const DEAD_LETTERS_MIB: u64 = 64;
 /// Where nothing is known of the file system.
@@ -23,6 +21,8 @@ const LIMIT_MIN_BYTES: u64 = 64 * MIB;
 /// A segment is at most such a part of the whole: space comes free in segments.
 const SEGMENT_SHARE: u64 = 16;
 const READ_AHEAD_MAX_BYTES: u64 = 4 * MIB;
+/// Below its directory, the log has files on so many levels.
+const DIRECTORY_LEVELS: usize = 3;
 
 /// The log on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,12 +50,13 @@ pub(super) struct DiskSettings {
     flush: FlushPolicy,
 }
 
-/// Finds the directory, the acknowledgement and the flush policy, and what contradicts itself among them.
+/// Finds the directory, the acknowledgement and the flush policy, and what contradicts itself among
+/// them.
 pub(super) fn settings(
     document: &Document,
     read: &Read,
     diagnostics: &mut Diagnostics,
-) -> (AckMode, Option<DiskSettings>) {
+) -> (Acknowledge, Option<DiskSettings>) {
     let directory = directory(document, read, diagnostics);
     let ack = ack(&document.buffer, directory.is_some(), diagnostics);
     if directory.is_none() {
@@ -65,52 +66,60 @@ pub(super) fn settings(
     (ack, directory.map(|directory| DiskSettings { directory: PathBuf::from(directory), flush }))
 }
 
-fn ack(buffer: &Buffer, has_directory: bool, diagnostics: &mut Diagnostics) -> AckMode {
+fn ack(buffer: &Buffer, has_directory: bool, diagnostics: &mut Diagnostics) -> Acknowledge {
     let Some(Placed { value, span }) = &buffer.ack else {
-        return if has_directory { AckMode::DeliveredOrDurable } else { AckMode::Memory };
+        return if has_directory { Acknowledge::DeliveredOrDurable } else { Acknowledge::Memory };
     };
-    let (name, mode) = match value {
-        Acknowledge::Memory => return AckMode::Memory,
-        Acknowledge::Delivered => return AckMode::Delivered,
-        Acknowledge::DeliveredOrDurable => ("delivered_or_durable", AckMode::DeliveredOrDurable),
-        Acknowledge::Durable => ("durable", AckMode::Durable),
+    let name = match value {
+        Acknowledge::Memory | Acknowledge::Delivered => return *value,
+        Acknowledge::DeliveredOrDurable => "delivered_or_durable",
+        Acknowledge::Durable => "durable",
     };
     if !has_directory {
-        let error = Diagnostic::error(*span, format!("`buffer.ack: {name}` needs a directory to hold telemetry in"));
-        diagnostics.push(error.with_hint("set `buffer.directory`, or `delivered`, which needs none"));
+        let message = format!("`buffer.ack: {name}` needs a directory to hold telemetry in");
+        let hint = "set `buffer.directory`, or `delivered`, which needs none";
+        diagnostics.push(Diagnostic::error(*span, message).with_hint(hint));
     }
-    mode
+    *value
 }
 
-fn flush(buffer: &Buffer, ack: AckMode, has_directory: bool, diagnostics: &mut Diagnostics) -> FlushPolicy {
+fn flush(
+    buffer: &Buffer,
+    ack: Acknowledge,
+    has_directory: bool,
+    diagnostics: &mut Diagnostics,
+) -> FlushPolicy {
     let after = buffer.flush_after.as_ref().map_or(Buffer::FLUSH_AFTER, |placed| placed.value);
-    if ack == AckMode::Durable {
-        if let Some(placed) = &buffer.flush_after {
-            let message = "`buffer.flush_after` has no effect: with `ack: durable` everything is written at once";
-            diagnostics.warning(placed.span, message);
+    let span = span_of(&buffer.flush_after);
+    if ack == Acknowledge::Durable {
+        if span.is_some() {
+            let message = "`buffer.flush_after` has no effect: \
+                           with `ack: durable` everything is written at once";
+            diagnostics.warning(span, message);
         }
         return FlushPolicy::AtOnce;
     }
-    if has_directory && ack == AckMode::DeliveredOrDurable && buffer.linger >= after {
-        let span = buffer.flush_after.as_ref().map(|placed| placed.span);
-        let message = "`buffer.linger` must be less than `buffer.flush_after`, or everything is written before it can be delivered";
+    if has_directory && ack == Acknowledge::DeliveredOrDurable && buffer.linger >= after {
+        let message = "`buffer.linger` must be less than `buffer.flush_after`, \
+                       or everything is written before it can be delivered";
         diagnostics.error(span, message);
     }
     FlushPolicy::OnDemand { after }
 }
 
+fn span_of<T>(placed: &Option<Placed<T>>) -> Option<Span> {
+    placed.as_ref().map(|placed| placed.span)
+}
+
 /// `buffer.directory`, or the one directory that exporters' `sending_queue.storage` leads to.
 fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) -> Option<String> {
-    let own = document
-        .buffer
-        .directory
-        .as_ref()
-        .map(|placed| (placed.value.clone(), placed.span, "buffer.directory".to_owned()));
-    let mut chosen: Option<(String, Span, String)> = own;
+    let own = document.buffer.directory.as_ref();
+    let mut chosen: Option<(String, Span, String)> =
+        own.map(|placed| (placed.value.clone(), placed.span, "buffer.directory".to_owned()));
     for (id, exporter) in &read.exporters {
-        let Some(storage) = &exporter.config.sending().queue.storage else { continue };
         let place = format!("exporters.{id}.sending_queue.storage");
-        let Some(directory) = storage_directory(storage, &place, exporter, document, read, diagnostics) else {
+        let Some(directory) = storage_directory(&place, exporter, document, read, diagnostics)
+        else {
             continue;
         };
         match &chosen {
@@ -118,9 +127,11 @@ fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) ->
             Some((first, _, _)) if *first == directory => {}
             Some((first, span, by)) => {
                 let message = format!(
-                    "`{place}` leads to the directory `{directory}`, `{by}` to `{first}`: one process has one directory"
+                    "`{place}` leads to the directory `{directory}`, `{by}` to `{first}`: \
+                     one process has one directory"
                 );
-                diagnostics.push(Diagnostic::error(exporter.span, message).with_related(*span, "the other one"));
+                let error = Diagnostic::error(exporter.span, message);
+                diagnostics.push(error.with_related(*span, "the other one"));
             }
         }
     }
@@ -128,24 +139,23 @@ fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) ->
     chosen.map(|(directory, _, _)| directory)
 }
 
+/// Where the exporter's `sending_queue.storage`, which stands at `place`, leads to.
 fn storage_directory(
-    storage: &str,
     place: &str,
     exporter: &ExporterPlan,
     document: &Document,
     read: &Read,
     diagnostics: &mut Diagnostics,
 ) -> Option<String> {
-    let problem = match read.extensions.get(storage) {
-        Some(extension) => match extension.file_storage() {
-            Some(storage) => return Some(storage.directory.clone()),
-            None => "is no `file_storage`",
-        },
+    let storage = exporter.config.sending().queue.storage.as_ref()?;
+    let problem = match read.extensions.get(storage).map(|extension| extension.file_storage()) {
+        Some(Some(storage)) => return Some(storage.directory.clone()),
+        Some(None) => "is no `file_storage`",
         None => "is not among `service.extensions`",
     };
-    let defined = document.components(Class::Extension).iter().find(|extension| extension.id.to_string() == storage);
-    let mut error = Diagnostic::error(exporter.span, format!("`{place}` names `{storage}`, which {problem}"));
-    if let Some(extension) = defined {
+    let message = format!("`{place}` names `{storage}`, which {problem}");
+    let mut error = Diagnostic::error(exporter.span, message);
+    if let Some(extension) = extension(document, storage) {
         error = error.with_related(extension.span, "defined here");
     }
     diagnostics.push(error);
@@ -153,17 +163,15 @@ fn storage_directory(
 }
 
 fn warn_of_unused_storage(document: &Document, read: &Read, diagnostics: &mut Diagnostics) {
-    let is_used = |id: &str| {
-        read.exporters.values().any(|exporter| exporter.config.sending().queue.storage.as_deref() == Some(id))
-    };
-    for (id, extension) in &read.extensions {
-        if extension.file_storage().is_some() && !is_used(id) {
-            let defined = document.components(Class::Extension).iter().find(|other| other.id.to_string() == *id);
-            let message = format!("extensions.{id} has no effect: no exporter's `sending_queue.storage` names it");
-            diagnostics.push(
-                Diagnostic::warning(defined.map(|extension| extension.span), message)
-                    .with_hint("`buffer.directory` holds telemetry of all pipelines on disk"),
+    for (id, storage) in &read.extensions {
+        let mut queues = read.exporters.values().map(|exporter| &exporter.config.sending().queue);
+        if storage.file_storage().is_some() && !queues.any(|it| it.storage.as_ref() == Some(id)) {
+            let span = extension(document, id).map(|extension| extension.span);
+            let message = format!(
+                "extensions.{id} has no effect: no exporter's `sending_queue.storage` names it"
             );
+            let hint = "`buffer.directory` holds telemetry of all pipelines on disk";
+            diagnostics.push(Diagnostic::warning(span, message).with_hint(hint));
         }
     }
 }
@@ -172,20 +180,18 @@ fn warn_of_unused_storage(document: &Document, read: &Read, diagnostics: &mut Di
 fn warn_of_disk_options(document: &Document, diagnostics: &mut Diagnostics) {
     let buffer = &document.buffer;
     let mut given = vec![
-        ("buffer.flush_after".to_owned(), buffer.flush_after.as_ref().map(|placed| placed.span)),
-        ("buffer.disk.limit_mib".to_owned(), buffer.disk.limit_mib.as_ref().map(|placed| placed.span)),
-        ("buffer.disk.segment_mib".to_owned(), buffer.disk.segment_mib.as_ref().map(|placed| placed.span)),
+        ("buffer.flush_after".to_owned(), span_of(&buffer.flush_after)),
+        ("buffer.disk.limit_mib".to_owned(), span_of(&buffer.disk_limit_mib)),
+        ("buffer.disk.segment_mib".to_owned(), span_of(&buffer.segment_mib)),
     ];
     for pipeline in &document.pipelines {
-        let span = pipeline.buffer.disk_limit_mib.as_ref().map(|placed| placed.span);
-        given.push((format!("service.pipelines.{}.buffer.disk.limit_mib", pipeline.id), span));
+        let path = format!("service.pipelines.{}.buffer.disk.limit_mib", pipeline.id);
+        given.push((path, span_of(&pipeline.buffer.disk_limit_mib)));
     }
-    for (path, span) in given {
-        if let Some(span) = span {
-            let warning =
-                Diagnostic::warning(span, format!("`{path}` has no effect: telemetry is held in memory only"));
-            diagnostics.push(warning.with_hint("set `buffer.directory`"));
-        }
+    for (path, span) in given.iter().filter(|(_, span)| span.is_some()) {
+        let message = format!("`{path}` has no effect: telemetry is held in memory only");
+        let warning = Diagnostic::warning(*span, message);
+        diagnostics.push(warning.with_hint("set `buffer.directory`"));
     }
 }
 
@@ -201,23 +207,28 @@ impl DiskPlan {
         diagnostics: &mut Diagnostics,
     ) -> DiskPlan {
         let DiskSettings { directory, flush } = settings;
+        let buffer = &document.buffer;
         let deliveries = holding.len().max(1) as u64;
         let limit_bytes = limit(&directory, document, diagnostics);
-        let dead_letters_bytes = document.buffer.dead_letters.limit_mib.unwrap_or(DEAD_LETTERS_MIB) * MIB;
+        let dead_letters_bytes = buffer.dead_letters_limit_mib.unwrap_or(DEAD_LETTERS_MIB) * MIB;
         let dead_letters_bytes = dead_letters_bytes.min(limit_bytes / 4 / deliveries);
         let backlog_bytes = limit_bytes - dead_letters_bytes * deliveries;
-        OwnLimit::Disk.warn_of_more_than(backlog_bytes, document, diagnostics);
+        own_limits::DISK.warn_of_more_than(backlog_bytes, document, diagnostics);
         if backlog_bytes / deliveries < MIB {
-            let message = format!("{} MiB of disk are too little for {deliveries} deliveries", limit_bytes / MIB);
-            let span = document.buffer.disk.limit_mib.as_ref().map(|placed| placed.span);
-            diagnostics.push(Diagnostic::error(span, message).with_hint("raise `buffer.disk.limit_mib`"));
+            let limit_mib = limit_bytes / MIB;
+            let message =
+                format!("{limit_mib} MiB of disk are too little for {deliveries} deliveries");
+            let error = Diagnostic::error(span_of(&buffer.disk_limit_mib), message);
+            diagnostics.push(error.with_hint("raise `buffer.disk.limit_mib`"));
         }
-        let said = document.buffer.disk.segment_mib.as_ref().map_or(Buffer::SEGMENT_MIB, |placed| placed.value) * MIB;
+        let segment_mib = buffer.segment_mib.as_ref();
+        let segment_mib = segment_mib.map_or(Buffer::SEGMENT_MIB, |placed| placed.value);
+        let segment_max_bytes = (limit_bytes / SEGMENT_SHARE / signals.max(1)).max(MIB);
         let tail_bytes = memory.backlog_bytes / 2;
         let taken = memory.backlog_bytes / 2 / deliveries;
         let read_ahead_bytes = (taken / 4).min(READ_AHEAD_MAX_BYTES);
         DiskPlan {
-            segment_bytes: said.min((limit_bytes / SEGMENT_SHARE / signals.max(1)).max(MIB)),
+            segment_bytes: (segment_mib * MIB).min(segment_max_bytes),
             directory,
             flush,
             limit_bytes,
@@ -239,63 +250,46 @@ impl DiskPlan {
 
 /// `buffer.disk.limit_mib`, or half of what the file system has for the log.
 fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -> u64 {
-    let room = room(directory);
-    let Some(Placed { value, span }) = &document.buffer.disk.limit_mib else {
-        return room.map_or(LIMIT_UNKNOWN_BYTES, Room::default_limit_bytes);
+    let existing = directory.ancestors().find(|path| path.is_dir());
+    let free_bytes = existing.and_then(|path| RealDisk.space(path).ok());
+    let free_bytes = free_bytes.map(|space| space.available_bytes);
+    let taken_bytes = || len_bytes(directory, DIRECTORY_LEVELS);
+    let Some(Placed { value, span }) = &document.buffer.disk_limit_mib else {
+        let default = |free_bytes| default_limit_bytes(free_bytes, taken_bytes());
+        return free_bytes.map_or(LIMIT_UNKNOWN_BYTES, default);
     };
-    let limit = value * MIB;
-    if let Some(room) = room.filter(|room| room.total_bytes() < limit) {
+    let limit_bytes = value * MIB;
+    let room_bytes = free_bytes.map(|free_bytes| free_bytes + taken_bytes());
+    if let Some(room_bytes) = room_bytes.filter(|room_bytes| *room_bytes < limit_bytes) {
         let message = format!(
-            "`buffer.disk.limit_mib` is {value}, but the file system of {} has only {} MiB for it: senders will be told to come back, \
-             or the oldest be dropped, before budgets are spent",
+            "`buffer.disk.limit_mib` is {value}, but the file system of {} has only {} MiB for it: \
+             senders will be told to come back, or the oldest be dropped, before budgets are spent",
             directory.display(),
-            room.total_bytes() / MIB
+            room_bytes / MIB
         );
         diagnostics.warning(*span, message);
     }
-    limit
+    limit_bytes
 }
 
-/// What a log may grow to.
-#[derive(Clone, Copy, Debug)]
-struct Room {
-    free_bytes: u64,
-    /// What the log has already.
-    taken_bytes: u64,
+/// Half of what a log may grow to. But what it has taken already has its place, below the mark from
+/// which on deliveries shed, and beside dead letters: a restart on a disk that is full otherwise
+/// must not drop what the log holds.
+fn default_limit_bytes(free_bytes: u64, taken_bytes: u64) -> u64 {
+    let room_bytes = free_bytes + taken_bytes;
+    let held_bytes = taken_bytes / 5 * 8;
+    (room_bytes / 2).max(held_bytes.min(room_bytes)).max(LIMIT_MIN_BYTES)
 }
 
-impl Room {
-    fn total_bytes(self) -> u64 {
-        self.free_bytes + self.taken_bytes
-    }
-
-    /// Half of it. But what is there already has its place, below the mark from which on deliveries
-    /// shed, and beside dead letters: a restart on a disk that something else has filled must not
-    /// drop what the log holds.
-    fn default_limit_bytes(self) -> u64 {
-        let held = self.taken_bytes / 5 * 8;
-        (self.total_bytes() / 2).max(held.min(self.total_bytes())).max(LIMIT_MIN_BYTES)
-    }
-}
-
-fn room(directory: &Path) -> Option<Room> {
-    let existing = directory.ancestors().find(|path| path.is_dir())?;
-    let space = RealDisk.space(existing).ok()?;
-    Some(Room { free_bytes: space.available_bytes, taken_bytes: taken_bytes(directory) })
-}
-
-/// Bytes of the files in a directory and one and two levels below it, which is where the log has them.
-fn taken_bytes(directory: &Path) -> u64 {
-    fn sum(directory: &Path, depth: usize) -> u64 {
-        let Ok(entries) = RealDisk.list(directory) else { return 0 };
-        let size = |entry: &sluice_log::disk::DirectoryEntry| match entry.is_directory {
-            true if depth > 0 => sum(&directory.join(&entry.name), depth - 1),
-            true => 0,
-            false => entry.len_bytes,
-        };
-        entries.iter().map(size).sum()
-    }
-    sum(directory, 3)
+/// Length of the files in a directory and some levels below it.
+fn len_bytes(directory: &Path, levels: usize) -> u64 {
+    let Ok(entries) = RealDisk.list(directory) else { return 0 };
+    let of_entry = |entry: &sluice_log::disk::DirectoryEntry| match entry.is_directory {
+        true if levels > 0 => len_bytes(&directory.join(&entry.name), levels - 1),
+        true => 0,
+        false => entry.len_bytes,
+    };
+    entries.iter().map(of_entry).sum()
 }
 
 #[cfg(test)]
@@ -306,24 +300,39 @@ mod tests {
     fn plan(own_limits_mib: &[Option<u64>], limit_mib: u64) -> (DiskPlan, Vec<String>) {
         let directory = std::env::temp_dir().join("a-directory-that-is-not-there");
         let pipeline = |(index, own): (usize, &Option<u64>)| {
-            let own = own.map_or(String::new(), |mib| format!(", buffer: {{disk: {{limit_mib: {mib}}}}}"));
+            let own = own
+                .map_or(String::new(), |mib| format!(", buffer: {{disk: {{limit_mib: {mib}}}}}"));
             format!("traces/{index}: {{receivers: [otlp], exporters: [debug]{own}}}")
         };
         let pipelines: Vec<_> = own_limits_mib.iter().enumerate().map(pipeline).collect();
         let text = format!(
-            "receivers: {{otlp: }}\nexporters: {{debug: }}\nbuffer: {{disk: {{limit_mib: {limit_mib}}}}}\n\
+            "receivers: {{otlp: }}\nexporters: {{debug: }}\n\
+             buffer: {{disk: {{limit_mib: {limit_mib}}}}}\n\
              service: {{pipelines: {{{}}}}}\n",
             pipelines.join(", ")
         );
         let locations = [format!("yaml:{text}")];
-        let (document, mut diagnostics) =
-            sluice_config::load(&locations, &sluice_config::SystemEnvironment, &crate::catalog::Components::default());
+        let (document, mut diagnostics) = sluice_config::load(
+            &locations,
+            &sluice_config::SystemEnvironment,
+            &crate::catalog::Components::default(),
+        );
         let document = document.expect("a document");
-        let id = |index| DeliveryId { pipeline: format!("traces/{index}"), exporter: "debug".to_owned() };
+        let id = |index| DeliveryId {
+            pipeline: format!("traces/{index}"),
+            exporter: "debug".to_owned(),
+        };
         let ids: Vec<_> = (0..own_limits_mib.len()).map(id).collect();
         let memory = MemoryPlan::new(512 * MIB, ids.len(), Some(0), None);
         let settings = DiskSettings { directory, flush: FlushPolicy::AtOnce };
-        let plan = DiskPlan::new(settings, &document, &memory, &ids.iter().collect::<Vec<_>>(), 2, &mut diagnostics);
+        let plan = DiskPlan::new(
+            settings,
+            &document,
+            &memory,
+            &ids.iter().collect::<Vec<_>>(),
+            2,
+            &mut diagnostics,
+        );
         (plan, diagnostics.errors().map(|error| error.message.clone()).collect())
     }
 
@@ -335,10 +344,14 @@ mod tests {
                 assert_eq!(errors, Vec::<String>::new());
                 let letters = plan.dead_letters_bytes * own.len() as u64;
                 assert!(plan.backlog_bytes + letters <= limit_mib * MIB, "{plan:?}");
-                assert!(plan.backlog_bytes >= limit_mib * MIB / 2 && plan.segment_bytes >= MIB, "{plan:?}");
+                assert!(
+                    plan.backlog_bytes >= limit_mib * MIB / 2 && plan.segment_bytes >= MIB,
+                    "{plan:?}"
+                );
                 let memory = MemoryPlan::new(512 * MIB, own.len(), Some(0), None);
                 let deliveries = own.len() as u64;
-                let taken = (plan.lease_bytes + plan.read_ahead_bytes) * deliveries + plan.tail_bytes;
+                let taken =
+                    (plan.lease_bytes + plan.read_ahead_bytes) * deliveries + plan.tail_bytes;
                 assert!(taken <= memory.backlog_bytes, "{plan:?}");
             }
         }
@@ -351,34 +364,44 @@ mod tests {
         }
         let (_, errors) = plan(&[None; 80], 64);
         assert!(
-            errors.len() == 1 && errors[0].contains("64 MiB of disk are too little for 80 deliveries"),
+            errors.len() == 1
+                && errors[0].contains("64 MiB of disk are too little for 80 deliveries"),
             "{errors:?}"
         );
     }
 
     #[test]
     fn the_default_leaves_half_and_holds_what_is_there() {
-        let empty = Room { free_bytes: 1000 * MIB, taken_bytes: 0 };
-        assert_eq!(empty.default_limit_bytes(), 500 * MIB);
-        // Somebody else has filled the disk since.
-        let full = Room { free_bytes: 10 * MIB, taken_bytes: 300 * MIB };
-        let limit = full.default_limit_bytes();
+        assert_eq!(default_limit_bytes(1000 * MIB, 0), 500 * MIB);
+        // Something else has filled the disk since.
+        let limit = default_limit_bytes(10 * MIB, 300 * MIB);
         assert!((300 * MIB..=310 * MIB).contains(&limit), "{limit}");
-        assert_eq!(Room { free_bytes: 0, taken_bytes: 0 }.default_limit_bytes(), LIMIT_MIN_BYTES);
+        assert_eq!(default_limit_bytes(0, 0), LIMIT_MIN_BYTES);
     }
 
     /// What a configuration with an OTLP exporter comes to, and what is said about it.
     fn load(buffer: &str, queue: &str, extensions: &str) -> (Option<crate::Plan>, Vec<String>) {
         let text = format!(
             "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\n\
-             exporters:\n  otlp: {{endpoint: 'localhost:1', tls: {{insecure: true}}, sending_queue: {{{queue}}}}}\n\
+             exporters:\n  otlp: {{endpoint: 'localhost:1', tls: {{insecure: true}}, \
+             sending_queue: {{{queue}}}}}\n\
              buffer: {{{buffer}}}\n\
-             extensions: {{file_storage: {{directory: /tmp/storage-a}}, file_storage/b: {{directory: /tmp/storage-b}}}}\n\
-             service: {{extensions: [{extensions}], pipelines: {{traces: {{receivers: [otlp], exporters: [otlp]}}}}}}\n"
+             extensions: {{file_storage: {{directory: /tmp/storage-a}}, \
+             file_storage/b: {{directory: /tmp/storage-b}}}}\n\
+             service: {{extensions: [{extensions}], \
+             pipelines: {{traces: {{receivers: [otlp], exporters: [otlp]}}}}}}\n"
         );
-        let (plan, diagnostics) = super::super::load(&[format!("yaml:{text}")], &sluice_config::SystemEnvironment);
-        let is_about_disk = |message: &&String| !message.contains("never started") && !message.contains("not used");
-        let said = diagnostics.items().iter().map(|item| &item.message).filter(is_about_disk).cloned().collect();
+        let (plan, diagnostics) =
+            super::super::load(&[format!("yaml:{text}")], &sluice_config::SystemEnvironment);
+        let is_about_disk =
+            |message: &&String| !message.contains("never started") && !message.contains("not used");
+        let said = diagnostics
+            .items()
+            .iter()
+            .map(|item| &item.message)
+            .filter(is_about_disk)
+            .cloned()
+            .collect();
         (plan, said)
     }
 
@@ -389,25 +412,40 @@ mod tests {
             let plan = plan.unwrap_or_else(|| panic!("{said:?}"));
             (plan.ack, plan.disk.map(|disk| (disk.directory.display().to_string(), disk.flush)))
         };
-        assert_eq!(ack("", "", ""), (AckMode::Memory, None));
+        assert_eq!(ack("", "", ""), (Acknowledge::Memory, None));
         let on_demand = |ms| FlushPolicy::OnDemand { after: Duration::from_millis(ms) };
         let at = |directory: &str, flush| Some((directory.to_owned(), flush));
-        assert_eq!(ack("directory: /tmp/d", "", ""), (AckMode::DeliveredOrDurable, at("/tmp/d", on_demand(20))));
+        assert_eq!(
+            ack("directory: /tmp/d", "", ""),
+            (Acknowledge::DeliveredOrDurable, at("/tmp/d", on_demand(20)))
+        );
         let durable = ack("directory: /tmp/d, ack: durable", "", "");
-        assert_eq!(durable, (AckMode::Durable, at("/tmp/d", FlushPolicy::AtOnce)));
+        assert_eq!(durable, (Acknowledge::Durable, at("/tmp/d", FlushPolicy::AtOnce)));
         let memory = ack("directory: /tmp/d, ack: memory, flush_after: 1s", "", "");
-        assert_eq!(memory, (AckMode::Memory, at("/tmp/d", on_demand(1000))));
+        assert_eq!(memory, (Acknowledge::Memory, at("/tmp/d", on_demand(1000))));
         let storage = ack("", "storage: file_storage/b", "file_storage/b");
-        assert_eq!(storage, (AckMode::DeliveredOrDurable, at("/tmp/storage-b", on_demand(20))));
+        assert_eq!(storage, (Acknowledge::DeliveredOrDurable, at("/tmp/storage-b", on_demand(20))));
     }
 
     #[test]
     fn what_contradicts_itself_is_an_error_and_what_has_no_effect_a_warning() {
         for (buffer, queue, extensions, valid, expected) in [
             ("ack: durable", "", "", false, "`buffer.ack: durable` needs a directory"),
-            ("flush_after: 1s", "", "", true, "`buffer.flush_after` has no effect: telemetry is held in memory only"),
+            (
+                "flush_after: 1s",
+                "",
+                "",
+                true,
+                "`buffer.flush_after` has no effect: telemetry is held in memory only",
+            ),
             ("disk: {limit_mib: 100}", "", "", true, "`buffer.disk.limit_mib` has no effect"),
-            ("directory: /tmp/d, ack: durable, flush_after: 1s", "", "", true, "has no effect: with `ack: durable`"),
+            (
+                "directory: /tmp/d, ack: durable, flush_after: 1s",
+                "",
+                "",
+                true,
+                "has no effect: with `ack: durable`",
+            ),
             (
                 "directory: /tmp/d, linger: 30ms",
                 "",
@@ -415,19 +453,29 @@ mod tests {
                 false,
                 "`buffer.linger` must be less than `buffer.flush_after`",
             ),
-            ("", "storage: file_storage", "", false, "names `file_storage`, which is not among `service.extensions`"),
+            (
+                "",
+                "storage: file_storage",
+                "",
+                false,
+                "names `file_storage`, which is not among `service.extensions`",
+            ),
             ("", "", "file_storage", true, "extensions.file_storage has no effect"),
             (
                 "directory: /tmp/d",
                 "storage: file_storage",
                 "file_storage",
                 false,
-                "`exporters.otlp.sending_queue.storage` leads to the directory `/tmp/storage-a`, `buffer.directory` to `/tmp/d`",
+                "`exporters.otlp.sending_queue.storage` leads to the directory `/tmp/storage-a`, \
+                 `buffer.directory` to `/tmp/d`",
             ),
         ] {
             let (plan, said) = load(buffer, queue, extensions);
             assert_eq!(plan.is_some(), valid, "{buffer} {queue}: {said:?}");
-            assert!(said.iter().any(|message| message.contains(expected)), "{expected} in {said:?}");
+            assert!(
+                said.iter().any(|message| message.contains(expected)),
+                "{expected} in {said:?}"
+            );
         }
     }
 
@@ -437,6 +485,9 @@ mod tests {
         assert_eq!(plan.unwrap().deliveries[0].budget_bytes, 5_000_000);
         let (plan, said) = load("directory: /tmp/d", "queue_size: 5", "");
         assert!(plan.unwrap().deliveries[0].budget_bytes > 5_000_000);
-        assert!(said.iter().any(|message| message.contains("queue_size has no effect")), "{said:?}");
+        assert!(
+            said.iter().any(|message| message.contains("queue_size has no effect")),
+            "{said:?}"
+        );
     }
 }

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use sluice_exporters::sending::{BatchConfig, RetryConfig, Sending, Sizer};
-use sluice_flow::dispatch::{Backoff, BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, Trigger};
+use sluice_flow::dispatch::{
+    Backoff, BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, Trigger,
+};
 use sluice_processors::batch::Config as BatchProcessor;
 
-/// A batch of so many bytes is worth a request of its own: beyond it a larger one saves next to nothing.
+/// A batch of so many bytes is worth a request of its own: beyond it a larger one saves next to
+/// nothing.
 const FULL_BYTES: usize = 128 * 1024;
 /// A configured batch may grow to this size, if its item counts say so.
 const FULL_BYTES_CONFIGURED: usize = 1024 * 1024;
@@ -28,7 +31,11 @@ pub(super) struct Setting {
     pub request_limit_bytes: usize,
 }
 
-pub(super) fn policy(sending: &Sending, batch: Option<&BatchProcessor>, setting: Setting) -> DispatchPolicy {
+pub(super) fn policy(
+    sending: &Sending,
+    batch: Option<&BatchProcessor>,
+    setting: Setting,
+) -> DispatchPolicy {
     let max = sending.queue.num_consumers;
     let default = ConcurrencyLimits::default();
     DispatchPolicy {
@@ -42,7 +49,11 @@ pub(super) fn policy(sending: &Sending, batch: Option<&BatchProcessor>, setting:
     }
 }
 
-fn batching(queue: Option<&BatchConfig>, processor: Option<&BatchProcessor>, setting: Setting) -> BatchPolicy {
+fn batching(
+    queue: Option<&BatchConfig>,
+    processor: Option<&BatchProcessor>,
+    setting: Setting,
+) -> BatchPolicy {
     let limit_bytes = setting.request_limit_bytes;
     let mut policy = BatchPolicy {
         trigger: Trigger::Linger(setting.linger),
@@ -92,12 +103,8 @@ fn retry(config: &RetryConfig) -> RetryPolicy {
         return RetryPolicy::Disabled;
     }
     let max_elapsed = config.max_elapsed_time.filter(|elapsed| !elapsed.is_zero());
-    let nothing_said = config.initial_interval.is_none()
-        && config.max_interval.is_none()
-        && config.multiplier.is_none()
-        && config.randomization_factor.is_none()
-        && max_elapsed.is_none();
-    if nothing_said {
+    let unset = RetryConfig { max_elapsed_time: config.max_elapsed_time, ..RetryConfig::default() };
+    if *config == unset && max_elapsed.is_none() {
         return RetryPolicy::default();
     }
     let initial = config.initial_interval.unwrap_or(Duration::from_millis(100));
@@ -137,22 +144,35 @@ mod tests {
         sending.retry.max_elapsed_time = Some(Duration::from_secs(300));
         sending.queue.num_consumers = Some(3);
         let policy = policy(&sending, None, SETTING);
-        let RetryPolicy::Explicit { backoff, max_elapsed } = policy.retry else { panic!("explicit") };
-        assert_eq!((backoff.initial, backoff.max), (Duration::from_secs(5), Duration::from_secs(30)));
+        let RetryPolicy::Explicit { backoff, max_elapsed } = policy.retry else {
+            panic!("explicit")
+        };
+        assert_eq!(
+            (backoff.initial, backoff.max),
+            (Duration::from_secs(5), Duration::from_secs(30))
+        );
         assert_eq!(max_elapsed, Some(Duration::from_secs(300)));
         assert_eq!(policy.concurrency, ConcurrencyLimits { initial: 3, max: 3 });
     }
 
     #[test]
     fn the_timeout_of_the_batch_processor_holds_only_where_no_sender_waits() {
-        let batch = BatchProcessor { send_batch_size: 512, timeout: Duration::from_secs(10), ..Default::default() };
+        let batch = BatchProcessor {
+            send_batch_size: 512,
+            timeout: Duration::from_secs(10),
+            ..Default::default()
+        };
         let memory = policy(&Sending::default(), Some(&batch), SETTING).batch;
-        assert_eq!((memory.trigger, memory.full_items), (Trigger::Timeout(Duration::from_secs(10)), 512));
+        assert_eq!(
+            (memory.trigger, memory.full_items),
+            (Trigger::Timeout(Duration::from_secs(10)), 512)
+        );
         let waiting = Setting { senders_wait: true, lingers: true, ..SETTING };
         let delivered = policy(&Sending::default(), Some(&batch), waiting);
         assert_eq!(delivered.batch.trigger, Trigger::Linger(SETTING.linger));
         assert!(delivered.return_rejections);
-        let on_demand = policy(&Sending::default(), Some(&batch), Setting { lingers: true, ..SETTING });
+        let on_demand =
+            policy(&Sending::default(), Some(&batch), Setting { lingers: true, ..SETTING });
         assert_eq!(on_demand.batch.trigger, Trigger::Linger(SETTING.linger));
         assert!(!on_demand.return_rejections, "its sender may have been answered by the disk");
     }

@@ -1,4 +1,5 @@
-//! What a directory holds before anything runs: for `sluice plan`. Reads only, also while a process runs on it.
+//! What a directory holds before anything runs: for `sluice plan`. Reads only, also while a process
+//! runs on it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -33,18 +34,19 @@ impl Plan {
             }
         }
         for cursor in &log.cursors {
-            let state = match &cursor.state {
-                Ok(state) => state,
-                Err(error) => {
-                    let _ = writeln!(text, "  {}: {error}", cursor.path.display());
-                    continue;
+            let items = cursor.held.items;
+            let _ = match &cursor.state {
+                Err(error) => writeln!(text, "  {}: {error}", cursor.path.display()),
+                Ok(_) if cursor.held.frames == 0 => Ok(()),
+                Ok(state) if self.deliveries.iter().any(|it| it.id.to_string() == state.name) => {
+                    writeln!(text, "  Holds {items} items for {}.", state.name)
                 }
+                Ok(state) => writeln!(
+                    text,
+                    "  Holds {items} items for {}, which this configuration does not have.",
+                    state.name
+                ),
             };
-            let planned = |name: &str| self.deliveries.iter().any(|delivery| delivery.id.to_string() == name);
-            let whose = if planned(&state.name) { "" } else { ", which this configuration does not have" };
-            if cursor.held.frames > 0 {
-                let _ = writeln!(text, "  Holds {} items for {}{whose}.", cursor.held.items, state.name);
-            }
         }
     }
 }

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use sluice_config::document::{Document, LogEncoding, LogLevel, OwnLogs, PrometheusReader};
+use sluice_config::document::{Document, OwnLogs, PrometheusReader};
 use sluice_config::{Diagnostics, Environment};
 use sluice_receivers::{RECEIVERS, ReceiverKinds};
 use sluice_telemetry::exposition::{Naming, labels_of_resource};
-use sluice_telemetry::logging::{Encoding, LoggingOptions, Sampling};
+use sluice_telemetry::logging::{LoggingOptions, Sampling};
 
 use super::read::Read;
 use super::{MetricsPlan, Plan, build};
 use crate::catalog::Components;
 
-/// Reads, checks and plans the configuration at the given locations. There is a plan only if nothing is wrong.
+/// Reads, checks and plans the configuration at the given locations. There is a plan only if
+/// nothing is wrong.
 pub fn load(locations: &[String], environment: &dyn Environment) -> (Option<Plan>, Diagnostics) {
     load_with(locations, environment, &RECEIVERS)
 }
@@ -37,29 +38,21 @@ pub fn load_with(
 }
 
 fn metrics(document: &Document) -> Option<MetricsPlan> {
-    let own = &document.telemetry.metrics;
-    let PrometheusReader { host, port, without_type_suffix, without_units, .. } = own.readers.first()?.clone();
+    let PrometheusReader { host, port, without_type_suffix, without_units, .. } =
+        document.telemetry.readers.first()?.clone();
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let resource = document.telemetry.resource.iter();
-    let constant_labels =
-        labels_of_resource(resource.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?))));
+    let constant_labels = labels_of_resource(
+        resource.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?))),
+    );
     let naming = Naming { without_type_suffix, without_units, constant_labels };
     Some(MetricsPlan { endpoint: format!("{host}:{port}"), naming })
 }
 
 fn logging(logs: &OwnLogs) -> LoggingOptions {
-    let level = match logs.level {
-        LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Warn => "warn",
-        LogLevel::Error => "error",
-    };
     LoggingOptions {
-        level: level.to_owned(),
-        encoding: match logs.encoding {
-            LogEncoding::Console => Encoding::Console,
-            LogEncoding::Json => Encoding::Json,
-        },
+        level: logs.level.to_owned(),
+        is_json: logs.is_json,
         output: logs.output_paths.first().cloned().unwrap_or_else(|| "stderr".to_owned()),
         sampling: logs.sampling.map(|sampling| Sampling {
             window: sampling.tick.max(Duration::from_millis(1)),

@@ -1,4 +1,5 @@
-//! What a configuration comes to: components with typed options, ways, budgets. Nothing here runs yet.
+//! What a configuration comes to: components with typed options, paths, budgets. Nothing here runs
+//! yet.
 
 mod budgets;
 mod build;
@@ -14,13 +15,13 @@ mod warnings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use budgets::MemoryPlan;
 pub use disk::DiskPlan;
 pub use load::{load, load_with};
 pub(crate) use routes::by_receiver;
-pub use routes::{PipelineSpec, Way};
+pub use routes::{Path, PipelineSpec};
+use sluice_config::document::Acknowledge;
 use sluice_exporters::ExporterConfig;
 use sluice_extensions::Extension;
 use sluice_flow::dispatch::DispatchPolicy;
@@ -32,29 +33,12 @@ use sluice_telemetry::logging::LoggingOptions;
 use crate::delivery::{DeliveryId, Policy};
 use crate::steps::Step;
 
-/// When a sender is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AckMode {
-    /// When its frame is in memory.
-    Memory,
-    /// When the deliveries whose policy is backpressure have delivered it.
-    Delivered,
-    /// When it is resolved everywhere or on disk, which it is soon if it is not resolved.
-    DeliveredOrDurable,
-    /// The same; everything is written at once.
-    Durable,
-}
-
-impl AckMode {
-    /// The disk answers senders.
-    pub(crate) fn is_durable(self) -> bool {
-        matches!(self, AckMode::DeliveredOrDurable | AckMode::Durable)
-    }
-}
+const MIB: u64 = 1 << 20;
 
 /// A validated configuration, ready to be run.
 pub struct Plan {
-    pub ack: AckMode,
+    /// When a sender is answered.
+    pub ack: Acknowledge,
     pub memory: MemoryPlan,
     /// None: telemetry is held in memory only.
     pub disk: Option<DiskPlan>,
@@ -63,42 +47,30 @@ pub struct Plan {
     pub extensions: BTreeMap<String, Box<dyn Extension>>,
     pub deliveries: Vec<DeliveryPlan>,
     pub pipelines: Vec<PipelineSpec>,
-    pub ways: Vec<Way>,
+    pub paths: Vec<Path>,
     pub(crate) steps: BTreeMap<(String, Signal), Arc<Step>>,
     pub metrics: Option<MetricsPlan>,
     pub logging: LoggingOptions,
-    /// How long deliveries may go on sending after receivers have stopped.
-    pub drain_timeout: Duration,
 }
 
 impl Plan {
-    /// The processors of a way that do something to frames.
-    pub(crate) fn steps_of(&self, way: &Way) -> Vec<Arc<Step>> {
-        way.processors.iter().filter_map(|id| self.steps.get(&(id.clone(), way.signal)).cloned()).collect()
+    /// The processors of a path that do something to frames.
+    pub(crate) fn steps_of(&self, path: &Path) -> Vec<Arc<Step>> {
+        path.processors
+            .iter()
+            .filter_map(|id| self.steps.get(&(id.clone(), path.signal)).cloned())
+            .collect()
     }
 
-    /// What the backlogs of all deliveries may take together: on disk if there is a directory, else in memory.
+    /// What the backlogs of all deliveries may take together: on disk if there is a directory, else
+    /// in memory.
     pub fn pool_bytes(&self) -> u64 {
         self.disk.as_ref().map_or(self.memory.backlog_bytes, |disk| disk.backlog_bytes)
     }
 
-    /// A plan of nothing, which an engine has before its first and while it changes.
-    pub(crate) fn empty() -> Plan {
-        Plan {
-            ack: AckMode::Memory,
-            memory: MemoryPlan::new(0, 0, None, None),
-            disk: None,
-            receivers: Vec::new(),
-            exporters: BTreeMap::new(),
-            extensions: BTreeMap::new(),
-            deliveries: Vec::new(),
-            pipelines: Vec::new(),
-            ways: Vec::new(),
-            steps: BTreeMap::new(),
-            metrics: None,
-            logging: LoggingOptions::default(),
-            drain_timeout: Duration::ZERO,
-        }
+    /// The disk answers senders.
+    pub(crate) fn is_ack_durable(&self) -> bool {
+        matches!(self.ack, Acknowledge::DeliveredOrDurable | Acknowledge::Durable)
     }
 }
 
@@ -121,7 +93,7 @@ pub struct DeliveryPlan {
     pub id: DeliveryId,
     pub signal: Signal,
     pub policy: Policy,
-    /// May lose data rather than hold anybody up.
+    /// May lose data rather than hold up a sender.
     pub best_effort: bool,
     /// Senders are answered only when this delivery has delivered.
     pub senders_wait: bool,

@@ -3,61 +3,56 @@
 use sluice_config::document::{Document, PipelineBuffer, Placed};
 use sluice_config::{Diagnostic, Diagnostics};
 
+use super::MIB;
 use crate::delivery::DeliveryId;
 
-const MIB: u64 = 1 << 20;
-
 /// One of the two options with which a pipeline limits its own backlog.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum OwnLimit {
-    /// `service.pipelines.<id>.buffer.memory.limit_mib`
-    Memory,
-    /// `service.pipelines.<id>.buffer.disk.limit_mib`
-    Disk,
+pub(super) struct OwnLimit {
+    /// As it is called in a pipeline, and for the whole process.
+    option: &'static str,
+    of_pipeline: fn(&PipelineBuffer) -> &Option<Placed<u64>>,
+    /// What to do where the whole is less.
+    hint: &'static str,
 }
 
+pub(super) const MEMORY: OwnLimit = OwnLimit {
+    option: "buffer.memory.limit_mib",
+    of_pipeline: |buffer| &buffer.memory_limit_mib,
+    hint: "raise `buffer.memory.limit_mib` of the whole, of which about a third is for backlogs",
+};
+pub(super) const DISK: OwnLimit = OwnLimit {
+    option: "buffer.disk.limit_mib",
+    of_pipeline: |buffer| &buffer.disk_limit_mib,
+    hint: "raise `buffer.disk.limit_mib` of the whole",
+};
+
 impl OwnLimit {
-    /// As it is called under `buffer`, of a pipeline and of the whole process.
-    fn option(self) -> &'static str {
-        match self {
-            OwnLimit::Memory => "buffer.memory.limit_mib",
-            OwnLimit::Disk => "buffer.disk.limit_mib",
-        }
-    }
-
-    fn of_pipeline(self, buffer: &PipelineBuffer) -> Option<&Placed<u64>> {
-        match self {
-            OwnLimit::Memory => buffer.memory_limit_mib.as_ref(),
-            OwnLimit::Disk => buffer.disk_limit_mib.as_ref(),
-        }
-    }
-
     /// What the delivery's pipeline says, in bytes.
-    pub(super) fn bytes(self, document: &Document, id: &DeliveryId) -> Option<u64> {
+    pub(super) fn bytes(&self, document: &Document, id: &DeliveryId) -> Option<u64> {
         let pipeline = document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline)?;
-        self.of_pipeline(&pipeline.buffer).map(|placed| placed.value * MIB)
+        (self.of_pipeline)(&pipeline.buffer).as_ref().map(|placed| placed.value * MIB)
     }
 
-    /// Warns of limits that are higher than what all backlogs may take together. They need not add up to it.
-    pub(super) fn warn_of_more_than(self, pool_bytes: u64, document: &Document, diagnostics: &mut Diagnostics) {
+    /// Warns of limits that are higher than what all backlogs may take together. They need not add
+    /// up to it.
+    pub(super) fn warn_of_more_than(
+        &self,
+        pool_bytes: u64,
+        document: &Document,
+        diagnostics: &mut Diagnostics,
+    ) {
         for pipeline in &document.pipelines {
-            let Some(placed) = self.of_pipeline(&pipeline.buffer).filter(|placed| placed.value * MIB > pool_bytes)
-            else {
-                continue;
-            };
-            let option = self.option();
+            let own = (self.of_pipeline)(&pipeline.buffer).as_ref();
+            let Some(own) = own.filter(|own| own.value * MIB > pool_bytes) else { continue };
             let message = format!(
-                "`{option}` of {} is {} MiB, but all backlogs together may take {} MiB: it has no effect",
+                "`{}` of {} is {} MiB, but all backlogs together may take {} MiB: \
+                 it has no effect",
+                self.option,
                 pipeline.id,
-                placed.value,
+                own.value,
                 pool_bytes / MIB
             );
-            let part = match self {
-                OwnLimit::Memory => ", of which about a third is for backlogs",
-                OwnLimit::Disk => "",
-            };
-            let hint = format!("raise `{option}` of the whole{part}");
-            diagnostics.push(Diagnostic::warning(placed.span, message).with_hint(hint));
+            diagnostics.push(Diagnostic::warning(own.span, message).with_hint(self.hint));
         }
     }
 }

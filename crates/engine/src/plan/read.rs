@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use sluice_config::document::Document;
 use sluice_config::{
-    Class, Component, Diagnostic, Diagnostics, Node, PipelineSignal, Span, Value, nearest, read_component,
+    Component, ComponentKinds, Diagnostic, Diagnostics, Node, PipelineSignal, Span, Value, nearest,
+    read_component,
 };
-use sluice_exporters::EXPORTERS;
+use sluice_exporters::{EXPORTERS, ExporterConfig};
 use sluice_extensions::{EXTENSIONS, Extension};
 use sluice_otlp::Signal;
-use sluice_processors::{PROCESSORS, ProcessorConfig};
+use sluice_processors::{Built, PROCESSORS, ProcessorConfig};
 use sluice_receivers::ReceiverKinds;
 
 use super::{ExporterPlan, PipelineSpec, ReceiverPlan};
@@ -28,7 +29,11 @@ pub(super) struct Read {
 }
 
 impl Read {
-    pub(super) fn components(document: &Document, receivers: &ReceiverKinds, diagnostics: &mut Diagnostics) -> Read {
+    pub(super) fn components(
+        document: &Document,
+        receivers: &ReceiverKinds,
+        diagnostics: &mut Diagnostics,
+    ) -> Read {
         let pipelines: Vec<PipelineSpec> = document.pipelines.iter().map(spec).collect();
         let used = |ids: fn(&PipelineSpec) -> &Vec<String>| -> BTreeSet<&str> {
             pipelines.iter().flat_map(|pipeline| ids(pipeline).iter().map(String::as_str)).collect()
@@ -46,9 +51,7 @@ impl Read {
         };
         for component in &document.receivers {
             let id = component.id.to_string();
-            let config = read_component(component, diagnostics, |fields| {
-                receivers.read(component.kind, fields).expect("the catalogue lists what can be read")
-            });
+            let config = options(receivers, component, diagnostics);
             for name in config.authenticators() {
                 let fits = |extension: &dyn Extension| extension.server().is_some();
                 read.check_authenticator(document, component, name, fits, diagnostics);
@@ -61,10 +64,8 @@ impl Read {
         read.check_additional_auth(document, diagnostics);
         read.processors(document, diagnostics);
         for component in &document.exporters {
-            let id = component.id.to_string();
-            let config = read_component(component, diagnostics, |fields| {
-                EXPORTERS.read(component.kind, fields).expect("the catalogue lists what can be read")
-            });
+            let (id, span) = (component.id.to_string(), component.span);
+            let config = options(&EXPORTERS, component, diagnostics);
             if let Some(name) = config.authenticator() {
                 let fits = |extension: &dyn Extension| extension.client().is_some();
                 read.check_authenticator(document, component, name, fits, diagnostics);
@@ -72,9 +73,10 @@ impl Read {
             if used_exporters.contains(id.as_str()) {
                 let authenticator = config.authenticator();
                 let additional = authenticator.and_then(|name| read.builds_on(name));
-                let fingerprint =
-                    fingerprint(component, document, authenticator.into_iter().chain(additional).collect());
-                read.exporters.insert(id, ExporterPlan { config, span: component.span, fingerprint });
+                let uses = authenticator.into_iter().chain(additional).collect();
+                let fingerprint = fingerprint(component, document, uses);
+                read.check_signals(component, &*config, diagnostics);
+                read.exporters.insert(id, ExporterPlan { config, span, fingerprint });
             }
         }
         read
@@ -83,9 +85,7 @@ impl Read {
     fn processors(&mut self, document: &Document, diagnostics: &mut Diagnostics) {
         for component in &document.processors {
             let id = component.id.to_string();
-            let settings = read_component(component, diagnostics, |fields| {
-                PROCESSORS.read(component.kind, fields).expect("the catalogue lists what can be read")
-            });
+            let settings = options(&PROCESSORS, component, diagnostics);
             let signals: BTreeSet<Signal> = self
                 .pipelines
                 .iter()
@@ -94,19 +94,41 @@ impl Read {
                 .collect();
             for signal in signals {
                 match settings.build(signal) {
-                    Ok(Some(built)) => {
-                        for warning in built.warnings {
-                            diagnostics.warning(component.span, format!("{}: {warning}", component.path));
+                    Ok(Some(Built { processor, warnings })) => {
+                        for warning in warnings {
+                            let message = format!("{}: {warning}", component.path);
+                            diagnostics.warning(component.span, message);
                         }
-                        let fingerprint = built.processor.fingerprint();
-                        let step = Step { id: id.clone(), fingerprint, processor: built.processor };
+                        let fingerprint = processor.fingerprint();
+                        let step = Step { id: id.clone(), fingerprint, processor };
                         self.steps.insert((id.clone(), signal), Arc::new(step));
                     }
                     Ok(None) => {}
-                    Err(error) => diagnostics.error(component.span, format!("{}: {error}", component.path)),
+                    Err(error) => {
+                        diagnostics.error(component.span, format!("{}: {error}", component.path))
+                    }
                 }
             }
             self.processors.insert(id, settings);
+        }
+    }
+
+    /// The exporter must be able to send what its pipelines carry.
+    fn check_signals(
+        &self,
+        component: &Component,
+        config: &dyn ExporterConfig,
+        diagnostics: &mut Diagnostics,
+    ) {
+        let id = component.id.to_string();
+        for pipeline in self.pipelines.iter().filter(|pipeline| pipeline.exporters.contains(&id)) {
+            if let Some(option) = config.missing_option(pipeline.signal) {
+                let (path, pipeline) = (&component.path, &pipeline.id);
+                let message = format!("`{path}.{option}` is required: `{pipeline}` sends there");
+                let hint = "or give `endpoint`, to which the signals' paths are added".to_owned();
+                let error = Diagnostic::error(component.span, message);
+                diagnostics.push(error.with_hint_if(Some(hint)));
+            }
         }
     }
 
@@ -118,13 +140,17 @@ impl Read {
         fits: fn(&dyn Extension) -> bool,
         diagnostics: &mut Diagnostics,
     ) {
-        let is_defined = || document.extensions.iter().any(|extension| extension.id.to_string() == name);
-        let fitting = self.extensions.iter().filter(|(_, extension)| fits(&***extension)).map(|(id, _)| id.as_str());
+        let fitting = self.extensions.iter().filter(|(_, extension)| fits(&***extension));
         let (problem, hint) = match self.extensions.get(name) {
             Some(extension) if fits(&**extension) => return,
             Some(_) => ("cannot authenticate here", None),
-            None if is_defined() => ("is not started", Some(format!("add `{name}` to `service.extensions`"))),
-            None => ("is not there", nearest(name, fitting).map(|meant| format!("did you mean `{meant}`?"))),
+            None if extension(document, name).is_some() => {
+                ("is not started", Some(format!("add `{name}` to `service.extensions`")))
+            }
+            None => {
+                let meant = nearest(name, fitting.map(|(id, _)| id.as_str()));
+                ("is not there", meant.map(|meant| format!("did you mean `{meant}`?")))
+            }
         };
         let span = authenticator_span(&component.node, name).unwrap_or(component.span);
         let message = format!("{}: the extension `{name}` {problem}", component.path);
@@ -138,7 +164,9 @@ impl Read {
 
     /// An extension may only build on one that has credentials itself.
     fn check_additional_auth(&self, document: &Document, diagnostics: &mut Diagnostics) {
-        let fits = |extension: &dyn Extension| extension.client().is_some_and(|client| client.is_foundation());
+        let fits = |extension: &dyn Extension| {
+            extension.client().is_some_and(|client| client.is_foundation())
+        };
         for component in &document.extensions {
             if let Some(name) = self.builds_on(&component.id.to_string()) {
                 self.check_authenticator(document, component, name, fits, diagnostics);
@@ -151,7 +179,9 @@ impl Read {
 fn authenticator_span(node: &Node, name: &str) -> Option<Span> {
     const OPTIONS: [&str; 2] = ["authenticator", "additional_auth"];
     node.as_mapping()?.iter().find_map(|entry| match entry.value.as_scalar() {
-        Some(scalar) if OPTIONS.contains(&entry.key.as_str()) && scalar.text == name => Some(entry.value.span),
+        Some(scalar) if OPTIONS.contains(&entry.key.as_str()) && scalar.text == name => {
+            Some(entry.value.span)
+        }
         _ => authenticator_span(&entry.value, name),
     })
 }
@@ -173,13 +203,29 @@ fn spec(pipeline: &sluice_config::Pipeline) -> PipelineSpec {
     }
 }
 
+fn options<C, M: Copy>(
+    kinds: &ComponentKinds<C, M>,
+    component: &Component,
+    diagnostics: &mut Diagnostics,
+) -> C {
+    read_component(component, diagnostics, |fields| {
+        kinds.read(component.kind, fields).expect("the catalogue lists what can be read")
+    })
+}
+
+/// An extension as the document defines it, started or not.
+pub(super) fn extension<'a>(document: &'a Document, id: &str) -> Option<&'a Component> {
+    document.extensions.iter().find(|extension| extension.id.to_string() == id)
+}
+
 /// Those that `service.extensions` starts. All are read, so that errors in the others show too.
-fn read_extensions(document: &Document, diagnostics: &mut Diagnostics) -> BTreeMap<String, Box<dyn Extension>> {
+fn read_extensions(
+    document: &Document,
+    diagnostics: &mut Diagnostics,
+) -> BTreeMap<String, Box<dyn Extension>> {
     let mut plans = BTreeMap::new();
     for component in &document.extensions {
-        let plan = read_component(component, diagnostics, |fields| {
-            EXTENSIONS.read(component.kind, fields).expect("the catalogue lists what can be read")
-        });
+        let plan = options(&EXTENSIONS, component, diagnostics);
         if document.started_extensions.iter().any(|reference| reference.id == component.id) {
             plans.insert(component.id.to_string(), plan);
         }
@@ -187,14 +233,14 @@ fn read_extensions(document: &Document, diagnostics: &mut Diagnostics) -> BTreeM
     plans
 }
 
-/// Changes when the component's options change, or those of the extensions that it uses; not when lines move.
+/// Changes when the component's options change, or those of the extensions that it uses; not when
+/// lines move.
 fn fingerprint(component: &Component, document: &Document, uses: Vec<&str>) -> u64 {
     let mut hasher = DefaultHasher::new();
     component.kind.hash(&mut hasher);
     hash_node(&component.node, &mut hasher);
     for name in uses {
-        let used = document.components(Class::Extension).iter().find(|extension| extension.id.to_string() == name);
-        if let Some(extension) = used {
+        if let Some(extension) = extension(document, name) {
             hash_node(&extension.node, &mut hasher);
         }
     }
@@ -227,11 +273,15 @@ mod tests {
     /// An exporter with a `headers_setter` that builds on what is named.
     fn read(additional: &str, token: &str) -> (Option<Plan>, Vec<String>) {
         let text = format!(
-            "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\nexporters: {{otlp: {{endpoint: 'x:1', auth: {{authenticator: headers_setter}}}}}}\n\
-             extensions:\n  bearertokenauth/tenant: {{token: {token}}}\n  bearertokenauth/unused: {{token: t}}\n  \
+            "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\n\
+             exporters: {{otlp: {{endpoint: 'x:1', auth: {{authenticator: headers_setter}}}}}}\n\
+             extensions:\n  bearertokenauth/tenant: {{token: {token}}}\n  \
+             bearertokenauth/unused: {{token: t}}\n  \
              headers_setter/other: {{headers: [{{key: a, value: b}}]}}\n  \
-             headers_setter:\n    additional_auth: {additional}\n    headers: [{{key: a, value: b}}]\n\
-             service:\n  extensions: [headers_setter, headers_setter/other, bearertokenauth/tenant]\n  \
+             headers_setter:\n    additional_auth: {additional}\n    \
+             headers: [{{key: a, value: b}}]\n\
+             service:\n  \
+             extensions: [headers_setter, headers_setter/other, bearertokenauth/tenant]\n  \
              pipelines: {{traces: {{receivers: [otlp], exporters: [otlp]}}}}\n"
         );
         let (plan, diagnostics) = load(&[format!("yaml:{text}")], &SystemEnvironment);
@@ -239,23 +289,47 @@ mod tests {
         (plan, errors)
     }
 
-    /// Scenario: a `headers_setter` builds on a misspelt extension, on one that is not started, on one of its own kind.
-    /// Guarantee: an error at the name, with the one that was meant.
+    /// Scenario: a `headers_setter` builds on a misspelt extension, on one that is not started, on
+    /// one of its own kind. Guarantee: an error at the name, with the one that was meant.
     #[test]
     fn what_a_headers_setter_builds_on_is_checked() {
         for (additional, expected) in [
             (
                 "bearertokenauth/tenent",
-                "the extension `bearertokenauth/tenent` is not there (did you mean `bearertokenauth/tenant`?)",
+                "the extension `bearertokenauth/tenent` is not there \
+                 (did you mean `bearertokenauth/tenant`?)",
             ),
-            ("bearertokenauth/unused", "the extension `bearertokenauth/unused` is not started (add"),
-            ("headers_setter/other", "the extension `headers_setter/other` cannot authenticate here"),
+            (
+                "bearertokenauth/unused",
+                "the extension `bearertokenauth/unused` is not started (add",
+            ),
+            (
+                "headers_setter/other",
+                "the extension `headers_setter/other` cannot authenticate here",
+            ),
         ] {
             let (plan, errors) = read(additional, "t");
             assert!(plan.is_none() && errors.len() == 1, "{errors:?}");
             assert!(errors[0].contains(":8:22: error: extensions.headers_setter: "), "{errors:?}");
             assert!(errors[0].contains(expected), "{errors:?}");
         }
+    }
+
+    /// Scenario: an exporter of traces and metrics that has a URL for metrics only. Guarantee: an
+    /// error that names the pipeline, the exporter and the option.
+    #[test]
+    fn an_exporter_without_a_url_for_a_signal_is_an_error() {
+        let text = "receivers: {otlp: {protocols: {grpc: }}}\n\
+            exporters: {otlphttp: {metrics_endpoint: 'http://x/m'}}\n\
+            service:\n  pipelines:\n    \
+            metrics: {receivers: [otlp], exporters: [otlphttp]}\n    \
+            traces/2: {receivers: [otlp], exporters: [otlphttp]}\n";
+        let (plan, diagnostics) = load(&[format!("yaml:{text}")], &SystemEnvironment);
+        let errors: Vec<String> =
+            diagnostics.errors().map(|error| diagnostics.one_line(error)).collect();
+        assert!(plan.is_none() && errors.len() == 1, "{errors:?}");
+        let expected = "`exporters.otlphttp.traces_endpoint` is required: `traces/2` sends there";
+        assert!(errors[0].contains(expected), "{errors:?}");
     }
 
     /// Scenario: a reload with another token in what the exporter's `headers_setter` builds on.

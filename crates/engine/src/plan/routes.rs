@@ -1,4 +1,5 @@
-//! From pipelines to ways: which processors lie between a receiver and each exporter, through `forward` connectors too.
+//! From pipelines to paths: which processors lie between a receiver and each exporter, through
+//! `forward` connectors too.
 
 use std::collections::BTreeMap;
 
@@ -16,58 +17,57 @@ pub struct PipelineSpec {
     pub exporters: Vec<String>,
 }
 
-/// One way from a receiver to a delivery.
+/// One path from a receiver to a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Path {
     pub signal: Signal,
     pub receiver: String,
-    /// Processors of all pipelines on the way, in order.
+    /// Processors of all pipelines on the path, in order.
     pub processors: Vec<String>,
     pub delivery: DeliveryId,
 }
 
-/// All ways, in the order of the pipelines. The configuration's checks have ruled out cycles; a bound on the length
-/// stands in for them here.
-pub(super) fn ways(pipelines: &[PipelineSpec], is_connector: impl Fn(&str) -> bool) -> Vec<Way> {
-    let mut ways = Vec::new();
+/// All paths, in the order of the pipelines. The configuration's checks have ruled out cycles.
+pub(super) fn paths(pipelines: &[PipelineSpec], is_connector: impl Fn(&str) -> bool) -> Vec<Path> {
+    let mut paths = Vec::new();
     for pipeline in pipelines {
         for receiver in pipeline.receivers.iter().filter(|id| !is_connector(id)) {
-            follow(pipelines, pipeline, receiver, Vec::new(), &is_connector, pipelines.len(), &mut ways);
+            follow(pipelines, pipeline, receiver, &[], &is_connector, &mut paths);
         }
     }
-    ways
+    paths
 }
 
 fn follow(
     pipelines: &[PipelineSpec],
     pipeline: &PipelineSpec,
     receiver: &str,
-    mut processors: Vec<String>,
+    before: &[String],
     is_connector: &impl Fn(&str) -> bool,
-    depth_left: usize,
-    ways: &mut Vec<Way>,
+    paths: &mut Vec<Path>,
 ) {
-    processors.extend(pipeline.processors.iter().cloned());
+    let processors = [before, &pipeline.processors].concat();
+    let signal = pipeline.signal;
     for exporter in &pipeline.exporters {
-        if !is_connector(exporter) {
-            let delivery = DeliveryId { pipeline: pipeline.id.clone(), exporter: exporter.clone() };
-            let receiver = receiver.to_owned();
-            ways.push(Way { signal: pipeline.signal, receiver, processors: processors.clone(), delivery });
-        } else if depth_left > 0 {
-            let fed =
-                pipelines.iter().filter(|next| next.signal == pipeline.signal && next.receivers.contains(exporter));
-            for next in fed {
-                follow(pipelines, next, receiver, processors.clone(), is_connector, depth_left - 1, ways);
+        if is_connector(exporter) {
+            let is_fed =
+                |next: &&PipelineSpec| next.signal == signal && next.receivers.contains(exporter);
+            for next in pipelines.iter().filter(is_fed) {
+                follow(pipelines, next, receiver, &processors, is_connector, paths);
             }
+        } else {
+            let (receiver, processors) = (receiver.to_owned(), processors.clone());
+            let delivery = DeliveryId { pipeline: pipeline.id.clone(), exporter: exporter.clone() };
+            paths.push(Path { signal, receiver, processors, delivery });
         }
     }
 }
 
-/// The ways by receiver and signal.
-pub(crate) fn by_receiver(ways: &[Way]) -> BTreeMap<(&str, Signal), Vec<&Way>> {
+/// The paths by receiver and signal.
+pub(crate) fn by_receiver(paths: &[Path]) -> BTreeMap<(&str, Signal), Vec<&Path>> {
     let mut grouped: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for way in ways {
-        grouped.entry((way.receiver.as_str(), way.signal)).or_default().push(way);
+    for path in paths {
+        grouped.entry((path.receiver.as_str(), path.signal)).or_default().push(path);
     }
     grouped
 }
@@ -76,7 +76,12 @@ pub(crate) fn by_receiver(ways: &[Way]) -> BTreeMap<(&str, Signal), Vec<&Way>> {
 mod tests {
     use super::*;
 
-    fn pipeline(id: &str, receivers: &[&str], processors: &[&str], exporters: &[&str]) -> PipelineSpec {
+    fn pipeline(
+        id: &str,
+        receivers: &[&str],
+        processors: &[&str],
+        exporters: &[&str],
+    ) -> PipelineSpec {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         PipelineSpec {
             id: id.to_owned(),
@@ -93,9 +98,11 @@ mod tests {
             pipeline("traces/in", &["otlp"], &["a"], &["forward", "debug"]),
             pipeline("traces/out", &["forward", "otlp/2"], &["b"], &["otlp"]),
         ];
-        let ways = ways(&pipelines, |id| id == "forward");
-        let shown: Vec<_> =
-            ways.iter().map(|way| format!("{} {:?} {}", way.receiver, way.processors, way.delivery)).collect();
+        let paths = paths(&pipelines, |id| id == "forward");
+        let shown: Vec<_> = paths
+            .iter()
+            .map(|path| format!("{} {:?} {}", path.receiver, path.processors, path.delivery))
+            .collect();
         assert_eq!(
             shown,
             [
@@ -104,6 +111,6 @@ mod tests {
                 r#"otlp/2 ["b"] traces/out → otlp"#,
             ]
         );
-        assert_eq!(by_receiver(&ways).len(), 2);
+        assert_eq!(by_receiver(&paths).len(), 2);
     }
 }

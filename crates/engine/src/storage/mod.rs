@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::lock::{DirectoryLock, LockError};
-use sluice_log::{Holding, Log, MemoryUse, OpenError, OpenOptions, Recovered};
+use sluice_log::{FileError, Holding, Log, MemoryUse, OpenOptions, Recovered};
 use sluice_otlp::Signal;
 pub(crate) use watch::{LogWatch, watch};
 
@@ -24,7 +24,7 @@ pub enum StorageError {
     #[error("buffer.directory: {0}; give each process a directory of its own")]
     Lock(#[from] LockError),
     #[error("the log of {signal} cannot be opened: {source}")]
-    Log { signal: Signal, source: OpenError },
+    Log { signal: Signal, source: FileError },
     #[error("dead letters of {delivery}: {reason}")]
     DeadLetters { delivery: DeliveryId, reason: String },
     #[error("{0}")]
@@ -70,25 +70,30 @@ impl Storage {
 
     /// Whether a plan can be applied without a restart, before anything of it is.
     pub(crate) fn check_reload(&self, plan: &Plan) -> Result<(), StorageError> {
-        let (running, planned) = (&self.directory, &plan.disk);
-        match (running, planned) {
-            (None, Some(disk)) => Err(StorageError::NeedsRestart(format!(
-                "the configuration now has a directory, {}: that needs a restart",
-                disk.directory.display()
-            ))),
-            (Some(directory), None) => Err(StorageError::NeedsRestart(format!(
-                "the configuration no longer has a directory, telemetry is held in {}: that needs a restart",
-                directory.path.display()
-            ))),
-            (Some(directory), Some(disk)) => {
-                if directory.path != disk.directory {
+        let needs_restart = |what: &str, directory: &Path| {
+            let directory = directory.display();
+            Err(StorageError::NeedsRestart(format!("{what} {directory}: that needs a restart")))
+        };
+        match (&self.directory, &plan.disk) {
+            (None, Some(disk)) => {
+                needs_restart("the configuration now has a directory,", &disk.directory)
+            }
+            (Some(running), None) => needs_restart(
+                "the configuration no longer has a directory, telemetry is held in",
+                &running.path,
+            ),
+            (Some(running), Some(disk)) => {
+                if running.path != disk.directory {
                     tracing::warn!(
-                        directory = %directory.path.display(), configured = %disk.directory.display(),
+                        directory = %running.path.display(),
+                        configured = %disk.directory.display(),
                         "another directory needs a restart: the old one stays in use"
                     );
                 }
-                if directory.segment_bytes != disk.segment_bytes {
-                    tracing::warn!("segments of another length need a restart: the old length stays in use");
+                if running.segment_bytes != disk.segment_bytes {
+                    tracing::warn!(
+                        "segments of another length need a restart: the old length stays in use"
+                    );
                 }
                 Ok(())
             }
@@ -100,10 +105,11 @@ impl Storage {
     pub(crate) fn tell_orphans(&self) {
         for signal in Signal::ALL {
             for orphan in self.log(signal).orphans() {
+                let Holding { items, bytes, .. } = orphan.held;
                 tracing::warn!(
-                    %signal, delivery = orphan.name, items = orphan.held.items, bytes = orphan.held.bytes,
-                    "the configuration does not have this delivery: its backlog stays on disk until a delivery of this name takes it up, \
-                     or until it is dropped by hand"
+                    %signal, delivery = orphan.name, items, bytes,
+                    "the configuration does not have this delivery: its backlog stays on disk \
+                     until a delivery of this name takes it up, or until it is dropped by hand"
                 );
             }
         }
@@ -126,11 +132,13 @@ impl Storage {
         signal: Signal,
     ) -> Result<DeadLetters, StorageError> {
         let (Some(directory), Some(disk)) = (&self.directory, &plan.disk) else {
-            return Ok(DeadLetters::in_memory(plan.memory.dead_letters_bytes as usize));
+            return Ok(DeadLetters::in_memory(plan.memory.dead_letters_bytes));
         };
         let (path, limit_bytes) = (directory.path.join(signal.as_str()), disk.dead_letters_bytes);
         let name = id.to_string();
-        let opening = tokio::task::spawn_blocking(move || OnDisk::open(Arc::new(RealDisk), path, name, limit_bytes));
+        let opening = tokio::task::spawn_blocking(move || {
+            OnDisk::open(Arc::new(RealDisk), path, name, limit_bytes)
+        });
         let opened = opening.await.map_err(|error| StorageError::Thread(error.to_string()))?;
         let failed = |error: sluice_log::dead_letters::DeadLetterError| StorageError::DeadLetters {
             delivery: id.clone(),
@@ -170,20 +178,22 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage, StorageError> {
             flush: plan.flush,
             ..OpenOptions::new(disk.clone(), path.join(signal.as_str()), signal.as_str())
         };
-        let (log, recovered) = Log::open(options).map_err(|source| StorageError::Log { signal, source })?;
+        let (log, recovered) =
+            Log::open(options).map_err(|source| StorageError::Log { signal, source })?;
         tell(signal, &recovered);
         logs.push(Arc::new(log));
     }
     let logs = logs.try_into().unwrap_or_else(|_| unreachable!("there is a log a signal"));
-    let directory = OwnedDirectory { path: path.clone(), segment_bytes: plan.segment_bytes, _lock: lock };
+    let directory =
+        OwnedDirectory { path: path.clone(), segment_bytes: plan.segment_bytes, _lock: lock };
     Ok(Storage { logs, watches: Default::default(), memory, directory: Some(directory) })
 }
 
 fn tell(signal: Signal, found: &Recovered) {
     if found.segments > 0 {
         tracing::info!(
-            %signal, segments = found.segments, bytes = found.disk_bytes, scanned_bytes = found.bytes_scanned,
-            "found telemetry of an earlier run on disk"
+            %signal, segments = found.segments, bytes = found.disk_bytes,
+            scanned_bytes = found.bytes_scanned, "found telemetry of an earlier run on disk"
         );
     }
     if found.frames_damaged > 0 || found.cursors_damaged > 0 {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use sluice_log::Log;
 use sluice_otlp::Signal;
@@ -21,15 +20,16 @@ const REMINDER: Duration = Duration::from_secs(60);
 /// What is known of the disk under a log.
 #[derive(Default)]
 pub(crate) struct LogWatch {
-    trouble: ArcSwapOption<String>,
     is_lasting: AtomicBool,
-    told: Mutex<Told>,
+    seen: Mutex<Seen>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Seen {
+    trouble: Option<String>,
     since: Option<Instant>,
-    trouble_at: Option<Instant>,
+    /// When it was last logged.
+    logged_at: Option<Instant>,
     frames_damaged: u64,
 }
 
@@ -41,7 +41,7 @@ impl LogWatch {
 
     /// Why the disk does not work at the moment.
     pub(crate) fn trouble(&self) -> Option<String> {
-        self.trouble.load().as_ref().map(|trouble| trouble.as_ref().clone())
+        self.seen.lock().trouble.clone()
     }
 
     fn look(&self, signal: Signal, log: &Log<Entry>, now: Instant) {
@@ -49,38 +49,41 @@ impl LogWatch {
             true => format!("the disk is full: {}", trouble.reason),
             false => format!("the disk fails: {}", trouble.reason),
         });
-        let mut told = self.told.lock();
-        told.since = trouble.as_ref().map(|_| told.since.unwrap_or(now));
-        let is_lasting = told.since.is_some_and(|since| now.duration_since(since) >= LASTING);
+        let damaged = log.stats().frames_damaged;
+        let mut seen = self.seen.lock();
+        seen.since = trouble.as_ref().map(|_| seen.since.unwrap_or(now));
+        let is_lasting = seen.since.is_some_and(|since| now.duration_since(since) >= LASTING);
         self.is_lasting.store(is_lasting, Ordering::Relaxed);
-        match (&trouble, told.trouble_at) {
+        match (&trouble, seen.logged_at) {
             (Some(reason), at) if at.is_none_or(|at| now.duration_since(at) >= REMINDER) => {
-                told.trouble_at = Some(now);
+                seen.logged_at = Some(now);
                 tracing::error!(
                     %signal, reason,
-                    "telemetry cannot be held on disk: nothing is acknowledged but what was delivered, until the disk works again"
+                    "telemetry cannot be held on disk: nothing is acknowledged but what was \
+                     delivered, until the disk works again"
                 );
             }
             (None, Some(_)) => {
-                told.trouble_at = None;
+                seen.logged_at = None;
                 tracing::info!(%signal, "the disk works again");
             }
             _ => {}
         }
-        let damaged = log.stats().frames_damaged;
-        if damaged > told.frames_damaged {
-            tracing::error!(%signal, frames = damaged - told.frames_damaged, "damaged frames on disk were passed over");
-            told.frames_damaged = damaged;
+        if damaged > seen.frames_damaged {
+            let frames = damaged - seen.frames_damaged;
+            tracing::error!(%signal, frames, "damaged frames on disk were passed over");
         }
-        drop(told);
-        if self.trouble.load().as_deref() != trouble.as_ref() {
-            self.trouble.store(trouble.map(Arc::new));
-        }
+        seen.frames_damaged = damaged;
+        seen.trouble = trouble;
     }
 }
 
 /// Runs until it is aborted.
-pub(crate) async fn watch(logs: [Arc<Log<Entry>>; 3], watches: [Arc<LogWatch>; 3], backlog: Arc<Backlog>) {
+pub(crate) async fn watch(
+    logs: [Arc<Log<Entry>>; 3],
+    watches: [Arc<LogWatch>; 3],
+    backlog: Arc<Backlog>,
+) {
     let mut interval = tokio::time::interval(INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -1,5 +1,5 @@
-//! A backend that remembers each line that it has taken, and refuses some requests: for now, or for good where a line says
-//! `poison`.
+//! A backend that remembers each line that it has taken, and refuses some requests: for now, or for
+//! good where a line says `poison`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -63,7 +63,9 @@ async fn connection(socket: TcpStream, taken: Taken, refuses_one_in: u32) -> Opt
                 "200 OK"
             }
         };
-        let answer = format!("HTTP/1.1 {status}\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n");
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n"
+        );
         socket.write_all(answer.as_bytes()).await.ok()?;
     }
 }

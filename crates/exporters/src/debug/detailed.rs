@@ -3,13 +3,17 @@
 use serde_json::Value;
 use sluice_otlp::Signal;
 
-use super::text::{any_value, attribute, double, integer, integer_of, list, text, timestamp};
+use super::text::{
+    any_value, attribute, double, exponential_buckets, fixed, integer, integer_of, list, members,
+    text, timestamp,
+};
 
 pub(super) fn render(signal: Signal, request: &Value) -> String {
-    let (resources, scopes, resource_title, scope_title) = match signal {
-        Signal::Traces => ("resourceSpans", "scopeSpans", "ResourceSpans", "ScopeSpans"),
-        Signal::Metrics => ("resourceMetrics", "scopeMetrics", "ResourceMetrics", "ScopeMetrics"),
-        Signal::Logs => ("resourceLogs", "scopeLogs", "ResourceLog", "ScopeLogs"),
+    let [resources, scopes, entries] = members(signal);
+    let (resource_title, scope_title) = match signal {
+        Signal::Traces => ("ResourceSpans", "ScopeSpans"),
+        Signal::Metrics => ("ResourceMetrics", "ScopeMetrics"),
+        Signal::Logs => ("ResourceLog", "ScopeLogs"),
     };
     let mut out = Out::default();
     for (index, resource) in list(request, resources).iter().enumerate() {
@@ -20,17 +24,14 @@ pub(super) fn render(signal: Signal, request: &Value) -> String {
             out.line(format!("{scope_title} #{index}"));
             out.line(format!("{scope_title} SchemaURL: {}", text(scope, "schemaUrl")));
             let own = &scope["scope"];
-            out.line(format!("InstrumentationScope {} {}", text(own, "name"), text(own, "version")));
+            let [name, version] = ["name", "version"].map(|key| text(own, key));
+            out.line(format!("InstrumentationScope {name} {version}"));
             out.attributes("InstrumentationScope attributes", own, "");
-            match signal {
-                Signal::Traces => {
-                    list(scope, "spans").iter().enumerate().for_each(|(index, span)| out.span(index, span))
-                }
-                Signal::Logs => {
-                    list(scope, "logRecords").iter().enumerate().for_each(|(index, record)| out.record(index, record))
-                }
-                Signal::Metrics => {
-                    list(scope, "metrics").iter().enumerate().for_each(|(index, metric)| out.metric(index, metric))
+            for (index, entry) in list(scope, entries).iter().enumerate() {
+                match signal {
+                    Signal::Traces => out.span(index, entry),
+                    Signal::Logs => out.record(index, entry),
+                    Signal::Metrics => out.metric(index, entry),
                 }
             }
         }
@@ -74,7 +75,8 @@ impl Out {
     }
 
     fn span(&mut self, index: usize, span: &Value) {
-        const KINDS: [&str; 6] = ["Unspecified", "Internal", "Server", "Client", "Producer", "Consumer"];
+        const KINDS: [&str; 6] =
+            ["Unspecified", "Internal", "Server", "Client", "Producer", "Consumer"];
         const CODES: [&str; 3] = ["Unset", "Ok", "Error"];
         self.line(format!("Span #{index}"));
         self.field("Trace ID", text(span, "traceId"));
@@ -150,7 +152,8 @@ impl Out {
             ("exponentialHistogram", "ExponentialHistogram", "ExponentialHistogramDataPoints"),
             ("summary", "Summary", "SummaryDataPoints"),
         ];
-        let found = KINDS.iter().find_map(|(key, name, title)| Some((metric.get(key)?, *name, *title)));
+        let found =
+            KINDS.iter().find_map(|(key, name, title)| Some((metric.get(key)?, *name, *title)));
         self.line(format!("Metric #{index}"));
         self.line("Descriptor:");
         self.arrow("Name", text(metric, "name"));
@@ -164,7 +167,8 @@ impl Out {
         }
         if !matches!(kind, "Gauge" | "Summary") {
             let names = ["Unspecified", "Delta", "Cumulative"];
-            self.arrow("AggregationTemporality", name_of(&names, integer(data, "aggregationTemporality")));
+            let temporality = name_of(&names, integer(data, "aggregationTemporality"));
+            self.arrow("AggregationTemporality", temporality);
         }
         for (index, point) in list(data, "dataPoints").iter().enumerate() {
             self.line(format!("{title} #{index}"));
@@ -185,7 +189,7 @@ impl Out {
             "Histogram" => {
                 self.totals(point);
                 for (index, bound) in list(point, "explicitBounds").iter().enumerate() {
-                    self.line(format!("ExplicitBounds #{index}: {:.6}", double(bound)));
+                    self.line(format!("ExplicitBounds #{index}: {}", fixed(double(bound))));
                 }
                 for (index, count) in list(point, "bucketCounts").iter().enumerate() {
                     self.line(format!("Buckets #{index}, Count: {}", integer_of(count)));
@@ -204,7 +208,7 @@ impl Out {
     fn value(&mut self, prefix: &str, owner: &Value) {
         match (owner.get("asInt"), owner.get("asDouble")) {
             (Some(value), _) => self.line(format!("{prefix}Value: {}", integer_of(value))),
-            (None, Some(value)) => self.line(format!("{prefix}Value: {:.6}", double(value))),
+            (None, Some(value)) => self.line(format!("{prefix}Value: {}", fixed(double(value)))),
             (None, None) => {}
         }
     }
@@ -212,27 +216,20 @@ impl Out {
     fn totals(&mut self, point: &Value) {
         for (key, name) in [("sum", "Sum"), ("min", "Min"), ("max", "Max")] {
             if let Some(value) = point.get(key) {
-                self.line(format!("{name}: {:.6}", double(value)));
+                self.line(format!("{name}: {}", fixed(double(value))));
             }
         }
     }
 
     fn exponential_buckets(&mut self, point: &Value) {
-        let factor = std::f64::consts::LN_2 * (-(integer(point, "scale") as f64)).exp2();
-        let bound = |offset: i128, index: usize| ((offset as f64 + index as f64) * factor).exp();
-        let (negative, positive) = (&point["negative"], &point["positive"]);
-        let offset = integer(negative, "offset");
-        for (index, count) in list(negative, "bucketCounts").iter().enumerate().rev() {
-            let (lower, upper) = (bound(offset, index), bound(offset, index + 1));
-            self.line(format!("Bucket [{:.6}, {:.6}), Count: {}", -upper, -lower, integer_of(count)));
+        for (lower, upper, count) in exponential_buckets(point, "negative").rev() {
+            self.line(format!("Bucket [{:.6}, {:.6}), Count: {count}", -upper, -lower));
         }
         if integer(point, "zeroCount") != 0 {
             self.line(format!("Bucket [0, 0], Count: {}", integer(point, "zeroCount")));
         }
-        let offset = integer(positive, "offset");
-        for (index, count) in list(positive, "bucketCounts").iter().enumerate() {
-            let (lower, upper) = (bound(offset, index), bound(offset, index + 1));
-            self.line(format!("Bucket ({lower:.6}, {upper:.6}], Count: {}", integer_of(count)));
+        for (lower, upper, count) in exponential_buckets(point, "positive") {
+            self.line(format!("Bucket ({lower:.6}, {upper:.6}], Count: {count}"));
         }
     }
 
@@ -269,8 +266,11 @@ fn severity_name(number: i128) -> String {
     match usize::try_from(number) {
         Ok(0) => "Unspecified".to_owned(),
         Ok(number @ 1..=24) => {
-            let step = (number - 1) % 4 + 1;
-            format!("{}{}", NAMES[(number - 1) / 4], if step > 1 { step.to_string() } else { String::new() })
+            let name = NAMES[(number - 1) / 4];
+            match (number - 1) % 4 + 1 {
+                1 => name.to_owned(),
+                step => format!("{name}{step}"),
+            }
         }
         _ => String::new(),
     }

@@ -17,21 +17,20 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_config::{ComponentKind, Kind};
-use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
+use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_otlp::{Encoding, Signal};
 
-pub use config::DebugConfig;
+pub(crate) use config::DebugConfig;
 use config::Verbosity;
 use sampler::Sampler;
 
 use crate::build::{BuildContext, BuildError};
-use crate::otlp::packed;
 use crate::{ExporterConfig, Sending};
 
-pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
-    ComponentKind::new(Kind::new("debug", "Writes what it gets as text, for people").aliases(&["logging"]), |fields| {
-        Box::new(DebugConfig::read(fields))
-    });
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
+    Kind::new("debug", "Writes what it gets as text, for people").aliases(&["logging"]),
+    |fields| Box::new(DebugConfig::read(fields)),
+);
 
 impl ExporterConfig for DebugConfig {
     fn sending(&self) -> &Sending {
@@ -47,9 +46,6 @@ impl ExporterConfig for DebugConfig {
     }
 }
 
-/// Text for people: larger requests are split before they get here.
-const REQUEST_LIMIT_BYTES: usize = 4 * 1024 * 1024;
-
 pub(crate) struct DebugExporter {
     shared: Arc<Shared>,
     sampler: Sampler,
@@ -64,14 +60,18 @@ struct Shared {
 }
 
 impl DebugExporter {
-    pub(crate) fn new(config: &DebugConfig, context: &BuildContext<'_>) -> Result<DebugExporter, BuildError> {
+    pub(crate) fn new(
+        config: &DebugConfig,
+        context: &BuildContext<'_>,
+    ) -> Result<DebugExporter, BuildError> {
         let outputs = match config.use_internal_logger {
             true => vec![Box::new(std::io::stderr()) as Box<dyn Write + Send>],
-            false => config.output_paths.iter().map(|path| output(path)).collect::<Result<_, _>>()?,
+            false => {
+                config.output_paths.iter().map(|path| output(path)).collect::<Result<_, _>>()?
+            }
         };
-        let name = context.name.to_owned();
         let shared = Shared {
-            name,
+            name: context.name.to_owned(),
             verbosity: config.verbosity,
             is_log: config.use_internal_logger,
             outputs: Mutex::new(outputs),
@@ -87,7 +87,9 @@ fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
         "stderr" => Ok(Box::new(std::io::stderr())),
         path => match OpenOptions::new().create(true).append(true).open(path) {
             Ok(file) => Ok(Box::new(file)),
-            Err(error) => Err(BuildError::File { path: path.to_owned(), reason: error.to_string() }),
+            Err(error) => {
+                Err(BuildError::File { path: path.to_owned(), reason: error.to_string() })
+            }
         },
     }
 }
@@ -95,8 +97,9 @@ fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
 impl Shared {
     /// Renders and writes. Blocks.
     fn write(&self, request: &Packed) -> Outcome {
-        let json = crate::json::to_json(request.signal, &request.chunks)
-            .and_then(|json| serde_json::from_slice::<Value>(&json).map_err(|error| error.to_string()));
+        let json = crate::json::to_json(request.signal, &request.chunks).and_then(|json| {
+            serde_json::from_slice::<Value>(&json).map_err(|error| error.to_string())
+        });
         let json = match json {
             Ok(json) => json,
             Err(reason) => return Outcome::Rejected { reason },
@@ -118,9 +121,9 @@ impl Shared {
             false => String::new(),
         };
         let name = &self.name;
-        let head = format!(
-            "{prefix}{title}\t{{\"otelcol.component.id\": {name:?}, \"otelcol.signal\": \"{signal}\", {counts}}}\n"
-        );
+        let fields =
+            format!("\"otelcol.component.id\": {name:?}, \"otelcol.signal\": \"{signal}\"");
+        let head = format!("{prefix}{title}\t{{{fields}, {counts}}}\n");
         match self.verbosity {
             Verbosity::Basic => head,
             Verbosity::Normal => format!("{head}{prefix}{}", normal::render(signal, json)),
@@ -135,36 +138,26 @@ fn now_nanos() -> i128 {
 }
 
 fn summary(signal: Signal, items: u32, json: &Value) -> (&'static str, String) {
+    let [resources, scopes, entries] = text::members(signal);
+    let resources = text::list(json, resources);
+    let count = resources.len();
     match signal {
-        Signal::Traces => {
-            let resources = text::list(json, "resourceSpans").len();
-            ("Traces", format!("\"resource spans\": {resources}, \"spans\": {items}"))
-        }
-        Signal::Logs => {
-            let resources = text::list(json, "resourceLogs").len();
-            ("Logs", format!("\"resource logs\": {resources}, \"log records\": {items}"))
-        }
+        Signal::Traces => ("Traces", format!("\"resource spans\": {count}, \"spans\": {items}")),
+        Signal::Logs => ("Logs", format!("\"resource logs\": {count}, \"log records\": {items}")),
         Signal::Metrics => {
-            let resources = text::list(json, "resourceMetrics");
-            let scopes = resources.iter().flat_map(|resource| text::list(resource, "scopeMetrics"));
-            let metrics: usize = scopes.map(|scope| text::list(scope, "metrics").len()).sum();
-            let resources = resources.len();
-            ("Metrics", format!("\"resource metrics\": {resources}, \"metrics\": {metrics}, \"data points\": {items}"))
+            let scopes = resources.iter().flat_map(|resource| text::list(resource, scopes));
+            let metrics: usize = scopes.map(|scope| text::list(scope, entries).len()).sum();
+            let counts = format!(
+                "\"resource metrics\": {count}, \"metrics\": {metrics}, \"data points\": {items}"
+            );
+            ("Metrics", counts)
         }
     }
 }
 
 impl Exporter for DebugExporter {
-    fn passes_through(&self) -> Option<Encoding> {
-        None
-    }
-
-    fn request_limit_bytes(&self) -> usize {
-        REQUEST_LIMIT_BYTES
-    }
-
-    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String> {
-        Ok(packed(signal, items, chunks, Encoding::Identity, metadata))
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+        Ok((chunks, Encoding::Identity))
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
@@ -180,9 +173,5 @@ impl Exporter for DebugExporter {
 
     fn timeout(&self) -> Duration {
         Duration::from_secs(5)
-    }
-
-    fn best_effort(&self) -> bool {
-        true
     }
 }

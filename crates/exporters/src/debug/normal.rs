@@ -5,22 +5,27 @@ use std::fmt::Write;
 use serde_json::Value;
 use sluice_otlp::Signal;
 
-use super::text::{any_value, attribute, double, integer, integer_of, list, text};
+use super::text::{
+    any_value, attribute, double, exponential_buckets, integer, integer_of, list, members,
+    shortest, text,
+};
 
 pub(super) fn render(signal: Signal, request: &Value) -> String {
-    let (resources, scopes, resource_title, scope_title) = match signal {
-        Signal::Traces => ("resourceSpans", "scopeSpans", "ResourceTraces", "ScopeTraces"),
-        Signal::Metrics => ("resourceMetrics", "scopeMetrics", "ResourceMetrics", "ScopeMetrics"),
-        Signal::Logs => ("resourceLogs", "scopeLogs", "ResourceLog", "ScopeLog"),
+    let [resources, scopes, entries] = members(signal);
+    let title = match signal {
+        Signal::Traces => "Traces",
+        Signal::Metrics => "Metrics",
+        Signal::Logs => "Log",
     };
     let mut out = String::new();
     for (index, resource) in list(request, resources).iter().enumerate() {
         let schema = bracketed(text(resource, "schemaUrl"));
         let attributes = prefixed(&resource["resource"]);
-        let _ = writeln!(out, "{resource_title} #{index}{schema}{attributes}");
+        let _ = writeln!(out, "Resource{title} #{index}{schema}{attributes}");
         for (index, scope) in list(resource, scopes).iter().enumerate() {
-            let _ = writeln!(out, "{scope_title} #{index}{}{}", scope_details(scope), prefixed(&scope["scope"]));
-            items(signal, scope, &mut out);
+            let (details, attributes) = (scope_details(scope), prefixed(&scope["scope"]));
+            let _ = writeln!(out, "Scope{title} #{index}{details}{attributes}");
+            list(scope, entries).iter().for_each(|entry| write_entry(signal, entry, &mut out));
         }
     }
     out
@@ -39,28 +44,28 @@ fn scope_details(scope: &Value) -> String {
 }
 
 fn pairs(owner: &Value) -> Vec<String> {
-    list(owner, "attributes").iter().map(attribute).map(|(key, _, value)| format!("{key}={value}")).collect()
+    list(owner, "attributes")
+        .iter()
+        .map(attribute)
+        .map(|(key, _, value)| format!("{key}={value}"))
+        .collect()
 }
 
 fn prefixed(owner: &Value) -> String {
     pairs(owner).into_iter().map(|pair| format!(" {pair}")).collect()
 }
 
-fn items(signal: Signal, scope: &Value, out: &mut String) {
+fn write_entry(signal: Signal, entry: &Value, out: &mut String) {
     match signal {
         Signal::Traces => {
-            for span in list(scope, "spans") {
-                let (name, trace, id) = (text(span, "name"), text(span, "traceId"), text(span, "spanId"));
-                let _ = writeln!(out, "{name} {trace} {id}{}", prefixed(span));
-            }
+            let [name, trace, id] = ["name", "traceId", "spanId"].map(|key| text(entry, key));
+            let _ = writeln!(out, "{name} {trace} {id}{}", prefixed(entry));
         }
         Signal::Logs => {
-            for record in list(scope, "logRecords") {
-                let body = record.get("body").map(|body| any_value(body).1).unwrap_or_default();
-                let _ = writeln!(out, "{body} {}", pairs(record).join(" "));
-            }
+            let body = entry.get("body").map(|body| any_value(body).1).unwrap_or_default();
+            let _ = writeln!(out, "{body} {}", pairs(entry).join(" "));
         }
-        Signal::Metrics => list(scope, "metrics").iter().for_each(|metric| points(metric, out)),
+        Signal::Metrics => points(entry, out),
     }
 }
 
@@ -82,7 +87,7 @@ fn points(metric: &Value, out: &mut String) {
 fn number(point: &Value) -> String {
     match (point.get("asInt"), point.get("asDouble")) {
         (Some(value), _) => integer_of(value).to_string(),
-        (None, Some(value)) => double(value).to_string(),
+        (None, Some(value)) => shortest(double(value)),
         (None, None) => String::new(),
     }
 }
@@ -91,7 +96,7 @@ fn totals(point: &Value) -> String {
     let mut out = format!("count={}", integer(point, "count"));
     for key in ["sum", "min", "max"] {
         if let Some(value) = point.get(key) {
-            let _ = write!(out, " {key}={}", double(value));
+            let _ = write!(out, " {key}={}", shortest(double(value)));
         }
     }
     out
@@ -101,7 +106,10 @@ fn histogram(point: &Value) -> String {
     let mut out = totals(point);
     let bounds = list(point, "explicitBounds");
     for (index, count) in list(point, "bucketCounts").iter().enumerate() {
-        let bound = bounds.get(index).map(|bound| format!("le{}=", double(bound))).unwrap_or_default();
+        let bound = bounds
+            .get(index)
+            .map(|bound| format!("le{}=", shortest(double(bound))))
+            .unwrap_or_default();
         let _ = write!(out, " {bound}{}", integer_of(count));
     }
     out
@@ -109,18 +117,14 @@ fn histogram(point: &Value) -> String {
 
 fn exponential_histogram(point: &Value) -> String {
     let mut out = totals(point);
-    let factor = std::f64::consts::LN_2 * (-(integer(point, "scale") as f64)).exp2();
-    let (negative, positive) = (&point["negative"], &point["positive"]);
-    let offset = integer(negative, "offset") as f64;
-    for (index, count) in list(negative, "bucketCounts").iter().enumerate().rev() {
-        let _ = write!(out, " le{}={}", -((offset + index as f64) * factor).exp(), integer_of(count));
+    for (lower, _, count) in exponential_buckets(point, "negative").rev() {
+        let _ = write!(out, " le{}={count}", -lower);
     }
     if integer(point, "zeroCount") != 0 {
         let _ = write!(out, " zero={}", integer(point, "zeroCount"));
     }
-    let offset = integer(positive, "offset") as f64;
-    for (index, count) in list(positive, "bucketCounts").iter().enumerate() {
-        let _ = write!(out, " le{}={}", ((offset + index as f64 + 1.0) * factor).exp(), integer_of(count));
+    for (_, upper, count) in exponential_buckets(point, "positive") {
+        let _ = write!(out, " le{upper}={count}");
     }
     out
 }

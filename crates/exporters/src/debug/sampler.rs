@@ -22,7 +22,8 @@ impl Sampler {
             (*began, *seen) = (Some(now), 0);
         }
         *seen += 1;
-        *seen <= self.initial || (self.thereafter > 0 && (*seen - self.initial).is_multiple_of(self.thereafter))
+        *seen <= self.initial
+            || (self.thereafter > 0 && (*seen - self.initial).is_multiple_of(self.thereafter))
     }
 }
 
@@ -30,7 +31,8 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    /// Scenario: ten requests in one second, then another second. Guarantee: the configured ones are written.
+    /// Scenario: ten requests in one second, then another second. Guarantee: the configured ones
+    /// are written.
     #[test]
     fn the_first_and_each_nth_are_taken() {
         let start = Instant::now();

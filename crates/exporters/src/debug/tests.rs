@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 use sluice_flow::Outcome;
 use sluice_otlp::Signal;
 
-use super::{detailed, normal};
-use crate::testing::{exporter, send};
+use super::{detailed, normal, text};
+use crate::tests::{config, exporter, send};
 
 fn span() -> Value {
     json!({"resourceSpans": [{
@@ -54,17 +54,23 @@ SpanEvent #0
     assert_eq!(detailed::render(Signal::Traces, &span()), expected);
 }
 
-/// Scenario: points of every kind. Guarantee: values, buckets and bounds as the Collector writes them.
+/// Scenario: points of every kind. Guarantee: values, buckets and bounds as the Collector writes
+/// them.
 #[test]
 fn points() {
     let metrics = json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": [
-        {"name": "g", "unit": "1", "gauge": {"dataPoints": [{"asInt": "123", "attributes": [{"key": "a", "value": {"stringValue": "b"}}]}]}},
-        {"name": "s", "sum": {"isMonotonic": true, "aggregationTemporality": 2, "dataPoints": [{"asDouble": 1.23}]}},
+        {"name": "g", "unit": "1", "gauge": {"dataPoints": [
+            {"asInt": "123", "attributes": [{"key": "a", "value": {"stringValue": "b"}}]}]}},
+        {"name": "s", "sum": {"isMonotonic": true, "aggregationTemporality": 2,
+            "dataPoints": [{"asDouble": 1.23}]}},
         {"name": "h", "histogram": {"aggregationTemporality": 1, "dataPoints": [
             {"count": "1", "sum": 15.0, "explicitBounds": [1.0], "bucketCounts": ["0", "1"]}]}},
-        {"name": "e", "exponentialHistogram": {"dataPoints": [{"count": "5", "sum": 0.15, "scale": 1, "zeroCount": "1",
-            "negative": {"offset": -1, "bucketCounts": ["1", "1"]}, "positive": {"offset": 1, "bucketCounts": ["1", "1"]}}]}},
-        {"name": "q", "summary": {"dataPoints": [{"count": "1", "sum": 15.0, "quantileValues": [{"quantile": 0.9, "value": 15.0}]}]}},
+        {"name": "e", "exponentialHistogram": {"dataPoints": [
+            {"count": "5", "sum": 0.15, "scale": 1, "zeroCount": "1",
+            "negative": {"offset": -1, "bucketCounts": ["1", "1"]},
+            "positive": {"offset": 1, "bucketCounts": ["1", "1"]}}]}},
+        {"name": "q", "summary": {"dataPoints": [
+            {"count": "1", "sum": 15.0, "quantileValues": [{"quantile": 0.9, "value": 15.0}]}]}},
     ]}]}]});
     let text = detailed::render(Signal::Metrics, &metrics);
     for line in [
@@ -79,16 +85,25 @@ fn points() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
     let text = normal::render(Signal::Metrics, &metrics);
-    assert!(text.contains("\ng{a=b} 123\n") && text.contains("\nh{} count=1 sum=15 le1=0 1\n"), "{text}");
+    assert!(
+        text.contains("\ng{a=b} 123\n") && text.contains("\nh{} count=1 sum=15 le1=0 1\n"),
+        "{text}"
+    );
 }
 
 /// Scenario: a log record. Guarantee: severity, body and attributes in both forms.
 #[test]
 fn a_record() {
-    let logs = json!({"resourceLogs": [{"scopeLogs": [{"logRecords": [{"severityNumber": 10, "severityText": "Information",
-        "body": {"stringValue": "hello"}, "attributes": [{"key": "n", "value": {"intValue": "7"}}]}]}]}]});
+    let logs = json!({"resourceLogs": [{"scopeLogs": [{"logRecords": [
+        {"severityNumber": 10, "severityText": "Information", "body": {"stringValue": "hello"},
+        "attributes": [{"key": "n", "value": {"intValue": "7"}}]}]}]}]});
     let text = detailed::render(Signal::Logs, &logs);
-    assert!(text.contains("SeverityNumber: Info2(10)\nBody: Str(hello)\nAttributes:\n     -> n: Int(7)\n"), "{text}");
+    assert!(
+        text.contains(
+            "SeverityNumber: Info2(10)\nBody: Str(hello)\nAttributes:\n     -> n: Int(7)\n"
+        ),
+        "{text}"
+    );
     assert_eq!(normal::render(Signal::Logs, &logs), "ResourceLog #0\nScopeLog #0\nhello n=7\n");
 }
 
@@ -103,7 +118,7 @@ async fn sampled_requests_are_written() {
         path.display()
     );
     let exporter = exporter("debug", &text);
-    assert!(exporter.best_effort());
+    assert!(config("debug", &text).is_best_effort());
     let start = std::time::Instant::now();
     for _ in 0..3 {
         assert_eq!(send(&*exporter).await, Outcome::Delivered);
@@ -111,6 +126,35 @@ async fn sampled_requests_are_written() {
     let written = std::fs::read_to_string(&path).expect("reads");
     // A second may have ended meanwhile, which lets another request through.
     let seconds = usize::try_from(start.elapsed().as_secs()).expect("few") + 1;
-    assert!((1..=seconds).contains(&written.matches("\"resource spans\": 1, \"spans\": 1").count()), "{written}");
-    assert!(written.contains("\nwork 01010101010101010101010101010101 0202020202020202\n"), "{written}");
+    assert!(
+        (1..=seconds).contains(&written.matches("\"resource spans\": 1, \"spans\": 1").count()),
+        "{written}"
+    );
+    assert!(
+        written.contains("\nwork 01010101010101010101010101010101 0202020202020202\n"),
+        "{written}"
+    );
+}
+
+/// Scenario: values that are not finite, huge or tiny. Guarantee: as Go prints them.
+#[test]
+fn numbers_are_written_as_in_go() {
+    for (value, shortest, fixed) in [
+        (f64::INFINITY, "+Inf", "+Inf"),
+        (f64::NEG_INFINITY, "-Inf", "-Inf"),
+        (f64::NAN, "NaN", "NaN"),
+        (1e21, "1e+21", "1000000000000000000000.000000"),
+        (-1.5e100, "-1.5e+100", &format!("{:.6}", -1.5e100)),
+        (1e20, "100000000000000000000", "100000000000000000000.000000"),
+        (0.00025, "0.00025", "0.000250"),
+        (0.000025, "2.5e-05", "0.000025"),
+        (-0.0, "-0", "-0.000000"),
+        (12.5, "12.5", "12.500000"),
+    ] {
+        assert_eq!((&*text::shortest(value), &*text::fixed(value)), (shortest, fixed), "{value}");
+    }
+    for (value, expected) in [("1e100", "1e+100"), ("0.000025", "0.000025"), ("2.5e-7", "2.5e-7")] {
+        let value = json!({"doubleValue": value});
+        assert_eq!(text::any_value(&value), ("Double", expected.to_owned()));
+    }
 }

@@ -1,9 +1,32 @@
-//! Pieces of text that both verbosities share. Input is OTLP JSON: rendering for people is no fast path.
+//! Pieces of text that both verbosities share. Input is OTLP JSON: rendering for people is no fast
+//! path.
 
 use std::fmt::Write;
 
 use serde_json::Value;
-use sluice_otlp::civil_date;
+use sluice_otlp::{Signal, civil_time};
+
+/// The JSON members that hold the resources, scopes and entries of one signal.
+pub(super) const fn members(signal: Signal) -> [&'static str; 3] {
+    match signal {
+        Signal::Traces => ["resourceSpans", "scopeSpans", "spans"],
+        Signal::Metrics => ["resourceMetrics", "scopeMetrics", "metrics"],
+        Signal::Logs => ["resourceLogs", "scopeLogs", "logRecords"],
+    }
+}
+
+/// The bounds of exponential buckets, as distances from zero, and their counts.
+pub(super) fn exponential_buckets<'a>(
+    point: &'a Value,
+    side: &str,
+) -> impl DoubleEndedIterator<Item = (f64, f64, i128)> + use<'a> {
+    let factor = std::f64::consts::LN_2 * (-(integer(point, "scale") as f64)).exp2();
+    let buckets = &point[side];
+    let offset = integer(buckets, "offset") as f64;
+    let bound = move |index: usize| ((offset + index as f64) * factor).exp();
+    let counts = list(buckets, "bucketCounts").iter().enumerate();
+    counts.map(move |(index, count)| (bound(index), bound(index + 1), integer_of(count)))
+}
 
 pub(super) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
@@ -38,6 +61,39 @@ pub(super) fn double(value: &Value) -> f64 {
     }
 }
 
+/// As Go's `%v` prints it: with an exponent below 1e-4 and from 1e21.
+pub(super) fn shortest(value: f64) -> String {
+    shortest_from(-4, value)
+}
+
+/// As Go's `%f` prints it.
+pub(super) fn fixed(value: f64) -> String {
+    if value.is_finite() { format!("{value:.6}") } else { not_finite(value) }
+}
+
+/// As Go's JSON prints it: with an exponent below 1e-6, of as few digits as there are.
+fn json_number(value: f64) -> String {
+    shortest_from(-6, value).replace("e-0", "e-")
+}
+
+fn shortest_from(least_exponent: i32, value: f64) -> String {
+    if !value.is_finite() {
+        return not_finite(value);
+    }
+    let scientific = format!("{value:e}");
+    match scientific.split_once('e').map(|(digits, exponent)| (digits, exponent.parse::<i32>())) {
+        Some((digits, Ok(exponent))) if !(least_exponent..21).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => value.to_string(),
+    }
+}
+
+fn not_finite(value: f64) -> String {
+    if value.is_nan() { "NaN".to_owned() } else { format!("{value:+}").replace("inf", "Inf") }
+}
+
 /// The type's name and the value as the Collector writes them.
 pub(super) fn any_value(value: &Value) -> (&'static str, String) {
     let Some((key, inner)) = value.as_object().and_then(|object| object.iter().next()) else {
@@ -47,7 +103,7 @@ pub(super) fn any_value(value: &Value) -> (&'static str, String) {
         "stringValue" => ("Str", inner.as_str().unwrap_or_default().to_owned()),
         "boolValue" => ("Bool", inner.to_string()),
         "intValue" => ("Int", integer_of(inner).to_string()),
-        "doubleValue" => ("Double", double(inner).to_string()),
+        "doubleValue" => ("Double", json_number(double(inner))),
         "arrayValue" => ("Slice", plain(value).to_string()),
         "kvlistValue" => ("Map", plain(value).to_string()),
         "bytesValue" => ("Bytes", inner.as_str().unwrap_or_default().to_owned()),
@@ -57,12 +113,18 @@ pub(super) fn any_value(value: &Value) -> (&'static str, String) {
 
 /// A value as plain JSON, without the types' names.
 fn plain(value: &Value) -> Value {
-    let Some((key, inner)) = value.as_object().and_then(|object| object.iter().next()) else { return Value::Null };
+    let Some((key, inner)) = value.as_object().and_then(|object| object.iter().next()) else {
+        return Value::Null;
+    };
     match key.as_str() {
         "arrayValue" => list(inner, "values").iter().map(plain).collect(),
         "kvlistValue" => {
             let pairs = list(inner, "values").iter();
-            pairs.map(|pair| (text(pair, "key").to_owned(), pair.get("value").map_or(Value::Null, plain))).collect()
+            pairs
+                .map(|pair| {
+                    (text(pair, "key").to_owned(), pair.get("value").map_or(Value::Null, plain))
+                })
+                .collect()
         }
         "intValue" => i64::try_from(integer_of(inner)).map_or(Value::Null, Value::from),
         _ => inner.clone(),
@@ -78,9 +140,7 @@ pub(super) fn attribute(attribute: &Value) -> (&str, &'static str, String) {
 pub(super) fn timestamp(nanos: i128) -> String {
     let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).unwrap_or(0);
     let fraction = nanos.rem_euclid(1_000_000_000);
-    let (year, month, day) = civil_date(seconds.div_euclid(86_400));
-    let time = seconds.rem_euclid(86_400);
-    let mut out = format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", time / 3600, time / 60 % 60, time % 60);
+    let mut out = civil_time(seconds).replace('T', " ");
     if fraction > 0 {
         let digits = format!("{fraction:09}");
         let _ = write!(out, ".{}", digits.trim_end_matches('0'));
@@ -92,7 +152,8 @@ pub(super) fn timestamp(nanos: i128) -> String {
 mod tests {
     use super::*;
 
-    /// Scenario: times with and without fractions, before 1970, on a leap day. Guarantee: Go's form.
+    /// Scenario: times with and without fractions, before 1970, on a leap day. Guarantee: Go's
+    /// form.
     #[test]
     fn times_are_printed_as_go_prints_them() {
         assert_eq!(timestamp(1_581_452_772_000_000_321), "2020-02-11 20:26:12.000000321 +0000 UTC");
@@ -109,7 +170,8 @@ mod tests {
         assert_eq!(shown(r#"{"intValue":"-5"}"#), ("Int", "-5".to_owned()));
         assert_eq!(shown(r#"{"doubleValue":1.5}"#), ("Double", "1.5".to_owned()));
         assert_eq!(shown("{}"), ("Empty", String::new()));
-        let nested = r#"{"kvlistValue":{"values":[{"key":"a","value":{"arrayValue":{"values":[{"intValue":"1"},{"boolValue":true}]}}}]}}"#;
+        let nested = r#"{"kvlistValue":{"values":[{"key":"a","value":{"arrayValue":{"values":
+            [{"intValue":"1"},{"boolValue":true}]}}}]}}"#;
         assert_eq!(shown(nested), ("Map", r#"{"a":[1,true]}"#.to_owned()));
     }
 }

@@ -5,7 +5,7 @@ use sluice_config::Fields;
 use crate::sending::Sending;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// A JSON object a line; before compression.
     Json,
     /// Messages with their lengths before them.
@@ -14,7 +14,7 @@ pub enum Format {
 
 /// `rotation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rotation {
+pub(crate) struct Rotation {
     pub max_megabytes: u64,
     /// Zero: keep them whatever their age.
     pub max_days: u64,
@@ -24,7 +24,7 @@ pub struct Rotation {
 
 /// Options of `file`.
 #[derive(Clone, Debug)]
-pub struct FileConfig {
+pub(crate) struct FileConfig {
     pub path: PathBuf,
     pub format: Format,
     /// zstd, a frame a request.
@@ -38,53 +38,44 @@ pub struct FileConfig {
 }
 
 impl FileConfig {
-    pub fn read(fields: &mut Fields<'_>) -> FileConfig {
+    pub(crate) fn read(fields: &mut Fields<'_>) -> FileConfig {
         let path = fields.required_string("path", "The file to write.");
-        let rotation = fields.section("rotation", "When the file is renamed and a new one begun.", |fields| {
-            fields.no_effect("localtime", "the names of old files always have UTC, so that they sort");
-            Rotation {
-                max_megabytes: fields.integer("max_megabytes", 100, 1..=1 << 40, "Largest size of a file, in MiB."),
-                max_days: fields.integer(
-                    "max_days",
-                    0,
-                    0..=1_000_000,
-                    "Older files are removed. 0: whatever their age.",
-                ),
-                max_backups: fields.integer("max_backups", 100, 0..=1_000_000, "So many old files are kept. 0: all."),
-            }
-        });
+        let doc = "When the file is renamed and a new one begun.";
+        let rotation = fields.section("rotation", doc, read_rotation);
+        let formats = [("json", Format::Json), ("proto", Format::Proto)];
+        let doc = "`json`: a line a request; `proto`: messages, each after its length in 4 bytes, \
+                   big endian.";
+        let format = fields.choice("format", Format::Json, &formats, doc);
+        let doc = "`zstd`: each request is a frame after its length in 4 bytes, big endian, in \
+                   both formats.";
+        let compress = fields.choice("compression", false, &[("zstd", true), ("", false)], doc);
+        let doc = "Continue a file that an earlier process left, as `rotation` always does. If \
+                   false, the first request empties it.";
+        let append = fields.boolean("append", false, doc);
+        let doc = "Create the directory if it is missing.";
+        let create_directory = fields.boolean("create_directory", false, doc);
+        let doc = "Mode of a directory that is created.";
+        let parse =
+            |text: &str| u32::from_str_radix(text, 8).map_err(|_| "it must be octal".to_owned());
+        let directory_mode =
+            fields.parsed("directory_permissions", "octal mode", Some("0755"), doc, parse);
         let config = FileConfig {
             path: PathBuf::from(path),
-            format: fields.choice(
-                "format",
-                Format::Json,
-                &[("json", Format::Json), ("proto", Format::Proto)],
-                "`json`: a line a request; `proto`: messages, each after its length in 4 bytes, big endian.",
-            ),
-            compress: fields.choice(
-                "compression",
-                false,
-                &[("zstd", true), ("", false)],
-                "`zstd`: each request is a frame after its length in 4 bytes, big endian, in both formats.",
-            ),
-            append: fields.boolean(
-                "append",
-                false,
-                "Go on with a file that an earlier process left, as `rotation` always does. \
-                 If false, the first request begins it anew.",
-            ),
-            create_directory: fields.boolean("create_directory", false, "Create the directory if it is missing."),
-            directory_mode: directory_mode(fields),
+            format,
+            compress,
+            append,
+            create_directory,
+            directory_mode: directory_mode.unwrap_or(0o755),
             rotation,
             sending: Sending { queue: Sending::read_queue(fields), ..Sending::default() },
         };
         fields.no_effect("flush_interval", "a request counts as delivered only once it is written");
         fields.not_yet("encoding", "encoding extensions");
-        let groups = fields.section("group_by", "A file for each value of a resource attribute.", |fields| {
-            let enabled = fields.boolean("enabled", false, "Not in this build: must be false.");
+        let doc = "A file for each value of a resource attribute.";
+        let groups = fields.section("group_by", doc, |fields| {
             fields.no_effect("resource_attribute", "`group_by` is not in this build");
             fields.no_effect("max_open_files", "`group_by` is not in this build");
-            enabled
+            fields.boolean("enabled", false, "Not in this build: must be false.")
         });
         if groups == Some(true) {
             fields.error_at("group_by", "is not in this build of Sluice");
@@ -102,9 +93,14 @@ impl FileConfig {
     }
 }
 
-fn directory_mode(fields: &mut Fields<'_>) -> u32 {
-    let parse = |text: &str| u32::from_str_radix(text, 8).map_err(|_| "it must be octal".to_owned());
-    fields
-        .parsed("directory_permissions", "octal mode", Some("0755"), "Mode of a directory that is created.", parse)
-        .unwrap_or(0o755)
+fn read_rotation(fields: &mut Fields<'_>) -> Rotation {
+    let why = "the names of old files always have UTC, so that they sort";
+    fields.no_effect("localtime", why);
+    let doc = "Largest size of a file, in MiB.";
+    let max_megabytes = fields.integer("max_megabytes", 100, 1..=1 << 40, doc);
+    let doc = "Older files are removed. 0: whatever their age.";
+    let max_days = fields.integer("max_days", 0, 0..=1_000_000, doc);
+    let doc = "This number of old files is kept. 0: all.";
+    let max_backups = fields.integer("max_backups", 100, 0..=1_000_000, doc);
+    Rotation { max_megabytes, max_days, max_backups }
 }

@@ -21,7 +21,8 @@ pub(super) struct Current {
 impl Files {
     /// The file at a path, whatever links lead to it. It should exist.
     pub(super) fn at(&self, path: &Path) -> Arc<Mutex<Current>> {
-        // A file without a path of its own, as a pipe behind /dev/stdout, is known by the name that it was given.
+        // A file without a path of its own, as a pipe behind /dev/stdout, is known by the name that
+        // it was given.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         self.0.lock().entry(path).or_default().clone()
     }

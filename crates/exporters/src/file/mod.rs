@@ -15,17 +15,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_config::{ComponentKind, Kind};
-use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
+use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
-pub use config::FileConfig;
+pub(crate) use config::FileConfig;
 use config::{Format, Rotation};
 use files::Current;
 pub use files::Files;
 
 use crate::build::{BuildContext, BuildError};
-use crate::otlp::packed;
 use crate::{ExporterConfig, Sending};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
@@ -43,8 +42,6 @@ impl ExporterConfig for FileConfig {
     }
 }
 
-const REQUEST_LIMIT_BYTES: usize = 64 * 1024 * 1024;
-
 pub(crate) struct FileExporter {
     format: Format,
     compress: bool,
@@ -57,21 +54,33 @@ struct Shared {
 }
 
 impl FileExporter {
-    pub(crate) fn new(config: &FileConfig, context: &BuildContext<'_>) -> Result<FileExporter, BuildError> {
-        let failed =
-            |error: io::Error| BuildError::File { path: config.path.display().to_string(), reason: error.to_string() };
+    pub(crate) fn new(
+        config: &FileConfig,
+        context: &BuildContext<'_>,
+    ) -> Result<FileExporter, BuildError> {
+        let failed = |error: io::Error| BuildError::File {
+            path: config.path.display().to_string(),
+            reason: error.to_string(),
+        };
         if config.create_directory {
             create_directory(config).map_err(failed)?;
         }
-        // Only whether it can be written: the configuration may yet be refused, while another exporter writes to it.
+        // Only whether it can be written: the configuration may yet be refused, while another
+        // exporter writes to it.
         open(&config.path).map_err(failed)?;
         let shared = Shared { config: config.clone(), current: context.files.at(&config.path) };
-        Ok(FileExporter { format: config.format, compress: config.compress, shared: Arc::new(shared) })
+        Ok(FileExporter {
+            format: config.format,
+            compress: config.compress,
+            shared: Arc::new(shared),
+        })
     }
 }
 
 fn create_directory(config: &FileConfig) -> io::Result<()> {
-    let Some(directory) = config.path.parent().filter(|directory| !directory.as_os_str().is_empty()) else {
+    let Some(directory) =
+        config.path.parent().filter(|directory| !directory.as_os_str().is_empty())
+    else {
         return Ok(());
     };
     let mut builder = std::fs::DirBuilder::new();
@@ -82,7 +91,8 @@ fn create_directory(config: &FileConfig) -> io::Result<()> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // With O_APPEND, what is written after a failed write was cut off lands behind the last whole request.
+    // With O_APPEND, what is written after a failed write was cut off lands behind the last whole
+    // request.
     OpenOptions::new().create(true).append(true).open(path)
 }
 
@@ -120,38 +130,37 @@ impl Shared {
 }
 
 impl Exporter for FileExporter {
-    fn passes_through(&self) -> Option<Encoding> {
-        None
-    }
-
-    fn request_limit_bytes(&self) -> usize {
-        REQUEST_LIMIT_BYTES
-    }
-
-    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String> {
+    fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         let mut chunks = match self.format {
             Format::Json => vec![crate::json::to_json(signal, &chunks)?],
             Format::Proto => chunks,
         };
         if self.compress {
-            chunks = vec![compress::compress(Encoding::Zstd, &chunks, None).map_err(|error| error.to_string())?];
+            chunks = vec![
+                compress::compress(Encoding::Zstd, &chunks, None)
+                    .map_err(|error| error.to_string())?,
+            ];
         }
         if self.format == Format::Json && !self.compress {
             chunks.push(Bytes::from_static(b"\n"));
         } else {
             let len_bytes: usize = chunks.iter().map(Bytes::len).sum();
-            let prefix = u32::try_from(len_bytes).map_err(|_| "a message does not fit into 4 GiB".to_owned())?;
+            let prefix = u32::try_from(len_bytes)
+                .map_err(|_| "a message does not fit into 4 GiB".to_owned())?;
             chunks.insert(0, Bytes::copy_from_slice(&prefix.to_be_bytes()));
         }
         // A request is written in one piece, so that no other writer of the file comes in between.
         let whole = Bytes::from(chunks.concat());
-        Ok(packed(signal, items, vec![whole], Encoding::Identity, metadata))
+        Ok((vec![whole], Encoding::Identity))
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
         let (shared, request) = (self.shared.clone(), request.clone());
         Box::pin(async move {
-            let written = tokio::task::spawn_blocking(move || shared.write(&request.chunks, request.len_bytes)).await;
+            let written = tokio::task::spawn_blocking(move || {
+                shared.write(&request.chunks, request.len_bytes)
+            })
+            .await;
             match written.unwrap_or_else(|error| Err(io::Error::other(error))) {
                 Ok(()) => Outcome::Delivered,
                 Err(error) => outcome(&error),
@@ -170,13 +179,14 @@ impl Exporter for FileExporter {
     }
 }
 
-/// A full or failing disk may recover; a directory that is missing or closed to us must be put right by hand.
+/// A full or failing disk may recover; a directory that is missing or closed to us must be put
+/// right by hand.
 fn outcome(error: &io::Error) -> Outcome {
     let reason = error.to_string();
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            Outcome::Misconfigured { reason }
-        }
+        io::ErrorKind::NotFound
+        | io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ReadOnlyFilesystem => Outcome::Misconfigured { reason },
         _ => Outcome::RetryAfter { delay: None, reason },
     }
 }

@@ -1,11 +1,12 @@
-//! Old files: `traces.json` becomes `traces-2026-11-21T02-30-00.000.json`, and the oldest are removed.
+//! Old files: `traces.json` becomes `traces-2026-11-21T02-30-00.000.json`, and the oldest are
+//! removed.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use sluice_otlp::civil_date;
+use sluice_otlp::civil_time;
 
 use super::Rotation;
 
@@ -27,7 +28,10 @@ pub(super) fn rotate(path: &Path, rotation: &Rotation) -> io::Result<()> {
 
 fn parts(path: &Path) -> (String, String) {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy())).unwrap_or_default();
+    let extension = path
+        .extension()
+        .map(|extension| format!(".{}", extension.to_string_lossy()))
+        .unwrap_or_default();
     (stem, extension)
 }
 
@@ -40,16 +44,16 @@ fn backup_name(path: &Path, at: SystemTime) -> PathBuf {
 fn stamp(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(0);
-    let (year, month, day) = civil_date(seconds.div_euclid(86_400));
-    let time = seconds.rem_euclid(86_400);
-    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}.{:03}", since.subsec_millis())
+    format!("{}.{:03}", civil_time(seconds).replace(':', "-"), since.subsec_millis())
 }
 
 /// The old files, the newest first: their names sort by time.
 fn backups(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (stem, extension) = parts(path);
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = path
+        .parent()
+        .filter(|directory| !directory.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let name = entry?.file_name();
@@ -57,7 +61,9 @@ fn backups(path: &Path) -> io::Result<Vec<PathBuf>> {
             .to_str()
             .and_then(|name| name.strip_prefix(&stem)?.strip_prefix('-')?.strip_suffix(&extension))
             .is_some_and(|stamp| {
-                stamp.len() == 23 && stamp.as_bytes()[10] == b'T' && stamp.as_bytes()[0].is_ascii_digit()
+                stamp.len() == 23
+                    && stamp.as_bytes()[10] == b'T'
+                    && stamp.as_bytes()[0].is_ascii_digit()
             });
         if is_backup {
             found.push(directory.join(name));

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use sluice_flow::{Exporter, Outcome};
 
-use crate::testing::{config, context, exporter, kind, one_span, send};
+use crate::tests::{config, context, exporter, kind, one_span, packed, send};
 use crate::{BuildError, Files};
 
 fn text(path: &Path, more: &str) -> String {
@@ -19,13 +19,15 @@ fn line_count(path: &Path) -> usize {
     std::fs::read_to_string(path).expect("reads").lines().count()
 }
 
-/// Scenario: requests as JSON lines, appended or begun anew. Guarantee: a line a request, each of them whole.
+/// Scenario: requests as JSON lines, appended or begun anew. Guarantee: a line a request, each of
+/// them whole.
 #[tokio::test]
 async fn json_lines() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("deep/er/traces.json");
     for (append, expected) in [("false", 2), ("true", 4), ("false", 2)] {
-        let exporter = exporter("file", &text(&path, &format!("create_directory: true\nappend: {append}")));
+        let exporter =
+            exporter("file", &text(&path, &format!("create_directory: true\nappend: {append}")));
         for _ in 0..2 {
             assert_eq!(send(&*exporter).await, Outcome::Delivered);
         }
@@ -38,13 +40,15 @@ async fn json_lines() {
     }
 }
 
-/// Scenario: protobuf, bare and compressed. Guarantee: each message stands after its length and is what was sent.
+/// Scenario: protobuf, bare and compressed. Guarantee: each message stands after its length and is
+/// what was sent.
 #[tokio::test]
 async fn messages_after_their_lengths() {
     let directory = tempfile::tempdir().expect("a directory");
     for compression in ["", "zstd"] {
         let path = directory.path().join(format!("traces{compression}.bin"));
-        let exporter = exporter("file", &text(&path, &format!("format: proto\ncompression: '{compression}'")));
+        let exporter =
+            exporter("file", &text(&path, &format!("format: proto\ncompression: '{compression}'")));
         assert_eq!(send(&*exporter).await, Outcome::Delivered);
         assert_eq!(send(&*exporter).await, Outcome::Delivered);
         let content = std::fs::read(&path).expect("reads");
@@ -55,9 +59,11 @@ async fn messages_after_their_lengths() {
             rest = after;
             let message = match compression {
                 "" => message.to_vec(),
-                _ => sluice_net::compress::decompress(sluice_otlp::Encoding::Zstd, message, 1 << 20)
-                    .expect("unpacks")
-                    .to_vec(),
+                _ => {
+                    sluice_net::compress::decompress(sluice_otlp::Encoding::Zstd, message, 1 << 20)
+                        .expect("unpacks")
+                        .to_vec()
+                }
             };
             assert_eq!(message, one_span());
         }
@@ -75,23 +81,29 @@ async fn rotation() {
     std::fs::write(&stranger, "mine").expect("writes");
     let exporter = exporter("file", &text(&path, "rotation: {max_megabytes: 1, max_backups: 2}"));
     let large = vec![one_span(); 4000];
-    let request = exporter.pack(sluice_otlp::Signal::Traces, 4000, large, std::sync::Arc::default()).expect("packs");
+    let request = packed(&*exporter, sluice_otlp::Signal::Traces, large);
     assert!(request.len_bytes < 1 << 20);
     for _ in 0..12 {
         assert_eq!(exporter.send(&request).await, Outcome::Delivered);
     }
-    let files: Vec<_> =
-        std::fs::read_dir(directory.path()).expect("lists").map(|entry| entry.expect("an entry").path()).collect();
+    let files: Vec<_> = std::fs::read_dir(directory.path())
+        .expect("lists")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     assert_eq!(files.len(), 4, "{files:?}");
     assert_eq!(std::fs::read_to_string(&stranger).expect("reads"), "mine");
     for file in files.iter().filter(|file| **file != stranger) {
         let content = std::fs::read_to_string(file).expect("reads");
         assert!(content.len() <= 1 << 20 && content.ends_with('\n'), "{file:?}");
-        assert!(content.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{file:?}");
+        assert!(
+            content.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()),
+            "{file:?}"
+        );
     }
 }
 
-/// Scenario: a restart with rotation. Guarantee: the file that is there is gone on with, up to its size.
+/// Scenario: a restart with rotation. Guarantee: the file that is there is gone on with, up to its
+/// size.
 #[tokio::test]
 async fn rotation_goes_on_with_the_file() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -108,7 +120,8 @@ async fn rotation_goes_on_with_the_file() {
 }
 
 /// Scenario: an exporter for a path is made, and its configuration refused before it writes.
-/// Guarantee: what is there stays, whether an earlier process left it or an exporter that goes on writing.
+/// Guarantee: what is there stays, whether an earlier process left it or an exporter that goes on
+/// writing.
 #[tokio::test]
 async fn only_writing_begins_a_file_anew() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -125,8 +138,8 @@ async fn only_writing_begins_a_file_anew() {
     }
 }
 
-/// Scenario: an exporter with other options takes the place of one at the same path, by another name for it, while both
-/// have something to write; with rotation, each of them fills the file.
+/// Scenario: an exporter with other options takes the place of one at the same path, by another
+/// name for it, while both have something to write; with rotation, each of them fills the file.
 /// Guarantee: nothing that the process wrote is lost, and both write to the current file.
 #[tokio::test]
 async fn successors_write_to_the_same_file() {
@@ -145,7 +158,9 @@ async fn successors_write_to_the_same_file() {
     assert_eq!(send(&*new).await, Outcome::Delivered);
     assert_eq!(line_count(&path), 4);
 
-    let options = [1, 2].map(|backups| text(&path, &format!("rotation: {{max_megabytes: 1, max_backups: {backups}}}")));
+    let options = [1, 2].map(|backups| {
+        text(&path, &format!("rotation: {{max_megabytes: 1, max_backups: {backups}}}"))
+    });
     let both = options.map(|options| build(&files, &options).expect("builds"));
     for round in 0..4 {
         let mut content = std::fs::read(&path).expect("reads");
@@ -164,7 +179,8 @@ async fn successors_write_to_the_same_file() {
 async fn paths_that_cannot_be_written() {
     let directory = tempfile::tempdir().expect("a directory");
     for path in [directory.path().join("missing/traces.json"), PathBuf::from(directory.path())] {
-        let Err(BuildError::File { path: named, .. }) = build(&Files::default(), &text(&path, "")) else {
+        let Err(BuildError::File { path: named, .. }) = build(&Files::default(), &text(&path, ""))
+        else {
             panic!("{} was taken", path.display())
         };
         assert_eq!(PathBuf::from(named), path);

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_config::{ComponentKind, Kind};
-use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
+use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::{BuildContext, BuildError, ExporterConfig, Sending};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
-    ComponentKind::new(Kind::new("nop", "Takes everything and does nothing"), |_| Box::new(NopConfig::default()));
+    ComponentKind::new(Kind::new("nop", "Takes everything and does nothing"), |_| {
+        Box::new(NopConfig::default())
+    });
 
 /// It has no options.
 #[derive(Clone, Debug, Default)]
@@ -32,16 +34,8 @@ impl ExporterConfig for NopConfig {
 struct NopExporter;
 
 impl Exporter for NopExporter {
-    fn passes_through(&self) -> Option<Encoding> {
-        None
-    }
-
-    fn request_limit_bytes(&self) -> usize {
-        usize::MAX
-    }
-
-    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String> {
-        Ok(crate::otlp::packed(signal, items, chunks, Encoding::Identity, metadata))
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+        Ok((chunks, Encoding::Identity))
     }
 
     fn send<'a>(&'a self, _: &'a Packed) -> BoxFuture<'a, Outcome> {

@@ -12,35 +12,31 @@ use bytes::Bytes;
 use http::{HeaderMap, Uri};
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
-use sluice_net::client::{Channel, ChannelOptions, ConnectOptions, Endpoint, Proxy, Security};
+use sluice_net::client::{Channel, ChannelOptions, Endpoint, Proxy, Security};
 use sluice_net::compress;
 use sluice_net::grpc::Code;
 use sluice_net::grpc::client::{Call, call, call_headers};
 use sluice_otlp::{Encoding, Signal};
 
-pub use config::OtlpConfig;
-pub(crate) use config::{compression_level, highest_level, request_limit};
+pub(crate) use config::OtlpConfig;
 
 use crate::build::{BuildContext, BuildError};
+use crate::client_options::ClientOptions;
 use crate::credentials::Credentials;
 use crate::{ExporterConfig, Sending, outcome};
 
-pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
-    ComponentKind::new(Kind::new("otlp", "Sends OTLP over gRPC").aliases(&["otlp_grpc"]), |fields| {
-        Box::new(OtlpConfig::read(fields))
-    });
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
+    Kind::new("otlp", "Sends OTLP over gRPC").aliases(&["otlp_grpc"]),
+    |fields| Box::new(OtlpConfig::read(fields)),
+);
 
 impl ExporterConfig for OtlpConfig {
     fn sending(&self) -> &Sending {
-        &self.sending
+        &self.client.sending
     }
 
-    fn request_limit_bytes(&self) -> usize {
-        self.max_request_bytes
-    }
-
-    fn authenticator(&self) -> Option<&str> {
-        self.authenticator.as_deref()
+    fn client(&self) -> Option<&ClientOptions> {
+        Some(&self.client)
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
@@ -50,13 +46,12 @@ impl ExporterConfig for OtlpConfig {
 
 /// An answer's message is a few bytes.
 const ANSWER_LIMIT_BYTES: usize = 4 * 1024 * 1024;
-/// An address that does not answer leaves time to try another within the deadline of a request.
-const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) struct OtlpExporter {
     channel: Channel,
     uris: [Uri; 3],
-    /// For requests without and with compression of our own choice; passed-through ones have the latter.
+    /// For requests without and with compression of our own choice; passed-through ones have the
+    /// latter.
     headers: HashMap<Encoding, HeaderMap>,
     credentials: Credentials,
     compression: Encoding,
@@ -66,7 +61,10 @@ pub(crate) struct OtlpExporter {
 }
 
 impl OtlpExporter {
-    pub(crate) fn new(config: &OtlpConfig, context: &BuildContext<'_>) -> Result<OtlpExporter, BuildError> {
+    pub(crate) fn new(
+        config: &OtlpConfig,
+        context: &BuildContext<'_>,
+    ) -> Result<OtlpExporter, BuildError> {
         OtlpExporter::with_options(config, context, ChannelOptions::default())
     }
 
@@ -80,17 +78,10 @@ impl OtlpExporter {
         let tls = match endpoint.security {
             Security::Plain => false,
             Security::Tls => true,
-            Security::Unset => !config.tls.insecure,
+            Security::Unset => !config.client.tls.insecure,
         };
-        let mut connect = ConnectOptions {
-            connect_timeout: config.timeout.min(CONNECT_TIMEOUT_LIMIT),
-            proxy: Proxy::from_environment(&endpoint.target, tls).map_err(|reason| BuildError::Proxy { reason })?,
-            ..options.connect
-        };
-        if tls {
-            connect.tls = Some(config.tls.build()?);
-            connect.server_name = config.tls.options.server_name_override.clone();
-        }
+        let proxy = Proxy::from_environment(&endpoint.target, tls);
+        let connect = config.client.connect_options(tls, proxy, options.connect)?;
         let options = ChannelOptions {
             connect,
             authority: config.authority.clone(),
@@ -110,11 +101,11 @@ impl OtlpExporter {
         Ok(OtlpExporter {
             uris: [uri(Signal::Traces)?, uri(Signal::Metrics)?, uri(Signal::Logs)?],
             headers: all_headers(config, context),
-            credentials: context.credentials(config.authenticator.as_deref())?,
+            credentials: context.credentials(config.authenticator())?,
             compression: config.compression,
-            compression_level: config.compression_level,
-            timeout: config.timeout,
-            request_limit_bytes: config.max_request_bytes,
+            compression_level: config.client.compression_level,
+            timeout: config.client.timeout,
+            request_limit_bytes: config.client.max_request_bytes,
             channel,
         })
     }
@@ -126,7 +117,8 @@ impl OtlpExporter {
             Err(outcome) => return outcome,
         };
         let uri = &self.uris[request.signal as usize];
-        let request = Call { uri, headers: &headers, encoding: request.encoding, chunks: &request.chunks };
+        let request =
+            Call { uri, headers: &headers, encoding: request.encoding, chunks: &request.chunks };
         match call(&self.channel, request, ANSWER_LIMIT_BYTES).await {
             Err(error) => outcome::of_transport_error(&error),
             Ok(reply) => {
@@ -143,8 +135,8 @@ fn all_headers(config: &OtlpConfig, context: &BuildContext<'_>) -> HashMap<Encod
     let own_agent = config.user_agent.as_deref().and_then(|agent| agent.parse().ok());
     let user_agent = own_agent.unwrap_or_else(|| context.user_agent());
     let of = |encoding: Encoding| {
-        let mut headers = call_headers(encoding, &user_agent, Some(config.timeout));
-        for (name, value) in &config.headers {
+        let mut headers = call_headers(encoding, &user_agent, Some(config.client.timeout));
+        for (name, value) in &config.client.headers {
             headers.insert(name.clone(), value.clone());
         }
         (encoding, headers)
@@ -158,11 +150,11 @@ impl Exporter for OtlpExporter {
         (self.compression != Encoding::Snappy).then_some(self.compression)
     }
 
-    fn request_limit_bytes(&self) -> usize {
+    fn pass_through_limit_bytes(&self) -> usize {
         self.request_limit_bytes
     }
 
-    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String> {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         let chunks = match self.compression {
             Encoding::Identity => chunks,
             encoding => {
@@ -170,7 +162,7 @@ impl Exporter for OtlpExporter {
                 vec![bytes.map_err(|error| error.to_string())?]
             }
         };
-        Ok(packed(signal, items, chunks, self.compression, metadata))
+        Ok((chunks, self.compression))
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
@@ -185,20 +177,13 @@ impl Exporter for OtlpExporter {
         self.credentials.metadata_keys()
     }
 
+    fn refuses(&self, metadata: &Metadata) -> Option<String> {
+        self.credentials.refuses(metadata)
+    }
+
     fn shutdown(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.channel.shut_down();
         })
     }
-}
-
-pub(crate) fn packed(
-    signal: Signal,
-    items: u32,
-    chunks: Vec<Bytes>,
-    encoding: Encoding,
-    metadata: Arc<Metadata>,
-) -> Packed {
-    let len_bytes = chunks.iter().map(Bytes::len).sum();
-    Packed { signal, items, chunks: Arc::from(chunks), len_bytes, encoding, metadata }
 }

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::{OtlpConfig, OtlpExporter};
 use crate::Files;
-use crate::testing::{Backend, Moving, context, kind, read, send};
+use crate::tests::{Backend, Moving, context, kind, packed, read, send};
 
 /// What an h2 backend does with a request.
 #[derive(Clone)]
@@ -104,7 +104,8 @@ async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
 
 fn built(text: &str, options: ChannelOptions) -> OtlpExporter {
     let config = read(text, OtlpConfig::read);
-    OtlpExporter::with_options(&config, &context(&ClientAuths::new(), &Files::default()), options).expect("builds")
+    OtlpExporter::with_options(&config, &context(&ClientAuths::new(), &Files::default()), options)
+        .expect("builds")
 }
 
 /// Its backend is found under this name.
@@ -135,8 +136,10 @@ async fn leaves_nothing(exporter: OtlpExporter, backend: &Backend) {
 #[tokio::test]
 async fn every_answer_has_its_outcome() {
     let too_large = "grpc: received message larger than max (5242895 vs. 4194304)";
-    let delayed = Status::new(Code::Unavailable, "busy").with_retry_delay(Duration::from_millis(1500));
-    let quota = Status::new(Code::ResourceExhausted, "busy").with_retry_delay(Duration::from_secs(2));
+    let delayed =
+        Status::new(Code::Unavailable, "busy").with_retry_delay(Duration::from_millis(1500));
+    let quota =
+        Status::new(Code::ResourceExhausted, "busy").with_retry_delay(Duration::from_secs(2));
     for (act, expected) in [
         (Act::Message(Vec::new()), "delivered"),
         (Act::Message(vec![0x0a, 0x00]), "delivered"),
@@ -170,12 +173,16 @@ async fn every_answer_has_its_outcome() {
     }
 }
 
-/// Scenario: tonic's own server, with the official types, in each compression. Guarantee: it reads what was sent; a
-/// message above its limit is known as too large.
+/// Scenario: tonic's own server, with the official types, in each compression. Guarantee: it reads
+/// what was sent; a message above its limit is known as too large.
 #[tokio::test]
 async fn a_tonic_server_understands_us() {
-    use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
-    use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+    use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+        TraceService, TraceServiceServer,
+    };
+    use opentelemetry_proto::tonic::collector::trace::v1::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse,
+    };
     use tonic::codec::CompressionEncoding;
 
     #[derive(Clone, Default)]
@@ -186,9 +193,20 @@ async fn a_tonic_server_understands_us() {
             &self,
             request: tonic::Request<ExportTraceServiceRequest>,
         ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
-            let agent = request.metadata().get("user-agent").expect("a user agent").to_str().expect("ASCII").to_owned();
-            let spans = request.into_inner().resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
-            let names = spans.flat_map(|scope| scope.spans).map(|span| format!("{agent}: {}", span.name));
+            let agent = request
+                .metadata()
+                .get("user-agent")
+                .expect("a user agent")
+                .to_str()
+                .expect("ASCII")
+                .to_owned();
+            let spans = request
+                .into_inner()
+                .resource_spans
+                .into_iter()
+                .flat_map(|resource| resource.scope_spans);
+            let names =
+                spans.flat_map(|scope| scope.spans).map(|span| format!("{agent}: {}", span.name));
             self.0.lock().extend(names);
             Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
         }
@@ -203,12 +221,13 @@ async fn a_tonic_server_understands_us() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
     let address = listener.local_addr().expect("has an address");
     drop(listener);
-    let server = tokio::spawn(tonic::transport::Server::builder().add_service(service).serve(address));
+    let server =
+        tokio::spawn(tonic::transport::Server::builder().add_service(service).serve(address));
     for compression in ["none", "gzip", "zstd"] {
         let exporter = plain(address, &format!("compression: {compression}\nwait_for_ready: true"));
         assert_eq!(send(&exporter).await, Outcome::Delivered, "{compression}");
-        let chunks = vec![crate::testing::one_span(); 4];
-        let large = exporter.pack(sluice_otlp::Signal::Traces, 4, chunks, Arc::default()).expect("packs");
+        let chunks = vec![crate::tests::one_span(); 4];
+        let large = packed(&exporter, sluice_otlp::Signal::Traces, chunks);
         assert_eq!(kind(&exporter.send(&large).await), "large", "{compression}");
     }
     assert_eq!(*collected.0.lock(), vec!["sluice/test: work"; 3]);
@@ -229,8 +248,8 @@ async fn a_silent_backend_holds_nothing() {
     leaves_nothing(exporter, &backend).await;
 }
 
-/// Scenario: the peer is gone without a word and reads nothing any more. Requests time out one after the other.
-/// Guarantee: the connection is probed and given up, and a new one is made.
+/// Scenario: the peer is gone without a word and reads nothing any more. Requests time out one
+/// after the other. Guarantee: the connection is probed and given up, and a new one is made.
 #[tokio::test]
 async fn a_dead_connection_is_given_up() {
     let backend = Backend::start(|stream, number| async move {
@@ -273,13 +292,17 @@ async fn broken_backends_are_not_hammered() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert!(tries > 10, "{way}: {tries}");
-        assert!((2..=10).contains(&backend.accepted()), "{way}: {} connections in 2 s", backend.accepted());
+        assert!(
+            (2..=10).contains(&backend.accepted()),
+            "{way}: {} connections in 2 s",
+            backend.accepted()
+        );
         leaves_nothing(exporter, &backend).await;
     }
 }
 
-/// Scenario: the backend ends each connection after five requests with GOAWAY, as servers with a connection age do.
-/// Guarantee: every request is delivered.
+/// Scenario: the backend ends each connection after five requests with GOAWAY, as servers with a
+/// connection age do. Guarantee: every request is delivered.
 #[tokio::test]
 async fn goaway_loses_nothing() {
     let backend = Backend::start(|stream, _| serve_then(stream, Act::Message(Vec::new()), 5)).await;
@@ -295,10 +318,13 @@ async fn goaway_loses_nothing() {
 #[tokio::test]
 async fn a_moved_name_is_followed() {
     for balancer in ["pick_first", "round_robin"] {
-        let first = Backend::start(|stream, _| serve_then(stream, Act::Message(Vec::new()), 2)).await;
+        let first =
+            Backend::start(|stream, _| serve_then(stream, Act::Message(Vec::new()), 2)).await;
         let second = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
         let name = Moving::at([first.address]);
-        let text = format!("endpoint: http://backend:4317\nbalancer_name: {balancer}\nwait_for_ready: true");
+        let text = format!(
+            "endpoint: http://backend:4317\nbalancer_name: {balancer}\nwait_for_ready: true"
+        );
         let exporter = named(&text, &name, NEVER);
         assert_eq!(send(&exporter).await, Outcome::Delivered, "{balancer}");
         assert_eq!((first.accepted(), second.accepted()), (1, 0));
@@ -312,19 +338,24 @@ async fn a_moved_name_is_followed() {
         leaves_nothing(exporter, &second).await;
     }
     let outcome = send(&named("endpoint: http://backend:4317", &Moving::at([]), NEVER)).await;
-    assert!(matches!(&outcome, Outcome::RetryAfter { reason, .. } if reason.contains("backend")), "{outcome:?}");
+    assert!(
+        matches!(&outcome, Outcome::RetryAfter { reason, .. } if reason.contains("backend")),
+        "{outcome:?}"
+    );
 }
 
-/// Scenario: the backend's name moves while the old address serves on, and a request is under way there.
-/// Guarantee: both balancers follow once the name has been looked up again, that request is delivered, and the old
-/// connection is closed.
+/// Scenario: the backend's name moves while the old address serves on, and a request is under way
+/// there. Guarantee: both balancers follow once the name has been looked up again, that request is
+/// delivered, and the old connection is closed.
 #[tokio::test]
 async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
     for balancer in ["pick_first", "round_robin"] {
-        let first = Backend::start(|stream, _| serve(stream, Act::Late(Duration::from_millis(300)))).await;
+        let first =
+            Backend::start(|stream, _| serve(stream, Act::Late(Duration::from_millis(300)))).await;
         let second = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
         let name = Moving::at([first.address]);
-        let text = format!("endpoint: http://backend:4317\nbalancer_name: {balancer}\ntimeout: 30s");
+        let text =
+            format!("endpoint: http://backend:4317\nbalancer_name: {balancer}\ntimeout: 30s");
         let exporter = Arc::new(named(&text, &name, Duration::from_millis(50)));
         assert_eq!(send(&*exporter).await, Outcome::Delivered, "{balancer}");
         let under_way = tokio::spawn({
@@ -383,8 +414,8 @@ async fn serve_endless(mut stream: TcpStream, trailers: bool) {
     while stream.write_all(&more).await.is_ok() {}
 }
 
-/// Scenario: answers whose headers or trailers never end, or whose message is enormous.
-/// Guarantee: each is cut off at its limit, long before the deadline, and the request is told to come again.
+/// Scenario: answers whose headers or trailers never end, or whose message is enormous. Guarantee:
+/// each is cut off at its limit, long before the deadline, and the request is told to come again.
 #[tokio::test]
 async fn enormous_answers_are_cut_off() {
     for (way, expected) in [
@@ -417,7 +448,10 @@ async fn enormous_answers_are_cut_off() {
 async fn round_robin_uses_all_that_work() {
     let first = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
     let second = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").expect("binds").local_addr().expect("has an address");
+    let dead = std::net::TcpListener::bind("127.0.0.1:0")
+        .expect("binds")
+        .local_addr()
+        .expect("has an address");
     let name = Moving::at([dead, first.address, second.address]);
     let exporter = named("endpoint: http://backend:4317\nbalancer_name: round_robin", &name, NEVER);
     for _ in 0..50 {
@@ -435,7 +469,8 @@ async fn an_absent_backend() {
     let address = listener.local_addr().expect("has an address");
     drop(listener);
     let exporter = plain(address, "timeout: 10s");
-    let outcome = tokio::time::timeout(Duration::from_secs(5), send(&exporter)).await.expect("at once");
+    let outcome =
+        tokio::time::timeout(Duration::from_secs(5), send(&exporter)).await.expect("at once");
     assert_eq!(kind(&outcome), "retry");
 
     let waiting = plain(address, "timeout: 20s\nwait_for_ready: true");

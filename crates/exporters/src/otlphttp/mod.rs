@@ -1,9 +1,12 @@
 //! OTLP over HTTP.
 
 mod config;
+mod redirect;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,15 +15,19 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
-use sluice_net::client::{ConnectOptions, HttpClient, HttpOptions, Keepalive, Origin, Proxy, Target};
+use sluice_net::client::{
+    Answer, HttpClient, HttpOptions, Keepalive, Origin, Proxy, Target, TransportError,
+};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
-pub use config::{Compression, Format, OtlpHttpConfig};
+use config::URL_OPTIONS;
+pub(crate) use config::{Compression, Format, OtlpHttpConfig};
+use redirect::REDIRECTS_MAX;
 
 use crate::build::{BuildContext, BuildError};
+use crate::client_options::ClientOptions;
 use crate::credentials::Credentials;
-use crate::otlp::packed;
 use crate::{ExporterConfig, Sending, outcome};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
@@ -30,23 +37,21 @@ pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::n
 
 impl ExporterConfig for OtlpHttpConfig {
     fn sending(&self) -> &Sending {
-        &self.sending
+        &self.client.sending
     }
 
-    fn request_limit_bytes(&self) -> usize {
-        self.max_request_bytes
+    fn client(&self) -> Option<&ClientOptions> {
+        Some(&self.client)
     }
 
-    fn authenticator(&self) -> Option<&str> {
-        self.authenticator.as_deref()
+    fn missing_option(&self, signal: Signal) -> Option<&'static str> {
+        self.urls[signal as usize].is_empty().then_some(URL_OPTIONS[signal as usize])
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
         Ok(Arc::new(OtlpHttpExporter::new(self, context)?))
     }
 }
-
-const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The encoding by which a request is known whose coding has no name outside of HTTP: it is packed,
 /// and the headers say how.
@@ -72,7 +77,10 @@ struct Destination {
 }
 
 impl OtlpHttpExporter {
-    pub(crate) fn new(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> Result<OtlpHttpExporter, BuildError> {
+    pub(crate) fn new(
+        config: &OtlpHttpConfig,
+        context: &BuildContext<'_>,
+    ) -> Result<OtlpHttpExporter, BuildError> {
         OtlpHttpExporter::with_options(config, context, &HttpOptions::default())
     }
 
@@ -87,33 +95,54 @@ impl OtlpHttpExporter {
             destinations: destinations(config, options)?,
             plain,
             compressed,
-            credentials: context.credentials(config.authenticator.as_deref())?,
+            credentials: context.credentials(config.authenticator())?,
             format: config.format,
             compression: config.compression,
-            compression_level: config.compression_level,
-            timeout: config.timeout,
-            request_limit_bytes: config.max_request_bytes,
+            compression_level: config.client.compression_level,
+            timeout: config.client.timeout,
+            request_limit_bytes: config.client.max_request_bytes,
         })
     }
 
     async fn deliver(&self, request: &Packed) -> Outcome {
         let Some(destination) = &self.destinations[request.signal as usize] else {
             let signal = request.signal;
-            return Outcome::Misconfigured { reason: format!("neither endpoint nor {signal}_endpoint is configured") };
+            return Outcome::Misconfigured {
+                reason: format!("neither endpoint nor {signal}_endpoint is configured"),
+            };
         };
-        let fixed = if request.encoding == Encoding::Identity { &self.plain } else { &self.compressed };
+        let fixed =
+            if request.encoding == Encoding::Identity { &self.plain } else { &self.compressed };
         let headers = match self.credentials.headers(fixed, &request.metadata).await {
             Ok(headers) => headers,
             Err(outcome) => return outcome,
         };
-        match destination.client.post(&destination.uri, &headers, &request.chunks).await {
-            Err(error) => outcome::of_transport_error(&error),
-            Ok(answer) => {
-                if answer.status == StatusCode::UNAUTHORIZED {
-                    self.credentials.refused().await;
-                }
-                outcome::of_http(&answer)
+        let answer = match destination.post(&headers, &request.chunks).await {
+            Ok(answer) => answer,
+            Err(error) => return outcome::of_transport_error(&error),
+        };
+        if answer.status == StatusCode::UNAUTHORIZED {
+            self.credentials.refused().await;
+        }
+        outcome::of_http(&answer)
+    }
+}
+
+impl Destination {
+    async fn post(
+        &self,
+        headers: &HeaderMap,
+        body: &Arc<[Bytes]>,
+    ) -> Result<Answer, TransportError> {
+        let mut uri = Cow::Borrowed(&self.uri);
+        let mut redirects = 0;
+        loop {
+            let answer = self.client.post(&uri, headers, body).await?;
+            match redirect::target(&uri, &answer) {
+                Some(target) if redirects < REDIRECTS_MAX => uri = Cow::Owned(target),
+                _ => return Ok(answer),
             }
+            redirects += 1;
         }
     }
 }
@@ -126,7 +155,7 @@ fn all_headers(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> (HeaderMa
     let mut plain = HeaderMap::new();
     plain.insert(USER_AGENT, context.user_agent());
     plain.insert(ACCEPT, content_type.clone());
-    for (name, value) in &config.headers {
+    for (name, value) in &config.client.headers {
         plain.insert(name.clone(), value.clone());
     }
     plain.insert(CONTENT_TYPE, content_type);
@@ -137,12 +166,18 @@ fn all_headers(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> (HeaderMa
     (plain, compressed)
 }
 
-fn destinations(config: &OtlpHttpConfig, options: &HttpOptions) -> Result<[Option<Destination>; 3], BuildError> {
+fn destinations(
+    config: &OtlpHttpConfig,
+    options: &HttpOptions,
+) -> Result<[Option<Destination>; 3], BuildError> {
     let mut clients: Vec<(Target, bool, HttpClient)> = Vec::new();
     let mut destinations = [None, None, None];
-    for (destination, url) in destinations.iter_mut().zip(&config.urls).filter(|(_, url)| !url.is_empty()) {
+    for (destination, url) in
+        destinations.iter_mut().zip(&config.urls).filter(|(_, url)| !url.is_empty())
+    {
         let Origin { uri, target, tls } = Origin::of(url)?;
-        let known = clients.iter().find(|(known, known_tls, _)| *known == target && *known_tls == tls);
+        let known =
+            clients.iter().find(|(known, known_tls, _)| *known == target && *known_tls == tls);
         let client = match known {
             Some((_, _, client)) => client.clone(),
             None => {
@@ -156,20 +191,17 @@ fn destinations(config: &OtlpHttpConfig, options: &HttpOptions) -> Result<[Optio
     Ok(destinations)
 }
 
-fn client(config: &OtlpHttpConfig, target: Target, tls: bool, options: HttpOptions) -> Result<HttpClient, BuildError> {
+fn client(
+    config: &OtlpHttpConfig,
+    target: Target,
+    tls: bool,
+    options: HttpOptions,
+) -> Result<HttpClient, BuildError> {
     let proxy = match &config.proxy_url {
         Some(url) => Proxy::parse(url).map(Some),
         None => Proxy::from_environment(&target, tls),
     };
-    let mut connect = ConnectOptions {
-        connect_timeout: config.timeout.min(CONNECT_TIMEOUT_LIMIT),
-        proxy: proxy.map_err(|reason| BuildError::Proxy { reason })?,
-        ..options.connect
-    };
-    if tls {
-        connect.tls = Some(config.tls.build()?);
-        connect.server_name = config.tls.options.server_name_override.clone();
-    }
+    let connect = config.client.connect_options(tls, proxy, options.connect)?;
     let pings = Keepalive {
         time: config.http2_read_idle_timeout,
         timeout: config.http2_ping_timeout,
@@ -188,6 +220,13 @@ fn client(config: &OtlpHttpConfig, target: Target, tls: bool, options: HttpOptio
     Ok(HttpClient::new(target, options))
 }
 
+fn packed<E: Display>(
+    bytes: Result<Bytes, E>,
+    encoding: Encoding,
+) -> Result<(Vec<Bytes>, Encoding), String> {
+    Ok((vec![bytes.map_err(|error| error.to_string())?], encoding))
+}
+
 impl Exporter for OtlpHttpExporter {
     fn passes_through(&self) -> Option<Encoding> {
         match (self.format, self.compression) {
@@ -198,36 +237,35 @@ impl Exporter for OtlpHttpExporter {
         }
     }
 
-    fn request_limit_bytes(&self) -> usize {
+    fn pass_through_limit_bytes(&self) -> usize {
         self.request_limit_bytes
     }
 
-    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String> {
+    fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         let chunks = match self.format {
             Format::Proto => chunks,
             Format::Json => vec![crate::json::to_json(signal, &chunks)?],
         };
         let level = self.compression_level;
-        let pack = |encoding| compress::compress(encoding, &chunks, level).map_err(|error| error.to_string());
-        let (bytes, encoding) = match self.compression {
-            Compression::None => return Ok(packed(signal, items, chunks, Encoding::Identity, metadata)),
-            Compression::Gzip => (pack(Encoding::Gzip)?, Encoding::Gzip),
-            Compression::Zstd => (pack(Encoding::Zstd)?, Encoding::Zstd),
-            Compression::SnappyFramed => (pack(Encoding::Snappy)?, Encoding::Snappy),
+        match self.compression {
+            Compression::None => Ok((chunks, Encoding::Identity)),
+            Compression::Gzip => {
+                packed(compress::compress(Encoding::Gzip, &chunks, level), Encoding::Gzip)
+            }
+            Compression::Zstd => {
+                packed(compress::compress(Encoding::Zstd, &chunks, level), Encoding::Zstd)
+            }
+            Compression::SnappyFramed => {
+                packed(compress::compress(Encoding::Snappy, &chunks, level), Encoding::Snappy)
+            }
             Compression::SnappyBlock => {
-                let bytes = compress::compress_snappy_block(&chunks).map_err(|error| error.to_string())?;
-                (bytes, Encoding::Snappy)
+                packed(compress::compress_snappy_block(&chunks), Encoding::Snappy)
             }
             Compression::Zlib | Compression::Deflate => {
-                let bytes = compress::compress_zlib(&chunks, level).map_err(|error| error.to_string())?;
-                (bytes, ONLY_OVER_HTTP)
+                packed(compress::compress_zlib(&chunks, level), ONLY_OVER_HTTP)
             }
-            Compression::Lz4 => {
-                let bytes = compress::compress_lz4(&chunks).map_err(|error| error.to_string())?;
-                (bytes, ONLY_OVER_HTTP)
-            }
-        };
-        Ok(packed(signal, items, vec![bytes], encoding, metadata))
+            Compression::Lz4 => packed(compress::compress_lz4(&chunks), ONLY_OVER_HTTP),
+        }
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
@@ -242,9 +280,16 @@ impl Exporter for OtlpHttpExporter {
         self.credentials.metadata_keys()
     }
 
+    fn refuses(&self, metadata: &Metadata) -> Option<String> {
+        self.credentials.refuses(metadata)
+    }
+
     fn shutdown(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.destinations.iter().flatten().for_each(|destination| destination.client.shut_down());
+            self.destinations
+                .iter()
+                .flatten()
+                .for_each(|destination| destination.client.shut_down());
         })
     }
 }

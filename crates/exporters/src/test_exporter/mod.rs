@@ -1,4 +1,5 @@
-//! An exporter that exists only in tests: it shows that a new one is its folder and one line in the list.
+//! An exporter that exists only in tests: it shows that a new one is its folder and one line in the
+//! list.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,16 +7,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_config::{ComponentKind, Fields, Kind};
-use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
+use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_otlp::{Encoding, Signal};
 
-use crate::otlp::packed;
 use crate::{BuildContext, BuildError, ExporterConfig, Sending};
 
-pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
-    ComponentKind::new(Kind::new("test_exporter", "Counts items up to a limit").aliases(&["counter"]), |fields| {
-        Box::new(Config::read(fields))
-    });
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
+    Kind::new("test_exporter", "Counts items up to a limit").aliases(&["counter"]),
+    |fields| Box::new(Config::read(fields)),
+);
 
 #[derive(Debug)]
 struct Config {
@@ -25,7 +25,12 @@ struct Config {
 
 impl Config {
     fn read(fields: &mut Fields<'_>) -> Config {
-        let limit_items = fields.integer("limit", 10, 1..=1000, "Items that it takes; further ones are rejected.");
+        let limit_items = fields.integer(
+            "limit",
+            10,
+            1..=1000,
+            "Items that it takes; further ones are rejected.",
+        );
         Config { limit_items, sending: Sending::read(fields) }
     }
 }
@@ -46,16 +51,8 @@ struct Counter {
 }
 
 impl Exporter for Counter {
-    fn passes_through(&self) -> Option<Encoding> {
-        None
-    }
-
-    fn request_limit_bytes(&self) -> usize {
-        usize::MAX
-    }
-
-    fn pack(&self, signal: Signal, items: u32, chunks: Vec<Bytes>, metadata: Arc<Metadata>) -> Result<Packed, String> {
-        Ok(packed(signal, items, chunks, Encoding::Identity, metadata))
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+        Ok((chunks, Encoding::Identity))
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
@@ -75,12 +72,15 @@ impl Exporter for Counter {
 #[tokio::test]
 async fn a_component_is_its_folder_and_one_line_in_the_list() {
     assert!(crate::EXPORTERS.kinds().iter().any(|kind| kind.is_called("counter")));
-    let exporter = crate::testing::exporter("counter", "limit: 2");
+    let exporter = crate::tests::exporter("counter", "limit: 2");
     for expected in ["delivered", "delivered", "rejected"] {
-        assert_eq!(crate::testing::kind(&crate::testing::send(&*exporter).await), expected);
+        assert_eq!(crate::tests::kind(&crate::tests::send(&*exporter).await), expected);
     }
     let read = |text: &str| {
-        sluice_config::read_text("exporters.counter", text, |fields| crate::EXPORTERS.read("counter", fields)).1
+        sluice_config::read_text("exporters.counter", text, |fields| {
+            crate::EXPORTERS.read("counter", fields)
+        })
+        .1
     };
     assert_eq!(read("limits: 2").errors().count(), 1);
     assert_eq!(read("{limit: 2, retry_on_failure: {enabled: false}}").errors().count(), 0);

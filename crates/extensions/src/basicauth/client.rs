@@ -3,19 +3,15 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use sluice_net::auth::client::{AuthError, ClientAuth, MetadataHeader};
 
 use super::ClientConfig;
-use crate::secret_source::{MadeValue, SecretSource};
+use crate::secret_source::{MadeFromSecrets, SecretSource, sensitive};
 
 /// Shows a user name and a password.
-pub struct BasicClient {
-    username: SecretSource,
-    password: SecretSource,
-    made: MadeValue,
-}
+pub struct BasicClient(MadeFromSecrets<HeaderValue>);
 
 impl fmt::Debug for BasicClient {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,11 +21,10 @@ impl fmt::Debug for BasicClient {
 
 impl BasicClient {
     pub fn new(config: &ClientConfig) -> BasicClient {
-        BasicClient {
-            username: SecretSource::of(config.username_file.as_ref(), &config.username),
-            password: SecretSource::of(config.password_file.as_ref(), config.password.expose()),
-            made: MadeValue::default(),
-        }
+        let username = SecretSource::of(config.username_file.as_ref(), &config.username);
+        let password = SecretSource::of(config.password_file.as_ref(), config.password.expose());
+        let make = |[username, password]: [&str; 2]| sensitive(&credentials(username, password));
+        BasicClient(MadeFromSecrets::new("user name and password", [username, password], make))
     }
 }
 
@@ -39,12 +34,10 @@ impl ClientAuth for BasicClient {
         headers: &'a mut HeaderMap,
         _: &'a [MetadataHeader],
     ) -> BoxFuture<'a, Result<(), AuthError>> {
-        Box::pin(async move {
-            let secrets = [self.username.read().await?, self.password.read().await?];
-            let value = self.made.get(&secrets, || credentials(&secrets[0], &secrets[1]))?;
+        let shown = self.0.get().map(|value| {
             headers.insert(AUTHORIZATION, value);
-            Ok(())
-        })
+        });
+        Box::pin(std::future::ready(shown))
     }
 }
 

@@ -32,7 +32,11 @@ pub struct ServerConfig {
 impl Config {
     pub fn read(fields: &mut Fields<'_>) -> Config {
         Config {
-            client: fields.section("client_auth", "How requests to backends are authenticated.", read_client),
+            client: fields.section(
+                "client_auth",
+                "How requests to backends are authenticated.",
+                read_client,
+            ),
             server: fields.section("htpasswd", "Who may send.", read_server),
         }
     }
@@ -60,13 +64,16 @@ fn read_client(fields: &mut Fields<'_>) -> ClientConfig {
 }
 
 fn read_server(fields: &mut Fields<'_>) -> ServerConfig {
-    let inline =
-        fields.secret("inline", "Lines as of an htpasswd file, hashed with bcrypt or {SHA}.").unwrap_or_default();
-    let file = crate::optional_path(fields, "file", "An htpasswd file; read again when it changes.").map(PathBuf::from);
+    let inline = fields
+        .secret("inline", "Lines as of an htpasswd file, hashed with bcrypt or {SHA}.")
+        .unwrap_or_default();
+    let file =
+        crate::optional_path(fields, "file", "An htpasswd file; read again when it changes.")
+            .map(PathBuf::from);
     if let Err(error) = server::check_lines(inline.expose()) {
         fields.error_at("inline", &format!("cannot be used: {error}"));
     } else if file.is_none() && inline.expose().trim().is_empty() && !fields.is_describing() {
-        fields.error("names nobody: give `inline` or `file`");
+        fields.error("names no user: give `inline` or `file`");
     }
     ServerConfig { inline, file }
 }

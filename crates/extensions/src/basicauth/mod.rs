@@ -1,4 +1,5 @@
-//! `basicauth`: user names and passwords (RFC 7617). Receivers check them against htpasswd lines, exporters show one.
+//! `basicauth`: user names and passwords (RFC 7617). Receivers check them against htpasswd lines,
+//! exporters show one.
 
 mod client;
 mod config;
@@ -20,8 +21,11 @@ pub use config::{ClientConfig, Config, ServerConfig};
 pub use server::{BasicServer, UsersError};
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
-    Kind::new("basicauth", "User names and passwords, for receivers (htpasswd) and exporters (client_auth).")
-        .aliases(&["basic_auth"]),
+    Kind::new(
+        "basicauth",
+        "User names and passwords, for receivers (htpasswd) and exporters (client_auth).",
+    )
+    .aliases(&["basic_auth"]),
     |fields| Box::new(Config::read(fields)),
 );
 

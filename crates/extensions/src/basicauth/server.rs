@@ -1,5 +1,5 @@
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -12,14 +12,18 @@ use sha1::{Digest, Sha1};
 use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::reload::{Reloading, Snapshot};
 use subtle::ConstantTimeEq;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 use super::ServerConfig;
-use crate::digest::{CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, Unreadable, after_scheme, digest, sole};
+use crate::digest::{
+    CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, Unreadable, after_scheme, digest, sole,
+};
 
 /// bcrypt takes a core for tens of milliseconds a check. Guessed passwords must not take all cores.
 const CHECKS_AT_ONCE: usize = 1;
 const CHECK_WAIT: Duration = Duration::from_secs(5);
+/// Different credentials that are checked or wait for it.
+const WAITING_MAX: usize = 64;
 
 /// Credentials that were found good are not checked with bcrypt again.
 const REMEMBERED_MAX: usize = 4096;
@@ -33,6 +37,9 @@ enum Password {
 /// The users of one reading of the files.
 struct Users {
     passwords: HashMap<String, Password>,
+    /// The bcrypt hash that takes longest. Whatever is wrong is checked with it, so that the time
+    /// does not tell which users there are.
+    costliest: Option<String>,
     /// Digests of whole credentials.
     good: Mutex<HashSet<Sha256Digest>>,
 }
@@ -56,7 +63,9 @@ pub enum UsersError {
 /// Lets in the users of htpasswd lines.
 pub struct BasicServer {
     users: Arc<Reloading<Arc<Users>>>,
-    checks: Semaphore,
+    checks: Arc<Semaphore>,
+    /// One check serves all requests that show the same credentials meanwhile.
+    waiting: Mutex<HashMap<Sha256Digest, Weak<OnceCell<bool>>>>,
     challenge: HeaderValue,
 }
 
@@ -80,14 +89,16 @@ impl BasicServer {
             move |snapshot: &Snapshot| read_users(&config, snapshot).map(Arc::new),
         )?;
         let challenge = HeaderValue::from_static("Basic realm=\"telemetry\", charset=\"UTF-8\"");
-        Ok(BasicServer { users, checks: Semaphore::new(CHECKS_AT_ONCE), challenge })
+        let checks = Arc::new(Semaphore::new(CHECKS_AT_ONCE));
+        Ok(BasicServer { users, checks, waiting: Mutex::default(), challenge })
     }
 
     async fn check(&self, headers: &HeaderMap) -> Result<(), AuthError> {
         let value = sole(headers, &AUTHORIZATION)?;
         let encoded = after_scheme(value.as_bytes(), "Basic").ok_or(AuthError::Malformed)?;
         let credentials = STANDARD.decode(encoded).map_err(|_| AuthError::Malformed)?;
-        let colon = credentials.iter().position(|byte| *byte == b':').ok_or(AuthError::Malformed)?;
+        let colon =
+            credentials.iter().position(|byte| *byte == b':').ok_or(AuthError::Malformed)?;
         let user = std::str::from_utf8(&credentials[..colon]).map_err(|_| AuthError::Malformed)?;
         let password = &credentials[colon + 1..];
         if password.is_empty() {
@@ -95,40 +106,82 @@ impl BasicServer {
         }
 
         let users = Arc::clone(&self.users.current());
-        let is_good = match users.passwords.get(user).ok_or(AuthError::Wrong)? {
-            Password::Plain(expected) => digest(password).ct_eq(expected).into(),
-            Password::Sha1(expected) => Sha1::digest(password).as_slice().ct_eq(expected).into(),
-            Password::Bcrypt(hash) => self.check_bcrypt(&users, hash, &credentials, password).await?,
+        let check = Check { key: digest(&credentials), password };
+        let is_good = match users.passwords.get(user) {
+            Some(Password::Bcrypt(_)) if users.good.lock().contains(&check.key) => true,
+            Some(Password::Bcrypt(hash)) => {
+                let is_good = self.check_bcrypt(check, hash, Some(&users)).await?;
+                return if is_good { Ok(()) } else { Err(AuthError::Wrong) };
+            }
+            Some(Password::Plain(expected)) => digest(password).ct_eq(expected).into(),
+            Some(Password::Sha1(expected)) => {
+                Sha1::digest(password).as_slice().ct_eq(expected).into()
+            }
+            None => false,
         };
-        if is_good { Ok(()) } else { Err(AuthError::Wrong) }
+        if is_good {
+            return Ok(());
+        }
+        if let Some(hash) = &users.costliest {
+            self.check_bcrypt(check, hash, None).await?;
+        }
+        Err(AuthError::Wrong)
     }
 
+    /// Good credentials are remembered in `known`.
     async fn check_bcrypt(
         &self,
-        users: &Users,
+        check: Check<'_>,
         hash: &str,
-        credentials: &[u8],
-        password: &[u8],
+        known: Option<&Arc<Users>>,
     ) -> Result<bool, AuthError> {
-        let key = digest(credentials);
-        if users.good.lock().contains(&key) {
-            return Ok(true);
-        }
-        let acquired = tokio::time::timeout(CHECK_WAIT, self.checks.acquire()).await;
-        let Ok(Ok(_permit)) = acquired else { return Err(AuthError::Busy) };
-        // The same credentials may have been checked while this request waited.
-        if users.good.lock().contains(&key) {
-            return Ok(true);
-        }
-        let (hash, password) = (hash.to_owned(), password.to_vec());
-        let checked = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false)).await;
-        let is_good = checked.map_err(|_| AuthError::Busy)?;
-        let mut good = users.good.lock();
-        if is_good && good.len() < REMEMBERED_MAX {
-            good.insert(key);
-        }
-        Ok(is_good)
+        let outcome = {
+            let mut waiting = self.waiting.lock();
+            match waiting.get(&check.key).and_then(Weak::upgrade) {
+                Some(outcome) => outcome,
+                None => {
+                    waiting.retain(|_, outcome| outcome.strong_count() > 0);
+                    if waiting.len() >= WAITING_MAX {
+                        return Err(AuthError::Busy);
+                    }
+                    let outcome = Arc::new(OnceCell::new());
+                    waiting.insert(check.key, Arc::downgrade(&outcome));
+                    outcome
+                }
+            }
+        };
+        let checked = outcome.get_or_try_init(|| async {
+            let turn = Arc::clone(&self.checks).acquire_owned().await;
+            let turn = turn.map_err(|_| AuthError::Busy)?;
+            // The same credentials may have been checked while this request waited.
+            if known.is_some_and(|users| users.good.lock().contains(&check.key)) {
+                return Ok(true);
+            }
+            let (hash, password, known) =
+                (hash.to_owned(), check.password.to_vec(), known.cloned());
+            let verify = move || {
+                let _turn = turn;
+                let is_good = bcrypt::verify(password, &hash).unwrap_or(false);
+                if let Some(users) = known.filter(|_| is_good) {
+                    let mut good = users.good.lock();
+                    if good.len() < REMEMBERED_MAX {
+                        good.insert(check.key);
+                    }
+                }
+                is_good
+            };
+            tokio::task::spawn_blocking(verify).await.map_err(|_| AuthError::Busy)
+        });
+        tokio::time::timeout(CHECK_WAIT, checked).await.map_err(|_| AuthError::Busy)?.copied()
     }
+}
+
+/// Credentials that are checked.
+#[derive(Clone, Copy)]
+struct Check<'a> {
+    /// The digest of the whole.
+    key: Sha256Digest,
+    password: &'a [u8],
 }
 
 fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, UsersError> {
@@ -143,7 +196,12 @@ fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, Users
     if passwords.is_empty() {
         return Err(UsersError::NoUsers);
     }
-    Ok(Users { passwords, good: Mutex::new(HashSet::new()) })
+    let costliest = passwords.values().filter_map(|password| match password {
+        Password::Bcrypt(hash) => Some((hash.parse::<bcrypt::HashParts>().ok()?.get_cost(), hash)),
+        _ => None,
+    });
+    let costliest = costliest.max().map(|(_, hash)| hash.clone());
+    Ok(Users { passwords, costliest, good: Mutex::default() })
 }
 
 /// Whether a text can be used as an htpasswd file.
@@ -158,8 +216,10 @@ fn read_lines(text: &str, passwords: &mut HashMap<String, Password>) -> Result<(
             continue;
         }
         let not_a_user = UsersError::NotAUser { line: index + 1 };
-        let (user, hash) =
-            line.split_once(':').filter(|(user, hash)| !user.is_empty() && !hash.is_empty()).ok_or(not_a_user)?;
+        let (user, hash) = line
+            .split_once(':')
+            .filter(|(user, hash)| !user.is_empty() && !hash.is_empty())
+            .ok_or(not_a_user)?;
         passwords.insert(user.to_owned(), read_hash(user, hash)?);
     }
     Ok(())

@@ -1,5 +1,9 @@
+use std::time::Instant;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use proptest::collection::{hash_map, vec};
@@ -21,14 +25,20 @@ fn server(inline: impl Into<String>) -> Result<BasicServer, UsersError> {
 /// Scenario: fixed credentials. Guarantee: the header of RFC 7617, and nothing of it in `Debug`.
 #[tokio::test]
 async fn a_client_shows_its_credentials_and_debug_hides_them() {
-    let config =
-        ClientConfig { username: "me".into(), password: Secret::new("open sesame"), ..ClientConfig::default() };
+    let config = ClientConfig {
+        username: "me".into(),
+        password: Secret::new("open sesame"),
+        ..ClientConfig::default()
+    };
     let client = BasicClient::new(&config);
     let mut headers = HeaderMap::new();
     client.authenticate(&mut headers, &[]).await.expect("authenticates");
     let value = headers.get(AUTHORIZATION).expect("a header");
     assert!(value.is_sensitive());
-    assert_eq!(value.to_str().expect("ASCII"), format!("Basic {}", STANDARD.encode("me:open sesame")));
+    assert_eq!(
+        value.to_str().expect("ASCII"),
+        format!("Basic {}", STANDARD.encode("me:open sesame"))
+    );
     assert!(!format!("{client:?} {config:?}").contains("sesame"));
 }
 
@@ -68,15 +78,49 @@ async fn an_empty_password_is_never_right() {
     assert_eq!(authenticator.authenticate(&basic_header("user:")).await, Err(AuthError::Wrong));
 }
 
-/// Scenario: after a start, many requests of one sender at once, at a cost that makes a check take long.
-/// Guarantee: the first is checked, the others profit, and none is refused as busy.
+/// Scenario: after a start, many requests of one sender at once, at a cost that makes a check take
+/// long. Guarantee: the first is checked, the others profit, and none is refused as busy.
 #[tokio::test]
 async fn requests_at_once_with_the_same_credentials_cost_one_check() {
     let hash = bcrypt::hash("right", 12).expect("a hash");
     let authenticator = server(format!("user:{hash}")).expect("good lines");
     let headers = basic_header("user:right");
-    let answers = futures_util::future::join_all((0..200).map(|_| authenticator.authenticate(&headers))).await;
+    let answers = join_all((0..200).map(|_| authenticator.authenticate(&headers))).await;
     assert_eq!(answers, vec![Ok(()); 200]);
+}
+
+/// Guarantee: how long a refusal takes does not tell whether there is such a user.
+#[tokio::test]
+async fn unknown_users_are_refused_no_sooner_than_known_ones() {
+    let hash = bcrypt::hash("right", 10).expect("a hash");
+    let authenticator = server(format!("user:{hash}\nplain:right")).expect("good lines");
+    let mut took = Vec::new();
+    for user in ["user", "plain", "unknown"] {
+        let began = Instant::now();
+        let wrong = basic_header(&format!("{user}:right or not"));
+        assert_eq!(authenticator.authenticate(&wrong).await, Err(AuthError::Wrong));
+        took.push(began.elapsed());
+    }
+    assert!(took.iter().all(|took_too| *took_too > took[0] / 4), "{took:?}");
+    // The password that the time is spent on is another user's.
+    let other = authenticator.authenticate(&basic_header("unknown:right")).await;
+    assert_eq!(other, Err(AuthError::Wrong));
+}
+
+/// Scenario: more different credentials at once than may wait, and requests that are given up.
+/// Guarantee: the others are told to come back, and places are free again.
+#[tokio::test]
+async fn few_credentials_wait_for_a_check() {
+    let hash = bcrypt::hash("right", 4).expect("a hash");
+    let authenticator = server(format!("user:{hash}")).expect("good lines");
+    let headers: Vec<_> = (0..80).map(|guess| basic_header(&format!("user:{guess}"))).collect();
+    let all = || join_all(headers.iter().map(|headers| authenticator.authenticate(headers)));
+    assert!(all().now_or_never().is_none(), "is given up");
+    let answers = all().await;
+    let busy = answers.iter().filter(|answer| **answer == Err(AuthError::Busy)).count();
+    let wrong = answers.iter().filter(|answer| **answer == Err(AuthError::Wrong)).count();
+    assert_eq!((busy, wrong), (16, 64));
+    assert_eq!(authenticator.authenticate(&basic_header("user:right")).await, Ok(()));
 }
 
 #[test]
@@ -94,7 +138,11 @@ proptest! {
     /// Every user of the file is let in, with the right password only.
     #[test]
     fn users_are_read_from_lines(
-        users in hash_map("[a-zé][a-zé0-9 ._-]{0,8}", ("[a-zA-Z0-9é!:%]([ -~é]{0,12}[!-~é])?", any::<bool>()), 1..5)
+        users in hash_map(
+            "[a-zé][a-zé0-9 ._-]{0,8}",
+            ("[a-zA-Z0-9é!:%]([ -~é]{0,12}[!-~é])?", any::<bool>()),
+            1..5
+        )
     ) {
         let mut inline = String::from(" # name:password\r\n\n");
         for (user, (password, hashed)) in &users {

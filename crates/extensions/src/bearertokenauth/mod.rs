@@ -20,7 +20,8 @@ pub use config::Config;
 pub use server::{BearerServer, TokensError};
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
-    Kind::new("bearertokenauth", "Bearer tokens, for receivers and exporters.").aliases(&["bearer_token_auth"]),
+    Kind::new("bearertokenauth", "Bearer tokens, for receivers and exporters.")
+        .aliases(&["bearer_token_auth"]),
     |fields| Box::new(Config::read(fields)),
 );
 

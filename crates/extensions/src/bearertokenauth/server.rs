@@ -7,7 +7,9 @@ use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::reload::{Reloading, Snapshot};
 
 use super::Config;
-use crate::digest::{CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, Unreadable, after_scheme, digest, is_among, sole};
+use crate::digest::{
+    CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, Unreadable, after_scheme, digest, is_among, sole,
+};
 
 /// Why tokens cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +32,11 @@ impl BearerServer {
     pub fn new(config: &Config) -> Result<Self, TokensError> {
         let file = config.filename.as_ref().map(PathBuf::from);
         // An empty token, as an unset variable makes it, would let in any request.
-        let fixed = config.tokens.iter().map(|token| token.expose().as_bytes()).filter(|token| !token.is_empty());
+        let fixed = config
+            .tokens
+            .iter()
+            .map(|token| token.expose().as_bytes())
+            .filter(|token| !token.is_empty());
         let fixed: Vec<Sha256Digest> = fixed.map(digest).collect();
         let tokens = Reloading::start(
             "the bearer tokens",
@@ -46,13 +52,22 @@ impl BearerServer {
         )?;
         let scheme = if config.scheme.is_empty() { "Bearer" } else { &config.scheme };
         let challenge = HeaderValue::from_str(scheme).unwrap_or(HeaderValue::from_static("Bearer"));
-        Ok(BearerServer { header: config.header.clone(), scheme: config.scheme.clone(), tokens, challenge })
+        Ok(BearerServer {
+            header: config.header.clone(),
+            scheme: config.scheme.clone(),
+            tokens,
+            challenge,
+        })
     }
 
     fn check(&self, headers: &HeaderMap) -> Result<(), AuthError> {
         let value = sole(headers, &self.header)?;
         let token = after_scheme(value.as_bytes(), &self.scheme).ok_or(AuthError::Malformed)?;
-        if is_among(&digest(token), &self.tokens.current()) { Ok(()) } else { Err(AuthError::Wrong) }
+        if is_among(&digest(token), &self.tokens.current()) {
+            Ok(())
+        } else {
+            Err(AuthError::Wrong)
+        }
     }
 }
 
@@ -67,9 +82,10 @@ impl ServerAuth for BearerServer {
 }
 
 fn read_tokens(path: &Path, snapshot: &Snapshot) -> Result<Vec<Sha256Digest>, Unreadable> {
-    let content = snapshot
-        .content(path)
-        .map_err(|reason| Unreadable { path: path.display().to_string(), reason: reason.to_owned() })?;
+    let content = snapshot.content(path).map_err(|reason| Unreadable {
+        path: path.display().to_string(),
+        reason: reason.to_owned(),
+    })?;
     let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     Ok(lines.filter(|line| !line.is_empty()).map(digest).collect())
 }

@@ -33,7 +33,11 @@ async fn only_configured_tokens_are_let_in() {
         ("Bearer", Err(AuthError::Malformed)),
         ("Basic one", Err(AuthError::Malformed)),
     ] {
-        assert_eq!(authenticator.authenticate(&headers("authorization", value)).await, expected, "{value}");
+        assert_eq!(
+            authenticator.authenticate(&headers("authorization", value)).await,
+            expected,
+            "{value}"
+        );
     }
     assert_eq!(authenticator.authenticate(&HeaderMap::new()).await, Err(AuthError::Missing));
     assert_eq!(authenticator.challenge(), "Bearer");
@@ -49,10 +53,14 @@ async fn another_header_and_no_scheme_work_and_no_token_is_refused_at_the_start(
         assert!(matches!(BearerServer::new(&config(none)), Err(TokensError::NoTokens)), "{none:?}");
     }
     let with_empty = BearerServer::new(&config(&["", "one"])).expect("a token");
-    assert_eq!(with_empty.authenticate(&headers("authorization", "Bearer ")).await, Err(AuthError::Wrong));
+    assert_eq!(
+        with_empty.authenticate(&headers("authorization", "Bearer ")).await,
+        Err(AuthError::Wrong)
+    );
 }
 
-/// Scenario: the token file is rotated while requests come. Guarantee: the new token works soon, the old one no more.
+/// Scenario: the token file is rotated while requests come. Guarantee: the new token works soon,
+/// the old one no more.
 #[tokio::test]
 async fn a_token_file_is_followed() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -81,14 +89,22 @@ async fn shown(client: &BearerClient) -> String {
     value.to_str().expect("ASCII").to_owned()
 }
 
-/// Scenario: a token file that is replaced by renaming, as Kubernetes does, then vanishes.
-/// Guarantee: the new token within seconds; then an error that names the file.
+/// Scenario: a token file vanishes, is empty for a moment as it is written, and is replaced by
+/// renaming, as Kubernetes does. Guarantee: the last token is shown until the new one is there.
 #[tokio::test]
 async fn a_bearer_token_follows_its_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("token");
     std::fs::write(&path, "first\n").expect("writes");
-    let auth = BearerClient::new(&Config { filename: Some(path.display().to_string()), ..config(&[]) });
+    let auth =
+        BearerClient::new(&Config { filename: Some(path.display().to_string()), ..config(&[]) });
+    assert_eq!(shown(&auth).await, "Bearer first");
+
+    std::fs::remove_file(&path).expect("removes");
+    auth.check_files();
+    assert_eq!(shown(&auth).await, "Bearer first");
+    std::fs::write(&path, "\n").expect("writes");
+    auth.check_files();
     assert_eq!(shown(&auth).await, "Bearer first");
 
     let next = directory.path().join("next");
@@ -99,16 +115,34 @@ async fn a_bearer_token_follows_its_file() {
         assert!(Instant::now() < deadline, "the new token was never used");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
 
-    std::fs::remove_file(&path).expect("removes");
-    let error = loop {
-        if let Err(error) = auth.authenticate(&mut HeaderMap::new(), &[]).await {
-            break error;
-        }
-        assert!(Instant::now() < deadline, "the missing file was never noticed");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    };
-    assert!(matches!(&error, client::AuthError::Misconfigured { reason } if reason.contains("token")), "{error}");
+/// Scenario: the file is not there at the start. Guarantee: an error that names it; the token once
+/// it is there.
+#[tokio::test]
+async fn a_token_file_may_come_later() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("token");
+    let auth =
+        BearerClient::new(&Config { filename: Some(path.display().to_string()), ..config(&[]) });
+    let result = auth.authenticate(&mut HeaderMap::new(), &[]).await;
+    let Err(client::AuthError::Misconfigured { reason }) = result else { panic!("{result:?}") };
+    assert!(reason.contains("token"), "{reason}");
+    std::fs::write(&path, "late").expect("writes");
+    auth.check_files();
+    assert_eq!(shown(&auth).await, "Bearer late");
+}
+
+/// Scenario: one file for both sides, with a token a line. Guarantee: the first is shown.
+#[tokio::test]
+async fn a_client_shows_the_first_token_of_a_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("tokens");
+    for content in ["new\nold\n", "\n new \r\nold\n"] {
+        std::fs::write(&path, content).expect("writes");
+        let config = Config { filename: Some(path.display().to_string()), ..config(&[]) };
+        assert_eq!(shown(&BearerClient::new(&config)).await, "Bearer new", "{content:?}");
+    }
 }
 
 /// Scenario: a token with a line break inside. Guarantee: an error, no second header.
@@ -121,14 +155,29 @@ async fn a_token_cannot_smuggle_headers() {
 }
 
 /// Scenario: `tokens` as the Collector has them, alone and beside `token`.
-/// Guarantee: all are known, in their order.
+/// Guarantee: they win over `token`, which a warning says: a token that was taken out of `tokens`
+/// lets no sender in.
 #[test]
-fn bearer_tokens_are_a_list() {
-    for (text, expected) in
-        [("tokens: [a, b]", &["a", "b"][..]), ("{token: t, tokens: [a]}", &["t", "a"]), ("token: t", &["t"])]
-    {
+fn a_list_of_tokens_wins_over_the_token() {
+    for (text, expected, warnings) in [
+        ("tokens: [a, b]", &["a", "b"][..], 0),
+        ("{token: t, tokens: [a]}", &["a"], 1),
+        ("{token: t, tokens: []}", &["t"], 0),
+        ("token: t", &["t"], 0),
+    ] {
         let (config, diagnostics) = read_text("extensions.bearertokenauth", text, Config::read);
         assert!(diagnostics.errors().next().is_none(), "{text}");
-        assert_eq!(config.tokens.iter().map(Secret::expose).collect::<Vec<_>>(), expected, "{text}");
+        assert_eq!(diagnostics.warnings().count(), warnings, "{text}");
+        let tokens: Vec<&str> = config.tokens.iter().map(Secret::expose).collect();
+        assert_eq!(tokens, expected, "{text}");
+    }
+}
+
+/// Scenario: a token from a variable that is not set. Guarantee: the configuration is refused.
+#[test]
+fn an_empty_token_is_an_error_at_the_start() {
+    for text in ["token: ''", "token: ' '", "tokens: [a, '']"] {
+        let (_, diagnostics) = read_text("extensions.bearertokenauth", text, Config::read);
+        assert!(diagnostics.has_errors(), "{text}");
     }
 }

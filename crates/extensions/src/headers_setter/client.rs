@@ -5,13 +5,7 @@ use http::{HeaderMap, HeaderValue};
 use sluice_net::auth::client::{AuthError, ClientAuth, ClientAuths, MetadataHeader};
 
 use super::{Config, HeaderAction, HeaderRule};
-
-/// `additional_auth` names an extension that there is not.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no authentication extension {name:?} among the extensions of the service")]
-pub struct UnknownAuthenticator {
-    pub name: String,
-}
+use crate::BuildError;
 
 /// Sets headers by rules, after those of the extension that it builds on.
 #[derive(Debug)]
@@ -22,11 +16,13 @@ pub struct HeadersSetter {
 }
 
 impl HeadersSetter {
-    pub fn new(config: &Config, others: &ClientAuths) -> Result<HeadersSetter, UnknownAuthenticator> {
-        let additional = match &config.additional_auth {
-            None => None,
-            Some(name) => Some(others.get(name).cloned().ok_or_else(|| UnknownAuthenticator { name: name.clone() })?),
+    pub fn new(config: &Config, others: &ClientAuths) -> Result<HeadersSetter, BuildError> {
+        let find = |name: &String| {
+            others.get(name).cloned().ok_or_else(|| {
+                format!("there is no authentication extension {name:?} among those of the service")
+            })
         };
+        let additional = config.additional_auth.as_ref().map(find).transpose()?;
         let mut metadata_keys: Vec<String> =
             config.headers.iter().filter_map(|rule| rule.from_context.clone()).collect();
         metadata_keys.sort();
@@ -72,6 +68,14 @@ impl ClientAuth for HeadersSetter {
             Some(auth) => auth.refused(),
             None => Box::pin(std::future::ready(())),
         }
+    }
+
+    /// Which of several values counts is not for us to choose: it may be the name of a tenant.
+    fn refuses(&self, metadata: &[MetadataHeader]) -> Option<String> {
+        let is_repeated =
+            |name: &&String| metadata.iter().filter(|(header, _)| header == *name).nth(1).is_some();
+        let name = self.metadata_keys.iter().find(is_repeated)?;
+        Some(format!("headers_setter: the sender's request has several values of `{name}`"))
     }
 
     fn metadata_keys(&self) -> &[String] {

@@ -39,9 +39,15 @@ const ACTIONS: [(&str, HeaderAction); 4] = [
 
 impl Config {
     pub fn read(fields: &mut Fields<'_>) -> Config {
-        let headers = fields.sections("headers", "What is done with which headers, in this order.", read_rule);
-        let additional_auth =
-            fields.optional_string("additional_auth", "Another authentication extension whose headers are set first.");
+        let headers = fields.sections(
+            "headers",
+            "What is done with which headers, in this order.",
+            read_rule,
+        );
+        let additional_auth = fields.optional_string(
+            "additional_auth",
+            "Another authentication extension whose headers are set first.",
+        );
         Config { headers: headers.into_iter().flatten().collect(), additional_auth }
     }
 }
@@ -55,8 +61,10 @@ fn read_rule(fields: &mut Fields<'_>) -> Option<HeaderRule> {
     );
     let key = fields.required_string("key", "Name of the header.");
     let value = fields.secret("value", "A fixed value.");
-    let from_context = fields.optional_string("from_context", "The request metadata of the sender that has the value.");
-    let default_value = fields.secret("default_value", "The value where the sender's request did not have it.");
+    let from_context = fields
+        .optional_string("from_context", "The request metadata of the sender that has the value.");
+    let default_value =
+        fields.secret("default_value", "The value where the sender's request did not have it.");
     fields.not_yet("value_file", "header values from files");
     fields.not_yet("from_attribute", "header values from authentication attributes");
     let sources = usize::from(value.is_some()) + usize::from(from_context.is_some());

@@ -1,4 +1,5 @@
-//! `headers_setter`: headers of requests to backends, from fixed values and from the metadata of the senders' requests.
+//! `headers_setter`: headers of requests to backends, from fixed values and from the metadata of
+//! the senders' requests.
 
 mod client;
 mod config;
@@ -12,11 +13,14 @@ use sluice_net::auth::client::{ClientAuth, ClientAuths};
 
 use crate::{BuildError, ClientExtension, Extension};
 
-pub use client::{HeadersSetter, UnknownAuthenticator};
+pub use client::HeadersSetter;
 pub use config::{Config, HeaderAction, HeaderRule};
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
-    Kind::new("headers_setter", "Headers of requests to backends, from the senders' request metadata."),
+    Kind::new(
+        "headers_setter",
+        "Headers of requests to backends, from the senders' request metadata.",
+    ),
     |fields| Box::new(Config::read(fields)),
 );
 

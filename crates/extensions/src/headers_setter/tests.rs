@@ -12,13 +12,19 @@ async fn applied(
     let (config, diagnostics) = read_text("extensions.headers_setter", text, Config::read);
     assert!(diagnostics.errors().next().is_none(), "{text}");
     let auth = HeadersSetter::new(&config, &ClientAuths::new()).expect("builds");
-    let mut map: HeaderMap =
-        headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect();
-    let metadata: Vec<_> =
-        metadata.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect();
+    let mut map: HeaderMap = headers
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+        .collect();
+    let metadata: Vec<_> = metadata
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+        .collect();
     auth.authenticate(&mut map, &metadata).await.expect("applies");
-    let mut found: Vec<_> =
-        map.iter().map(|(name, value)| (name.to_string(), value.to_str().expect("ASCII").to_owned())).collect();
+    let mut found: Vec<_> = map
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_str().expect("ASCII").to_owned()))
+        .collect();
     found.sort();
     found
 }
@@ -27,8 +33,8 @@ fn pair(name: &str, value: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-/// Scenario: the four actions, on headers that are there and that are not.
-/// Guarantee: each does what its name says, with the sender's value, the default, or the fixed value.
+/// Scenario: the four actions, on headers that are there and that are not. Guarantee: each does
+/// what its name says, with the sender's value, the default, or the fixed value.
 #[tokio::test]
 async fn headers_are_set_as_configured() {
     let text = "headers: [{action: insert, key: a, value: new}, {action: update, key: b, value: new}, \
@@ -39,4 +45,24 @@ async fn headers_are_set_as_configured() {
     assert_eq!(found, [pair("a", "old"), pair("x-scope-orgid", "blue")]);
     let found = applied(text, &[("b", "old")], &[]).await;
     assert_eq!(found, [pair("a", "new"), pair("b", "new"), pair("x-scope-orgid", "fallback")]);
+}
+
+/// Scenario: a sender shows two tenants. Guarantee: its data is refused rather than sent for the
+/// first; other repeated headers do not matter.
+#[test]
+fn a_repeated_header_is_not_chosen_from() {
+    let text = "headers: [{key: X-Scope-OrgID, from_context: Tenant}]";
+    let (config, _) = read_text("extensions.headers_setter", text, Config::read);
+    let auth = HeadersSetter::new(&config, &ClientAuths::new()).expect("builds");
+    let refused = |metadata: &[(&str, &str)]| {
+        let metadata: Vec<_> = metadata
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+            .collect();
+        auth.refuses(&metadata)
+    };
+    let reason = refused(&[("tenant", "t1"), ("tenant", "t2")]).expect("is refused");
+    assert!(reason.contains("`tenant`"), "{reason}");
+    assert_eq!(refused(&[("tenant", "t1"), ("other", "a"), ("other", "b")]), None);
+    assert_eq!(refused(&[]), None);
 }

@@ -1,19 +1,46 @@
 //! `health_check`: an address that answers 200 while data can be accepted. The engine serves it,
 //! because it alone knows the deliveries.
 
-mod config;
-
-use sluice_config::{ComponentKind, Kind};
+use sluice_config::{ComponentKind, Fields, Kind};
 
 use crate::Extension;
 
-pub use config::Config;
-
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
-    Kind::new("health_check", "Answers 200 while data can be accepted; the body names deliveries that are sick.")
-        .aliases(&["healthcheck", "healthcheckv2"]),
+    Kind::new(
+        "health_check",
+        "Answers 200 while data can be accepted; the body names deliveries that are sick.",
+    )
+    .aliases(&["healthcheck", "healthcheckv2"]),
     |fields| Box::new(Config::read(fields)),
 );
+
+/// Options of `health_check`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `host:port`.
+    pub endpoint: String,
+    /// Begins with `/`.
+    pub path: String,
+}
+
+impl Config {
+    pub fn read(fields: &mut Fields<'_>) -> Config {
+        fields.no_effect(
+            "check_collector_pipeline",
+            "the answer always tells whether data can be accepted",
+        );
+        fields.no_effect("response_body", "the body names the deliveries that are sick");
+        fields.not_yet("tls", "the health check over TLS");
+        fields.no_effect("use_v2", "there is one health check");
+        let endpoint =
+            fields.string("endpoint", "localhost:13133", "Address to listen on, `host:port`.");
+        let path = fields.string("path", "/", "Path of the check.");
+        if !path.starts_with('/') {
+            fields.error_at("path", "must begin with `/`");
+        }
+        Config { endpoint, path }
+    }
+}
 
 impl Extension for Config {
     fn health_check(&self) -> Option<&Config> {

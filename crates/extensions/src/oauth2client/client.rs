@@ -7,35 +7,26 @@ use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sluice_net::auth::client::{AuthError, ClientAuth, MetadataHeader};
-use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin, Proxy, UrlError, peer_text};
-use sluice_net::tls::TlsError;
+use sluice_net::client::{
+    Answer, ConnectOptions, HttpClient, HttpOptions, Origin, Proxy, peer_text,
+};
 use tokio::sync::Mutex;
 
 use super::Config;
 use super::token::{Form, Granted, encode, renewal};
-use crate::basicauth;
-use crate::secret_source::{SecretSource, sensitive};
+use crate::secret_source::{MadeFromSecrets, SecretSource, sensitive};
+use crate::{BuildError, basicauth};
 
 /// A failed fetch is not repeated sooner, however many requests ask for a token.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why the token endpoint cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    #[error(transparent)]
-    Url(#[from] UrlError),
-    #[error("tls: {0}")]
-    Tls(#[from] TlsError),
-    #[error("the proxy cannot be used: {reason}")]
-    Proxy { reason: String },
-}
-
-/// Fetches tokens and keeps the last one. Requests that need a token at the same time share one fetch.
+/// Fetches tokens and keeps the last one. Requests that need a token at the same time share one
+/// fetch.
 pub struct OAuth2Client {
     config: Config,
     token_url: Uri,
-    client_id: SecretSource,
-    client_secret: SecretSource,
+    /// Id and secret.
+    client: MadeFromSecrets<[String; 2]>,
     http: HttpClient,
     state: Mutex<State>,
 }
@@ -81,20 +72,24 @@ impl ClientAuth for OAuth2Client {
 }
 
 impl OAuth2Client {
-    pub fn new(config: &Config) -> Result<OAuth2Client, SetupError> {
+    pub fn new(config: &Config) -> Result<OAuth2Client, BuildError> {
         let origin = Origin::of(&config.token_url)?;
-        let mut connect = ConnectOptions { connect_timeout: config.timeout, ..ConnectOptions::default() };
+        let mut connect =
+            ConnectOptions { connect_timeout: config.timeout, ..ConnectOptions::default() };
         if origin.tls {
-            connect.tls = Some(config.tls.build()?);
+            connect.tls = Some(config.tls.build().map_err(|error| format!("tls: {error}"))?);
             connect.server_name = config.tls.options.server_name_override.clone();
         }
-        connect.proxy =
-            Proxy::from_environment(&origin.target, origin.tls).map_err(|reason| SetupError::Proxy { reason })?;
+        connect.proxy = Proxy::from_environment(&origin.target, origin.tls)
+            .map_err(|reason| format!("the proxy cannot be used: {reason}"))?;
         let options = HttpOptions { connect, idle_connections: 1, ..HttpOptions::default() };
+        let id = SecretSource::of(config.client_id_file.as_ref(), &config.client_id);
+        let secret =
+            SecretSource::of(config.client_secret_file.as_ref(), config.client_secret.expose());
+        let copied = |secrets: [&str; 2]| Ok(secrets.map(str::to_owned));
         Ok(OAuth2Client {
             token_url: origin.uri,
-            client_id: SecretSource::of(config.client_id_file.as_ref(), &config.client_id),
-            client_secret: SecretSource::of(config.client_secret_file.as_ref(), config.client_secret.expose()),
+            client: MadeFromSecrets::new("an OAuth 2.0 client", [id, secret], copied),
             http: HttpClient::new(origin.target, options),
             config: config.clone(),
             state: Mutex::default(),
@@ -110,8 +105,11 @@ impl OAuth2Client {
         {
             return Ok(token.header.clone());
         }
-        let recent =
-            state.failure.as_ref().filter(|(at, _)| at.elapsed() < FAILURE_PAUSE).map(|(_, error)| error.clone());
+        let recent = state
+            .failure
+            .as_ref()
+            .filter(|(at, _)| at.elapsed() < FAILURE_PAUSE)
+            .map(|(_, error)| error.clone());
         let error = match recent {
             Some(error) => error,
             None => match self.fetch(&mut state).await {
@@ -122,7 +120,8 @@ impl OAuth2Client {
                     return Ok(header);
                 }
                 Err(error) => {
-                    tracing::warn!(token_url = %self.token_url, %error, "cannot get an access token");
+                    let token_url = &self.token_url;
+                    tracing::warn!(%token_url, %error, "cannot get an access token");
                     state.failure = Some((Instant::now(), error.clone()));
                     error
                 }
@@ -130,16 +129,18 @@ impl OAuth2Client {
         };
         // The token that should be replaced is good for a while yet.
         match &state.token {
-            Some(token) if token.ends_at.is_none_or(|at| Instant::now() < at) => Ok(token.header.clone()),
+            Some(token) if token.ends_at.is_none_or(|at| Instant::now() < at) => {
+                Ok(token.header.clone())
+            }
             _ => Err(error),
         }
     }
 
     async fn fetch(&self, state: &mut State) -> Result<Token, AuthError> {
-        let id = self.client_id.read().await?;
-        let secret = self.client_secret.read().await?;
+        let [id, secret] = self.client.get()?;
         let answer = self.ask(&id, &secret, state.credentials_in_form).await?;
-        // RFC 6749 wants the header to be understood; many endpoints only read the form. The form that works is kept.
+        // RFC 6749 wants the header to be understood; many endpoints only read the form. The form
+        // that works is kept.
         if matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED) {
             let other = self.ask(&id, &secret, !state.credentials_in_form).await?;
             if other.status.is_success() {
@@ -164,27 +165,38 @@ impl OAuth2Client {
             form.add("client_id", id);
             form.add("client_secret", secret);
         } else {
-            headers.insert(AUTHORIZATION, sensitive(&basicauth::credentials(&encode(id), &encode(secret)))?);
+            headers.insert(
+                AUTHORIZATION,
+                sensitive(&basicauth::credentials(&encode(id), &encode(secret)))?,
+            );
         }
         let body: Arc<[Bytes]> = Arc::from([form.into_body()]);
         let timeout = self.config.timeout;
-        match tokio::time::timeout(timeout, self.http.post(&self.token_url, &headers, &body)).await {
-            Err(_) => Err(AuthError::unavailable(format!("no answer of the token endpoint within {timeout:?}"))),
-            Ok(Err(error)) if error.is_configuration() => {
-                Err(AuthError::misconfigured(format!("token endpoint: {error}")))
+        let answer = self.http.post(&self.token_url, &headers, &body);
+        let answer = tokio::time::timeout(timeout, answer).await.map_err(|_| {
+            AuthError::unavailable(format!("no answer of the token endpoint within {timeout:?}"))
+        })?;
+        answer.map_err(|error| {
+            let reason = format!("token endpoint: {error}");
+            match error.is_configuration() {
+                true => AuthError::misconfigured(reason),
+                false => AuthError::unavailable(reason),
             }
-            Ok(Err(error)) => Err(AuthError::unavailable(format!("token endpoint: {error}"))),
-            Ok(Ok(answer)) => Ok(answer),
-        }
+        })
     }
 
     fn token(&self, answer: &Answer) -> Result<Token, AuthError> {
         let status = answer.status;
         if !status.is_success() {
-            let text = peer_text(&String::from_utf8_lossy(&answer.body[..answer.body.len().min(4096)]));
+            let text =
+                peer_text(&String::from_utf8_lossy(&answer.body[..answer.body.len().min(4096)]));
             let reason = format!("the token endpoint answered {}: {text}", status.as_u16());
             let temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-            return Err(if temporary { AuthError::unavailable(reason) } else { AuthError::misconfigured(reason) });
+            return Err(if temporary {
+                AuthError::unavailable(reason)
+            } else {
+                AuthError::misconfigured(reason)
+            });
         }
         let granted = Granted::read(&answer.body)?;
         let now = Instant::now();

@@ -31,28 +31,39 @@ impl Config {
                 "client_id_file",
                 "File with the client's id; read again when it changes.",
             ),
-            client_secret: fields.secret("client_secret", "The client's secret.").unwrap_or_default(),
+            client_secret: fields
+                .secret("client_secret", "The client's secret.")
+                .unwrap_or_default(),
             client_secret_file: crate::optional_path(
                 fields,
                 "client_secret_file",
                 "File with the client's secret; read again when it changes.",
             ),
             scopes: fields.string_list("scopes", &[], "Scopes to ask for."),
-            endpoint_params: fields
-                .string_map("endpoint_params", "Further parameters of the token request, such as `audience`."),
+            endpoint_params: fields.string_map(
+                "endpoint_params",
+                "Further parameters of the token request, such as `audience`.",
+            ),
             expiry_buffer: fields.duration(
                 "expiry_buffer",
                 Duration::from_secs(300),
                 "A token is replaced this long before its end.",
             ),
-            timeout: fields.duration("timeout", Duration::from_secs(10), "For one request to the token endpoint."),
+            timeout: fields.duration(
+                "timeout",
+                Duration::from_secs(10),
+                "For one request to the token endpoint.",
+            ),
             tls: ClientTlsSection::read(fields),
         };
         fields.not_yet("grant_type", "grants other than client credentials");
         if config.client_id.is_empty() && config.client_id_file.is_none() {
             fields.error_missing("client_id");
         }
-        if !fields.is_describing() && !config.token_url.is_empty() && Origin::of(&config.token_url).is_err() {
+        if !fields.is_describing()
+            && !config.token_url.is_empty()
+            && Origin::of(&config.token_url).is_err()
+        {
             fields.error_at("token_url", "is not a URL that starts with http:// or https://");
         }
         config

@@ -12,12 +12,13 @@ use sluice_net::auth::client::{ClientAuth, ClientAuths};
 
 use crate::{BuildError, ClientExtension, Extension};
 
-pub use client::{OAuth2Client, SetupError};
+pub use client::OAuth2Client;
 pub use config::Config;
 pub use token::Granted;
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
-    Kind::new("oauth2client", "OAuth 2.0 client credentials, for exporters.").aliases(&["oauth2_client"]),
+    Kind::new("oauth2client", "OAuth 2.0 client credentials, for exporters.")
+        .aliases(&["oauth2_client"]),
     |fields| Box::new(Config::read(fields)),
 );
 

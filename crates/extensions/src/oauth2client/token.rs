@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sluice_net::auth::client::AuthError;
 
 use crate::secret_source::sensitive;
@@ -22,18 +23,27 @@ impl Granted {
     pub fn read(body: &[u8]) -> Result<Granted, AuthError> {
         let body: serde_json::Value = serde_json::from_slice(body)
             .map_err(|_| AuthError::unavailable("the token endpoint's answer is not JSON"))?;
-        let token = body.get("access_token").and_then(serde_json::Value::as_str).filter(|token| !token.is_empty());
-        let token = token.ok_or_else(|| AuthError::unavailable("the token endpoint's answer has no access_token"))?;
+        let token = body
+            .get("access_token")
+            .and_then(serde_json::Value::as_str)
+            .filter(|token| !token.is_empty());
+        let token = token.ok_or_else(|| {
+            AuthError::unavailable("the token endpoint's answer has no access_token")
+        })?;
         let scheme = match body.get("token_type").and_then(serde_json::Value::as_str) {
             // RFC 6750: the type is compared without case; "bearer" is what many write.
             Some(scheme) if !scheme.is_empty() && !scheme.eq_ignore_ascii_case("bearer") => scheme,
             _ => "Bearer",
         };
-        Ok(Granted { header: sensitive(&format!("{scheme} {token}"))?, lives: seconds(body.get("expires_in")) })
+        Ok(Granted {
+            header: sensitive(&format!("{scheme} {token}"))?,
+            lives: seconds(body.get("expires_in")),
+        })
     }
 }
 
-/// After what time to replace a token. A buffer beyond its life must not mean a fetch with every request.
+/// After what time to replace a token. A buffer beyond its life must not mean a fetch with every
+/// request.
 pub(super) fn renewal(lives: Duration, buffer: Duration) -> Duration {
     lives.checked_sub(buffer).filter(|left| !left.is_zero()).unwrap_or(lives / 2)
 }
@@ -66,17 +76,13 @@ impl Form {
     }
 }
 
+/// What application/x-www-form-urlencoded changes, but for the space.
+const CHANGED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'*').remove(b' ');
+
 /// One name or value of application/x-www-form-urlencoded.
 pub(super) fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'*' => encoded.push(byte as char),
-            b' ' => encoded.push('+'),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+    utf8_percent_encode(text, CHANGED).to_string().replace(' ', "+")
 }
 
 #[cfg(test)]
@@ -96,7 +102,13 @@ mod tests {
     /// it, not fetched each time.
     #[test]
     fn a_long_buffer_does_not_disable_the_cache() {
-        assert_eq!(renewal(Duration::from_secs(3600), Duration::from_secs(300)), Duration::from_secs(3300));
-        assert_eq!(renewal(Duration::from_secs(60), Duration::from_secs(300)), Duration::from_secs(30));
+        assert_eq!(
+            renewal(Duration::from_secs(3600), Duration::from_secs(300)),
+            Duration::from_secs(3300)
+        );
+        assert_eq!(
+            renewal(Duration::from_secs(60), Duration::from_secs(300)),
+            Duration::from_secs(30)
+        );
     }
 }

@@ -8,10 +8,10 @@ use super::{Batch, Unit};
 /// When a batch that is not full goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trigger {
-    /// Senders wait for the delivery: at once when nothing is in flight, else as soon as a slot is free and the oldest
-    /// unit has waited this long.
+    /// Senders wait for the delivery: at once when nothing is in flight, else as soon as a slot is
+    /// free and the oldest unit has waited this long.
     Linger(Duration),
-    /// Nobody waits: when the oldest unit is this old (the Collector's `timeout`).
+    /// No sender waits: when the oldest unit is this old (the Collector's `timeout`).
     Timeout(Duration),
 }
 
@@ -66,14 +66,19 @@ impl<L> Batcher<L> {
             self.close(group);
         }
         if self.open.len() >= self.policy.max_groups && !self.open.contains_key(&group) {
-            let oldest = self.open.iter().min_by_key(|(_, open)| open.since).map(|(&group, _)| group);
+            let oldest =
+                self.open.iter().min_by_key(|(_, open)| open.since).map(|(&group, _)| group);
             oldest.into_iter().for_each(|oldest| self.close(oldest));
         }
-        let open = self.open.entry(group).or_insert_with(|| Open { batch: Batch::new(Vec::new()), since: now });
+        let open = self
+            .open
+            .entry(group)
+            .or_insert_with(|| Open { batch: Batch::new(Vec::new()), since: now });
         open.batch.items += u64::from(unit.items);
         open.batch.bytes += unit.bytes;
         open.batch.units.push(unit);
-        let full_by_items = self.policy.full_items > 0 && open.batch.items >= self.policy.full_items as u64;
+        let full_by_items =
+            self.policy.full_items > 0 && open.batch.items >= self.policy.full_items as u64;
         if full_by_items || open.batch.bytes >= self.policy.full_bytes {
             self.close(group);
         }
@@ -94,8 +99,12 @@ impl<L> Batcher<L> {
     /// Closes every open batch whose time has come.
     pub(super) fn close_due(&mut self, now: Instant) {
         let wait = self.policy.trigger.wait();
-        let due: Vec<u64> =
-            self.open.iter().filter(|(_, open)| now >= open.since + wait).map(|(&group, _)| group).collect();
+        let due: Vec<u64> = self
+            .open
+            .iter()
+            .filter(|(_, open)| now >= open.since + wait)
+            .map(|(&group, _)| group)
+            .collect();
         for group in due {
             self.close(group);
         }

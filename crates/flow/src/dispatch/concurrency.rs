@@ -1,8 +1,9 @@
 //! How many requests may be in flight: as many as raise the goodput, no more.
 //!
-//! A hill climb on delivered bytes a second, judged only in windows in which the limit was what held requests back. Unlike
-//! schemes that react to latency or to refusals it leaves a backend alone that refuses at random (fewer in flight would
-//! deliver less) and backs off from one that slows down under more (fewer deliver as much).
+//! A hill climb on delivered bytes a second, judged only in windows in which the limit was what
+//! held requests back. Unlike schemes that react to latency or to refusals it leaves a backend
+//! alone that refuses at random (fewer in flight would deliver less) and backs off from one that
+//! slows down under more (fewer deliver as much).
 
 use std::time::{Duration, Instant};
 
@@ -114,7 +115,8 @@ impl Concurrency {
             Experiment::Rest { next_up, .. } => self.try_other(goodput, next_up),
             Experiment::Trial { limit: before, baseline } => {
                 let raised = self.limit > before;
-                let keep = if raised { goodput >= baseline * GAIN } else { goodput >= baseline * LOSS };
+                let keep =
+                    if raised { goodput >= baseline * GAIN } else { goodput >= baseline * LOSS };
                 if keep && raised {
                     self.rest = REST_WINDOWS;
                     self.try_other(goodput, true);
@@ -149,7 +151,8 @@ impl Concurrency {
 mod tests {
     use super::*;
 
-    /// Runs a closed loop against a backend whose goodput (bytes a second) depends on how many are in flight.
+    /// Runs a closed loop against a backend whose goodput (bytes a second) depends on how many are
+    /// in flight.
     fn settle(backend: impl Fn(usize) -> f64, limits: ConcurrencyLimits, seconds: f64) -> usize {
         let mut concurrency = Concurrency::new(limits);
         let start = Instant::now();
@@ -173,7 +176,11 @@ mod tests {
     #[test]
     fn climbs_while_more_in_flight_delivers_more() {
         // Latency-bound: each slot adds its share, up to 40.
-        let limit = settle(|slots| 10_000.0 * slots.min(40) as f64, ConcurrencyLimits { initial: 4, max: 64 }, 120.0);
+        let limit = settle(
+            |slots| 10_000.0 * slots.min(40) as f64,
+            ConcurrencyLimits { initial: 4, max: 64 },
+            120.0,
+        );
         assert!((30..=50).contains(&limit), "limit {limit}");
     }
 
@@ -186,7 +193,9 @@ mod tests {
 
     #[test]
     fn leaves_a_backend_that_slows_down_under_load() {
-        let backend = |slots: usize| 10_000.0 * slots.min(8) as f64 / (1.0 + (slots.saturating_sub(8) as f64) * 0.2);
+        let backend = |slots: usize| {
+            10_000.0 * slots.min(8) as f64 / (1.0 + (slots.saturating_sub(8) as f64) * 0.2)
+        };
         let limit = settle(backend, ConcurrencyLimits { initial: 32, max: 64 }, 240.0);
         assert!((5..=14).contains(&limit), "limit {limit}");
     }
@@ -194,7 +203,8 @@ mod tests {
     #[test]
     fn never_leaves_its_bounds() {
         for max in [1, 2, 3] {
-            let limit = settle(|slots| 1000.0 * slots as f64, ConcurrencyLimits { initial: 8, max }, 60.0);
+            let limit =
+                settle(|slots| 1000.0 * slots as f64, ConcurrencyLimits { initial: 8, max }, 60.0);
             assert!((1..=max).contains(&limit));
         }
     }

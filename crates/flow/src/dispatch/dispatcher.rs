@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use super::batcher::{BatchPolicy, Batcher, Trigger};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{
-    Backoff, HOLD_BACKOFF, OUTAGE_BACKOFF, RetryPolicy, TAKEN_SHARE_REQUESTS, ceiling, failures_of_an_outage,
+    Backoff, HOLD_BACKOFF, OUTAGE_BACKOFF, RetryPolicy, TAKEN_SHARE_REQUESTS, ceiling,
+    failures_of_an_outage,
 };
 use super::{Batch, Unit};
 use crate::TakenShare;
@@ -16,7 +17,8 @@ use crate::export::Outcome;
 /// of an item: bisecting ten times finds one bad item among a thousand.
 const HOLD_AFTER_REJECTIONS: u32 = 12;
 
-/// No backend is left alone for longer, whatever it asks for: there are times that no clock reaches.
+/// No backend is left alone for longer, whatever it asks for: there are times that no clock
+/// reaches.
 const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Probes go round among so many batches, so that one that stays refused does not hide that others
@@ -36,18 +38,14 @@ pub struct DispatchPolicy {
     pub return_rejections: bool,
 }
 
-/// Whether the backend takes anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     Open,
-    /// An unbroken run of failures: one probe at a time.
-    Outage {
-        reason: String,
-    },
-    /// Nothing that time alone mends: credentials, a schema. One probe at a time, nothing is thrown away.
-    Held {
-        reason: String,
-    },
+    /// An unbroken run of failures, with the reason of the first: one probe at a time.
+    Outage(String),
+    /// Nothing that time alone mends: credentials, a schema. One probe at a time, nothing is thrown
+    /// away.
+    Held(String),
 }
 
 /// How a unit that is too large or refused has to be cut.
@@ -62,7 +60,8 @@ pub struct Division {
 pub enum Settled<L> {
     /// The dispatcher keeps them and sends them again by itself.
     Kept,
-    /// Done: the cursor may pass them. `rejected_items` were refused by the backend for good (partial success).
+    /// Done: the cursor may pass them. `rejected_items` were refused by the backend for good
+    /// (partial success).
     Delivered { units: Vec<Unit<L>>, rejected_items: u64, reason: Option<String> },
     /// The unit has to be cut; its parts come back through [`Dispatcher::divided`].
     Divide { unit: Unit<L>, division: Division },
@@ -70,16 +69,20 @@ pub enum Settled<L> {
     Dead { units: Vec<Unit<L>>, cause: Cause, reason: String },
 }
 
-/// Why units are dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     Rejected,
+    /// The backend failed over them in a way that is not tried again.
+    Failed,
     /// A single item that is too large for the backend.
     TooLarge,
     /// `max_elapsed_time` is over.
     GivenUp,
-    /// Failed once, and `retry_on_failure` is disabled.
-    NotRetried,
+    /// Failed once, and `retry_on_failure` is disabled. `asked` is the delay that the backend asks
+    /// for.
+    NotRetried {
+        asked: Option<Duration>,
+    },
 }
 
 struct Probing {
@@ -104,8 +107,6 @@ pub struct Dispatcher<L> {
     /// What the backend took before the first of them.
     share_before_failures: f64,
     rejections_in_a_row: u32,
-    /// The largest batch that the backend is known to take, learned from TooLarge.
-    learned_max_bytes: usize,
     draining: bool,
 }
 
@@ -124,7 +125,6 @@ impl<L> Dispatcher<L> {
             failures_in_a_row: 0,
             share_before_failures: 1.0,
             rejections_in_a_row: 0,
-            learned_max_bytes: policy.batch.max_bytes,
             draining: false,
         }
     }
@@ -151,13 +151,17 @@ impl<L> Dispatcher<L> {
 
     /// The largest unit that should be offered, in uncompressed bytes and items.
     pub fn unit_limits(&self) -> Division {
-        let max_items = if self.policy.batch.max_items == 0 { usize::MAX } else { self.policy.batch.max_items };
-        Division { max_items, max_bytes: self.learned_max_bytes }
+        // Its bytes are learned from `TooLarge`.
+        let BatchPolicy { max_items, max_bytes, .. } = self.batcher.policy;
+        Division { max_items: if max_items == 0 { usize::MAX } else { max_items }, max_bytes }
     }
 
     /// Nothing is held: every unit that was offered is settled.
     pub fn is_idle(&self) -> bool {
-        self.batcher.is_empty() && self.waiting.is_empty() && self.suspects.is_empty() && self.in_flight() == 0
+        self.batcher.is_empty()
+            && self.waiting.is_empty()
+            && self.suspects.is_empty()
+            && self.in_flight() == 0
     }
 
     /// True if another unit should be read from the log. What is not read costs nothing but its
@@ -166,7 +170,7 @@ impl<L> Dispatcher<L> {
         let backlog = self.batcher.ready_len() + self.suspects.len();
         match self.state {
             State::Open => backlog == 0 || backlog < self.concurrency.free(),
-            State::Outage { .. } | State::Held { .. } => {
+            State::Outage(_) | State::Held(_) => {
                 backlog == 0 && self.waiting.len() < PROBE_CANDIDATES && self.in_flight() == 0
             }
         }
@@ -232,19 +236,21 @@ impl<L> Dispatcher<L> {
     }
 
     /// Takes note of what became of a batch. `random` is uniform in 0..1.
-    pub fn settle(&mut self, batch: Batch<L>, outcome: Outcome, now: Instant, random: f64) -> Settled<L> {
+    pub fn settle(
+        &mut self,
+        batch: Batch<L>,
+        outcome: Outcome,
+        now: Instant,
+        random: f64,
+    ) -> Settled<L> {
         self.concurrency.finish(if outcome.is_taken() { batch.bytes as u64 } else { 0 }, now);
         if !matches!(outcome, Outcome::RetryAfter { .. }) {
             self.failures_in_a_row = 0;
         }
         match outcome {
-            Outcome::Delivered => {
-                self.recovered(now);
-                Settled::Delivered { units: batch.units, rejected_items: 0, reason: None }
-            }
+            Outcome::Delivered => self.delivered(batch, 0, None, now),
             Outcome::PartlyRejected { items, reason } => {
-                self.recovered(now);
-                Settled::Delivered { units: batch.units, rejected_items: items, reason: Some(reason) }
+                self.delivered(batch, items, Some(reason), now)
             }
             Outcome::RetryAfter { delay, reason } => {
                 let asked = delay.map(|delay| delay.min(ASKED_DELAY_MAX));
@@ -256,7 +262,10 @@ impl<L> Dispatcher<L> {
                 Settled::Kept
             }
             Outcome::TooLarge { reason } => self.too_large(batch, reason),
-            Outcome::Rejected { reason } => self.rejected(batch, reason, now, random),
+            Outcome::Rejected { reason } => {
+                self.rejected(batch, Cause::Rejected, reason, now, random)
+            }
+            Outcome::Failed { reason } => self.rejected(batch, Cause::Failed, reason, now, random),
         }
     }
 
@@ -275,20 +284,36 @@ impl<L> Dispatcher<L> {
         self.waiting.remove(&key)
     }
 
-    fn recovered(&mut self, now: Instant) {
+    /// Frees the slot of a batch that is handed back to its senders. Says nothing about the
+    /// backend: the next batch may go at once.
+    pub fn hand_back(&mut self, now: Instant) {
+        self.concurrency.finish(0, now);
+        if self.state != State::Open {
+            self.probing.next.get_or_insert(now);
+        }
+    }
+
+    fn delivered(
+        &mut self,
+        batch: Batch<L>,
+        rejected_items: u64,
+        reason: Option<String>,
+        now: Instant,
+    ) -> Settled<L> {
         self.taken_share.note(true);
         self.rejections_in_a_row = 0;
-        if self.state == State::Open {
-            return;
+        if self.state != State::Open {
+            self.state = State::Open;
+            self.probing = Probing { failures: 0, next: None };
+            if matches!(self.policy.retry, RetryPolicy::Adaptive { .. }) {
+                // They waited for the backend, not for their own time.
+                let waiting = std::mem::take(&mut self.waiting).into_iter();
+                self.waiting = waiting
+                    .map(|((due, sequence), batch)| ((due.min(now), sequence), batch))
+                    .collect();
+            }
         }
-        self.state = State::Open;
-        self.probing = Probing { failures: 0, next: None };
-        if matches!(self.policy.retry, RetryPolicy::Adaptive { .. }) {
-            // They waited for the backend, not for their own time.
-            let waiting = std::mem::take(&mut self.waiting);
-            self.waiting =
-                waiting.into_iter().map(|((due, sequence), batch)| ((due.min(now), sequence), batch)).collect();
-        }
+        Settled::Delivered { units: batch.units, rejected_items, reason }
     }
 
     fn retry(
@@ -306,31 +331,28 @@ impl<L> Dispatcher<L> {
         self.taken_share.note(false);
         let (own, max_elapsed) = match self.policy.retry {
             RetryPolicy::Adaptive { backoff, ceiling_while_delivering } => {
-                let max = ceiling(self.taken_share.get(), backoff.initial, ceiling_while_delivering);
+                let max =
+                    ceiling(self.taken_share.get(), backoff.initial, ceiling_while_delivering);
                 (Backoff { max, ..backoff }.delay(batch.attempts, random), None)
             }
-            RetryPolicy::Explicit { backoff, max_elapsed } => (backoff.delay(batch.attempts, random), max_elapsed),
+            RetryPolicy::Explicit { backoff, max_elapsed } => {
+                (backoff.delay(batch.attempts, random), max_elapsed)
+            }
             RetryPolicy::Disabled => {
-                return Settled::Dead {
-                    units: batch.units,
-                    cause: Cause::NotRetried,
-                    reason: format!("not retried (retry_on_failure is disabled): {reason}"),
-                };
+                let reason = format!("not retried (retry_on_failure is disabled): {reason}");
+                let cause = Cause::NotRetried { asked };
+                return Settled::Dead { units: batch.units, cause, reason };
             }
         };
         let due = now + own.max(asked.unwrap_or_default());
         if let (Some(max_elapsed), Some(first)) = (max_elapsed, batch.first_attempt)
             && due > first + max_elapsed
         {
-            let attempts = batch.attempts;
-            return Settled::Dead {
-                units: batch.units,
-                cause: Cause::GivenUp,
-                reason: format!(
-                    "given up after {attempts} attempts in {}s (max_elapsed_time): {reason}",
-                    max_elapsed.as_secs()
-                ),
-            };
+            let (attempts, seconds) = (batch.attempts, max_elapsed.as_secs());
+            let reason = format!(
+                "given up after {attempts} attempts in {seconds}s (max_elapsed_time): {reason}"
+            );
+            return Settled::Dead { units: batch.units, cause: Cause::GivenUp, reason };
         }
         let is_outage = self.failures_in_a_row >= failures_of_an_outage(self.share_before_failures);
         if is_outage || self.state != State::Open {
@@ -350,42 +372,57 @@ impl<L> Dispatcher<L> {
             // A request that was in flight when the outage began, not the probe.
             return;
         }
-        if !matches!(self.state, State::Held { .. }) {
-            self.state = State::Outage { reason };
+        if !matches!(self.state, State::Held(_)) {
+            self.state = State::Outage(reason);
         }
-        self.probing.failures = self.probing.failures.saturating_add(1);
-        let own = OUTAGE_BACKOFF.delay(self.probing.failures, random);
-        self.probing.next = Some(now + own.max(asked.unwrap_or_default()));
+        self.probe_later(OUTAGE_BACKOFF, asked, now, random);
     }
 
     fn hold(&mut self, reason: String, now: Instant, random: f64) {
-        let held_before = matches!(self.state, State::Held { .. });
-        self.state = State::Held { reason };
-        if held_before && self.probing.next.is_some() {
-            return;
-        }
+        let held_before = matches!(self.state, State::Held(_));
+        self.state = State::Held(reason);
         if !held_before {
-            self.probing.failures = 0;
+            self.probing = Probing { failures: 0, next: None };
         }
+        if self.probing.next.is_none() {
+            self.probe_later(HOLD_BACKOFF, None, now, random);
+        }
+    }
+
+    fn probe_later(
+        &mut self,
+        backoff: Backoff,
+        asked: Option<Duration>,
+        now: Instant,
+        random: f64,
+    ) {
         self.probing.failures = self.probing.failures.saturating_add(1);
-        self.probing.next = Some(now + HOLD_BACKOFF.delay(self.probing.failures, random));
+        let own = backoff.delay(self.probing.failures, random);
+        self.probing.next = Some(now + own.max(asked.unwrap_or_default()));
     }
 
     fn too_large(&mut self, batch: Batch<L>, reason: String) -> Settled<L> {
         if batch.items > 1 {
-            self.learned_max_bytes = self.learned_max_bytes.min((batch.bytes / 2).max(1));
-            self.batcher.policy.max_bytes = self.learned_max_bytes;
-            self.batcher.policy.full_bytes = self.batcher.policy.full_bytes.min(self.learned_max_bytes);
+            let policy = &mut self.batcher.policy;
+            policy.max_bytes = policy.max_bytes.min((batch.bytes / 2).max(1));
+            policy.full_bytes = policy.full_bytes.min(policy.max_bytes);
         }
         self.halve(batch, Cause::TooLarge, reason)
     }
 
-    fn rejected(&mut self, batch: Batch<L>, reason: String, now: Instant, random: f64) -> Settled<L> {
+    fn rejected(
+        &mut self,
+        batch: Batch<L>,
+        cause: Cause,
+        reason: String,
+        now: Instant,
+        random: f64,
+    ) -> Settled<L> {
         if self.policy.return_rejections {
             return if batch.units.len() == 1 {
-                Settled::Dead { units: batch.units, cause: Cause::Rejected, reason }
+                Settled::Dead { units: batch.units, cause, reason }
             } else {
-                self.halve(batch, Cause::Rejected, reason)
+                self.halve(batch, cause, reason)
             };
         }
         self.rejections_in_a_row = self.rejections_in_a_row.saturating_add(1);
@@ -395,7 +432,7 @@ impl<L> Dispatcher<L> {
             self.wait_until(batch, now);
             return Settled::Kept;
         }
-        self.halve(batch, Cause::Rejected, reason)
+        self.halve(batch, cause, reason)
     }
 
     /// Cuts a batch in two that go out ahead of everything else, the first half first.
@@ -403,14 +440,15 @@ impl<L> Dispatcher<L> {
         if batch.units.len() > 1 {
             let second = batch.units.split_off(batch.units.len() / 2);
             for units in [second, batch.units] {
-                self.suspects.push(Batch { first_attempt: batch.first_attempt, ..Batch::new(units) });
+                self.suspects
+                    .push(Batch { first_attempt: batch.first_attempt, ..Batch::new(units) });
             }
             return Settled::Kept;
         }
         match batch.units.pop() {
             Some(unit) if unit.items > 1 => {
-                let division = Division { max_items: (unit.items as usize).div_ceil(2), max_bytes: usize::MAX };
-                Settled::Divide { unit, division }
+                let max_items = (unit.items as usize).div_ceil(2);
+                Settled::Divide { unit, division: Division { max_items, max_bytes: usize::MAX } }
             }
             last => Settled::Dead { units: last.into_iter().collect(), cause, reason },
         }

@@ -1,5 +1,5 @@
-//! What one delivery does next: batches, slots, retries, outages, bisection. No I/O and no clock of its own: units and
-//! outcomes go in with a time, batches to send and settled units come out.
+//! What one delivery does next: batches, slots, retries, outages, bisection. No I/O and no clock of
+//! its own: units and outcomes go in with a time, batches to send and settled units come out.
 
 mod batcher;
 mod concurrency;
@@ -27,7 +27,8 @@ pub struct Unit<L> {
     pub bytes: usize,
     /// Goes out as it is, never merged (a large compressed frame).
     pub alone: bool,
-    /// Units of different groups never merge: a hash of the request metadata that the exporter reads.
+    /// Units of different groups never merge: a hash of the request metadata that the exporter
+    /// reads.
     pub group: u64,
 }
 
@@ -47,8 +48,22 @@ pub struct Batch<L> {
 
 impl<L> Batch<L> {
     fn new(units: Vec<Unit<L>>) -> Self {
-        let items = units.iter().map(|unit| u64::from(unit.items)).sum();
-        let bytes = units.iter().map(|unit| unit.bytes).sum();
-        Batch { units, items, bytes, packed: None, attempts: 0, first_attempt: None }
+        let mut batch = Batch {
+            units: Vec::new(),
+            items: 0,
+            bytes: 0,
+            packed: None,
+            attempts: 0,
+            first_attempt: None,
+        };
+        batch.set_units(units);
+        batch
+    }
+
+    /// Puts other units in the place of its own. What was packed of those is of no use then.
+    pub fn set_units(&mut self, units: Vec<Unit<L>>) {
+        self.items = units.iter().map(|unit| u64::from(unit.items)).sum();
+        self.bytes = units.iter().map(|unit| unit.bytes).sum();
+        self.units = units;
     }
 }

@@ -33,10 +33,12 @@ impl Backoff {
 /// What `retry_on_failure` says.
 #[derive(Clone, Copy, Debug, Hash, PartialEq)]
 pub enum RetryPolicy {
-    /// Nothing was set: the quicker, the more of what it is sent the backend takes, slow only in an outage, without end. While
-    /// it takes anything at all no request waits longer than the ceiling.
+    /// Nothing was set: the quicker, the more of what it is sent the backend takes, slow only in an
+    /// outage, without end. While it takes anything at all no request waits longer than the
+    /// ceiling.
     Adaptive { backoff: Backoff, ceiling_while_delivering: Duration },
-    /// As configured: each request backs off on its own; `max_elapsed` since its first attempt ends in the dead letters.
+    /// As configured: each request backs off on its own; `max_elapsed` since its first attempt ends
+    /// in the dead letters.
     Explicit { backoff: Backoff, max_elapsed: Option<Duration> },
     /// A refused request is not sent again.
     Disabled,
@@ -44,18 +46,23 @@ pub enum RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        RetryPolicy::Adaptive { backoff: OUTAGE_BACKOFF, ceiling_while_delivering: Duration::from_millis(400) }
+        RetryPolicy::Adaptive {
+            backoff: OUTAGE_BACKOFF,
+            ceiling_while_delivering: Duration::from_millis(400),
+        }
     }
 }
 
 /// Over so many requests it is averaged what share a backend takes.
 pub(super) const TAKEN_SHARE_REQUESTS: u32 = 32;
-/// A backend that takes such a share refuses at random rather than because it is full: asked again soon it takes as much with as
-/// many attempts, and sooner. One that takes less is asked so much less often.
+/// A backend that takes such a share refuses at random rather than because it is full: asked again
+/// soon it takes as much with as many attempts, and sooner. One that takes less is asked so much
+/// less often.
 const TAKEN_SHARE_GOOD: f64 = 0.25;
 
-/// An unbroken run of failures of the first length is an outage, but where the backend refuses so much at random that such a run is
-/// bound to come (at 70 %, once in 90,000 requests) it must be longer, up to the second: then it comes by chance once in 10⁹.
+/// An unbroken run of failures of the first length is an outage, but where the backend refuses so
+/// much at random that such a run is bound to come (at 70 %, once in 90,000 requests) it must be
+/// longer, up to the second: then it comes by chance once in 10⁹.
 const OUTAGE_FAILURES: (u32, u32) = (32, 64);
 const OUTAGE_BY_CHANCE: f64 = 1e-9;
 
@@ -77,12 +84,21 @@ pub(super) fn ceiling(taken_share: f64, initial: Duration, max: Duration) -> Dur
 }
 
 /// Pace of the probes while a backend is out.
-pub(super) const OUTAGE_BACKOFF: Backoff =
-    Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(5), multiplier: 2.0, jitter: 0.25 };
+pub(super) const OUTAGE_BACKOFF: Backoff = Backoff {
+    initial: Duration::from_millis(100),
+    max: Duration::from_secs(5),
+    multiplier: 2.0,
+    jitter: 0.25,
+};
 
-/// Pace of the probes while a delivery is held for a misconfiguration: nothing mends itself within milliseconds.
-pub(super) const HOLD_BACKOFF: Backoff =
-    Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30), multiplier: 2.0, jitter: 0.25 };
+/// Pace of the probes while a delivery is held for a misconfiguration: nothing mends itself within
+/// milliseconds.
+pub(super) const HOLD_BACKOFF: Backoff = Backoff {
+    initial: Duration::from_secs(1),
+    max: Duration::from_secs(30),
+    multiplier: 2.0,
+    jitter: 0.25,
+};
 
 #[cfg(test)]
 mod tests {
@@ -99,7 +115,10 @@ mod tests {
             ceilings.push(ceiling(share.get(), initial, max).as_millis());
         }
         assert_eq!((ceilings[0], ceilings[3], ceilings[4]), (100, 400, 100));
-        assert!((100..150).contains(&ceilings[1]) && (200..=400).contains(&ceilings[2]), "{ceilings:?}");
+        assert!(
+            (100..150).contains(&ceilings[1]) && (200..=400).contains(&ceilings[2]),
+            "{ceilings:?}"
+        );
     }
 
     #[test]
@@ -109,9 +128,14 @@ mod tests {
 
     #[test]
     fn delays_grow_to_the_maximum_and_stay_within_the_jitter() {
-        let backoff =
-            Backoff { initial: Duration::from_secs(5), max: Duration::from_secs(30), multiplier: 1.5, jitter: 0.5 };
-        let middle: Vec<_> = (1..=7).map(|failures| backoff.delay(failures, 0.5).as_secs_f64()).collect();
+        let backoff = Backoff {
+            initial: Duration::from_secs(5),
+            max: Duration::from_secs(30),
+            multiplier: 1.5,
+            jitter: 0.5,
+        };
+        let middle: Vec<_> =
+            (1..=7).map(|failures| backoff.delay(failures, 0.5).as_secs_f64()).collect();
         assert_eq!(middle, [5.0, 7.5, 11.25, 16.875, 25.3125, 30.0, 30.0]);
         assert_eq!(backoff.delay(1, 0.0), Duration::from_millis(2500));
         assert!(backoff.delay(1, 0.999) < Duration::from_millis(7500));

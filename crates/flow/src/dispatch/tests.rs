@@ -31,8 +31,9 @@ fn retry_after(delay: Option<Duration>) -> Outcome {
     Outcome::RetryAfter { delay, reason: "503".into() }
 }
 
-/// Offers `rate` units a second of 512 items each for `offered`, answers with `answer` after 2 ms, goes on until all is settled or
-/// `limit` is over. Returns the delivered ids by time, and the dead ones.
+/// Offers `rate` units a second of 512 items each for `offered`, answers with `answer` after 2 ms,
+/// goes on until all is settled or `limit` is over. Returns the delivered ids by time, and the dead
+/// ones.
 struct Run {
     delivered: Vec<(Duration, u64)>,
     dead: Vec<u64>,
@@ -69,7 +70,8 @@ fn simulate(
         if arrived < total {
             wakes.push(Reverse(Duration::from_millis(arrived * 1000 / rate)));
         }
-        let (done, rest): (Vec<_>, Vec<_>) = in_flight.into_iter().partition(|(due, _)| *due <= elapsed);
+        let (done, rest): (Vec<_>, Vec<_>) =
+            in_flight.into_iter().partition(|(due, _)| *due <= elapsed);
         in_flight = rest;
         for (_, batch) in done {
             let outcome = answer(elapsed, &batch);
@@ -121,8 +123,8 @@ fn seventy_percent_refused_at_random_are_delivered_within_seconds() {
     assert_eq!(run.delivered.iter().map(|(_, id)| id).collect::<BTreeSet<_>>().len(), 1200);
 }
 
-/// Guarantee: where 70 % are refused at random nobody waits for as long as SDKs have patience (10 s), and it costs no more attempts
-/// than must be; a backend that is full is not asked the more for it.
+/// Guarantee: where 70 % are refused at random no sender waits for as long as SDKs have patience
+/// (10 s), and it costs no more attempts than must be; a backend that is full is not asked more.
 #[test]
 fn retries_come_soon_where_they_help_and_rarely_where_they_do_not() {
     let mut random = fastrand::Rng::with_seed(3);
@@ -137,7 +139,10 @@ fn retries_come_soon_where_they_help_and_rarely_where_they_do_not() {
     waits.sort_unstable();
     let (p99, longest) = (waits[waits.len() / 100 * 99], waits[waits.len() - 1]);
     assert_eq!(waits.len(), 12_000);
-    assert!(p99 < Duration::from_secs(2) && longest < Duration::from_secs(6), "{p99:?}, {longest:?}");
+    assert!(
+        p99 < Duration::from_secs(2) && longest < Duration::from_secs(6),
+        "{p99:?}, {longest:?}"
+    );
     let needed = waits.len() as f64 / 0.3;
     assert!((0.9..1.1).contains(&(f64::from(attempts) / needed)), "{attempts} attempts");
 
@@ -158,14 +163,20 @@ fn retries_come_soon_where_they_help_and_rarely_where_they_do_not() {
 #[test]
 fn explicit_retry_settings_hold_and_few_are_given_up() {
     let mut random = fastrand::Rng::with_seed(2);
-    let backoff =
-        Backoff { initial: Duration::from_secs(5), max: Duration::from_secs(30), multiplier: 1.5, jitter: 0.5 };
+    let backoff = Backoff {
+        initial: Duration::from_secs(5),
+        max: Duration::from_secs(30),
+        multiplier: 1.5,
+        jitter: 0.5,
+    };
     let retry = RetryPolicy::Explicit { backoff, max_elapsed: Some(Duration::from_secs(300)) };
     let seconds = Duration::from_secs;
-    let run = simulate(DispatchPolicy { retry, ..policy() }, 10, seconds(420), seconds(800), |_, _| {
-        if random.f64() < 0.7 { retry_after(None) } else { Outcome::Delivered }
-    });
-    let window = run.delivered.iter().filter(|(at, _)| (seconds(240)..seconds(420)).contains(at)).count();
+    let run =
+        simulate(DispatchPolicy { retry, ..policy() }, 10, seconds(420), seconds(800), |_, _| {
+            if random.f64() < 0.7 { retry_after(None) } else { Outcome::Delivered }
+        });
+    let window =
+        run.delivered.iter().filter(|(at, _)| (seconds(240)..seconds(420)).contains(at)).count();
     assert!(window as f64 >= 0.95 * 1800.0, "{window} of 1800 in minutes 4 to 7");
     assert!(run.dead.len() as f64 <= 0.015 * 4200.0, "{} given up", run.dead.len());
     assert_eq!(run.delivered.len() + run.dead.len(), 4200);
@@ -185,7 +196,11 @@ fn a_dead_backend_is_probed_by_one_request_and_everything_follows_when_it_return
     });
     assert_eq!((run.delivered.len(), run.undelivered), (1200, 0));
     assert!(asked < 120, "{asked} requests to a dead backend");
-    assert!(run.most_waiting < 64, "{} batches taken out of the log during an outage", run.most_waiting);
+    assert!(
+        run.most_waiting < 64,
+        "{} batches taken out of the log during an outage",
+        run.most_waiting
+    );
 }
 
 #[test]
@@ -196,14 +211,19 @@ fn the_delay_that_a_backend_asks_for_is_kept() {
     let batch = dispatcher.next(now).unwrap();
     let asked = Duration::from_secs(7);
     assert!(matches!(dispatcher.settle(batch, retry_after(Some(asked)), now, 0.5), Settled::Kept));
-    assert_eq!((dispatcher.in_flight(), dispatcher.next_wake()), (0, Some(now + asked)), "it holds no slot");
+    assert_eq!(
+        (dispatcher.in_flight(), dispatcher.next_wake()),
+        (0, Some(now + asked)),
+        "it holds no slot"
+    );
     dispatcher.offer(unit(1, 512, 1000), now);
     assert_eq!(dispatcher.next(now).unwrap().units[0].lease, 1, "only the request itself waits");
     assert!(dispatcher.next(now + asked - Duration::from_millis(1)).is_none());
     assert_eq!(dispatcher.next(now + asked).unwrap().units[0].lease, 0);
 }
 
-/// Guarantee: a delay that no clock can add up is a day, for a request and in an outage, and no panic.
+/// Guarantee: a delay that no clock can add up is a day, for a request and in an outage, and no
+/// panic.
 #[test]
 fn a_backend_that_asks_for_ages_is_left_alone_for_a_day() {
     let now = Instant::now();
@@ -232,9 +252,12 @@ fn one_bad_item_is_found_and_nothing_else_is_lost() {
     let later = now + Duration::from_millis(5);
     while let Some(batch) = dispatcher.next(later) {
         let bad = batch.units.iter().any(|unit| unit.lease == 321);
-        let outcome = if bad { Outcome::Rejected { reason: "bad".into() } } else { Outcome::Delivered };
+        let outcome =
+            if bad { Outcome::Rejected { reason: "bad".into() } } else { Outcome::Delivered };
         match dispatcher.settle(batch, outcome, later, 0.5) {
-            Settled::Delivered { units, .. } => delivered.extend(units.into_iter().map(|unit| unit.lease)),
+            Settled::Delivered { units, .. } => {
+                delivered.extend(units.into_iter().map(|unit| unit.lease))
+            }
             Settled::Dead { units, .. } => dead.extend(units.into_iter().map(|unit| unit.lease)),
             Settled::Kept => {}
             Settled::Divide { .. } => unreachable!("units of one item"),
@@ -257,8 +280,11 @@ fn what_refuses_everything_alike_is_held_and_resumes() {
     while time < mended + Duration::from_secs(60) && dead + delivered < 2000 {
         while let Some(batch) = dispatcher.next(time) {
             asked += u32::from(time < mended);
-            let outcome =
-                if time < mended { Outcome::Rejected { reason: "schema".into() } } else { Outcome::Delivered };
+            let outcome = if time < mended {
+                Outcome::Rejected { reason: "schema".into() }
+            } else {
+                Outcome::Delivered
+            };
             match dispatcher.settle(batch, outcome, time, 0.5) {
                 Settled::Delivered { units, .. } => delivered += units.len(),
                 Settled::Dead { units, .. } => dead += units.len(),
@@ -281,11 +307,14 @@ fn misconfigured_holds_at_once_and_gives_up_nothing() {
     let batch = dispatcher.next(now).unwrap();
     let outcome = Outcome::Misconfigured { reason: "401".into() };
     assert!(matches!(dispatcher.settle(batch, outcome, now, 0.5), Settled::Kept));
-    assert_eq!(dispatcher.state(), &State::Held { reason: "401".into() });
+    assert_eq!(dispatcher.state(), &State::Held("401".into()));
     assert!(dispatcher.next(now).is_none());
     let probe_at = dispatcher.next_wake().unwrap();
     let probe = dispatcher.next(probe_at).unwrap();
-    assert!(matches!(dispatcher.settle(probe, Outcome::Delivered, probe_at, 0.5), Settled::Delivered { .. }));
+    assert!(matches!(
+        dispatcher.settle(probe, Outcome::Delivered, probe_at, 0.5),
+        Settled::Delivered { .. }
+    ));
     assert_eq!(dispatcher.state(), &State::Open);
 }
 
@@ -296,7 +325,9 @@ fn what_is_too_large_is_cut_and_later_batches_are_smaller() {
     dispatcher.offer(unit(0, 100, 3 << 20), now);
     let batch = dispatcher.next(now).unwrap();
     let too_large = Outcome::TooLarge { reason: "larger than max".into() };
-    let Settled::Divide { unit: cut, division } = dispatcher.settle(batch, too_large.clone(), now, 0.5) else {
+    let Settled::Divide { unit: cut, division } =
+        dispatcher.settle(batch, too_large.clone(), now, 0.5)
+    else {
         panic!("one unit of several items is cut")
     };
     assert_eq!((cut.lease, division.max_items), (0, 50));
@@ -309,7 +340,10 @@ fn what_is_too_large_is_cut_and_later_batches_are_smaller() {
     dispatcher.drain();
     let single = dispatcher.next(now).unwrap();
     let settled = dispatcher.settle(single, too_large, now, 0.5);
-    assert!(matches!(settled, Settled::Dead { cause: Cause::TooLarge, .. }), "one item cannot be cut");
+    assert!(
+        matches!(settled, Settled::Dead { cause: Cause::TooLarge, .. }),
+        "one item cannot be cut"
+    );
 }
 
 #[test]
@@ -322,7 +356,8 @@ fn a_refusal_is_handed_back_frame_by_frame_where_senders_wait() {
     let mut dead = Vec::new();
     while let Some(batch) = dispatcher.next(now) {
         let bad = batch.units.iter().any(|unit| unit.lease == 2);
-        let outcome = if bad { Outcome::Rejected { reason: "bad".into() } } else { Outcome::Delivered };
+        let outcome =
+            if bad { Outcome::Rejected { reason: "bad".into() } } else { Outcome::Delivered };
         if let Settled::Dead { units, .. } = dispatcher.settle(batch, outcome, now, 0.5) {
             dead.extend(units.into_iter().map(|unit| unit.lease));
         }

@@ -10,24 +10,20 @@ const MEMORY_WAIT: Duration = Duration::from_millis(250);
 /// How long a request is paced before that. Then it is admitted as far as limits allow.
 const PACE_WAIT: Duration = Duration::from_millis(750);
 
-/// What asks to enter.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// Its length, and that of all that were admitted and have not arrived.
     pub bytes: u64,
     pub is_cpu_bound: bool,
-    /// It may still be paced.
     pub may_be_paced: bool,
 }
 
-/// Why a request does not enter now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle<I> {
     /// Deliveries have enough to do for the CPU that there is.
     Paced,
     /// This delivery is as far behind as it may be, or is to blame that the pool is nearly full.
     Delivery(I),
-    /// The pool is full.
     Pool,
 }
 
@@ -43,7 +39,9 @@ pub fn admit<I>(
     }
     // Looked at once, and only if a delivery is full: a route may have hundreds of deliveries.
     let mut view = None;
-    for (id, delivery) in route.clone().filter(|(_, delivery)| is_in_the_way(pool, arrival.bytes, delivery)) {
+    for (id, delivery) in
+        route.clone().filter(|(_, delivery)| is_in_the_way(pool, arrival.bytes, delivery))
+    {
         let view = view.get_or_insert_with(|| RouteView::of(states()));
         if isolation::sheds(&delivery, view) == Sheds::Nothing {
             return Err(Obstacle::Delivery(id));
@@ -52,13 +50,14 @@ pub fn admit<I>(
     if pool.is_full(arrival.bytes) { Err(Obstacle::Pool) } else { Ok(()) }
 }
 
-/// Senders have to wait for this delivery unless it may shed: it is full, or the pool is and it lags by more than its share.
+/// Senders have to wait for this delivery unless it may shed: it is full, or the pool is and it
+/// lags by more than its share.
 fn is_in_the_way(pool: &PoolState, arriving_bytes: u64, delivery: &DeliveryState) -> bool {
-    let is_to_blame = pool.is_above_high_water(arriving_bytes) && delivery.pinned_bytes() > pool.fair_share_bytes();
+    let is_to_blame = pool.is_above_high_water(arriving_bytes)
+        && delivery.pinned_bytes() > pool.fair_share_bytes();
     delivery.policy != Policy::DropOldest && (delivery.is_full(arriving_bytes) || is_to_blame)
 }
 
-/// How long a request waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     began: Instant,

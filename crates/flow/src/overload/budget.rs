@@ -25,7 +25,8 @@ impl PoolState {
         self.limit_bytes - self.limit_bytes / RESERVE_PART
     }
 
-    /// What every delivery could have alone. Somebody has more whenever the pool is above its high-water mark.
+    /// What every delivery could have alone. Some delivery has more whenever the pool is above its
+    /// high-water mark.
     pub fn fair_share_bytes(&self) -> u64 {
         self.high_water_bytes() / self.deliveries.max(1) as u64
     }
@@ -40,7 +41,8 @@ impl PoolState {
 
     /// What has to be shed before so much arrives. Nothing below the high-water mark.
     pub fn to_shed_bytes(&self, arriving_bytes: u64) -> u64 {
-        let excess = self.used_bytes.saturating_add(arriving_bytes).saturating_sub(self.high_water_bytes());
+        let excess =
+            self.used_bytes.saturating_add(arriving_bytes).saturating_sub(self.high_water_bytes());
         if excess > 0 { excess + self.limit_bytes / STEP_PART } else { 0 }
     }
 }
@@ -56,10 +58,16 @@ pub enum ShedFirst<I> {
 }
 
 /// `deliveries`: whether each may shed, and how much it pins alone.
-pub fn shed_first<I>(pool: &PoolState, deliveries: impl Iterator<Item = (I, Sheds, u64)>) -> ShedFirst<I> {
-    let sheds = deliveries.filter(|(_, sheds, alone_bytes)| *sheds != Sheds::Nothing && *alone_bytes > 0);
+pub fn shed_first<I>(
+    pool: &PoolState,
+    deliveries: impl Iterator<Item = (I, Sheds, u64)>,
+) -> ShedFirst<I> {
+    let sheds =
+        deliveries.filter(|(_, sheds, alone_bytes)| *sheds != Sheds::Nothing && *alone_bytes > 0);
     match sheds.max_by_key(|(_, _, alone_bytes)| *alone_bytes) {
-        Some((id, _, alone_bytes)) if alone_bytes >= pool.fair_share_bytes() => ShedFirst::Alone(id),
+        Some((id, _, alone_bytes)) if alone_bytes >= pool.fair_share_bytes() => {
+            ShedFirst::Alone(id)
+        }
         most => ShedFirst::Together { else_alone: most.map(|(id, ..)| id) },
     }
 }

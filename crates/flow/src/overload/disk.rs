@@ -7,7 +7,11 @@ const BACKLOG_BYTES: u64 = 16 << 20;
 
 /// What a delivery keeps of frames that are not on disk, beyond which it gives them up as far as it
 /// may. `None`: all of it.
-pub fn keep_unwritten_bytes(unwritten_bytes: u64, arriving_bytes: u64, limit_bytes: u64) -> Option<u64> {
+pub fn keep_unwritten_bytes(
+    unwritten_bytes: u64,
+    arriving_bytes: u64,
+    limit_bytes: u64,
+) -> Option<u64> {
     (unwritten_bytes.saturating_add(arriving_bytes) > limit_bytes / 2).then_some(limit_bytes / 4)
 }
 

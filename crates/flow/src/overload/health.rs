@@ -21,10 +21,12 @@ const SHARE_REQUESTS: u32 = 256;
 pub struct BackendHealth {
     /// When something was taken, or sent after there was nothing to send.
     moved: Stamp,
-    shed: Stamp,
-    /// When a request last waited for the delivery.
-    held_up: Stamp,
-    outpaced: Stamp,
+    /// When something was dropped for the delivery.
+    pub shed: Stamp,
+    /// When a request could not enter because of the delivery.
+    pub held_up: Stamp,
+    /// When it was in vain to slow senders down (see [`super::delay::was_in_vain`]).
+    pub outpaced: Stamp,
     in_outage: AtomicBool,
     /// Something is under way or waits to be sent again.
     is_busy: AtomicBool,
@@ -72,7 +74,6 @@ impl BackendHealth {
         self.is_busy.store(false, Ordering::Relaxed);
     }
 
-    /// A request was answered: taken, or to be sent again.
     pub fn note_answer(&self, is_taken: bool, now: Instant) {
         self.taken_share.note(is_taken);
         if is_taken {
@@ -82,34 +83,6 @@ impl BackendHealth {
 
     pub fn note_outage(&self, in_outage: bool) {
         self.in_outage.store(in_outage, Ordering::Relaxed);
-    }
-
-    /// Something was dropped for the delivery.
-    pub fn note_shed(&self, now: Instant) {
-        self.shed.set(now);
-    }
-
-    /// A request could not enter because of the delivery.
-    pub fn note_held_up(&self, now: Instant) {
-        self.held_up.set(now);
-    }
-
-    /// Whether a request waited for the delivery after `began`.
-    pub fn has_held_up_since(&self, began: Instant) -> bool {
-        self.held_up.is_after(began)
-    }
-
-    pub fn has_shed_since(&self, began: Instant) -> bool {
-        self.shed.is_after(began)
-    }
-
-    pub fn has_shed_within(&self, time: Duration, now: Instant) -> bool {
-        self.shed.is_within(time, now)
-    }
-
-    /// To slow senders down was in vain (see [`super::delay::was_in_vain`]).
-    pub fn note_outpaced(&self, now: Instant) {
-        self.outpaced.set(now);
     }
 
     pub fn at(&self, now: Instant, is_cpu_bound: bool) -> Backend {
@@ -157,7 +130,7 @@ mod tests {
     #[test]
     fn a_delivery_is_outpaced_for_a_minute() {
         let health = BackendHealth::default();
-        health.note_outpaced(after(3_000));
+        health.outpaced.set(after(3_000));
         let is_outpaced = |ms| health.at(after(ms), false).is_outpaced;
         assert!(is_outpaced(3_100) && is_outpaced(62_900) && !is_outpaced(63_100));
     }

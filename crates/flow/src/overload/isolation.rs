@@ -6,7 +6,6 @@ use super::{DeliveryState, Policy};
 /// A delivery keeps up if it lags by less than this part of what a sick one does.
 const KEEPS_UP_PART: u64 = 4;
 
-/// What a delivery may shed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sheds {
     #[default]
@@ -18,14 +17,20 @@ pub enum Sheds {
 
 /// What the best backend of a route takes of what it is sent.
 pub fn best_taken_share(route: impl Iterator<Item = DeliveryState>) -> f64 {
-    route.filter(|delivery| !delivery.is_best_effort).map(|delivery| delivery.backend.taken_share).fold(0.0, f64::max)
+    route
+        .filter(|delivery| !delivery.is_best_effort)
+        .map(|delivery| delivery.backend.taken_share)
+        .fold(0.0, f64::max)
 }
 
 /// The delivery's own backend is why it lags, rather than too little of the CPU or too much that is
 /// sent to all. `best_taken_share` is that of its route: where all refuse alike, none is to blame.
 pub fn is_sick(delivery: &DeliveryState, best_taken_share: f64) -> bool {
     let backend = delivery.backend;
-    backend.in_outage || backend.stands_still || backend.is_outpaced || takes_much_less(delivery, best_taken_share)
+    backend.in_outage
+        || backend.stands_still
+        || backend.is_outpaced
+        || takes_much_less(delivery, best_taken_share)
 }
 
 pub(super) fn takes_much_less(delivery: &DeliveryState, best_taken_share: f64) -> bool {
@@ -46,7 +51,9 @@ impl RouteView {
     pub fn of(route: impl Iterator<Item = DeliveryState> + Clone) -> Self {
         let best_taken_share = best_taken_share(route.clone());
         let mut view = RouteView { best_taken_share, has_close: false, least_lag_bytes: u64::MAX };
-        for other in route.filter(|other| !other.is_best_effort && !is_sick(other, best_taken_share)) {
+        for other in
+            route.filter(|other| !other.is_best_effort && !is_sick(other, best_taken_share))
+        {
             view.has_close |= other.lag_bytes <= PACE_BYTES.min(other.limit_bytes / KEEPS_UP_PART);
             view.least_lag_bytes = view.least_lag_bytes.min(other.lag_bytes);
         }

@@ -18,8 +18,8 @@
 //!    is short), less than half of what another takes, or rule 3. Then: the backend is why the
 //!    delivery lags. Why: nothing is dropped because the CPU is short.
 //! 5. **isolate** ([`isolation::sheds`]). When: rule 4, and another delivery of the same receiver
-//!    keeps up. Then: the delivery may give up frames that another has taken. Why: where no
-//!    delivery keeps up there is no single backend to blame.
+//!    keeps up. Then: the delivery may give up frames that another has taken, which filtering
+//!    them out is not. Why: where no delivery keeps up there is no single backend to blame.
 //! 6. **own limit** ([`admission::admit`]). When: a delivery lags by more than its own limit. Then:
 //!    it sheds, if it may; else its senders wait, then are refused. Why: that is what the limit is
 //!    for.
@@ -29,7 +29,8 @@
 //!    than a fair share has its senders wait. Why: what healthy deliveries have in flight keeps its
 //!    place.
 //! 8. **full** ([`admission::admit`]). When: the pool is full all the same. Then: requests wait,
-//!    then are refused. Why: memory is bounded.
+//!    then are refused. Why: memory is bounded. The pool exceeds its limit by no more than requests
+//!    grow, by inflating, that were admitted before: a refusal would only bring them again.
 //! 9. **patience** ([`admission::Patience`]). When: a request waits. Then: 250 ms for memory beside
 //!    750 ms of rule 1, then it is refused retryably. Why: no sender waits without end.
 //! 10. **slow disk** ([`disk::keep_unwritten_bytes`]). When: half of the memory for frames that are

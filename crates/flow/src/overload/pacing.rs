@@ -1,4 +1,5 @@
-//! Whether what comes now had better wait with its sender, because the CPU is the bottleneck (rule 1).
+//! Whether what comes now had better wait with its sender, because the CPU is the bottleneck (rule
+//! 1).
 
 use super::{DeliveryState, Policy};
 
@@ -17,7 +18,10 @@ pub fn is_paced(is_cpu_bound: bool, route: impl Iterator<Item = DeliveryState> +
     }
     let has_enough = |delivery: &DeliveryState| !is_apart(delivery) && has_enough_to_do(delivery);
     let mut counted = route.filter(|delivery| delivery.policy != Policy::DropOldest);
-    if counted.clone().any(|delivery| delivery.policy == Policy::Backpressure && has_enough(&delivery)) {
+    if counted
+        .clone()
+        .any(|delivery| delivery.policy == Policy::Backpressure && has_enough(&delivery))
+    {
         return true;
     }
     let some = counted.clone().any(|delivery| has_enough(&delivery));

@@ -41,7 +41,10 @@ mod tests {
         let (stamp, now, second) = (Stamp::default(), *START, Duration::from_secs(1));
         assert!(!stamp.is_within(second, now) && !stamp.is_after(now));
         stamp.set(now);
-        assert!(stamp.is_within(second, now) && stamp.is_within(second, now + Duration::from_millis(999)));
+        assert!(
+            stamp.is_within(second, now)
+                && stamp.is_within(second, now + Duration::from_millis(999))
+        );
         assert!(!stamp.is_within(second, now + second) && !stamp.is_after(now));
         stamp.set(now + second);
         assert!(stamp.is_after(now) && !stamp.is_after(now + second));

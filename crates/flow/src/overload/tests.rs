@@ -1,4 +1,5 @@
-//! Each rule by itself. How they work together over hours is simulated where the log is, in the engine.
+//! Each rule by itself. How they work together over hours is simulated where the log is, in the
+//! engine.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,13 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-const HEALTHY: Backend =
-    Backend { in_outage: false, stands_still: false, is_outpaced: false, is_moving: true, taken_share: 1.0 };
+const HEALTHY: Backend = Backend {
+    in_outage: false,
+    stands_still: false,
+    is_outpaced: false,
+    is_moving: true,
+    taken_share: 1.0,
+};
 const DEAD: Backend = Backend { in_outage: true, is_moving: false, taken_share: 0.0, ..HEALTHY };
 
 fn delivery(policy: Policy, lag_mib: u64, backend: Backend) -> DeliveryState {
@@ -35,7 +41,12 @@ fn isolated(lag_mib: u64, backend: Backend) -> DeliveryState {
 }
 
 fn pool(used_mib: u64, deliveries: usize) -> PoolState {
-    PoolState { limit_bytes: 64 * MIB, used_bytes: used_mib * MIB, firm_bytes: used_mib * MIB, deliveries }
+    PoolState {
+        limit_bytes: 64 * MIB,
+        used_bytes: used_mib * MIB,
+        firm_bytes: used_mib * MIB,
+        deliveries,
+    }
 }
 
 /// Which delivery of a route a request of a megabyte has to wait for, if it has to wait.
@@ -53,25 +64,44 @@ fn what_sheds(route: &[DeliveryState]) -> Vec<Sheds> {
 fn rule_1_only_a_busy_cpu_paces_and_a_slow_backend_does_not() {
     let busy = delivery(Policy::Backpressure, 5, HEALTHY);
     assert!(is_paced(true, [busy].into_iter()) && !is_paced(false, [busy].into_iter()));
-    assert!(!is_paced(true, [delivery(Policy::Backpressure, 5, DEAD)].into_iter()), "what waits for it waits anyway");
+    assert!(
+        !is_paced(true, [delivery(Policy::Backpressure, 5, DEAD)].into_iter()),
+        "what waits for it waits anyway"
+    );
     let on_disk = DeliveryState { is_far_behind: true, ..busy };
     assert!(!is_paced(true, [on_disk].into_iter()));
     let (behind, keeps_up) = (isolated(5, HEALTHY), isolated(1, HEALTHY));
-    assert!(is_paced(true, [behind, behind].into_iter()) && !is_paced(true, [behind, keeps_up].into_iter()));
-    assert!(is_paced(true, [behind, isolated(0, DEAD)].into_iter()), "one that is dead keeps nothing up");
+    assert!(
+        is_paced(true, [behind, behind].into_iter())
+            && !is_paced(true, [behind, keeps_up].into_iter())
+    );
+    assert!(
+        is_paced(true, [behind, isolated(0, DEAD)].into_iter()),
+        "one that is dead keeps nothing up"
+    );
     assert!(!is_paced(true, [delivery(Policy::DropOldest, 5, HEALTHY)].into_iter()));
 }
 
 #[test]
 fn rule_2_answers_are_delayed_for_a_backend_that_works_and_comes_close_to_the_limit() {
     let slow = isolated(60, HEALTHY);
-    let delayed = |state| delays(&pool(60, 2), 8 * MIB, [isolated(0, HEALTHY), state].into_iter().enumerate());
+    let delayed = |state| {
+        delays(&pool(60, 2), 8 * MIB, [isolated(0, HEALTHY), state].into_iter().enumerate())
+    };
     assert_eq!(delayed(slow), Some(1));
     assert_eq!(delayed(isolated(20, HEALTHY)), None, "others fill the pool");
     assert_eq!(delayed(isolated(60, DEAD)), None);
     assert_eq!(delayed(isolated(60, Backend { is_outpaced: true, ..HEALTHY })), None);
-    assert_eq!(delayed(isolated(60, Backend { taken_share: 0.4, ..HEALTHY })), None, "it is isolated instead");
-    assert_eq!(delayed(delivery(Policy::Backpressure, 60, HEALTHY)), None, "its senders wait unread");
+    assert_eq!(
+        delayed(isolated(60, Backend { taken_share: 0.4, ..HEALTHY })),
+        None,
+        "it is isolated instead"
+    );
+    assert_eq!(
+        delayed(delivery(Policy::Backpressure, 60, HEALTHY)),
+        None,
+        "its senders wait unread"
+    );
     let own_limit = DeliveryState { limit_bytes: 10 * MIB, ..isolated(6, HEALTHY) };
     assert_eq!(delays(&pool(6, 2), 8 * MIB, [(0, own_limit)].into_iter()), Some(0));
     assert_eq!(delays(&pool(6, 2), 8 * MIB, [(0, isolated(6, HEALTHY))].into_iter()), None);
@@ -82,8 +112,14 @@ fn rule_3_a_delivery_is_outpaced_only_if_it_is_the_only_one_and_the_cpu_is_idle(
     let (slow, quick) = (isolated(40, HEALTHY), isolated(1, HEALTHY));
     assert!(was_in_vain(&slow, true, false, [slow, quick].into_iter()));
     assert!(!was_in_vain(&slow, true, true, [slow, quick].into_iter()), "the CPU is short");
-    assert!(!was_in_vain(&slow, false, false, [slow, quick].into_iter()), "its senders slowed down");
-    assert!(!was_in_vain(&slow, true, false, [slow, isolated(30, HEALTHY)].into_iter()), "all are too slow");
+    assert!(
+        !was_in_vain(&slow, false, false, [slow, quick].into_iter()),
+        "its senders slowed down"
+    );
+    assert!(
+        !was_in_vain(&slow, true, false, [slow, isolated(30, HEALTHY)].into_iter()),
+        "all are too slow"
+    );
 }
 
 #[test]
@@ -91,7 +127,10 @@ fn rule_4_the_backend_is_to_blame_and_nothing_else() {
     let sick = |backend| is_sick(&isolated(50, backend), 1.0);
     assert!(!sick(HEALTHY), "however far behind");
     assert!(sick(DEAD) && sick(Backend { stands_still: true, ..HEALTHY }));
-    assert!(sick(Backend { is_outpaced: true, ..HEALTHY }) && sick(Backend { taken_share: 0.3, ..HEALTHY }));
+    assert!(
+        sick(Backend { is_outpaced: true, ..HEALTHY })
+            && sick(Backend { taken_share: 0.3, ..HEALTHY })
+    );
     let refusing = Backend { taken_share: 0.3, ..HEALTHY };
     let best = best_taken_share([isolated(5, refusing), isolated(5, refusing)].into_iter());
     assert!(!is_sick(&isolated(5, refusing), best), "all refuse alike");
@@ -99,26 +138,45 @@ fn rule_4_the_backend_is_to_blame_and_nothing_else() {
 
 #[test]
 fn rule_5_a_sick_delivery_is_isolated_only_beside_one_that_keeps_up() {
-    assert_eq!(what_sheds(&[isolated(50, DEAD), isolated(2, HEALTHY)]), [Sheds::Taken, Sheds::Nothing]);
+    assert_eq!(
+        what_sheds(&[isolated(50, DEAD), isolated(2, HEALTHY)]),
+        [Sheds::Taken, Sheds::Nothing]
+    );
     assert_eq!(what_sheds(&[isolated(50, DEAD), isolated(50, DEAD)]), [Sheds::Nothing; 2]);
-    assert_eq!(what_sheds(&[isolated(50, DEAD), isolated(40, HEALTHY)]), [Sheds::Nothing; 2], "both are behind");
-    let best_effort = DeliveryState { is_best_effort: true, ..delivery(Policy::DropOldest, 0, HEALTHY) };
+    assert_eq!(
+        what_sheds(&[isolated(50, DEAD), isolated(40, HEALTHY)]),
+        [Sheds::Nothing; 2],
+        "both are behind"
+    );
+    let best_effort =
+        DeliveryState { is_best_effort: true, ..delivery(Policy::DropOldest, 0, HEALTHY) };
     assert_eq!(what_sheds(&[isolated(50, DEAD), best_effort])[0], Sheds::Nothing);
-    let policies = [delivery(Policy::DropOldest, 0, HEALTHY), delivery(Policy::Backpressure, 50, DEAD)];
+    let policies =
+        [delivery(Policy::DropOldest, 0, HEALTHY), delivery(Policy::Backpressure, 50, DEAD)];
     assert_eq!(what_sheds(&policies), [Sheds::Everything, Sheds::Nothing]);
 }
 
 #[test]
 fn rule_6_senders_wait_for_a_delivery_beyond_its_own_limit_unless_it_may_shed() {
-    let full = |policy, backend| DeliveryState { limit_bytes: 10 * MIB, ..delivery(policy, 10, backend) };
+    let full =
+        |policy, backend| DeliveryState { limit_bytes: 10 * MIB, ..delivery(policy, 10, backend) };
     let beside = |state| obstacle(pool(10, 2), &[isolated(0, HEALTHY), state]);
     assert_eq!(beside(full(Policy::Backpressure, HEALTHY)), Some(Obstacle::Delivery(1)));
     assert_eq!(beside(full(Policy::Backpressure, DEAD)), Some(Obstacle::Delivery(1)));
-    assert_eq!(beside(full(Policy::Isolate, HEALTHY)), Some(Obstacle::Delivery(1)), "it may only be short of CPU time");
+    assert_eq!(
+        beside(full(Policy::Isolate, HEALTHY)),
+        Some(Obstacle::Delivery(1)),
+        "it may only be short of CPU time"
+    );
     assert_eq!(beside(full(Policy::Isolate, DEAD)), None);
     assert_eq!(beside(full(Policy::DropOldest, HEALTHY)), None);
-    let larger_than_all = DeliveryState { limit_bytes: 10, ..delivery(Policy::Backpressure, 0, HEALTHY) };
-    assert_eq!(obstacle(pool(0, 1), &[larger_than_all]), None, "a frame larger than the limit gets through");
+    let larger_than_all =
+        DeliveryState { limit_bytes: 10, ..delivery(Policy::Backpressure, 0, HEALTHY) };
+    assert_eq!(
+        obstacle(pool(0, 1), &[larger_than_all]),
+        None,
+        "a frame larger than the limit gets through"
+    );
 }
 
 #[test]
@@ -128,14 +186,16 @@ fn rule_7_above_the_high_water_mark_the_delivery_that_pins_the_most_gives_way() 
     assert_eq!((pool(40, 4).to_shed_bytes(MIB), pool(56, 4).to_shed_bytes(MIB)), (0, 2 * MIB));
     let taken = Sheds::Taken;
     let first = |states: &[(Sheds, u64)]| {
-        let states = states.iter().enumerate().map(|(index, &(sheds, mib))| (index, sheds, mib * MIB));
+        let states =
+            states.iter().enumerate().map(|(index, &(sheds, mib))| (index, sheds, mib * MIB));
         shed_first(&pool(56, 4), states)
     };
     assert_eq!(first(&[(taken, 20), (Sheds::Nothing, 30), (taken, 25)]), ShedFirst::Alone(2));
     assert_eq!(first(&[(taken, 3), (taken, 0)]), ShedFirst::Together { else_alone: Some(0) });
     assert_eq!(first(&[(Sheds::Nothing, 50)]), ShedFirst::Together { else_alone: None });
     // The rest of the pool is for those that have no more than a fair share.
-    let (dead, small) = (delivery(Policy::Backpressure, 50, DEAD), delivery(Policy::Backpressure, 3, HEALTHY));
+    let (dead, small) =
+        (delivery(Policy::Backpressure, 50, DEAD), delivery(Policy::Backpressure, 3, HEALTHY));
     assert_eq!(obstacle(pool(56, 4), &[small]), None);
     assert_eq!(obstacle(pool(56, 4), &[small, dead]), Some(Obstacle::Delivery(1)));
     assert_eq!(obstacle(pool(40, 4), &[small, dead]), None);
@@ -143,8 +203,13 @@ fn rule_7_above_the_high_water_mark_the_delivery_that_pins_the_most_gives_way() 
 
 #[test]
 fn rule_7_what_is_firm_is_never_underestimated() {
-    let firm = |used, deliveries: &[(Sheds, u64, u64)]| firm_bytes(used, deliveries.iter().copied());
-    assert_eq!(firm(60, &[(Sheds::Nothing, 30, 20), (Sheds::Nothing, 40, 30)]), 60, "retries are scattered");
+    let firm =
+        |used, deliveries: &[(Sheds, u64, u64)]| firm_bytes(used, deliveries.iter().copied());
+    assert_eq!(
+        firm(60, &[(Sheds::Nothing, 30, 20), (Sheds::Nothing, 40, 30)]),
+        60,
+        "retries are scattered"
+    );
     assert_eq!(firm(60, &[(Sheds::Taken, 58, 50), (Sheds::Nothing, 10, 2)]), 10);
     assert_eq!(firm(60, &[(Sheds::Taken, 58, 50), (Sheds::Nothing, 30, 2)]), 10);
     assert_eq!(firm(60, &[(Sheds::Nothing, u64::MAX, 0), (Sheds::Nothing, 1, 0)]), 60);
@@ -153,7 +218,11 @@ fn rule_7_what_is_firm_is_never_underestimated() {
 #[test]
 fn rule_8_a_full_pool_admits_nothing() {
     assert_eq!(obstacle(pool(64, 4), &[isolated(0, HEALTHY)]), Some(Obstacle::Pool));
-    assert_eq!(obstacle(PoolState { limit_bytes: 10, used_bytes: 0, ..pool(0, 1) }, &[]), None, "one always fits");
+    assert_eq!(
+        obstacle(PoolState { limit_bytes: 10, used_bytes: 0, ..pool(0, 1) }, &[]),
+        None,
+        "one always fits"
+    );
 }
 
 #[test]
@@ -167,30 +236,39 @@ fn rule_9_patience_ends_after_a_second() {
 
 #[test]
 fn rule_10_unwritten_frames_go_before_senders_are_refused() {
-    assert_eq!((disk::keep_unwritten_bytes(40, 10, 100), disk::keep_unwritten_bytes(50, 10, 100)), (None, Some(25)));
+    assert_eq!(
+        (disk::keep_unwritten_bytes(40, 10, 100), disk::keep_unwritten_bytes(50, 10, 100)),
+        (None, Some(25))
+    );
     assert!(!disk::is_unwritten_full(90, 10, 100) && disk::is_unwritten_full(91, 10, 100));
     assert!(!disk::is_unwritten_full(0, 1_000, 100), "a frame larger than that gets through");
     assert!(disk::waits_in_vain(&delivery(Policy::Backpressure, 20, HEALTHY)));
     assert!(
-        !disk::waits_in_vain(&delivery(Policy::Backpressure, 1, HEALTHY)) && !disk::waits_in_vain(&isolated(20, DEAD))
+        !disk::waits_in_vain(&delivery(Policy::Backpressure, 1, HEALTHY))
+            && !disk::waits_in_vain(&isolated(20, DEAD))
     );
 }
 
 fn any_delivery() -> impl Strategy<Value = DeliveryState> {
-    let policy = prop_oneof![Just(Policy::Backpressure), Just(Policy::DropOldest), Just(Policy::Isolate)];
+    let policy =
+        prop_oneof![Just(Policy::Backpressure), Just(Policy::DropOldest), Just(Policy::Isolate)];
     let backend = prop_oneof![
         3 => Just(HEALTHY),
         1 => Just(DEAD),
         1 => Just(Backend { stands_still: true, is_moving: false, ..HEALTHY }),
         1 => (0.0..1.0).prop_map(|taken_share| Backend { taken_share, ..HEALTHY }),
     ];
-    (policy, 0u64..60, backend).prop_map(|(policy, lag_mib, backend)| delivery(policy, lag_mib, backend))
+    (policy, 0u64..60, backend)
+        .prop_map(|(policy, lag_mib, backend)| delivery(policy, lag_mib, backend))
 }
 
 proptest! {
-    /// Only a declared policy drops, and `isolate` only for a backend that is to blame, beside one that is not.
+    /// Only a declared policy drops, and `isolate` only for a backend that is to blame, beside one
+    /// that is not.
     #[test]
-    fn nothing_is_dropped_without_a_policy_and_a_reason(route in proptest::collection::vec(any_delivery(), 1..6)) {
+    fn nothing_is_dropped_without_a_policy_and_a_reason(
+        route in proptest::collection::vec(any_delivery(), 1..6),
+    ) {
         let best = best_taken_share(route.iter().copied());
         for (delivery, sheds) in route.iter().zip(what_sheds(&route)) {
             match delivery.policy {
@@ -198,7 +276,8 @@ proptest! {
                 Policy::DropOldest => prop_assert_eq!(sheds, Sheds::Everything),
                 Policy::Isolate if sheds != Sheds::Nothing => {
                     prop_assert_eq!(sheds, Sheds::Taken);
-                    prop_assert!(is_sick(delivery, best) && route.iter().any(|other| !is_sick(other, best)));
+                    let is_healthy = |other: &DeliveryState| !is_sick(other, best);
+                    prop_assert!(is_sick(delivery, best) && route.iter().any(is_healthy));
                 }
                 Policy::Isolate => {}
             }
@@ -216,7 +295,8 @@ proptest! {
         if let Some(Obstacle::Delivery(index)) = obstacle(pool, &route) {
             let delivery = route[index];
             prop_assert_eq!(what_sheds(&route)[index], Sheds::Nothing);
-            prop_assert!(delivery.is_full(MIB) || delivery.pinned_bytes() > pool.fair_share_bytes());
+            let is_behind = delivery.pinned_bytes() > pool.fair_share_bytes();
+            prop_assert!(delivery.is_full(MIB) || is_behind);
         }
     }
 
@@ -231,6 +311,7 @@ proptest! {
         let healthy: Vec<_> = lags.iter().map(|&lag_mib| isolated(lag_mib, HEALTHY)).collect();
         let mut with_dead = healthy.clone();
         with_dead.push(isolated(dead_lag, DEAD));
-        prop_assert_eq!(obstacle(pool(used_mib, 6), &with_dead), obstacle(pool(used_mib, 6), &healthy));
+        let pool = pool(used_mib, 6);
+        prop_assert_eq!(obstacle(pool, &with_dead), obstacle(pool, &healthy));
     }
 }

@@ -8,30 +8,35 @@ use super::{Permit, Position, Receipt, Refusal};
 use crate::export::BoxFuture;
 use crate::frame::{Metadata, Payload};
 
-/// The engine as one receiver sees it.
 pub trait Ingress: Send + Sync + 'static {
-    /// Where data of the signal goes as things stand now: one snapshot, to be held for the life of one request. A reload in
-    /// between changes nothing for that request. `None`: no pipeline takes the signal from this receiver.
+    /// Where data of the signal goes as things stand now: one snapshot, to be held for the life of
+    /// one request. A reload in between changes nothing for that request. `None`: no pipeline takes
+    /// the signal from this receiver.
     fn route(&self, signal: Signal) -> Option<Arc<dyn IngressRoute>>;
 }
 
 /// Where a receiver's data of one signal goes.
 pub trait IngressRoute: Send + Sync + 'static {
-    /// Asks for memory, before bytes are read or inflated. Waits for a bounded time if `connection` lets it, then refuses.
-    fn admit<'a>(&'a self, bytes: usize, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Permit, Refusal>>;
+    /// Asks for memory, before bytes are read or inflated. Waits for a bounded time if `connection`
+    /// lets it, then refuses.
+    fn admit<'a>(
+        &'a self,
+        bytes: usize,
+        connection: &'a dyn Connection,
+    ) -> BoxFuture<'a, Result<Permit, Refusal>>;
 
-    /// Whether a compressed payload may be submitted as it came. True if some exporter passes it on unchanged and it is
-    /// large enough to go alone.
+    /// Whether a compressed payload may be submitted as it came. True if some exporter passes it on
+    /// unchanged and it is large enough to go alone.
     fn keeps_compressed(&self, encoding: Encoding, uncompressed_len_bytes: usize) -> bool;
 
-    /// Names of the request metadata that something downstream reads, in lower case. Nothing else may be kept.
+    /// Names of the request metadata that something downstream reads, in lower case. Nothing else
+    /// may be kept.
     fn metadata_keys(&self) -> &[String];
 
     /// Puts a validated request into the log, and gives back its permit. CPU work only.
     fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal>;
 }
 
-/// A validated request.
 #[derive(Debug)]
 pub struct Request {
     pub payload: Payload,
@@ -44,8 +49,8 @@ pub struct Request {
 
 /// The connection that a request comes on. Its other requests may not be able to wait.
 pub trait Connection: Send + Sync {
-    /// Permission to let a request of `bytes` wait, until the returned value is dropped. `None`: requests of this connection
-    /// that were admitted might make no progress meanwhile.
+    /// Permission to let a request of `bytes` wait, until the returned value is dropped. `None`:
+    /// requests of this connection that were admitted might make no progress meanwhile.
     fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>>;
 }
 

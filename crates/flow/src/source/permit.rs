@@ -1,14 +1,12 @@
 //! Memory for a request on its way from its source to the log.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::Refusal;
 
-/// The memory that permits are parts of.
 pub trait MemoryPool: Send + Sync + 'static {
-    /// Takes `bytes` more for a request that has `held_bytes` already. Refuses at once where there are none: a request that
-    /// can never fit with [`Refusal::TooLarge`].
+    /// Takes `bytes` more for a request that has `held_bytes` already. Refuses at once where there
+    /// are none: a request that can never fit with [`Refusal::TooLarge`].
     fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal>;
 
     fn give_back(&self, bytes: usize);
@@ -30,7 +28,6 @@ impl Permit {
         Ok(Permit { pool, bytes })
     }
 
-    /// What the request may hold.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -64,11 +61,5 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.pool.give_back(self.bytes);
-    }
-}
-
-impl fmt::Debug for Permit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Permit").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }

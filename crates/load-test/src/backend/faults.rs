@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::status::Code;
+use sluice_net::grpc::Code;
 
 /// Answers a share of the requests with a status instead of taking them.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,15 +41,16 @@ pub struct Partial {
     pub message: String,
 }
 
-/// Everything that is wrong with a backend at one time. The default is nothing. Faults combine; where several would
-/// answer, the first in the order of the fields does.
+/// Everything that is wrong with a backend at one time. The default is nothing. Faults combine;
+/// where several would answer, the first in the order of the fields does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// The port is closed and all connections are cut.
     pub dead: bool,
     /// Share of the requests that are read and not answered until this ends (is 0).
     pub stall_share: f64,
-    /// Share of the requests whose stream (over HTTP: connection) is reset in the middle of its answer.
+    /// Share of the requests whose stream (over HTTP: connection) is reset in the middle of its
+    /// answer.
     pub reset_share: f64,
     /// Bodies are read no faster than this on each stream.
     pub read_bytes_per_s: Option<u64>,
@@ -79,9 +79,10 @@ impl Faults {
         Faults { discard: true, ..Faults::default() }
     }
 
-    /// A share of the requests gets UNAVAILABLE (503) without RetryInfo, as in the Kyma load test's backpressure scenario.
+    /// A share of the requests gets UNAVAILABLE (503) without RetryInfo, as in the Kyma load test's
+    /// backpressure scenario.
     pub fn unavailable(share: f64) -> Self {
-        Faults::refusing(share, Code::UNAVAILABLE)
+        Faults::refusing(share, Code::Unavailable)
     }
 
     pub fn refusing(share: f64, code: Code) -> Self {
@@ -95,7 +96,7 @@ impl Faults {
     /// Requests with an item that a load's `poison_every` has marked get INVALID_ARGUMENT.
     pub fn rejecting_poison() -> Self {
         let marker = crate::identity::POISON_MARK.as_bytes().to_vec();
-        Faults { poison: Some(Poison { marker, code: Code::INVALID_ARGUMENT }), ..Faults::default() }
+        Faults { poison: Some(Poison { marker, code: Code::InvalidArgument }), ..Faults::default() }
     }
 
     /// Adds RetryInfo to the refusals, if there are any.
@@ -118,19 +119,15 @@ pub struct Window {
 
 /// Changes a backend's faults while it runs. Clones act on the same backend.
 #[derive(Clone, Debug)]
-pub struct FaultSwitch {
-    current: Arc<RwLock<Arc<Faults>>>,
-    changed: watch::Sender<()>,
-}
+pub struct FaultSwitch(watch::Sender<Arc<Faults>>);
 
 impl FaultSwitch {
     pub(crate) fn new(faults: Faults) -> Self {
-        FaultSwitch { current: Arc::new(RwLock::new(Arc::new(faults))), changed: watch::Sender::new(()) }
+        FaultSwitch(watch::Sender::new(Arc::new(faults)))
     }
 
     pub fn set(&self, faults: Faults) {
-        *self.current.write() = Arc::new(faults);
-        self.changed.send_replace(());
+        self.0.send_replace(Arc::new(faults));
     }
 
     /// Ends all faults.
@@ -139,15 +136,16 @@ impl FaultSwitch {
     }
 
     pub fn current(&self) -> Arc<Faults> {
-        Arc::clone(&self.current.read())
+        Arc::clone(&self.0.borrow())
     }
 
-    pub(crate) fn changes(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+    pub(crate) fn changes(&self) -> watch::Receiver<Arc<Faults>> {
+        self.0.subscribe()
     }
 
-    /// Sets faults by the clock, from now on: those of a window that begins at once are set when this returns. Windows are taken
-    /// in order; one that begins before its predecessor ends begins when that ends.
+    /// Sets faults by the clock, from now on: those of a window that begins at once are set when
+    /// this returns. Windows are taken in order; one that begins before its predecessor ends begins
+    /// when that ends.
     pub fn schedule(&self, windows: Vec<Window>) -> tokio::task::JoinHandle<()> {
         let switch = self.clone();
         let began = tokio::time::Instant::now();

@@ -2,23 +2,24 @@
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Response};
-use hyper::body::Frame;
+use http::{HeaderMap, Response};
+use http_body_util::BodyExt as _;
 use prost::Message as _;
-use sluice_net::grpc::Status;
 use sluice_net::grpc::frame::{PREFIX_BYTES, Prefix};
+use sluice_net::grpc::{Code, Status};
 use sluice_otlp::{Encoding, Signal};
 
-use super::judge::{Body, Form, Reply};
-use super::serve::{Answer, Format, frames};
+use super::judge::{Body, Form};
+use super::serve::{Answer, Format, full, with_content_type};
 use crate::export_response::ExportResponse;
-use crate::status::Code;
 
 pub(super) fn format(head: &Parts) -> Result<Format, Box<Answer>> {
-    let unknown = |what: &str| Box::new(refused(&Code::UNIMPLEMENTED.with(what, None)));
-    let signal = Signal::from_grpc_path(head.uri.path()).ok_or_else(|| unknown("unknown service or method"))?;
-    let encoding = head.headers.get("grpc-encoding").and_then(|value| value.to_str().ok()).unwrap_or("identity");
-    let encoding = Encoding::from_name(encoding).ok_or_else(|| unknown("unknown grpc-encoding"))?;
+    let unknown = |what| Box::new(refusal(&Status::new(Code::Unimplemented, what)));
+    let signal = Signal::from_grpc_path(head.uri.path())
+        .ok_or_else(|| unknown("unknown service or method"))?;
+    let encoding = head.headers.get("grpc-encoding").map_or(Some("identity"), |v| v.to_str().ok());
+    let encoding =
+        encoding.and_then(Encoding::from_name).ok_or_else(|| unknown("unknown grpc-encoding"))?;
     Ok(Format { signal: Some(signal), encoding, form: Form::Protobuf })
 }
 
@@ -35,30 +36,20 @@ pub(super) fn unframe(body: Body, encoding: Encoding) -> (Body, Encoding) {
     }
 }
 
-pub(super) fn answer(reply: Reply) -> Answer {
-    match reply {
-        Reply::Taken { rejected } => {
-            let message = ExportResponse::of(rejected).encode_to_vec();
-            let prefix = Prefix { compressed: false, len_bytes: message.len() }.encode().unwrap_or_default();
-            let mut trailers = HeaderMap::new();
-            Status::ok().write_to(&mut trailers);
-            let frame = Bytes::from([&prefix[..], &message].concat());
-            with_content_type(frames([Frame::data(frame), Frame::trailers(trailers)]))
-        }
-        Reply::Status { code, message, retry_delay } => refused(&code.with(message, retry_delay)),
-        Reply::TooLarge { message } => refused(&Code::RESOURCE_EXHAUSTED.with(message, None)),
-        Reply::Reset => refused(&Code::INTERNAL.with("reset", None)),
-    }
+pub(super) fn taken(rejected: Option<(u64, String)>) -> Answer {
+    let message = ExportResponse::of(rejected).encode_to_vec();
+    let prefix = Prefix { compressed: false, len_bytes: message.len() }.encode();
+    let frame = [&prefix.unwrap_or_default()[..], &message].concat();
+    let mut trailers = HeaderMap::new();
+    Status::ok().write_to(&mut trailers);
+    let body = full(frame.into()).with_trailers(std::future::ready(Some(Ok(trailers))));
+    with_content_type("application/grpc", Response::new(body.boxed_unsync()))
 }
 
-fn refused(status: &Status) -> Answer {
-    let mut answer = with_content_type(frames([]));
-    status.write_to(answer.headers_mut());
-    answer
-}
-
-fn with_content_type<T>(body: T) -> Response<T> {
-    let mut response = Response::new(body);
-    response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
-    response
+/// Without a body the head ends the stream: gRPC clients take a status in the head for the answer's
+/// only then.
+pub(super) fn refusal(status: &Status) -> Answer {
+    let mut response = Response::new(full(Bytes::new()));
+    status.write_to(response.headers_mut());
+    with_content_type("application/grpc", response)
 }

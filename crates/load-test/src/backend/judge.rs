@@ -1,10 +1,12 @@
-//! Decides what a backend answers to a request that it has read: by its faults first, then by the request itself.
+//! Decides what a backend answers to a request that it has read: by its faults first, then by the
+//! request itself.
 
 use std::io::Read;
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use sluice_net::grpc::{Code, Status};
 use sluice_otlp::json::from_json;
 use sluice_otlp::{Encoding, Signal};
 
@@ -12,7 +14,6 @@ use super::faults::{Faults, strikes};
 use super::scan::{self, Malformed};
 use super::store::Received;
 use super::{Counting, Shared, text};
-use crate::status::Code;
 
 /// A request that was read to its end.
 pub(crate) struct Incoming {
@@ -28,7 +29,8 @@ pub(crate) struct Incoming {
 pub(crate) enum Form {
     Protobuf,
     Json,
-    /// Log lines in something that is not OTLP: JSON as Fluent Bit's `http` output posts it, or one object a line.
+    /// Log lines in something that is not OTLP: JSON as Fluent Bit's `http` output posts it, or one
+    /// object a line.
     Lines,
 }
 
@@ -44,14 +46,13 @@ pub(crate) enum Body {
 
 pub(crate) enum Reply {
     Taken { rejected: Option<(u64, String)> },
-    Status { code: Code, message: String, retry_delay: Option<Duration> },
-    TooLarge { message: String },
+    Refused { status: Status, is_too_large: bool },
     Reset,
 }
 
 impl Reply {
-    fn status(code: Code, message: impl Into<String>) -> Self {
-        Reply::Status { code, message: message.into(), retry_delay: None }
+    fn refused(code: Code, message: impl Into<String>) -> Self {
+        Reply::Refused { status: Status::new(code, message), is_too_large: false }
     }
 }
 
@@ -64,32 +65,23 @@ pub(crate) async fn judge(shared: &Shared, incoming: Incoming) -> Reply {
     {
         tokio::time::sleep(delay.by).await;
     }
-    let reply = match fault_reply(&faults) {
-        Some(reply) => reply,
-        None => take(shared, incoming, &faults),
-    };
-    let mut store = shared.store.lock();
+    let reply = fault_reply(&faults).unwrap_or_else(|| take(shared, incoming, &faults));
+    let counts = &mut shared.store.lock().counts;
     match &reply {
         Reply::Taken { .. } => {}
-        Reply::Status { code, .. } => *store.counts.refused.entry(*code).or_default() += 1,
-        Reply::TooLarge { .. } => *store.counts.refused.entry(Code::RESOURCE_EXHAUSTED).or_default() += 1,
-        Reply::Reset => store.counts.resets += 1,
+        Reply::Refused { status, .. } => *counts.refused.entry(status.code).or_default() += 1,
+        Reply::Reset => counts.resets += 1,
     }
     reply
 }
 
-async fn wait_while_stalled(shared: &Shared) -> std::sync::Arc<Faults> {
-    let mut changes = shared.faults.changes();
-    let is_struck = strikes(shared.faults.current().stall_share);
-    loop {
-        changes.borrow_and_update();
-        let faults = shared.faults.current();
-        let waits = is_struck && faults.stall_share > 0.0;
-        // A backend that goes away stalls for ever; the task then ends with its connection.
-        if !waits || changes.changed().await.is_err() {
-            return faults;
-        }
+async fn wait_while_stalled(shared: &Shared) -> Arc<Faults> {
+    if strikes(shared.faults.current().stall_share) {
+        let mut changes = shared.faults.changes();
+        // The switch is here: no error.
+        let _ = changes.wait_for(|faults| faults.stall_share == 0.0).await;
     }
+    shared.faults.current()
 }
 
 fn fault_reply(faults: &Faults) -> Option<Reply> {
@@ -97,11 +89,9 @@ fn fault_reply(faults: &Faults) -> Option<Reply> {
         return Some(Reply::Reset);
     }
     let refuse = faults.refuse.as_ref().filter(|refuse| strikes(refuse.share))?;
-    Some(Reply::Status {
-        code: refuse.code,
-        message: "refused by an injected fault".to_owned(),
-        retry_delay: refuse.retry_delay,
-    })
+    let status = Status::new(refuse.code, "refused by an injected fault");
+    let status = Status { retry_delay: refuse.retry_delay, ..status };
+    Some(Reply::Refused { status, is_too_large: false })
 }
 
 fn take(shared: &Shared, incoming: Incoming, faults: &Faults) -> Reply {
@@ -112,22 +102,32 @@ fn take(shared: &Shared, incoming: Incoming, faults: &Faults) -> Reply {
     };
     match shared.options.counting {
         Counting::Verify => take_verified(shared, incoming, &sent, faults),
-        Counting::Light { bytes_per_item } => take_counted(shared, &incoming, &sent, bytes_per_item, faults),
+        Counting::Light { bytes_per_item } => {
+            take_counted(shared, &incoming, &sent, bytes_per_item, faults)
+        }
     }
 }
 
 fn too_large(shared: &Shared, bytes: usize) -> Reply {
     // The words of grpc-go, whose message real backends send.
     let limit = shared.options.message_limit_bytes;
-    Reply::TooLarge { message: format!("grpc: received message larger than max ({bytes} vs. {limit})") }
+    let message = format!("grpc: received message larger than max ({bytes} vs. {limit})");
+    let status = Status::new(Code::ResourceExhausted, message);
+    Reply::Refused { status, is_too_large: true }
 }
 
 fn malformed(shared: &Shared) -> Reply {
     shared.store.lock().counts.malformed += 1;
-    Reply::status(Code::INVALID_ARGUMENT, "the request is not a valid OTLP export request")
+    Reply::refused(Code::InvalidArgument, "the request is not a valid OTLP export request")
 }
 
-fn take_counted(shared: &Shared, incoming: &Incoming, sent: &[u8], bytes_per_item: f64, faults: &Faults) -> Reply {
+fn take_counted(
+    shared: &Shared,
+    incoming: &Incoming,
+    sent: &[u8],
+    bytes_per_item: f64,
+    faults: &Faults,
+) -> Reply {
     let items = match incoming.encoding {
         Encoding::Identity => sluice_otlp::count(incoming.signal, sent).ok().map(u64::from),
         Encoding::Gzip => estimate_items(sent, bytes_per_item),
@@ -141,8 +141,9 @@ fn take_counted(shared: &Shared, incoming: &Incoming, sent: &[u8], bytes_per_ite
     Reply::Taken { rejected: None }
 }
 
-/// The items of a gzip member that is not inflated: its length field (RFC 1952, ISIZE) over an item's length. The error is
-/// about one in a thousand, the share of the resource and of headers in a request.
+/// The items of a gzip member that is not inflated: its length field (RFC 1952, ISIZE) over an
+/// item's length. The error is about one in a thousand, the share of the resource and of headers in
+/// a request.
 fn estimate_items(gzip: &[u8], bytes_per_item: f64) -> Option<u64> {
     let inflated_bytes = u32::from_le_bytes(*gzip.last_chunk()?);
     Some((f64::from(inflated_bytes) / bytes_per_item).round() as u64)
@@ -159,7 +160,7 @@ fn take_verified(shared: &Shared, incoming: Incoming, sent: &Bytes, faults: &Fau
     let scanned = match incoming.form {
         Form::Protobuf => scan::scan(incoming.signal, &body, &mut items),
         Form::Json => match from_json(incoming.signal, &body, limit_bytes) {
-            Ok(message) => scan::scan(incoming.signal, &message.into(), &mut items),
+            Ok(message) => scan::scan(incoming.signal, &message, &mut items),
             Err(_) => Err(Malformed),
         },
         Form::Lines => text::scan(&body, &mut items),
@@ -170,13 +171,15 @@ fn take_verified(shared: &Shared, incoming: Incoming, sent: &Bytes, faults: &Fau
     if let Some(poison) = &faults.poison
         && memchr::memmem::find(&body, &poison.marker).is_some()
     {
-        return Reply::status(poison.code, "the request contains an item that this backend refuses");
+        let message = "the request contains an item that this backend refuses";
+        return Reply::refused(poison.code, message);
     }
     if faults.discard {
         return Reply::Taken { rejected: None };
     }
     let partial = faults.partial.as_ref().filter(|partial| strikes(partial.share));
-    let rejected = partial.map(|partial| (partial.rejected_items.min(items.len() as u64), partial.message.clone()));
+    let rejected = partial
+        .map(|partial| (partial.rejected_items.min(items.len() as u64), partial.message.clone()));
     items.truncate(items.len() - rejected.as_ref().map_or(0, |(count, _)| *count as usize));
     let mut store = shared.store.lock();
     store.take(incoming.signal, items.len() as u64, sent.len() as u64);
@@ -198,7 +201,9 @@ fn inflate(encoding: Encoding, body: &Bytes, limit_bytes: usize) -> Result<Bytes
     let mut out = Vec::new();
     let read = match encoding {
         Encoding::Identity => return Ok(body.clone()),
-        Encoding::Gzip => flate2::bufread::MultiGzDecoder::new(&body[..]).take(limit).read_to_end(&mut out),
+        Encoding::Gzip => {
+            flate2::bufread::MultiGzDecoder::new(&body[..]).take(limit).read_to_end(&mut out)
+        }
         Encoding::Zstd => zstd::stream::read::Decoder::with_buffer(&body[..])
             .and_then(|decoder| decoder.take(limit).read_to_end(&mut out)),
         Encoding::Snappy => return Err(Inflating::Malformed),

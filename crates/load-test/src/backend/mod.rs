@@ -1,13 +1,12 @@
-//! A backend that verifies what it receives: it counts every item, tells lost and doubled ones by their identity, measures
-//! latency from the item's own time of sending, and injects faults on demand.
+//! A backend that verifies what it receives: it counts every item, tells lost and doubled ones by
+//! their identity, measures latency from the item's own time of sending, and injects faults on
+//! demand.
 
 mod faults;
 mod grpc;
 mod http;
 mod judge;
 mod scan;
-#[cfg(test)]
-mod scan_tests;
 mod serve;
 mod store;
 mod text;
@@ -25,7 +24,6 @@ use tokio::task::{JoinHandle, JoinSet};
 pub use faults::{Delay, FaultSwitch, Faults, Partial, Poison, Refuse, Window};
 pub use store::{Counts, Received};
 
-use crate::generate::Protocol;
 use crate::identity::SequenceSet;
 use crate::latency::Latency;
 use store::Store;
@@ -35,17 +33,16 @@ use store::Store;
 pub enum Counting {
     /// Inflates, walks every item, knows each by its identity.
     Verify,
-    /// Counts items and bytes at the least cost, to measure a pipeline's cost beside it. Over gRPC only. Items of gzip members
-    /// are estimated from the members' length field at `bytes_per_item` (uncompressed); those of zstd are not counted.
+    /// Counts items and bytes at the least cost, to measure a pipeline's cost beside it. Items
+    /// of gzip members are estimated from the members' length field at `bytes_per_item`
+    /// (uncompressed); those of zstd are not counted.
     Light { bytes_per_item: f64 },
 }
 
-/// How a backend behaves. The default verifies OTLP over gRPC and over HTTP/1 on a free port of the loopback interface, with
-/// the message limit of real backends.
+/// How a backend behaves. The default verifies OTLP over gRPC and over HTTP/1 on a free port of the
+/// loopback interface, with the message limit of real backends.
 #[derive(Clone, Debug)]
 pub struct BackendOptions {
-    /// `Grpc` takes gRPC and, on the same port, OTLP over HTTP; `Http` takes OTLP over HTTP alone.
-    pub protocol: Protocol,
     pub listen: SocketAddr,
     pub counting: Counting,
     /// Of a message as sent and as inflated. Real backends: 4 MiB.
@@ -59,7 +56,6 @@ pub struct BackendOptions {
 impl Default for BackendOptions {
     fn default() -> Self {
         BackendOptions {
-            protocol: Protocol::Grpc,
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             counting: Counting::Verify,
             message_limit_bytes: 4 << 20,
@@ -70,11 +66,6 @@ impl Default for BackendOptions {
 }
 
 impl BackendOptions {
-    /// OTLP over HTTP (protobuf and JSON) instead of gRPC.
-    pub fn http() -> Self {
-        BackendOptions { protocol: Protocol::Http, ..BackendOptions::default() }
-    }
-
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
@@ -114,9 +105,6 @@ pub struct Backend {
 impl Backend {
     /// Binds and begins to serve. The address is fixed even where the backend starts dead.
     pub async fn start(options: BackendOptions) -> io::Result<Backend> {
-        if options.protocol == Protocol::Http && options.counting != Counting::Verify {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "light counting is for gRPC backends"));
-        }
         let listener = bind(options.listen)?;
         let addr = listener.local_addr()?;
         let shared = Arc::new(Shared {
@@ -137,12 +125,8 @@ impl Backend {
         self.addr
     }
 
-    /// Changes what is wrong with it, from the next request on; what is stalled goes on once no stall is left.
-    pub fn set_faults(&self, faults: Faults) {
-        self.shared.faults.set(faults);
-    }
-
-    /// The switch for this backend's faults.
+    /// Changes what is wrong with it, from the next request on; what is stalled goes on once no
+    /// stall is left.
     pub fn faults(&self) -> &FaultSwitch {
         &self.shared.faults
     }
@@ -242,14 +226,14 @@ fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(1024)
 }
 
-/// Accepts connections while the backend is not dead. All connections are this task's own and end with it.
+/// Accepts connections while the backend is not dead. All connections are this task's own and end
+/// with it.
 async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
     let mut listener = Some(listener);
     let mut connections = JoinSet::new();
     let mut changes = shared.faults.changes();
     loop {
-        changes.borrow_and_update();
-        if shared.faults.current().dead {
+        if changes.borrow_and_update().dead {
             listener = None;
             connections.abort_all();
         } else if listener.is_none() {
@@ -264,7 +248,6 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
             changed = changes.changed() => if changed.is_err() { return },
             Some(_) = connections.join_next() => {}
             Ok((stream, _)) = accept_one(listener.as_ref()) => {
-                shared.store.lock().counts.connections += 1;
                 // Failure means a connection that is already gone.
                 let _ = stream.set_nodelay(true);
                 connections.spawn(serve::serve(Arc::clone(&shared), stream));

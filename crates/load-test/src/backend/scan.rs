@@ -1,11 +1,11 @@
-//! Finds the identity and the time of every item in an encoded export request, in whatever order its fields come.
+//! Finds the identity and the time of every item in an encoded export request, in whatever order
+//! its fields come.
 //!
-//! The messages here have only the fields that lead to identities. Prost skips all others, which makes this about as cheap as
+//! Only the fields that lead to identities are looked into, which makes this about as cheap as
 //! counting. Messages below an item's own fields are not validated.
 
-use bytes::Bytes;
-use prost::Message;
-use sluice_otlp::{Signal, Value};
+use sluice_net::grpc::answer::{Fields, Value};
+use sluice_otlp::{Signal, Value as AnyValue};
 use thiserror::Error;
 
 use super::text;
@@ -14,12 +14,6 @@ use crate::identity::{Identity, REQUEST_ATTRIBUTE};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not an export request")]
 pub(crate) struct Malformed;
-
-impl From<prost::DecodeError> for Malformed {
-    fn from(_: prost::DecodeError) -> Malformed {
-        Malformed
-    }
-}
 
 /// One item as a backend knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +42,13 @@ pub(crate) struct RequestStamp {
 
 impl RequestStamp {
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(value).ok().filter(|text| text.len() == 32 && text.is_ascii())?;
+        let text =
+            std::str::from_utf8(value).ok().filter(|text| text.len() == 32 && text.is_ascii())?;
         let number = |digits| u64::from_str_radix(digits, 16).ok();
-        Some(RequestStamp { first: Identity(number(&text[..16])?), sent_unix_ns: number(&text[16..])? })
+        Some(RequestStamp {
+            first: Identity(number(&text[..16])?),
+            sent_unix_ns: number(&text[16..])?,
+        })
     }
 
     /// The item of a stamp that stands for one item alone.
@@ -64,113 +62,73 @@ impl RequestStamp {
     }
 }
 
-/// `Export…ServiceRequest`.
-#[derive(Message)]
-struct Request {
-    #[prost(message, repeated, tag = "1")]
-    resources: Vec<ResourceItems>,
+/// Appends the items of an encoded request to `items`, in order. Field numbers are those of
+/// opentelemetry-proto; the three signals share those above the items.
+pub(crate) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Result<(), Malformed> {
+    each(message, 1, |resource_items| {
+        let mut stamp = None;
+        each(resource_items, 1, |resource| {
+            stamp = find_stamp(resource, 1)?;
+            Ok(())
+        })?;
+        each(resource_items, 2, |scope_items| {
+            each(scope_items, 2, |entry| {
+                match signal {
+                    Signal::Traces => {
+                        items.push(stamped(stamp, bytes(entry, 2)?).unwrap_or(Item::UNKNOWN));
+                    }
+                    Signal::Logs => {
+                        let item = stamped(stamp, bytes(entry, 10)?);
+                        let item = item.or_else(|| text::identify(entry));
+                        items.push(item.unwrap_or(Item::UNKNOWN));
+                    }
+                    Signal::Metrics => scan_metric(entry, stamp, items)?,
+                }
+                Ok(())
+            })
+        })
+    })
 }
 
-/// `ResourceSpans`, `ResourceMetrics` or `ResourceLogs`.
-#[derive(Message)]
-struct ResourceItems {
-    #[prost(message, optional, tag = "1")]
-    resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    scopes: Vec<ScopeItems>,
-}
-
-#[derive(Message)]
-struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    attributes: Vec<KeyValue>,
-}
-
-/// `ScopeSpans`, `ScopeMetrics` or `ScopeLogs`; its spans, metrics or records are left encoded.
-#[derive(Message)]
-struct ScopeItems {
-    #[prost(bytes = "bytes", repeated, tag = "2")]
-    entries: Vec<Bytes>,
-}
-
-#[derive(Message)]
-struct Span {
-    #[prost(bytes = "bytes", tag = "2")]
-    span_id: Bytes,
-}
-
-#[derive(Message)]
-struct LogRecord {
-    #[prost(bytes = "bytes", tag = "10")]
-    span_id: Bytes,
-}
-
-#[derive(Message)]
-struct Metric {
-    #[prost(message, optional, tag = "5")]
-    gauge: Option<Points>,
-    #[prost(message, optional, tag = "7")]
-    sum: Option<Points>,
-    #[prost(message, optional, tag = "9")]
-    histogram: Option<Points>,
-    #[prost(message, optional, tag = "10")]
-    exponential_histogram: Option<Points>,
-    #[prost(message, optional, tag = "11")]
-    summary: Option<Points>,
-}
-
-#[derive(Message)]
-struct Points {
-    #[prost(bytes = "bytes", repeated, tag = "1")]
-    points: Vec<Bytes>,
-}
-
-#[derive(Message)]
-struct NumberPoint {
-    #[prost(fixed64, tag = "3")]
-    time_unix_ns: u64,
-    #[prost(double, optional, tag = "4")]
-    as_double: Option<f64>,
-    #[prost(fixed64, optional, tag = "6")]
-    as_int: Option<u64>,
-}
-
-#[derive(Message)]
-struct NumberPointAttributes {
-    #[prost(message, repeated, tag = "7")]
-    attributes: Vec<KeyValue>,
-}
-
-#[derive(Message)]
-struct KeyValue {
-    #[prost(bytes = "bytes", tag = "1")]
-    key: Bytes,
-    /// An encoded `AnyValue`.
-    #[prost(bytes = "bytes", tag = "2")]
-    value: Bytes,
-}
-
-/// Appends the items of an encoded request to `items`, in order.
-pub(crate) fn scan(signal: Signal, message: &Bytes, items: &mut Vec<Item>) -> Result<(), Malformed> {
-    for resource in Request::decode(message.clone())?.resources {
-        let stamp = resource.resource.and_then(|resource| find_stamp(&resource.attributes));
-        for entry in resource.scopes.into_iter().flat_map(|scope| scope.entries) {
-            match signal {
-                Signal::Traces => items.push(stamped(stamp, &Span::decode(entry)?.span_id).unwrap_or(Item::UNKNOWN)),
-                Signal::Logs => items.push(read_record(entry, stamp)?),
-                Signal::Metrics => scan_metric(entry, stamp, items)?,
-            }
+/// Visits the content of each field of this number.
+fn each<'a>(
+    message: &'a [u8],
+    number: u64,
+    mut visit: impl FnMut(&'a [u8]) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    let mut fields = Fields::new(message);
+    while let Some((found, value)) = fields.next().ok_or(Malformed)? {
+        if let Value::Bytes(content) = value
+            && found == number
+        {
+            visit(content)?;
         }
     }
     Ok(())
 }
 
-fn find_stamp(attributes: &[KeyValue]) -> Option<RequestStamp> {
-    let attribute = attributes.iter().find(|attribute| attribute.key == REQUEST_ATTRIBUTE.as_bytes())?;
-    match Value::read(&attribute.value) {
-        Value::String(text) => RequestStamp::parse(text),
-        _ => None,
-    }
+/// The content of the last field of this number; empty without one.
+fn bytes(message: &[u8], number: u64) -> Result<&[u8], Malformed> {
+    let mut last = &[][..];
+    each(message, number, |content| {
+        last = content;
+        Ok(())
+    })?;
+    Ok(last)
+}
+
+/// The stamp among the attributes, which are the fields of this number.
+fn find_stamp(message: &[u8], attributes: u64) -> Result<Option<RequestStamp>, Malformed> {
+    let mut stamp = None;
+    each(message, attributes, |attribute| {
+        if bytes(attribute, 1)? == REQUEST_ATTRIBUTE.as_bytes()
+            && let AnyValue::String(text) = AnyValue::read(bytes(attribute, 2)?)
+        {
+            stamp = RequestStamp::parse(text);
+        }
+        Ok(())
+    })?;
+    Ok(stamp)
 }
 
 /// The item with this span id.
@@ -178,31 +136,55 @@ fn stamped(stamp: Option<RequestStamp>, span_id: &[u8]) -> Option<Item> {
     Some(stamp?.item(u64::from_be_bytes(span_id.try_into().ok()?)))
 }
 
-fn read_record(record: Bytes, stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
-    let span_id = LogRecord::decode(record.clone())?.span_id;
-    Ok(stamped(stamp, &span_id).or_else(|| text::identify(&record)).unwrap_or(Item::UNKNOWN))
-}
-
-fn scan_metric(metric: Bytes, stamp: Option<RequestStamp>, items: &mut Vec<Item>) -> Result<(), Malformed> {
-    let Metric { gauge, sum, histogram, exponential_histogram, summary } = Metric::decode(metric)?;
-    for point in [gauge, sum].into_iter().flatten().flat_map(|data| data.points) {
-        items.push(read_point(point, stamp)?);
+fn scan_metric(
+    metric: &[u8],
+    stamp: Option<RequestStamp>,
+    items: &mut Vec<Item>,
+) -> Result<(), Malformed> {
+    let mut fields = Fields::new(metric);
+    while let Some((number, value)) = fields.next().ok_or(Malformed)? {
+        let Value::Bytes(data) = value else { continue };
+        match number {
+            // Gauges and sums.
+            5 | 7 => each(data, 1, |point| {
+                items.push(read_point(point, stamp)?);
+                Ok(())
+            })?,
+            // Histograms of both kinds and summaries. Generators make no such points.
+            9..=11 => each(data, 1, |_| {
+                items.push(Item::UNKNOWN);
+                Ok(())
+            })?,
+            _ => {}
+        }
     }
-    // Generators make no such points.
-    let others = [histogram, exponential_histogram, summary].into_iter().flatten();
-    items.extend(others.flat_map(|data| data.points).map(|_| Item::UNKNOWN));
     Ok(())
 }
 
-fn read_point(point: Bytes, stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
+fn read_point(point: &[u8], stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
+    let (mut time_unix_ns, mut as_double, mut as_int) = (0, None, None);
+    let mut fields = Fields::new(point);
+    while let Some((number, value)) = fields.next().ok_or(Malformed)? {
+        let Value::Fixed(bytes) = value else { continue };
+        let Ok(bytes) = bytes.try_into() else { continue };
+        match number {
+            3 => time_unix_ns = u64::from_le_bytes(bytes),
+            4 => as_double = Some(f64::from_le_bytes(bytes)),
+            6 => as_int = Some(u64::from_le_bytes(bytes)),
+            _ => {}
+        }
+    }
     let stamp = match stamp {
         // Engines without resources hand their attributes on with each point.
-        None => find_stamp(&NumberPointAttributes::decode(point.clone())?.attributes),
+        None => find_stamp(point, 7)?,
         known => known,
     };
-    let NumberPoint { time_unix_ns, as_double, as_int } = NumberPoint::decode(point)?;
-    Ok(match (stamp, as_int) {
-        (Some(stamp), Some(identity)) => stamp.item(identity),
-        _ => as_double.and_then(|value| Item::of_sample(value, time_unix_ns)).unwrap_or(Item::UNKNOWN),
-    })
+    let identified = match (stamp, as_int) {
+        (Some(stamp), Some(identity)) => Some(stamp.item(identity)),
+        _ => as_double.and_then(|value| Item::of_sample(value, time_unix_ns)),
+    };
+    Ok(identified.unwrap_or(Item::UNKNOWN))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
-//! The network side of a backend: one HTTP server for OTLP over gRPC and over HTTP, and for log lines as other shippers post
-//! them. `grpc` and `http` say how each of the two reads a head and writes an answer.
+//! The network side of a backend: one HTTP server for OTLP over gRPC and over HTTP, and for log
+//! lines as other shippers post them. `grpc` and `http` say how each of the two reads a head and
+//! writes an answer.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Empty, StreamBody};
-use hyper::body::{Frame, Incoming as HyperBody};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Incoming as HyperBody;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -22,13 +23,13 @@ use tokio::net::TcpStream;
 
 use super::judge::{Body, Form, Incoming, Reply, judge};
 use super::{Shared, grpc, http as otlp_http};
-use crate::generate::Protocol;
 
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 const STREAMS_LIMIT: u32 = 1024;
 const HEADERS_LIMIT_BYTES: u32 = 1 << 20;
-/// A reset overtakes what has not been written yet, so it waits until the head of the answer has gone out.
+/// A reset overtakes what has not been written yet, so it waits until the head of the answer has
+/// gone out.
 const RESET_AFTER: Duration = Duration::from_millis(1);
 
 /// The stream is to break, or has broken. Over HTTP/1 that is the connection.
@@ -38,7 +39,8 @@ pub(super) struct Broken;
 
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Broken>>;
 
-/// The format of a body, as the request's head has it. `signal` is none for log lines, which come on any other path.
+/// The format of a body, as the request's head has it. `signal` is none for log lines, which come
+/// on any other path.
 pub(super) struct Format {
     pub(super) signal: Option<Signal>,
     pub(super) encoding: Encoding,
@@ -64,7 +66,7 @@ pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
 
 async fn answer(shared: &Shared, request: Request<HyperBody>) -> Answer {
     let (head, body) = request.into_parts();
-    let is_grpc = shared.options.protocol == Protocol::Grpc && is_grpc(&head);
+    let is_grpc = is_grpc(&head);
     let understood = if is_grpc { grpc::format(&head) } else { otlp_http::format(&head) };
     let Format { signal, mut encoding, form } = match understood {
         Ok(format) => format,
@@ -76,10 +78,14 @@ async fn answer(shared: &Shared, request: Request<HyperBody>) -> Answer {
         (body, encoding) = grpc::unframe(body, encoding);
     }
     let signal = signal.unwrap_or(Signal::Logs);
-    match judge(shared, Incoming { signal, encoding, form, headers: head.headers, body }).await {
+    let reply =
+        judge(shared, Incoming { signal, encoding, form, headers: head.headers, body }).await;
+    match reply {
         Reply::Reset => broken(),
-        reply if is_grpc => grpc::answer(reply),
-        reply => otlp_http::answer(form, reply),
+        Reply::Taken { rejected } if is_grpc => grpc::taken(rejected),
+        Reply::Taken { rejected } => otlp_http::taken(form, rejected),
+        Reply::Refused { status, .. } if is_grpc => grpc::refusal(&status),
+        Reply::Refused { status, is_too_large } => otlp_http::refusal(form, &status, is_too_large),
     }
 }
 
@@ -88,26 +94,26 @@ fn is_grpc(head: &Parts) -> bool {
     content_type.starts_with(b"application/grpc")
 }
 
-/// Reads a body to its end. One that is too large is not kept, but read all the same: most clients read no answer before they
-/// have sent everything.
+/// Reads a body to its end. One that is too large is not kept, but read all the same: most clients
+/// read no answer before they have sent everything.
 async fn read(shared: &Shared, mut body: HyperBody, prefix_bytes: usize) -> Result<Body, Broken> {
+    let limit_bytes = shared.options.message_limit_bytes + prefix_bytes;
     let (mut chunks, mut bytes) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let Ok(chunk) = frame.map_err(|_| Broken)?.into_data() else { continue };
         bytes += chunk.len();
         if let Some(rate) = shared.faults.current().read_bytes_per_s {
-            tokio::time::sleep(Duration::from_secs_f64(chunk.len() as f64 / rate.max(1) as f64)).await;
+            tokio::time::sleep(Duration::from_secs_f64(chunk.len() as f64 / rate.max(1) as f64))
+                .await;
         }
-        if bytes <= shared.options.message_limit_bytes + prefix_bytes {
+        if bytes <= limit_bytes {
             chunks.push(chunk);
         } else {
             chunks.clear();
         }
     }
     Ok(match &chunks[..] {
-        _ if bytes > shared.options.message_limit_bytes + prefix_bytes => {
-            Body::TooLarge { bytes: bytes - prefix_bytes }
-        }
+        _ if bytes > limit_bytes => Body::TooLarge { bytes: bytes - prefix_bytes },
         [whole] => Body::Whole(whole.clone()),
         chunks => Body::Whole(chunks.concat().into()),
     })
@@ -122,11 +128,11 @@ fn broken() -> Answer {
     Response::new(StreamBody::new(stream::once(end)).boxed_unsync())
 }
 
-/// A body of these frames, of which the last may hold trailers. Without any the head ends the stream:
-/// gRPC clients take a status in the head for the answer's only then.
-pub(super) fn frames<const N: usize>(frames: [Frame<Bytes>; N]) -> UnsyncBoxBody<Bytes, Broken> {
-    if N == 0 {
-        return Empty::new().map_err(|never| match never {}).boxed_unsync();
-    }
-    StreamBody::new(stream::iter(frames.map(Ok))).boxed_unsync()
+pub(super) fn full(body: Bytes) -> UnsyncBoxBody<Bytes, Broken> {
+    Full::new(body).map_err(|never| match never {}).boxed_unsync()
+}
+
+pub(super) fn with_content_type<T>(value: &'static str, mut response: Response<T>) -> Response<T> {
+    response.headers_mut().insert("content-type", HeaderValue::from_static(value));
+    response
 }

@@ -6,20 +6,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hdrhistogram::Histogram;
 use http::HeaderMap;
+use sluice_net::grpc::Code;
 use sluice_otlp::{Encoding, Signal};
 
 use super::scan::Item;
-use crate::identity::{Identity, SequenceSet};
+use crate::identity::{Identity, SEQUENCE_LIMIT, SequenceSet};
 use crate::latency::{new_histogram, record};
-use crate::status::Code;
-
-/// Seconds of history that are kept.
-const WINDOWS_LIMIT: usize = 24 * 3600;
 
 /// The counts of a backend. Requests that a fault answered are in `requests` and `refused` only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    pub connections: u64,
     /// Export requests read to their end, taken or not.
     pub requests: u64,
     /// Requests answered OK and counted.
@@ -28,7 +24,8 @@ pub struct Counts {
     pub refused: BTreeMap<Code, u64>,
     /// Requests reset instead of answered.
     pub resets: u64,
-    /// Items in taken requests, doubled ones included. Where compressed requests are counted lightly: an estimate.
+    /// Items in taken requests, doubled ones included. Where compressed requests are counted
+    /// lightly: an estimate.
     pub items: u64,
     pub traces_items: u64,
     pub metrics_items: u64,
@@ -41,8 +38,6 @@ pub struct Counts {
     pub bytes: u64,
     /// Requests that are not OTLP.
     pub malformed: u64,
-    /// Items by the second in which they were taken, since the start.
-    pub items_per_second: Vec<u64>,
 }
 
 /// A request as a backend took it.
@@ -70,7 +65,6 @@ pub(crate) struct Store {
     /// Oldest first.
     pub(super) kept: VecDeque<Received>,
     keep_requests: usize,
-    started: Instant,
 }
 
 impl Store {
@@ -83,7 +77,6 @@ impl Store {
             last_new: None,
             kept: VecDeque::new(),
             keep_requests,
-            started: Instant::now(),
         }
     }
 
@@ -98,13 +91,6 @@ impl Store {
             Signal::Metrics => &mut counts.metrics_items,
             Signal::Logs => &mut counts.logs_items,
         } += items;
-        let second = self.started.elapsed().as_secs() as usize;
-        if second < WINDOWS_LIMIT {
-            if second >= counts.items_per_second.len() {
-                counts.items_per_second.resize(second + 1, 0);
-            }
-            counts.items_per_second[second] += items;
-        }
     }
 
     /// Notes which items have come, and how long ago they were sent.
@@ -117,7 +103,9 @@ impl Store {
             }
         }
         // The items of one request mostly follow one another.
-        for run in items.chunk_by(|one, next| one.identity.is_some_and(|id| next.identity == Some(id.next()))) {
+        for run in items
+            .chunk_by(|one, next| one.identity.is_some_and(|id| next.identity == Some(id.next())))
+        {
             match run[0].identity {
                 Some(first) => self.see(first, run.len() as u64),
                 None => self.counts.unidentified += run.len() as u64,
@@ -125,20 +113,23 @@ impl Store {
         }
     }
 
-    /// Items with consecutive identities.
+    /// Items with consecutive identities. Those beyond [`SEQUENCE_LIMIT`] are left out.
     fn see(&mut self, first: Identity, count: u64) {
-        let (generator, run) = (first.generator(), first.sequence()..first.sequence() + count);
-        let seen = self.seen.entry(generator).or_default();
-        let doubled = seen.count_in(run.clone());
+        let run = first.sequence()..(first.sequence() + count).min(SEQUENCE_LIMIT);
+        if run.is_empty() {
+            return;
+        }
+        let seen = self.seen.entry(first.generator()).or_default();
+        // Sequence numbers have 32 bits, which are one bitmap of the set.
+        let range = run.start as u32..=(run.end - 1) as u32;
+        let doubled: u64 =
+            seen.bitmaps().map(|(_, low)| low.range_cardinality(range.clone())).sum();
         if doubled > 0 {
-            let again = self.doubled.entry(generator).or_default();
-            run.clone().filter(|sequence| seen.contains(*sequence)).for_each(|sequence| {
-                again.insert(sequence);
-            });
+            let again = self.doubled.entry(first.generator()).or_default();
+            again.extend(run.clone().filter(|sequence| seen.contains(*sequence)));
             self.counts.doubled += doubled;
         }
-        if doubled < count {
-            seen.insert_range(run);
+        if seen.insert_range(run) > 0 {
             self.last_new = Some(Instant::now());
         }
     }

@@ -1,5 +1,5 @@
-//! Identities in text: a log line carries its own wherever a pipeline has put it, in the body, in a field that was parsed out of
-//! it, or in JSON that is no OTLP.
+//! Identities in text: a log line carries its own wherever a pipeline has put it, in the body, in a
+//! field that was parsed out of it, or in JSON that is no OTLP.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,8 @@ pub(super) fn identify(record: &[u8]) -> Option<Item> {
     Some(stamp.whole_item())
 }
 
-/// Appends the lines of a body that is not OTLP: a JSON array of records, or JSON objects one after the other.
+/// Appends the lines of a body that is not OTLP: a JSON array of records, or JSON objects one after
+/// the other.
 pub(super) fn scan(body: &[u8], items: &mut Vec<Item>) -> Result<(), Malformed> {
     for value in serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>() {
         let value = value.map_err(|_| Malformed)?;
@@ -65,11 +66,18 @@ mod tests {
     #[test]
     fn every_record_of_an_array_or_a_row_of_objects_is_an_item() {
         let torn = format!("{{\"log\":\"{TEXT_MARK}00\"}}");
-        for body in [format!("[{}, {torn}, {}]", line(1), line(3)), format!("{}\n{torn}\n{}\n", line(1), line(3))] {
+        for body in [
+            format!("[{}, {torn}, {}]", line(1), line(3)),
+            format!("{}\n{torn}\n{}\n", line(1), line(3)),
+        ] {
             let mut items = Vec::new();
             scan(body.as_bytes(), &mut items).unwrap();
             let identities: Vec<_> = items.iter().map(|item| item.identity).collect();
-            assert_eq!(identities, [Some(Identity::new(7, 1)), None, Some(Identity::new(7, 3))], "{body}");
+            assert_eq!(
+                identities,
+                [Some(Identity::new(7, 1)), None, Some(Identity::new(7, 3))],
+                "{body}"
+            );
         }
         assert!(scan(b"[{}", &mut Vec::new()).is_err() && scan(b"text", &mut Vec::new()).is_err());
     }

@@ -1,8 +1,9 @@
-//! What turns come to: figures by name, what they are over all turns of a case, and against those of another one.
+//! What turns come to: figures by name, what they are over all turns of a case, and against those
+//! of another one.
 
 use serde_json::{Map, Value, json};
 
-use crate::report::{DASH, MEBIBYTE, Spread, Table};
+use crate::report::{DASH, MEBIBYTE, Spread, Table, number};
 
 /// The figures of one turn, by the names that the JSON has for them. What is not known is null.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +32,9 @@ impl Figures {
     fn all(&self, name: &str) -> impl Iterator<Item = f64> {
         let value = self.0.get(name);
         let list = value.and_then(Value::as_array).map(Vec::as_slice);
-        list.unwrap_or_else(|| value.map_or(&[], std::slice::from_ref)).iter().filter_map(Value::as_f64)
+        list.unwrap_or_else(|| value.map_or(&[], std::slice::from_ref))
+            .iter()
+            .filter_map(Value::as_f64)
     }
 
     pub(super) fn set(&mut self, name: &str, value: Option<f64>) {
@@ -49,9 +52,13 @@ pub struct Series {
 }
 
 impl Series {
+    pub(super) fn new(subject: &'static str, case: &str, turns: Vec<Option<Figures>>) -> Series {
+        Series { subject, case: case.to_owned(), turns }
+    }
+
     /// What is known of a figure, turn after turn.
     pub(super) fn values(&self, figure: &str) -> impl Iterator<Item = f64> {
-        self.turns.iter().flatten().flat_map(move |turn| turn.all(figure)).collect::<Vec<_>>().into_iter()
+        self.turns.iter().flatten().flat_map(move |turn| turn.all(figure))
     }
 
     pub(super) fn spread(&self, figure: &str) -> Option<Spread> {
@@ -73,11 +80,19 @@ impl Series {
         figures.iter().all(|figure| self.each(figure, |count| count == 0.0))
     }
 
-    /// A figure of this series and of another one, turn by turn, since both ran within the same minutes.
-    pub(super) fn against(&self, other: &Series, figure: &str, how: fn(f64, f64) -> f64) -> Vec<Option<f64>> {
+    /// A figure of this series and of another one, turn by turn, since both ran within the same
+    /// minutes.
+    pub(super) fn against(
+        &self,
+        other: &Series,
+        figure: &str,
+        how: fn(f64, f64) -> f64,
+    ) -> Vec<Option<f64>> {
         let of = |turn: &Option<Figures>| turn.as_ref()?.get(figure);
         let pairs = self.turns.iter().zip(&other.turns);
-        pairs.map(|(own, other)| Some(how(of(own)?, of(other)?)).filter(|value| value.is_finite())).collect()
+        pairs
+            .map(|(own, other)| Some(how(of(own)?, of(other)?)).filter(|value| value.is_finite()))
+            .collect()
     }
 
     /// Adds a figure to the turns.
@@ -87,47 +102,59 @@ impl Series {
         }
     }
 
-    /// The median, or a dash.
-    pub(super) fn cell(&self, figure: &str, decimals: usize) -> String {
-        self.spread(figure).map_or_else(|| DASH.to_owned(), |spread| format!("{:.decimals$}", spread.median))
+    /// The median times a factor, or a dash.
+    fn scaled(&self, figure: &str, factor: f64, decimals: usize) -> String {
+        number(self.spread(figure).map(|spread| spread.median * factor), decimals)
     }
 
-    /// The median of a share as a percentage, or a dash.
+    pub(super) fn cell(&self, figure: &str, decimals: usize) -> String {
+        self.scaled(figure, 1.0, decimals)
+    }
+
+    pub(super) fn millions(&self, figure: &str, decimals: usize) -> String {
+        self.scaled(figure, 1e-6, decimals)
+    }
+
+    pub(super) fn mebibytes(&self, figure: &str, decimals: usize) -> String {
+        self.scaled(figure, 1.0 / MEBIBYTE, decimals)
+    }
+
+    /// Of a share.
     pub(super) fn percent(&self, figure: &str) -> String {
-        self.spread(figure).map_or_else(|| DASH.to_owned(), |share| format!("{:.1} %", 100.0 * share.median))
+        let percent = self.scaled(figure, 100.0, 1);
+        if percent == DASH { percent } else { percent + " %" }
     }
 
     /// The highest, for what must not happen in any turn; a dash where one turn does not know.
     pub(super) fn worst(&self, figure: &str) -> String {
-        let highest = self.values(figure).reduce(f64::max).filter(|_| self.each(figure, |_| true));
-        highest.map_or_else(|| DASH.to_owned(), |count| format!("{count:.0}"))
-    }
-
-    /// The median in millions, or a dash.
-    pub(super) fn millions(&self, figure: &str, decimals: usize) -> String {
-        self.spread(figure).map_or_else(|| DASH.to_owned(), |spread| format!("{:.decimals$}", spread.median / 1e6))
-    }
-
-    pub(super) fn mebibytes(&self, figure: &str) -> String {
-        self.spread(figure).map_or_else(|| DASH.to_owned(), |bytes| format!("{:.0}", bytes.median / MEBIBYTE))
+        number(self.values(figure).reduce(f64::max).filter(|_| self.each(figure, |_| true)), 0)
     }
 
     /// Highest resident memory, and its share of the limit.
     pub(super) fn peak_of_limit(&self) -> String {
-        format!("{} ({})", self.mebibytes("peak_rss_bytes"), self.percent("memory_share"))
+        format!("{} ({})", self.mebibytes("peak_rss_bytes", 0), self.percent("memory_share"))
     }
 
     pub(super) fn to_json(&self, holds: Option<bool>) -> Value {
-        let turns: Vec<&Map<String, Value>> = self.turns.iter().flatten().map(|turn| &turn.0).collect();
+        let turns: Vec<&Map<String, Value>> =
+            self.turns.iter().flatten().map(|turn| &turn.0).collect();
         json!({ "subject": self.subject, "case": self.case, "holds": holds, "turns": turns })
     }
 }
 
-/// Adds to every turn what a figure is against the same turn's of the same subject in the case `baseline`.
-pub(super) fn compare(all: &mut [Series], baseline: &str, name: &str, figure: &str, how: fn(f64, f64) -> f64) {
-    let baselines: Vec<Series> = all.iter().filter(|series| series.case == baseline).cloned().collect();
+/// Adds to every turn what a figure is against the same turn's of the same subject in the case
+/// `baseline`.
+pub(super) fn compare(
+    all: &mut [Series],
+    baseline: &str,
+    name: &str,
+    figure: &str,
+    how: fn(f64, f64) -> f64,
+) {
+    let of_baseline = |one: &&Series| one.case == baseline;
+    let baselines: Vec<Series> = all.iter().filter(of_baseline).cloned().collect();
     for series in all {
-        if let Some(baseline) = baselines.iter().find(|baseline| baseline.subject == series.subject) {
+        if let Some(baseline) = baselines.iter().find(|one| one.subject == series.subject) {
             series.put(name, series.against(baseline, figure, how));
         }
     }
@@ -160,26 +187,39 @@ pub(super) mod tests {
 
     /// A series of these turns.
     pub(in crate::bench) fn series(case: &str, turns: &[Value]) -> Series {
-        let turns = turns.iter().map(|turn| (!turn.is_null()).then(|| turn.clone().into())).collect();
+        let turns =
+            turns.iter().map(|turn| (!turn.is_null()).then(|| turn.clone().into())).collect();
         Series { subject: "sluice", case: case.to_owned(), turns }
     }
 
     #[test]
     fn ratios_are_taken_turn_by_turn_and_a_failed_turn_leaves_a_gap() {
-        let rates = |values: [Option<u64>; 3]| values.map(|value| value.map_or(Value::Null, |n| json!({ "rate": n })));
+        let rates = |values: [Option<u64>; 3]| {
+            values.map(|value| value.map_or(Value::Null, |n| json!({ "rate": n })))
+        };
         let healthy = series("healthy", &rates([Some(1000), Some(2000), Some(1000)]));
         let mut all = [healthy, series("dead", &rates([Some(990), None, Some(960)]))];
         compare(&mut all, "healthy", "share", "rate", |own, healthy| own / healthy);
-        assert_eq!(all[1].values("share").collect::<Vec<_>>(), [0.99, 0.96], "the failed turn shifts nothing");
+        assert_eq!(
+            all[1].values("share").collect::<Vec<_>>(),
+            [0.99, 0.96],
+            "the failed turn shifts nothing"
+        );
         assert_eq!((all[0].median("share"), all[1].percent("share")), (1.0, "97.5 %".to_owned()));
     }
 
     #[test]
     fn what_is_not_known_is_a_dash_and_holds_no_bar() {
         let unknown = series("x", &[json!({ "lost": 3 }), json!({ "lost": null })]);
-        assert_eq!((unknown.worst("lost"), unknown.cell("lost", 0)), (DASH.to_owned(), "3".to_owned()));
+        assert_eq!(
+            (unknown.worst("lost"), unknown.cell("lost", 0)),
+            (DASH.to_owned(), "3".to_owned())
+        );
         assert!(!unknown.each("lost", |_| true) && !unknown.none(&["lost"]));
         assert!(unknown.median("rate").is_nan() && unknown.cell("rate", 1) == DASH);
-        assert_eq!(series("x", &[json!({ "lost": [0, 7] }), json!({ "lost": 1 })]).worst("lost"), "7");
+        assert_eq!(
+            series("x", &[json!({ "lost": [0, 7] }), json!({ "lost": 1 })]).worst("lost"),
+            "7"
+        );
     }
 }

@@ -1,29 +1,50 @@
-//! `sluice-bench`: CPU seconds a million items of Sluice, beside nginx relaying the same bytes and beside the
-//! OpenTelemetry Collector doing the same work, and what becomes of delivery when something is wrong. In interleaved
-//! turns on the same cores.
+//! `sluice-bench`: CPU seconds a million items of Sluice, beside nginx relaying the same bytes and
+//! beside the OpenTelemetry Collector doing the same work, and what becomes of delivery when
+//! something is wrong. In interleaved turns on the same cores.
 
 mod contestant;
 mod disk;
 mod figures;
-mod options;
 mod rows;
 mod scenario;
 mod scenarios;
 mod stage;
 mod table;
 
-pub use contestant::Contestant;
+use std::time::Duration;
+
+use sluice_otlp::Signal;
+
+pub use contestant::{BASELINE, Contestant, Kind};
 pub use figures::{Figures, Series};
-pub use options::Options;
-pub use rows::{Bar, Kind, Row, all_rows};
+pub use rows::{Bar, Measure, Row, all_rows};
 pub use scenario::{Scenario, Section};
-pub use scenarios::SCENARIOS;
+pub use scenarios::{ONLY_BY_NAME, SCENARIOS};
 pub use table::{RowResult, further_pipeline, to_json, to_markdown};
 
-use crate::report::MEBIBYTE;
 use scenario::in_turns;
 
-/// Runs the rows. `progress` is told of each turn. A turn that fails is reported there and leaves a gap.
+/// What to measure, how often and for how long.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub contestants: Vec<Contestant>,
+    /// Ids of rows; empty: all.
+    pub rows: Vec<String>,
+    /// Empty: all.
+    pub signals: Vec<Signal>,
+    pub turns: usize,
+    /// Counted time of each turn of a row; scenarios say how many of it they take.
+    pub window: Duration,
+    /// Where a scenario has an open loop of a fixed rate.
+    pub spans_per_s: f64,
+    /// CPUs of the subjects; empty: not pinned.
+    pub subject_cpus: Vec<usize>,
+    /// Those and the bench's own, for a subject that may have whatever it takes.
+    pub all_cpus: Vec<usize>,
+}
+
+/// Runs the rows. `progress` is told of each turn. A turn that fails is reported there and leaves a
+/// gap.
 pub async fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Vec<RowResult> {
     let is_wanted = |row: &Row| {
         (options.rows.is_empty() || options.rows.iter().any(|id| id == row.id))
@@ -31,12 +52,15 @@ pub async fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Vec<RowRe
     };
     let wanted: Vec<Row> = all_rows().into_iter().filter(is_wanted).collect();
     let mut results = Vec::new();
-    // Rows that are compared with one another take turns, too: the machine is not the same half an hour later.
+    // Rows that are compared with one another take turns, too: the machine is not the same half an
+    // hour later.
     for compared in wanted.chunk_by(|one, next| one.is_plain() && next.is_plain()) {
-        let cases: Vec<(String, &Row)> = compared.iter().map(|row| (row.name(), row)).collect();
-        let takes = |contestant: &Contestant, row: &&Row| row.relay || !matches!(contestant, Contestant::Nginx { .. });
-        let measure = async |contestant: &Contestant, row: &&Row, _| row.measure(contestant, options).await;
-        let describe = |one: &Series, row: &&Row| describe(row, one);
+        let cases: Vec<_> =
+            compared.iter().map(|row| (format!("{} {}", row.id, row.signal), row)).collect();
+        let takes = |contestant: &Contestant, row: &&Row| row.relay || contestant.is_gateway();
+        let measure =
+            async |contestant: &Contestant, row: &&Row, _| row.measure(contestant, options).await;
+        let describe = |one: &Series, row: &&Row| row.describe(one);
         let series = in_turns(options, &cases, takes, measure, describe, progress).await;
         results.extend(cases.into_iter().map(|(name, row)| {
             let own = series.iter().filter(|series| series.case == name);
@@ -44,23 +68,4 @@ pub async fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Vec<RowRe
         }));
     }
     results
-}
-
-fn describe(row: &Row, one: &Series) -> String {
-    let of = |figure: &str| one.median(figure);
-    let memory = format!("{:.1} MiB", of("rss_bytes") / MEBIBYTE);
-    if row.kind == Kind::MemoryAtRest {
-        return memory;
-    }
-    let late = match of("turned_away") {
-        0.0 => String::new(),
-        attempts => format!(", {attempts} attempts turned away"),
-    };
-    format!(
-        "{:.2} CPU-s/M, {:.0} items/s, {memory}, subject {:.0} % and bench {:.0} % of a core{late}",
-        of("cpu_s_per_million"),
-        of("items_per_s"),
-        100.0 * of("subject_core"),
-        100.0 * of("bench_core"),
-    )
 }

@@ -6,30 +6,24 @@ use serde_json::json;
 use sluice_otlp::{Encoding, Signal};
 use tokio::time::sleep;
 
-use super::contestant::Contestant;
-use super::figures::Figures;
-use super::options::Options;
-use super::stage::Setting;
+use super::Options;
+use super::contestant::{Contestant, Kind};
+use super::figures::{Figures, Series};
+use super::stage::{COME_BACK, Setting};
 use crate::backend::Faults;
-use crate::generate::{Load, Pace, Retry, Shape};
+use crate::generate::{Load, Pace, Shape};
 
 /// Before counting begins: connections are made, allocators and windows have grown.
 const WARM_UP: Duration = Duration::from_millis(1000);
 /// At rest a process is looked at after this time.
 const REST: Duration = Duration::from_secs(3);
-/// A sender that is turned away comes back a little later, as clients do, and does not spin.
-const COME_BACK: Retry = Retry::Backoff {
-    initial: Duration::from_millis(50),
-    max: Duration::from_millis(500),
-    give_up_after: Duration::from_secs(10),
-};
-/// Where several pipelines are fed, the default policy would let a slow backend lose data instead of slowing its
-/// senders.
+/// Where several pipelines are fed, the default policy would let a slow backend lose data instead
+/// of slowing its senders.
 const DELIVERED: &str = "buffer:\n  ack: delivered\n  policy: backpressure\n";
 
 /// What a row measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum Measure {
     /// CPU seconds a million items, as fast as it goes.
     Cost,
     /// Resident memory some seconds after the start, with nothing sent.
@@ -55,7 +49,7 @@ pub struct Row {
     /// For `--row`.
     pub id: &'static str,
     pub title: &'static str,
-    pub kind: Kind,
+    pub measures: Measure,
     pub signal: Signal,
     pub items_per_request: u32,
     /// Of the requests that are sent.
@@ -70,64 +64,115 @@ pub struct Row {
     pub bar: Bar,
 }
 
-impl Row {
-    fn new(id: &'static str, title: &'static str, signal: Signal) -> Self {
-        Row {
-            id,
-            title,
-            kind: Kind::Cost,
-            signal,
-            items_per_request: 100,
-            encoding: Encoding::Identity,
-            gzip_out: false,
-            resource_insert: false,
-            attributes_upsert: false,
-            pipelines: 1,
-            relay: true,
-            bar: Bar::Times(1.5, "nginx"),
+/// Id, title, whether there is one of every signal, and what is other than in `plain`.
+type Change = (&'static str, &'static str, bool, fn(&mut Row));
+
+/// In the order of the table.
+const ROWS: [Change; 11] = [
+    ("plain", "uncompressed in and out", true, |_| {}),
+    ("two", "two pipelines", false, |row| several(row, 2)),
+    ("three", "three pipelines", false, |row| several(row, 3)),
+    ("gzip", "gzip in and out, unchanged", true, |row| {
+        (row.encoding, row.gzip_out) = (Encoding::Gzip, true);
+        row.bar = Bar::Times(4.0, "nginx");
+    }),
+    ("resource-from-gzip", "gzip in, resource insert, gzip out", true, |row| {
+        (row.encoding, row.gzip_out, row.resource_insert) = (Encoding::Gzip, true, true);
+        row.bar = Bar::Times(0.2, "otelcol");
+    }),
+    ("resource-to-gzip", "uncompressed in, resource insert, gzip out", true, |row| {
+        (row.gzip_out, row.resource_insert, row.relay) = (true, true, false);
+        row.bar = Bar::Times(0.2, "otelcol");
+    }),
+    ("attributes", "resource insert and attributes upsert, uncompressed", true, |row| {
+        (row.resource_insert, row.attributes_upsert) = (true, true);
+        row.bar = Bar::Times(2.5, "nginx");
+    }),
+    ("one", "1 item a request", false, |row| small(row, 1)),
+    ("ten", "10 items a request", false, |row| small(row, 10)),
+    ("rest", "memory at rest", false, |row| {
+        (row.measures, row.bar) = (Measure::MemoryAtRest, Bar::MaxMib(15.0));
+    }),
+    ("rate", "memory at 50,000 spans/s", false, |row| {
+        row.measures = Measure::MemoryAtRate { items_per_s: 50_000.0 };
+        row.bar = Bar::MaxMib(64.0);
+    }),
+];
+
+fn several(row: &mut Row, pipelines: usize) {
+    (row.pipelines, row.relay, row.bar) = (pipelines, false, Bar::FurtherPipeline(0.7));
+}
+
+fn small(row: &mut Row, items_per_request: u32) {
+    (row.items_per_request, row.bar) = (items_per_request, Bar::Times(0.5, "otelcol"));
+}
+
+/// All rows, in the order of the table.
+pub fn all_rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (id, title, is_of_all, change) in ROWS {
+        let signals = if is_of_all { &Signal::ALL[..] } else { &[Signal::Traces] };
+        for &signal in signals {
+            let mut row = Row {
+                id,
+                title,
+                measures: Measure::Cost,
+                signal,
+                items_per_request: 100,
+                encoding: Encoding::Identity,
+                gzip_out: false,
+                resource_insert: false,
+                attributes_upsert: false,
+                pipelines: 1,
+                relay: true,
+                bar: Bar::Times(1.5, "nginx"),
+            };
+            change(&mut row);
+            rows.push(row);
         }
     }
+    rows
+}
 
-    /// Whether it is the work of `plain`, for one backend or for several: these rows are compared with one another.
+impl Row {
+    /// Whether it is the work of `plain`, for one backend or for several: these rows are compared
+    /// with one another.
     pub fn is_plain(&self) -> bool {
         matches!(self.id, "plain" | "two" | "three")
     }
 
-    pub fn shape(&self) -> Shape {
-        Shape { items_per_request: self.items_per_request, ..Shape::of(self.signal) }
-    }
-
-    /// For the label of its turns.
-    pub(super) fn name(&self) -> String {
-        format!("{} {}", self.id, self.signal)
-    }
-
     /// Runs one turn.
-    pub async fn measure(&self, contestant: &Contestant, options: &Options) -> anyhow::Result<Figures> {
-        let mut setting = Setting::new(options)?.with_backends(vec![Faults::none(); self.pipelines], vec![]);
+    pub async fn measure(
+        &self,
+        contestant: &Contestant,
+        options: &Options,
+    ) -> anyhow::Result<Figures> {
+        let mut setting = Setting::new(contestant, options)?
+            .with_backends(vec![Faults::none(); self.pipelines], vec![]);
         let config = &mut setting.config;
         config.signal = self.signal;
         config.gzip_out = self.gzip_out;
         config.resource_insert = self.resource_insert;
         config.attributes_upsert = self.attributes_upsert;
         // The Collector always has `memory_limiter` and `batch`.
-        config.batch = !matches!(contestant, Contestant::Sluice { batch: false, .. });
+        config.batch = contestant.kind != Kind::Sluice { batch: false };
         config.memory_limit_mib = config.batch.then_some(2000);
-        if matches!(contestant, Contestant::Sluice { .. }) {
+        if contestant.is_sluice() {
             config.sections = DELIVERED.to_owned();
         }
-        let stage = setting.counting_lightly().start(contestant).await?;
-        let pace = match self.kind {
-            Kind::MemoryAtRest => {
+        let stage = setting.counting_lightly().start().await?;
+        let pace = match self.measures {
+            Measure::MemoryAtRest => {
                 sleep(REST).await;
                 let usage = stage.processes()?.subject;
                 return Ok(json!({ "rss_bytes": usage.map(|usage| usage.rss_bytes) }).into());
             }
-            Kind::Cost => Pace::Closed,
-            Kind::MemoryAtRate { items_per_s } => Pace::Open { items_per_s },
+            Measure::Cost => Pace::Closed,
+            Measure::MemoryAtRate { items_per_s } => Pace::Open { items_per_s },
         };
+        let items_per_request = self.items_per_request;
         let load = Load {
-            shape: self.shape(),
+            shape: Shape { items_per_request, ..Shape::of(self.signal) },
             encoding: self.encoding,
             pace,
             retry: COME_BACK,
@@ -137,47 +182,22 @@ impl Row {
         stage.figures(&stage.under_load(load, WARM_UP, options.window).await?)
     }
 
-    /// The row of each signal with this change to it.
-    fn each_signal(id: &'static str, title: &'static str, change: impl Fn(&mut Row)) -> impl Iterator<Item = Row> {
-        Signal::ALL.into_iter().map(move |signal| {
-            let mut row = Row::new(id, title, signal);
-            change(&mut row);
-            row
-        })
+    /// One turn, for its line in the progress.
+    pub(super) fn describe(&self, one: &Series) -> String {
+        let memory = format!("{} MiB", one.mebibytes("rss_bytes", 1));
+        if self.measures == Measure::MemoryAtRest {
+            return memory;
+        }
+        let late = match one.median("turned_away") {
+            0.0 => String::new(),
+            attempts => format!(", {attempts} attempts turned away"),
+        };
+        format!(
+            "{} CPU-s/M, {} items/s, {memory}, subject {} and bench {} of a core{late}",
+            one.cell("cpu_s_per_million", 2),
+            one.cell("items_per_s", 0),
+            one.percent("subject_core"),
+            one.percent("bench_core"),
+        )
     }
-}
-
-/// All rows, in the order of the table.
-pub fn all_rows() -> Vec<Row> {
-    let mut rows = Vec::new();
-    rows.extend(Row::each_signal("plain", "uncompressed in and out", |_| {}));
-    for (id, title, pipelines) in [("two", "two pipelines", 2), ("three", "three pipelines", 3)] {
-        let bar = Bar::FurtherPipeline(0.7);
-        rows.push(Row { pipelines, relay: false, bar, ..Row::new(id, title, Signal::Traces) });
-    }
-    rows.extend(Row::each_signal("gzip", "gzip in and out, unchanged", |row| {
-        (row.encoding, row.gzip_out) = (Encoding::Gzip, true);
-        row.bar = Bar::Times(4.0, "nginx");
-    }));
-    rows.extend(Row::each_signal("resource-from-gzip", "gzip in, resource insert, gzip out", |row| {
-        (row.encoding, row.gzip_out, row.resource_insert) = (Encoding::Gzip, true, true);
-        row.bar = Bar::Times(0.2, "otelcol");
-    }));
-    rows.extend(Row::each_signal("resource-to-gzip", "uncompressed in, resource insert, gzip out", |row| {
-        (row.gzip_out, row.resource_insert, row.relay) = (true, true, false);
-        row.bar = Bar::Times(0.2, "otelcol");
-    }));
-    rows.extend(Row::each_signal("attributes", "resource insert and attributes upsert, uncompressed", |row| {
-        (row.resource_insert, row.attributes_upsert) = (true, true);
-        row.bar = Bar::Times(2.5, "nginx");
-    }));
-    for (id, title, items) in [("one", "1 item a request", 1), ("ten", "10 items a request", 10)] {
-        let bar = Bar::Times(0.5, "otelcol");
-        rows.push(Row { items_per_request: items, bar, ..Row::new(id, title, Signal::Traces) });
-    }
-    let rest = Row::new("rest", "memory at rest", Signal::Traces);
-    rows.push(Row { kind: Kind::MemoryAtRest, bar: Bar::MaxMib(15.0), ..rest });
-    let rate = Row::new("rate", "memory at 50,000 spans/s", Signal::Traces);
-    rows.push(Row { kind: Kind::MemoryAtRate { items_per_s: 50_000.0 }, bar: Bar::MaxMib(64.0), ..rate });
-    rows
 }

@@ -1,14 +1,15 @@
-//! The scenarios: what becomes of delivery, latency and memory when something is wrong, as ratios to when nothing is.
+//! The scenarios: what becomes of delivery, latency and memory when something is wrong, as ratios
+//! to when nothing is.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Options;
 use super::contestant::Contestant;
 use super::figures::{Column, Figures, Series, describe, table, yes_or_no};
-use super::options::Options;
-use crate::report::Table;
 
 /// A section of its own in the results.
 pub struct Scenario {
@@ -38,28 +39,29 @@ pub(super) struct Turn<'a> {
     pub(super) options: &'a Options,
 }
 
+impl Turn<'_> {
+    /// The counted time of so many rows.
+    pub(super) fn windows(self, count: u32) -> Duration {
+        self.options.window * count
+    }
+}
+
 pub(super) type Measuring<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Figures>> + 'a>>;
 
 /// What a scenario came to.
 pub struct Section {
     pub id: &'static str,
-    title: &'static str,
-    notes: String,
-    table: Table,
+    pub markdown: String,
     /// Every turn.
     pub json: Value,
 }
 
-impl Section {
-    pub fn to_markdown(&self) -> String {
-        format!("## {}: {}\n\n{}\n\n{}", self.id, self.title, self.notes, self.table)
-    }
-}
-
 impl Scenario {
-    /// Runs it. `progress` is told of each turn. A turn that fails is reported there and leaves a gap.
+    /// Runs it. `progress` is told of each turn. A turn that fails is reported there and leaves a
+    /// gap.
     pub async fn run(&self, options: &Options, progress: &mut dyn FnMut(&str)) -> Section {
-        let cases: Vec<(String, &str)> = self.cases.iter().map(|&case| (case.to_owned(), case)).collect();
+        let cases: Vec<(String, &str)> =
+            self.cases.iter().map(|&case| (case.to_owned(), case)).collect();
         let takes = |contestant: &Contestant, case: &&str| (self.takes)(contestant, case);
         let measure = async |contestant: &Contestant, case: &&str, number| {
             (self.measure)(Turn { contestant, case, number, options }).await
@@ -74,14 +76,20 @@ impl Scenario {
         (self.compare)(&mut all);
         let mut table = table(self.columns, &all);
         table.columns.push("holds".to_owned());
-        table.rows.iter_mut().zip(&all).for_each(|(row, series)| row.push(yes_or_no((self.holds)(series))));
-        let json = all.iter().map(|series| series.to_json(Some((self.holds)(series)))).collect();
-        Section { id: self.id, title: self.title, notes: (self.notes)(options), table, json }
+        for (row, series) in table.rows.iter_mut().zip(&all) {
+            row.push(yes_or_no((self.holds)(series)));
+        }
+        let Scenario { id, title, .. } = self;
+        Section {
+            id,
+            markdown: format!("## {id}: {title}\n\n{}\n\n{table}", (self.notes)(options)),
+            json: all.iter().map(|series| series.to_json(Some((self.holds)(series)))).collect(),
+        }
     }
 }
 
-/// Measures all cases, each with all contestants that take it, as often as there are turns: what is compared runs
-/// within the same minutes. Series are in the order of the cases.
+/// Measures all cases, each with all contestants that take it, as often as there are turns: what is
+/// compared runs within the same minutes. Series are in the order of the cases.
 pub(super) async fn in_turns<C>(
     options: &Options,
     cases: &[(String, C)],
@@ -93,8 +101,7 @@ pub(super) async fn in_turns<C>(
     let mut work = Vec::new();
     for (name, case) in cases {
         for contestant in options.contestants.iter().filter(|contestant| takes(contestant, case)) {
-            let series = Series { subject: contestant.name(), case: name.clone(), turns: Vec::new() };
-            work.push((contestant, case, series));
+            work.push((contestant, case, Series::new(contestant.name, name, Vec::new())));
         }
     }
     for number in 1..=options.turns {
@@ -103,7 +110,8 @@ pub(super) async fn in_turns<C>(
             let turn = measure(contestant, case, number).await;
             match &turn {
                 Ok(figures) => {
-                    let one = Series { turns: vec![Some(figures.clone())], case: series.case.clone(), ..*series };
+                    let one =
+                        Series::new(series.subject, &series.case, vec![Some(figures.clone())]);
                     progress(&format!("{label}: {}", describe(&one, case)));
                 }
                 Err(error) => progress(&format!("{label} FAILED: {error:#}")),
@@ -116,18 +124,25 @@ pub(super) async fn in_turns<C>(
 
 /// Of all cases.
 pub(super) fn gateways(contestant: &Contestant, _: &str) -> bool {
-    !matches!(contestant, Contestant::Nginx { .. })
+    contestant.is_gateway()
 }
 
 /// Of all cases.
 pub(super) fn sluice_only(contestant: &Contestant, _: &str) -> bool {
-    matches!(contestant, Contestant::Sluice { .. })
+    contestant.is_sluice()
 }
 
 /// The columns of every scenario that has cases.
 pub(super) const SUBJECT: Column = ("Subject", |series| series.subject.to_owned());
-pub(super) const CORES: [Column; 2] =
-    [("subject core", |series| series.cell("subject_core", 2)), ("bench core", |series| series.cell("bench_core", 2))];
+pub(super) const CORES: [Column; 2] = [
+    ("subject core", |series| series.cell("subject_core", 2)),
+    ("bench core", |series| series.cell("bench_core", 2)),
+];
 
 /// The share of the configured limit that resident memory may reach.
-pub(super) const MEMORY_BAR: f64 = 1.10;
+const MEMORY_BAR: f64 = 1.10;
+
+/// Whether memory stays within its limit in every turn.
+pub(super) fn keeps_to_memory(series: &Series) -> bool {
+    series.each("memory_share", |share| share <= MEMORY_BAR)
+}

@@ -1,4 +1,5 @@
-//! A contestant between a generator and its backends: started as a turn wants it, put under load, looked at.
+//! A contestant between a generator and its backends: started as a turn wants it, put under load,
+//! looked at.
 
 use std::time::Duration;
 
@@ -6,42 +7,54 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::Options;
 use super::contestant::Contestant;
 use super::figures::Figures;
-use super::options::Options;
 use super::scenario::Turn;
 use crate::backend::{Backend, BackendOptions, Counting, Faults};
-use crate::generate::{Load, LoadReport, Shape};
-use crate::latency::Latency;
+use crate::generate::{Load, LoadReport, Retry, Shape};
+use crate::latency::{Latency, milliseconds};
 use crate::run::observe::{Processes, drained};
 use crate::scrape::Scrape;
 use crate::subject::{GatewayConfig, Limits, Subject, SubjectSpec, free_addr, usage_of_process};
 
-/// A subject that gathers items before it sends any, or has hardly a share of its core, gets this long to show the
-/// first.
+/// A subject that gathers items before it sends any, or has hardly a share of its core, gets this
+/// long to show the first.
 const FIRST_ITEMS_WITHIN: Duration = Duration::from_secs(30);
 /// How often memory is looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Of a load that ends when counting does.
 const ENDLESS: Duration = Duration::from_secs(3600);
 
+/// A sender that is turned away comes back a little later, as clients do, and does not spin.
+pub(super) const COME_BACK: Retry = Retry::Backoff {
+    initial: Duration::from_millis(50),
+    max: Duration::from_millis(500),
+    give_up_after: Duration::from_secs(10),
+};
+
 /// What a turn starts. Whatever is not set is the subject's own default.
-pub(super) struct Setting {
+pub(super) struct Setting<'a> {
+    contestant: &'a Contestant,
     pub(super) config: GatewayConfig,
+    /// Further arguments.
+    pub(super) args: Vec<String>,
     /// Those that are to get everything, each with a pipeline of its own.
-    pub(super) backends: Vec<Faults>,
+    backends: Vec<Faults>,
     /// Further pipelines, whose backends nothing is expected of.
-    pub(super) sick: Vec<Faults>,
-    pub(super) counting: Counting,
+    sick: Vec<Faults>,
+    counting: Counting,
     pub(super) limits: Limits,
     pub(super) cpus: Vec<usize>,
 }
 
-impl Setting {
+impl<'a> Setting<'a> {
     /// One healthy backend.
-    pub(super) fn new(options: &Options) -> anyhow::Result<Setting> {
+    pub(super) fn new(contestant: &'a Contestant, options: &Options) -> anyhow::Result<Self> {
         Ok(Setting {
+            contestant,
             config: GatewayConfig::new(free_addr()?, free_addr()?, Vec::new()),
+            args: Vec::new(),
             backends: vec![Faults::none()],
             sick: Vec::new(),
             counting: Counting::Verify,
@@ -51,41 +64,44 @@ impl Setting {
     }
 
     /// Of a scenario: spans, `memory_limiter` alone, and lines of YAML that only Sluice gets.
-    pub(super) fn of(turn: Turn<'_>, memory_limit_mib: u64, sluice_only: &str) -> anyhow::Result<Setting> {
-        let mut setting = Setting::new(turn.options)?;
-        setting.config.memory_limit_mib = Some(memory_limit_mib);
-        if matches!(turn.contestant, Contestant::Sluice { .. }) {
+    pub(super) fn of(turn: Turn<'a>, limit_mib: u64, sluice_only: &str) -> anyhow::Result<Self> {
+        let mut setting = Setting::new(turn.contestant, turn.options)?;
+        setting.config.memory_limit_mib = Some(limit_mib);
+        if turn.contestant.is_sluice() {
             setting.config.sections = sluice_only.to_owned();
         }
         Ok(setting)
     }
 
-    pub(super) fn with_backends(mut self, backends: Vec<Faults>, sick: Vec<Faults>) -> Setting {
+    pub(super) fn with_backends(mut self, backends: Vec<Faults>, sick: Vec<Faults>) -> Self {
         (self.backends, self.sick) = (backends, sick);
         self
     }
 
     /// Backends that count at the least cost, for measuring what others take.
-    pub(super) fn counting_lightly(mut self) -> Setting {
-        self.counting = Counting::Light { bytes_per_item: Shape::of(self.config.signal).bytes_per_item() };
+    pub(super) fn counting_lightly(mut self) -> Self {
+        let bytes_per_item = Shape::of(self.config.signal).bytes_per_item();
+        self.counting = Counting::Light { bytes_per_item };
         self
     }
 
-    pub(super) async fn start(self, contestant: &Contestant) -> anyhow::Result<Stage> {
-        let Setting { mut config, backends: watched, sick, counting, limits, cpus } = self;
-        let count = watched.len();
-        let mut backends = Vec::new();
-        for faults in watched.into_iter().chain(sick) {
-            let options = BackendOptions { protocol: config.protocol, counting, faults, ..BackendOptions::default() };
+    pub(super) async fn start(self) -> anyhow::Result<Stage> {
+        let Setting { mut config, counting, .. } = self;
+        let (count, mut backends) = (self.backends.len(), Vec::new());
+        for faults in self.backends.into_iter().chain(self.sick) {
+            let options = BackendOptions { counting, faults, ..Default::default() };
             backends.push(Backend::start(options).await?);
         }
         config.backends = backends.iter().map(Backend::addr).collect();
-        let spec = SubjectSpec { cpus, limits, ..contestant.spec(&config) };
+        let spec = self.contestant.spec(&config);
+        let args = [spec.args, self.args].concat();
+        let spec = SubjectSpec { args, cpus: self.cpus, limits: self.limits, ..spec };
         let subject = Subject::start(spec).await?;
         // Without its limits the numbers would mean something else.
         ensure!(subject.warnings().is_empty(), "{}", subject.warnings().join("; "));
         let sick = backends.split_off(count);
-        Ok(Stage { subject, backends, _sick: sick, is_verified: counting == Counting::Verify, config })
+        let is_verified = counting == Counting::Verify;
+        Ok(Stage { subject, backends, _sick: sick, is_verified, config })
     }
 }
 
@@ -120,30 +136,29 @@ impl Stage {
         Load::new(self.config.signal, self.config.listen)
     }
 
-    /// Its own count of something, summed over the samples with these labels. `None`: it does not say.
+    /// Its own count of something, summed over the samples with these labels. `None`: it does not
+    /// say.
     pub(super) async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         Scrape::fetch(self.config.metrics).await.ok()?.sum(name, labels)
     }
 
     pub(super) fn arrived(&self) -> Vec<u64> {
-        let of = |backend: &Backend| if self.is_verified { backend.unique_items() } else { backend.items() };
+        let of = if self.is_verified { Backend::unique_items } else { Backend::items };
         self.backends.iter().map(of).collect()
-    }
-
-    fn latency(&self) -> Latency {
-        self.backends.iter().map(Backend::latency).max_by_key(|latency| latency.p99).unwrap_or_default()
     }
 
     /// What it was, with the end of its output, where it has ended.
     pub(super) fn processes(&self) -> anyhow::Result<Processes> {
         let processes = Processes::look(&self.subject);
-        let (name, output) = (self.subject.name(), || self.subject.output_tail());
-        processes.subject.with_context(|| format!("{name} has ended; the end of its output:\n{}", output()))?;
+        let name = self.subject.name();
+        processes.subject.with_context(|| {
+            format!("{name} has ended; the end of its output:\n{}", self.subject.output_tail())
+        })?;
         Ok(processes)
     }
 
-    /// Runs a load and counts what happens after a warm-up. A load without an end of its own is ended with the
-    /// counting.
+    /// Runs a load and counts what happens after a warm-up. A load without an end of its own is
+    /// ended with the counting.
     pub(super) async fn under_load(
         &self,
         load: Load,
@@ -153,22 +168,28 @@ impl Stage {
         let running = Load { duration: load.duration.or(Some(ENDLESS)), ..load }.start()?;
         sleep(warm_up).await;
         self.backends.iter().for_each(Backend::reset_latency);
-        let before = (self.processes()?, self.arrived(), running.progress().accepted());
-        let began = Instant::now();
-        let mut rss_bytes = 0;
+        let look =
+            || anyhow::Ok((self.processes()?, self.arrived(), running.progress().accepted()));
+        let before = look()?;
+        let (began, mut rss_bytes) = (Instant::now(), 0);
         let nothing_came = || !self.backends.is_empty() && self.arrived() == before.1;
         while began.elapsed() < counted || nothing_came() && began.elapsed() < FIRST_ITEMS_WITHIN {
-            sleep(SAMPLE_EVERY.min(counted.saturating_sub(began.elapsed()).max(Duration::from_millis(1)))).await;
+            let left = counted.saturating_sub(began.elapsed());
+            sleep(left.clamp(Duration::from_millis(1), SAMPLE_EVERY)).await;
             // One that has ended shows in the look after the window.
-            rss_bytes = rss_bytes.max(usage_of_process(self.subject.pid()).map_or(0, |usage| usage.rss_bytes));
+            let usage = usage_of_process(self.subject.pid());
+            rss_bytes = rss_bytes.max(usage.map_or(0, |usage| usage.rss_bytes));
         }
-        let after = (self.processes()?, self.arrived(), running.progress().accepted());
-        let latency = self.latency();
+        let after = look()?;
+        let latencies = self.backends.iter().map(Backend::latency);
+        let latency = latencies.max_by_key(|latency| latency.p99).unwrap_or_default();
         running.stop();
         let report = running.finish().await?;
-        let arrived: Vec<u64> = before.1.iter().zip(after.1).map(|(before, after)| after - before).collect();
+        let arrived: Vec<u64> =
+            before.1.iter().zip(after.1).map(|(before, after)| after - before).collect();
         let is_alive = arrived.is_empty() || arrived.iter().any(|items| *items > 0);
-        ensure!(is_alive, "{}: nothing arrived at the backend: {:?}", self.subject.name(), report.messages);
+        let name = self.subject.name();
+        ensure!(is_alive, "{name}: nothing arrived at the backend: {:?}", report.messages);
         Ok(Observed {
             elapsed_s: after.0.seconds_since(&before.0),
             subject_cpu_s: after.0.subject_cpu_s_since(&before.0).unwrap_or(f64::NAN),
@@ -181,7 +202,8 @@ impl Stage {
         })
     }
 
-    /// Waits until the backends that are to get everything have it, or for `limit`. How long that took.
+    /// Waits until the backends that are to get everything have it, or for `limit`. How long that
+    /// took.
     pub(super) async fn drained(&self, report: &LoadReport, limit: Duration) -> Option<Duration> {
         drained(report, self.backends.iter(), limit, || false).await
     }
@@ -206,8 +228,8 @@ impl Stage {
         let each = |of: fn(&LoadReport, &Backend) -> u64| -> Option<u64> {
             self.is_verified.then(|| self.backends.iter().map(|backend| of(report, backend)).sum())
         };
-        let turned_away: u64 =
-            report.endings.iter().filter(|(ending, _)| !ending.is_ok()).map(|(_, count)| count).sum();
+        let endings = report.endings.iter().filter(|(ending, _)| !ending.is_ok());
+        let turned_away: u64 = endings.map(|(_, count)| count).sum();
         let figures = json!({
             "spans_per_s": slowest,
             "items_per_s": mean / elapsed_s,
@@ -245,8 +267,4 @@ impl Observed {
     pub(super) fn acknowledged_per_s(&self) -> f64 {
         self.acknowledged as f64 / self.elapsed_s
     }
-}
-
-pub(super) fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::contestant::Contestant;
+use super::contestant::{BASELINE, Contestant};
 use super::figures::{Series, yes_or_no};
-use super::rows::{Bar, Kind, Row};
+use super::rows::{Bar, Measure, Row};
 use super::scenario::Section;
-use crate::report::{DASH, MEBIBYTE, Spread, Table};
+use crate::report::{DASH, MEBIBYTE, Spread, Table, number};
 
 /// All turns of one row, a series a contestant that takes it.
 #[derive(Clone, Debug)]
@@ -20,27 +20,29 @@ impl RowResult {
         self.series.iter().find(|series| series.subject == name)
     }
 
-    /// What the row is about.
-    fn figure(&self) -> &'static str {
-        if self.row.kind == Kind::Cost { "cpu_s_per_million" } else { "rss_bytes" }
-    }
-
-    fn unit(&self) -> (&'static str, f64) {
-        if self.row.kind == Kind::Cost { ("CPU-s/M", 1.0) } else { ("MiB", MEBIBYTE) }
+    /// What the row is about: the figure, its unit, and how many there are in the unit.
+    fn figure(&self) -> (&'static str, &'static str, f64) {
+        match self.row.measures {
+            Measure::Cost => ("cpu_s_per_million", "CPU-s/M", 1.0),
+            _ => ("rss_bytes", "MiB", MEBIBYTE),
+        }
     }
 
     /// CPU seconds a million items, or MiB.
     pub fn spread(&self, name: &str) -> Option<Spread> {
-        Spread::of(self.series(name)?.values(self.figure()).map(|value| value / self.unit().1))
+        let (figure, _, unit) = self.figure();
+        Spread::of(self.series(name)?.values(figure).map(|value| value / unit))
     }
 
     /// How many times as much as another: turn by turn, since both ran within the same minute.
     pub fn ratio(&self, name: &str, to: &str) -> Option<Spread> {
-        let ratios = self.series(name)?.against(self.series(to)?, self.figure(), |own, other| own / other);
+        let figure = self.figure().0;
+        let ratios = self.series(name)?.against(self.series(to)?, figure, |own, other| own / other);
         Spread::of(ratios.into_iter().flatten())
     }
 
-    /// Whether Sluice keeps to the row's bar; `None` where those that are compared have not been measured.
+    /// Whether Sluice keeps to the row's bar; `None` where those that are compared have not been
+    /// measured.
     fn holds(&self, all: &[RowResult]) -> Option<bool> {
         match self.row.bar {
             Bar::Times(factor, of) => Some(self.ratio("sluice", of)?.median <= factor),
@@ -49,18 +51,19 @@ impl RowResult {
         }
     }
 
-    /// What each pipeline after the first adds, as a multiple of nginx's cost of relaying the same: turn by turn,
-    /// beside the row `plain`. `None` where there is but one pipeline.
+    /// What each pipeline after the first adds, as a multiple of nginx's cost of relaying the same:
+    /// turn by turn, beside the row `plain`. `None` where there is but one pipeline.
     fn further_pipeline(&self, all: &[RowResult]) -> Option<Spread> {
+        let figure = self.figure().0;
+        let is_plain = |row: &Row| row.id == "plain" && row.signal == self.row.signal;
+        let plain = all.iter().find(|result| is_plain(&result.row))?;
+        let (one, nginx) = (plain.series("sluice")?, plain.series("nginx")?);
+        let added = self.series("sluice")?.against(one, figure, |own, one| own - one);
+        let relayed = nginx.against(nginx, figure, |cost, _| cost);
         let further = (self.row.pipelines - 1) as f64;
-        let plain = all.iter().find(|result| result.row.id == "plain" && result.row.signal == self.row.signal)?;
-        let mut added = self.series("sluice")?.clone();
-        let above_plain = added.against(plain.series("sluice")?, self.figure(), |own, one| own - one);
-        added.put("added", above_plain);
-        let mut nginx = plain.series("nginx")?.clone();
-        nginx.put("added", nginx.against(&nginx, self.figure(), |cost, _| cost));
-        let ratios = added.against(&nginx, "added", |added, nginx| added / nginx).into_iter().flatten();
-        Spread::of(ratios.map(|ratio| ratio / further).filter(|ratio| ratio.is_finite()))
+        let ratios = added.into_iter().zip(relayed);
+        let ratios = ratios.filter_map(|(added, relayed)| Some(added? / relayed? / further));
+        Spread::of(ratios.filter(|ratio| ratio.is_finite()))
     }
 
     fn bar_in_words(&self) -> String {
@@ -71,57 +74,64 @@ impl RowResult {
         }
     }
 
+    /// Below [`heads`].
     fn cells(&self, names: &[&str], all: &[RowResult]) -> Vec<String> {
-        let known = |value: Option<f64>, decimals: usize| {
-            value.map_or_else(|| DASH.to_owned(), |value| format!("{value:.decimals$}"))
-        };
-        let range = |spread: Spread| format!("{:.2} ({:.2}–{:.2})", spread.median, spread.min, spread.max);
-        let items = self.row.signal.items_name().replace('_', " ");
-        let mut cells = vec![self.row.title.to_owned(), items, self.unit().0.to_owned()];
-        cells.extend(names.iter().map(|name| self.spread(name).map_or_else(|| DASH.to_owned(), range)));
+        let range =
+            |spread: Spread| format!("{:.2} ({:.2}–{:.2})", spread.median, spread.min, spread.max);
+        let cost = |name: &&str| self.spread(name).map_or_else(|| DASH.to_owned(), range);
         let rate = |name: &&str| self.series(name)?.spread("items_per_s").map(|rate| rate.median);
-        cells.extend(names.iter().map(|name| known(rate(name), 0)));
-        for other in ["nginx", "otelcol"] {
-            cells.push(known(self.ratio("sluice", other).map(|ratio| ratio.median), 2));
-        }
+        let ratio = |to: &str| number(self.ratio("sluice", to).map(|ratio| ratio.median), 2);
+        let items = self.row.signal.items_name().replace('_', " ");
+        let mut cells = vec![self.row.title.to_owned(), items, self.figure().1.to_owned()];
+        cells.extend(names.iter().map(cost));
+        cells.extend(names.iter().map(|name| number(rate(name), 0)));
+        cells.extend(compared_with(names).map(ratio));
         let memory = self.series("sluice").and_then(|series| series.spread("rss_bytes"));
-        cells.push(known(memory.map(|memory| memory.max / MEBIBYTE), 1));
+        cells.push(number(memory.map(|memory| memory.max / MEBIBYTE), 1));
         cells.push(self.bar_in_words());
         cells.push(self.holds(all).map_or_else(|| DASH.to_owned(), yes_or_no));
         cells
     }
 
     fn to_json(&self, all: &[RowResult]) -> Value {
-        let turns = self.series.iter().map(|series| (series.subject.to_owned(), series.to_json(None)["turns"].take()));
+        let turns = |one: &Series| (one.subject.to_owned(), one.to_json(None)["turns"].take());
         json!({
             "row": self.row.id,
             "signal": self.row.signal.as_str(),
-            "unit": self.unit().0,
+            "unit": self.figure().1,
             "bar": self.bar_in_words(),
             "holds": self.holds(all),
-            "turns": turns.collect::<Map<_, _>>(),
+            "turns": self.series.iter().map(turns).collect::<Map<_, _>>(),
         })
     }
 }
 
+/// What Sluice stands beside: the usual contestants always, another build where there is one.
+fn compared_with<'a>(names: &'a [&str]) -> impl Iterator<Item = &'static str> + 'a {
+    let is_shown = |name: &&str| *name != BASELINE || names.contains(name);
+    ["nginx", "otelcol", BASELINE].into_iter().filter(move |name| is_shown(name))
+}
+
 /// The table, in Markdown. Missing cells are dashes.
 pub fn to_markdown(results: &[RowResult], contestants: &[Contestant]) -> String {
-    let names: Vec<&str> = contestants.iter().map(Contestant::name).collect();
-    markdown(results, &names)
+    markdown(results, &contestants.iter().map(|contestant| contestant.name).collect::<Vec<_>>())
 }
 
 fn markdown(results: &[RowResult], names: &[&str]) -> String {
-    let rates: Vec<String> = names.iter().map(|name| format!("{name} items/s")).collect();
-    let heads = ["Work", "Signal", "Unit"].into_iter().chain(names.iter().copied());
-    let heads = heads.chain(rates.iter().map(String::as_str));
-    let last = ["sluice : nginx", "sluice : otelcol", "sluice MiB", "bar", "holds"];
-    let heads: Vec<&str> = heads.chain(last).collect();
+    let mut heads = ["Work", "Signal", "Unit"].map(str::to_owned).to_vec();
+    heads.extend(names.iter().map(|&name| name.to_owned()));
+    heads.extend(names.iter().map(|name| format!("{name} items/s")));
+    heads.extend(
+        compared_with(names)
+            .map(|name| format!("sluice : {}", if name == BASELINE { "baseline" } else { name })),
+    );
+    heads.extend(["sluice MiB", "bar", "holds"].map(str::to_owned));
     let rows = results.iter().map(|result| result.cells(names, results)).collect();
-    Table::new("", &heads, rows).to_string()
+    Table { columns: heads, rows, ..Table::default() }.to_string()
 }
 
-/// What each pipeline after the first adds where there are the most, as a multiple of nginx's cost of relaying the
-/// same: `None` unless the rows `plain` and `three` (or `two`) of traces were run.
+/// What each pipeline after the first adds where there are the most, as a multiple of nginx's cost
+/// of relaying the same: `None` unless the rows `plain` and `three` (or `two`) of traces were run.
 pub fn further_pipeline(results: &[RowResult]) -> Option<f64> {
     let several = results.iter().rfind(|result| result.row.pipelines > 1)?;
     Some(several.further_pipeline(results)?.median)
@@ -129,10 +139,12 @@ pub fn further_pipeline(results: &[RowResult]) -> Option<f64> {
 
 /// Everything that was measured.
 pub fn to_json(results: &[RowResult], sections: &[Section]) -> Value {
-    let rows: Vec<Value> = results.iter().map(|result| result.to_json(results)).collect();
-    let scenarios: Map<String, Value> =
-        sections.iter().map(|section| (section.id.to_owned(), section.json.clone())).collect();
-    json!({ "rows": rows, "further_pipeline_to_nginx": further_pipeline(results), "scenarios": scenarios })
+    let scenarios = sections.iter().map(|section| (section.id.to_owned(), section.json.clone()));
+    json!({
+        "rows": results.iter().map(|result| result.to_json(results)).collect::<Vec<_>>(),
+        "further_pipeline_to_nginx": further_pipeline(results),
+        "scenarios": scenarios.collect::<Map<_, _>>(),
+    })
 }
 
 #[cfg(test)]
@@ -146,7 +158,7 @@ mod tests {
             turn[figure] = json!(value);
             Some(turn.into())
         };
-        Series { subject, case: String::new(), turns: values.iter().map(turn).collect() }
+        Series::new(subject, "", values.iter().map(turn).collect())
     }
 
     fn result(id: &str, sluice: &[f64], nginx: &[f64]) -> RowResult {
@@ -159,7 +171,10 @@ mod tests {
     fn medians_and_ratios_are_taken_turn_by_turn() {
         let result = result("plain", &[3.0, 2.0, 40.0], &[2.0, 2.0, 20.0]);
         assert_eq!(result.spread("sluice"), Some(Spread { median: 3.0, min: 2.0, max: 40.0 }));
-        assert_eq!(result.ratio("sluice", "nginx"), Some(Spread { median: 1.5, min: 1.0, max: 2.0 }));
+        assert_eq!(
+            result.ratio("sluice", "nginx"),
+            Some(Spread { median: 1.5, min: 1.0, max: 2.0 })
+        );
         assert_eq!(result.ratio("sluice", "otelcol"), None);
     }
 
@@ -171,6 +186,19 @@ mod tests {
         assert!(table.contains("1.50") && table.contains("5.00 (5.00–5.00)"), "{table}");
         assert_eq!(results[1].holds(&results), None, "there is nothing to compare with");
         assert!(table.lines().last().unwrap().trim_end().ends_with("– |"), "{table}");
+    }
+
+    #[test]
+    fn another_build_has_a_column_of_its_own_where_it_is_measured() {
+        let mut result = result("plain", &[3.0, 2.0, 5.0], &[2.0; 3]);
+        assert!(!markdown(&[result.clone()], &["nginx", "sluice"]).contains("baseline"));
+        result.series.push(series(BASELINE, "cpu_s_per_million", &[4.0, 4.0, 4.0]));
+        let table = markdown(&[result], &["nginx", "sluice", BASELINE]);
+        let (head, row) = (table.lines().next().unwrap(), table.lines().last().unwrap());
+        let cell =
+            |line: &str, column: usize| line.split('|').nth(column).unwrap().trim().to_owned();
+        let column = head.split('|').position(|head| head.trim() == "sluice : baseline").unwrap();
+        assert_eq!(cell(row, column), "0.75", "the median of 0.75, 0.5 and 1.25: {table}");
     }
 
     #[test]
@@ -201,6 +229,10 @@ mod tests {
             let bytes: Vec<f64> = mib.iter().map(|mib| mib * MEBIBYTE).collect();
             RowResult { row, series: vec![series("sluice", "rss_bytes", &bytes)] }.holds(&[])
         };
-        assert_eq!((at_rest(&[15.0, 15.0]), at_rest(&[10.0, 16.0, 10.0])), (Some(true), Some(false)), "in every turn");
+        assert_eq!(
+            (at_rest(&[15.0, 15.0]), at_rest(&[10.0, 16.0, 10.0])),
+            (Some(true), Some(false)),
+            "in every turn"
+        );
     }
 }

@@ -1,34 +1,42 @@
-//! The speed table of Sluice beside nginx and the OpenTelemetry Collector, and what becomes of delivery when
-//! something is wrong.
+//! The speed table of Sluice beside nginx and the OpenTelemetry Collector, and what becomes of
+//! delivery when something is wrong.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use sluice_load_test::bench::{self, Contestant, Options, RowResult, SCENARIOS, Scenario, Section};
+use sluice_load_test::bench::{
+    self, BASELINE, Contestant, Kind, ONLY_BY_NAME, Options, SCENARIOS, Scenario,
+};
 use sluice_load_test::subject::pin_this_thread;
 use sluice_otlp::Signal;
 
 /// Measures what Sluice costs, side by side with an nginx relay and the OpenTelemetry Collector.
 ///
-/// Subjects run in turn on CPU 0, generator and backends on CPU 1. A subject whose binary is not given is left out.
+/// Subjects run in turn on CPU 0, generator and backends on CPU 1. A subject whose binary is not
+/// given is left out.
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Example:\n  sluice-bench --quick --row plain --row gzip --signal traces --json out.json"
+    after_help = "Examples:\n  sluice-bench --quick --row plain --row gzip --signal traces\n  \
+        sluice-bench --row plain --baseline before/sluice --json out.json"
 )]
 struct Args {
     /// The sluice binary [default: the one beside this program, if there is one]
     #[arg(long, value_name = "PATH")]
     sluice: Option<PathBuf>,
+    /// Another sluice binary, for instance of the state before a change: measured in the same turns
+    #[arg(long, value_name = "PATH")]
+    baseline: Option<PathBuf>,
     /// The nginx binary [default: $SLUICE_TEST_NGINX]
     #[arg(long, value_name = "PATH")]
     nginx: Option<PathBuf>,
     /// The Collector's binary [default: $SLUICE_TEST_OTELCOL]
     #[arg(long, value_name = "PATH")]
     otelcol: Option<PathBuf>,
-    /// One turn of 2 seconds each, and of the scenarios only those that --row names, for a first impression
+    /// One turn of 2 seconds each, and of the scenarios only those that --row names, for a first
+    /// impression
     #[arg(long)]
     quick: bool,
     /// Only these rows (see --list)
@@ -41,7 +49,12 @@ struct Args {
     #[arg(long, default_value_t = 3, conflicts_with = "quick")]
     turns: usize,
     /// Counted seconds of each turn
-    #[arg(long, default_value_t = 5, conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        default_value_t = 5,
+        conflicts_with = "quick",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     seconds: u64,
     /// Spans a second of the scenarios isolation, backpressure, backlog and durable
     #[arg(long, value_name = "N", default_value_t = 20_000.0, value_parser = parse_rate)]
@@ -81,14 +94,35 @@ fn main() -> anyhow::Result<()> {
     check_rows(&args.row)?;
     let options = options(&args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (results, sections) = runtime.block_on(async {
+    runtime.block_on(async {
         tokio::select! {
-            everything = run(&args, &options) => Ok(everything),
+            done = run(&args, &options) => done,
             // Dropping the run ends its subjects and removes their folders.
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
-    })?;
-    print(&args, &options, &results, &sections);
+    })
+}
+
+/// The rows of the table, then the scenarios.
+async fn run(args: &Args, options: &Options) -> anyhow::Result<()> {
+    let mut progress = |line: &str| eprintln!("{line}");
+    let results = bench::run(options, &mut progress).await;
+    let mut sections = Vec::new();
+    for scenario in SCENARIOS.into_iter().filter(|scenario| is_wanted(args, scenario)) {
+        sections.push(scenario.run(options, &mut progress).await);
+    }
+    if !results.is_empty() {
+        println!("{}", bench::to_markdown(&results, &options.contestants));
+    }
+    if let Some(ratio) = bench::further_pipeline(&results) {
+        println!("\nEach further pipeline costs {ratio:.2} × nginx.");
+    }
+    sections.iter().for_each(|section| println!("\n{}", section.markdown));
+    if args.quick && args.row.is_empty() {
+        println!(
+            "\nWithout the scenarios: name them with --row (see --list), or leave --quick out."
+        );
+    }
     if let Some(path) = &args.json {
         let json = serde_json::to_string_pretty(&bench::to_json(&results, &sections))?;
         std::fs::write(path, json).with_context(|| path.display().to_string())?;
@@ -96,34 +130,12 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rows of the table, then the scenarios.
-async fn run(args: &Args, options: &Options) -> (Vec<RowResult>, Vec<Section>) {
-    let mut progress = |line: &str| eprintln!("{line}");
-    let results = bench::run(options, &mut progress).await;
+fn is_wanted(args: &Args, scenario: &Scenario) -> bool {
     let has_traces = args.signal.is_empty() || args.signal.contains(&Signal::Traces);
-    let wanted = |scenario: &&Scenario| {
-        let is_named = args.row.iter().any(|id| id == scenario.id);
-        // However short their windows, all of them take too long for a first impression.
-        has_traces && (is_named || args.row.is_empty() && !args.quick)
-    };
-    let mut sections = Vec::new();
-    for scenario in SCENARIOS.into_iter().filter(wanted) {
-        sections.push(scenario.run(options, &mut progress).await);
-    }
-    (results, sections)
-}
-
-fn print(args: &Args, options: &Options, results: &[RowResult], sections: &[Section]) {
-    if !results.is_empty() {
-        println!("{}", bench::to_markdown(results, &options.contestants));
-    }
-    if let Some(ratio) = bench::further_pipeline(results) {
-        println!("\nEach further pipeline costs {ratio:.2} × nginx.");
-    }
-    sections.iter().for_each(|section| println!("\n{}", section.to_markdown()));
-    if args.quick && args.row.is_empty() {
-        println!("\nWithout the scenarios: name them with --row (see --list), or leave --quick out.");
-    }
+    let is_named = args.row.iter().any(|id| id == scenario.id);
+    // However short their windows, all of them take too long for a first impression.
+    let is_usual = args.row.is_empty() && !args.quick && !ONLY_BY_NAME.contains(&scenario.id);
+    has_traces && (is_named || is_usual)
 }
 
 fn check_rows(wanted: &[String]) -> anyhow::Result<()> {
@@ -137,17 +149,27 @@ fn check_rows(wanted: &[String]) -> anyhow::Result<()> {
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {
-    let from_environment = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let from_environment =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let nginx = args.nginx.clone().or_else(|| from_environment("SLUICE_TEST_NGINX"));
     let otelcol = args.otelcol.clone().or_else(|| from_environment("SLUICE_TEST_OTELCOL"));
     let beside = std::env::current_exe()?.with_file_name("sluice");
     let sluice = args.sluice.clone().or_else(|| beside.exists().then_some(beside));
-    let mut contestants = Vec::new();
-    contestants.extend(nginx.map(|binary| Contestant::Nginx { binary, keepalive: args.nginx_keepalive }));
-    contestants.extend(sluice.map(|binary| Contestant::Sluice { binary, batch: args.batch }));
-    contestants.extend(otelcol.map(|binary| Contestant::Collector { binary }));
+    let (keepalive, batch) = (args.nginx_keepalive, args.batch);
+    let contestants: Vec<Contestant> = [
+        ("nginx", Kind::Nginx { keepalive }, nginx),
+        ("sluice", Kind::Sluice { batch }, sluice),
+        (BASELINE, Kind::Sluice { batch }, args.baseline.clone()),
+        ("otelcol", Kind::Collector, otelcol),
+    ]
+    .into_iter()
+    .filter_map(|(name, kind, binary)| Some(Contestant { name, kind, binary: binary? }))
+    .collect();
     if contestants.is_empty() {
-        bail!("nothing to measure: give --sluice, --nginx or --otelcol, or set SLUICE_TEST_NGINX, SLUICE_TEST_OTELCOL");
+        bail!(
+            "nothing to measure: give --sluice, --nginx or --otelcol, or set SLUICE_TEST_NGINX, \
+             SLUICE_TEST_OTELCOL"
+        );
     }
     let (turns, seconds) = if args.quick { (1, 2) } else { (args.turns.max(1), args.seconds) };
     let (subject_cpus, all_cpus) = pin()?;
@@ -168,7 +190,9 @@ fn pin() -> anyhow::Result<(Vec<usize>, Vec<usize>)> {
     let cpus = std::thread::available_parallelism()?.get();
     if cpus < 2 || !Path::new("/usr/bin/taskset").exists() && !Path::new("/bin/taskset").exists() {
         eprintln!(
-            "warning: two CPUs and taskset (util-linux) are needed to keep subject and bench apart; nothing is pinned"
+            "warning: two CPUs and taskset (util-linux) are needed to keep subject and bench \
+             apart; \
+             nothing is pinned"
         );
         return Ok((Vec::new(), Vec::new()));
     }

@@ -1,50 +1,46 @@
-//! The demonstration: a run of the load test with three pipelines, one of their backends healthy, one refusing most
-//! requests, one dead, and a table with the columns of the Kyma load test and what those leave out.
+//! The demonstration: a run of the load test with three pipelines, one of their backends healthy,
+//! one refusing most requests, one dead, and a table with the columns of the Kyma load test and
+//! what those leave out.
 
 use std::time::Duration;
 
 use anyhow::Context;
 use tokio::sync::watch;
 
-use crate::report::{DASH, Kpis, MEBIBYTE, PipelineKpis, Table, Target};
+use crate::report::{DASH, Kpis, MEBIBYTE, PipelineKpis, Table, Target, count, number};
 use crate::run::{self, Cores, Definition, FaultKind, FaultSchedule, Plan, ScheduledFault};
 
 /// Share of the requests that the sick backend answers with UNAVAILABLE, as in the Kyma load test.
 const REFUSED_SHARE: f64 = 0.7;
 /// Name and backend of each pipeline.
-const PIPELINES: [(&str, &str); 3] =
-    [("traces/healthy", "healthy"), ("traces/refusing", "70 % answered 503"), ("traces/dead", "dead")];
+const PIPELINES: [(&str, &str); 3] = [
+    ("traces/healthy", "healthy"),
+    ("traces/refusing", "70 % answered 503"),
+    ("traces/dead", "dead"),
+];
 
-/// How much is sent, and for how long.
-#[derive(Clone, Copy, Debug)]
-pub struct DemoOptions {
-    pub spans_per_s: f64,
-    pub duration: Duration,
-    /// How long the healthy and the refusing backend may take to get the rest after the load has ended.
-    pub drain_within: Duration,
-}
-
-/// 20,000 spans a second for 30 seconds, 10 seconds to drain.
-impl Default for DemoOptions {
-    fn default() -> Self {
-        DemoOptions { spans_per_s: 20_000.0, duration: Duration::from_secs(30), drain_within: Duration::from_secs(10) }
-    }
-}
-
-/// Runs the subject with the demonstration's configuration. Shows the progress on standard error.
-pub async fn run(mut subject: Definition, options: DemoOptions) -> anyhow::Result<Kpis> {
+/// Runs the subject with the demonstration's configuration, and shows the progress on standard
+/// error. `drain_within` is what the backends have for the rest when the load has ended.
+pub async fn run(
+    mut subject: Definition,
+    items_per_s: f64,
+    duration: Duration,
+    drain_within: Duration,
+) -> anyhow::Result<Kpis> {
     subject.set_config("demo/gateway.yaml", include_str!("gateway.yaml"));
-    let sick =
-        |kind, share, pipeline| ScheduledFault { pipelines: vec![pipeline], ..ScheduledFault::throughout(kind, share) };
+    let sick = |kind, share, pipeline| ScheduledFault {
+        pipelines: vec![pipeline],
+        ..ScheduledFault::throughout(kind, share)
+    };
     let faults = vec![sick(FaultKind::Refuse, REFUSED_SHARE, 1), sick(FaultKind::Outage, 1.0, 2)];
-    let faults = FaultSchedule::new(faults, options.duration, PIPELINES.len());
+    let faults = FaultSchedule::new(faults, duration, PIPELINES.len());
     let plan = Plan {
         multi: true,
         faults: faults.map_err(|(fault, error)| anyhow::anyhow!("{fault}: {error}"))?,
         faults_outlast_load: true,
-        duration: options.duration,
-        pace: Some(crate::Pace::Open { items_per_s: options.spans_per_s }),
-        drain_within: options.drain_within,
+        duration,
+        pace: Some(crate::Pace::Open { items_per_s }),
+        drain_within,
         ..Plan::new(Target::Traces, vec![subject])
     };
     let (_running, interrupted) = watch::channel(false);
@@ -53,8 +49,9 @@ pub async fn run(mut subject: Definition, options: DemoOptions) -> anyhow::Resul
     Ok(turn.context("the demonstration has no figures")?.kpis)
 }
 
-/// Accepted spans that neither the backend nor the gateway has, and that the gateway did not drop as its
-/// configuration says. `None` where spans are missing and the gateway does not say what it holds.
+/// Accepted spans that neither the backend nor the gateway has, and that the gateway did not drop
+/// as its configuration says. `None` where spans are missing and the gateway does not say what it
+/// holds.
 pub fn lost(pipeline: &PipelineKpis) -> Option<u64> {
     match (pipeline.lost?, pipeline.held) {
         (0, _) => Some(0),
@@ -80,23 +77,21 @@ pub fn to_markdown(kpis: &Kpis) -> String {
         "Waiting",
         "p50 / p99 ms",
     ];
-    let whole = |value: Option<u64>| value.map_or_else(|| DASH.to_owned(), |value| value.to_string());
-    let number = |value: Option<f64>| value.map_or_else(|| DASH.to_owned(), |value| format!("{value:.0}"));
     let row = |(&(name, backend), pipeline): (&(&str, &str), &PipelineKpis)| {
         let latency = pipeline.latency_p50_ms.zip(pipeline.latency_p99_ms);
         vec![
             name.to_owned(),
             backend.to_owned(),
-            number(kpis.received_per_s),
-            number(pipeline.exported_per_s),
-            number(pipeline.queue),
-            number(kpis.memory_max_bytes.map(|bytes| bytes / MEBIBYTE)),
-            kpis.cpu_cores.map_or_else(|| DASH.to_owned(), |cores| format!("{cores:.1}")),
-            whole(kpis.accepted),
-            whole(pipeline.exported),
-            whole(lost(pipeline)),
-            number(pipeline.dropped),
-            number(pipeline.held),
+            number(kpis.received_per_s, 0),
+            number(pipeline.exported_per_s, 0),
+            number(pipeline.queue, 0),
+            number(kpis.memory_max_bytes.map(|bytes| bytes / MEBIBYTE), 0),
+            number(kpis.cpu_cores, 1),
+            count(kpis.accepted),
+            count(pipeline.exported),
+            count(lost(pipeline)),
+            number(pipeline.dropped, 0),
+            number(pipeline.held, 0),
             latency.map_or_else(|| DASH.to_owned(), |(p50, p99)| format!("{p50:.0} / {p99:.0}")),
         ]
     };
@@ -117,7 +112,10 @@ mod tests {
         assert_eq!(lost(&pipeline(0, None)), Some(0));
         assert_eq!(lost(&pipeline(0, Some(100.0))), Some(0));
         assert_eq!(lost(&pipeline(70, Some(30.0))), Some(70));
-        assert_eq!(lost(&PipelineKpis { dropped: Some(60.0), ..pipeline(70, Some(30.0)) }), Some(10));
+        assert_eq!(
+            lost(&PipelineKpis { dropped: Some(60.0), ..pipeline(70, Some(30.0)) }),
+            Some(10)
+        );
         assert_eq!(lost(&pipeline(100, None)), None, "not known is not zero");
     }
 
@@ -133,7 +131,10 @@ mod tests {
         });
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines.len(), 4, "{table}");
-        assert!(lines[2].contains(" 10000 ") && lines[2].contains(" 70 ") && lines[2].contains(" 48 "), "{table}");
+        assert!(
+            lines[2].contains(" 10000 ") && lines[2].contains(" 70 ") && lines[2].contains(" 48 "),
+            "{table}"
+        );
         assert!(lines[3].contains("–"), "{table}");
     }
 }

@@ -3,10 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
+use http::StatusCode;
 use prost::Message as _;
+use sluice_net::grpc::{Code, Status};
 
+use super::client::Response;
+use super::template::PREFIX_LEN;
 use crate::export_response::ExportResponse;
-use crate::status::Code;
+
+/// Of an HTTP answer's body, in messages.
+const MESSAGE_LIMIT_BYTES: usize = 256;
 
 /// How one attempt ended, for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,7 +27,7 @@ pub enum Ending {
 
 impl Ending {
     pub fn is_ok(self) -> bool {
-        matches!(self, Ending::Grpc(Code::OK) | Ending::Http(200..=299))
+        matches!(self, Ending::Grpc(Code::Ok) | Ending::Http(200..=299))
     }
 }
 
@@ -48,7 +54,44 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn failure(ending: Ending, message: String) -> Self {
+    pub(super) fn broken(message: String) -> Self {
+        Answer::without_delay(Ending::Transport, message)
+    }
+
+    pub(super) fn timed_out(limit: Duration) -> Self {
+        Answer::without_delay(Ending::TimedOut, format!("no answer within {limit:?}"))
+    }
+
+    pub(super) fn from_grpc(response: Response) -> Self {
+        let Response { head, trailers, body } = response;
+        if head.status != StatusCode::OK {
+            return Answer::without_delay(Ending::Http(head.status.as_u16()), String::new());
+        }
+        // An answer without a message has its status in the head.
+        let Some(status) = Status::read_from(trailers.as_ref().unwrap_or(&head.headers)) else {
+            return Answer::without_delay(Ending::Grpc(Code::Unknown), String::new());
+        };
+        let message = body.get(PREFIX_LEN..).filter(|_| status.is_ok());
+        Answer {
+            ending: Ending::Grpc(status.code),
+            rejected_items: message.map_or(0, rejected_items),
+            retry_delay: status.retry_delay,
+            message: status.message,
+        }
+    }
+
+    pub(super) fn from_http(response: Response) -> Self {
+        let Response { head, body, .. } = response;
+        let text = &body[..body.len().min(MESSAGE_LIMIT_BYTES)];
+        Answer {
+            ending: Ending::Http(head.status.as_u16()),
+            rejected_items: if head.status == StatusCode::OK { rejected_items(&body) } else { 0 },
+            retry_delay: sluice_net::client::retry_after(&head.headers),
+            message: String::from_utf8_lossy(text).into_owned(),
+        }
+    }
+
+    fn without_delay(ending: Ending, message: String) -> Self {
         Answer { ending, rejected_items: 0, retry_delay: None, message }
     }
 
@@ -56,10 +99,19 @@ impl Answer {
         self.ending.is_ok()
     }
 
-    /// Whether an OTLP client may send the request again.
+    /// Whether an OTLP client may send the request again (specification, "Failures").
     pub(crate) fn is_retryable(&self) -> bool {
         match self.ending {
-            Ending::Grpc(code) => code.is_retryable(self.retry_delay.is_some()),
+            Ending::Grpc(Code::ResourceExhausted) => self.retry_delay.is_some(),
+            Ending::Grpc(code) => matches!(
+                code,
+                Code::Cancelled
+                    | Code::DeadlineExceeded
+                    | Code::Aborted
+                    | Code::OutOfRange
+                    | Code::Unavailable
+                    | Code::DataLoss
+            ),
             Ending::Http(status) => matches!(status, 429 | 502 | 503 | 504),
             Ending::Transport | Ending::TimedOut => true,
         }
@@ -71,7 +123,26 @@ impl Answer {
     }
 }
 
-/// Items that the encoded answer to an accepted request names as rejected. One that cannot be read names none.
-pub(crate) fn rejected_items(response: &[u8]) -> u64 {
+/// Items that the encoded answer to an accepted request names as rejected. One that cannot be read
+/// names none.
+fn rejected_items(response: &[u8]) -> u64 {
     ExportResponse::decode(response).map_or(0, |response| response.rejected_items())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exhausted_is_retried_only_with_retry_info() {
+        let answer = |code, retry_delay| Answer {
+            retry_delay,
+            ..Answer::without_delay(Ending::Grpc(code), String::new())
+        };
+        let delay = Some(Duration::ZERO);
+        assert!(!answer(Code::ResourceExhausted, None).is_retryable());
+        assert!(answer(Code::ResourceExhausted, delay).is_retryable());
+        assert!(answer(Code::Unavailable, None).is_retryable());
+        assert!(!answer(Code::InvalidArgument, delay).is_retryable());
+    }
 }

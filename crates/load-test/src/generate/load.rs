@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use sluice_otlp::{Encoding, Signal};
 use thiserror::Error;
 
@@ -28,7 +28,8 @@ pub enum Pace {
     Open { items_per_s: f64 },
 }
 
-/// A load. [`Load::new`] gives the Kyma telemetry load test's items over 4 connections of 8 streams; change what differs.
+/// A load. [`Load::new`] gives the Kyma telemetry load test's items over 4 connections of 8
+/// streams; change what differs.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub target: SocketAddr,
@@ -63,7 +64,9 @@ pub enum LoadError {
     Zero(&'static str),
     #[error("snappy is not an encoding of OTLP requests: use identity, gzip or zstd")]
     Encoding,
-    #[error("poisoned items need encoding `identity`: compressed requests vary in their resource only")]
+    #[error(
+        "poisoned items need encoding `identity`: compressed requests vary in their resource only"
+    )]
     CompressedPoison,
     #[error("the rate must be above zero")]
     Rate,
@@ -165,7 +168,9 @@ impl Load {
             Load { poison_every: Some(_), encoding, .. } if *encoding != Encoding::Identity => {
                 Err(LoadError::CompressedPoison)
             }
-            Load { pace: Pace::Open { items_per_s }, .. } if items_per_s.is_nan() || *items_per_s <= 0.0 => {
+            Load { pace: Pace::Open { items_per_s }, .. }
+                if items_per_s.is_nan() || *items_per_s <= 0.0 =>
+            {
                 Err(LoadError::Rate)
             }
             _ => Ok(()),
@@ -176,21 +181,22 @@ impl Load {
     pub(super) fn request(&self) -> Request<()> {
         let (path, content_type, encoding_header) = match self.protocol {
             Protocol::Grpc => (self.shape.signal.grpc_path(), "application/grpc", "grpc-encoding"),
-            Protocol::Http => (self.shape.signal.http_path(), "application/x-protobuf", "content-encoding"),
+            Protocol::Http => {
+                (self.shape.signal.http_path(), "application/x-protobuf", "content-encoding")
+            }
         };
-        let mut request = Request::new(());
-        *request.method_mut() = Method::POST;
-        let uri = Uri::builder().scheme("http").authority(self.target.to_string()).path_and_query(path).build();
-        *request.uri_mut() = uri.expect("an address and a constant path");
+        let mut request = Request::post(format!("http://{}{path}", self.target))
+            .header("content-type", content_type)
+            .header("user-agent", "sluice-load-test")
+            .body(())
+            .expect("an address and constants");
         let headers = request.headers_mut();
-        headers.insert("content-type", HeaderValue::from_static(content_type));
         if self.protocol == Protocol::Grpc {
             headers.insert("te", HeaderValue::from_static("trailers"));
         }
         if self.encoding != Encoding::Identity {
             headers.insert(encoding_header, HeaderValue::from_static(self.encoding.as_str()));
         }
-        headers.insert("user-agent", HeaderValue::from_static("sluice-load-test"));
         headers.extend(self.headers.clone());
         request
     }

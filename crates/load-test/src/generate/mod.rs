@@ -1,10 +1,9 @@
-//! Generators that cost less than what they test: a request is encoded once, then stamped in place and sent. So is a page for
-//! scrapers (`farm/`), and a line of a log file (`log_files/`).
+//! Generators that cost less than what they test: a request is encoded once, then stamped in place
+//! and sent. So is a page for scrapers (`farm/`), and a line of a log file (`log_files/`).
 
 mod answer;
+mod client;
 mod farm;
-mod grpc;
-mod http;
 mod load;
 mod log_files;
 mod message;
@@ -16,9 +15,9 @@ pub(crate) mod template;
 mod worker;
 
 pub use answer::Ending;
-pub use farm::{Farm, FarmError, OpenFarm, RunningFarm};
+pub use farm::{Farm, FarmError, OpenFarm};
 pub use load::{Load, LoadError, Pace, Protocol};
-pub use log_files::{LogFiles, LogFilesError, OpenLogFiles, RunningLogFiles};
+pub use log_files::{LogFiles, LogFilesError, OpenLogFiles};
 pub use report::{LoadReport, Problem, Progress};
 pub use retry::Retry;
 pub use running::RunningLoad;

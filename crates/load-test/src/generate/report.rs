@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use parking_lot::Mutex;
 
 use super::answer::{Answer, Ending};
 use crate::backend::Backend;
@@ -53,17 +52,19 @@ pub(crate) struct Collected {
     pub(crate) acknowledged_after_us: Histogram<u64>,
 }
 
-impl Collected {
-    pub(crate) fn new() -> Mutex<Self> {
-        Mutex::new(Collected {
+impl Default for Collected {
+    fn default() -> Self {
+        Collected {
             acknowledged: SequenceSet::default(),
             endings: BTreeMap::new(),
             messages: BTreeMap::new(),
             refusals_without_delay: 0,
             acknowledged_after_us: new_histogram(),
-        })
+        }
     }
+}
 
+impl Collected {
     /// Counts one attempt and keeps the first message of each kind of failure.
     pub(crate) fn count(&mut self, answer: &Answer) {
         *self.endings.entry(answer.ending).or_default() += 1;
@@ -76,11 +77,12 @@ impl Collected {
 }
 
 /// The outcome of a load. Unless it says otherwise, a number counts items.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LoadReport {
     /// The load's number in identities.
     pub generator: u16,
-    /// Closed loop: sent at least once. Open loop: due within the duration, whether they could be sent or not.
+    /// Closed loop: sent at least once. Open loop: due within the duration, whether they could be
+    /// sent or not.
     pub offered: u64,
     /// Of `offered`, in open loop: never sent, because all streams were waiting for answers.
     pub never_sent: u64,
@@ -106,12 +108,14 @@ pub struct LoadReport {
     pub endings: BTreeMap<Ending, u64>,
     /// The first message of each kind of failure.
     pub messages: BTreeMap<Ending, String>,
-    /// Attempts that were answered "come back" without RetryInfo or Retry-After, which would say when.
+    /// Attempts that were answered "come back" without RetryInfo or Retry-After, which would say
+    /// when.
     pub refusals_without_delay: u64,
     /// From first sending to acknowledgement, retries included.
     pub acknowledged_after: Latency,
     pub elapsed: Duration,
-    /// Sequence numbers of the items that were acknowledged for certain (those of requests without rejections).
+    /// Sequence numbers of the items that were acknowledged for certain (those of requests without
+    /// rejections).
     pub acknowledged: SequenceSet,
     /// Reasons why it was another load than asked for.
     pub problems: Vec<Problem>,
@@ -125,13 +129,18 @@ pub struct Problem {
 }
 
 impl LoadReport {
-    /// The outcome of a source without answers of its own: scraped targets, written files. Unknown figures are zero.
-    pub(crate) fn of(generator: u16, progress: &Progress, acknowledged: SequenceSet, elapsed: Duration) -> Self {
+    /// The outcome of a source without answers of its own: scraped targets, written files. Unknown
+    /// figures are zero.
+    pub(crate) fn of(
+        generator: u16,
+        progress: &Progress,
+        acknowledged: SequenceSet,
+        elapsed: Duration,
+    ) -> Self {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LoadReport {
             generator,
             offered: count(&progress.offered),
-            never_sent: 0,
             accepted: count(&progress.accepted),
             rejected: count(&progress.rejected),
             refused: count(&progress.refused),
@@ -141,23 +150,15 @@ impl LoadReport {
             late_requests: count(&progress.late_requests),
             retries: count(&progress.retries),
             bytes_sent: count(&progress.bytes_sent),
-            endings: BTreeMap::new(),
-            messages: BTreeMap::new(),
-            refusals_without_delay: 0,
-            acknowledged_after: Latency::default(),
             elapsed,
             acknowledged,
-            problems: Vec::new(),
+            ..LoadReport::default()
         }
-    }
-
-    pub fn accepted_per_s(&self) -> f64 {
-        self.accepted as f64 / self.elapsed.as_secs_f64()
     }
 
     /// How many items were acknowledged and are not (yet) at this backend.
     pub fn missing_at(&self, backend: &Backend) -> u64 {
-        backend.with_seen(self.generator, |seen| self.acknowledged.count_missing_from(seen))
+        backend.with_seen(self.generator, |seen| self.acknowledged.difference_len(seen))
     }
 
     /// Attempts that ended in this way.

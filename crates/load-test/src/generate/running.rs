@@ -1,61 +1,84 @@
 //! A load that runs.
 
+use std::any::Any;
+use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::load::{Load, LoadError};
+use super::load::LoadError;
 use super::report::{LoadReport, Progress};
-use super::template::Template;
-use super::worker::Shared;
 
-impl Load {
-    /// Sends it all and reports the outcome.
-    pub async fn run(self) -> Result<LoadReport, LoadError> {
-        self.start()?.finish().await
+/// When a load was asked to end early, if it was.
+#[derive(Clone, Debug)]
+pub(super) struct Stop(watch::Sender<Option<Instant>>);
+
+impl Stop {
+    pub(super) fn new() -> Stop {
+        Stop(watch::Sender::new(None))
     }
 
-    /// Begins to send in the background.
-    pub fn start(self) -> Result<RunningLoad, LoadError> {
-        self.check()?;
-        let template = Template::new(&self.shape, self.encoding);
-        let request = self.request();
-        let shared = Shared::new(self, template, request);
-        let (progress, stop) = (Arc::clone(&shared.progress), shared.stopper());
-        Ok(RunningLoad { progress, stop, task: tokio::spawn(shared.run()) })
+    pub(super) fn at(&self) -> Option<Instant> {
+        *self.0.borrow()
+    }
+
+    pub(super) async fn wait(&self) {
+        // The sender is here: no error.
+        let _ = self.0.subscribe().wait_for(Option::is_some).await;
+    }
+
+    fn stop(&self) {
+        self.0.send_if_modified(|stopped| {
+            let is_first = stopped.is_none();
+            stopped.get_or_insert_with(Instant::now);
+            is_first
+        });
     }
 }
 
-/// A load on its way.
+/// A load on its way. What it offers, such as files that are not read yet, outlives the load and is
+/// removed when this is dropped.
 pub struct RunningLoad {
     progress: Arc<Progress>,
-    stop: watch::Sender<Option<Instant>>,
-    task: JoinHandle<LoadReport>,
+    stop: Stop,
+    task: JoinHandle<Result<LoadReport, LoadError>>,
+    _offered: Box<dyn Any + Send>,
 }
 
 impl RunningLoad {
+    pub(super) fn spawn(
+        progress: Arc<Progress>,
+        stop: Stop,
+        report: impl Future<Output = Result<LoadReport, LoadError>> + Send + 'static,
+        offered: impl Any + Send,
+    ) -> RunningLoad {
+        RunningLoad { progress, stop, task: tokio::spawn(report), _offered: Box::new(offered) }
+    }
+
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
     /// Ends it early; what is in flight is still waited for, as long as `grace`.
     pub fn stop(&self) {
-        self.stop.send_if_modified(|stopped| {
-            let is_first = stopped.is_none();
-            stopped.get_or_insert_with(Instant::now);
-            is_first
-        });
+        self.stop.stop();
     }
 
-    /// Waits for the end.
+    /// Waits for the end. Targets and files end when they are stopped.
     pub async fn finish(mut self) -> Result<LoadReport, LoadError> {
         self.join().await
     }
 
-    /// Waits for the end. To be called once.
-    pub(crate) async fn join(&mut self) -> Result<LoadReport, LoadError> {
-        (&mut self.task).await.map_err(|error| LoadError::Broken(error.to_string()))
+    /// The same; what the load offers stays. To be called once.
+    pub async fn join(&mut self) -> Result<LoadReport, LoadError> {
+        (&mut self.task).await.unwrap_or_else(|error| Err(LoadError::Broken(error.to_string())))
+    }
+}
+
+impl Drop for RunningLoad {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

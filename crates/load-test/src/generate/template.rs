@@ -1,10 +1,10 @@
-//! A request that is encoded once and then only stamped: the places of identities and times are known, so that sending
-//! costs no encoding and no allocation an item.
+//! A request that is encoded once and then only stamped: the places of identities and times are
+//! known, so that sending costs no encoding and no allocation an item.
 
 use sluice_otlp::{Encoding, Signal};
 
 use super::message::{Layout, Message, SPAN_LASTS_NS, STAMP_LEN};
-use super::packed::{GzipTail, pack};
+use super::packed::Packed;
 use crate::identity::{Identity, ORDINARY_MARK, POISON_MARK};
 
 /// Length of the gRPC message prefix: a flag byte and four bytes of length.
@@ -24,11 +24,18 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The items of the Kyma telemetry load test: spans of 40 attributes (about 1.9 kB), metric points of 10 (about
-    /// 0.5 kB), log records with bodies of 2,000 bytes (about 2.5 kB); 100 items a request.
+    /// The items of the Kyma telemetry load test: spans of 40 attributes (about 1.9 kB), metric
+    /// points of 10 (about 0.5 kB), log records with bodies of 2,000 bytes (about 2.5 kB); 100
+    /// items a request.
     pub fn of(signal: Signal) -> Self {
         let attributes = if signal == Signal::Traces { 40 } else { 10 };
-        Shape { signal, items_per_request: 100, attributes, attribute_value_bytes: 27, body_bytes: 2000 }
+        Shape {
+            signal,
+            items_per_request: 100,
+            attributes,
+            attribute_value_bytes: 27,
+            body_bytes: 2000,
+        }
     }
 
     /// Length of one item in an uncompressed request, with its share of the request's frame.
@@ -41,14 +48,14 @@ impl Shape {
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     signal: Signal,
-    items: u32,
-    frame: Vec<u8>,
-    /// Where the value of [`crate::identity::REQUEST_ATTRIBUTE`] is in `frame`.
+    items: u64,
+    packed: Packed,
+    /// Where the value of [`crate::identity::REQUEST_ATTRIBUTE`] is in the frame.
     stamp_at: usize,
-    /// Where each item begins in `frame`. Empty where the items are compressed: then the request's stamp alone varies.
-    items_at: Vec<usize>,
+    /// Where each item's identity is in the frame. Empty where the items are compressed: then the
+    /// request's stamp alone varies.
+    identities_at: Vec<usize>,
     layout: Layout,
-    gzip: Option<GzipTail>,
 }
 
 /// The identity and the time of one request.
@@ -61,71 +68,75 @@ pub(crate) struct Stamp {
 }
 
 impl Template {
-    /// Builds the request. `Encoding::Snappy` is not an encoding of OTLP senders and is refused by the caller.
+    /// Builds the request. `Encoding::Snappy` is not an encoding of OTLP senders and is refused by
+    /// the caller.
     pub(crate) fn new(shape: &Shape, encoding: Encoding) -> Self {
         let message = Message::build(shape);
-        // The constant part follows the last varying byte that the head has: head = everything up to the stamp's end.
-        let head_len = message.stamp_at + STAMP_LEN;
-        let packed = pack(&message.bytes, head_len, encoding);
-        let mut frame = Vec::with_capacity(PREFIX_LEN + packed.bytes.len());
-        frame.push(u8::from(encoding != Encoding::Identity));
-        frame.extend_from_slice(&u32::try_from(packed.bytes.len()).expect("a request below 4 GiB").to_be_bytes());
-        frame.extend_from_slice(&packed.bytes);
-        let items_at = match encoding {
-            Encoding::Identity => message.items_at.iter().map(|at| at + PREFIX_LEN).collect(),
+        // What is compressed begins where the stamp ends.
+        let packed = Packed::new(&message.bytes, message.stamp_at + STAMP_LEN, encoding);
+        let identities_at = match encoding {
+            Encoding::Identity => message.identities_at.iter().map(|at| at + PREFIX_LEN).collect(),
             _ => Vec::new(),
         };
         Template {
             signal: shape.signal,
-            items: shape.items_per_request,
-            stamp_at: PREFIX_LEN + packed.head_at + message.stamp_at,
-            items_at,
+            items: shape.items_per_request.into(),
+            stamp_at: packed.head.end - STAMP_LEN,
+            packed,
+            identities_at,
             layout: message.layout,
-            gzip: packed.gzip.map(|tail| tail.shifted(PREFIX_LEN)),
-            frame,
         }
     }
 
     /// The unstamped frame: the first bytes of every buffer that [`Template::stamp`] is applied to.
     pub(crate) fn frame(&self) -> &[u8] {
-        &self.frame
+        &self.packed.frame
     }
 
-    pub(crate) fn items(&self) -> u32 {
+    pub(crate) fn items(&self) -> u64 {
         self.items
     }
 
     /// Writes identity and time into a copy of the frame, whatever it was stamped with before.
     pub(crate) fn stamp(&self, frame: &mut [u8], stamp: Stamp) {
-        debug_assert_eq!(frame.len(), self.frame.len());
+        debug_assert_eq!(frame.len(), self.packed.frame.len());
         let value = &mut frame[self.stamp_at..self.stamp_at + STAMP_LEN];
         put_hex(&mut value[..16], stamp.first.0);
         put_hex(&mut value[16..], stamp.time_unix_ns);
-        for (index, &at) in self.items_at.iter().enumerate() {
-            self.stamp_item(&mut frame[at..], Identity(stamp.first.0 + index as u64), stamp);
+        for (index, &at) in self.identities_at.iter().enumerate() {
+            self.stamp_item(frame, at, Identity(stamp.first.0 + index as u64), stamp);
         }
-        if let Some(tail) = &self.gzip {
-            tail.seal(frame);
-        }
+        self.packed.seal(frame);
     }
 
-    fn stamp_item(&self, item: &mut [u8], identity: Identity, stamp: Stamp) {
+    fn stamp_item(&self, frame: &mut [u8], identity_at: usize, identity: Identity, stamp: Stamp) {
+        let mut put = |offset: isize, bytes: &[u8]| {
+            frame[identity_at.wrapping_add_signed(offset)..][..bytes.len()].copy_from_slice(bytes);
+        };
         let layout = &self.layout;
-        if let Some(at) = layout.trace_id_at {
+        if let Some(trace_id) = layout.trace_id {
             // Two spans a trace: the upper half tells runs apart, the lower half traces.
-            item[at..at + 8].copy_from_slice(&(stamp.time_unix_ns | 1).to_be_bytes());
-            item[at + 8..at + 16].copy_from_slice(&(identity.0 >> 1).to_be_bytes());
+            put(trace_id, &(stamp.time_unix_ns | 1).to_be_bytes());
+            put(trace_id + 8, &(identity.0 >> 1).to_be_bytes());
         }
-        let bytes = if self.signal == Signal::Metrics { identity.0.to_le_bytes() } else { identity.0.to_be_bytes() };
-        item[layout.identity_at..layout.identity_at + 8].copy_from_slice(&bytes);
-        item[layout.time_at..layout.time_at + 8].copy_from_slice(&stamp.time_unix_ns.to_le_bytes());
-        if let Some(at) = layout.end_time_at {
-            item[at..at + 8].copy_from_slice(&(stamp.time_unix_ns + SPAN_LASTS_NS).to_le_bytes());
+        put(0, &identity_bytes(self.signal, identity));
+        put(layout.time, &stamp.time_unix_ns.to_le_bytes());
+        if let Some(end_time) = layout.end_time {
+            put(end_time, &(stamp.time_unix_ns + SPAN_LASTS_NS).to_le_bytes());
         }
         if let Some(every) = stamp.poison_every {
-            let mark = if identity.sequence().is_multiple_of(every) { POISON_MARK } else { ORDINARY_MARK };
-            item[layout.mark_at..layout.mark_at + mark.len()].copy_from_slice(mark.as_bytes());
+            let is_poison = identity.sequence().is_multiple_of(every);
+            let mark = if is_poison { POISON_MARK } else { ORDINARY_MARK };
+            put(layout.mark, mark.as_bytes());
         }
+    }
+}
+
+/// An identity as an item's field has it: a span id, or an integer.
+pub(super) fn identity_bytes(signal: Signal, identity: Identity) -> [u8; 8] {
+    match signal {
+        Signal::Metrics => identity.0.to_le_bytes(),
+        Signal::Traces | Signal::Logs => identity.0.to_be_bytes(),
     }
 }
 
@@ -147,14 +158,20 @@ mod tests {
 
     use super::*;
 
-    const STAMP: Stamp =
-        Stamp { first: Identity(7 << 48 | 1000), time_unix_ns: 1_700_000_000_000_000_000, poison_every: Some(10) };
+    const STAMP: Stamp = Stamp {
+        first: Identity(7 << 48 | 1000),
+        time_unix_ns: 1_700_000_000_000_000_000,
+        poison_every: Some(10),
+    };
 
     fn stamped(signal: Signal) -> Vec<u8> {
         let template = Template::new(&Shape::of(signal), Encoding::Identity);
         let mut frame = template.frame().to_vec();
         template.stamp(&mut frame, STAMP);
-        assert_eq!(u32::from_be_bytes(frame[1..5].try_into().unwrap()) as usize, frame.len() - PREFIX_LEN);
+        assert_eq!(
+            u32::from_be_bytes(frame[1..5].try_into().unwrap()) as usize,
+            frame.len() - PREFIX_LEN
+        );
         frame.split_off(PREFIX_LEN)
     }
 
@@ -203,7 +220,11 @@ mod tests {
         let request = ExportLogsServiceRequest::decode(&bytes[..]).unwrap();
         let records = &request.resource_logs[0].scope_logs[0].log_records;
         assert_eq!(records.len(), 100);
-        assert!((235_000..260_000).contains(&bytes.len()), "about 2.5 kB a record: {}", bytes.len());
+        assert!(
+            (235_000..260_000).contains(&bytes.len()),
+            "about 2.5 kB a record: {}",
+            bytes.len()
+        );
         for (index, record) in records.iter().enumerate() {
             assert_eq!(record.span_id, (STAMP.first.0 + index as u64).to_be_bytes());
             assert_eq!(record.time_unix_nano, STAMP.time_unix_ns);
@@ -216,7 +237,10 @@ mod tests {
             let template = Template::new(&Shape::of(Signal::Logs), encoding);
             let (mut once, mut twice) = (template.frame().to_vec(), template.frame().to_vec());
             template.stamp(&mut once, STAMP);
-            template.stamp(&mut twice, Stamp { first: Identity(9 << 48), time_unix_ns: 1, poison_every: Some(1) });
+            template.stamp(
+                &mut twice,
+                Stamp { first: Identity(9 << 48), time_unix_ns: 1, poison_every: Some(1) },
+            );
             template.stamp(&mut twice, STAMP);
             assert!(once == twice, "{encoding:?}");
         }

@@ -1,4 +1,5 @@
-//! The workers of a load: each takes the next ticket, stamps its own buffer, sends it and waits for the answer.
+//! The workers of a load: each takes the next ticket, stamps its own buffer, sends it and waits for
+//! the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,24 +8,48 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::Request;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::answer::{Answer, Ending};
-use super::grpc::GrpcConnection;
-use super::http::HttpConnection;
-use super::load::{Load, Pace, Protocol};
+use super::answer::Answer;
+use super::client::Client;
+use super::load::{Load, LoadError, Pace, Protocol};
 use super::report::{Collected, LoadReport, Problem, Progress};
-use super::template::{PREFIX_LEN, Stamp, Template};
-use crate::identity::{Identity, SequenceSet, next_generator};
+use super::running::{RunningLoad, Stop};
+use super::template::{Stamp, Template};
+use crate::identity::{Identity, SEQUENCE_LIMIT, next_generator};
 use crate::latency::{Latency, record};
 
 /// A request of an open loop is late when it is sent this long after its time.
 const LATE_AFTER: Duration = Duration::from_millis(50);
 
+impl Load {
+    /// Sends it all and reports the outcome.
+    pub async fn run(self) -> Result<LoadReport, LoadError> {
+        self.start()?.finish().await
+    }
+
+    /// Begins to send in the background.
+    pub fn start(self) -> Result<RunningLoad, LoadError> {
+        self.check()?;
+        let shared = Arc::new(Shared {
+            template: Template::new(&self.shape, self.encoding),
+            request: self.request(),
+            load: self,
+            generator: next_generator(),
+            next: AtomicU64::new(0),
+            started: Instant::now(),
+            progress: Arc::default(),
+            collected: Mutex::default(),
+            stop: Stop::new(),
+        });
+        let (progress, stop) = (Arc::clone(&shared.progress), shared.stop.clone());
+        Ok(RunningLoad::spawn(progress, stop, shared.run(), ()))
+    }
+}
+
 /// The state that all workers of a load share.
-pub(crate) struct Shared {
+struct Shared {
     load: Load,
     template: Template,
     request: Request<()>,
@@ -32,51 +57,28 @@ pub(crate) struct Shared {
     /// The number of the next request.
     next: AtomicU64,
     started: Instant,
-    pub(crate) progress: Arc<Progress>,
+    progress: Arc<Progress>,
     collected: Mutex<Collected>,
-    /// When it was asked to send no more.
-    stop: watch::Sender<Option<Instant>>,
+    stop: Stop,
 }
 
 impl Shared {
-    pub(crate) fn new(load: Load, template: Template, request: Request<()>) -> Self {
-        Shared {
-            load,
-            template,
-            request,
-            generator: next_generator(),
-            next: AtomicU64::new(0),
-            started: Instant::now(),
-            progress: Arc::default(),
-            collected: Collected::new(),
-            stop: watch::Sender::new(None),
-        }
-    }
-
-    pub(crate) fn stopper(&self) -> watch::Sender<Option<Instant>> {
-        self.stop.clone()
-    }
-
     /// Runs all workers to their end.
-    pub(crate) async fn run(self) -> LoadReport {
-        let shared = Arc::new(self);
+    async fn run(self: Arc<Self>) -> Result<LoadReport, LoadError> {
         let mut workers = JoinSet::new();
-        for _ in 0..shared.load.connections {
-            let connection = Arc::new(GrpcConnection::to(shared.load.target));
-            for _ in 0..shared.load.streams {
-                let channel = match shared.load.protocol {
-                    Protocol::Grpc => Channel::Grpc(Arc::clone(&connection)),
-                    Protocol::Http => Channel::Http(Box::new(HttpConnection::new())),
+        for _ in 0..self.load.connections {
+            let connection = Arc::new(Client::grpc(self.load.target));
+            for _ in 0..self.load.streams {
+                let client = match self.load.protocol {
+                    Protocol::Grpc => Arc::clone(&connection),
+                    // A connection takes one request at a time.
+                    Protocol::Http => Arc::new(Client::http()),
                 };
-                workers.spawn(Worker { shared: Arc::clone(&shared), channel }.run());
+                workers.spawn(Worker { shared: Arc::clone(&self), client }.run());
             }
         }
-        while let Some(ended) = workers.join_next().await {
-            if let Err(panic) = ended.map_err(tokio::task::JoinError::into_panic) {
-                std::panic::resume_unwind(panic);
-            }
-        }
-        shared.report()
+        workers.join_all().await;
+        Ok(self.report())
     }
 
     /// When sending ends, if time ends it.
@@ -90,48 +92,52 @@ impl Shared {
     }
 
     fn request_limit(&self) -> u64 {
-        let by_items = self.load.items.map(|items| items.div_ceil(u64::from(self.template.items())));
+        let by_items = self.load.items.map(|items| items.div_ceil(self.template.items()));
         // The acknowledged items are a bounded set.
-        by_items.unwrap_or(u64::MAX).min(SequenceSet::LIMIT / u64::from(self.template.items()))
+        by_items.unwrap_or(u64::MAX).min(SEQUENCE_LIMIT / self.template.items())
+    }
+
+    /// Of an open loop.
+    fn requests_per_s(&self) -> Option<f64> {
+        match self.load.pace {
+            Pace::Closed => None,
+            Pace::Open { items_per_s } => Some(items_per_s / self.template.items() as f64),
+        }
     }
 
     fn due(&self, ticket: u64) -> Option<Instant> {
-        match self.load.pace {
-            Pace::Closed => None,
-            Pace::Open { items_per_s } => {
-                let after_s = ticket as f64 * f64::from(self.template.items()) / items_per_s;
-                Some(self.started + Duration::from_secs_f64(after_s))
-            }
-        }
+        let after_s = ticket as f64 / self.requests_per_s()?;
+        Some(self.started + Duration::from_secs_f64(after_s))
     }
 
     /// Requests that an open loop had to send within its time, or until it was stopped before that.
     fn scheduled(&self) -> u64 {
-        let sent = self.next.load(Ordering::Relaxed);
-        match (self.load.pace, self.load.duration) {
-            (Pace::Open { items_per_s }, Some(duration)) => {
-                let stopped_after = self.stop.borrow().map_or(duration, |at| at - self.started);
-                let time = duration.min(stopped_after);
-                let due = items_per_s * time.as_secs_f64() / f64::from(self.template.items());
-                (due.ceil() as u64).min(self.request_limit())
+        let due = match (self.requests_per_s(), self.load.duration) {
+            (Some(requests_per_s), Some(duration)) => {
+                let stopped_after = self.stop.at().map_or(duration, |at| at - self.started);
+                (requests_per_s * duration.min(stopped_after).as_secs_f64()).ceil() as u64
             }
-            _ => sent.min(self.request_limit()),
-        }
+            _ => self.next.load(Ordering::Relaxed),
+        };
+        due.min(self.request_limit())
     }
 
     fn report(&self) -> LoadReport {
-        let progress = &*self.progress;
         let collected = self.collected.lock();
-        let sent = progress.offered();
+        let sent = self.progress.offered();
         let offered = match self.load.pace {
             Pace::Closed => sent,
-            Pace::Open { .. } => (self.scheduled() * u64::from(self.template.items())).max(sent),
+            Pace::Open { .. } => (self.scheduled() * self.template.items()).max(sent),
         };
         let never_sent = offered - sent;
         let problem = || Problem {
-            message: format!("{never_sent} items were due and never sent, because all senders waited for answers"),
-            remedy: "set a lower rate with -r: the subject does not keep up; where it is only slow to answer, use more --streams",
+            message: format!(
+                "{never_sent} items were due and never sent, because all senders waited for answers"
+            ),
+            remedy: "set a lower rate with -r: the subject does not keep up; where it is only \
+                     slow to answer, use more --streams",
         };
+        let acknowledged = collected.acknowledged.clone();
         LoadReport {
             offered,
             never_sent,
@@ -140,42 +146,41 @@ impl Shared {
             messages: collected.messages.clone(),
             refusals_without_delay: collected.refusals_without_delay,
             acknowledged_after: Latency::of(&collected.acknowledged_after_us),
-            ..LoadReport::of(self.generator, progress, collected.acknowledged.clone(), self.started.elapsed())
+            ..LoadReport::of(self.generator, &self.progress, acknowledged, self.started.elapsed())
         }
     }
 }
 
-enum Channel {
-    Grpc(Arc<GrpcConnection>),
-    Http(Box<HttpConnection>),
-}
-
 struct Worker {
     shared: Arc<Shared>,
-    channel: Channel,
+    client: Arc<Client>,
 }
 
 impl Worker {
     async fn run(self) {
         let shared = &self.shared;
-        let mut stop = shared.stop.subscribe();
         let mut buffer = BytesMut::from(shared.template.frame());
-        while let Some(ticket) = self.next_ticket(&mut stop).await {
-            let first = Identity::new(shared.generator, ticket * u64::from(shared.template.items()));
-            let stamp = Stamp { first, time_unix_ns: crate::unix_ns(), poison_every: shared.load.poison_every };
+        while let Some(ticket) = self.next_ticket().await {
+            let first = Identity::new(shared.generator, ticket * shared.template.items());
+            let stamp = Stamp {
+                first,
+                time_unix_ns: crate::unix_ns(),
+                poison_every: shared.load.poison_every,
+            };
             shared.template.stamp(&mut buffer, stamp);
             let frame = buffer.freeze();
             self.deliver(first.sequence(), &frame).await;
-            // The connection has let go of the bytes once it has written them; else they are copied.
-            buffer = frame.try_into_mut().unwrap_or_else(|_| BytesMut::from(shared.template.frame()));
+            // The connection has let go of the bytes once it has written them; else they are
+            // copied.
+            buffer =
+                frame.try_into_mut().unwrap_or_else(|_| BytesMut::from(shared.template.frame()));
         }
     }
 
     /// Waits until the next request is to be sent. `None`: no more.
-    async fn next_ticket(&self, stop: &mut watch::Receiver<Option<Instant>>) -> Option<u64> {
+    async fn next_ticket(&self) -> Option<u64> {
         let shared = &self.shared;
-        let is_over = || stop.borrow().is_some() || shared.end().is_some_and(|end| Instant::now() >= end);
-        if is_over() {
+        if shared.stop.at().is_some() || shared.end().is_some_and(|end| Instant::now() >= end) {
             return None;
         }
         let ticket = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -186,16 +191,15 @@ impl Worker {
             if shared.end().is_some_and(|end| due >= end) {
                 return None;
             }
-            let mut stop = stop.clone();
             tokio::select! {
                 () = sleep_until(due) => {}
-                _ = stop.wait_for(Option::is_some) => return None,
+                () = shared.stop.wait() => return None,
             }
             if due.elapsed() > LATE_AFTER {
                 shared.progress.late_requests.fetch_add(1, Ordering::Relaxed);
             }
         }
-        shared.progress.offered.fetch_add(u64::from(shared.template.items()), Ordering::Relaxed);
+        shared.progress.offered.fetch_add(shared.template.items(), Ordering::Relaxed);
         Some(ticket)
     }
 
@@ -210,9 +214,10 @@ impl Worker {
             Some(last_call) => timeout_at(last_call, answering).await.ok(),
             None => Some(answering.await),
         };
-        // One that waited for its next attempt when time was up has been refused, not left without an answer.
+        // One that waited for its next attempt when time was up has been refused, not left without
+        // an answer.
         let answer = answer.or(refusal);
-        let items = u64::from(shared.template.items());
+        let items = shared.template.items();
         let progress = &shared.progress;
         progress.requests.fetch_add(1, Ordering::Relaxed);
         let Some(answer) = answer else {
@@ -239,7 +244,12 @@ impl Worker {
     }
 
     /// `refusal` is the last answer while the next attempt is waited for.
-    async fn attempt_until_final(&self, frame: &Bytes, began: Instant, refusal: &mut Option<Answer>) -> Answer {
+    async fn attempt_until_final(
+        &self,
+        frame: &Bytes,
+        began: Instant,
+        refusal: &mut Option<Answer>,
+    ) -> Answer {
         let shared = &self.shared;
         let mut attempt = 0;
         loop {
@@ -249,7 +259,8 @@ impl Worker {
                 return answer;
             }
             attempt += 1;
-            let Some(delay) = shared.load.retry.delay(attempt, began.elapsed(), answer.retry_delay) else {
+            let Some(delay) = shared.load.retry.delay(attempt, began.elapsed(), answer.retry_delay)
+            else {
                 return answer;
             };
             shared.progress.retries.fetch_add(1, Ordering::Relaxed);
@@ -264,10 +275,7 @@ impl Worker {
         shared.progress.bytes_sent.fetch_add(frame.len() as u64, Ordering::Relaxed);
         let request = shared.request.clone();
         let limit = shared.load.timeout;
-        let answer = match &self.channel {
-            Channel::Grpc(connection) => timeout(limit, connection.call(request, frame.clone())).await,
-            Channel::Http(connection) => timeout(limit, connection.call(request, frame.slice(PREFIX_LEN..))).await,
-        };
-        answer.unwrap_or_else(|_| Answer::failure(Ending::TimedOut, format!("no answer within {limit:?}")))
+        let answer = timeout(limit, self.client.call(request, frame)).await;
+        answer.unwrap_or_else(|_| Answer::timed_out(limit))
     }
 }

@@ -53,7 +53,8 @@ impl Scene {
 
     pub(super) fn begin_turn(&mut self, label: &str) {
         self.turn += 1;
-        label.clone_into(&mut self.label);
+        // Names come from files. Control characters in them would move the cursor.
+        self.label = label.chars().filter(|character| !character.is_control()).collect();
         self.samples.clear();
         self.begin(Phase::Starting);
     }
@@ -70,11 +71,21 @@ impl Scene {
         self.samples.push_back(sample.clone());
     }
 
+    /// The subject under load, and which turn of several it is.
+    pub(super) fn subject(&self) -> String {
+        match self.turns {
+            Some(turns) if turns > 1 => format!("{} ({}/{turns})", self.label, self.turn),
+            _ => self.label.clone(),
+        }
+    }
+
     /// The faults of a moment of the phase.
     pub(super) fn faults(&self, elapsed: Duration) -> Vec<&str> {
         let Phase::Load { windows, .. } = &self.phase else { return Vec::new() };
         let second = elapsed.as_secs_f64();
-        let is_active = |window: &&FaultWindow| window.from_s <= second && window.to_s.is_none_or(|end| second < end);
+        let is_active = |window: &&FaultWindow| {
+            window.from_s <= second && window.to_s.is_none_or(|end| second < end)
+        };
         windows.iter().filter(is_active).map(|window| window.label.as_str()).collect()
     }
 
@@ -90,7 +101,8 @@ impl Scene {
     /// An estimate for all turns, while a load runs and more turns follow.
     pub(super) fn all_left(&self, elapsed: Duration) -> Option<Duration> {
         let Phase::Load { lasts, .. } = &self.phase else { return None };
-        let others = self.turns?.checked_sub(self.turn).filter(|&others| others > 0)?;
-        Some(lasts.saturating_sub(elapsed) + (*lasts + AROUND_A_LOAD) * u32::try_from(others).ok()?)
+        let others = u32::try_from(self.turns?.checked_sub(self.turn)?).ok()?;
+        let all = lasts.saturating_sub(elapsed) + (*lasts + AROUND_A_LOAD) * others;
+        (others > 0).then_some(all)
     }
 }

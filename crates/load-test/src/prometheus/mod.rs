@@ -5,12 +5,12 @@ mod url;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{StatusCode, Uri};
+use http::StatusCode;
 use serde::Deserialize;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
-use crate::http_get::{self, GetError};
+use crate::http_get;
 
 pub use url::{PrometheusUrl, UrlError};
 
@@ -24,9 +24,15 @@ const ANSWER_LIMIT_BYTES: usize = 4 << 20;
 pub enum PrometheusError {
     #[error("no Prometheus answers at {url} ({reason}): start it, or correct --prometheus")]
     Unreachable { url: PrometheusUrl, reason: String },
-    #[error("{url} answers, but not as a Prometheus does ({reason}): give the address at which its own page opens")]
+    #[error(
+        "{url} answers, but not as a Prometheus does ({reason}): give the address at which its own \
+         page opens"
+    )]
     NotPrometheus { url: PrometheusUrl, reason: String },
-    #[error("{url} has not been ready for {} s (status 503): wait until it has started", ANSWER_WITHIN.as_secs())]
+    #[error(
+        "{url} has not been ready for {} s (status 503): wait until it has started",
+        ANSWER_WITHIN.as_secs()
+    )]
     NotReady { url: PrometheusUrl },
     #[error("{url} refuses the query `{query}`: {reason}")]
     Refused { url: PrometheusUrl, query: String, reason: String },
@@ -59,19 +65,24 @@ struct Element {
 }
 
 impl PrometheusUrl {
-    /// The series that a query has at a moment, in seconds since the epoch. Values that are no numbers are left out.
+    /// The series that a query has at a moment, in seconds since the epoch. Values that are no
+    /// numbers are left out.
     pub async fn query(&self, query: &str, at_unix_s: f64) -> Result<Vec<Series>, PrometheusError> {
-        let unreachable = |reason: String| PrometheusError::Unreachable { url: self.clone(), reason };
-        let uri = self.instant_query(query, at_unix_s).map_err(|error| unreachable(error.to_string()))?;
-        let (status, body) = get_when_ready(&uri).await.map_err(|error| unreachable(error.to_string()))?;
-        if is_starting(status, &body) {
-            return Err(PrometheusError::NotReady { url: self.clone() });
-        }
-        let not_prometheus = |reason: String| PrometheusError::NotPrometheus { url: self.clone(), reason };
-        let answer: Answer = serde_json::from_slice(&body).map_err(|_| not_prometheus(format!("status {status}")))?;
+        let url = self.clone();
+        let (status, body) = match get_when_ready(&self.instant_query(query, at_unix_s)).await {
+            Ok((status, body)) if is_starting(status, &body) => {
+                return Err(PrometheusError::NotReady { url });
+            }
+            Ok(answer) => answer,
+            Err(reason) => return Err(PrometheusError::Unreachable { url, reason }),
+        };
+        let reason = format!("status {status}");
+        let Ok(answer) = serde_json::from_slice::<Answer>(&body) else {
+            return Err(PrometheusError::NotPrometheus { url, reason });
+        };
         let Some(data) = answer.data.filter(|_| answer.status == "success") else {
-            let reason = answer.error.unwrap_or_else(|| format!("status {status}"));
-            return Err(PrometheusError::Refused { url: self.clone(), query: query.to_owned(), reason });
+            let reason = answer.error.unwrap_or(reason);
+            return Err(PrometheusError::Refused { url, query: query.to_owned(), reason });
         };
         let series = data.result.into_iter().filter_map(|element| {
             let value = element.value.1.parse().ok().filter(|value: &f64| value.is_finite())?;
@@ -81,10 +92,10 @@ impl PrometheusUrl {
     }
 }
 
-async fn get_when_ready(uri: &Uri) -> Result<(StatusCode, Bytes), GetError> {
+async fn get_when_ready(url: &str) -> Result<(StatusCode, Bytes), String> {
     let until = Instant::now() + ANSWER_WITHIN;
     loop {
-        let (status, body) = http_get::get(uri.clone(), ANSWER_LIMIT_BYTES, ANSWER_WITHIN).await?;
+        let (status, body) = http_get::get(url, ANSWER_LIMIT_BYTES, ANSWER_WITHIN).await?;
         if !is_starting(status, &body) || Instant::now() + ASK_AGAIN_AFTER >= until {
             return Ok((status, body));
         }
@@ -107,7 +118,10 @@ mod tests {
     use super::*;
 
     /// A server that gives every request this answer, and the requests that came.
-    async fn answering(status: &str, body: &str) -> (PrometheusUrl, tokio::sync::mpsc::UnboundedReceiver<String>) {
+    async fn answering(
+        status: &str,
+        body: &str,
+    ) -> (PrometheusUrl, tokio::sync::mpsc::UnboundedReceiver<String>) {
         answering_in_turn(&[(status, body)]).await
     }
 
@@ -118,7 +132,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/prefix/", listener.local_addr().unwrap()).parse().unwrap();
         let answer = |&(status, body): &(&str, &str)| {
-            format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+            format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            )
         };
         let mut answers: VecDeque<String> = answers.iter().map(answer).collect();
         let (sender, requests) = tokio::sync::mpsc::unbounded_channel();
@@ -143,16 +160,21 @@ mod tests {
             {"metric":{},"value":[1700000000.5,"NaN"]}]}}"#;
         let (url, mut requests) = answering("200 OK", body).await;
         let series = url.query("sum(rate(x{a=\"b\"}[8s]))", 1_700_000_000.5).await.unwrap();
-        assert_eq!(series, [Series { labels: vec![("instance".to_owned(), "a:1".to_owned())], value: 12.5 }]);
+        assert_eq!(
+            series,
+            [Series { labels: vec![("instance".to_owned(), "a:1".to_owned())], value: 12.5 }]
+        );
         let request = requests.recv().await.unwrap();
-        let expected =
-            "GET /prefix/api/v1/query?query=sum%28rate%28x%7Ba%3D%22b%22%7D%5B8s%5D%29%29&time=1700000000.500 HTTP/1.1";
+        let expected = "GET /prefix/api/v1/query\
+                        ?query=sum%28rate%28x%7Ba%3D%22b%22%7D%5B8s%5D%29%29\
+                        &time=1700000000.500 HTTP/1.1";
         assert_eq!(request.lines().next().unwrap(), expected);
     }
 
     #[tokio::test]
     async fn a_prometheus_that_starts_is_waited_for() {
-        let ready = r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1.0,"2"]}]}}"#;
+        let ready = r#"{"status":"success","data":
+            {"resultType":"vector","result":[{"metric":{},"value":[1.0,"2"]}]}}"#;
         let starts = ("503 Service Unavailable", "Service Unavailable");
         let (url, mut requests) = answering_in_turn(&[starts, starts, ("200 OK", ready)]).await;
         assert_eq!(url.query("x", 0.0).await.unwrap()[0].value, 2.0);
@@ -161,14 +183,29 @@ mod tests {
 
     #[tokio::test]
     async fn a_refused_query_another_server_and_none_are_told_apart() {
-        let (url, _requests) = answering("400 Bad Request", r#"{"status":"error","error":"parse error: }"}"#).await;
+        let (url, _requests) =
+            answering("400 Bad Request", r#"{"status":"error","error":"parse error: }"}"#).await;
         let error = url.query("}", 0.0).await.unwrap_err();
-        assert!(matches!(&error, PrometheusError::Refused { reason, .. } if reason == "parse error: }"), "{error}");
+        assert!(
+            matches!(&error, PrometheusError::Refused { reason, .. } if reason == "parse error: }"),
+            "{error}"
+        );
         let (url, _requests) = answering("404 Not Found", "<html>").await;
         let error = url.query("x", 0.0).await.unwrap_err();
-        assert!(error.to_string().contains("not as a Prometheus does (status 404 Not Found)"), "{error}");
+        assert!(
+            error.to_string().contains("not as a Prometheus does (status 404 Not Found)"),
+            "{error}"
+        );
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = format!("http://{closed}").parse::<PrometheusUrl>().unwrap().query("x", 0.0).await.unwrap_err();
-        assert!(error.to_string().contains(&format!("no Prometheus answers at http://{closed}")), "{error}");
+        let error = format!("http://{closed}")
+            .parse::<PrometheusUrl>()
+            .unwrap()
+            .query("x", 0.0)
+            .await
+            .unwrap_err();
+        assert!(
+            error.to_string().contains(&format!("no Prometheus answers at http://{closed}")),
+            "{error}"
+        );
     }
 }

@@ -1,45 +1,43 @@
 //! Finding and writing what runs left behind.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::record::{RECORD_FILE, RecordError, RunRecord};
 use super::{to_csv, to_html, to_markdown};
 
-/// How far below a given folder records are looked for: deeper than any layout of results, and safe from loops of
-/// links.
+/// How far below a given folder records are looked for: deeper than any layout of results, and safe
+/// from loops of links.
 const DEPTH: usize = 8;
 
-/// Reads the records at these places, each a `run.json` or a folder with any number of them in it or below, and puts
-/// them in the order in which they were started. A place named twice is read once; one without a record is an error.
+/// Reads the records at these places, each a `run.json` or a folder with any number of them in it
+/// or below, and puts them in the order in which they were started. A place named twice is read
+/// once; one without a record is an error.
 pub fn load(places: &[PathBuf]) -> Result<Vec<RunRecord>, RecordError> {
-    let mut files = Vec::new();
+    let mut files = BTreeSet::new();
     for place in places {
-        let before = files.len();
-        let metadata = fs::metadata(place).map_err(|source| RecordError::File { path: place.clone(), source })?;
-        if metadata.is_file() {
-            files.push(place.clone());
-        } else {
-            find(place, DEPTH, &mut files)?;
+        let mut found = Vec::new();
+        match fs::metadata(place).map_err(RecordError::file(place))?.is_file() {
+            true => found.push(place.clone()),
+            false => find(place, DEPTH, &mut found)?,
         }
-        if files.len() == before {
+        if found.is_empty() {
             return Err(RecordError::Empty { path: place.clone() });
         }
+        for file in found {
+            files.insert(fs::canonicalize(&file).map_err(RecordError::file(&file))?);
+        }
     }
-    for file in &mut files {
-        *file = fs::canonicalize(&*file).map_err(|source| RecordError::File { path: file.clone(), source })?;
-    }
-    files.sort();
-    files.dedup();
-    let mut records = files.iter().map(|file| RunRecord::read(file)).collect::<Result<Vec<_>, _>>()?;
+    let mut records =
+        files.iter().map(|file| RunRecord::read(file)).collect::<Result<Vec<_>, _>>()?;
     records.sort_by_key(|record| record.started_unix_ms);
     Ok(records)
 }
 
 fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), RecordError> {
-    let failed = |source| RecordError::File { path: folder.to_owned(), source };
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for entry in fs::read_dir(folder).map_err(RecordError::file(folder))? {
+        let path = entry.map_err(RecordError::file(folder))?.path();
         if path.is_dir() {
             if depth > 0 {
                 find(&path, depth - 1, files)?;
@@ -51,16 +49,19 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Rec
     Ok(())
 }
 
-/// Writes `report.md`, `report.csv` and `report.html` of these runs into a folder, which is made if it is not there.
+/// Writes `report.md`, `report.csv` and `report.html` of these runs into a folder, which is made if
+/// it is not there.
 pub fn write_reports(records: &[RunRecord], folder: &Path) -> Result<Vec<PathBuf>, RecordError> {
-    let failed = |path: &Path, source| RecordError::File { path: path.to_owned(), source };
-    fs::create_dir_all(folder).map_err(|source| failed(folder, source))?;
-    let reports =
-        [("report.md", to_markdown(records)), ("report.csv", to_csv(records)), ("report.html", to_html(records))];
+    fs::create_dir_all(folder).map_err(RecordError::file(folder))?;
+    let reports = [
+        ("report.md", to_markdown(records)),
+        ("report.csv", to_csv(records)),
+        ("report.html", to_html(records)),
+    ];
     let mut written = Vec::new();
     for (name, text) in reports {
         let path = folder.join(name);
-        fs::write(&path, text).map_err(|source| failed(&path, source))?;
+        fs::write(&path, text).map_err(RecordError::file(&path))?;
         written.push(path);
     }
     Ok(written)
@@ -86,7 +87,11 @@ mod tests {
         assert_eq!(write_all(&first, &older).unwrap().len(), 4);
         write_all(&second, &newer).unwrap();
         let twice = [folder.path().to_owned(), newer.join(RECORD_FILE), older];
-        assert_eq!(load(&twice).unwrap(), [first, second], "what is written is what is read, in full");
+        assert_eq!(
+            load(&twice).unwrap(),
+            [first, second],
+            "what is written is what is read, in full"
+        );
     }
 
     #[test]
@@ -110,7 +115,8 @@ mod tests {
         let text = fixtures::single().to_json();
         fs::write(&path, text.replacen("\"format\": 1", "\"format\": 2", 1)).unwrap();
         assert!(matches!(RunRecord::read(&path), Err(RecordError::Format { found: 2, .. })));
-        fs::write(&path, text.replacen("\"format\": 1", "\"format\": 1, \"later\": {}", 1)).unwrap();
+        fs::write(&path, text.replacen("\"format\": 1", "\"format\": 1, \"later\": {}", 1))
+            .unwrap();
         assert_eq!(RunRecord::read(&path).unwrap(), fixtures::single());
         fs::write(&path, &text[..text.len() / 2]).unwrap();
         assert!(matches!(RunRecord::read(&path), Err(RecordError::Malformed { .. })));

@@ -1,108 +1,98 @@
-//! The report as CSV (RFC 4180), for other programs: a line a turn, and one for each of its pipelines.
+//! The report as CSV (RFC 4180), for other programs: a line a turn, and one for each of its
+//! pipelines.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::format::utc;
-use super::record::{FoundLimit, Kpis, RunRecord, SubjectRecord, Turn};
+use super::record::{FoundLimit, Kpis, RunRecord, SubjectRecord};
 
-const FACTS: [&str; 12] = [
-    "started",
-    "target",
-    "name",
-    "multi",
-    "backpressure",
-    "rate_per_s",
-    "interrupted",
-    "subject",
-    "version",
-    "measured_elsewhere",
-    "turn",
-    "pipeline",
+/// What a line is of; its turn is counted from 1.
+struct Line<'a> {
+    record: &'a RunRecord,
+    subject: &'a SubjectRecord,
+    turn: Option<usize>,
+    pipeline: &'a str,
+    figures: Map<String, Value>,
+}
+
+/// A column and where it comes from.
+type Fact = (&'static str, fn(&Line<'_>) -> String);
+
+const FACTS: [Fact; 12] = [
+    ("started", |line| utc(line.record.started_unix_ms)),
+    ("target", |line| line.record.scenario.target.to_string()),
+    ("name", |line| line.record.scenario.name.clone()),
+    ("multi", |line| line.record.scenario.multi.to_string()),
+    ("backpressure", |line| line.record.scenario.backpressure.to_string()),
+    ("rate_per_s", |line| text(line.record.scenario.rate_per_s)),
+    ("interrupted", |line| line.record.interrupted.to_string()),
+    ("subject", |line| line.subject.name.clone()),
+    ("version", |line| text(line.subject.version.as_ref())),
+    ("measured_elsewhere", |line| text(line.subject.measured_elsewhere.as_ref())),
+    ("turn", |line| text(line.turn)),
+    ("pipeline", |line| line.pipeline.to_owned()),
 ];
 
-/// What a search found, the same in all of a subject's lines.
-const LIMITS: [&str; 3] = ["limit_per_s", "limit_held_always_per_s", "limit_failed_per_s"];
+type Limit = (&'static str, fn(&FoundLimit) -> Option<f64>);
 
-/// The names of the figures, as the record has them; those of each pipeline have lines of their own.
-fn figures() -> Vec<String> {
-    fields(&Kpis::default()).into_iter().map(|(name, _)| name).filter(|name| name != "pipelines").collect()
+/// What a search found, the same in all of a subject's lines.
+const LIMITS: [Limit; 3] = [
+    ("limit_per_s", |limit| limit.rate_per_s),
+    ("limit_held_always_per_s", |limit| limit.held_always_per_s),
+    ("limit_failed_per_s", |limit| limit.failed_per_s),
+];
+
+/// Units are in the columns' names. What is not known is empty. A subject that did not run has a
+/// line without figures.
+pub fn to_csv(records: &[RunRecord]) -> String {
+    // As the record names them; those of each pipeline have lines of their own.
+    let figures: Vec<String> = fields(&Kpis::default()).into_iter().map(|(name, _)| name).collect();
+    let figures: Vec<&str> =
+        figures.iter().map(String::as_str).filter(|name| *name != "pipelines").collect();
+    let heads = FACTS.iter().map(|(name, _)| *name).chain(figures.iter().copied());
+    let mut csv = joined(heads.chain(LIMITS.iter().map(|(name, _)| *name)).map(str::to_owned));
+    for line in records.iter().flat_map(lines) {
+        let facts = FACTS.iter().map(|(_, fact)| fact(&line));
+        let known =
+            figures.iter().map(|&name| text(line.figures.get(name).and_then(Value::as_f64)));
+        let limit = line.subject.limit.as_ref();
+        let limits = LIMITS.iter().map(|(_, of)| text(limit.and_then(of)));
+        csv += &joined(facts.chain(known).chain(limits));
+    }
+    csv
+}
+
+fn lines(record: &RunRecord) -> impl Iterator<Item = Line<'_>> {
+    record.subjects.iter().flat_map(move |subject| {
+        let line = move |turn, pipeline, figures| Line { record, subject, turn, pipeline, figures };
+        let mut lines = Vec::new();
+        if subject.turns.is_empty() {
+            lines.push(line(None, "", Map::new()));
+        }
+        for (number, turn) in (1..).zip(&subject.turns) {
+            lines.push(line(Some(number), "", fields(&turn.kpis)));
+            let pipelines = turn.kpis.pipelines.iter();
+            lines.extend(pipelines.map(|one| line(Some(number), &one.name, fields(one))));
+        }
+        lines
+    })
 }
 
 fn fields(kpis: &impl Serialize) -> Map<String, Value> {
     json!(kpis).as_object().cloned().unwrap_or_default()
 }
 
-/// Units are in the columns' names. What is not known is empty. A subject that did not run has a line without figures.
-pub fn to_csv(records: &[RunRecord]) -> String {
-    let texts = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let head = [texts(&FACTS), figures(), texts(&LIMITS)].concat();
-    let mut lines = vec![line(&head)];
-    for record in records {
-        for subject in &record.subjects {
-            if subject.turns.is_empty() {
-                lines.push(turn_line(record, subject, None, "", &Kpis::default()));
-            }
-            for (number, turn) in subject.turns.iter().enumerate() {
-                lines.extend(turn_lines(record, subject, number + 1, turn));
-            }
-        }
-    }
-    lines.concat()
+fn text(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-fn turn_lines(record: &RunRecord, subject: &SubjectRecord, number: usize, turn: &Turn) -> Vec<String> {
-    let mut lines = vec![turn_line(record, subject, Some(number), "", &turn.kpis)];
-    let of_pipelines = turn.kpis.pipelines.iter();
-    lines.extend(of_pipelines.map(|pipeline| turn_line(record, subject, Some(number), &pipeline.name, pipeline)));
-    lines
-}
-
-fn turn_line(
-    record: &RunRecord,
-    subject: &SubjectRecord,
-    turn: Option<usize>,
-    pipeline: &str,
-    kpis: &impl Serialize,
-) -> String {
-    let scenario = &record.scenario;
-    let target = clap::ValueEnum::to_possible_value(&scenario.target).expect("no target is hidden");
-    let mut cells = vec![
-        utc(record.started_unix_ms),
-        target.get_name().to_owned(),
-        scenario.name.clone(),
-        scenario.multi.to_string(),
-        scenario.backpressure.to_string(),
-        scenario.rate_per_s.map(|rate| rate.to_string()).unwrap_or_default(),
-        record.interrupted.to_string(),
-        subject.name.clone(),
-        subject.version.clone().unwrap_or_default(),
-        subject.measured_elsewhere.clone().unwrap_or_default(),
-        turn.map(|turn| turn.to_string()).unwrap_or_default(),
-        pipeline.to_owned(),
-    ];
-    let fields = fields(kpis);
-    let known = |name: &String| fields.get(name)?.as_f64().map(|value| value.to_string());
-    cells.extend(figures().iter().map(|name| known(name).unwrap_or_default()));
-    cells.extend(limit_cells(subject));
-    line(&cells)
-}
-
-fn limit_cells(subject: &SubjectRecord) -> [String; 3] {
-    let limit = subject.limit.as_ref();
-    let rate = |value: fn(&FoundLimit) -> Option<f64>| {
-        limit.and_then(value).map(|value| value.to_string()).unwrap_or_default()
-    };
-    [rate(|limit| limit.rate_per_s), rate(|limit| limit.held_always_per_s), rate(|limit| limit.failed_per_s)]
-}
-
-fn line(cells: &[String]) -> String {
-    let cells: Vec<String> = cells.iter().map(|cell| quote(cell)).collect();
-    cells.join(",") + "\r\n"
-}
-
-fn quote(cell: &str) -> String {
-    if cell.contains([',', '"', '\r', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
+fn joined(cells: impl Iterator<Item = String>) -> String {
+    let quoted = cells.map(|cell| match cell.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell,
+    });
+    quoted.collect::<Vec<_>>().join(",") + "\r\n"
 }
 
 #[cfg(test)]

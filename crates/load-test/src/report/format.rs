@@ -19,7 +19,11 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            (sorted[middle - 1] + sorted[middle]) / 2.0
+        };
         Some(Spread { median, min, max })
     }
 }
@@ -33,10 +37,13 @@ pub(super) const KIBIBYTE: f64 = 1024.0;
 impl SubjectRecord {
     /// A figure over all turns that know it.
     pub fn spread(&self, kpi: impl Fn(&Kpis) -> Option<f64>) -> Option<Spread> {
-        Spread::of(self.turns.iter().filter_map(|turn| kpi(&turn.kpis)).filter(|value| value.is_finite()))
+        Spread::of(
+            self.turns.iter().filter_map(|turn| kpi(&turn.kpis)).filter(|value| value.is_finite()),
+        )
     }
 
-    /// A count of all turns together: `None` if one of them does not know, since the sum of the others could hide it.
+    /// A count of all turns together: `None` if one of them does not know, since the sum of the
+    /// others could hide it.
     pub fn total(&self, kpi: impl Fn(&Kpis) -> Option<u64>) -> Option<u64> {
         if self.turns.is_empty() {
             return None;
@@ -44,8 +51,8 @@ impl SubjectRecord {
         self.turns.iter().map(|turn| kpi(&turn.kpis)).sum()
     }
 
-    /// How many times as much as another: turn by turn, since both ran within the same minutes. A turn that one of
-    /// them failed has no partner.
+    /// How many times as much as another: turn by turn, since both ran within the same minutes. A
+    /// turn that one of them failed has no partner.
     pub fn ratio(&self, to: &SubjectRecord, kpi: impl Fn(&Kpis) -> Option<f64>) -> Option<Spread> {
         let partner = |own: &Turn| to.turns.iter().find(|other| other.number == own.number);
         let pairs = self.turns.iter().filter_map(|own| Some((own, partner(own)?)));
@@ -59,10 +66,14 @@ pub(crate) fn spread(spread: Option<Spread>, decimals: usize) -> String {
     let Some(spread) = spread else { return DASH.to_owned() };
     let text = |value: f64| format!("{value:.decimals$}");
     let (min, max) = (text(spread.min), text(spread.max));
-    if min == max { text(spread.median) } else { format!("{} ({min}–{max})", text(spread.median)) }
+    if min == max {
+        text(spread.median)
+    } else {
+        format!("{} ({min}–{max})", text(spread.median))
+    }
 }
 
-pub(super) fn count(value: Option<u64>) -> String {
+pub(crate) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| DASH.to_owned(), |value| value.to_string())
 }
 
@@ -83,9 +94,15 @@ mod tests {
     use super::*;
 
     fn subject(lost: &[Option<u64>], rates: &[Option<f64>]) -> SubjectRecord {
-        let kpis =
-            lost.iter().zip(rates).map(|(&lost, &received_per_s)| Kpis { lost, received_per_s, ..Kpis::default() });
-        let turns = kpis.enumerate().map(|(index, kpis)| Turn { number: index + 1, kpis, ..Turn::default() }).collect();
+        let kpis = lost.iter().zip(rates).map(|(&lost, &received_per_s)| Kpis {
+            lost,
+            received_per_s,
+            ..Kpis::default()
+        });
+        let turns = kpis
+            .enumerate()
+            .map(|(index, kpis)| Turn { number: index + 1, kpis, ..Turn::default() })
+            .collect();
         SubjectRecord { name: "x".to_owned(), turns, ..SubjectRecord::default() }
     }
 
@@ -94,7 +111,11 @@ mod tests {
         let subject = subject(&[Some(0), Some(5), None], &[Some(10.0), None, Some(30.0)]);
         assert_eq!(subject.total(|kpis| kpis.lost), None);
         assert_eq!(spread(subject.spread(|kpis| kpis.received_per_s), 0), "20 (10–30)");
-        assert_eq!(SubjectRecord::default().total(|kpis| kpis.lost), None, "nothing ran: nothing is known");
+        assert_eq!(
+            SubjectRecord::default().total(|kpis| kpis.lost),
+            None,
+            "nothing ran: nothing is known"
+        );
     }
 
     #[test]
@@ -104,7 +125,11 @@ mod tests {
         assert_eq!(spread(own.ratio(&other, |kpis| kpis.received_per_s), 1), "3.0 (2.0–4.0)");
         let mut failed_once = other.clone();
         failed_once.turns.remove(0);
-        assert_eq!(spread(own.ratio(&failed_once, |kpis| kpis.received_per_s), 1), "4.0", "the second with the second");
+        assert_eq!(
+            spread(own.ratio(&failed_once, |kpis| kpis.received_per_s), 1),
+            "4.0",
+            "the second with the second"
+        );
         let zero = subject(&[None], &[Some(0.0)]);
         assert_eq!(spread(own.ratio(&zero, |kpis| kpis.received_per_s), 1), DASH);
     }

@@ -5,16 +5,19 @@ use super::record::{FoundLimit, RunRecord, SubjectRecord};
 use super::table::Table;
 use super::tables::{group_title, subject_label};
 
-const NOTE: &str = "A rate is held with no loss, nothing turned away, all sent in time and no growing backlog; it \
+const NOTE: &str = "A rate is held with no loss, nothing turned away, all sent in time and no \
+growing backlog; it \
 fails if it does so \
-                    twice. The limit lies between the highest rate that was held in all its tries and the lowest that failed.";
+                    twice. The limit lies between the highest rate that was held in all its tries \
+                    and the lowest that failed.";
 
 /// `None`: no record is of a search.
 pub(super) fn limits(records: &[&RunRecord]) -> Option<Table> {
     let mut rows = Vec::new();
     for record in records {
         let first = record.subjects.first().and_then(rate);
-        let searched = record.subjects.iter().filter_map(|subject| Some((subject, subject.limit.as_ref()?)));
+        let searched =
+            record.subjects.iter().filter_map(|subject| Some((subject, subject.limit.as_ref()?)));
         rows.extend(searched.map(|(subject, limit)| {
             vec![
                 record.scenario.name.clone(),
@@ -49,9 +52,10 @@ fn rate(subject: &SubjectRecord) -> Option<f64> {
 
 fn between(limit: &FoundLimit) -> String {
     match (limit.held_always_per_s, limit.failed_per_s) {
-        _ if limit.bench_was_limit => limit
-            .rate_per_s
-            .map_or_else(|| DASH.to_owned(), |rate| format!("at {rate:.0} or above: the bench was the limit")),
+        _ if limit.bench_was_limit => limit.rate_per_s.map_or_else(
+            || DASH.to_owned(),
+            |rate| format!("at {rate:.0} or above: the bench was the limit"),
+        ),
         (Some(held), Some(failed)) => format!("between {held:.0} and {failed:.0}"),
         (Some(held), None) => format!("at {held:.0} or above"),
         (None, Some(failed)) => format!("below {failed:.0}"),
@@ -61,7 +65,11 @@ fn between(limit: &FoundLimit) -> String {
 
 /// What happened at the lowest rate that failed, and whether the search was cut short.
 fn why_not_more(limit: &FoundLimit) -> String {
-    let failing = limit.tries.iter().rev().find(|tried| !tried.held && Some(tried.rate_per_s) == limit.failed_per_s);
+    let failing = limit
+        .tries
+        .iter()
+        .rev()
+        .find(|tried| !tried.held && Some(tried.rate_per_s) == limit.failed_per_s);
     let reason = failing.and_then(|tried| tried.reason.clone());
     let early = limit.ended_early.as_ref().map(|why| format!("the search ended early: {why}"));
     let told: Vec<String> = [reason, early].into_iter().flatten().collect();
@@ -119,8 +127,11 @@ mod tests {
     fn what_the_search_could_not_tell_is_told_too() {
         let at_bench = row(FoundLimit { bench_was_limit: true, ..found() });
         assert_eq!(at_bench[5], "at 10000 or above: the bench was the limit");
-        let nothing_failed =
-            row(FoundLimit { failed_per_s: None, ended_early: Some("interrupted".to_owned()), ..found() });
+        let nothing_failed = row(FoundLimit {
+            failed_per_s: None,
+            ended_early: Some("interrupted".to_owned()),
+            ..found()
+        });
         assert_eq!(nothing_failed[5], "at 9600 or above");
         assert_eq!(nothing_failed[8], "the search ended early: interrupted");
         let nothing_held = row(FoundLimit { rate_per_s: None, held_always_per_s: None, ..found() });
@@ -135,7 +146,10 @@ mod tests {
         record.subjects[1].limit = Some(found());
         let records = [record];
         let markdown = to_markdown(&records);
-        assert!(markdown.contains("### Limits") && markdown.contains("between 9600 and 10400"), "{markdown}");
+        assert!(
+            markdown.contains("### Limits") && markdown.contains("between 9600 and 10400"),
+            "{markdown}"
+        );
         assert!(to_html(&records).contains("<h3>Limits</h3>"));
         let csv = to_csv(&records);
         assert!(csv.lines().nth(1).unwrap().ends_with(",40000,9600,10400"), "{csv}");

@@ -16,8 +16,9 @@ pub fn to_markdown(records: &[RunRecord]) -> String {
             let _ = write!(text, "### {}\n\n{table}\n", table.title);
         }
         for run in runs.into_iter().filter(|run| run.is_of_a_run()) {
-            let _ = writeln!(text, "### {}: {}\n", escape(&run.scenario.name), tables::group_title(run));
-            for line in words::about(run) {
+            let (name, group) = (escape(&run.scenario.name), tables::group_title(run));
+            let _ = writeln!(text, "### {name}: {group}\n");
+            for (_, line) in words::about(run) {
                 let _ = writeln!(text, "- {}", escape(&line));
             }
             text.push('\n');
@@ -55,12 +56,12 @@ mod tests {
             assert!(width.is_none_or(|width| width == bars), "{line}");
         }
         let measured = |subject: &&SubjectRecord| subject.measured_elsewhere.is_none();
-        let runs: usize = records.iter().map(|record| record.subjects.iter().filter(measured).count()).sum();
+        let runs: usize =
+            records.iter().map(|record| record.subjects.iter().filter(measured).count()).sum();
         // In each target's second table a run has a line a subject; head and rule are two.
-        let told = text
-            .split("### What became of the items")
-            .skip(1)
-            .map(|rest| rest.trim_start().lines().take_while(|line| line.starts_with('|')).count() - 2);
+        let told = text.split("### What became of the items").skip(1).map(|rest| {
+            rest.trim_start().lines().take_while(|line| line.starts_with('|')).count() - 2
+        });
         assert_eq!(told.sum::<usize>(), runs, "{text}");
     }
 

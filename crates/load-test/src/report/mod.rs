@@ -3,6 +3,7 @@
 mod collect;
 mod csv;
 #[cfg(test)]
+#[path = "tests/fixtures.rs"]
 mod fixtures;
 mod format;
 mod html;
@@ -16,13 +17,13 @@ mod words;
 pub use collect::{load, write_all, write_reports};
 pub use csv::to_csv;
 pub use format::Spread;
-pub(crate) use format::{DASH, MEBIBYTE};
+pub(crate) use format::{DASH, MEBIBYTE, count, number};
 pub use html::to_html;
 pub use markdown::to_markdown;
 pub use record::{
-    BenchCost, FORMAT, FaultWindow, FoundLimit, Kpis, LimitTry, Machine, PipelineKpis, PrometheusReading, Query,
-    RECORD_FILE, RecordError, RunRecord, Sample, Scenario, SubjectLimits, SubjectRecord, Target, Turn, Verdict,
-    Warning,
+    BenchCost, FORMAT, FaultWindow, FoundLimit, Kpis, LimitTry, Machine, PipelineKpis,
+    PrometheusReading, Query, RECORD_FILE, RecordError, RunRecord, Sample, Scenario, SubjectLimits,
+    SubjectRecord, Target, Turn, Verdict, Warning,
 };
 pub(crate) use table::Table;
 pub use tables::title;

@@ -1,15 +1,18 @@
-//! What one call of the load test measured, as it is kept on disk. Every report is made of these, so that a report
-//! can be made again, or of several runs at once, without measuring again.
+//! What one call of the load test measured, as it is kept on disk. Every report is made of these,
+//! so that a report can be made again, or of several runs at once, without measuring again.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The format that this version writes. It reads this one only; fields that it does not know are passed over.
+/// The format that this version writes. It reads this one only; fields that it does not know are
+/// passed over.
 pub const FORMAT: u32 = 1;
 
 /// The name of the record in a run's folder.
@@ -22,9 +25,15 @@ pub enum RecordError {
     File { path: PathBuf, source: io::Error },
     #[error("{path}: not a record of a load test: {source}")]
     Malformed { path: PathBuf, source: serde_json::Error },
-    #[error("{path}: has format {found}, this version reads format {FORMAT}; use the version of sluice that made it")]
+    #[error(
+        "{path}: has format {found}, this version reads format {FORMAT}; use the version of \
+         sluice that made it"
+    )]
     Format { path: PathBuf, found: u32 },
-    #[error("{path}: no {RECORD_FILE} is there or in a folder below; give a folder that `sluice load-test` wrote")]
+    #[error(
+        "{path}: no {RECORD_FILE} is there or in a folder below; give a folder that `sluice \
+         load-test` wrote"
+    )]
     Empty { path: PathBuf },
 }
 
@@ -60,7 +69,9 @@ pub struct Machine {
 }
 
 /// What is under load, by the names of `-t`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 #[value(rename_all = "kebab-case")]
 pub enum Target {
@@ -84,6 +95,14 @@ pub enum Target {
     LogsFluentBit,
 }
 
+/// By the name that `-t` has for it.
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.to_possible_value();
+        formatter.write_str(name.as_ref().map_or("", PossibleValue::get_name))
+    }
+}
+
 /// The work, the same for every subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
@@ -98,7 +117,8 @@ pub struct Scenario {
     pub faults: Option<String>,
     /// How long each turn's load lasts, seconds.
     pub load_s: f64,
-    /// Items offered a second; `None` where the generators send as fast as they are answered, or rates were searched.
+    /// Items offered a second; `None` where the generators send as fast as they are answered, or
+    /// rates were searched.
     pub rate_per_s: Option<f64>,
     /// The highest rate that is held was searched; `load_s` is then the length of a try.
     #[serde(default)]
@@ -149,8 +169,8 @@ pub struct FoundLimit {
     pub held_always_per_s: Option<f64>,
     /// ... and the lowest that failed; `None`: none did.
     pub failed_per_s: Option<f64>,
-    /// The lowest rate that failed did so while generator and backends were near their cores: the subject may hold
-    /// more.
+    /// The lowest rate that failed did so while generator and backends were near their cores: the
+    /// subject may hold more.
     pub bench_was_limit: bool,
     /// Why the search ended before it was done, for instance its time.
     #[serde(default)]
@@ -341,6 +361,18 @@ pub struct Warning {
     pub remedy: Option<String>,
 }
 
+impl Warning {
+    /// Of all subjects.
+    pub(crate) fn new(message: impl Into<String>, remedy: &str) -> Warning {
+        let remedy = Some(remedy.to_owned()).filter(|remedy| !remedy.is_empty());
+        Warning { subject: None, message: message.into(), remedy }
+    }
+
+    pub(crate) fn of(self, subject: &str) -> Warning {
+        Warning { subject: Some(subject.to_owned()), ..self }
+    }
+}
+
 /// A threshold and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -352,30 +384,38 @@ pub struct Verdict {
     pub failed: bool,
 }
 
+impl SubjectRecord {
+    /// Its figures are of this run, if it has any.
+    pub(super) fn was_to_run(&self) -> bool {
+        self.measured_elsewhere.is_none() && self.cannot.is_none()
+    }
+}
+
+impl RecordError {
+    pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> RecordError {
+        move |source| RecordError::File { path: path.to_owned(), source }
+    }
+}
+
 impl RunRecord {
     /// A subject ran, or should have: the report has circumstances to show.
     pub(super) fn is_of_a_run(&self) -> bool {
-        self.subjects.iter().any(|subject| subject.measured_elsewhere.is_none() && subject.cannot.is_none())
+        self.subjects.iter().any(SubjectRecord::was_to_run)
     }
 
     /// Reads a record that [`RunRecord::write`] wrote.
     pub fn read(path: &Path) -> Result<RunRecord, RecordError> {
-        let text = fs::read_to_string(path).map_err(|source| RecordError::File { path: path.to_owned(), source })?;
-        RunRecord::parse(path, &text)
-    }
-
-    /// `path` is for the message alone.
-    fn parse(path: &Path, text: &str) -> Result<RunRecord, RecordError> {
         #[derive(Deserialize)]
         struct OnlyFormat {
             format: u32,
         }
+        let text = fs::read_to_string(path).map_err(RecordError::file(path))?;
         let malformed = |source| RecordError::Malformed { path: path.to_owned(), source };
-        let OnlyFormat { format } = serde_json::from_str(text).map_err(malformed)?;
+        let OnlyFormat { format } = serde_json::from_str(&text).map_err(malformed)?;
         if format != FORMAT {
             return Err(RecordError::Format { path: path.to_owned(), found: format });
         }
-        serde_json::from_str(text).map_err(malformed)
+        serde_json::from_str(&text).map_err(malformed)
     }
 
     /// Pretty-printed.
@@ -388,7 +428,7 @@ impl RunRecord {
     /// Writes `run.json` into a folder that exists.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, RecordError> {
         let path = folder.join(RECORD_FILE);
-        fs::write(&path, self.to_json()).map_err(|source| RecordError::File { path: path.clone(), source })?;
+        fs::write(&path, self.to_json()).map_err(RecordError::file(&path))?;
         Ok(path)
     }
 }

@@ -7,7 +7,8 @@ use std::iter::repeat_n;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
     pub(crate) title: String,
-    /// Heads over several columns, left to right, with their widths; none is a table with one row of heads.
+    /// Heads over several columns, left to right, with their widths; none is a table with one row
+    /// of heads.
     pub(crate) groups: Vec<(&'static str, usize)>,
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
@@ -33,7 +34,8 @@ impl Table {
 
     /// The heads, of which Markdown has one row: names then stand in the first row of the body.
     fn lines(&self) -> Vec<Vec<String>> {
-        let escaped = |cells: &Vec<String>| cells.iter().map(|cell| escape(cell)).collect::<Vec<_>>();
+        let escaped =
+            |cells: &Vec<String>| cells.iter().map(|cell| escape(cell)).collect::<Vec<_>>();
         let mut lines = vec![escaped(&self.columns)];
         if !self.groups.is_empty() {
             let mut heads = vec![std::mem::take(&mut lines[0][0])];
@@ -52,7 +54,9 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = self.lines();
-        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0).max(3);
+        let width = |column: usize| {
+            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0).max(3)
+        };
         let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
         for (number, line) in lines.iter().enumerate() {
             let cells = line.iter().zip(&widths).map(|(cell, &width)| format!(" {cell:>width$} |"));

@@ -1,5 +1,7 @@
 //! The tables of a report, before they become Markdown or HTML.
 
+use std::collections::BTreeSet;
+
 use sluice_otlp::Signal;
 
 use super::format::{DASH, KIBIBYTE, MEBIBYTE, Spread, count, spread};
@@ -19,6 +21,16 @@ impl Target {
         }
     }
 
+    /// It is sent requests: not a farm that is scraped, nor files that are tailed.
+    pub fn takes_requests(self) -> bool {
+        matches!(self, Target::Traces | Target::Metrics | Target::LogsOtel)
+    }
+
+    /// It is about lines in log files.
+    pub fn tails_files(self) -> bool {
+        matches!(self, Target::LogAgent | Target::LogsFluentBit)
+    }
+
     pub(super) fn title(self) -> &'static str {
         match self {
             Target::Traces => "Traces",
@@ -30,29 +42,25 @@ impl Target {
         }
     }
 
-    /// As the tables of the Kyma load test name them.
-    fn item(self) -> &'static str {
-        match self {
-            Target::Traces => "Spans",
-            Target::Metrics | Target::MetricAgent => "Metric",
-            Target::LogsOtel | Target::LogAgent | Target::LogsFluentBit => "Log Records",
-        }
-    }
-
     fn columns(self) -> [String; 5] {
-        let flow = match self {
+        // As the tables of the Kyma load test name them.
+        let item = match self.signal() {
+            Signal::Traces => "Spans",
+            Signal::Metrics => "Metric",
+            Signal::Logs => "Log Records",
+        };
+        let [received, exported, queue] = match self {
             Target::LogsFluentBit => [
                 "Input Bytes Processing Rate/sec (KByte)".to_owned(),
                 "Output Bytes Processing Rate/sec (KByte)".to_owned(),
                 "Filesystem Buffer Usage (KByte)".to_owned(),
             ],
             _ => [
-                format!("Receiver Accepted {}/sec", self.item()),
-                format!("Exporter Exported {}/sec", self.item()),
+                format!("Receiver Accepted {item}/sec"),
+                format!("Exporter Exported {item}/sec"),
                 "Exporter Queue Size".to_owned(),
             ],
         };
-        let [received, exported, queue] = flow;
         [received, exported, queue, "Pod Memory Usage(MB)".to_owned(), "Pod CPU Usage".to_owned()]
     }
 
@@ -60,11 +68,17 @@ impl Target {
         let (unit, [received, exported, queue]): (f64, [Figure; 3]) = match self {
             Target::LogsFluentBit => (
                 KIBIBYTE,
-                [|kpis| kpis.received_bytes_per_s, |kpis| kpis.exported_bytes_per_s, |kpis| kpis.buffer_bytes],
+                [
+                    |kpis| kpis.received_bytes_per_s,
+                    |kpis| kpis.exported_bytes_per_s,
+                    |kpis| kpis.buffer_bytes,
+                ],
             ),
             _ => (1.0, [|kpis| kpis.received_per_s, |kpis| kpis.exported_per_s, |kpis| kpis.queue]),
         };
-        let cell = |kpi: Figure, unit: f64, decimals| spread(subject.spread(|kpis| Some(kpi(kpis)? / unit)), decimals);
+        let cell = |kpi: Figure, unit: f64, decimals| {
+            spread(subject.spread(|kpis| Some(kpi(kpis)? / unit)), decimals)
+        };
         [
             cell(received, unit, 0),
             cell(exported, unit, 0),
@@ -76,8 +90,12 @@ impl Target {
 }
 
 /// The four groups of columns.
-const GROUPS: [&str; 4] =
-    ["Single Pipeline", "Multi Pipeline", "Single Pipeline Backpressure", "Multi Pipeline Backpressure"];
+const GROUPS: [&str; 4] = [
+    "Single Pipeline",
+    "Multi Pipeline",
+    "Single Pipeline Backpressure",
+    "Multi Pipeline Backpressure",
+];
 
 fn group(scenario: &Scenario) -> usize {
     usize::from(scenario.multi) + 2 * usize::from(scenario.backpressure)
@@ -190,7 +208,8 @@ pub(super) fn tables(target: Target, records: &[&RunRecord]) -> Vec<Table> {
 fn kpis(target: Target, rows: &[Row<'_>], is_single_run: bool) -> Table {
     let is_measured = |group: usize| rows.iter().any(|row| row.cells[group].is_some());
     // That load test knows the metric agent with one pipeline only.
-    let is_usual = |group: usize| !is_single_run && (target != Target::MetricAgent || group.is_multiple_of(2));
+    let is_usual =
+        |group: usize| !is_single_run && (target != Target::MetricAgent || group.is_multiple_of(2));
     let is_shown = |group: usize| is_measured(group) || is_usual(group);
     let shown: Vec<usize> = (0..GROUPS.len()).filter(|&group| is_shown(group)).collect();
     let mut columns = vec!["Version/Test".to_owned()];
@@ -198,7 +217,8 @@ fn kpis(target: Target, rows: &[Row<'_>], is_single_run: bool) -> Table {
     let cells = |row: &Row<'_>| {
         let mut cells = vec![row.label.clone()];
         for &group in &shown {
-            cells.extend(row.cells[group].map_or([DASH; 5].map(str::to_owned), |entry| target.cells(entry.subject)));
+            let measured = row.cells[group].map(|entry| target.cells(entry.subject));
+            cells.extend(measured.unwrap_or([DASH; 5].map(str::to_owned)));
         }
         cells
     };
@@ -215,17 +235,16 @@ fn notes(rows: &[Row<'_>]) -> Vec<String> {
     let mut notes = Vec::new();
     let entries = || rows.iter().flat_map(Row::entries);
     if entries().any(|entry| entry.record.interrupted) {
-        notes.push("† A run was interrupted: its figures are of what had been measured by then.".to_owned());
+        let note = "† A run was interrupted: its figures are of what had been measured by then.";
+        notes.push(note.to_owned());
     }
-    let mut sources: Vec<&str> = entries().filter_map(|entry| entry.subject.measured_elsewhere.as_deref()).collect();
-    sources.sort_unstable();
-    sources.dedup();
-    notes.extend(sources.iter().map(|source| format!("* Measured elsewhere, not in these runs: {source}")));
-    let mut reasons: Vec<String> = entries()
-        .filter_map(|entry| Some(format!("{} was not run: {}", entry.subject.name, entry.subject.cannot.as_ref()?)))
+    let elsewhere = entries().filter_map(|entry| entry.subject.measured_elsewhere.as_deref());
+    let sources: BTreeSet<&str> = elsewhere.collect();
+    notes.extend(sources.iter().map(|of| format!("* Measured elsewhere, not in these runs: {of}")));
+    let reasons: BTreeSet<String> = entries()
+        .map(|entry| entry.subject)
+        .filter_map(|one| Some(format!("{} was not run: {}", one.name, one.cannot.as_ref()?)))
         .collect();
-    reasons.sort_unstable();
-    reasons.dedup();
     notes.extend(reasons);
     notes
 }
@@ -249,43 +268,52 @@ const INTEGRITY: [Column; 14] = [
     ("p99 ms", |subject| spread(subject.spread(|kpis| kpis.latency_p99_ms), 1)),
     ("p99.9 ms", |subject| spread(subject.spread(|kpis| kpis.latency_p999_ms), 1)),
     ("CPU s per million", |subject| spread(subject.spread(|kpis| kpis.cpu_s_per_million), 2)),
-    ("Max memory MB", |subject| spread(subject.spread(|kpis| Some(kpis.memory_max_bytes? / MEBIBYTE)), 0)),
+    ("Max memory MB", |subject| {
+        spread(subject.spread(|kpis| Some(kpis.memory_max_bytes? / MEBIBYTE)), 0)
+    }),
     ("Wire in MB", |subject| spread(subject.spread(|kpis| megabytes(kpis.wire_in_bytes)), 1)),
     ("Wire out MB", |subject| spread(subject.spread(|kpis| megabytes(kpis.wire_out_bytes)), 1)),
     ("Drain s", |subject| spread(subject.spread(|kpis| kpis.drain_s), 1)),
 ];
 
+fn all_entries<'a, 'b>(rows: &'b [Row<'a>]) -> impl Iterator<Item = (&'b Row<'a>, Entry<'a>)> {
+    rows.iter().flat_map(|row| row.entries().map(move |entry| (row, entry)))
+}
+
 fn integrity(rows: &[Row<'_>]) -> Table {
     // Published figures do not say what became of the items.
-    let is_measured = |entry: &Entry<'_>| entry.subject.measured_elsewhere.is_none() && entry.subject.cannot.is_none();
-    let entries = rows.iter().flat_map(|row| row.entries().filter(is_measured).map(move |entry| (row, entry)));
+    let entries = all_entries(rows).filter(|(_, entry)| entry.subject.was_to_run());
     let cells = |(row, entry): (&Row<'_>, Entry<'_>)| {
         let names = [row.label.clone(), group_title(entry.record).to_owned()];
         names.into_iter().chain(INTEGRITY.iter().map(|(_, cell)| cell(entry.subject))).collect()
     };
-    let heads: Vec<&str> = ["Version/Test", "Scenario"].into_iter().chain(INTEGRITY.map(|(head, _)| head)).collect();
-    Table::new("What became of the items", &heads, entries.map(cells).collect())
-        .with_note("Counts are of all turns together; other figures are medians, with the range of the turns.")
+    let heads = [&["Version/Test", "Scenario"][..], &INTEGRITY.map(|(head, _)| head)].concat();
+    Table::new("What became of the items", &heads, entries.map(cells).collect()).with_note(
+        "Counts are of all turns together; other figures are medians, with the range of the turns.",
+    )
 }
 
 /// Each pipeline of the runs that have several: all turns together.
 fn pipelines(rows: &[Row<'_>]) -> Option<Table> {
     let mut cells = Vec::new();
-    for (row, entry) in rows.iter().flat_map(|row| row.entries().map(move |entry| (row, entry))) {
+    for (row, entry) in all_entries(rows) {
         let turns: Vec<&[PipelineKpis]> =
             entry.subject.turns.iter().map(|turn| turn.kpis.pipelines.as_slice()).collect();
-        let most = turns.iter().copied().max_by_key(|pipelines| pipelines.len()).unwrap_or_default();
-        if most.len() > 1 {
-            cells.extend(most.iter().map(|pipeline| pipeline_cells(row, entry, &pipeline.name, &turns)));
+        let most = turns.iter().max_by_key(|pipelines| pipelines.len()).copied();
+        for pipeline in most.filter(|most| most.len() > 1).unwrap_or_default() {
+            let names = [&row.label, group_title(entry.record), &pipeline.name];
+            let figures = pipeline_cells(&pipeline.name, &turns);
+            cells.push(names.into_iter().map(str::to_owned).chain(figures).collect());
         }
     }
-    let heads = ["Version/Test", "Scenario", "Pipeline", "Exported/sec", "Queue", "Lost", "Doubled", "p99 ms"];
+    let heads = ["Pipeline", "Exported/sec", "Queue", "Lost", "Doubled", "p99 ms"];
+    let heads = [&["Version/Test", "Scenario"][..], &heads].concat();
     Table::new("Pipelines", &heads, cells).unless_empty()
 }
 
-fn pipeline_cells(row: &Row<'_>, entry: Entry<'_>, name: &str, turns: &[&[PipelineKpis]]) -> Vec<String> {
+fn pipeline_cells(name: &str, turns: &[&[PipelineKpis]]) -> [String; 5] {
     let of_turns: Vec<Option<&PipelineKpis>> =
-        turns.iter().map(|pipelines| pipelines.iter().find(|pipeline| pipeline.name == name)).collect();
+        turns.iter().map(|pipelines| pipelines.iter().find(|one| one.name == name)).collect();
     let figure = |kpi: fn(&PipelineKpis) -> Option<f64>, decimals| {
         spread(Spread::of(of_turns.iter().copied().flatten().filter_map(kpi)), decimals)
     };
@@ -293,10 +321,7 @@ fn pipeline_cells(row: &Row<'_>, entry: Entry<'_>, name: &str, turns: &[&[Pipeli
     let total = |kpi: fn(&PipelineKpis) -> Option<u64>| {
         count(of_turns.iter().map(|pipeline| kpi((*pipeline)?)).sum::<Option<u64>>())
     };
-    vec![
-        row.label.clone(),
-        group_title(entry.record).to_owned(),
-        name.to_owned(),
+    [
         figure(|kpis| kpis.exported_per_s, 0),
         figure(|kpis| kpis.queue, 0),
         total(|kpis| kpis.lost),
@@ -325,8 +350,8 @@ fn ratios(records: &[&RunRecord]) -> Option<Table> {
             rows.push(names.into_iter().chain(figures).collect());
         }
     }
-    let heads: Vec<&str> =
-        ["Version/Test", "Scenario", "Ratio"].into_iter().chain(RATIOS.map(|(head, _)| head)).collect();
+    let heads = ["Version/Test", "Scenario", "Ratio"];
+    let heads = [&heads[..], &RATIOS.map(|(head, _)| head)].concat();
     let note = "Ratios are taken turn by turn: the median, with the range of the turns.";
     Table::new("Side by side", &heads, rows).with_note(note).unless_empty()
 }

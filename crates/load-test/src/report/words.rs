@@ -1,18 +1,14 @@
 //! What a report says of a run beside its tables.
 
 use super::format::{MEBIBYTE, number, utc};
-use super::record::{PipelineKpis, RunRecord, Scenario, SubjectRecord};
+use super::record::{
+    BenchCost, PipelineKpis, RunRecord, Scenario, SubjectRecord, Verdict, Warning,
+};
 use super::tables::subject_label;
 
-/// The circumstances, then verdicts, then warnings: one sentence a line.
-pub(super) fn about(record: &RunRecord) -> Vec<String> {
-    let mut lines = circumstances(record);
-    lines.extend(verdicts(record).into_iter().map(|(_, text)| text));
-    lines.extend(warnings(record));
-    lines
-}
-
-pub(super) fn circumstances(record: &RunRecord) -> Vec<String> {
+/// The circumstances, then verdicts, then warnings: one sentence a line, with its kind where it is
+/// a verdict or a warning.
+pub(super) fn about(record: &RunRecord) -> Vec<(Option<&'static str>, String)> {
     let mut lines = vec![when(record), load(&record.scenario)];
     if let Some(faults) = &record.scenario.faults {
         lines.push(format!("Faults: {faults}"));
@@ -20,14 +16,19 @@ pub(super) fn circumstances(record: &RunRecord) -> Vec<String> {
     }
     lines.extend(through_prometheus(record));
     lines.extend(record.scenario.command.as_ref().map(|command| format!("Command: {command}")));
-    lines.extend(record.subjects.iter().filter(|subject| subject.measured_elsewhere.is_none()).map(subject));
+    let own = record.subjects.iter().filter(|subject| subject.measured_elsewhere.is_none());
+    lines.extend(own.map(subject));
+    let mut lines: Vec<_> = lines.into_iter().map(|line| (None, line)).collect();
+    lines.extend(record.verdicts.iter().map(verdict));
+    lines.extend(record.warnings.iter().map(|warning| (Some("warning"), in_words(warning))));
     lines
 }
 
 fn when(record: &RunRecord) -> String {
     let machine = &record.machine;
     let cpu = machine.cpu_model.as_deref().unwrap_or("a CPU of unknown model");
-    let memory = machine.memory_bytes.map(|bytes| format!(", {:.0} MB memory", bytes as f64 / MEBIBYTE));
+    let memory =
+        machine.memory_bytes.map(|bytes| format!(", {:.0} MB memory", bytes as f64 / MEBIBYTE));
     let interrupted = if record.interrupted { ", interrupted" } else { "" };
     format!(
         "{}, {:.0} s{interrupted}, sluice load-test {}, {cpu}, {} cores{}",
@@ -46,7 +47,8 @@ pub fn load(scenario: &Scenario) -> String {
         None if scenario.find_limit => "rates searched in tries of".to_owned(),
         None => "as fast as it is answered for".to_owned(),
     };
-    let mut text = format!("Load: {rate} {:.0} s, {} pipeline(s)", scenario.load_s, scenario.pipelines);
+    let mut text =
+        format!("Load: {rate} {:.0} s, {} pipeline(s)", scenario.load_s, scenario.pipelines);
     if let Some(items) = scenario.items_per_request {
         text.push_str(&format!(", {items} items a request"));
     }
@@ -59,18 +61,20 @@ pub fn load(scenario: &Scenario) -> String {
     text
 }
 
-/// What the backends did to their requests because of the faults, while the load lasted and all turns together.
+/// What the backends did to their requests because of the faults, while the load lasted and all
+/// turns together.
 fn faults_had(subject: &SubjectRecord) -> Option<String> {
     let pipelines = || subject.turns.iter().flat_map(|turn| &turn.kpis.pipelines);
     let sum = |count: fn(&PipelineKpis) -> Option<u64>| pipelines().filter_map(count).sum::<u64>();
     let requests = sum(|pipeline| pipeline.backend_requests);
     let percent = |count: u64| format!("{count} ({:.1} %)", 100.0 * count as f64 / requests as f64);
-    let (refused, resets) = (sum(|pipeline| pipeline.backend_refused), sum(|pipeline| pipeline.backend_resets));
+    let refused = percent(sum(|pipeline| pipeline.backend_refused));
+    let resets = percent(sum(|pipeline| pipeline.backend_resets));
+    let label = subject_label(subject);
     (requests > 0).then(|| {
-        let (refused, resets) = (percent(refused), percent(resets));
         format!(
-            "{}: of {requests} requests to its backends {refused} were refused and {resets} reset",
-            subject_label(subject)
+            "{label}: of {requests} requests to its backends {refused} were refused and {resets} \
+             reset"
         )
     })
 }
@@ -90,48 +94,43 @@ fn through_prometheus(record: &RunRecord) -> Option<String> {
 
 /// Its limits, and what the bench took beside it.
 fn subject(subject: &SubjectRecord) -> String {
-    let limits = &subject.limits;
-    let cpu = limits.cpu_cores.map_or("no CPU limit".to_owned(), |cores| format!("{cores} CPU"));
-    let memory =
-        limits.memory_bytes.map_or("no memory limit".to_owned(), |bytes| format!("{:.0} MB", bytes as f64 / MEBIBYTE));
+    let (label, limits) = (subject_label(subject), &subject.limits);
     if let Some(reason) = &subject.cannot {
-        return format!("{}: not tested: {reason}", subject_label(subject));
+        return format!("{label}: not tested: {reason}");
     }
-    let mut text = format!("{}: {cpu}, {memory}", subject_label(subject));
-    if !limits.pinned_cores.is_empty() {
-        let cores: Vec<String> = limits.pinned_cores.iter().map(u32::to_string).collect();
-        text.push_str(&format!(", pinned to core {}", cores.join(", ")));
-    }
-    let most = |cost: fn(&super::record::BenchCost) -> Option<f64>| {
-        subject.turns.iter().filter_map(|turn| cost(&turn.bench)).reduce(f64::max)
+    let cpu = limits.cpu_cores.map_or("no CPU limit".to_owned(), |cores| format!("{cores} CPU"));
+    let memory = limits
+        .memory_bytes
+        .map_or("no memory limit".to_owned(), |bytes| format!("{:.0} MB", bytes as f64 / MEBIBYTE));
+    let cores: Vec<String> = limits.pinned_cores.iter().map(u32::to_string).collect();
+    let pinned = match cores.is_empty() {
+        true => String::new(),
+        false => format!(", pinned to core {}", cores.join(", ")),
     };
-    let generator = number(most(|cost| cost.generator_cpu_cores), 2);
-    let backend = number(most(|cost| cost.backend_cpu_cores), 2);
+    let most = |cost: fn(&BenchCost) -> Option<f64>| {
+        number(subject.turns.iter().filter_map(|turn| cost(&turn.bench)).reduce(f64::max), 2)
+    };
+    let generator = most(|cost| cost.generator_cpu_cores);
+    let backend = most(|cost| cost.backend_cpu_cores);
     let late = subject.turns.iter().filter_map(|turn| turn.bench.late_requests).max();
-    text.push_str(&format!("; the bench itself: generator {generator} CPU, backends {backend} CPU"));
-    text.push_str(&late.map(|late| format!(", {late} requests sent late")).unwrap_or_default());
-    if subject.turns.is_empty() {
-        text.push_str("; it did not run");
-    }
-    text
+    let late = late.map_or(String::new(), |late| format!(", {late} requests sent late"));
+    let absent = if subject.turns.is_empty() { "; it did not run" } else { "" };
+    format!(
+        "{label}: {cpu}, {memory}{pinned}; the bench itself: generator {generator} CPU, backends \
+         {backend} CPU{late}{absent}"
+    )
 }
 
-/// Whether it failed, and the sentence.
-pub(super) fn verdicts(record: &RunRecord) -> Vec<(bool, String)> {
-    let told = record.verdicts.iter().map(|verdict| {
-        let outcome = if verdict.failed { "FAILED" } else { "passed" };
-        let value = verdict.value.map_or("not known".to_owned(), |value| value.to_string());
-        (verdict.failed, format!("Verdict: {}: fail if {}: {outcome} ({value})", verdict.subject, verdict.fail_if))
-    });
-    told.collect()
+fn verdict(verdict: &Verdict) -> (Option<&'static str>, String) {
+    let Verdict { subject, fail_if, value, failed } = verdict;
+    let (class, outcome) = if *failed { ("failed", "FAILED") } else { ("passed", "passed") };
+    let value = value.map_or("not known".to_owned(), |value| value.to_string());
+    (Some(class), format!("Verdict: {subject}: fail if {fail_if}: {outcome} ({value})"))
 }
 
-pub(super) fn warnings(record: &RunRecord) -> Vec<String> {
-    let told = record.warnings.iter().map(|warning| {
-        let subject = warning.subject.as_ref().map(|subject| format!("{subject}: ")).unwrap_or_default();
-        let message = warning.message.trim_end_matches('.');
-        let remedy = warning.remedy.as_ref().map(|remedy| format!(" Remedy: {remedy}")).unwrap_or_default();
-        format!("Warning: {subject}{message}.{remedy}")
-    });
-    told.collect()
+fn in_words(warning: &Warning) -> String {
+    let subject = warning.subject.as_ref().map_or(String::new(), |name| format!("{name}: "));
+    let message = warning.message.trim_end_matches('.');
+    let remedy = warning.remedy.as_ref().map_or(String::new(), |text| format!(" Remedy: {text}"));
+    format!("Warning: {subject}{message}.{remedy}")
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::definition::{Selector, Selectors};
+use super::definition::{Metrics, Selector};
 use super::figures::Figures;
 use crate::backend::Backend;
 use crate::report::Kpis;
@@ -24,7 +24,7 @@ pub(super) struct ByteLook {
 impl ByteLook {
     /// `value` reads the subject's own metrics.
     pub(super) fn take(
-        names: &Selectors,
+        names: &Metrics,
         value: impl Fn(&Option<Selector>) -> Option<f64>,
         subject: &Subject,
         backends: &[Backend],
@@ -57,10 +57,12 @@ fn size_of_all(folder: &Path) -> u64 {
 }
 
 impl Figures<'_> {
-    /// The figures in bytes, of a subject that tails files; nothing of others. By the subject's own counters, else by
-    /// the lines that it took, by what the backends took, and by what it keeps on disk.
+    /// The figures in bytes, of a subject that tails files; nothing of others. By the subject's own
+    /// counters, else by the lines that it took, by what the backends took, and by what it keeps on
+    /// disk.
     pub(super) fn byte_kpis(&self) -> Kpis {
-        let looks: Vec<&ByteLook> = self.sampler.looks.iter().filter_map(|look| look.bytes.as_ref()).collect();
+        let looks: Vec<&ByteLook> =
+            self.sampler.looks.iter().filter_map(|look| look.bytes.as_ref()).collect();
         let [first, .., last] = looks[..] else { return Kpis::default() };
         let load_s = self.load_s();
         let increase = |value: fn(&ByteLook) -> Option<f64>| {
@@ -68,7 +70,8 @@ impl Figures<'_> {
             Some(increase(looks.iter().filter_map(|look| value(look))) / load_s)
         };
         let bytes_per_line = self.report.bytes_sent as f64 / self.report.accepted.max(1) as f64;
-        let received = increase(|look| look.received).unwrap_or_else(|| self.sampler.taken() / load_s * bytes_per_line);
+        let received = increase(|look| look.received)
+            .unwrap_or_else(|| self.sampler.taken() / load_s * bytes_per_line);
         let exported = increase(|look| look.exported)
             .unwrap_or_else(|| last.arrived.saturating_sub(first.arrived) as f64 / load_s);
         Kpis {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::machine::Cores;
 use super::noise::{CoreTimes, Noise};
 use super::plan::Plan;
-use super::sampler::{Look, Sampler, all_latencies, milliseconds, total};
+use super::sampler::{Look, Sampler, all_latencies, total};
 use super::warnings::Facts;
 use crate::backend::Backend;
 use crate::generate::LoadReport;
-use crate::latency::Latency;
+use crate::latency::{Latency, milliseconds};
 use crate::report::{BenchCost, Kpis, PipelineKpis};
 use crate::subject::Subject;
 
@@ -56,24 +56,12 @@ impl Figures<'_> {
         until.processes.subject_cpu_s_since(&self.first().processes)
     }
 
-    fn missing(&self) -> u64 {
-        self.sampler.backends.iter().map(|backend| self.report.missing_at(backend)).sum()
-    }
-
-    /// Missing and not held by the subject either, by its own count where it has one.
-    fn lost(&self) -> u64 {
-        let held = self.last.held.filter(|_| self.last.processes.subject.is_some()).unwrap_or(0.0);
-        self.missing().saturating_sub(held as u64)
-    }
-
-    /// The same of one pipeline. `None` where the subject tells what it holds of all together only.
-    fn lost_in(&self, index: usize) -> Option<u64> {
-        let missing = self.report.missing_at(self.sampler.backends.get(index)?);
-        match self.last.pipelines.get(index).and_then(|pipeline| pipeline.held) {
-            Some(held) if self.last.processes.subject.is_some() => Some(missing.saturating_sub(held as u64)),
-            Some(_) => Some(missing),
-            None => self.last.held.is_none().then_some(missing),
-        }
+    /// Not at the backends, and not held by the subject either, by its own count where it has one
+    /// and lives.
+    fn lost(&self, backends: &[Backend], held: Option<f64>) -> u64 {
+        let missing: u64 = backends.iter().map(|backend| self.report.missing_at(backend)).sum();
+        let held = held.filter(|_| self.last.processes.subject.is_some()).unwrap_or(0.0);
+        missing.saturating_sub(held as u64)
     }
 
     pub(super) fn kpis(&self) -> Kpis {
@@ -81,6 +69,8 @@ impl Figures<'_> {
         let latency = Latency::of(&all_latencies(self.sampler.backends));
         let known = |quantile| (latency.count > 0).then(|| milliseconds(quantile));
         let delivered = total(&self.last.arrived) / self.last.arrived.len() as f64;
+        let cpu_s = self.cpu_s(self.last).filter(|_| delivered > 0.0);
+        let counts = || self.sampler.backends.iter().map(Backend::counts);
         Kpis {
             received_per_s: Some(self.sampler.taken() / load_s),
             exported_per_s: Some(total(&at_end.arrived) / load_s),
@@ -95,14 +85,14 @@ impl Figures<'_> {
             refused: Some(report.refused + report.failed + report.rejected),
             unanswered: Some(report.unanswered),
             never_sent: Some(report.never_sent),
-            lost: Some(self.lost()),
-            doubled: Some(self.sampler.backends.iter().map(|backend| backend.counts().doubled).sum()),
+            lost: Some(self.lost(self.sampler.backends, self.last.held)),
+            doubled: Some(counts().map(|counts| counts.doubled).sum()),
             latency_p50_ms: known(latency.p50),
             latency_p99_ms: known(latency.p99),
             latency_p999_ms: known(latency.p999),
-            cpu_s_per_million: self.cpu_s(self.last).filter(|_| delivered > 0.0).map(|cpu_s| cpu_s / delivered * 1e6),
+            cpu_s_per_million: cpu_s.map(|cpu_s| cpu_s / delivered * 1e6),
             wire_in_bytes: Some(report.bytes_sent),
-            wire_out_bytes: Some(self.sampler.backends.iter().map(|backend| backend.counts().bytes).sum()),
+            wire_out_bytes: Some(counts().map(|counts| counts.bytes).sum()),
             drain_s: self.drained_after.map(|after| after.as_secs_f64()),
             pipelines: self.pipelines(),
             ..self.byte_kpis()
@@ -110,28 +100,34 @@ impl Figures<'_> {
     }
 
     fn pipelines(&self) -> Vec<PipelineKpis> {
-        let is_only = self.sampler.backends.len() == 1;
+        let (backends, at_end) = (self.sampler.backends, self.at_end());
+        let is_only = backends.len() == 1;
         let one = |(index, backend): (usize, &Backend)| {
             let (latency, counts) = (backend.latency(), backend.counts());
-            let queue = self.at_end().pipelines.get(index).and_then(|pipeline| pipeline.queue);
             let known = |quantile| (latency.count > 0).then(|| milliseconds(quantile));
+            let last = self.last.pipelines.get(index).copied().unwrap_or_default();
+            let queue = at_end.pipelines.get(index).and_then(|pipeline| pipeline.queue);
+            // Not known where the subject tells what it holds of several together only.
+            let held = last.held.or(self.last.held.filter(|_| is_only));
+            let is_known = held.is_some() || self.last.held.is_none();
+            let lost = self.lost(std::slice::from_ref(backend), held);
             PipelineKpis {
                 name: format!("{}/{index}", self.plan.target.signal()),
-                exported_per_s: self.at_end().arrived.get(index).map(|&items| items as f64 / self.load_s()),
-                queue: queue.or(self.at_end().queue.filter(|_| is_only)),
-                lost: self.lost_in(index).or(is_only.then(|| self.lost())),
+                exported_per_s: at_end.arrived.get(index).map(|&n| n as f64 / self.load_s()),
+                queue: queue.or(at_end.queue.filter(|_| is_only)),
+                lost: is_known.then_some(lost),
                 doubled: Some(counts.doubled),
                 latency_p99_ms: known(latency.p99),
                 exported: Some(backend.unique_items()),
-                held: self.last.pipelines.get(index).and_then(|pipeline| pipeline.held),
-                dropped: self.last.pipelines.get(index).and_then(|pipeline| pipeline.dropped),
+                held: last.held,
+                dropped: last.dropped,
                 latency_p50_ms: known(latency.p50),
                 backend_requests: Some(counts.requests),
                 backend_refused: Some(counts.refused.values().sum()),
                 backend_resets: Some(counts.resets),
             }
         };
-        self.sampler.backends.iter().enumerate().map(one).collect()
+        backends.iter().enumerate().map(one).collect()
     }
 
     pub(super) fn bench(&self) -> BenchCost {
@@ -139,7 +135,8 @@ impl Figures<'_> {
         let backends = at_end.backends_cpu.saturating_sub(first.backends_cpu);
         let all_s = at_end.processes.bench_cpu_s_since(&first.processes);
         BenchCost {
-            generator_cpu_cores: all_s.map(|all_s| (all_s - backends.as_secs_f64()).max(0.0) / load_s),
+            generator_cpu_cores: all_s
+                .map(|all_s| (all_s - backends.as_secs_f64()).max(0.0) / load_s),
             backend_cpu_cores: Some(backends.as_secs_f64() / load_s),
             memory_max_bytes: at_end.processes.bench.map(|usage| usage.peak_rss_bytes as f64),
             late_requests: Some(self.report.late_requests),
@@ -149,7 +146,9 @@ impl Figures<'_> {
     /// Where it did not live through the turn: how often and how it ended, and what helps.
     fn ends(&self) -> Option<(String, &'static str)> {
         let lives = self.subject.lives();
-        let how = lives.last_end.map_or_else(|| "in a way that is not known".to_owned(), |status| status.to_string());
+        let how = lives
+            .last_end
+            .map_or_else(|| "in a way that is not known".to_owned(), |status| status.to_string());
         let ends = lives.restarts + u64::from(lives.is_down);
         let message = match ends {
             0 => return None,
@@ -161,9 +160,15 @@ impl Figures<'_> {
             (_, true) => ", and does not run at the end".to_owned(),
             (_, false) => " and was started again".to_owned(),
         };
-        let words = self.subject.last_words().map_or_else(String::new, |words| format!("; its last words: {words}"));
+        let words = self
+            .subject
+            .last_words()
+            .map_or_else(String::new, |words| format!("; its last words: {words}"));
         let remedy = match self.subject.oom_kills() {
-            Some(1..) => "its memory limit ended it: give it more with --memory-limit, or lower the rate with -r",
+            Some(1..) => {
+                "its memory limit ended it: give it more with --memory-limit, or lower the rate \
+                 with -r"
+            }
             _ => "find out why it ended: --fail-if 'restarts>0' makes that a failure",
         };
         Some((format!("{message}{after}{words}"), remedy))
@@ -172,7 +177,8 @@ impl Figures<'_> {
     /// What the warnings of this turn depend on.
     pub(super) fn facts(&self, kpis: &Kpis, bench: &BenchCost, cores: &Cores) -> Facts {
         let mut told: Vec<(String, String)> = Vec::new();
-        let mut tell = |message: &str, remedy: &str| told.push((message.to_owned(), remedy.to_owned()));
+        let mut tell =
+            |message: &str, remedy: &str| told.push((message.to_owned(), remedy.to_owned()));
         for problem in self.subject.warnings() {
             tell(problem, "run as root, or where control groups are delegated");
         }
@@ -190,7 +196,8 @@ impl Figures<'_> {
             requests: self.report.requests,
             late_requests: self.report.late_requests,
             lost: kpis.lost.unwrap_or(0),
-            queue_is_unknown: self.last.queue.is_some_and(|queue| queue > 0.0) && self.last.held.is_none(),
+            queue_is_unknown: self.last.queue.is_some_and(|queue| queue > 0.0)
+                && self.last.held.is_none(),
             is_still_draining: self.is_still_draining(),
             noise: self.noise(),
         }
@@ -199,7 +206,8 @@ impl Figures<'_> {
     /// The drain was given up, and something had come shortly before.
     fn is_still_draining(&self) -> bool {
         let last_arrival = self.sampler.backends.iter().filter_map(Backend::last_arrival).max();
-        let quiet_for = last_arrival.map(|at| self.last.processes.at.into_std().saturating_duration_since(at));
+        let quiet_for =
+            last_arrival.map(|at| self.last.processes.at.into_std().saturating_duration_since(at));
         self.drained_after.is_none() && quiet_for.is_some_and(|quiet_for| quiet_for < QUIET)
     }
 

@@ -14,14 +14,17 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Divides the cores that this process may use, and puts the calling thread, with all threads that it starts from
-    /// now on, on the bench's half. To be called before a runtime exists.
+    /// Divides the cores that this process may use, and puts the calling thread, with all threads
+    /// that it starts from now on, on the bench's half. To be called before a runtime exists.
     pub fn divide() -> Cores {
         let allowed = allowed_cores();
-        let can_pin = ["/usr/bin/taskset", "/bin/taskset"].iter().any(|path| fs::metadata(path).is_ok());
+        let can_pin =
+            ["/usr/bin/taskset", "/bin/taskset"].iter().any(|path| fs::metadata(path).is_ok());
         let problem = match allowed.len() {
             0 | 1 => Some(("subject and bench share one core", "run on two cores or more")),
-            _ if !can_pin => Some(("subject and bench share their cores", "install taskset (util-linux)")),
+            _ if !can_pin => {
+                Some(("subject and bench share their cores", "install taskset (util-linux)"))
+            }
             _ => None,
         };
         let (subject, bench) = allowed.split_at(allowed.len() / 2);
@@ -29,19 +32,19 @@ impl Cores {
         if is_pinned {
             return Cores { subject: subject.to_vec(), bench: bench.to_vec(), warning: None };
         }
-        let (message, remedy) =
-            problem.unwrap_or(("the bench could not be pinned to its cores", "allow sched_setaffinity"));
-        let warning = Warning {
-            subject: None,
-            message: format!("{message}: the figures depend on how the kernel divides them"),
-            remedy: Some(remedy.to_owned()),
-        };
-        Cores { subject: Vec::new(), bench: Vec::new(), warning: Some(warning) }
+        let (message, remedy) = problem
+            .unwrap_or(("the bench could not be pinned to its cores", "allow sched_setaffinity"));
+        let message = format!("{message}: the figures depend on how the kernel divides them");
+        Cores { warning: Some(Warning::new(message, remedy)), ..Cores::default() }
     }
 
     /// All that the run has.
     pub(super) fn all(&self) -> Vec<usize> {
-        if self.bench.is_empty() { allowed_cores() } else { [&self.subject[..], &self.bench].concat() }
+        if self.bench.is_empty() {
+            allowed_cores()
+        } else {
+            [&self.subject[..], &self.bench].concat()
+        }
     }
 
     /// How many the subject has.
@@ -67,15 +70,11 @@ pub(super) fn describe(cores: &Cores) -> Machine {
         let line = text.lines().find(|line| line.starts_with(name))?;
         Some(line.split_once(':')?.1.trim().to_owned())
     };
-    let memory_kib = field("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    let memory_kib = field("/proc/meminfo", "MemTotal")
+        .and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
     Machine {
         cpu_model: field("/proc/cpuinfo", "model name"),
-        cores: u32::try_from(if cores.bench.is_empty() {
-            cores.of_bench()
-        } else {
-            cores.bench.len() + cores.subject.len()
-        })
-        .unwrap_or(u32::MAX),
+        cores: cores.all().len().max(1) as u32,
         memory_bytes: memory_kib.map(|kib| kib << 10),
     }
 }

@@ -19,7 +19,7 @@ mod verdict;
 mod warnings;
 
 use std::collections::HashSet;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use tokio::sync::watch;
 
@@ -36,9 +36,9 @@ use crate::live::{self, LiveView};
 use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Turn, Warning};
 use turn::TurnOutcome;
 
-/// Runs several targets one after the other. `interrupted` turning true ends the load at once; the record then holds
-/// what was measured until then, and the targets after it have none. What went wrong is in the record, and an error
-/// only where that is all there is.
+/// Runs several targets one after the other. `interrupted` turning true ends the load at once; the
+/// record then holds what was measured until then, and the targets after it have none. What went
+/// wrong is in the record, and an error only where that is all there is.
 pub async fn run_all(
     plans: &[Plan],
     cores: &Cores,
@@ -63,14 +63,19 @@ pub async fn run_all(
 }
 
 /// Runs all turns of one target. With an error where no subject could run at all.
-async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>) -> (RunRecord, Option<anyhow::Error>) {
+async fn run(
+    plan: &Plan,
+    cores: &Cores,
+    interrupted: watch::Receiver<bool>,
+) -> (RunRecord, Option<anyhow::Error>) {
     let began = Instant::now();
-    let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let started_unix_ms = crate::unix_ns() / 1_000_000;
     let mut warnings: Vec<Warning> = cores.warning.iter().cloned().collect();
-    let mut subjects: Vec<SubjectRecord> = plan.subjects.iter().map(|subject| new_subject(subject, cores)).collect();
+    let mut subjects: Vec<SubjectRecord> =
+        plan.subjects.iter().map(|subject| new_subject(subject, cores)).collect();
     warnings.extend(plan.warnings_of_requests());
     warnings.extend(plan.subjects.iter().filter_map(Definition::warning));
-    let turns = if plan.find_limit.is_some() { None } else { Some(plan.turns * plan.subjects.len()) };
+    let turns = plan.find_limit.is_none().then_some(plan.turns * plan.subjects.len());
     let view = LiveView::new(&report::title(&plan.scenario()), turns, plan.quiet);
     let bench = Bench { plan, cores, interrupted: &interrupted, view: &view };
     let mut failures = match plan.find_limit {
@@ -78,11 +83,12 @@ async fn run(plan: &Plan, cores: &Cores, interrupted: watch::Receiver<bool>) -> 
         None => run_turns(bench, &mut subjects, &mut warnings).await,
     };
     drop(view);
-    let failure = if subjects.iter().all(|subject| subject.turns.is_empty()) { failures.pop() } else { None };
+    let ran = subjects.iter().any(|subject| !subject.turns.is_empty());
+    let failure = failures.pop().filter(|_| !ran);
     let mut told = HashSet::new();
     warnings.retain(|warning| told.insert((warning.subject.clone(), warning.message.clone())));
-    let judge = |threshold: &Threshold| subjects.iter().map(|subject| threshold.judge(subject)).collect::<Vec<_>>();
-    let verdicts = plan.fail_if.iter().flat_map(judge).collect();
+    let of_all = |one: &Threshold| subjects.iter().map(|of| one.judge(of)).collect::<Vec<_>>();
+    let verdicts = plan.fail_if.iter().flat_map(of_all).collect();
     subjects.extend(plan.unable.iter().map(Unable::record));
     warnings.extend(plan.unable.iter().map(Unable::warning));
     let record = RunRecord {
@@ -132,11 +138,8 @@ async fn run_turns(
                 }
                 Err(error) => {
                     live::note(&format!("{}: {error:#}", subject.name));
-                    warnings.push(Warning {
-                        subject: Some(subject.name.clone()),
-                        message: format!("turn {number} failed: {error:#}"),
-                        remedy: None,
-                    });
+                    let message = format!("turn {number} failed: {error:#}");
+                    warnings.push(Warning::new(message, "").of(&subject.name));
                     failures.push(error);
                 }
             }
@@ -147,7 +150,8 @@ async fn run_turns(
 
 fn add_turn(subject: &mut SubjectRecord, number: usize, outcome: TurnOutcome) {
     // Those of the later turns are the same, or there is a warning.
-    (subject.limits.cpu_cores, subject.limits.memory_bytes) = (outcome.limits.cpu_cores, outcome.limits.memory_bytes);
+    (subject.limits.cpu_cores, subject.limits.memory_bytes) =
+        (outcome.limits.cpu_cores, outcome.limits.memory_bytes);
     subject.turns.push(Turn { number, ..outcome.turn });
 }
 

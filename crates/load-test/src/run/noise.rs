@@ -6,7 +6,8 @@ use std::time::Duration;
 /// Time of some cores since the machine's start (proc_stat(5)), one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CoreTimes {
-    /// Of programs and of the kernel on their behalf. Time of interrupts belongs to no process and is not included.
+    /// Of programs and of the kernel on their behalf. Time of interrupts belongs to no process and
+    /// is not included.
     pub(super) busy: Duration,
     /// In which the hypervisor ran something else.
     pub(super) stolen: Duration,
@@ -24,9 +25,13 @@ impl CoreTimes {
         let mut sum = CoreTimes::default();
         for core in cores {
             let name = format!("cpu{core}");
-            let line = text.lines().find(|line| line.split_ascii_whitespace().next() == Some(&name))?;
-            let ticks: Vec<u64> =
-                line.split_ascii_whitespace().skip(1).map(|field| field.parse().unwrap_or(0)).collect();
+            let line =
+                text.lines().find(|line| line.split_ascii_whitespace().next() == Some(&name))?;
+            let ticks: Vec<u64> = line
+                .split_ascii_whitespace()
+                .skip(1)
+                .map(|field| field.parse().unwrap_or(0))
+                .collect();
             let [user, nice, system, _, _, _, _, stolen, ..] = ticks[..] else { return None };
             let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 * tick_s);
             sum.busy += time(user + nice + system);
@@ -58,8 +63,9 @@ impl Noise {
     /// `own` is the CPU time of subject and bench between the two looks.
     pub(super) fn between(before: CoreTimes, after: CoreTimes, own: Duration) -> Noise {
         let passed = after.since(before);
-        let share =
-            |time: Duration| if passed.all.is_zero() { 0.0 } else { time.as_secs_f64() / passed.all.as_secs_f64() };
+        let share = |time: Duration| {
+            if passed.all.is_zero() { 0.0 } else { time.as_secs_f64() / passed.all.as_secs_f64() }
+        };
         Noise { stolen: share(passed.stolen), others: share(passed.busy.saturating_sub(own)) }
     }
 }
@@ -68,17 +74,30 @@ impl Noise {
 mod tests {
     use super::*;
 
-    const BEFORE: &str = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 0 100 800 0 0 0 0 0 0\ncpu1 0 0 0 1000 0 0 0 0 0 0\ncpu10 5 5 5 5 5 5 5 5 0 0\n";
-    const AFTER: &str = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 400 100 200 1100 0 50 50 100 0 0\ncpu1 0 0 0 2000 0 0 0 0 0 0\ncpu10 5 5 5 5 5 5 5 5 0 0\n";
+    const BEFORE: &str = "cpu  9 9 9 9 9 9 9 9 9 9\n\
+        cpu0 100 0 100 800 0 0 0 0 0 0\n\
+        cpu1 0 0 0 1000 0 0 0 0 0 0\n\
+        cpu10 5 5 5 5 5 5 5 5 0 0\n\
+        ";
+    const AFTER: &str = "cpu  9 9 9 9 9 9 9 9 9 9\n\
+        cpu0 400 100 200 1100 0 50 50 100 0 0\n\
+        cpu1 0 0 0 2000 0 0 0 0 0 0\n\
+        cpu10 5 5 5 5 5 5 5 5 0 0\n\
+        ";
 
     #[test]
     fn stolen_time_and_the_work_of_others_are_told_from_our_own() {
         let of = |text| CoreTimes::parse(text, &[0]).unwrap();
-        let second =
-            |ticks: u64| Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
-        // Of 1,000 ticks 500 were busy, 100 stolen, 100 of interrupts, 300 idle; 350 of the busy ones are our own.
+        let second = |ticks: u64| {
+            Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        };
+        // Of 1,000 ticks 500 were busy, 100 stolen, 100 of interrupts, 300 idle; 350 of the busy
+        // ones are our own.
         let noise = Noise::between(of(BEFORE), of(AFTER), second(350));
-        assert!((noise.stolen - 0.1).abs() < 1e-9 && (noise.others - 0.15).abs() < 1e-9, "{noise:?}");
+        assert!(
+            (noise.stolen - 0.1).abs() < 1e-9 && (noise.others - 0.15).abs() < 1e-9,
+            "{noise:?}"
+        );
         // Over two cores it is half of that; another core's lines do not count.
         let both = |text| CoreTimes::parse(text, &[0, 1]).unwrap();
         let noise = Noise::between(both(BEFORE), both(AFTER), second(350));

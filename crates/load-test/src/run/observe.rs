@@ -1,4 +1,5 @@
-//! Observations that every turn shares: CPU and memory of subject and bench, and the wait until everything has arrived.
+//! Observations that every turn shares: CPU and memory of subject and bench, and the wait until
+//! everything has arrived.
 
 use std::time::Duration;
 
@@ -23,7 +24,11 @@ pub(crate) struct Processes {
 
 impl Processes {
     pub(crate) fn look(subject: &Subject) -> Processes {
-        Processes { at: Instant::now(), subject: subject.usage(), bench: usage_of_process(std::process::id()) }
+        Processes {
+            at: Instant::now(),
+            subject: subject.usage(),
+            bench: usage_of_process(std::process::id()),
+        }
     }
 
     pub(crate) fn seconds_since(&self, before: &Processes) -> f64 {
@@ -32,20 +37,20 @@ impl Processes {
 
     /// CPU time of the subject since then, in seconds. `None`: it had ended.
     pub(crate) fn subject_cpu_s_since(&self, before: &Processes) -> Option<f64> {
-        cpu_s(self.subject?, before.subject?)
+        cpu_s(self.subject, before.subject)
     }
 
     pub(crate) fn bench_cpu_s_since(&self, before: &Processes) -> Option<f64> {
-        cpu_s(self.bench?, before.bench?)
+        cpu_s(self.bench, before.bench)
     }
 }
 
-fn cpu_s(now: Usage, then: Usage) -> Option<f64> {
-    Some(now.cpu.saturating_sub(then.cpu).as_secs_f64())
+fn cpu_s(now: Option<Usage>, then: Option<Usage>) -> Option<f64> {
+    Some(now?.cpu.saturating_sub(then?.cpu).as_secs_f64())
 }
 
-/// Waits until these backends have everything that was acknowledged, for `limit` at most or until `is_interrupted`.
-/// How long that took; `None`: they have not.
+/// Waits until these backends have everything that was acknowledged, for `limit` at most or until
+/// `is_interrupted`. How long that took; `None`: they have not.
 pub(crate) async fn drained<'a>(
     report: &LoadReport,
     backends: impl Iterator<Item = &'a Backend> + Clone,

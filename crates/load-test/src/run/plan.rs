@@ -1,5 +1,6 @@
 //! The work: what is sent, how fast, for how long, and what is wrong with the backends meanwhile.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::source::Source;
 use super::verdict::Threshold;
 use crate::generate::{Farm, LogFiles, Pace};
 use crate::report::{self, Scenario, SubjectRecord, Target, Warning};
-use crate::subject::Limits;
+use crate::subject::{Limits, free_addr};
 
 /// Pipelines of a multi-pipeline run, as in the Kyma load test.
 const SEVERAL_PIPELINES: usize = 3;
@@ -53,7 +54,8 @@ pub struct Plan {
     /// How long the backends may take to get the rest when the load has ended.
     pub drain_within: Duration,
     pub fail_if: Vec<Threshold>,
-    /// Takes the place of the subject's own metrics and of /proc for the figures that the Kyma load test has.
+    /// Takes the place of the subject's own metrics and of /proc for the figures that the Kyma load
+    /// test has.
     pub prometheus: Option<PrometheusPlan>,
     /// Where subjects serve their metrics; `None`: at a free port.
     pub metrics_listen: Option<SocketAddr>,
@@ -61,16 +63,6 @@ pub struct Plan {
     pub quiet: bool,
     /// The call, for the report.
     pub command: Option<String>,
-}
-
-/// Where a subject listens.
-pub(super) struct Addresses {
-    /// For the load.
-    pub(super) listen: SocketAddr,
-    /// For the protocol that the load does not have.
-    pub(super) other: SocketAddr,
-    pub(super) metrics: SocketAddr,
-    pub(super) spare: SocketAddr,
 }
 
 /// A subject that cannot do the target.
@@ -82,11 +74,15 @@ pub struct Unable {
 
 impl Unable {
     pub(super) fn record(&self) -> SubjectRecord {
-        SubjectRecord { name: self.name.clone(), cannot: Some(self.reason.clone()), ..SubjectRecord::default() }
+        SubjectRecord {
+            name: self.name.clone(),
+            cannot: Some(self.reason.clone()),
+            ..SubjectRecord::default()
+        }
     }
 
     pub(super) fn warning(&self) -> Warning {
-        Warning { subject: Some(self.name.clone()), message: format!("not tested: {}", self.reason), remedy: None }
+        Warning::new(format!("not tested: {}", self.reason), "").of(&self.name)
     }
 }
 
@@ -144,26 +140,33 @@ impl Plan {
         cores.of_subject().min(quota).max(1)
     }
 
-    /// What the configuration of a subject is made with, as far as the source of the load does not say it.
-    pub(super) fn setting(&self, cores: &Cores, addresses: Addresses, backends: Vec<SocketAddr>) -> Setting {
-        let Addresses { listen, other, metrics, spare } = addresses;
-        Setting {
+    /// What the configuration of a subject is made with, as far as the source of the load does not
+    /// say it.
+    pub(super) fn setting(
+        &self,
+        cores: &Cores,
+        listen: SocketAddr,
+        metrics: SocketAddr,
+        backends: Vec<SocketAddr>,
+    ) -> io::Result<Setting> {
+        Ok(Setting {
             signal: self.target.signal(),
             protocol: self.requests.protocol,
             listen,
-            listen_other: other,
+            listen_other: free_addr()?,
             metrics,
-            spare,
+            spare: free_addr()?,
             backends,
             memory_limit_mib: self.memory_limit_mib(),
             cores: self.cores_of_subject(cores),
             scrape_targets: Vec::new(),
             scrape_interval: None,
             log_root: None,
-        }
+        })
     }
 
-    /// What offers the load. `listen` is where the subject takes requests, if that is what it is offered.
+    /// What offers the load. `listen` is where the subject takes requests, if that is what it is
+    /// offered.
     pub(super) fn source(&self, listen: SocketAddr) -> anyhow::Result<Source> {
         Ok(match self.target {
             Target::Traces | Target::Metrics | Target::LogsOtel => Source::Otlp(self.load(listen)),
@@ -175,11 +178,10 @@ impl Plan {
     /// Whether what the target is about can be had.
     pub(super) fn check_source(&self) -> anyhow::Result<()> {
         match self.target {
-            Target::Traces | Target::Metrics | Target::LogsOtel => {}
-            Target::MetricAgent => self.farm().check()?,
-            Target::LogAgent | Target::LogsFluentBit => self.log_files().check()?,
+            Target::MetricAgent => Ok(self.farm().check()?),
+            Target::LogAgent | Target::LogsFluentBit => Ok(self.log_files().check()?),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     pub(super) fn farm(&self) -> Farm {
@@ -200,13 +202,17 @@ impl Plan {
     /// What would be done: a line each for scenario, load, faults, subjects and how often.
     pub fn in_words(&self) -> String {
         let scenario = self.scenario();
-        let mut lines =
-            vec![report::title(&scenario), format!("Name: {}", self.name), report::load_in_words(&scenario)];
+        let mut lines = vec![
+            report::title(&scenario),
+            format!("Name: {}", self.name),
+            report::load_in_words(&scenario),
+        ];
         lines.extend(scenario.faults.map(|faults| format!("Faults: {faults}")));
-        let subjects: Vec<&str> = self.subjects.iter().map(|subject| subject.name.as_str()).collect();
+        let subjects: Vec<&str> = self.subjects.iter().map(|one| one.name.as_str()).collect();
         lines.push(format!("Subjects: {}", subjects.join(", ")));
-        lines.push(match self.find_limit {
-            Some(search) => format!("The limit of each is searched for at most {} s", search.within.as_secs_f64()),
+        let within_s = self.find_limit.map(|search| search.within.as_secs_f64());
+        lines.push(match within_s {
+            Some(within_s) => format!("The limit of each is searched for at most {within_s} s"),
             None => format!("Turns of each: {}", self.turns),
         });
         lines.join("\n") + "\n"

@@ -1,15 +1,17 @@
-//! Figures through PromQL: the queries of the Kyma load test, asked of a Prometheus that scrapes the subject.
+//! Figures through PromQL: the queries of the Kyma load test, asked of a Prometheus that scrapes
+//! the subject.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use super::definition::{Selector, Selectors};
+use super::definition::{Metrics, Selector};
 use crate::prometheus::{PrometheusError, PrometheusUrl, Series};
 use crate::report::{Kpis, PrometheusReading, Query, Warning};
 
-/// Where subjects serve their metrics for a Prometheus, unless something else was said: the Collector's own port.
+/// Where subjects serve their metrics for a Prometheus, unless something else was said: the
+/// Collector's own port.
 pub const METRICS_PORT: u16 = 8888;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// What was scraped at the load's end is in the database then.
@@ -23,7 +25,8 @@ const ENOUGH_SCRAPES: f64 = 5.0;
 #[derive(Clone, Debug)]
 pub struct PrometheusPlan {
     pub url: PrometheusUrl,
-    /// Label matchers that select the subject's series, without braces; `None`: by the port of its `instance`.
+    /// Label matchers that select the subject's series, without braces; `None`: by the port of its
+    /// `instance`.
     pub selector: Option<String>,
     /// How long it may take until a subject has been scraped.
     pub within: Duration,
@@ -32,7 +35,7 @@ pub struct PrometheusPlan {
 /// Of which time the figures are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    pub(super) load: Duration,
+    pub(super) load_s: f64,
     pub(super) ended_unix_s: f64,
 }
 
@@ -41,20 +44,25 @@ pub(super) enum ScrapedError {
     #[error(transparent)]
     Query(#[from] PrometheusError),
     #[error(
-        "{url} has not scraped the subject at {metrics} within {} s (`up{{{selector}}}` is not 1): add `targets: \
-         ['{metrics}']` \
-         to its scrape_configs, or say with --prometheus-selector which series are the subject's, or allow it more \
-         time \
-         with --prometheus-within",
+        "{url} has not scraped the subject at {metrics} within {} s (`up{{{selector}}}` is not 1): \
+         add `targets: ['{metrics}']` to its scrape_configs, or say with --prometheus-selector \
+         which \
+         series are the subject's, or allow it more time with --prometheus-within",
         within.as_secs()
     )]
     NoTarget { url: PrometheusUrl, selector: String, metrics: SocketAddr, within: Duration },
-    #[error("{url} has {} targets with {selector} ({}): say with --prometheus-selector which is the subject", instances.len(), instances.join(", "))]
+    #[error(
+        "{url} has {} targets with {selector} ({}): say with --prometheus-selector which is the \
+         subject",
+        instances.len(),
+        instances.join(", ")
+    )]
     SeveralTargets { url: PrometheusUrl, selector: String, instances: Vec<String> },
 }
 
 /// How a figure is asked for: its name, what is summed, and the query around the selector.
-type Question<'a> = (&'static str, &'a Option<Selector>, fn(&str, &str) -> String, fn(&mut Kpis, Option<f64>));
+type Question<'a> =
+    (&'static str, &'a Option<Selector>, fn(&str, &str) -> String, fn(&mut Kpis, Option<f64>));
 
 impl PrometheusPlan {
     /// That there is one, before anything starts.
@@ -90,20 +98,22 @@ impl PrometheusPlan {
         }
     }
 
-    /// Asks for the figures of a load, and puts them in the place of those that were read from the subject itself. What
-    /// cannot be had is not known then: a figure of another source is never taken for one of this.
+    /// Asks for the figures of a load, and puts them in the place of those that were read from the
+    /// subject itself. What cannot be had is not known then: a figure of another source is never
+    /// taken for one of this.
     pub(super) async fn replace(
         &self,
         kpis: &mut Kpis,
         metrics: SocketAddr,
-        selectors: &Selectors,
+        selectors: &Metrics,
         window: Window,
     ) -> (PrometheusReading, Vec<Warning>) {
         let rest = window.ended_unix_s + SETTLE.as_secs_f64() - unix_s();
         tokio::time::sleep(Duration::from_secs_f64(rest.clamp(0.0, SETTLE.as_secs_f64()))).await;
-        let window_s = window.load.as_secs_f64().round().max(1.0);
+        let window_s = window.load_s.round().max(1.0);
         let (range, matchers) = (format!("{window_s}s"), self.matchers(metrics));
-        let mut reading = PrometheusReading { url: self.url.to_string(), window_s, ..PrometheusReading::default() };
+        let url = self.url.to_string();
+        let mut reading = PrometheusReading { url, window_s, ..PrometheusReading::default() };
         let mut failure = None;
         for (figure, selector, promql, put) in questions(selectors) {
             let mut value = None;
@@ -117,14 +127,21 @@ impl PrometheusPlan {
         let scrapes = format!("sum(count_over_time(up{{{matchers}}}[{range}]))");
         reading.scrapes = self.value(&scrapes, window, &mut failure).await.unwrap_or(0.0) as u64;
         let warnings = match failure {
-            Some(error) => vec![warning(format!("{error}: what was asked for is not known"), None)],
+            Some(error) => {
+                vec![Warning::new(format!("{error}: what was asked for is not known"), "")]
+            }
             None => doubts(&reading),
         };
         (reading, warnings)
     }
 
     /// Keeps the first failure, after which nothing is asked any more.
-    async fn value(&self, promql: &str, window: Window, failure: &mut Option<PrometheusError>) -> Option<f64> {
+    async fn value(
+        &self,
+        promql: &str,
+        window: Window,
+        failure: &mut Option<PrometheusError>,
+    ) -> Option<f64> {
         if failure.is_some() {
             return None;
         }
@@ -138,22 +155,29 @@ impl PrometheusPlan {
     }
 }
 
-/// The queries of the Kyma load test. What a subject does not tell is not asked for: its figure is not known.
-fn questions(selectors: &Selectors) -> [Question<'_>; 9] {
+/// The queries of the Kyma load test. What a subject does not tell is not asked for: its figure is
+/// not known.
+fn questions(names: &Metrics) -> [Question<'_>; 9] {
     let rate = |series: &str, window: &str| format!("sum(rate({series}[{window}]))");
     let now = |series: &str, _: &str| format!("avg(sum({series}))");
     let mean = |series: &str, window: &str| format!("sum(avg_over_time({series}[{window}]))");
     let resets = |series: &str, window: &str| format!("sum(resets({series}[{window}]))");
     [
-        ("received/s", &selectors.received, rate, |kpis, value| kpis.received_per_s = value),
-        ("exported/s", &selectors.exported, rate, |kpis, value| kpis.exported_per_s = value),
-        ("queue", &selectors.queue, now, |kpis, value| kpis.queue = value),
-        ("received bytes/s", &selectors.received_bytes, rate, |kpis, value| kpis.received_bytes_per_s = value),
-        ("exported bytes/s", &selectors.exported_bytes, rate, |kpis, value| kpis.exported_bytes_per_s = value),
-        ("buffer bytes", &selectors.buffer_bytes, now, |kpis, value| kpis.buffer_bytes = value),
-        ("memory bytes", &selectors.memory_bytes, mean, |kpis, value| kpis.memory_bytes = value),
-        ("CPU cores", &selectors.cpu_seconds, rate, |kpis, value| kpis.cpu_cores = value),
-        ("restarts", &selectors.uptime_s, resets, |kpis, value| kpis.restarts = value.map(|count| count as u64)),
+        ("received/s", &names.received, rate, |kpis, value| kpis.received_per_s = value),
+        ("exported/s", &names.exported, rate, |kpis, value| kpis.exported_per_s = value),
+        ("queue", &names.queue, now, |kpis, value| kpis.queue = value),
+        ("received bytes/s", &names.received_bytes, rate, |kpis, value| {
+            kpis.received_bytes_per_s = value
+        }),
+        ("exported bytes/s", &names.exported_bytes, rate, |kpis, value| {
+            kpis.exported_bytes_per_s = value
+        }),
+        ("buffer bytes", &names.buffer_bytes, now, |kpis, value| kpis.buffer_bytes = value),
+        ("memory bytes", &names.memory_bytes, mean, |kpis, value| kpis.memory_bytes = value),
+        ("CPU cores", &names.cpu_seconds, rate, |kpis, value| kpis.cpu_cores = value),
+        ("restarts", &names.uptime_s, resets, |kpis, value| {
+            kpis.restarts = value.map(|count| count as u64);
+        }),
     ]
 }
 
@@ -162,7 +186,9 @@ impl Selector {
     fn promql(&self, matchers: &str) -> String {
         let base = self.name.strip_suffix("_total").unwrap_or(&self.name);
         let mut all = vec![format!("__name__=~\"{base}{SUFFIXES}\"")];
-        all.extend(self.labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escape(value))));
+        all.extend(
+            self.labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escape(value))),
+        );
         all.push(matchers.to_owned());
         format!("{{{}}}", all.join(","))
     }
@@ -174,31 +200,33 @@ fn escape(value: &str) -> String {
 
 impl Series {
     fn label(&self, name: &str) -> String {
-        self.labels.iter().find(|(label, _)| label == name).map_or_else(|| "?".to_owned(), |(_, value)| value.clone())
+        let label = self.labels.iter().find(|(label, _)| label == name);
+        label.map_or("?", |(_, value)| value).to_owned()
     }
 }
 
 /// What makes the figures doubtful.
 fn doubts(reading: &PrometheusReading) -> Vec<Warning> {
+    let PrometheusReading { url, window_s, scrapes, queries } = reading;
     let mut doubts = Vec::new();
-    if (reading.scrapes as f64) < ENOUGH_SCRAPES {
-        let message = format!(
-            "Prometheus scraped it {} times in the {} s of the load: rates are coarse or not known",
-            reading.scrapes, reading.window_s
-        );
-        doubts.push(warning(message, Some("lengthen the load with -d, or set a shorter scrape_interval")));
+    if (*scrapes as f64) < ENOUGH_SCRAPES {
+        doubts.push(Warning::new(
+            format!(
+                "Prometheus scraped it {scrapes} times in the {window_s} s of the load: rates are \
+                 coarse or not known"
+            ),
+            "lengthen the load with -d, or set a shorter scrape_interval",
+        ));
     }
-    let unknown = reading.queries.iter().filter(|query| query.value.is_none());
+    let unknown = queries.iter().filter(|query| query.value.is_none());
     let unknown: Vec<_> = unknown.map(|query| query.figure.as_str()).collect();
     if !unknown.is_empty() {
-        let message = format!("{} has no series for {}: they are not known", reading.url, unknown.join(", "));
-        doubts.push(warning(message, Some("see the queries in the record (--json), and --prometheus-selector")));
+        doubts.push(Warning::new(
+            format!("{url} has no series for {}: they are not known", unknown.join(", ")),
+            "see the queries in the record (--json), and --prometheus-selector",
+        ));
     }
     doubts
-}
-
-fn warning(message: String, remedy: Option<&str>) -> Warning {
-    Warning { subject: None, message, remedy: remedy.map(str::to_owned) }
 }
 
 pub(super) fn unix_s() -> f64 {
@@ -209,21 +237,24 @@ pub(super) fn unix_s() -> f64 {
 mod tests {
     use super::*;
 
-    fn selectors() -> Selectors {
-        let selector = |name: &str| Some(Selector { name: name.to_owned(), labels: Vec::new() });
+    fn selectors() -> Metrics {
+        let selector = |name: &str| Some(Selector { name: name.to_owned(), ..Selector::default() });
         let labels = vec![("service".to_owned(), "a\"b".to_owned())];
-        Selectors {
+        Metrics {
             received: selector("otelcol_receiver_accepted_spans_total"),
-            queue: Some(Selector { name: "otelcol_exporter_queue_size".to_owned(), labels }),
+            queue: Some(Selector { labels, ..selector("otelcol_exporter_queue_size").unwrap() }),
             uptime_s: selector("otelcol_process_uptime"),
-            ..Selectors::default()
+            ..Metrics::default()
         }
     }
 
     #[test]
     fn queries_are_those_of_the_kyma_load_test_with_a_window_as_long_as_the_load() {
-        let plan =
-            PrometheusPlan { url: "http://a:9090".parse().unwrap(), selector: None, within: Duration::from_secs(1) };
+        let plan = PrometheusPlan {
+            url: "http://a:9090".parse().unwrap(),
+            selector: None,
+            within: Duration::from_secs(1),
+        };
         let matchers = plan.matchers("127.0.0.1:8888".parse().unwrap());
         let selectors = selectors();
         let asked: Vec<_> = questions(&selectors)
@@ -260,7 +291,8 @@ mod tests {
 
     #[test]
     fn few_scrapes_and_unknown_figures_are_doubted_and_nothing_else() {
-        let query = |figure: &str, value| Query { figure: figure.to_owned(), promql: String::new(), value };
+        let query =
+            |figure: &str, value| Query { figure: figure.to_owned(), promql: String::new(), value };
         let mut reading = PrometheusReading {
             url: "http://a:9090".to_owned(),
             window_s: 8.0,
@@ -271,6 +303,9 @@ mod tests {
         reading.scrapes = 1;
         reading.queries[1].value = None;
         let told: Vec<String> = doubts(&reading).into_iter().map(|doubt| doubt.message).collect();
-        assert!(told[0].contains("1 times in the 8 s") && told[1].contains("no series for queue"), "{told:?}");
+        assert!(
+            told[0].contains("1 times in the 8 s") && told[1].contains("no series for queue"),
+            "{told:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How requests are made and carried: as the Kyma load test's generators do, where nothing else is asked for.
+//! How requests are made and carried: as the Kyma load test's generators do, where nothing else is
+//! asked for.
 
 use std::net::SocketAddr;
 
@@ -22,7 +23,8 @@ pub struct Requests {
     pub protocol: Protocol,
     pub encoding: Encoding,
     pub connections: Option<u32>,
-    /// Requests in flight at once on each connection. Over HTTP/1 each of them has a connection of its own.
+    /// Requests in flight at once on each connection. Over HTTP/1 each of them has a connection of
+    /// its own.
     pub streams: Option<u32>,
     pub items: Option<u32>,
 }
@@ -38,11 +40,14 @@ impl Default for Requests {
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum RequestsError {
     #[error(
-        "{streams} streams with a request of {request_bytes:.0} bytes each would take {gibibytes:.1} GiB: \
+        "{streams} streams with a request of {request_bytes:.0} bytes each would take \
+         {gibibytes:.1} GiB: \
          use fewer --connections or --streams, or a smaller --batch-size"
     )]
     Memory { streams: u64, request_bytes: f64, gibibytes: f64 },
-    #[error("the load needs {needed} connections and this process may have {limit} files open: {remedy}")]
+    #[error(
+        "the load needs {needed} connections and this process may have {limit} files open: {remedy}"
+    )]
     Files { needed: u64, limit: u64, remedy: &'static str },
 }
 
@@ -51,7 +56,7 @@ impl Plan {
     pub(super) fn rate_per_s(&self) -> Option<f64> {
         match self.pace {
             Some(Pace::Open { items_per_s }) => Some(items_per_s),
-            Some(Pace::Closed) if self.sends_requests() => None,
+            Some(Pace::Closed) if self.target.takes_requests() => None,
             _ => match self.target {
                 Target::Traces => None,
                 // 2,000 producers that push once in 30 seconds each, and log/s by default.
@@ -63,22 +68,16 @@ impl Plan {
         }
     }
 
-    /// Not a farm that is scraped, nor files that are tailed.
-    fn sends_requests(&self) -> bool {
-        matches!(self.target, Target::Traces | Target::Metrics | Target::LogsOtel)
-    }
-
     pub(super) fn items_per_request(&self) -> u32 {
-        let default = if self.target.signal() == Signal::Traces {
-            512
-        } else {
-            Shape::of(self.target.signal()).items_per_request
+        let default = match self.target.signal() {
+            Signal::Traces => 512,
+            signal => Shape::of(signal).items_per_request,
         };
         self.requests.items.unwrap_or(default)
     }
 
-    /// The generators of the Kyma load test: 2 with 10 workers each and 512 spans a request; 20 with 100 workers each
-    /// for metrics; for logs 4 with 8.
+    /// The generators of the Kyma load test: 2 with 10 workers each and 512 spans a request; 20
+    /// with 100 workers each for metrics; for logs 4 with 8.
     pub(super) fn load(&self, target: SocketAddr) -> Load {
         let (connections, streams) = match self.target.signal() {
             Signal::Traces => (2, 10),
@@ -110,43 +109,49 @@ impl Plan {
 
     /// Whether the load fits into this process.
     pub fn check_requests(&self) -> Result<(), RequestsError> {
-        if !self.sends_requests() {
+        if !self.target.takes_requests() {
             return Ok(());
         }
-        let load = self.any_load();
+        let (load, request_bytes) = (self.any_load(), self.request_bytes());
         let streams = load.connections as u64 * load.streams as u64;
-        let request_bytes = load.shape.bytes_per_item() * f64::from(load.shape.items_per_request);
         if streams as f64 * request_bytes > BUFFERS_LIMIT_BYTES {
             let gibibytes = streams as f64 * request_bytes / f64::from(1 << 30);
             return Err(RequestsError::Memory { streams, request_bytes, gibibytes });
         }
         let (needed, remedy) = match load.protocol {
-            Protocol::Grpc => (load.connections as u64, "use fewer --connections, or raise it with ulimit -n"),
+            Protocol::Grpc => {
+                (load.connections as u64, "use fewer --connections, or raise it with ulimit -n")
+            }
             Protocol::Http => (
                 streams,
-                "over HTTP every stream has a connection of its own, so use fewer --connections or --streams, or \
-                 raise it \
-                 with ulimit -n",
+                "over HTTP every stream has a connection of its own, so use fewer --connections or \
+                 --streams, or raise it with ulimit -n",
             ),
         };
         match rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
-            Some(limit) if needed + OTHER_FILES > limit => Err(RequestsError::Files { needed, limit, remedy }),
+            Some(limit) if needed + OTHER_FILES > limit => {
+                Err(RequestsError::Files { needed, limit, remedy })
+            }
             _ => Ok(()),
         }
     }
 
+    fn request_bytes(&self) -> f64 {
+        let shape = self.shape();
+        shape.bytes_per_item() * f64::from(shape.items_per_request)
+    }
+
     /// What of the load most receivers would refuse.
     pub(super) fn warnings_of_requests(&self) -> Option<Warning> {
-        let load = self.any_load();
-        let bytes = load.shape.bytes_per_item() * f64::from(load.shape.items_per_request);
-        (self.sends_requests() && bytes > MESSAGE_LIMIT_BYTES).then(|| Warning {
-            subject: None,
-            message: format!(
-                "a request has {:.1} MiB before compression, and 4 MiB are what receivers and backends take by default",
-                bytes / f64::from(1 << 20)
-            ),
-            remedy: Some("send fewer items a request with --batch-size, or smaller ones with -s".to_owned()),
-        })
+        let bytes = self.request_bytes();
+        let message = format!(
+            "a request has {:.1} MiB before compression, and 4 MiB are what receivers and backends \
+             take by default",
+            bytes / f64::from(1 << 20)
+        );
+        let remedy = "send fewer items a request with --batch-size, or smaller ones with -s";
+        let is_large = self.target.takes_requests() && bytes > MESSAGE_LIMIT_BYTES;
+        is_large.then(|| Warning::new(message, remedy))
     }
 
     /// How requests are carried, for the report.
@@ -161,8 +166,9 @@ impl Plan {
             encoding => encoding.as_str(),
         };
         let (connections, streams) = (load.connections, load.streams);
-        self.sends_requests()
-            .then(|| format!("{protocol}, {encoding}, {connections} connection(s) of {streams} stream(s)"))
+        self.target.takes_requests().then(|| {
+            format!("{protocol}, {encoding}, {connections} connection(s) of {streams} stream(s)")
+        })
     }
 }
 
@@ -208,12 +214,23 @@ mod tests {
         plan.check_requests().unwrap();
         plan.requests.streams = Some(10_000);
         let error = plan.check_requests().unwrap_err().to_string();
-        assert!(error.contains("40000 streams") && error.contains("smaller --batch-size"), "{error}");
-        plan.requests = Requests { streams: None, connections: Some(1_000_000), items: Some(1), ..plan.requests };
+        assert!(
+            error.contains("40000 streams") && error.contains("smaller --batch-size"),
+            "{error}"
+        );
+        plan.requests = Requests {
+            streams: None,
+            connections: Some(1_000_000),
+            items: Some(1),
+            ..plan.requests
+        };
         plan.requests.streams = Some(1);
         plan.body_bytes = Some(1);
         let error = plan.check_requests().unwrap_err().to_string();
-        assert!(error.contains("needs 1000000 connections") && error.contains("ulimit -n"), "{error}");
+        assert!(
+            error.contains("needs 1000000 connections") && error.contains("ulimit -n"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -6,16 +6,17 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::bytes::ByteLook;
-use super::definition::{PipelineMetrics, Selector, Selectors};
+use super::definition::{Metrics, PipelineMetrics, Selector};
 use super::observe::Processes;
-use super::source::RunningSource;
 use crate::backend::Backend;
-use crate::latency::Latency;
+use crate::generate::RunningLoad;
+use crate::latency::{Latency, milliseconds, new_histogram};
 use crate::report::Sample;
 use crate::scrape::Scrape;
 use crate::subject::{Subject, cpu_of_threads};
 
-/// Threads of the backends' runtime have this name, which tells their CPU time from the generator's. At most 15 bytes.
+/// Threads of the backends' runtime have this name, which tells their CPU time from the
+/// generator's. At most 15 bytes.
 pub(super) const BACKEND_THREADS: &str = "load-backend";
 
 /// One look.
@@ -49,8 +50,9 @@ pub(super) struct PipelineLook {
 }
 
 pub(super) struct Sampler<'a> {
-    metrics: SocketAddr,
-    selectors: Selectors,
+    addr: SocketAddr,
+    metrics: Metrics,
+    /// Looks at bytes as well.
     counts_bytes: bool,
     pub(super) backends: &'a [Backend],
     pub(super) looks: Vec<Look>,
@@ -59,35 +61,30 @@ pub(super) struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    pub(super) fn new(metrics: SocketAddr, selectors: Selectors, backends: &'a [Backend]) -> Self {
-        Sampler {
-            metrics,
-            selectors,
-            counts_bytes: false,
-            backends,
-            looks: Vec::new(),
-            samples: Vec::new(),
-            latencies_before: all_latencies(backends),
-        }
+    pub(super) fn new(
+        addr: SocketAddr,
+        metrics: Metrics,
+        counts_bytes: bool,
+        backends: &'a [Backend],
+    ) -> Self {
+        let latencies_before = all_latencies(backends);
+        let (looks, samples) = (Vec::new(), Vec::new());
+        Sampler { addr, metrics, counts_bytes, backends, looks, samples, latencies_before }
     }
 
-    /// Looks at bytes as well.
-    pub(super) fn counting_bytes(mut self, counts_bytes: bool) -> Self {
-        self.counts_bytes = counts_bytes;
-        self
-    }
-
-    pub(super) async fn look(&self, subject: &Subject, load: Option<&RunningSource>) -> Look {
-        let names = &self.selectors;
+    pub(super) async fn look(&self, subject: &Subject, load: Option<&RunningLoad>) -> Look {
+        let names = &self.metrics;
         // One that is too busy to answer leaves a gap in this second.
         let scrape = match names.is_empty() {
             true => None,
-            false => Scrape::fetch_from(self.metrics, &names.path).await.ok(),
+            false => Scrape::fetch_from(self.addr, &names.path).await.ok(),
         };
         let value = |selector: &Option<Selector>| selector.as_ref()?.read(scrape.as_ref()?);
         // A counter that nothing was counted in yet is not there.
-        let received = scrape.as_ref().and(names.received.as_ref()).map(|_| value(&names.received).unwrap_or(0.0));
-        let of_pipeline = |one: &PipelineMetrics<Selector>| PipelineLook {
+        let is_told = scrape.is_some() && names.received.is_some();
+        let received = is_told.then(|| value(&names.received).unwrap_or(0.0));
+        let progress = load.map(RunningLoad::progress);
+        let of_pipeline = |one: &PipelineMetrics| PipelineLook {
             queue: value(&one.queue),
             held: value(&one.held),
             dropped: value(&one.dropped),
@@ -101,8 +98,8 @@ impl<'a> Sampler<'a> {
             backends_cpu: cpu_of_threads(BACKEND_THREADS),
             arrived: self.backends.iter().map(Backend::unique_items).collect(),
             bytes: self.counts_bytes.then(|| ByteLook::take(names, value, subject, self.backends)),
-            acknowledged: load.map_or(0, |load| load.progress().accepted()),
-            sent: load.map_or(0, |load| load.progress().offered().saturating_sub(load.progress().turned_away())),
+            acknowledged: progress.map_or(0, |load| load.accepted()),
+            sent: progress.map_or(0, |load| load.offered().saturating_sub(load.turned_away())),
         }
     }
 
@@ -113,10 +110,11 @@ impl<'a> Sampler<'a> {
     }
 
     /// A look while the load runs, and the sample of the time since the one before.
-    pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningSource) {
+    pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningLoad) {
         let look = self.look(subject, Some(load)).await;
         let (Some(first), Some(before)) = (self.looks.first(), self.looks.last()) else { return };
         let elapsed_s = look.processes.seconds_since(&before.processes);
+        let cpu_s = look.processes.subject_cpu_s_since(&before.processes);
         let latencies = all_latencies(self.backends);
         let mut since = latencies.clone();
         // Fails only where the one before holds more, which it never does.
@@ -129,7 +127,7 @@ impl<'a> Sampler<'a> {
             queue: look.queue,
             backlog_items: Some(look.backlog()),
             memory_bytes: look.processes.subject.map(|usage| usage.rss_bytes as f64),
-            cpu_cores: look.processes.subject_cpu_s_since(&before.processes).map(|cpu_s| cpu_s / elapsed_s),
+            cpu_cores: cpu_s.map(|cpu_s| cpu_s / elapsed_s),
             latency_p99_ms: (latency.count > 0).then(|| milliseconds(latency.p99)),
         });
         self.latencies_before = latencies;
@@ -151,8 +149,8 @@ impl Look {
         self.sent.saturating_sub(arrived) as f64
     }
 
-    /// Items that the subject has taken since the look just before: by its own count, which begins again at 0 when the
-    /// subject is started again, else by its answers.
+    /// Items that the subject has taken since the look just before: by its own count, which begins
+    /// again at 0 when the subject is started again, else by its answers.
     fn taken_since(&self, before: &Look) -> f64 {
         match (self.received, before.received) {
             (Some(now), Some(then)) if now >= then => now - then,
@@ -166,12 +164,8 @@ pub(super) fn total(arrived: &[u64]) -> f64 {
     arrived.iter().sum::<u64>() as f64
 }
 
-pub(super) fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
-}
-
 pub(super) fn all_latencies(backends: &[Backend]) -> Histogram<u64> {
-    let mut all = crate::latency::new_histogram();
+    let mut all = new_histogram();
     for backend in backends {
         // All have the same bounds.
         let _ = all.add(backend.latency_histogram());

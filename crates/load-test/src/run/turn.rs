@@ -1,8 +1,8 @@
-//! One turn: a subject starts, takes the load, hands on what it holds, and is judged by what has arrived.
+//! One turn: a subject starts, takes the load, hands on what it holds, and is judged by what has
+//! arrived.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -15,18 +15,20 @@ use super::definition::{Definition, Setting};
 use super::figures::Figures;
 use super::noise::CoreTimes;
 use super::observe::drained;
-use super::plan::{Addresses, Plan};
+use super::plan::Plan;
 use super::promql::{self, Window};
 use super::sampler::{BACKEND_THREADS, Sampler};
-use super::source::{RunningSource, Source};
+use super::source::Source;
 use super::warnings;
 use crate::backend::{Backend, BackendOptions};
+use crate::generate::RunningLoad;
 use crate::live::{LiveView, Phase};
 use crate::report::{Turn, Warning};
 use crate::subject::{Limits, Subject, SubjectSpec, free_addr};
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// What is in flight at the load's end is answered within its grace of 10 s; a load that does not end then is broken.
+/// What is in flight at the load's end is answered within its grace of 10 s; a load that does not
+/// end then is broken.
 const FINISH_WITHIN: Duration = Duration::from_secs(90);
 
 pub(super) struct TurnOutcome {
@@ -41,8 +43,11 @@ struct BackendRuntime(Option<Runtime>);
 
 impl BackendRuntime {
     fn new(threads: usize) -> io::Result<Self> {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(threads).thread_name(BACKEND_THREADS).enable_all().build();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name(BACKEND_THREADS)
+            .enable_all()
+            .build();
         Ok(BackendRuntime(Some(runtime?)))
     }
 
@@ -66,33 +71,33 @@ impl Drop for BackendRuntime {
 }
 
 /// `None`: interrupted before the load began.
-pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Result<Option<TurnOutcome>> {
+pub(super) async fn run(
+    bench: Bench<'_>,
+    definition: &Definition,
+) -> anyhow::Result<Option<TurnOutcome>> {
     let Bench { plan, cores, interrupted, view } = bench;
     let mut interrupted = interrupted.clone();
     let runtime = BackendRuntime::new(cores.of_bench())?;
     let backends = runtime.start(plan.pipelines(), &BackendOptions::default()).await?;
     let listen = free_addr()?;
     let source = plan.source(listen)?;
-    let addresses = Addresses { listen, other: free_addr()?, metrics: metrics_addr(plan)?, spare: free_addr()? };
-    let setting = Setting {
-        scrape_targets: source.scrape_targets().to_vec(),
-        scrape_interval: source.scrape_interval(),
-        log_root: source.log_root().map(Path::to_owned),
-        ..plan.setting(cores, addresses, backends.iter().map(Backend::addr).collect())
-    };
-    let selectors = definition.selectors(plan.target, &setting)?;
+    let addrs = backends.iter().map(Backend::addr).collect();
+    let mut setting = plan.setting(cores, listen, metrics_addr(plan)?, addrs)?;
+    source.tell(&mut setting);
+    let metrics = definition.metrics(plan.target, &setting)?;
     let spec = definition.spec(plan.target, &setting, plan.limits(), &cores.subject)?;
     let subject = tokio::select! {
         started = start(bench, &source, &setting, spec) => started?,
         Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Ok(None),
     };
-    let mut sampler =
-        Sampler::new(setting.metrics, selectors.clone(), &backends).counting_bytes(setting.log_root.is_some());
+    let counts_bytes = setting.log_root.is_some();
+    let mut sampler = Sampler::new(setting.metrics, metrics.clone(), counts_bytes, &backends);
     sampler.begin(&subject).await;
     let core_times = CoreTimes::of(&cores.all());
     let mut load = source.start(&backends)?;
     let faults = plan.faults.start(&backends, plan.duration, plan.faults_outlast_load);
-    let interrupted_load = under_load(plan, &subject, &load, &mut sampler, &mut interrupted, view).await;
+    let interrupted_load =
+        under_load(plan, &subject, &load, &mut sampler, &mut interrupted, view).await;
     let load_ended_unix_s = promql::unix_s();
     load.stop();
     let load_ended = std::time::Instant::now();
@@ -100,24 +105,31 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Re
     // Backends that are well from now on: what is missing there after the drain is lost for good.
     let well = faults.end(&backends).await;
     view.begin(Phase::Waiting("the answers in flight".to_owned()));
-    let report = timeout(FINISH_WITHIN, load.finish()).await.context("the load did not end")??;
+    let report = timeout(FINISH_WITHIN, load.join()).await.context("the load did not end")??;
     view.begin(Phase::Draining { within: plan.drain_within });
     let is_interrupted = || *interrupted.borrow_and_update();
-    let is_drained =
-        !interrupted_load && drained(&report, well.into_iter(), plan.drain_within, is_interrupted).await.is_some();
-    let last_arrival = backends.iter().filter_map(Backend::last_arrival).max().unwrap_or(load_ended);
-    let drained_after = is_drained.then(|| last_arrival.saturating_duration_since(load_ended));
+    let is_drained = !interrupted_load
+        && drained(&report, well.into_iter(), plan.drain_within, is_interrupted).await.is_some();
+    let last_arrival = backends.iter().filter_map(Backend::last_arrival).max();
+    let drained_after = last_arrival.unwrap_or(load_ended).saturating_duration_since(load_ended);
     let last = sampler.look(&subject, None).await;
-    let figures =
-        Figures { plan, subject: &subject, sampler: &sampler, report: &report, last: &last, drained_after, core_times };
+    let figures = Figures {
+        plan,
+        subject: &subject,
+        sampler: &sampler,
+        report: &report,
+        last: &last,
+        drained_after: is_drained.then_some(drained_after),
+        core_times,
+    };
     let mut kpis = figures.kpis();
     let bench_cost = figures.bench();
     let mut warnings = warnings::warnings(&figures.facts(&kpis, &bench_cost, cores));
     let load_s = figures.load_s();
     let mut reading = None;
     if let Some(prometheus) = &plan.prometheus {
-        let window = Window { load: Duration::from_secs_f64(load_s), ended_unix_s: load_ended_unix_s };
-        let (read, doubts) = prometheus.replace(&mut kpis, setting.metrics, &selectors, window).await;
+        let window = Window { load_s, ended_unix_s: load_ended_unix_s };
+        let (read, doubts) = prometheus.replace(&mut kpis, setting.metrics, &metrics, window).await;
         reading = Some(read);
         warnings.extend(doubts);
     }
@@ -134,9 +146,14 @@ pub(super) async fn run(bench: Bench<'_>, definition: &Definition) -> anyhow::Re
     Ok(Some(TurnOutcome { turn, warnings, limits: subject.limits() }))
 }
 
-/// Starts the subject and waits for what has to look at it first: Prometheus, and for an agent its first visit to the
-/// load.
-async fn start(bench: Bench<'_>, source: &Source, setting: &Setting, spec: SubjectSpec) -> anyhow::Result<Subject> {
+/// Starts the subject and waits for what has to look at it first: Prometheus, and for an agent its
+/// first visit to the load.
+async fn start(
+    bench: Bench<'_>,
+    source: &Source,
+    setting: &Setting,
+    spec: SubjectSpec,
+) -> anyhow::Result<Subject> {
     let subject = Subject::start(spec).await?;
     if let Some(prometheus) = &bench.plan.prometheus {
         bench.view.begin(Phase::Waiting(prometheus.url.to_string()));
@@ -150,7 +167,10 @@ fn metrics_addr(plan: &Plan) -> anyhow::Result<SocketAddr> {
     let Some(addr) = plan.metrics_listen else { return Ok(free_addr()?) };
     // Another process that listens there would be taken for the subject.
     TcpListener::bind(addr).map_err(|error| {
-        anyhow!("subjects cannot serve their metrics at {addr} ({error}): choose another address with --metrics-listen")
+        anyhow!(
+            "subjects cannot serve their metrics at {addr} ({error}): choose another address with \
+             --metrics-listen"
+        )
     })?;
     Ok(addr)
 }
@@ -159,7 +179,7 @@ fn metrics_addr(plan: &Plan) -> anyhow::Result<SocketAddr> {
 async fn under_load(
     plan: &Plan,
     subject: &Subject,
-    load: &RunningSource,
+    load: &RunningLoad,
     sampler: &mut Sampler<'_>,
     interrupted: &mut watch::Receiver<bool>,
     view: &LiveView,

@@ -82,9 +82,11 @@ impl FromStr for Threshold {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let split = OPERATORS.iter().find_map(|(sign, is_met)| Some((text.split_once(sign)?, *is_met)));
-        let ((name, limit), is_met) = split
-            .ok_or_else(|| "give a figure, one of > >= < <= == != and a number, for instance lost>0".to_owned())?;
+        let split =
+            OPERATORS.iter().find_map(|(sign, is_met)| Some((text.split_once(sign)?, *is_met)));
+        let ((name, limit), is_met) = split.ok_or_else(|| {
+            "give a figure, one of > >= < <= == != and a number, for instance lost>0".to_owned()
+        })?;
         let name = name.trim();
         let (_, figure) = FIGURES.iter().find(|(known, _)| *known == name).ok_or_else(|| {
             let names: Vec<_> = FIGURES.iter().map(|(name, _)| *name).collect();
@@ -102,14 +104,16 @@ impl Threshold {
         matches!(self.figure, Subject(_))
     }
 
-    /// Holds it against every turn: one that meets it is enough, and so is one whose figure is not known.
+    /// Holds it against every turn: one that meets it is enough, and so is one whose figure is not
+    /// known.
     pub(super) fn judge(&self, subject: &SubjectRecord) -> Verdict {
         let values: Vec<Option<f64>> = match self.figure {
             Turn(figure) => subject.turns.iter().map(|turn| figure(&turn.kpis)).collect(),
             Bench(figure) => subject.turns.iter().map(|turn| figure(&turn.bench)).collect(),
             Subject(figure) => vec![figure(subject)],
         };
-        let fails = |value: &Option<f64>| value.is_none_or(|value| (self.is_met)(value, self.limit));
+        let fails =
+            |value: &Option<f64>| value.is_none_or(|value| (self.is_met)(value, self.limit));
         let failing = values.iter().find(|value| fails(value));
         Verdict {
             subject: subject.name.clone(),
@@ -126,9 +130,15 @@ mod tests {
     use crate::report::{FoundLimit, Turn};
 
     fn judge(threshold: &str, lost: &[Option<u64>]) -> Verdict {
-        let turn = |lost: &Option<u64>| Turn { kpis: Kpis { lost: *lost, ..Kpis::default() }, ..Turn::default() };
+        let turn = |lost: &Option<u64>| Turn {
+            kpis: Kpis { lost: *lost, ..Kpis::default() },
+            ..Turn::default()
+        };
         let turns = lost.iter().map(turn).collect();
-        threshold.parse::<Threshold>().unwrap().judge(&SubjectRecord { turns, ..SubjectRecord::default() })
+        threshold
+            .parse::<Threshold>()
+            .unwrap()
+            .judge(&SubjectRecord { turns, ..SubjectRecord::default() })
     }
 
     #[test]
@@ -147,12 +157,20 @@ mod tests {
 
     #[test]
     fn figures_of_the_bench_and_of_a_search_can_be_held_too() {
-        let bench = BenchCost { late_requests: Some(3), backend_cpu_cores: Some(0.5), ..BenchCost::default() };
+        let bench = BenchCost {
+            late_requests: Some(3),
+            backend_cpu_cores: Some(0.5),
+            ..BenchCost::default()
+        };
         let limit = Some(FoundLimit { rate_per_s: Some(10_000.0), ..FoundLimit::default() });
         let turns = vec![Turn { bench, ..Turn::default() }];
         let subject = SubjectRecord { turns, limit, ..SubjectRecord::default() };
         let judge = |text: &str| text.parse::<Threshold>().unwrap().judge(&subject);
-        assert!(judge("late_requests>2").failed && !judge("backend_cpu>0.5").failed && !judge("limit<10000").failed);
+        assert!(
+            judge("late_requests>2").failed
+                && !judge("backend_cpu>0.5").failed
+                && !judge("limit<10000").failed
+        );
         assert_eq!(judge("limit<20000").value, Some(10_000.0));
         assert!("limit<1".parse::<Threshold>().unwrap().needs_a_search());
     }
@@ -197,15 +215,21 @@ mod tests {
             };
             let limit = Some(FoundLimit { rate_per_s: Some(1.0), ..FoundLimit::default() });
             let turns = vec![Turn { kpis: known, bench, ..Turn::default() }];
-            let verdict = threshold.judge(&SubjectRecord { turns, limit, ..SubjectRecord::default() });
+            let verdict =
+                threshold.judge(&SubjectRecord { turns, limit, ..SubjectRecord::default() });
             assert!(verdict.failed && verdict.value.is_some(), "{name}");
-            assert!(threshold.judge(&SubjectRecord::default()).failed, "{name}: what is not known fails");
+            assert!(
+                threshold.judge(&SubjectRecord::default()).failed,
+                "{name}: what is not known fails"
+            );
         }
     }
 
     #[test]
     fn what_cannot_be_read_is_said() {
-        for (text, expected) in [("lost", "lost>0"), ("losst>0", "cpu_s_per_million"), ("lost>many", "number")] {
+        for (text, expected) in
+            [("lost", "lost>0"), ("losst>0", "cpu_s_per_million"), ("lost>many", "number")]
+        {
             let error = text.parse::<Threshold>().unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }

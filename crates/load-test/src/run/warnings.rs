@@ -32,84 +32,65 @@ pub(super) struct Facts {
 }
 
 pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
-    let mut warnings: Vec<_> = facts.told.iter().map(|(message, remedy)| warning(message.clone(), remedy)).collect();
-    warnings.extend(
-        [bench_was_busy(facts), late(facts), queue_is_unknown(facts), is_still_draining(facts)].into_iter().flatten(),
-    );
-    warnings.extend(facts.noise.into_iter().flat_map(|noise| [stolen(noise), others(noise)]).flatten());
-    warnings
-}
-
-impl Facts {
-    fn bench_is_busy(&self) -> bool {
-        self.generator_cores + self.backend_cores > BENCH_SHARE * self.bench_cores as f64
-    }
-}
-
-fn warning(message: String, remedy: &str) -> Warning {
-    Warning { subject: None, message, remedy: Some(remedy.to_owned()) }
-}
-
-fn bench_was_busy(facts: &Facts) -> Option<Warning> {
     let Facts { generator_cores, backend_cores, bench_cores, .. } = facts;
-    facts.bench_is_busy().then(|| {
-        let message = format!(
-            "the generator took {generator_cores:.2} and the backends {backend_cores:.2} of the bench's {bench_cores} \
-             core(s): \
-             the bench was the limit"
-        );
-        warning(message, "give the bench more cores, or set a lower rate with -r")
-    })
-}
-
-fn late(facts: &Facts) -> Option<Warning> {
-    let Facts { requests, late_requests, .. } = *facts;
-    (late_requests as f64 > LATE_SHARE * requests as f64).then(|| {
-        let message = format!("{late_requests} of {requests} requests were sent more than 50 ms late");
-        warning(message, who_does_not_keep_up(facts))
-    })
-}
-
-fn who_does_not_keep_up(facts: &Facts) -> &'static str {
-    match facts.bench_is_busy() {
-        true => "set a lower rate with -r: the bench does not keep up",
-        false => {
-            "set a lower rate with -r: the subject does not keep up; where it is only slow to answer, use more --streams"
+    let Facts { requests, late_requests, lost, .. } = *facts;
+    let bench_is_busy = generator_cores + backend_cores > BENCH_SHARE * *bench_cores as f64;
+    let noise = facts.noise.unwrap_or_default();
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let mut told: Vec<Warning> =
+        facts.told.iter().map(|(message, remedy)| Warning::new(message, remedy)).collect();
+    let mut tell = |is_so: bool, message: String, remedy: &str| {
+        if is_so {
+            told.push(Warning::new(message, remedy));
         }
-    }
-}
-
-fn queue_is_unknown(facts: &Facts) -> Option<Warning> {
-    (facts.queue_is_unknown && facts.lost > 0).then(|| {
-        let message = "its queue was not empty at the end of the drain and it does not say how many items it holds: \
-        they are \
-                       counted as lost";
-        warning(message.to_owned(), "wait longer with --drain-within")
-    })
-}
-
-fn is_still_draining(facts: &Facts) -> Option<Warning> {
-    (facts.is_still_draining && facts.lost > 0).then(|| {
-        let message = "items were still coming when the time to drain was over: what had not come is counted as lost";
-        warning(message.to_owned(), "wait longer with --drain-within")
-    })
-}
-
-fn stolen(noise: Noise) -> Option<Warning> {
-    (noise.stolen > STOLEN_SHARE).then(|| {
-        let message = format!("the hypervisor took {:.0} % of the cores' time (steal)", 100.0 * noise.stolen);
-        warning(message, "run on a machine whose cores are not shared, or take several turns with --turns")
-    })
-}
-
-fn others(noise: Noise) -> Option<Warning> {
-    (noise.others > OTHERS_SHARE).then(|| {
-        let message = format!(
-            "processes that have nothing to do with the run took {:.0} % of its cores' time",
-            100.0 * noise.others
-        );
-        warning(message, "end them, or take several turns with --turns")
-    })
+    };
+    tell(
+        bench_is_busy,
+        format!(
+            "the generator took {generator_cores:.2} and the backends {backend_cores:.2} of the \
+             bench's {bench_cores} core(s): the bench was the limit"
+        ),
+        "give the bench more cores, or set a lower rate with -r",
+    );
+    tell(
+        late_requests as f64 > LATE_SHARE * requests as f64,
+        format!("{late_requests} of {requests} requests were sent more than 50 ms late"),
+        match bench_is_busy {
+            true => "set a lower rate with -r: the bench does not keep up",
+            false => {
+                "set a lower rate with -r: the subject does not keep up; where it is only slow to \
+                 answer, use more --streams"
+            }
+        },
+    );
+    tell(
+        facts.queue_is_unknown && lost > 0,
+        "its queue was not empty at the end of the drain and it does not say how many items it \
+         holds: they are counted as lost"
+            .to_owned(),
+        "wait longer with --drain-within",
+    );
+    tell(
+        facts.is_still_draining && lost > 0,
+        "items were still coming when the time to drain was over: what had not come is counted as \
+         lost"
+            .to_owned(),
+        "wait longer with --drain-within",
+    );
+    tell(
+        noise.stolen > STOLEN_SHARE,
+        format!("the hypervisor took {} of the cores' time (steal)", percent(noise.stolen)),
+        "run on a machine whose cores are not shared, or take several turns with --turns",
+    );
+    tell(
+        noise.others > OTHERS_SHARE,
+        format!(
+            "processes that have nothing to do with the run took {} of its cores' time",
+            percent(noise.others)
+        ),
+        "end them, or take several turns with --turns",
+    );
+    told
 }
 
 #[cfg(test)]
@@ -138,8 +119,16 @@ mod tests {
     fn each_doubt_has_its_warning_and_its_remedy() {
         type Change = fn(&mut Facts);
         let cases: [(Change, &str, &str); 8] = [
-            (|facts| facts.told.push(("it ended".to_owned(), "see why".to_owned())), "it ended", "see why"),
-            (|facts| facts.backend_cores = 0.5, "generator took 0.40 and the backends 0.50", "more cores"),
+            (
+                |facts| facts.told.push(("it ended".to_owned(), "see why".to_owned())),
+                "it ended",
+                "see why",
+            ),
+            (
+                |facts| facts.backend_cores = 0.5,
+                "generator took 0.40 and the backends 0.50",
+                "more cores",
+            ),
             (|facts| facts.generator_cores = 0.6, "the bench was the limit", "-r"),
             (
                 |facts| facts.late_requests = 11,
@@ -165,7 +154,10 @@ mod tests {
             let found = warnings(&facts);
             assert_eq!(found.len(), 1, "{message}: {found:?}");
             assert!(found[0].message.contains(message), "{message}: {found:?}");
-            assert!(found[0].remedy.as_ref().is_some_and(|text| text.contains(remedy)), "{remedy}: {found:?}");
+            assert!(
+                found[0].remedy.as_ref().is_some_and(|text| text.contains(remedy)),
+                "{remedy}: {found:?}"
+            );
         }
     }
 
@@ -173,7 +165,10 @@ mod tests {
     fn a_busy_bench_is_named_as_the_one_that_is_late() {
         let facts = Facts { generator_cores: 1.0, late_requests: 500, ..calm() };
         let found = warnings(&facts);
-        assert!(found[1].remedy.as_ref().unwrap().contains("the bench does not keep up"), "{found:?}");
+        assert!(
+            found[1].remedy.as_ref().unwrap().contains("the bench does not keep up"),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -38,8 +38,9 @@ pub struct GatewayConfig {
 const QUEUE_ON_DISK: [&str; 3] = [
     "extensions:\n  file_storage:\n    directory: {dir}/queue\n    create_directory: true\n",
     "  extensions: [file_storage]\n",
-    "    sending_queue:\n      storage: file_storage\n      queue_size: 1000000\n    retry_on_failure:\n      \
-     initial_interval: 1s\n      max_interval: 5s\n      max_elapsed_time: 0s\n",
+    "    sending_queue:\n      storage: file_storage\n      queue_size: 1000000\n\
+     \x20   retry_on_failure:\n      initial_interval: 1s\n      max_interval: 5s\n\
+     \x20     max_elapsed_time: 0s\n",
 ];
 
 impl GatewayConfig {
@@ -63,13 +64,15 @@ impl GatewayConfig {
 
     pub fn to_yaml(&self) -> String {
         let GatewayConfig { listen, metrics, sections, signal, .. } = self;
-        let [extensions, in_service, of_exporter] = if self.queue_on_disk { QUEUE_ON_DISK } else { [""; 3] };
+        let [extensions, in_service, of_exporter] =
+            if self.queue_on_disk { QUEUE_ON_DISK } else { [""; 3] };
         let (kind, scheme) = match self.protocol {
             Protocol::Grpc => ("otlp", ""),
             Protocol::Http => ("otlphttp", "http://"),
         };
         let compression = if self.gzip_out { "gzip" } else { "none" };
-        let (names, sections_of_processors): (Vec<_>, String) = self.processors().into_iter().unzip();
+        let (names, sections_of_processors): (Vec<_>, String) =
+            self.processors().into_iter().unzip();
         let processors = if names.is_empty() { "" } else { "processors:\n" };
         let names = names.join(", ");
         let (mut exporters, mut pipelines) = (String::new(), String::new());
@@ -77,12 +80,13 @@ impl GatewayConfig {
             // Writing to a string cannot fail.
             let _ = write!(
                 exporters,
-                "  {kind}/{index}:\n    endpoint: {scheme}{backend}\n    compression: {compression}\n    tls:\n      \
-                 insecure: true\n{of_exporter}"
+                "  {kind}/{index}:\n    endpoint: {scheme}{backend}\n\
+                 \x20   compression: {compression}\n    tls:\n      insecure: true\n{of_exporter}"
             );
             let _ = write!(
                 pipelines,
-                "    {signal}/{index}:\n      receivers: [otlp]\n      processors: [{names}]\n      exporters: [{kind}/{index}]\n"
+                "    {signal}/{index}:\n      receivers: [otlp]\n      processors: [{names}]\n\
+                 \x20     exporters: [{kind}/{index}]\n"
             );
         }
         let (host, port) = (metrics.ip(), metrics.port());
@@ -91,7 +95,8 @@ impl GatewayConfig {
              {processors}{sections_of_processors}{extensions}exporters:\n{exporters}{sections}\
              service:\n{in_service}  telemetry:\n    logs:\n      level: error\n\
              \x20   metrics:\n      readers:\n        - pull:\n            exporter:\n\
-             \x20             prometheus:\n                host: {host}\n                port: {port}\n\
+             \x20             prometheus:\n                host: {host}\n\
+             \x20               port: {port}\n\
              \x20 pipelines:\n{pipelines}"
         )
     }
@@ -100,7 +105,9 @@ impl GatewayConfig {
     fn processors(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
         if let Some(limit_mib) = self.memory_limit_mib {
-            let yaml = format!("  memory_limiter:\n    check_interval: 100ms\n    limit_mib: {limit_mib}\n");
+            let yaml = format!(
+                "  memory_limiter:\n    check_interval: 100ms\n    limit_mib: {limit_mib}\n"
+            );
             all.push(("memory_limiter", yaml));
         }
         if self.resource_insert {
@@ -115,30 +122,34 @@ impl GatewayConfig {
         }
         if self.batch {
             let size = if self.signal == Signal::Metrics { 1024 } else { 512 };
-            let yaml =
-                format!("  batch:\n    send_batch_size: {size}\n    send_batch_max_size: {size}\n    timeout: 10s\n");
+            let yaml = format!(
+                "  batch:\n    send_batch_size: {size}\n    send_batch_max_size: {size}\n\
+                 \x20   timeout: 10s\n"
+            );
             all.push(("batch", yaml));
         }
         all
     }
 }
 
-/// nginx as a gRPC relay of one process: what moving the bytes costs. With `keepalive` it keeps its connections to the
-/// backend, which `grpc_pass` alone does not.
+/// nginx as a gRPC relay of one process: what moving the bytes costs. With `keepalive` it keeps its
+/// connections to the backend, which `grpc_pass` alone does not.
 pub fn nginx_relay(listen: SocketAddr, backend: SocketAddr, keepalive: bool) -> String {
-    let (upstream, target) = match keepalive {
-        true => (
-            format!("    upstream backend {{ server {backend}; keepalive 64; keepalive_requests 1000000000; }}\n"),
-            "backend".to_owned(),
-        ),
-        false => (String::new(), backend.to_string()),
+    let (upstream, target) = if keepalive {
+        let kept = "keepalive 64; keepalive_requests 1000000000;";
+        (format!("    upstream backend {{ server {backend}; {kept} }}\n"), "backend".to_owned())
+    } else {
+        (String::new(), backend.to_string())
     };
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("    {kind}_temp_path {{dir}}/{kind};\n"))
+        .concat();
     format!(
-        "daemon off;\nmaster_process off;\nerror_log {{dir}}/error.log crit;\npid {{dir}}/nginx.pid;\n\
-         events {{ worker_connections 4096; }}\n\
-         http {{\n    access_log off;\n    client_max_body_size 0;\n    keepalive_requests 1000000000;\n\
-         \x20   client_body_temp_path {{dir}}/body;\n    proxy_temp_path {{dir}}/proxy;\n\
-         \x20   fastcgi_temp_path {{dir}}/fastcgi;\n    uwsgi_temp_path {{dir}}/uwsgi;\n    scgi_temp_path {{dir}}/scgi;\n\
-         {upstream}    server {{\n        listen {listen} http2;\n        location / {{ grpc_pass grpc://{target}; }}\n    }}\n}}\n"
+        "daemon off;\nmaster_process off;\nerror_log {{dir}}/error.log crit;\n\
+         pid {{dir}}/nginx.pid;\nevents {{ worker_connections 4096; }}\n\
+         http {{\n    access_log off;\n    client_max_body_size 0;\n\
+         \x20   keepalive_requests 1000000000;\n{temporary}{upstream}    server {{\n\
+         \x20       listen {listen} http2;\n\
+         \x20       location / {{ grpc_pass grpc://{target}; }}\n    }}\n}}\n"
     )
 }

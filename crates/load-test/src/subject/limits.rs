@@ -1,4 +1,5 @@
-//! What a subject may take: the CPUs it is pinned to, and a quota and memory limit as a pod would have.
+//! What a subject may take: the CPUs it is pinned to, and a quota and memory limit as a pod would
+//! have.
 
 use std::fs;
 use std::io;
@@ -10,6 +11,8 @@ use thiserror::Error;
 const MOUNT: &str = "/sys/fs/cgroup";
 /// The period over which a CPU quota is counted, the kernel's default.
 const PERIOD_US: u64 = 100_000;
+/// What limits swap, in the kernel's two ways.
+const SWAP_FILES: [&str; 2] = ["memory.memsw.limit_in_bytes", "memory.swap.max"];
 /// The kernel takes no shorter quota.
 const QUOTA_MIN_US: f64 = 1000.0;
 
@@ -38,12 +41,11 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
 }
 
-/// Control groups made for one subject, cgroup v1 or v2. Removed when dropped, for which the processes must be gone.
+/// Control groups made for one subject, cgroup v1 or v2. Removed when dropped, for which the
+/// processes must be gone.
 #[derive(Debug, Default)]
 pub struct ControlGroup {
     folders: Vec<PathBuf>,
-    cpu_folder: Option<PathBuf>,
-    memory_folder: Option<PathBuf>,
     limits: Limits,
 }
 
@@ -56,65 +58,65 @@ enum Hierarchy {
 }
 
 impl ControlGroup {
-    /// Makes groups with these limits, as far as this machine allows; a process joins by [`ControlGroup::add`].
+    /// Makes groups with these limits, as far as this machine allows; a process joins by
+    /// [`ControlGroup::add`].
     pub fn create(name: &str, limits: Limits) -> (ControlGroup, Vec<LimitMissing>) {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         ControlGroup::create_in(&Hierarchy::find(Path::new(MOUNT), &own), name, limits)
     }
 
-    fn create_in(hierarchy: &Hierarchy, name: &str, limits: Limits) -> (ControlGroup, Vec<LimitMissing>) {
-        let mut group = ControlGroup::default();
-        let mut errors = Vec::new();
+    fn create_in(
+        hierarchy: &Hierarchy,
+        name: &str,
+        limits: Limits,
+    ) -> (ControlGroup, Vec<LimitMissing>) {
+        let (mut group, mut missing) = (ControlGroup::default(), Vec::new());
         if let Some(cores) = limits.cpu_cores {
-            match group.limit_cpu(hierarchy, name, cores) {
+            match group.limit(hierarchy, "cpu", name, &hierarchy.cpu_files(cores)) {
                 Ok(()) => group.limits.cpu_cores = Some(cores),
-                Err(source) => errors.push(LimitMissing { what: "a CPU quota", source }),
+                Err(source) => missing.push(LimitMissing { what: "a CPU quota", source }),
             }
         }
         if let Some(bytes) = limits.memory_bytes {
-            match group.limit_memory(hierarchy, name, bytes) {
+            match group.limit(hierarchy, "memory", name, &hierarchy.memory_files(bytes)) {
                 Ok(()) => group.limits.memory_bytes = Some(bytes),
-                Err(source) => errors.push(LimitMissing { what: "a memory limit", source }),
+                Err(source) => missing.push(LimitMissing { what: "a memory limit", source }),
             }
         }
-        (group, errors)
+        (group, missing)
     }
 
-    fn limit_cpu(&mut self, hierarchy: &Hierarchy, name: &str, cores: f64) -> Result<(), LimitError> {
-        let quota_us = (cores * PERIOD_US as f64).max(QUOTA_MIN_US) as u64;
-        let folder = self.folder(hierarchy, "cpu", name)?;
-        match hierarchy {
-            Hierarchy::V1 { .. } => {
-                write(&folder.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
-                write(&folder.join("cpu.cfs_quota_us"), &quota_us.to_string())?;
+    /// Writes these files of the group's folder for a controller.
+    fn limit(
+        &mut self,
+        hierarchy: &Hierarchy,
+        controller: &'static str,
+        name: &str,
+        files: &[(&str, String)],
+    ) -> Result<(), LimitError> {
+        let folder = self.folder(hierarchy, controller, name)?;
+        for (file, value) in files {
+            let path = folder.join(file);
+            // These are there only if the kernel counts swap.
+            if !SWAP_FILES.contains(file) || path.exists() {
+                write(&path, value)?;
             }
-            Hierarchy::V2 { .. } => write(&folder.join("cpu.max"), &format!("{quota_us} {PERIOD_US}"))?,
         }
-        self.cpu_folder = Some(folder);
-        Ok(())
-    }
-
-    fn limit_memory(&mut self, hierarchy: &Hierarchy, name: &str, bytes: u64) -> Result<(), LimitError> {
-        let folder = self.folder(hierarchy, "memory", name)?;
-        // A pod has no swap: its limit would be none. The second file is there where the kernel counts swap.
-        let (limit, swap, swap_bytes) = match hierarchy {
-            Hierarchy::V1 { .. } => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes),
-            Hierarchy::V2 { .. } => ("memory.max", "memory.swap.max", 0),
-        };
-        write(&folder.join(limit), &bytes.to_string())?;
-        if folder.join(swap).exists() {
-            write(&folder.join(swap), &swap_bytes.to_string())?;
-        }
-        self.memory_folder = Some(folder);
         Ok(())
     }
 
     /// The group's folder for this controller; makes it where it is not there yet.
-    fn folder(&mut self, hierarchy: &Hierarchy, controller: &'static str, name: &str) -> Result<PathBuf, LimitError> {
+    fn folder(
+        &mut self,
+        hierarchy: &Hierarchy,
+        controller: &'static str,
+        name: &str,
+    ) -> Result<PathBuf, LimitError> {
         match hierarchy {
             Hierarchy::V1 { root } => {
                 let folders = [root.join(controller), root.join(format!("{controller},cpuacct"))];
-                let parent = folders.into_iter().find(|folder| folder.join("cgroup.procs").exists());
+                let parent =
+                    folders.into_iter().find(|folder| folder.join("cgroup.procs").exists());
                 self.make(parent.ok_or(LimitError::NoController(controller))?.join(name))
             }
             Hierarchy::V2 { parents } => {
@@ -132,14 +134,15 @@ impl ControlGroup {
 
     fn make(&mut self, folder: PathBuf) -> Result<PathBuf, LimitError> {
         if !self.folders.contains(&folder) {
-            fs::create_dir(&folder).map_err(|source| LimitError::Denied { path: folder.clone(), source })?;
+            fs::create_dir(&folder)
+                .map_err(|source| LimitError::Denied { path: folder.clone(), source })?;
             self.folders.push(folder.clone());
         }
         Ok(folder)
     }
 
-    /// Moves a process, with all its threads, into the group. What it starts afterwards is in it as well. Where that is
-    /// denied there are no limits.
+    /// Moves a process, with all its threads, into the group. What it starts afterwards is in it as
+    /// well. Where that is denied there are no limits.
     pub fn add(&mut self, pid: u32) -> Result<(), LimitMissing> {
         self.add_again(pid).map_err(|source| {
             self.limits = Limits::default();
@@ -149,7 +152,9 @@ impl ControlGroup {
 
     /// The same for a later life of the subject.
     pub(super) fn add_again(&self, pid: u32) -> Result<(), LimitError> {
-        self.folders.iter().try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
+        self.folders
+            .iter()
+            .try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
     }
 
     /// Those that could be set.
@@ -161,24 +166,28 @@ impl ControlGroup {
         &self.folders
     }
 
-    /// Processes that the kernel has ended for the memory limit; `None` where it does not say.
+    /// Processes that the kernel has ended for the memory limit; `None` without one, or where the
+    /// kernel does not say.
     pub fn oom_kills(&self) -> Option<u64> {
-        let folder = self.memory_folder.as_ref()?;
-        let read = |file: &str| fs::read_to_string(folder.join(file)).ok();
-        let text = read("memory.events").or_else(|| read("memory.oom_control"))?;
-        number_of("oom_kill ", &text)
+        self.limits.memory_bytes?;
+        self.number("memory.events", "oom_kill ")
+            .or_else(|| self.number("memory.oom_control", "oom_kill "))
     }
 
-    /// Periods of 100 ms in which it wanted more CPU time than its quota; `None` where the kernel does not say.
+    /// Periods of 100 ms in which it wanted more CPU time than its quota; `None` without one, or
+    /// where the kernel does not say.
     pub fn throttled_periods(&self) -> Option<u64> {
-        let folder = self.cpu_folder.as_ref()?;
-        number_of("nr_throttled ", &fs::read_to_string(folder.join("cpu.stat")).ok()?)
+        self.limits.cpu_cores?;
+        self.number("cpu.stat", "nr_throttled ")
     }
-}
 
-/// The number in the line of a flat keyed file that begins like this.
-fn number_of(key: &str, text: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+    /// The number in the line of a flat keyed file that begins like this.
+    fn number(&self, file: &str, key: &str) -> Option<u64> {
+        self.folders.iter().find_map(|folder| {
+            let text = fs::read_to_string(folder.join(file)).ok()?;
+            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+        })
+    }
 }
 
 impl Drop for ControlGroup {
@@ -201,19 +210,43 @@ impl Hierarchy {
         if !mount.join("cgroup.controllers").exists() {
             return Hierarchy::V1 { root: mount.to_owned() };
         }
-        // Beside our own group where the root is not ours: there controllers are on already, and a group with
-        // processes of its own (as ours has) may have none below it.
+        // Beside our own group where the root is not ours: there controllers are on already, and a
+        // group with processes of its own (as ours has) may have none below it.
         let own = own_groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        let beside = mount.join(own).parent().map(Path::to_owned).filter(|parent| parent.starts_with(mount));
-        let parents = [mount.to_owned()].into_iter().chain(beside.filter(|parent| parent != mount)).collect();
+        let beside =
+            mount.join(own).parent().map(Path::to_owned).filter(|parent| parent.starts_with(mount));
+        let parents =
+            [mount.to_owned()].into_iter().chain(beside.filter(|parent| parent != mount)).collect();
         Hierarchy::V2 { parents }
+    }
+
+    /// A CPU quota, as files and their contents.
+    fn cpu_files(&self, cores: f64) -> Vec<(&'static str, String)> {
+        let quota_us = (cores * PERIOD_US as f64).max(QUOTA_MIN_US) as u64;
+        match self {
+            Hierarchy::V1 { .. } => vec![
+                ("cpu.cfs_period_us", PERIOD_US.to_string()),
+                ("cpu.cfs_quota_us", quota_us.to_string()),
+            ],
+            Hierarchy::V2 { .. } => vec![("cpu.max", format!("{quota_us} {PERIOD_US}"))],
+        }
+    }
+
+    /// A memory limit without swap: with swap it would be none.
+    fn memory_files(&self, bytes: u64) -> [(&'static str, String); 2] {
+        let (limit, swap, swap_bytes) = match self {
+            Hierarchy::V1 { .. } => ("memory.limit_in_bytes", SWAP_FILES[0], bytes),
+            Hierarchy::V2 { .. } => ("memory.max", SWAP_FILES[1], 0),
+        };
+        [(limit, bytes.to_string()), (swap, swap_bytes.to_string())]
     }
 }
 
 /// Lets the groups below `parent` have this controller (cgroup v2).
 fn enable(parent: &Path, controller: &'static str) -> Result<(), LimitError> {
     let has = |file: &str| {
-        fs::read_to_string(parent.join(file)).is_ok_and(|text| text.split_whitespace().any(|word| word == controller))
+        fs::read_to_string(parent.join(file))
+            .is_ok_and(|text| text.split_whitespace().any(|word| word == controller))
     };
     if has("cgroup.subtree_control") {
         return Ok(());
@@ -236,5 +269,4 @@ pub fn pin_this_thread(cpus: &[usize]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[path = "limits_tests.rs"]
 mod tests;

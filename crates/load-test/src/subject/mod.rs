@@ -1,4 +1,5 @@
-//! Subjects: the processes under test, started with their own configuration, pinned, watched and reliably ended.
+//! Subjects: the processes under test, started with their own configuration, pinned, watched and
+//! reliably ended.
 
 mod config;
 mod limits;
@@ -50,7 +51,8 @@ pub struct SubjectSpec {
     pub env: Vec<(String, String)>,
     /// CPUs to run on; empty: all.
     pub cpus: Vec<usize>,
-    /// CPU quota and memory limit; not set where the machine does not allow it, see [`Subject::warnings`].
+    /// CPU quota and memory limit; not set where the machine does not allow it, see
+    /// [`Subject::warnings`].
     pub limits: Limits,
     /// When the subject is up; `None`: at once.
     pub ready: Option<Ready>,
@@ -62,18 +64,25 @@ pub struct SubjectSpec {
 
 #[derive(Debug, Error)]
 pub enum SubjectError {
-    #[error("{name}: cannot start {binary}: {source}: it must be a file that this machine can execute")]
+    #[error(
+        "{name}: cannot start {binary}: {source}: it must be a file that this machine can execute"
+    )]
     Start { name: String, binary: PathBuf, source: io::Error },
-    #[error("{name}: no folder for its configuration: {source}: TMPDIR must name a folder that can be written to")]
+    #[error(
+        "{name}: no folder for its configuration: {source}: TMPDIR must name a folder that can be \
+         written to"
+    )]
     Folder { name: String, source: io::Error },
     #[error("{name}: something else listens on {addr} already: end it or choose another port")]
     PortInUse { name: String, addr: SocketAddr },
     #[error(
-        "{name} ended ({status}) instead of {ready}: check its command and configuration; the end of its output:\n{output}"
+        "{name} ended ({status}) instead of {ready}: check its command and configuration; the end \
+         of its output:\n{output}"
     )]
     Ended { name: String, status: ExitStatus, ready: Ready, output: String },
     #[error(
-        "{name} is not {ready} after {waited:?}: check its configuration, or give it more time; the end of its output:\n{output}"
+        "{name} is not {ready} after {waited:?}: check its configuration, or give it more time; \
+         the end of its output:\n{output}"
     )]
     NotReady { name: String, ready: Ready, waited: Duration, output: String },
 }
@@ -85,8 +94,8 @@ const SETTLED_AFTER: Duration = Duration::from_millis(50);
 /// Of the output that messages show.
 const TAIL_BYTES: usize = 2000;
 
-/// A running subject. Its whole process group is killed when this is dropped, and its folder and control groups
-/// removed; a process of its own does that where this one is killed.
+/// A running subject. Its whole process group is killed when this is dropped, and its folder and
+/// control groups removed; a process of its own does that where this one is killed.
 #[derive(Debug)]
 pub struct Subject {
     name: String,
@@ -108,10 +117,8 @@ impl Subject {
         let folder = TempDir::with_prefix("sluice-load-test-")
             .map_err(|source| SubjectError::Folder { name: spec.name.clone(), source })?;
         let (mut group, mut errors) = ControlGroup::create(&group_name(), spec.limits);
-        let process = Process::begin(&spec, folder.path(), &group).map_err(|source| SubjectError::Start {
-            name: spec.name.clone(),
-            binary: spec.binary.clone(),
-            source,
+        let process = Process::begin(&spec, folder.path(), &group).map_err(|source| {
+            SubjectError::Start { name: spec.name.clone(), binary: spec.binary.clone(), source }
         })?;
         errors.extend(group.add(process.pid()).err());
         let warnings = errors.iter().map(LimitMissing::to_string).collect();
@@ -120,45 +127,43 @@ impl Subject {
             reaper.watch(process.pid());
         }
         let group = Arc::new(group);
-        let (ready, within, restart) = (spec.ready.clone(), spec.ready_within.unwrap_or(READY_WITHIN), spec.restart);
+        let (ready, within, restart) =
+            (spec.ready.clone(), spec.ready_within.unwrap_or(READY_WITHIN), spec.restart);
         let name = spec.name.clone();
-        let supervised = Supervised::new(spec, folder.path().to_owned(), process, Arc::clone(&group), reaper);
+        let supervised =
+            Supervised::new(spec, folder.path().to_owned(), process, Arc::clone(&group), reaper);
         let supervised = Arc::new(Mutex::new(supervised));
         let mut subject = Subject { name, supervised, supervisor: None, group, warnings, folder };
         if let Some(ready) = ready {
             subject.wait_until(ready, within).await?;
         }
         // One that ends before it is ready is not started again: that would not help.
-        let supervise = |policy| tokio::spawn(restart::supervise(Arc::clone(&subject.supervised), policy));
+        let supervise =
+            |policy| tokio::spawn(restart::supervise(Arc::clone(&subject.supervised), policy));
         subject.supervisor = restart.map(supervise);
         Ok(subject)
     }
 
     async fn wait_until(&mut self, ready: Ready, within: Duration) -> Result<(), SubjectError> {
         let began = Instant::now();
-        let mut is_up = false;
+        let mut was_up = false;
         while began.elapsed() < within {
+            let (name, output) = (self.name.clone(), self.folder().join(process::OUTPUT_FILE));
             if let Ok(Some(status)) = self.supervised.lock().try_wait() {
-                return Err(SubjectError::Ended {
-                    name: self.name.clone(),
-                    status,
-                    ready,
-                    output: without_colours(&self.output_tail()),
-                });
+                let output = self.output_tail_without_colours();
+                return Err(SubjectError::Ended { name, status, ready, output });
             }
-            if is_up && ready.holds(&self.folder.path().join(process::OUTPUT_FILE)).await {
+            // Once more after a moment: some listen, then read the rest of their configuration and
+            // end.
+            let is_up = ready.holds(&output).await;
+            if is_up && was_up {
                 return Ok(());
             }
-            // Once more after a moment: some listen, then read the rest of their configuration and end.
-            is_up = !is_up && ready.holds(&self.folder.path().join(process::OUTPUT_FILE)).await;
+            was_up = is_up;
             tokio::time::sleep(if is_up { SETTLED_AFTER } else { Duration::from_millis(10) }).await;
         }
-        Err(SubjectError::NotReady {
-            name: self.name.clone(),
-            ready,
-            waited: within,
-            output: without_colours(&self.output_tail()),
-        })
+        let (name, output) = (self.name.clone(), self.output_tail_without_colours());
+        Err(SubjectError::NotReady { name, ready, waited: within, output })
     }
 
     pub fn name(&self) -> &str {
@@ -185,7 +190,8 @@ impl Subject {
         self.group.limits()
     }
 
-    /// How often the kernel has ended one of its processes for the memory limit; `None` where that is not known.
+    /// How often the kernel has ended one of its processes for the memory limit; `None` where that
+    /// is not known.
     pub fn oom_kills(&self) -> Option<u64> {
         self.group.oom_kills()
     }
@@ -199,29 +205,36 @@ impl Subject {
         self.supervised.lock().lives()
     }
 
-    /// CPU and memory of the process and those that it has started, CPU of earlier lives included; `None` when it is
-    /// gone for good.
+    /// CPU and memory of the process and those that it has started, CPU of earlier lives included;
+    /// `None` when it is gone for good.
     pub fn usage(&self) -> Option<Usage> {
         self.supervised.lock().usage()
     }
 
     /// The last lines that it wrote.
     pub fn output_tail(&self) -> String {
-        let output = fs::read(self.folder.path().join(process::OUTPUT_FILE)).unwrap_or_default();
+        let output = self.read_output();
         String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_BYTES)..]).into_owned()
     }
 
     /// The last line that it wrote, without colours.
     pub fn last_words(&self) -> Option<String> {
-        let tail = self.output_tail();
-        let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
-        Some(without_colours(line).trim().to_owned())
+        let tail = self.output_tail_without_colours();
+        let line = tail.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+        Some(line.to_owned())
     }
 
     /// All that it wrote.
     pub fn output(&self) -> String {
-        let output = fs::read(self.folder.path().join(process::OUTPUT_FILE)).unwrap_or_default();
-        String::from_utf8_lossy(&output).into_owned()
+        String::from_utf8_lossy(&self.read_output()).into_owned()
+    }
+
+    fn read_output(&self) -> Vec<u8> {
+        fs::read(self.folder().join(process::OUTPUT_FILE)).unwrap_or_default()
+    }
+
+    fn output_tail_without_colours(&self) -> String {
+        console::strip_ansi_codes(&self.output_tail()).into_owned()
     }
 
     /// Asks it to end (SIGTERM), waits that long, then kills it. The status says which it was.
@@ -238,8 +251,8 @@ impl Subject {
         }
     }
 
-    /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read afterwards. It is
-    /// not started again.
+    /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read
+    /// afterwards. It is not started again.
     pub async fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         self.let_it_end();
         let began = Instant::now();
@@ -287,15 +300,6 @@ impl Drop for Subject {
 fn group_name() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     format!("sluice-load-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Takes away the escape sequences that colour a terminal.
-fn without_colours(text: &str) -> String {
-    let mut parts = text.split("\x1b[");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |plain, part| {
-        plain + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest)
-    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Ports for subjects. No other process may take a port between its choice and the moment its subject listens.
+//! Ports for subjects. No other process may take a port between its choice and the moment its
+//! subject listens.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -7,15 +8,16 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
-/// Below the ports that Linux assigns itself (from 32768) and below Kubernetes' node ports (from 30000).
+/// Below the ports that Linux assigns itself (from 32768) and below Kubernetes' node ports (from
+/// 30000).
 const RANGE: Range<u16> = 20_000..30_000;
 
-/// The UDP ports of the same numbers, which no subject takes: held, they tell other load tests on this machine that a
-/// port is given away.
+/// The UDP ports of the same numbers, which no subject takes: held, they tell other load tests on
+/// this machine that a port is given away.
 static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
-/// A port of the loopback interface without a listener. While this process lives, no other call gives it away, here
-/// or in another process.
+/// A port of the loopback interface without a listener. While this process lives, no other call
+/// gives it away, here or in another process.
 pub fn free_addr() -> io::Result<SocketAddr> {
     let count = RANGE.end - RANGE.start;
     // Processes that start together must not all try the same ones.
@@ -46,8 +48,10 @@ mod tests {
 
     #[test]
     fn no_port_is_given_away_twice_or_while_a_process_listens_on_it() {
-        let listeners: Vec<_> = (0..8).map(|_| TcpListener::bind(free_addr().unwrap()).unwrap()).collect();
-        let mut seen: HashSet<_> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let listeners: Vec<_> =
+            (0..8).map(|_| TcpListener::bind(free_addr().unwrap()).unwrap()).collect();
+        let mut seen: HashSet<_> =
+            listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
         for _ in 0..200 {
             assert!(seen.insert(free_addr().unwrap()));
         }

@@ -4,35 +4,45 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::SubjectSpec;
 use super::limits::ControlGroup;
-use super::usage::{Usage, has_ended, usage_of_group, usage_of_group_and_ended};
 
 pub(super) const SHELL: &str = "/bin/sh";
 pub(super) const OUTPUT_FILE: &str = "output.log";
 
-/// Puts itself into the control groups named before `--`, then becomes the rest. So whatever the subject starts,
-/// however early, is within its limits. The bench adds it once more, and so learns whether it may.
-const JOIN: &str = r#"while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done 2>/dev/null; shift; exec "$@""#;
+/// Puts itself into the control groups named before `--`, then becomes the rest. So whatever the
+/// subject starts, however early, is within its limits. The bench adds it once more, and so learns
+/// whether it may.
+const JOIN: &str = r#"
+while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done 2>/dev/null
+shift
+exec "$@""#;
 
 /// Its whole process group is killed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Process(Child);
+pub(super) struct Process(pub(super) Child);
 
 impl Process {
     /// Starts the process. What it writes is appended to the output of the lives before.
-    pub(super) fn begin(spec: &SubjectSpec, folder: &Path, group: &ControlGroup) -> io::Result<Process> {
+    pub(super) fn begin(
+        spec: &SubjectSpec,
+        folder: &Path,
+        group: &ControlGroup,
+    ) -> io::Result<Process> {
         let dir = folder.display().to_string();
-        let config_path = folder.join(if spec.config_file.is_empty() { "config" } else { &spec.config_file });
+        let config_path =
+            folder.join(if spec.config_file.is_empty() { "config" } else { &spec.config_file });
         fs::write(&config_path, spec.config.replace("{dir}", &dir))?;
         let output = OpenOptions::new().create(true).append(true).open(folder.join(OUTPUT_FILE))?;
         // Fails here, with the binary's own name, rather than in a wrapper.
         fs::metadata(&spec.binary)?;
-        let fill = |text: &str| text.replace("{config}", &config_path.display().to_string()).replace("{dir}", &dir);
+        let fill = |text: &str| {
+            text.replace("{config}", &config_path.display().to_string()).replace("{dir}", &dir)
+        };
         let mut words = wrappers(&spec.cpus, group);
         words.push(spec.binary.display().to_string());
         let mut command = Command::new(&words[0]);
@@ -52,30 +62,6 @@ impl Process {
         self.0.id()
     }
 
-    /// How it ended; `None` while it lasts.
-    pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.0.try_wait()
-    }
-
-    /// The process has ended; it still stands in /proc until it is waited for.
-    pub(super) fn has_ended(&self) -> bool {
-        has_ended(self.pid())
-    }
-
-    pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.0.wait()
-    }
-
-    /// CPU and memory of the process and those that it has started; `None` when it is gone.
-    pub(super) fn usage(&self) -> Option<Usage> {
-        usage_of_group(self.pid())
-    }
-
-    /// The same of one that has ended and has not been waited for: its CPU time still stands there.
-    pub(super) fn usage_at_end(&self) -> Option<Usage> {
-        usage_of_group_and_ended(self.pid())
-    }
-
     /// Sends a signal to the whole group.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(group) = Pid::from_raw(self.pid().cast_signed()) {
@@ -93,8 +79,8 @@ impl Drop for Process {
     }
 }
 
-/// Commands of util-linux that change what they start and then become it: the subject dies with this process, and runs
-/// on its CPUs and in its control groups from its first thread on.
+/// Commands of util-linux that change what they start and then become it: the subject dies with
+/// this process, and runs on its CPUs and in its control groups from its first thread on.
 fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
     let mut words = Vec::new();
     if !group.folders().is_empty() && Path::new(SHELL).exists() {
@@ -113,6 +99,7 @@ fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
 }
 
 fn is_installed(command: &str) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(command).exists()))
+    std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|folder| folder.join(command).exists())
+    })
 }

@@ -37,15 +37,18 @@ impl fmt::Display for Ready {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ready::Connect(addr) => write!(formatter, "listening on {addr}"),
-            Ready::Http { addr, path } => write!(formatter, "answering http://{addr}{path} with 200"),
+            Ready::Http { addr, path } => {
+                write!(formatter, "answering http://{addr}{path} with 200")
+            }
             Ready::Output(text) => write!(formatter, "writing `{text}`"),
         }
     }
 }
 
 impl Ready {
-    /// An address that must be free before the subject starts, and is not, nor becomes so. A listener outlives its
-    /// owner for a moment: in a child that this process began when it was open, until the child executes its program.
+    /// An address that must be free before the subject starts, and is not, nor becomes so. A
+    /// listener outlives its owner for a moment: in a child that this process began when it was
+    /// open, until the child executes its program.
     pub(super) async fn taken_addr(&self) -> Option<SocketAddr> {
         let (Ready::Connect(addr) | Ready::Http { addr, .. }) = self else { return None };
         let until = Instant::now() + FREE_WITHIN;
@@ -62,7 +65,9 @@ impl Ready {
         match self {
             Ready::Connect(addr) => TcpStream::connect(addr).await.is_ok(),
             Ready::Http { addr, path } => scrape::get_ok(*addr, path).await,
-            Ready::Output(text) => fs::read_to_string(output).is_ok_and(|output| output.contains(text)),
+            Ready::Output(text) => {
+                fs::read_to_string(output).is_ok_and(|output| output.contains(text))
+            }
         }
     }
 }

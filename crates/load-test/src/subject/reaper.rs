@@ -1,5 +1,6 @@
-//! Cleans up behind a bench that was killed: a shell that waits for the bench's end and then ends the subject,
-//! removes its folder and its control groups. Nothing of this can be done by the bench itself then.
+//! Cleans up behind a bench that was killed: a shell that waits for the bench's end and then ends
+//! the subject, removes its folder and its control groups. Nothing of this can be done by the bench
+//! itself then.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -8,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use super::process::SHELL;
 
-/// Each line that it reads is the process group of the subject's life. The end of input is the end of the bench.
-/// Arguments: the temporary folder, then the control groups.
+/// Each line that it reads is the process group of the subject's life. The end of input is the end
+/// of the bench. Arguments: the temporary folder, then the control groups.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 while read -r line; do group=$line; done
@@ -43,7 +44,8 @@ impl Reaper {
     /// The subject has another process group from now on.
     pub(super) fn watch(&mut self, group: u32) {
         if let Some(input) = self.0.stdin.as_mut() {
-            // An error means that it has been killed; the subject is then ended with the bench all the same.
+            // An error means that it has been killed; the subject is then ended with the bench all
+            // the same.
             let _ = writeln!(input, "{group}");
         }
     }

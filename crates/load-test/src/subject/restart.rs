@@ -1,5 +1,5 @@
-//! Restarts as a pod has them: a subject that ends is started again, at once the first time, later and later after
-//! that.
+//! Restarts as a pod has them: a subject that ends is started again, at once the first time, later
+//! and later after that.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::SubjectSpec;
 use super::limits::ControlGroup;
 use super::process::Process;
 use super::reaper::Reaper;
-use super::usage::{Usage, usage_of_process};
+use super::usage::{Usage, has_ended, usage_of_group, usage_of_group_and_ended, usage_of_process};
 
 /// The longest that a kubelet waits.
 const DELAY_MAX: Duration = Duration::from_secs(300);
@@ -26,7 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Memory can be read while it lives only: at every so many looks.
 const LOOKS_AT_MEMORY: u64 = 5;
 
-/// How long after its end a subject is started again: at once, then after a delay that doubles each time.
+/// How long after its end a subject is started again: at once, then after a delay that doubles each
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartPolicy {
     delay: Duration,
@@ -105,7 +106,7 @@ impl Supervised {
     /// How the present life ended, or the last one where there is none; `None` while it lasts.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         match &mut self.process {
-            Some(process) => process.try_wait(),
+            Some(process) => process.0.try_wait(),
             None => Ok(self.lives.last_end),
         }
     }
@@ -124,7 +125,7 @@ impl Supervised {
 
     pub(super) fn lives(&mut self) -> Lives {
         // Where nothing supervises it, its end is noticed here first.
-        let ended = self.process.as_mut().and_then(|process| process.try_wait().ok().flatten());
+        let ended = self.process.as_mut().and_then(|process| process.0.try_wait().ok().flatten());
         let last_end = ended.or(self.lives.last_end);
         Lives { is_down: self.process.is_none() || ended.is_some(), last_end, ..self.lives }
     }
@@ -137,13 +138,17 @@ impl Supervised {
     /// Of all lives; `None` when it is gone for good.
     pub(super) fn usage(&mut self) -> Option<Usage> {
         let now = match &self.process {
-            Some(process) => process.usage(),
+            Some(process) => usage_of_group(process.pid()),
             None => None,
         };
         // Between two lives it takes nothing.
         let now = now.or((self.spec.restart.is_some()).then(Usage::default))?;
         self.past.peak_rss_bytes = self.past.peak_rss_bytes.max(now.peak_rss_bytes);
-        Some(Usage { cpu: self.past.cpu + now.cpu, peak_rss_bytes: self.past.peak_rss_bytes, ..now })
+        Some(Usage {
+            cpu: self.past.cpu + now.cpu,
+            peak_rss_bytes: self.past.peak_rss_bytes,
+            ..now
+        })
     }
 
     fn remember_memory(&mut self) {
@@ -153,7 +158,7 @@ impl Supervised {
 
     /// Notices an end, and begins the next life when it is time.
     fn look(&mut self, policy: RestartPolicy) {
-        if self.process.as_ref().is_some_and(|process| process.has_ended()) {
+        if self.process.as_ref().is_some_and(|process| has_ended(process.pid())) {
             self.reap(policy);
         }
         if self.process.is_none() && self.next.is_some_and(|next| Instant::now() >= next) {
@@ -163,13 +168,13 @@ impl Supervised {
 
     fn reap(&mut self, policy: RestartPolicy) {
         let Some(mut process) = self.process.take() else { return };
-        if let Some(last) = process.usage_at_end() {
+        if let Some(last) = usage_of_group_and_ended(process.pid()) {
             self.past.cpu += last.cpu;
             self.past.peak_rss_bytes = self.past.peak_rss_bytes.max(last.peak_rss_bytes);
         }
         // As with a container: what it started ends with it.
         process.signal(Signal::KILL);
-        self.lives.last_end = process.wait().ok();
+        self.lives.last_end = process.0.wait().ok();
         if self.began.elapsed() >= LONG_LIFE {
             self.in_a_row = 0;
         }

@@ -81,7 +81,8 @@ async fn sigterm_is_enough_for_those_who_listen_and_kill_for_the_others() {
     let obedient = Subject::start(shell("sleep 600")).await.unwrap();
     let status = obedient.stop(Duration::from_secs(10)).await.unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
-    let deaf = Subject::start(shell("trap '' TERM; echo deaf; while :; do sleep 1; done")).await.unwrap();
+    let deaf =
+        Subject::start(shell("trap '' TERM; echo deaf; while :; do sleep 1; done")).await.unwrap();
     while !deaf.output_tail().contains("deaf") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -98,13 +99,10 @@ async fn a_quota_holds_or_there_is_a_warning() {
     let cpu = subject.usage().unwrap().cpu;
     assert!(!subject.warnings().is_empty() || cpu < Duration::from_millis(900), "{cpu:?}");
     let throttled = subject.throttled_periods();
-    assert!(!subject.warnings().is_empty() || throttled.is_some_and(|periods| periods >= 2), "{throttled:?}");
-}
-
-#[test]
-fn colours_are_taken_out_of_last_words() {
-    assert_eq!(without_colours("\x1b[2m12:00\x1b[0m \x1b[31mERROR\x1b[0m no"), "12:00 ERROR no");
-    assert_eq!(without_colours("plain [x]"), "plain [x]");
+    assert!(
+        !subject.warnings().is_empty() || throttled.is_some_and(|periods| periods >= 2),
+        "{throttled:?}"
+    );
 }
 
 /// Some bind their port, then find a fault in their configuration.
@@ -113,10 +111,14 @@ async fn one_that_listens_and_ends_a_moment_later_was_never_ready() {
     let mut spec = shell("echo ready; echo fault; exit 4");
     spec.ready = Some(Ready::Output("ready".to_owned()));
     let error = Subject::start(spec).await.unwrap_err();
-    assert!(matches!(error, SubjectError::Ended { .. }) && error.to_string().contains("fault"), "{error}");
+    assert!(
+        matches!(error, SubjectError::Ended { .. }) && error.to_string().contains("fault"),
+        "{error}"
+    );
 }
 
-/// What a subject starts first of all is in its group as well. Where groups cannot be made there is a warning.
+/// What a subject starts first of all is in its group as well. Where groups cannot be made there is
+/// a warning.
 #[tokio::test]
 async fn a_child_that_is_started_at_once_cannot_leave_the_limits() {
     let mut spec = shell("cat /proc/self/cgroup; echo done; sleep 600");
@@ -126,7 +128,8 @@ async fn a_child_that_is_started_at_once_cannot_leave_the_limits() {
     let output = subject.output();
     let name = format!("sluice-load-test-{}-", std::process::id());
     assert!(
-        !subject.warnings().is_empty() || output.matches(&name).count() >= subject.group.folders().len(),
+        !subject.warnings().is_empty()
+            || output.matches(&name).count() >= subject.group.folders().len(),
         "{output}"
     );
 }

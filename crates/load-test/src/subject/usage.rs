@@ -25,18 +25,23 @@ pub fn usage_of_process(pid: u32) -> Option<Usage> {
     })
 }
 
-/// Usage of all processes of a group together, and of those that they have waited for; `None` when none is left.
+/// Usage of all processes of a group together, and of those that they have waited for; `None` when
+/// none is left.
 pub fn usage_of_group(group: u32) -> Option<Usage> {
     usage_of(|stat| stat.group == group && !stat.is_zombie)
 }
 
-/// The same with processes that have ended and have not been waited for: they have no memory, but CPU time.
+/// The same with processes that have ended and have not been waited for: they have no memory, but
+/// CPU time.
 pub(super) fn usage_of_group_and_ended(group: u32) -> Option<Usage> {
     usage_of(|stat| stat.group == group)
 }
 
 fn usage_of(is_wanted: impl Fn(&Stat) -> bool) -> Option<Usage> {
-    let pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pids = fs::read_dir("/proc")
+        .ok()?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let stats = pids.filter_map(|pid| Some((pid, Stat::read(pid)?)));
     let usages = stats.filter(|(_, stat)| is_wanted(stat)).filter_map(|(pid, stat)| {
         let usage = usage_of_process(pid)?;
@@ -57,7 +62,8 @@ pub(super) fn has_ended(pid: u32) -> bool {
 /// CPU time so far of this process's threads of that name.
 pub(crate) fn cpu_of_threads(name: &str) -> Duration {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return Duration::ZERO };
-    let stats = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    let stats =
+        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
     let of_that_name = stats.filter(|line| line.contains(&format!("({name})")));
     of_that_name.filter_map(|line| Stat::parse(&line)).map(|stat| stat.cpu).sum()
 }
@@ -75,12 +81,14 @@ impl Stat {
         Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The line of proc_pid_stat(5). The command's name stands in brackets and may contain anything.
+    /// The line of proc_pid_stat(5). The command's name stands in brackets and may contain
+    /// anything.
     fn parse(line: &str) -> Option<Stat> {
         let fields: Vec<&str> = line[line.rfind(')')? + 1..].split_ascii_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        let duration =
-            |ticks: u64| Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
+        let duration = |ticks: u64| {
+            Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        };
         Some(Stat {
             group: u32::try_from(number(2)?).ok()?,
             is_zombie: *fields.first()? == "Z",
@@ -101,10 +109,11 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
-        let line = "42 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 7 3 20 0 1 0 5 1000 1 18446744073709551615";
+        let line = "42 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 7 3 20 0 1 0 5 1000 1 1844674";
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.group, stat.is_zombie), (7, false));
-        let ticks = |cpu: Duration| cpu.as_secs_f64() * rustix::param::clock_ticks_per_second() as f64;
+        let ticks =
+            |cpu: Duration| cpu.as_secs_f64() * rustix::param::clock_ticks_per_second() as f64;
         assert_eq!((ticks(stat.cpu), ticks(stat.cpu_of_children)), (300.0, 10.0));
     }
 

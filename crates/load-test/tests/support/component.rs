@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-/// The program that a variable of `tests/components/env` names. `None`: the test passes itself over, and said so.
+/// The program that a variable of `tests/components/env` names. `None`: the test passes itself
+/// over, and said so.
 ///
 /// # Panics
 /// If it is missing and SLUICE_TEST_REQUIRE_COMPONENTS=1.
@@ -18,7 +19,8 @@ pub(crate) fn component(variable: &str) -> Option<PathBuf> {
 
 /// Says that a test is skipped, or fails it where everything has to be there.
 pub(crate) fn pass_over(reason: &str) {
-    let required = std::env::var_os("SLUICE_TEST_REQUIRE_COMPONENTS").is_some_and(|value| value == "1");
+    let required =
+        std::env::var_os("SLUICE_TEST_REQUIRE_COMPONENTS").is_some_and(|value| value == "1");
     assert!(!required, "{reason}: run tests/components/install");
     eprintln!("skipped: {reason} (tests/components/install makes it available)");
 }

@@ -1,5 +1,5 @@
-//! A mock of a pipeline engine that behaves in a known way: a relay that forwards requests to a backend, some of them late, never
-//! or twice.
+//! A mock of a pipeline engine that behaves in a known way: a relay that forwards requests to a
+//! backend, some of them late, never or twice.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,11 +22,13 @@ pub(crate) type Behaviour = Arc<dyn Fn(u64) -> Action + Send + Sync>;
 
 #[allow(dead_code, reason = "each test file uses some of them")]
 pub(crate) enum Action {
-    /// Forwarded so many times, after a while, then answered as the backend did (never forwarded: OK).
+    /// Forwarded so many times, after a while, then answered as the backend did (never forwarded:
+    /// OK).
     Forward { times: u32, after: Duration },
     /// Answered OK at once, and forwarded after a while.
     ForwardLater { after: Duration },
-    /// Forwarded, and once more those of its spans whose number, counted over all requests of `request_spans`, is a multiple.
+    /// Forwarded, and once more those of its spans whose number, counted over all requests of
+    /// `request_spans`, is a multiple.
     RepeatSpans { every: u64, request_spans: u64 },
     /// Forwarded after the relay has used so much CPU time.
     Burn { cpu: Duration },
@@ -39,7 +41,11 @@ pub(crate) async fn start_relay(backend: SocketAddr, behaviour: Behaviour) -> So
     start_relay_on("127.0.0.1:0".parse().unwrap(), backend, behaviour).await
 }
 
-pub(crate) async fn start_relay_on(listen: SocketAddr, backend: SocketAddr, behaviour: Behaviour) -> SocketAddr {
+pub(crate) async fn start_relay_on(
+    listen: SocketAddr,
+    backend: SocketAddr,
+    behaviour: Behaviour,
+) -> SocketAddr {
     let listener = TcpListener::bind(listen).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let number = Arc::new(AtomicU64::new(0));
@@ -52,7 +58,12 @@ pub(crate) async fn start_relay_on(listen: SocketAddr, backend: SocketAddr, beha
     addr
 }
 
-async fn serve(stream: TcpStream, backend: SocketAddr, behaviour: Behaviour, number: Arc<AtomicU64>) {
+async fn serve(
+    stream: TcpStream,
+    backend: SocketAddr,
+    behaviour: Behaviour,
+    number: Arc<AtomicU64>,
+) {
     // A connection that only probed the port says nothing.
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     while let Some(Ok((request, mut respond))) = connection.accept().await {
@@ -140,7 +151,9 @@ fn answer(mut stream: SendStream<Bytes>, status: HeaderValue) {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", status);
     // Errors mean that the sender has gone.
-    let _ = stream.send_data(Bytes::from_static(&[0; PREFIX_LEN]), false).and_then(|()| stream.send_trailers(trailers));
+    let _ = stream
+        .send_data(Bytes::from_static(&[0; PREFIX_LEN]), false)
+        .and_then(|()| stream.send_trailers(trailers));
 }
 
 async fn read(mut body: RecvStream) -> Result<Bytes, h2::Error> {
@@ -158,7 +171,11 @@ async fn forward(backend: SocketAddr, head: &http::request::Parts, frame: Bytes)
     exchange(backend, head, frame).await.unwrap_or(HeaderValue::from_static(UNAVAILABLE))
 }
 
-async fn exchange(backend: SocketAddr, head: &http::request::Parts, frame: Bytes) -> Option<HeaderValue> {
+async fn exchange(
+    backend: SocketAddr,
+    head: &http::request::Parts,
+    frame: Bytes,
+) -> Option<HeaderValue> {
     let stream = TcpStream::connect(backend).await.ok()?;
     let (sender, connection) = h2::client::handshake(stream).await.ok()?;
     tokio::spawn(connection);

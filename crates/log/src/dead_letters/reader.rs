@@ -5,28 +5,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{DeadLetterError, state_path};
-use crate::cursor_file::{CursorError, CursorFile};
+use super::state_path;
+use crate::cursor_file::CursorFile;
 use crate::disk::Disk;
+use crate::error::FileError;
 use crate::format::{CursorState, Refusal};
-use crate::segment::{Damage, Located, SegmentChain, SegmentError};
+use crate::record::RecordFacts;
+use crate::segment::{Damage, Located, SegmentChain};
 
 /// A frame that was refused, as it was read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     pub number: u64,
     pub refusal: Refusal,
-    pub received_unix_ns: u64,
-    pub items: u32,
-    pub encoding: u8,
-    pub flags: u8,
-    pub uncompressed_len_bytes: u32,
+    pub facts: RecordFacts,
+    pub items: u64,
     /// As it was in the log.
     pub metadata: Bytes,
     pub payload: Bytes,
 }
 
-/// Goes through a delivery's letters from the oldest to the newest of those that there are when it is opened.
+/// Reads a delivery's letters, the oldest first, as they are when it is opened.
 pub struct DeadLetterReader {
     state: CursorState,
     segments: SegmentChain,
@@ -34,31 +33,29 @@ pub struct DeadLetterReader {
 
 impl DeadLetterReader {
     /// `directory` is the delivery's own, `from` the number of the first letter that is wanted.
-    pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self, DeadLetterError> {
+    pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self, FileError> {
         let state = read_state(&*disk, directory)?;
         let segments = SegmentChain::open(disk, directory, from.max(state.floor))?;
         Ok(DeadLetterReader { state, segments })
     }
 
-    /// What the store says of itself: the delivery's name (empty if that is not known), the first letter that is left, what was dropped.
+    /// What the store says of itself: the delivery's name (empty if that is not known), the first
+    /// letter that is left, what was dropped.
     pub fn state(&self) -> &CursorState {
         &self.state
     }
 
     /// The next letter, None behind the last one. What is damaged is passed over and counted.
     #[expect(clippy::should_implement_trait, reason = "it can fail, and goes on after that")]
-    pub fn next(&mut self) -> Result<Option<DeadLetter>, SegmentError> {
+    pub fn next(&mut self) -> Result<Option<DeadLetter>, FileError> {
         while let Some(Located { header, .. }) = self.segments.next()? {
             let Some(body) = self.segments.body()? else { continue };
             let Some((refusal, len)) = Refusal::decode(&body.metadata) else { continue };
             return Ok(Some(DeadLetter {
                 number: header.offset,
                 refusal,
-                received_unix_ns: header.received_unix_ns,
-                items: header.items,
-                encoding: header.encoding,
-                flags: header.flags,
-                uncompressed_len_bytes: header.uncompressed_len_bytes,
+                facts: header.facts,
+                items: header.charge.items,
                 metadata: body.metadata.slice(len..),
                 payload: body.payload,
             }));
@@ -73,9 +70,9 @@ impl DeadLetterReader {
 }
 
 /// Without a state nothing counts as removed.
-pub(super) fn read_state(disk: &dyn Disk, directory: &Path) -> Result<CursorState, CursorError> {
+pub(super) fn read_state(disk: &dyn Disk, directory: &Path) -> Result<CursorState, FileError> {
     match CursorFile::read(disk, &state_path(directory)) {
-        Err(CursorError::Damaged { .. }) => Ok(CursorState::default()),
+        Err(FileError::DamagedCursor { .. }) => Ok(CursorState::default()),
         Err(error) if error.is_not_found() => Ok(CursorState::default()),
         state => state,
     }

@@ -9,7 +9,7 @@ const FIRST_CAPACITY_BYTES: usize = 64 << 10;
 /// Bytes on their way to a file, in aligned memory.
 #[derive(Debug)]
 pub struct AlignedBuffer {
-    /// Longer than what is used of it, because an allocator aligns to no more than a few bytes. Never grows in place.
+    /// Longer than what is used of it, which is aligned. Never grows in place.
     memory: Vec<u8>,
     /// Where the aligned part of the memory begins.
     start: usize,
@@ -19,7 +19,7 @@ pub struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// Takes no memory before something is appended, and at most `limit_bytes`, rounded up to whole blocks.
+    /// Takes at most `limit_bytes`, rounded up to whole blocks, and none before it is used.
     pub fn new(limit_bytes: usize) -> Self {
         let limit = limit_bytes.next_multiple_of(ALIGNMENT_BYTES).max(ALIGNMENT_BYTES);
         AlignedBuffer { memory: Vec::new(), start: 0, capacity: 0, len: 0, limit }
@@ -56,7 +56,8 @@ impl AlignedBuffer {
         if wanted <= self.capacity {
             return;
         }
-        let capacity = wanted.next_power_of_two().clamp(FIRST_CAPACITY_BYTES.min(self.limit), self.limit);
+        let capacity =
+            wanted.next_power_of_two().clamp(FIRST_CAPACITY_BYTES.min(self.limit), self.limit);
         let mut memory = vec![0; capacity + ALIGNMENT_BYTES];
         let start = memory.as_ptr().align_offset(ALIGNMENT_BYTES);
         memory[start..start + self.len].copy_from_slice(self.bytes());
@@ -96,7 +97,10 @@ mod tests {
         assert!(buffer.append(b"abc").is_empty());
         buffer.fill_block();
         assert_eq!((buffer.bytes().len(), &buffer.bytes()[..4]), (4096, &b"abc\0"[..]));
-        assert!(buffer.bytes()[3..].iter().all(|byte| *byte == 0), "nothing of what was there before");
+        assert!(
+            buffer.bytes()[3..].iter().all(|byte| *byte == 0),
+            "nothing of what was there before"
+        );
         buffer.fill_block();
         assert_eq!(buffer.bytes().len(), 4096);
     }
@@ -105,6 +109,8 @@ mod tests {
     fn an_empty_one_takes_no_memory() {
         let mut buffer = AlignedBuffer::new(1 << 20);
         buffer.fill_block();
-        assert!(buffer.bytes().is_empty() && buffer.memory.is_empty() && !is_aligned(buffer.bytes(), 0));
+        assert!(
+            buffer.bytes().is_empty() && buffer.memory.is_empty() && !is_aligned(buffer.bytes(), 0)
+        );
     }
 }

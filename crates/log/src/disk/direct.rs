@@ -1,8 +1,10 @@
-//! Writing past the kernel's page cache (`O_DIRECT`). What is written once, and read again only by a backend that was away, is worth no
-//! page of it: the copy costs more CPU time than all else that writing takes, checksums among it, and pages that wait for the disk count as the memory of
-//! the container.
+//! Writing past the kernel's page cache (`O_DIRECT`). What is written once, and read again only by
+//! a backend that was away, is worth no page of it: the copy costs more CPU time than all else that
+//! writing takes, checksums among it, and pages that wait for the disk count as the memory of the
+//! container.
 //!
-//! A file system may not be able to do it, for any file or for some lengths: then it is written the usual way from there on.
+//! A file system may not be able to do it, for any file or for some lengths: then it is written the
+//! usual way from there on.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -35,7 +37,12 @@ impl Direct {
     }
 
     /// One system call. None: these bytes are to be written the usual way.
-    pub(super) fn write_at(&self, file: &File, bytes: &[u8], position: u64) -> Option<io::Result<usize>> {
+    pub(super) fn write_at(
+        &self,
+        file: &File,
+        bytes: &[u8],
+        position: u64,
+    ) -> Option<io::Result<usize>> {
         if !is_aligned(bytes, position) || self.is_refused.load(Ordering::Relaxed) {
             return None;
         }
@@ -53,7 +60,12 @@ impl Direct {
 
 /// The same file once more, if it is still there and the file system is willing.
 fn open(path: &Path, file: &File) -> Option<File> {
-    let direct = OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path).ok()?;
-    let identity = |file: &File| file.metadata().map(|attributes| (attributes.dev(), attributes.ino())).ok();
+    let direct = OpenOptions::new()
+        .write(true)
+        .custom_flags(OFlags::DIRECT.bits().cast_signed())
+        .open(path)
+        .ok()?;
+    let identity =
+        |file: &File| file.metadata().map(|attributes| (attributes.dev(), attributes.ino())).ok();
     (identity(&direct)? == identity(file)?).then_some(direct)
 }

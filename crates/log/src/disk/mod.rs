@@ -1,6 +1,7 @@
 //! The disk as the log uses it: few operations, each of which a test can make fail.
 //!
-//! [`RealDisk`] does them with system calls. The twin that loses power, space and pages stands beside the tests.
+//! [`RealDisk`] does them with system calls. The twin that loses power, space and pages stands
+//! beside the tests.
 
 mod aligned;
 mod direct;
@@ -40,18 +41,16 @@ pub struct Space {
     pub available_bytes: u64,
 }
 
-/// A file system. Nothing that it does is on disk for certain until the file or the directory was synced.
+/// A file system. Nothing is durable before the file or the directory was synced.
 pub trait Disk: Send + Sync + 'static {
     /// Creates a file that must not exist (mode 0600) and opens it for reading and writing.
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
-    /// Creates a directory and what is missing above it (mode 0700) and syncs what it created into their parents.
+    /// Creates and syncs a directory and what is missing above it (mode 0700).
     fn create_directory(&self, path: &Path) -> io::Result<()>;
     /// The entries of a directory, sorted by name.
     fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;
-    /// Removes an empty directory.
-    fn remove_directory(&self, path: &Path) -> io::Result<()>;
     /// Puts a file in the place of another, at once or not at all.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes creations, removals and renames in a directory durable.
@@ -64,21 +63,22 @@ pub trait Disk: Send + Sync + 'static {
 /// Keeps a lock while it lives.
 pub trait LockGuard: Send + Sync {}
 
-/// An open file. Positions are bytes from its start; calls from several threads at once are allowed.
+/// An open file, which several threads may use at once. Positions are in bytes.
 pub trait DiskFile: Send + Sync {
-    /// One system call: may write less than given, may be interrupted. Use [`write_all_at`]. Bytes whose place in memory, length and
-    /// position are multiples of [`ALIGNMENT_BYTES`] may go to the disk without a copy in the kernel's memory.
+    /// One system call: may write less than given, may be interrupted. Use [`write_all_at`]. Bytes
+    /// whose place in memory, length and position are multiples of [`ALIGNMENT_BYTES`] may go to
+    /// the disk without a copy in the kernel's memory.
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize>;
-    /// One system call: may read less than asked, 0 at the end of the file, may be interrupted. Use [`read_full_at`].
+    /// One system call: see [`read_full_at`]. Returns 0 at the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
     /// A hint: what was written there will be synced soon, so the disk may begin. Returns at once.
     fn begin_writing(&self, _position: u64, _len_bytes: u64) {}
-    /// Makes the data and the length durable (fdatasync). After an error the file's unsynced pages are lost, even if a later
-    /// call succeeds: never sync a file again that failed once.
+    /// Makes the data and the length durable (fdatasync). After an error the file's unsynced pages
+    /// are lost, even if a later call succeeds: never sync a file again that failed once.
     fn sync_data(&self) -> io::Result<()>;
     /// As `sync_data`, with all of the file's attributes (fsync).
     fn sync_all(&self) -> io::Result<()>;
-    /// Makes the file `len_bytes` long with its space reserved: writing within it cannot run out of space.
+    /// Makes the file `len_bytes` long and reserves its space.
     fn allocate(&self, len_bytes: u64) -> io::Result<()>;
     fn set_len(&self, len_bytes: u64) -> io::Result<()>;
     fn len_bytes(&self) -> io::Result<u64>;
@@ -88,7 +88,12 @@ pub trait DiskFile: Send + Sync {
 pub fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut position: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, position) {
-            Ok(0) => return Err(io::Error::new(io::ErrorKind::WriteZero, "the disk took no byte of a write")),
+            Ok(0) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::WriteZero,
+                    "the disk took no byte of a write",
+                ));
+            }
             Ok(written) => {
                 position += written as u64;
                 bytes = &bytes[written..];

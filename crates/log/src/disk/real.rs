@@ -8,7 +8,9 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, fdatasync, flock, statvfs};
+use rustix::fs::{
+    Advice, FallocateFlags, FlockOperation, fadvise, fallocate, fdatasync, flock, statvfs,
+};
 use rustix::io::Errno;
 
 use super::direct::Direct;
@@ -42,7 +44,8 @@ impl LockGuard for RealLock {}
 
 impl Disk for RealDisk {
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         Ok(RealFile::handle(file, path))
     }
 
@@ -55,7 +58,8 @@ impl Disk for RealDisk {
         if path.is_dir() {
             return Ok(());
         }
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent =
+            path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         self.create_directory(parent)?;
         match fs::DirBuilder::new().mode(0o700).create(path) {
             // Another process was quicker; that the path is a directory shows at the first use.
@@ -89,10 +93,6 @@ impl Disk for RealDisk {
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
-    }
-
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -152,8 +152,9 @@ impl DiskFile for RealFile {
         if self.direct.is_used() {
             return;
         }
-        // Linux begins to write the range's dirty pages, without waiting (`sync_file_range` does no more, but is not to be had without
-        // unsafe code). It is a hint: whether it did anything shows at the sync.
+        // Linux begins to write the range's dirty pages, without waiting (`sync_file_range` does no
+        // more, but is not to be had without unsafe code). It is a hint: whether it did anything
+        // shows at the sync.
         let _ = fadvise(&self.file, position, NonZeroU64::new(len_bytes), Advice::DontNeed);
     }
 
@@ -182,7 +183,9 @@ impl DiskFile for RealFile {
 }
 
 fn is_unsupported(error: &io::Error) -> bool {
-    [Errno::OPNOTSUPP, Errno::NOSYS].into_iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    [Errno::OPNOTSUPP, Errno::NOSYS]
+        .into_iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Reserves space where the file system has no call for it.

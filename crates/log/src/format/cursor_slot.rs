@@ -1,20 +1,21 @@
-//! One slot of a cursor file: all that is known of a reader. A file has two, written in turn; each stands for itself.
+//! One slot of a cursor file: all that is known of a reader. A file has two, written in turn; each
+//! stands for itself.
 
 use super::bytes::{cut_text, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::{VERSION, Version};
 
-/// Place of a slot in its file: the second one starts here. A whole number of blocks, so that a torn write of one cannot reach the other.
+/// Where the second slot starts: whole blocks, so that a torn write reaches one slot only.
 pub const SLOT_LEN_BYTES: u64 = 32 << 10;
 /// Resolved ranges in a slot. More are not lost but their frames are read again after a restart.
 pub const RANGES_LIMIT: usize = 1024;
 /// Gaps that a slot remembers.
-pub const GAPS_LIMIT: usize = 16;
+pub const DROPPED_RANGES_LIMIT: usize = 16;
 /// Longest name of a reader.
 pub const NAME_LIMIT_BYTES: usize = 1024;
 
 const MAGIC: &[u8; 8] = b"SLUICCUR";
 const FIXED_LEN_BYTES: usize = 128;
-const GAP_LEN_BYTES: usize = 48;
+const DROPPED_RANGE_LEN_BYTES: usize = 48;
 const RANGE_LEN_BYTES: usize = 16;
 const CHECKSUM_POSITION: usize = 16;
 
@@ -37,7 +38,7 @@ impl Holding {
 
 /// Frames that a policy dropped before the reader came to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gap {
+pub struct DroppedRange {
     /// First offset.
     pub start: u64,
     /// Offset behind the last one.
@@ -59,7 +60,7 @@ pub struct CursorState {
     pub log_id: u128,
     /// Everything below is resolved.
     pub floor: u64,
-    /// What is resolved above the floor: `start..end`, ascending, disjoint. All but the lowest [`RANGES_LIMIT`] are not kept.
+    /// Resolved above the floor, ascending, disjoint; of more than [`RANGES_LIMIT`] the lowest.
     pub resolved: Vec<(u64, u64)>,
     /// Head of the log when this was written.
     pub head: u64,
@@ -67,8 +68,8 @@ pub struct CursorState {
     pub held: Holding,
     /// All that policies ever dropped.
     pub dropped: Holding,
-    /// The latest gaps, oldest first. All but the last [`GAPS_LIMIT`] are not kept.
-    pub gaps: Vec<Gap>,
+    /// The latest gaps, oldest first. All but the last [`DROPPED_RANGES_LIMIT`] are not kept.
+    pub gaps: Vec<DroppedRange>,
     pub written_unix_ns: u64,
 }
 
@@ -85,9 +86,12 @@ pub enum SlotError {
 /// The bytes of a slot, as many as are used. A name that is too long is cut.
 pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
     let name = cut_text(&state.name, NAME_LIMIT_BYTES);
-    let gaps = &state.gaps[state.gaps.len().saturating_sub(GAPS_LIMIT)..];
+    let gaps = &state.gaps[state.gaps.len().saturating_sub(DROPPED_RANGES_LIMIT)..];
     let ranges = &state.resolved[..state.resolved.len().min(RANGES_LIMIT)];
-    let len = FIXED_LEN_BYTES + name.len() + gaps.len() * GAP_LEN_BYTES + ranges.len() * RANGE_LEN_BYTES;
+    let len = FIXED_LEN_BYTES
+        + name.len()
+        + gaps.len() * DROPPED_RANGE_LEN_BYTES
+        + ranges.len() * RANGE_LEN_BYTES;
     let mut slot = vec![0; FIXED_LEN_BYTES];
     slot.reserve_exact(len - FIXED_LEN_BYTES);
     slot[..8].copy_from_slice(MAGIC);
@@ -107,7 +111,7 @@ pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
     slot[112..128].copy_from_slice(&state.log_id.to_le_bytes());
     slot.extend_from_slice(name);
     for gap in gaps {
-        let mut block = [0; GAP_LEN_BYTES];
+        let mut block = [0; DROPPED_RANGE_LEN_BYTES];
         put_u64(&mut block, 0, gap.start);
         put_u64(&mut block, 8, gap.end);
         put_holding(&mut block, 16, gap.dropped);
@@ -132,7 +136,8 @@ pub fn decode_slot(bytes: &[u8]) -> Result<(u64, CursorState), SlotError> {
         return Err(SlotError::Damaged);
     }
     let len = get_u32(bytes, 12) as usize;
-    let slot = bytes.get(..len).filter(|slot| slot.len() >= FIXED_LEN_BYTES).ok_or(SlotError::Damaged)?;
+    let slot =
+        bytes.get(..len).filter(|slot| slot.len() >= FIXED_LEN_BYTES).ok_or(SlotError::Damaged)?;
     if get_u32(slot, CHECKSUM_POSITION) != checksum(slot) {
         return Err(SlotError::Damaged);
     }
@@ -149,18 +154,22 @@ fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
     let mut log_id = [0; 16];
     log_id.copy_from_slice(&slot[112..128]);
     let (name, rest) = slot[FIXED_LEN_BYTES..].split_at_checked(usize::from(get_u16(slot, 104)))?;
-    let (gaps, rest) = rest.split_at_checked(usize::from(get_u16(slot, 106)) * GAP_LEN_BYTES)?;
+    let (gaps, rest) =
+        rest.split_at_checked(usize::from(get_u16(slot, 106)) * DROPPED_RANGE_LEN_BYTES)?;
     let ranges = rest.get(..(get_u32(slot, 108) as usize).checked_mul(RANGE_LEN_BYTES)?)?;
     let state = CursorState {
         id: get_u32(slot, 20),
         name: String::from_utf8(name.to_vec()).ok()?,
         log_id: u128::from_le_bytes(log_id),
         floor: get_u64(slot, 32),
-        resolved: ranges.chunks_exact(RANGE_LEN_BYTES).map(|range| (get_u64(range, 0), get_u64(range, 8))).collect(),
+        resolved: ranges
+            .chunks_exact(RANGE_LEN_BYTES)
+            .map(|range| (get_u64(range, 0), get_u64(range, 8)))
+            .collect(),
         head: get_u64(slot, 40),
         held: get_holding(slot, 48),
         dropped: get_holding(slot, 72),
-        gaps: gaps.chunks_exact(GAP_LEN_BYTES).map(decode_gap).collect(),
+        gaps: gaps.chunks_exact(DROPPED_RANGE_LEN_BYTES).map(decode_dropped_range).collect(),
         written_unix_ns: get_u64(slot, 96),
     };
     let mut end_before = state.floor;
@@ -173,8 +182,8 @@ fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
     Some((get_u64(slot, 24), state))
 }
 
-fn decode_gap(block: &[u8]) -> Gap {
-    Gap {
+fn decode_dropped_range(block: &[u8]) -> DroppedRange {
+    DroppedRange {
         start: get_u64(block, 0),
         end: get_u64(block, 8),
         dropped: get_holding(block, 16),
@@ -189,11 +198,18 @@ fn put_holding(block: &mut [u8], at: usize, holding: Holding) {
 }
 
 fn get_holding(block: &[u8], at: usize) -> Holding {
-    Holding { frames: get_u64(block, at), items: get_u64(block, at + 8), bytes: get_u64(block, at + 16) }
+    Holding {
+        frames: get_u64(block, at),
+        items: get_u64(block, at + 8),
+        bytes: get_u64(block, at + 16),
+    }
 }
 
 fn checksum(slot: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&slot[..CHECKSUM_POSITION]), &slot[CHECKSUM_POSITION + 4..])
+    crc32c::crc32c_append(
+        crc32c::crc32c(&slot[..CHECKSUM_POSITION]),
+        &slot[CHECKSUM_POSITION + 4..],
+    )
 }
 
 #[cfg(test)]
@@ -210,8 +226,14 @@ mod tests {
 
     #[test]
     fn counts_that_do_not_fit_into_the_slot_are_damage_even_with_a_checksum_that_fits() {
-        let state = CursorState { name: "name".to_owned(), resolved: vec![(5, 6)], ..CursorState::default() };
-        for (at, bytes) in [(104, &[0xff, 0xff][..]), (106, &[0xff, 0xff]), (108, &[0xff, 0xff, 0xff, 0xff])] {
+        let state = CursorState {
+            name: "name".to_owned(),
+            resolved: vec![(5, 6)],
+            ..CursorState::default()
+        };
+        for (at, bytes) in
+            [(104, &[0xff, 0xff][..]), (106, &[0xff, 0xff]), (108, &[0xff, 0xff, 0xff, 0xff])]
+        {
             let mut slot = encode_slot(&state, 1);
             slot[at..at + bytes.len()].copy_from_slice(bytes);
             assert_eq!(decode_slot(&with_checksum(slot)), Err(SlotError::Damaged), "at {at}");
@@ -223,9 +245,20 @@ mod tests {
 
     #[test]
     fn ranges_that_contradict_each_other_are_damage() {
-        for resolved in [vec![(5, 5)], vec![(7, 6)], vec![(5, 9), (8, 10)], vec![(20, 21), (5, 6)], vec![(2, 4)]] {
+        for resolved in [
+            vec![(5, 5)],
+            vec![(7, 6)],
+            vec![(5, 9), (8, 10)],
+            vec![(20, 21), (5, 6)],
+            vec![(2, 4)],
+        ] {
             let state = CursorState { floor: 3, resolved, ..CursorState::default() };
-            assert_eq!(decode_slot(&encode_slot(&state, 1)), Err(SlotError::Damaged), "{:?}", state.resolved);
+            assert_eq!(
+                decode_slot(&encode_slot(&state, 1)),
+                Err(SlotError::Damaged),
+                "{:?}",
+                state.resolved
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! The footer of a sealed segment: what is in it, without a scan.
 
 use super::bytes::{get_u32, get_u64, put_u32, put_u64};
+use crate::types::Charge;
 
 /// Stands at the very end of a sealed file.
 pub const FOOTER_LEN_BYTES: u64 = 64;
@@ -23,13 +24,13 @@ pub struct Footer {
 
 impl Footer {
     /// Adds a frame to the totals.
-    pub fn count(&mut self, offset: u64, items: u32, charge_bytes: u32) {
+    pub fn count(&mut self, offset: u64, charge: Charge) {
         let is_first = self.frames == 0;
         self.first_offset = if is_first { offset } else { self.first_offset.min(offset) };
         self.last_offset = self.last_offset.max(offset);
         self.frames += 1;
-        self.items += u64::from(items);
-        self.charged_bytes += u64::from(charge_bytes);
+        self.items += charge.items;
+        self.charged_bytes += charge.bytes;
     }
 
     /// `position` is where the footer stands in its file: what was copied elsewhere does not count.
@@ -47,7 +48,7 @@ impl Footer {
         block
     }
 
-    /// None if the bytes are no footer of the file at this place, or a damaged one: the file is scanned then.
+    /// None if no whole footer of the file stands at this place: the file is scanned then.
     pub fn decode(block: &[u8], epoch: u64, position: u64) -> Option<Self> {
         let block = block.get(..FOOTER_LEN_BYTES as usize)?;
         let whole = &block[..8] == MARKER

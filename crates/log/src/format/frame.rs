@@ -2,6 +2,8 @@
 
 use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::{FRAME_ALIGNMENT_BYTES, align_up};
+use crate::record::RecordFacts;
+use crate::types::Charge;
 
 /// The fixed part of a frame's header; the reader ids follow it.
 pub const FRAME_PREFIX_LEN_BYTES: usize = 64;
@@ -15,21 +17,18 @@ pub const BODY_LIMIT_BYTES: usize = 1 << 30;
 /// The last character is the major version of the layout.
 const MARKER: &[u8; 8] = b"SLUFRAM1";
 const CHECKSUM_POSITION: usize = 60;
+/// Of the byte of flags, the bit that is the log's own: [`FrameRef::is_taken`].
+const TAKEN_FLAG: u8 = 0x80;
 
-/// What a frame's header says. The reader ids stand apart because most walks over headers need no copy of them.
+/// What a frame's header says, but for the reader ids, which few walks need a copy of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     pub offset: u64,
-    pub received_unix_ns: u64,
-    pub items: u32,
+    pub facts: RecordFacts,
     /// What the frame counts against the budget of each of its readers.
-    pub charge_bytes: u32,
-    /// How the payload is compressed, in codes of the log's user.
-    pub encoding: u8,
-    /// Free for the log's user.
-    pub flags: u8,
-    /// Length of the payload when inflated.
-    pub uncompressed_len_bytes: u32,
+    pub charge: Charge,
+    /// See [`FrameRef::is_taken`].
+    pub is_taken: bool,
     pub metadata_len_bytes: u32,
     pub payload_len_bytes: u32,
     pub readers: u16,
@@ -40,12 +39,10 @@ pub struct FrameHeader {
 #[derive(Clone, Copy, Debug)]
 pub struct FrameRef<'a> {
     pub offset: u64,
-    pub received_unix_ns: u64,
-    pub items: u32,
-    pub charge_bytes: u32,
-    pub encoding: u8,
-    pub flags: u8,
-    pub uncompressed_len_bytes: u32,
+    pub facts: RecordFacts,
+    pub charge: Charge,
+    /// A reader took the frame before it was written. It is none of `readers`.
+    pub is_taken: bool,
     /// Persistent ids of the cursors that the frame is for, at most [`READERS_LIMIT`].
     pub readers: &'a [u32],
     /// At most [`METADATA_LIMIT_BYTES`].
@@ -84,8 +81,12 @@ impl FrameHeader {
 impl FrameRef<'_> {
     /// Bytes that the frame takes in a segment.
     pub fn frame_len_bytes(&self) -> u64 {
-        let unaligned = FRAME_PREFIX_LEN_BYTES + 4 * self.readers.len() + self.metadata.len() + self.payload.len();
-        align_up(unaligned as u64, FRAME_ALIGNMENT_BYTES)
+        align_up(self.unpadded_len() as u64, FRAME_ALIGNMENT_BYTES)
+    }
+
+    /// The same without the zeros up to the next frame.
+    pub(crate) fn unpadded_len(&self) -> usize {
+        FRAME_PREFIX_LEN_BYTES + 4 * self.readers.len() + self.metadata.len() + self.payload.len()
     }
 
     /// True if the frame can be written at all.
@@ -101,23 +102,23 @@ pub fn body_checksum(metadata: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(metadata), payload)
 }
 
-/// Appends the header of a frame that will stand at `position` of the file with this epoch. The frame must be within its limits.
+/// Appends the header of a frame at `position` of the file with this epoch.
 pub fn encode_frame_header(frame: &FrameRef<'_>, epoch: u64, position: u64, output: &mut Vec<u8>) {
     debug_assert!(frame.is_within_limits(), "the segment writer refuses larger frames");
     let mut prefix = [0; FRAME_PREFIX_LEN_BYTES];
     prefix[..8].copy_from_slice(MARKER);
     put_u64(&mut prefix, 8, epoch);
     put_u64(&mut prefix, 16, frame.offset);
-    put_u64(&mut prefix, 24, frame.received_unix_ns);
+    put_u64(&mut prefix, 24, frame.facts.received_unix_ns);
     put_u32(&mut prefix, 32, frame.payload.len() as u32);
     put_u32(&mut prefix, 36, frame.metadata.len() as u32);
-    put_u32(&mut prefix, 40, frame.items);
-    prefix[44] = frame.encoding;
-    prefix[45] = frame.flags;
+    put_u32(&mut prefix, 40, u32::try_from(frame.charge.items).unwrap_or(u32::MAX));
+    prefix[44] = frame.facts.encoding;
+    prefix[45] = frame.facts.flags | if frame.is_taken { TAKEN_FLAG } else { 0 };
     put_u16(&mut prefix, 46, frame.readers.len() as u16);
-    put_u32(&mut prefix, 48, frame.uncompressed_len_bytes);
+    put_u32(&mut prefix, 48, frame.facts.uncompressed_len_bytes);
     put_u32(&mut prefix, 52, body_checksum(frame.metadata, frame.payload));
-    put_u32(&mut prefix, 56, frame.charge_bytes);
+    put_u32(&mut prefix, 56, u32::try_from(frame.charge.bytes).unwrap_or(u32::MAX));
     let start = output.len();
     output.extend_from_slice(&prefix);
     for reader in frame.readers {
@@ -127,8 +128,9 @@ pub fn encode_frame_header(frame: &FrameRef<'_>, epoch: u64, position: u64, outp
     put_u32(&mut output[start..], CHECKSUM_POSITION, checksum);
 }
 
-/// Reads the header of a frame at `position`. `bytes` starts there. A header counts only where it was written: its checksum covers
-/// its position, so that neither a misplaced write nor a copy of a segment within a payload passes.
+/// Reads the header of a frame at `position`. `bytes` starts there. A header counts only where it
+/// was written: its checksum covers its position, so that neither a misplaced write nor a copy of a
+/// segment within a payload passes.
 pub fn parse_frame_header(bytes: &[u8], epoch: u64, position: u64) -> HeaderParse {
     if bytes.len() < FRAME_PREFIX_LEN_BYTES {
         return HeaderParse::Needs(FRAME_PREFIX_LEN_BYTES);
@@ -149,16 +151,21 @@ pub fn parse_frame_header(bytes: &[u8], epoch: u64, position: u64) -> HeaderPars
     }
     let header = FrameHeader {
         offset: get_u64(bytes, 16),
-        received_unix_ns: get_u64(bytes, 24),
+        facts: RecordFacts {
+            received_unix_ns: get_u64(bytes, 24),
+            encoding: bytes[44],
+            flags: bytes[45] & !TAKEN_FLAG,
+            uncompressed_len_bytes: get_u32(bytes, 48),
+        },
+        charge: Charge {
+            bytes: u64::from(get_u32(bytes, 56)),
+            items: u64::from(get_u32(bytes, 40)),
+        },
+        is_taken: bytes[45] & TAKEN_FLAG != 0,
         payload_len_bytes: get_u32(bytes, 32),
         metadata_len_bytes: get_u32(bytes, 36),
-        items: get_u32(bytes, 40),
-        encoding: bytes[44],
-        flags: bytes[45],
         readers,
-        uncompressed_len_bytes: get_u32(bytes, 48),
         body_checksum: get_u32(bytes, 52),
-        charge_bytes: get_u32(bytes, 56),
     };
     let within_limits = header.metadata_len_bytes as usize <= METADATA_LIMIT_BYTES
         && header.body_len_bytes() <= BODY_LIMIT_BYTES as u64;
@@ -166,12 +173,15 @@ pub fn parse_frame_header(bytes: &[u8], epoch: u64, position: u64) -> HeaderPars
 }
 
 /// The reader ids that follow the fixed part of a header which was parsed from the same bytes.
-pub(crate) fn reader_ids<'a>(bytes: &'a [u8], header: &FrameHeader) -> impl Iterator<Item = u32> + 'a {
+pub(crate) fn reader_ids<'a>(
+    bytes: &'a [u8],
+    header: &FrameHeader,
+) -> impl Iterator<Item = u32> + 'a {
     let end = header.header_len_bytes() as usize;
     bytes[FRAME_PREFIX_LEN_BYTES..end].chunks_exact(4).map(|id| get_u32(id, 0))
 }
 
-/// The epoch that a frame's header claims, if one seems to begin here. Not checked: see [`parse_frame_header`].
+/// The epoch that a header claims, not checked: see [`parse_frame_header`].
 pub(crate) fn frame_epoch(bytes: &[u8]) -> Option<u64> {
     (bytes.len() >= FRAME_PREFIX_LEN_BYTES && &bytes[..8] == MARKER).then(|| get_u64(bytes, 8))
 }
@@ -181,7 +191,9 @@ pub(crate) fn find_marker(bytes: &[u8], epoch: u64) -> Option<usize> {
     let epoch = epoch.to_le_bytes();
     let step = FRAME_ALIGNMENT_BYTES as usize;
     let last = bytes.len().checked_sub(16)?;
-    (0..=last).step_by(step).find(|&at| &bytes[at..at + 8] == MARKER && bytes[at + 8..at + 16] == epoch)
+    (0..=last)
+        .step_by(step)
+        .find(|&at| &bytes[at..at + 8] == MARKER && bytes[at + 8..at + 16] == epoch)
 }
 
 fn header_checksum(header: &[u8], position: u64) -> u32 {
@@ -199,12 +211,14 @@ mod tests {
     fn frame<'a>(readers: &'a [u32], metadata: &'a [u8], payload: &'a [u8]) -> FrameRef<'a> {
         FrameRef {
             offset: 7,
-            received_unix_ns: 8,
-            items: 9,
-            charge_bytes: 10,
-            encoding: 11,
-            flags: 12,
-            uncompressed_len_bytes: 13,
+            facts: RecordFacts {
+                received_unix_ns: 8,
+                encoding: 11,
+                flags: 12,
+                uncompressed_len_bytes: 13,
+            },
+            charge: Charge { bytes: 10, items: 9 },
+            is_taken: true,
             readers,
             metadata,
             payload,
@@ -220,8 +234,12 @@ mod tests {
     #[test]
     fn a_header_counts_only_in_its_file_and_at_its_place() {
         let bytes = encode(&frame(&[1, 2], b"m", b"payload"), 5, 4096);
-        let HeaderParse::Frame(header) = parse_frame_header(&bytes, 5, 4096) else { panic!("not parsed") };
-        assert_eq!((header.offset, header.items, header.charge_bytes, header.readers), (7, 9, 10, 2));
+        let HeaderParse::Frame(header) = parse_frame_header(&bytes, 5, 4096) else {
+            panic!("not parsed")
+        };
+        let written = frame(&[1, 2], b"m", b"payload");
+        assert_eq!((header.offset, header.readers, header.is_taken), (7, 2, true));
+        assert_eq!((header.facts, header.charge), (written.facts, written.charge));
         assert_eq!(header.body_checksum, body_checksum(b"m", b"payload"));
         assert_eq!(header.frame_len_bytes(), 64 + 8 + 8);
         assert_eq!(reader_ids(&bytes, &header).collect::<Vec<_>>(), [1, 2]);
@@ -233,14 +251,19 @@ mod tests {
     fn a_header_that_is_cut_asks_for_what_it_needs_and_no_more() {
         let bytes = encode(&frame(&[1, 2, 3], b"", b""), 5, 0);
         for len in 0..bytes.len() {
-            let needs = if len < FRAME_PREFIX_LEN_BYTES { FRAME_PREFIX_LEN_BYTES } else { bytes.len() };
+            let needs =
+                if len < FRAME_PREFIX_LEN_BYTES { FRAME_PREFIX_LEN_BYTES } else { bytes.len() };
             assert_eq!(parse_frame_header(&bytes[..len], 5, 0), HeaderParse::Needs(needs));
         }
     }
 
     #[test]
     fn lengths_beyond_the_limits_are_no_frame_even_with_a_checksum_that_fits() {
-        for (at, value) in [(32, u32::MAX), (36, METADATA_LIMIT_BYTES as u32 + 1), (32, BODY_LIMIT_BYTES as u32 + 1)] {
+        for (at, value) in [
+            (32, u32::MAX),
+            (36, METADATA_LIMIT_BYTES as u32 + 1),
+            (32, BODY_LIMIT_BYTES as u32 + 1),
+        ] {
             let mut bytes = encode(&frame(&[], b"", b""), 5, 0);
             put_u32(&mut bytes, at, value);
             let checksum = header_checksum(&bytes, 0);
@@ -263,12 +286,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_are_no_frame(bytes in proptest::collection::vec(any::<u8>(), 0..300), epoch: u64, position: u64) {
-            prop_assert!(!matches!(parse_frame_header(&bytes, epoch, position), HeaderParse::Frame(_)));
+        fn arbitrary_bytes_are_no_frame(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+            epoch: u64,
+            position: u64,
+        ) {
+            let parsed = parse_frame_header(&bytes, epoch, position);
+            prop_assert!(!matches!(parsed, HeaderParse::Frame(_)));
         }
 
         #[test]
-        fn any_change_of_a_header_is_seen(readers in proptest::collection::vec(any::<u32>(), 0..5), at: usize, change in 1u8..) {
+        fn any_change_of_a_header_is_seen(
+            readers in proptest::collection::vec(any::<u32>(), 0..5),
+            at: usize,
+            change in 1u8..,
+        ) {
             let mut bytes = encode(&frame(&readers, b"metadata", b"payload"), 5, 4096);
             let at = at % bytes.len();
             bytes[at] ^= change;

@@ -1,4 +1,5 @@
-//! The header of a segment file: one block with two copies, so that no single damaged sector costs the file.
+//! The header of a segment file: one block with two copies, so that no single damaged sector costs
+//! the file.
 
 use super::bytes::{cut_text, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::{BLOCK_LEN_BYTES, VERSION, Version};
@@ -16,20 +17,13 @@ const CHECKSUM_POSITION: usize = 124;
 /// What the frames of a file are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    Log,
-    DeadLetters,
+    Log = 1,
+    DeadLetters = 2,
 }
 
 impl FileKind {
-    fn code(self) -> u8 {
-        match self {
-            FileKind::Log => 1,
-            FileKind::DeadLetters => 2,
-        }
-    }
-
     fn from_code(code: u8) -> Option<Self> {
-        [FileKind::Log, FileKind::DeadLetters].into_iter().find(|kind| kind.code() == code)
+        [FileKind::Log, FileKind::DeadLetters].into_iter().find(|kind| *kind as u8 == code)
     }
 }
 
@@ -40,7 +34,7 @@ pub struct SegmentHeader {
     pub kind: FileKind,
     /// Random, the same in all segments of one log.
     pub log_id: u128,
-    /// Random for each file and kept from senders: what a payload contains can never pass for one of this file's frames.
+    /// Random and kept from senders: no payload can pass for a frame of this file.
     pub epoch: u64,
     /// No frame in the file has a lower offset.
     pub first_offset: u64,
@@ -62,7 +56,7 @@ pub enum HeaderError {
 }
 
 impl SegmentHeader {
-    /// The whole first block. A name that is too long is cut: it is information, the directory says which log it is.
+    /// The whole first block. A name that is too long is cut: it is for people.
     pub fn encode(&self) -> Vec<u8> {
         let mut copy = [0; COPY_LEN_BYTES];
         copy[..8].copy_from_slice(MAGIC);
@@ -73,7 +67,7 @@ impl SegmentHeader {
         put_u64(&mut copy, 32, self.epoch);
         put_u64(&mut copy, 40, self.first_offset);
         put_u64(&mut copy, 48, self.created_unix_ns);
-        copy[56] = self.kind.code();
+        copy[56] = self.kind as u8;
         let name = cut_text(&self.name, NAME_LIMIT_BYTES);
         copy[57] = name.len() as u8;
         copy[NAME_POSITION..NAME_POSITION + name.len()].copy_from_slice(name);
@@ -88,8 +82,11 @@ impl SegmentHeader {
 
     /// Reads the first copy that is whole. `block` may be shorter than a block if the file is.
     pub fn decode(block: &[u8]) -> Result<Self, HeaderError> {
-        let mut result =
-            Err(if block.iter().all(|&byte| byte == 0) { HeaderError::Empty } else { HeaderError::Damaged });
+        let mut result = Err(if block.iter().all(|&byte| byte == 0) {
+            HeaderError::Empty
+        } else {
+            HeaderError::Damaged
+        });
         for position in COPY_POSITIONS {
             let Some(copy) = block.get(position..position + COPY_LEN_BYTES) else { break };
             match decode_copy(copy) {
@@ -104,9 +101,11 @@ impl SegmentHeader {
     }
 }
 
-/// Magic, version and the place of the checksum are the same in every version, so that a newer one is told from a damaged one.
+/// The same in every version: magic, version and the place of the checksum.
 fn decode_copy(copy: &[u8]) -> Result<SegmentHeader, HeaderError> {
-    if &copy[..8] != MAGIC || get_u32(copy, CHECKSUM_POSITION) != crc32c::crc32c(&copy[..CHECKSUM_POSITION]) {
+    if &copy[..8] != MAGIC
+        || get_u32(copy, CHECKSUM_POSITION) != crc32c::crc32c(&copy[..CHECKSUM_POSITION])
+    {
         return Err(HeaderError::Damaged);
     }
     let version = Version { major: get_u16(copy, 8), minor: get_u16(copy, 10) };

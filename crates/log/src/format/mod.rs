@@ -1,7 +1,8 @@
-//! The bytes on disk: encoding and decoding without any I/O. `docs/formats/segment-log.md` describes every byte.
+//! The bytes on disk: encoding and decoding without any I/O. `docs/formats/segment-log.md`
+//! describes every byte.
 //!
-//! Invariants: numbers are little endian; everything that is read is covered by a CRC32C; no length from the disk is
-//! believed before its checksum and its bounds were checked.
+//! Invariants: numbers are little endian; everything that is read is covered by a CRC32C; no length
+//! from the disk is believed before its checksum and its bounds were checked.
 
 mod bytes;
 mod cursor_slot;
@@ -11,14 +12,14 @@ mod frame;
 mod header;
 
 pub use cursor_slot::{
-    CursorState, GAPS_LIMIT, Gap, Holding, NAME_LIMIT_BYTES, RANGES_LIMIT, SLOT_LEN_BYTES, SlotError, decode_slot,
-    encode_slot,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, Holding, NAME_LIMIT_BYTES, RANGES_LIMIT,
+    SLOT_LEN_BYTES, SlotError, decode_slot, encode_slot,
 };
 pub use dead_letter::{REASON_LIMIT_BYTES, Refusal};
 pub use footer::{FOOTER_LEN_BYTES, Footer};
 pub use frame::{
-    BODY_LIMIT_BYTES, FRAME_PREFIX_LEN_BYTES, FrameHeader, FrameRef, HeaderParse, METADATA_LIMIT_BYTES, READERS_LIMIT,
-    body_checksum, encode_frame_header, parse_frame_header,
+    BODY_LIMIT_BYTES, FRAME_PREFIX_LEN_BYTES, FrameHeader, FrameRef, HeaderParse,
+    METADATA_LIMIT_BYTES, READERS_LIMIT, body_checksum, encode_frame_header, parse_frame_header,
 };
 pub(crate) use frame::{find_marker, frame_epoch, reader_ids};
 pub use header::{FileKind, HeaderError, SEGMENT_HEADER_LEN_BYTES, SegmentHeader};
@@ -29,7 +30,7 @@ pub const VERSION: Version = Version { major: 1, minor: 0 };
 /// Frames and footers start at multiples of this.
 pub const FRAME_ALIGNMENT_BYTES: u64 = 8;
 
-/// What is synced together starts at a multiple of this, so that a block with acknowledged frames is never written again.
+/// What is synced together starts at a multiple of this: no acknowledged block is written again.
 pub const BLOCK_LEN_BYTES: u64 = 4096;
 
 /// Version of a file's format. A higher minor version only adds what older code may pass over.

@@ -4,13 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{CURSORS_DIRECTORY, InspectError};
-use crate::cursor_file::{CURSOR_EXTENSION, CursorError, CursorFile};
+use super::CURSORS_DIRECTORY;
+use crate::cursor_file::{CURSOR_EXTENSION, CursorFile};
 use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterReader};
-use crate::disk::{Access, DirectoryEntry, Disk};
+use crate::disk::{DirectoryEntry, Disk};
+use crate::error::FileError;
 use crate::format::{CursorState, Holding};
 use crate::segment::{
-    Located, ReaderOptions, SegmentChain, SegmentError, SegmentInfo, SegmentName, SegmentReader, list_segments,
+    Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, list_segments,
 };
 
 /// One log.
@@ -31,7 +32,7 @@ pub struct SegmentOverview {
     pub path: PathBuf,
     pub len_bytes: u64,
     /// What it says of itself, or why it cannot be read.
-    pub info: Result<SegmentInfo, SegmentError>,
+    pub info: Result<SegmentInfo, FileError>,
 }
 
 /// One reader.
@@ -39,7 +40,7 @@ pub struct SegmentOverview {
 pub struct CursorOverview {
     pub path: PathBuf,
     /// What was kept of it last, or why that cannot be read.
-    pub state: Result<CursorState, CursorError>,
+    pub state: Result<CursorState, FileError>,
     /// What waits for it: what it said when it was kept and what was written for it since.
     pub held: Holding,
 }
@@ -58,8 +59,8 @@ pub struct DeadLetterOverview {
     pub dropped: Holding,
 }
 
-/// Every log below `directory`. Reads headers of segments, and of frames where nothing else tells how many there are.
-pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>, InspectError> {
+/// Every log below `directory`. Reads headers of segments, and of frames where it has to.
+pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>, FileError> {
     let mut logs = Vec::new();
     for (name, log_directory) in log_directories(&**disk, directory)? {
         logs.push(LogOverview {
@@ -74,9 +75,12 @@ pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOvervie
 }
 
 /// Names and paths of the folders below `directory` that hold a log.
-pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(String, PathBuf)>, InspectError> {
+pub(super) fn log_directories(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<Vec<(String, PathBuf)>, FileError> {
     let mut logs = Vec::new();
-    for entry in disk.list(directory).map_err(io_error(directory))? {
+    for entry in disk.list(directory).map_err(FileError::io(directory, "cannot list"))? {
         let path = directory.join(&entry.name);
         if entry.is_directory && is_log(&list_if_there(disk, &path)?) {
             logs.push((entry.name, path));
@@ -92,16 +96,14 @@ fn is_log(entries: &[DirectoryEntry]) -> bool {
     })
 }
 
-fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>, InspectError> {
+fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>, FileError> {
     let mut segments = Vec::new();
     for (name, len_bytes) in list_segments(disk, directory)? {
         let path = directory.join(name.to_string());
-        let opened = disk.open(&path, Access::Read).map_err(SegmentError::io(&path, "cannot open"));
-        let info = opened
-            .and_then(|file| SegmentReader::open(file, &path, ReaderOptions::default()))
+        let info = SegmentReader::open_path(disk, &path, ReaderOptions::default())
             .map(|reader| reader.info().clone());
         // Removed since it was listed.
-        if info.as_ref().is_err_and(SegmentError::is_not_found) {
+        if info.as_ref().is_err_and(FileError::is_not_found) {
             continue;
         }
         segments.push(SegmentOverview { name, path, len_bytes, info });
@@ -109,11 +111,11 @@ fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>, I
     Ok(segments)
 }
 
-fn cursors(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<CursorOverview>, InspectError> {
+fn cursors(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<CursorOverview>, FileError> {
     let mut cursors = Vec::new();
     for path in cursor_paths(&**disk, directory)? {
         let state = CursorFile::read(&**disk, &path);
-        if state.as_ref().is_err_and(CursorError::is_not_found) {
+        if state.as_ref().is_err_and(FileError::is_not_found) {
             continue;
         }
         let held = state.as_ref().map_or(Holding::default(), |state| state.held);
@@ -128,8 +130,9 @@ fn add_written_since(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     cursors: &mut [CursorOverview],
-) -> Result<(), InspectError> {
-    let heads = cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok().map(|state| state.head));
+) -> Result<(), FileError> {
+    let heads =
+        cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok().map(|state| state.head));
     let Some(lowest_head) = heads.min() else { return Ok(()) };
     let mut chain = SegmentChain::open(disk.clone(), directory, lowest_head)?;
     // The same frame may stand in two segments after a failed write.
@@ -141,16 +144,17 @@ fn add_written_since(
         for cursor in cursors.iter_mut() {
             let Ok(state) = &cursor.state else { continue };
             if header.offset >= state.head && chain.readers().contains(&state.id) {
-                let frame =
-                    Holding { frames: 1, items: u64::from(header.items), bytes: u64::from(header.charge_bytes) };
-                cursor.held.add(frame);
+                cursor.held.add_charge(header.charge);
             }
         }
     }
     Ok(())
 }
 
-fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetterOverview>, InspectError> {
+fn dead_letters(
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+) -> Result<Vec<DeadLetterOverview>, FileError> {
     let mut overviews = Vec::new();
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
         let state = DeadLetterReader::open(disk.clone(), &directory, 0)?.state().clone();
@@ -163,8 +167,7 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
         };
         let mut chain = SegmentChain::open(disk.clone(), &overview.directory, state.floor)?;
         while let Some(Located { header, .. }) = chain.next_readable()? {
-            let bytes = u64::from(header.charge_bytes);
-            overview.held.add(Holding { frames: 1, items: u64::from(header.items), bytes });
+            overview.held.add_charge(header.charge);
             let first = overview.numbers.map_or(header.offset, |(first, _)| first);
             overview.numbers = Some((first, header.offset + 1));
         }
@@ -177,28 +180,28 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
 pub(super) fn dead_letter_directories(
     disk: &dyn Disk,
     log_directory: &Path,
-) -> Result<Vec<(String, PathBuf)>, InspectError> {
+) -> Result<Vec<(String, PathBuf)>, FileError> {
     let directory = log_directory.join(DEAD_LETTERS_DIRECTORY);
     let folders = list_if_there(disk, &directory)?.into_iter().filter(|entry| entry.is_directory);
     Ok(folders.map(|entry| (entry.name.clone(), directory.join(entry.name))).collect())
 }
 
 /// Paths of the readers' files of a log.
-pub(super) fn cursor_paths(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<PathBuf>, InspectError> {
+pub(super) fn cursor_paths(
+    disk: &dyn Disk,
+    log_directory: &Path,
+) -> Result<Vec<PathBuf>, FileError> {
     let directory = log_directory.join(CURSORS_DIRECTORY);
     let entries = list_if_there(disk, &directory)?;
-    let files = entries.into_iter().filter(|entry| !entry.is_directory && entry.name.ends_with(CURSOR_EXTENSION));
+    let files = entries
+        .into_iter()
+        .filter(|entry| !entry.is_directory && entry.name.ends_with(CURSOR_EXTENSION));
     Ok(files.map(|entry| directory.join(entry.name)).collect())
 }
 
-fn list_if_there(disk: &dyn Disk, directory: &Path) -> Result<Vec<DirectoryEntry>, InspectError> {
+fn list_if_there(disk: &dyn Disk, directory: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
     match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries.map_err(io_error(directory)),
+        entries => entries.map_err(FileError::io(directory, "cannot list")),
     }
-}
-
-pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> InspectError {
-    let path = path.to_owned();
-    move |source| InspectError::Io { path, source }
 }

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::InspectError;
 use super::overview::{cursor_paths, dead_letter_directories, log_directories};
-use crate::cursor_file::{CursorError, damaged_slots};
+use crate::cursor_file::damaged_slots;
 use crate::dead_letters::state_path;
 use crate::disk::Disk;
-use crate::segment::{Damage, SegmentError, list_segments, open_if_there};
+use crate::error::FileError;
+use crate::segment::{Damage, list_segments, open_if_there};
 
 /// Progress is told about this often.
 const PROGRESS_EVERY_BYTES: u64 = 4 << 20;
@@ -22,8 +22,8 @@ pub struct Progress {
 /// Something that is wrong with a file.
 #[derive(Debug)]
 pub enum Finding {
-    /// Frames or places that cannot be read. In a segment that was not sealed it may be what a crash left of a write that nobody
-    /// was told to be safe.
+    /// Frames or places that cannot be read. In a segment that was not sealed it may be what a
+    /// crash left of a write that was never acknowledged.
     DamagedSegment {
         path: PathBuf,
         /// Of the first damage in the file.
@@ -39,16 +39,16 @@ pub enum Finding {
     /// Nothing of the file can be read.
     UnreadableSegment {
         path: PathBuf,
-        error: SegmentError,
+        error: FileError,
     },
-    /// One of two slots: an interrupted write, the other slot counts. Both: the reader's place is lost.
+    /// One slot: an interrupted write. Both: the reader's place is lost.
     DamagedCursor {
         path: PathBuf,
         slots: usize,
     },
     UnreadableCursor {
         path: PathBuf,
-        error: CursorError,
+        error: FileError,
     },
 }
 
@@ -58,9 +58,9 @@ impl Finding {
         match self {
             Finding::DamagedSegment { is_sealed, damage, .. } => *is_sealed || damage.frames > 0,
             Finding::DamagedCursor { slots, .. } => *slots > 1,
-            Finding::MissingFrames { .. } | Finding::UnreadableSegment { .. } | Finding::UnreadableCursor { .. } => {
-                true
-            }
+            Finding::MissingFrames { .. }
+            | Finding::UnreadableSegment { .. }
+            | Finding::UnreadableCursor { .. } => true,
         }
     }
 }
@@ -83,26 +83,34 @@ pub fn verify(
     disk: &dyn Disk,
     directory: &Path,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Verification, InspectError> {
+) -> Result<Verification, FileError> {
     let mut segments = Vec::new();
     let mut cursors = Vec::new();
     for (_, log_directory) in log_directories(disk, directory)? {
         cursors.extend(cursor_paths(disk, &log_directory)?);
-        let dead_letters = dead_letter_directories(disk, &log_directory)?.into_iter().map(|(_, path)| path);
+        let dead_letters =
+            dead_letter_directories(disk, &log_directory)?.into_iter().map(|(_, path)| path);
         let dead_letters = dead_letters.collect::<Vec<_>>();
         cursors.extend(dead_letters.iter().map(|directory| state_path(directory)));
         for directory in std::iter::once(log_directory.clone()).chain(dead_letters) {
             let listed = list_segments(disk, &directory)?;
-            segments.extend(listed.into_iter().map(|(name, len_bytes)| (directory.join(name.to_string()), len_bytes)));
+            segments.extend(
+                listed
+                    .into_iter()
+                    .map(|(name, len_bytes)| (directory.join(name.to_string()), len_bytes)),
+            );
         }
     }
     let mut verification = Verification::default();
     let total_bytes = segments.iter().map(|(_, len_bytes)| len_bytes).sum();
     for (path, len_bytes) in segments {
         let done_bytes = verification.bytes;
-        verify_segment(disk, &path, &mut verification, &mut |position| {
+        let verified = verify_segment(disk, &path, &mut verification, &mut |position| {
             progress(Progress { done_bytes: done_bytes + position.min(len_bytes), total_bytes });
         });
+        if let Err(error) = verified {
+            verification.findings.push(Finding::UnreadableSegment { path, error });
+        }
         verification.bytes += len_bytes;
         progress(Progress { done_bytes: verification.bytes, total_bytes });
     }
@@ -112,18 +120,12 @@ pub fn verify(
     Ok(verification)
 }
 
-fn verify_segment(disk: &dyn Disk, path: &Path, verification: &mut Verification, progress: &mut dyn FnMut(u64)) {
-    if let Err(error) = try_verify_segment(disk, path, verification, progress) {
-        verification.findings.push(Finding::UnreadableSegment { path: path.to_owned(), error });
-    }
-}
-
-fn try_verify_segment(
+fn verify_segment(
     disk: &dyn Disk,
     path: &Path,
     verification: &mut Verification,
     progress: &mut dyn FnMut(u64),
-) -> Result<(), SegmentError> {
+) -> Result<(), FileError> {
     let Some(mut reader) = open_if_there(disk, path)? else { return Ok(()) };
     verification.segments += 1;
     let mut frames = 0;
@@ -131,7 +133,7 @@ fn try_verify_segment(
     while let Some(located) = reader.next()? {
         if reader.body()?.is_some() {
             frames += 1;
-            verification.items += u64::from(located.header.items);
+            verification.items += located.header.charge.items;
         }
         if reader.position() >= told_at + PROGRESS_EVERY_BYTES {
             told_at = reader.position();
@@ -143,10 +145,18 @@ fn try_verify_segment(
     let footer = reader.info().footer;
     if !damage.is_none() {
         let (is_sealed, position) = (footer.is_some(), reader.first_damage().unwrap_or_default());
-        verification.findings.push(Finding::DamagedSegment { path: path.to_owned(), position, damage, is_sealed });
-    } else if let Some(missing) = footer.map(|footer| footer.frames.saturating_sub(frames)).filter(|&frames| frames > 0)
+        verification.findings.push(Finding::DamagedSegment {
+            path: path.to_owned(),
+            position,
+            damage,
+            is_sealed,
+        });
+    } else if let Some(missing) =
+        footer.map(|footer| footer.frames.saturating_sub(frames)).filter(|&frames| frames > 0)
     {
-        verification.findings.push(Finding::MissingFrames { path: path.to_owned(), frames: missing });
+        verification
+            .findings
+            .push(Finding::MissingFrames { path: path.to_owned(), frames: missing });
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use super::{Log, Slot};
 use crate::types::{Appended, Charge, CursorId};
 
 impl<T> Log<T> {
-    /// Appends an entry for the given readers. Without readers the entry is resolved at once and not kept.
-    /// Says whether some reader now holds more than its budget.
+    /// Appends an entry for the given readers. Without readers the entry is resolved at once and
+    /// not kept. Says whether some reader now holds more than its budget.
     pub fn append(&self, entry: Arc<T>, charge: Charge, readers: &Arc<[CursorId]>) -> Appended {
         let appended = Instant::now();
         let mut inner = self.shared.inner.lock();
@@ -25,7 +25,7 @@ impl<T> Log<T> {
                 unresolved_ids ^= reader.0;
                 lags |= cursor.lags;
                 let held_bytes = cursor.held().bytes;
-                over_budget |= held_bytes > cursor.limit_bytes;
+                over_budget |= held_bytes > cursor.gauges.limit_bytes();
                 cursor.publish();
             }
         }
@@ -49,7 +49,10 @@ impl<T> Log<T> {
             if let Some(store) = &mut inner.store {
                 store.unwritten_bytes += charge.bytes;
                 inner.memory.add_unwritten(charge.bytes);
-                if lags || store.flushes_at_once() || inner.memory.stored_bytes() > store.memory_limit_bytes {
+                if lags
+                    || store.flushes_at_once()
+                    || inner.memory.stored_bytes() > store.memory_limit_bytes
+                {
                     store.due_below = offset + 1;
                 }
                 let wakes = match store.writer_waits {

@@ -3,39 +3,27 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::shed::{GivenUp, Goal};
+use super::shed::{GivenUp, Goal, Walk};
 use super::{Inner, Log};
-use crate::cursor::Cursor;
 use crate::format::Holding;
-use crate::gauges::ReaderGauges;
-use crate::types::{CursorId, Offset};
+use crate::gauges::{GiveUp, ReaderGauges};
+use crate::types::{Charge, CursorId, Offset};
 
 /// So often the lock is held to shed for one reader, before others have their turn.
 const WALKS_AT_ONCE: u32 = 64;
 
 impl<T> Log<T> {
-    /// Changes a reader's budgets (reload). What exceeds the new ones is dealt with at the next append or read.
+    /// Changes a reader's budgets (reload), as of the next append or read.
     pub fn set_limits(&self, id: CursorId, limit_bytes: u64, lease_limit_bytes: u64) {
         let mut inner = self.shared.inner.lock();
         let cursor = inner.cursor_mut(id);
-        cursor.limit_bytes = limit_bytes;
+        cursor.gauges.set_limit(limit_bytes);
         cursor.lease_limit_bytes = lease_limit_bytes;
     }
 
-    /// Figures of a reader that are read without the log's lock, and what it may give up, which is
-    /// said there. By default everything.
+    /// A reader's figures, and what it may give up, without the log's lock.
     pub fn gauges(&self, id: CursorId) -> Arc<ReaderGauges> {
         self.shared.inner.lock().cursor(id).gauges.clone()
-    }
-
-    /// True if more waits for the reader than its budget allows, a single frame excepted.
-    pub fn is_over_budget(&self, id: CursorId) -> bool {
-        let inner = self.shared.inner.lock();
-        // A reload may have removed it since the caller looked up its name.
-        inner.cursors[id.0].as_ref().is_some_and(|cursor| {
-            let held = cursor.held();
-            held.frames > 1 && held.bytes > cursor.limit_bytes
-        })
     }
 
     /// Gives up the oldest entries that the reader has not leased, as far as it may, until it holds
@@ -43,24 +31,28 @@ impl<T> Log<T> {
     /// charged, and those that were in memory. Where entries on disk have to go the reader thread
     /// does it, wakes the reader, and tells [`Log::take_dropped`].
     pub fn drop_oldest_unread(&self, id: CursorId) -> (Holding, Vec<GivenUp<T>>) {
-        let mut dropped = Holding::default();
-        let mut given_up = Vec::new();
-        {
-            let mut inner = self.shared.inner.lock();
-            let Some(start) = inner.cursors[id.0].as_ref().map(|cursor| cursor.next) else { return Default::default() };
-            inner.drop_ahead(id, &mut dropped);
-            let is_on_disk = inner.is_over_limit(id) && inner.cursor(id).next < inner.evicted_below();
-            let cursor = inner.cursor_mut(id);
-            let end = cursor.next;
-            cursor.note_gap(start, end, dropped, unix_now_ns());
-            cursor.publish();
-            if is_on_disk {
-                cursor.ahead.drops = true;
-                self.wake_reader(&mut inner);
-                return (dropped, given_up);
-            }
+        let mut inner = self.shared.inner.lock();
+        let Some(cursor) = inner.cursors[id.0].as_ref() else { return Default::default() };
+        // Of what was read ahead it is not known which other readers it was for.
+        let mut dropped = match cursor.gauges.may_give_up() {
+            GiveUp::Everything => inner.drop_ahead(id),
+            GiveUp::Taken | GiveUp::Nothing => Holding::default(),
+        };
+        let (is_over_limit, evicted_below) = (inner.is_over_limit(id), inner.evicted_below());
+        let cursor = inner.cursor_mut(id);
+        if is_over_limit && cursor.next.max(cursor.ahead.dropped_until) < evicted_below {
+            cursor.ahead.drops = true;
+            self.wake_reader(&mut inner);
+            return (dropped, Vec::new());
         }
-        self.shed(id, Goal::WithinBudget, &mut given_up);
+        // What had to stay on disk may go the next time.
+        cursor.ahead.dropped_until = 0;
+        let mut given_up = Vec::new();
+        let walk = inner.shed_reader(id, Goal::WithinBudget, &mut given_up);
+        drop(inner);
+        if walk != Walk::Reached {
+            self.shed(id, Goal::WithinBudget, &mut given_up);
+        }
         given_up.iter().for_each(|given_up| dropped.add_charge(given_up.charge));
         (dropped, given_up)
     }
@@ -74,17 +66,16 @@ impl<T> Log<T> {
         given_up
     }
 
-    /// Walks until the goal is reached, or for a bounded time: where much may not go, the next call
-    /// goes on behind it.
+    /// Walks until the goal is reached, or for a bounded time: the next call goes on.
     fn shed(&self, id: CursorId, goal: Goal, given_up: &mut Vec<GivenUp<T>>) {
-        let mut walks = 0;
         // The second round, from the front, finds what had to stay before and may go now.
-        for _ in 0..2 {
-            while !self.shared.inner.lock().shed_reader(id, goal, given_up) {
-                walks += 1;
-                if walks >= WALKS_AT_ONCE {
-                    return;
-                }
+        let mut rounds = 0;
+        for _ in 0..WALKS_AT_ONCE {
+            match self.shared.inner.lock().shed_reader(id, goal, given_up) {
+                Walk::Reached => return,
+                Walk::AtEnd if rounds == 1 => return,
+                Walk::AtEnd => rounds += 1,
+                Walk::GoesOn => {}
             }
         }
     }
@@ -92,34 +83,31 @@ impl<T> Log<T> {
     /// What the reader thread dropped for the reader since this was last asked.
     pub fn take_dropped(&self, id: CursorId) -> Holding {
         let mut inner = self.shared.inner.lock();
-        inner.cursors[id.0].as_mut().map(|cursor| std::mem::take(&mut cursor.dropped_unseen)).unwrap_or_default()
+        let cursor = inner.cursors[id.0].as_mut();
+        cursor.map(|cursor| std::mem::take(&mut cursor.dropped_unseen)).unwrap_or_default()
     }
 }
 
 impl<T> Inner<T> {
     pub(crate) fn is_over_limit(&self, id: CursorId) -> bool {
         let cursor = self.cursor(id);
-        cursor.held().bytes > cursor.limit_bytes
+        cursor.held().bytes > cursor.gauges.limit_bytes()
     }
 
-    /// A frame that is on disk only is given up: the reader is over its budget, or the frame's
-    /// segment is wanted.
-    pub(crate) fn wants_dropped(&self, id: CursorId, offset: Offset) -> bool {
-        wants_dropped(self.cursor(id), offset)
-    }
-
-    /// Drops from what was read ahead from disk, and passes what is known to hold nothing.
-    pub(crate) fn drop_ahead(&mut self, id: CursorId, dropped: &mut Holding) {
-        let evicted_below = self.evicted_below();
-        while self.cursor(id).next < evicted_below && self.wants_dropped(id, self.cursor(id).next) {
-            let head = self.slots.head();
+    /// Drops of what was read ahead what the budget asks for, and passes what holds nothing.
+    pub(crate) fn drop_ahead(&mut self, id: CursorId) -> Holding {
+        let (head, evicted_below) = (self.slots.head(), self.evicted_below());
+        let mut dropped = Holding::default();
+        let start = self.cursor(id).next;
+        while self.cursor(id).next < evicted_below && self.is_over_limit(id) {
             let cursor = self.cursor_mut(id);
             let Some(&(offset, _, lease)) = cursor.ahead.entries.front() else {
                 let until = cursor.ahead.until.min(evicted_below);
                 cursor.pass_to(until);
                 break;
             };
-            if offset + 1 >= head || !wants_dropped(cursor, offset) {
+            // The newest frame of all stays.
+            if offset + 1 >= head {
                 break;
             }
             cursor.ahead.entries.pop_front();
@@ -128,22 +116,24 @@ impl<T> Inner<T> {
                 self.drop_on_disk(id, offset, lease.charge);
                 dropped.add_charge(lease.charge);
             }
+            self.cursor_mut(id).pass_to(offset + 1);
         }
+        let cursor = self.cursor_mut(id);
+        cursor.note_dropped_range(start, cursor.next, dropped, unix_now_ns());
+        cursor.publish();
+        dropped
     }
 
-    /// Takes note that an unread entry on disk is given up, and goes on behind it.
-    pub(crate) fn drop_on_disk(&mut self, id: CursorId, offset: Offset, charge: crate::types::Charge) {
+    /// Takes note that an unread entry on disk is given up.
+    pub(crate) fn drop_on_disk(&mut self, id: CursorId, offset: Offset, charge: Charge) {
         let cursor = self.cursor_mut(id);
-        cursor.pass_to(offset + 1);
+        cursor.resolve(offset);
+        cursor.note_untaken(offset, offset + 1);
         cursor.unread.remove_charge(charge);
         if let Some(store) = &mut self.store {
             store.segments.dropped(id, offset, charge);
         }
     }
-}
-
-fn wants_dropped<T>(cursor: &Cursor<T>, offset: Offset) -> bool {
-    cursor.held().bytes > cursor.limit_bytes || offset < cursor.ahead.drop_below
 }
 
 /// Nanoseconds since 1970 by the wall clock. 0 if that is before.

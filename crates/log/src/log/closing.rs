@@ -20,9 +20,15 @@ impl<T> Log<T> {
             store.ends = Ends::Closing;
             self.shared.wake_all();
             let has_ended = |inner: &Inner<T>| {
-                inner.store.as_ref().is_none_or(|store| store.writer_has_ended && store.keeper_has_ended)
+                inner
+                    .store
+                    .as_ref()
+                    .is_none_or(|store| store.writer_has_ended && store.maintenance_has_ended)
             };
-            while !has_ended(&inner) && !self.shared.keeper_wake.wait_until(&mut inner, deadline).timed_out() {}
+            while !has_ended(&inner)
+                && !self.shared.maintenance_wake.wait_until(&mut inner, deadline).timed_out()
+            {
+            }
             let is_done = has_ended(&inner);
             if let Some(store) = &mut inner.store {
                 store.ends = Ends::Now;
@@ -66,7 +72,7 @@ impl<T> Shared<T> {
     pub(crate) fn wake_all(&self) {
         self.writer_wake.notify_all();
         self.reader_wake.notify_all();
-        self.keeper_wake.notify_all();
+        self.maintenance_wake.notify_all();
     }
 }
 

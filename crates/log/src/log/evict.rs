@@ -11,13 +11,15 @@ use crate::cursor::DiskLease;
 const EVICTED_AT_ONCE: usize = 256;
 
 impl<T> Inner<T> {
-    /// Lets go of the oldest durable entries while memory is over its limit. Returns them, to be
-    /// freed without the lock; none when there is nothing (more) to do.
+    /// Lets go of durable entries, the oldest first, while memory is over its limit. Returns them,
+    /// to be freed without the lock.
     pub(crate) fn evict(&mut self) -> Vec<Arc<T>> {
         let (now, now_unix_ns) = (Instant::now(), unix_now_ns());
         let mut evicted = Vec::new();
         let Some(store) = &mut self.store else { return evicted };
-        while self.memory.stored_bytes() > store.memory_limit_bytes && evicted.len() < EVICTED_AT_ONCE {
+        while self.memory.stored_bytes() > store.memory_limit_bytes
+            && evicted.len() < EVICTED_AT_ONCE
+        {
             let offset = self.slots.next_live(store.evicted_below).min(store.durable_below);
             store.evicted_below = store.evicted_below.max(offset);
             if offset >= store.durable_below {
@@ -28,7 +30,8 @@ impl<T> Inner<T> {
             self.stored_bytes -= slot.charge.bytes;
             self.memory.remove_stored(slot.charge.bytes);
             if slot.unresolved == 1
-                && let Some(cursor) = self.cursors.get_mut(slot.unresolved_ids).and_then(Option::as_mut)
+                && let Some(cursor) =
+                    self.cursors.get_mut(slot.unresolved_ids).and_then(Option::as_mut)
             {
                 cursor.alone_bytes -= slot.charge.bytes;
                 cursor.publish();
@@ -42,7 +45,9 @@ impl<T> Inner<T> {
                     continue;
                 }
                 if offset < cursor.next {
-                    cursor.disk_leases.insert(offset, DiskLease { charge: slot.charge, received_unix_ns });
+                    cursor
+                        .disk_leases
+                        .insert(offset, DiskLease { charge: slot.charge, received_unix_ns });
                 } else if cursor.oldest_on_disk_unix_ns.is_none() {
                     cursor.oldest_on_disk_unix_ns = Some(received_unix_ns);
                 }

@@ -1,19 +1,16 @@
 //! What a log says about itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::budget::unix_now_ns;
+use super::shed::LOOKED_AT_ONCE;
 use super::{Inner, Log, Slot};
 use crate::cursor::Cursor;
-use crate::format::{Gap, Holding};
-use crate::types::{CursorId, DiskTrouble, LogStats, Orphan};
+use crate::format::{DroppedRange, Holding};
+use crate::types::{CursorId, DiskTrouble, LogStats, Offset, Orphan};
 
 impl<T> Log<T> {
-    /// Bytes that wait for the reader. None for one that has unsubscribed.
-    pub fn held_bytes(&self, id: CursorId) -> u64 {
-        self.shared.inner.lock().cursors[id.0].as_ref().map_or(0, |cursor| cursor.held().bytes)
-    }
-
     /// What waits for the reader, leased or not.
     pub fn held(&self, id: CursorId) -> Holding {
         self.look_at(id, Cursor::held)
@@ -24,8 +21,26 @@ impl<T> Log<T> {
         self.look_at(id, |cursor| cursor.leased)
     }
 
-    /// Age of the oldest entry that the reader has not resolved: of one that is on disk only by the
-    /// wall clock, and only once the reader has begun to read.
+    /// Entries in memory that the reader has not resolved, leased or not: some from an offset on,
+    /// each with its offset. None at the end.
+    pub fn unresolved_in_memory(&self, id: CursorId, from: Offset) -> Vec<(Offset, Arc<T>)> {
+        let inner = self.shared.inner.lock();
+        let Some(cursor) = inner.cursors[id.0].as_ref() else { return Vec::new() };
+        let mut offset = inner.slots.next_live(cursor.floor.max(from));
+        let mut found = Vec::new();
+        while offset < inner.slots.head() && found.len() < LOOKED_AT_ONCE {
+            match inner.slots.get(offset) {
+                Some(slot) if slot.is_for(id) && !cursor.is_resolved(offset) => {
+                    found.push((offset, slot.entry.clone()));
+                }
+                _ => {}
+            }
+            offset = inner.slots.next_live(offset + 1);
+        }
+        found
+    }
+
+    /// Age of the oldest entry that the reader has not resolved, as far as it is known.
     pub fn oldest_age(&self, id: CursorId) -> Option<Duration> {
         let inner = self.shared.inner.lock();
         inner.cursors[id.0].as_ref().and_then(|_| inner.oldest_age(id))
@@ -36,8 +51,8 @@ impl<T> Log<T> {
         self.look_at(id, |cursor| cursor.dropped)
     }
 
-    /// The latest places where policies dropped frames before the reader came to them, oldest first.
-    pub fn gaps(&self, id: CursorId) -> Vec<Gap> {
+    /// The latest places where policies dropped frames, oldest first.
+    pub fn gaps(&self, id: CursorId) -> Vec<DroppedRange> {
         self.look_at(id, |cursor| cursor.gaps.iter().copied().collect())
     }
 
@@ -57,17 +72,12 @@ impl<T> Log<T> {
         inner.store.as_ref().map_or(inner.stored_bytes, |store| store.unwritten_bytes)
     }
 
-    /// Number of slots that are held, resolved ones beside live ones included.
-    pub fn slots(&self) -> usize {
-        self.shared.inner.lock().slots.held()
-    }
-
     /// True if there are segment files behind the memory tail.
     pub fn is_on_disk(&self) -> bool {
         self.shared.inner.lock().store.is_some()
     }
 
-    /// Readers that nobody subscribed to and for which something is kept, or may be.
+    /// Readers without a subscriber for which something is kept, or may be.
     pub fn orphans(&self) -> Vec<Orphan> {
         let inner = self.shared.inner.lock();
         let cursors = inner.cursors.iter().enumerate();
@@ -85,11 +95,12 @@ impl<T> Log<T> {
             .collect()
     }
 
-    /// What is wrong with the disk: why nothing can be made durable at the moment, or else why
-    /// cursors cannot be written or frames not be read back.
+    /// What is wrong with the disk: with frames first, then with reads and cursors.
     pub fn trouble(&self) -> Option<DiskTrouble> {
         self.shared.inner.lock().store.as_ref().and_then(|store| {
-            [&store.trouble, &store.read_trouble, &store.cursor_trouble].into_iter().find_map(|trouble| trouble.clone())
+            [&store.trouble, &store.read_trouble, &store.cursor_trouble]
+                .into_iter()
+                .find_map(|trouble| trouble.clone())
         })
     }
 

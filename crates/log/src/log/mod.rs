@@ -12,7 +12,8 @@
 //!   sync that covers the frame and after every reader that it is for has a durable cursor file,
 //!   never before.
 //! - A segment is removed only when no reader has an unresolved frame in it (see [`segments`]).
-//! - The log's lock is never held during a system call, and nothing of the readers is called with it held.
+//! - The log's lock is never held during a system call, and nothing of the readers is called with
+//!   it held.
 
 mod append;
 pub(crate) mod budget;
@@ -23,7 +24,7 @@ mod readers;
 mod reading;
 pub(crate) mod segments;
 mod shed;
-mod shed_segments;
+pub(crate) mod shed_segments;
 #[cfg(test)]
 mod shed_tests;
 pub(crate) mod store;
@@ -56,8 +57,8 @@ pub(crate) struct Shared<T> {
     pub(crate) writer_wake: Condvar,
     /// The reader thread waits for it.
     pub(crate) reader_wake: Condvar,
-    /// The keeper thread waits for it, and who closes the log.
-    pub(crate) keeper_wake: Condvar,
+    /// The maintenance thread waits for it, and who closes the log.
+    pub(crate) maintenance_wake: Condvar,
 }
 
 pub(crate) struct Slot<T> {
@@ -68,7 +69,8 @@ pub(crate) struct Slot<T> {
     /// The ids of the readers that have not resolved it, each combined with the others by exclusive
     /// or: of the last one its id is left.
     pub(crate) unresolved_ids: usize,
-    /// Some reader, a best-effort one not counted, has taken it: it was not dropped for all of them.
+    /// Some reader, a best-effort one not counted, has taken it: it was not dropped for all of
+    /// them.
     pub(crate) is_taken: bool,
     pub(crate) is_durable: bool,
     pub(crate) charge: Charge,
@@ -110,8 +112,12 @@ impl<T> Log<T> {
 
     pub(crate) fn of(inner: Inner<T>) -> Self {
         let inner = Mutex::new(inner);
-        let shared =
-            Shared { inner, writer_wake: Condvar::new(), reader_wake: Condvar::new(), keeper_wake: Condvar::new() };
+        let shared = Shared {
+            inner,
+            writer_wake: Condvar::new(),
+            reader_wake: Condvar::new(),
+            maintenance_wake: Condvar::new(),
+        };
         Log { shared: Arc::new(shared), threads: Mutex::default() }
     }
 }

@@ -9,25 +9,29 @@ use crate::gauges::GiveUp;
 use crate::types::{CursorId, Keep, Subscription};
 
 impl<T> Log<T> {
-    /// Adds a reader. One of the same name that left its backlog behind, in this process or before,
-    /// goes on where it was; any other starts at the head and sees what is appended from now on.
+    /// Adds a reader. One whose name left a backlog behind goes on there, and gives nothing up
+    /// before [`crate::ReaderGauges::allow`] says so. Any other starts at the head, and may give up
+    /// everything.
     pub fn subscribe(&self, subscription: Subscription) -> CursorId {
         let mut inner = self.shared.inner.lock();
-        let orphan = inner.find_orphan(&subscription.name).filter(|&id| inner.cursor(id).damaged_file.is_none());
+        let orphan = inner
+            .find_orphan(&subscription.name)
+            .filter(|&id| inner.cursor(id).damaged_file.is_none());
         let id = orphan.unwrap_or_else(|| inner.add_cursor(subscription.name));
         let cursor = inner.cursor_mut(id);
+        if orphan.is_none() {
+            cursor.gauges.allow(GiveUp::Everything);
+        }
         cursor.is_subscribed = true;
-        cursor.limit_bytes = subscription.limit_bytes;
+        cursor.gauges.set_limit(subscription.limit_bytes);
         cursor.lease_limit_bytes = subscription.lease_limit_bytes;
         cursor.is_best_effort = subscription.is_best_effort;
-        cursor.gauges.allow(GiveUp::Everything);
         cursor.wake = subscription.wake;
         cursor.publish();
         id
     }
 
-    /// Removes a reader. Returns what is given up by that: what it had not resolved, unless its
-    /// backlog is kept.
+    /// Removes a reader. Returns what it gives up.
     pub fn unsubscribe(&self, id: CursorId, keep: Keep) -> Holding {
         let mut inner = self.shared.inner.lock();
         if keep == Keep::Backlog && inner.store.is_some() {
@@ -38,23 +42,23 @@ impl<T> Log<T> {
             cursor.gauges.allow(GiveUp::Nothing);
             cursor.wake = std::sync::Arc::new(|| {});
             cursor.ahead.is_awaited = false;
-            cursor.limit_bytes = u64::MAX;
+            cursor.gauges.set_limit(u64::MAX);
             if inner.waits_for(id) {
                 self.wake_reader(&mut inner);
                 return Holding::default();
             }
         }
         let given_up = inner.remove_cursor(id);
-        self.shared.keeper_wake.notify_all();
+        self.shared.maintenance_wake.notify_all();
         given_up
     }
 
-    /// Gives up the backlog of a reader that nobody subscribed to. None if there is no such reader.
+    /// Gives up the backlog of a reader without a subscriber. None if there is no such reader.
     pub fn forget(&self, name: &str) -> Option<Holding> {
         let mut inner = self.shared.inner.lock();
         let id = inner.find_orphan(name)?;
         let given_up = inner.remove_cursor(id);
-        self.shared.keeper_wake.notify_all();
+        self.shared.maintenance_wake.notify_all();
         Some(given_up)
     }
 }
@@ -75,11 +79,12 @@ impl<T> Inner<T> {
         CursorId(self.cursors.len() - 1)
     }
 
-    /// True if anything is, or may be, unresolved by the reader. Not a matter of counting: after a
-    /// crash less may be known of what it holds than it does.
+    /// True if anything may be unresolved. Counts do not tell: after a crash they may be too low.
     pub(crate) fn waits_for(&self, id: CursorId) -> bool {
-        let on_disk =
-            self.store.as_ref().is_some_and(|store| store.segments.iter().any(|segment| segment.is_pinned_by(id)));
+        let on_disk = self
+            .store
+            .as_ref()
+            .is_some_and(|store| store.segments.iter().any(|segment| segment.is_pinned_by(id)));
         on_disk || self.oldest_in_memory(id).is_some()
     }
 
@@ -94,7 +99,9 @@ impl<T> Inner<T> {
         if let Some(store) = &mut self.store
             && cursor.has_file
         {
-            store.gone_readers.push((id, cursor.damaged_file.unwrap_or_else(|| file_name(&cursor.name))));
+            store
+                .gone_readers
+                .push((id, cursor.damaged_file.unwrap_or_else(|| file_name(&cursor.name))));
         }
         held
     }

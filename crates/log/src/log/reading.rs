@@ -11,6 +11,8 @@ use crate::types::{Charge, CursorId, Next, Offset};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum As {
     Taken,
+    /// The reader wanted nothing of it.
+    Unwanted,
     GivenUp,
 }
 
@@ -24,7 +26,7 @@ pub(crate) struct Resolved<T> {
 }
 
 impl<T> Log<T> {
-    /// Leases the next entry for a reader; it stays leased until it is resolved. Never waits for the disk.
+    /// Leases the next entry for a reader until it is resolved. Never waits for the disk.
     pub fn read(&self, id: CursorId) -> Next<T> {
         let mut inner = self.shared.inner.lock();
         let next = self.read_next(&mut inner, id);
@@ -56,10 +58,17 @@ impl<T> Log<T> {
         }
     }
 
-    /// Marks an entry as resolved for a reader, which has taken it. False if it was resolved before.
+    /// Resolves an entry that a reader has taken. False if it was resolved before.
     pub fn resolve(&self, id: CursorId, offset: Offset) -> bool {
         // The entry is freed after the lock.
         let resolved = self.shared.inner.lock().resolve(id, offset, As::Taken);
+        resolved.is_some()
+    }
+
+    /// The same for an entry of which the reader wants nothing, since its filters let nothing pass.
+    /// Other readers may not give the entry up because of that ([`GiveUp::Taken`]).
+    pub fn resolve_unwanted(&self, id: CursorId, offset: Offset) -> bool {
+        let resolved = self.shared.inner.lock().resolve(id, offset, As::Unwanted);
         resolved.is_some()
     }
 
@@ -82,8 +91,7 @@ impl<T> Log<T> {
         }
     }
 
-    /// Gives back all leases: whatever the reader has not resolved is read again, in order. For a
-    /// reader that starts anew.
+    /// Gives back all leases: what is not resolved is read again, in order.
     pub fn rewind(&self, id: CursorId) {
         self.shared.inner.lock().rewind(id);
     }
@@ -135,7 +143,7 @@ impl<T> Inner<T> {
         found
     }
 
-    /// The next of the entries that were read ahead. Passes what is known to hold nothing for this reader.
+    /// The next entry that was read ahead. Passes what holds nothing for this reader.
     fn take_ahead(&mut self, id: CursorId) -> Option<(Offset, Arc<T>)> {
         let evicted_below = self.evicted_below();
         let cursor = self.cursor_mut(id);
@@ -147,7 +155,8 @@ impl<T> Inner<T> {
             cursor.pass_to(offset);
             cursor.next = offset + 1;
             cursor.unread.remove_charge(lease.charge);
-            cursor.oldest_on_disk_unix_ns = cursor.ahead.entries.front().map(|(_, _, lease)| lease.received_unix_ns);
+            cursor.oldest_on_disk_unix_ns =
+                cursor.ahead.entries.front().map(|(_, _, lease)| lease.received_unix_ns);
             self.lease_on_disk(id, offset, lease);
             return Some((offset, entry));
         }
@@ -160,7 +169,8 @@ impl<T> Inner<T> {
     pub(crate) fn wants_ahead(&self, id: CursorId) -> bool {
         let Some(store) = &self.store else { return false };
         let cursor = self.cursor(id);
-        cursor.ahead.until.max(cursor.next) < store.evicted_below && cursor.ahead.bytes <= store.read_ahead_bytes / 2
+        cursor.ahead.until.max(cursor.next) < store.evicted_below
+            && cursor.ahead.bytes <= store.read_ahead_bytes / 2
     }
 
     fn lease_on_disk(&mut self, id: CursorId, offset: Offset, lease: DiskLease) {
@@ -172,23 +182,31 @@ impl<T> Inner<T> {
         cursor.disk_leases.insert(offset, lease);
     }
 
-    /// Marks an entry as resolved for a reader, whether it has leased it or not. None if it was
-    /// resolved before, or is on disk only and not leased.
+    /// Resolves an entry, leased or not. None if it was resolved, or is on disk and not leased.
     pub(crate) fn resolve(&mut self, id: CursorId, offset: Offset, how: As) -> Option<Resolved<T>> {
         if offset < self.evicted_below() {
-            return self.resolve_on_disk(id, offset).map(|charge| Resolved { entry: None, charge, is_lost: false });
+            return self.resolve_on_disk(id, offset, how).map(|charge| Resolved {
+                entry: None,
+                charge,
+                is_lost: false,
+            });
         }
+        let may_go_to_disk = self.store.is_some();
         let cursor = self.cursor_mut(id);
         let (was_leased, is_best_effort) = (offset < cursor.next, cursor.is_best_effort);
         if !cursor.resolve(offset) {
             return None;
+        }
+        if how != As::Taken && may_go_to_disk {
+            cursor.note_untaken(offset, offset + 1);
         }
         let slot = self.slots.get_mut(offset).filter(|slot| slot.is_for(id))?;
         let (charge, is_durable) = (slot.charge, slot.is_durable);
         slot.unresolved -= 1;
         slot.unresolved_ids ^= id.0;
         slot.is_taken |= how == As::Taken && !is_best_effort;
-        let (unresolved, last_id, entry) = (slot.unresolved, slot.unresolved_ids, slot.entry.clone());
+        let (unresolved, last_id, entry) =
+            (slot.unresolved, slot.unresolved_ids, slot.entry.clone());
         let is_gone = unresolved == 0;
         let is_lost = is_gone && !slot.is_taken && !is_durable && how == As::GivenUp;
         if is_gone {
@@ -216,10 +234,13 @@ impl<T> Inner<T> {
         Some(Resolved { entry: Some(entry), charge, is_lost })
     }
 
-    fn resolve_on_disk(&mut self, id: CursorId, offset: Offset) -> Option<Charge> {
+    fn resolve_on_disk(&mut self, id: CursorId, offset: Offset, how: As) -> Option<Charge> {
         let cursor = self.cursor_mut(id);
         let lease = cursor.disk_leases.remove(&offset)?;
         cursor.resolve(offset);
+        if how != As::Taken {
+            cursor.note_untaken(offset, offset + 1);
+        }
         cursor.leased.remove_charge(lease.charge);
         cursor.publish();
         if let Some(store) = &mut self.store {
@@ -229,12 +250,17 @@ impl<T> Inner<T> {
     }
 
     pub(crate) fn rewind(&mut self, id: CursorId) {
-        let cursor = self.cursors[id.0].as_mut().expect("a reader is not used after it unsubscribed");
+        let cursor =
+            self.cursors[id.0].as_mut().expect("a reader is not used after it unsubscribed");
         cursor.next = cursor.floor;
         cursor.shed_from = 0;
         cursor.unread.add(std::mem::take(&mut cursor.leased));
-        cursor.oldest_on_disk_unix_ns =
-            cursor.disk_leases.values().next().map(|lease| lease.received_unix_ns).or(cursor.oldest_on_disk_unix_ns);
+        cursor.oldest_on_disk_unix_ns = cursor
+            .disk_leases
+            .values()
+            .next()
+            .map(|lease| lease.received_unix_ns)
+            .or(cursor.oldest_on_disk_unix_ns);
         cursor.forget_ahead();
         cursor.publish();
         for (offset, lease) in std::mem::take(&mut cursor.disk_leases) {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use crate::format::Holding;
 use crate::types::{Charge, CursorId, Offset};
@@ -18,6 +19,16 @@ pub(crate) struct Pin {
     pub(crate) holding: Holding,
 }
 
+/// Whether the space of a segment is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shed {
+    No,
+    /// The reader thread is to give it up, if it may go.
+    Asked,
+    /// It had to stay at that time.
+    Refused(Instant),
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
@@ -25,7 +36,7 @@ pub(crate) struct Segment {
     pub(crate) first: Offset,
     /// No frame in it that counts has a higher offset.
     pub(crate) last: Offset,
-    /// The file's epoch, if it is known: marks are of this file only.
+    /// The file's epoch, if it is known.
     pub(crate) epoch: Option<u64>,
     /// Length of the file, reserved space included.
     pub(crate) len_bytes: u64,
@@ -35,11 +46,10 @@ pub(crate) struct Segment {
     pub(crate) is_open: bool,
     /// Changes when another file takes the place of this one.
     pub(crate) generation: u64,
+    pub(crate) shed: Shed,
     pub(crate) pins: Vec<Pin>,
     /// Readers of which it is not known whether something unread in here is for them.
     pub(crate) unknown: Vec<CursorId>,
-    /// Some offsets with the positions of their frames, so that a reader need not begin at the front.
-    pub(crate) marks: Vec<(Offset, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +72,8 @@ impl Segment {
 
     /// True if something in here may be unread by or leased to the reader.
     pub(crate) fn is_pinned_by(&self, reader: CursorId) -> bool {
-        self.unknown.contains(&reader) || self.pins.iter().any(|pin| pin.reader == reader && pin.holding.frames > 0)
+        self.unknown.contains(&reader)
+            || self.pins.iter().any(|pin| pin.reader == reader && pin.holding.frames > 0)
     }
 
     /// The readers that pin it.
@@ -78,12 +89,6 @@ impl Segment {
     /// At most so many bytes of charge are unresolved, if that is known.
     pub(crate) fn pinned_bytes(&self) -> Option<u64> {
         self.unknown.is_empty().then(|| self.pins.iter().map(|pin| pin.holding.bytes).sum())
-    }
-
-    /// A position at or before the frame of `offset`, if one is known beside the first.
-    pub(crate) fn position_before(&self, offset: Offset) -> Option<u64> {
-        let index = self.marks.partition_point(|&(marked, _)| marked <= offset);
-        index.checked_sub(1).map(|index| self.marks[index].1)
     }
 }
 
@@ -125,6 +130,11 @@ impl Segments {
         (self.by_first.len() as u64, self.by_first.values().map(|segment| segment.len_bytes).sum())
     }
 
+    /// No frame on disk has a lower offset.
+    pub(crate) fn first(&self) -> Option<Offset> {
+        self.by_first.keys().next().copied()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_first.is_empty()
     }
@@ -142,38 +152,51 @@ impl Segments {
             .filter(|segment| segment.last >= offset)
     }
 
+    /// What a reader holds in the segment of an offset, if it is or is not known what it has unread
+    /// there, as `counts` says.
+    fn holding_of(
+        &mut self,
+        reader: CursorId,
+        offset: Offset,
+        counts: impl FnOnce(bool) -> bool,
+    ) -> Option<&mut Holding> {
+        let segment = self.holding(offset)?;
+        let is_known = !segment.unknown.contains(&reader);
+        counts(is_known).then(|| &mut segment.pin_mut(reader).holding)
+    }
+
     /// A frame for the reader became durable.
     pub(crate) fn written(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(segment) = self.holding(offset) {
-            segment.pin_mut(reader).holding.add_charge(charge);
+        if let Some(holding) = self.holding_of(reader, offset, |_| true) {
+            holding.add_charge(charge);
         }
     }
 
     /// A frame was read back from disk and given to the reader.
     pub(crate) fn leased(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(segment) = self.holding(offset).filter(|segment| segment.unknown.contains(&reader)) {
-            segment.pin_mut(reader).holding.add_charge(charge);
+        if let Some(holding) = self.holding_of(reader, offset, |is_known| !is_known) {
+            holding.add_charge(charge);
         }
     }
 
     /// A lease was given back unresolved.
     pub(crate) fn given_back(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(segment) = self.holding(offset).filter(|segment| segment.unknown.contains(&reader)) {
-            segment.pin_mut(reader).holding.remove_charge(charge);
+        if let Some(holding) = self.holding_of(reader, offset, |is_known| !is_known) {
+            holding.remove_charge(charge);
         }
     }
 
     /// A durable frame that the reader had leased was resolved.
     pub(crate) fn resolved(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(segment) = self.holding(offset) {
-            segment.pin_mut(reader).holding.remove_charge(charge);
+        if let Some(holding) = self.holding_of(reader, offset, |_| true) {
+            holding.remove_charge(charge);
         }
     }
 
     /// A durable frame that the reader had not leased was resolved.
     pub(crate) fn dropped(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(segment) = self.holding(offset).filter(|segment| !segment.unknown.contains(&reader)) {
-            segment.pin_mut(reader).holding.remove_charge(charge);
+        if let Some(holding) = self.holding_of(reader, offset, |is_known| is_known) {
+            holding.remove_charge(charge);
         }
     }
 

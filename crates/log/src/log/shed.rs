@@ -16,7 +16,7 @@ use crate::gauges::GiveUp;
 use crate::types::{Charge, CursorId, Offset};
 
 /// Slots, and readers of slots, that are looked at while the lock is held once.
-const LOOKED_AT_ONCE: usize = 512;
+pub(super) const LOOKED_AT_ONCE: usize = 512;
 
 /// An entry that a reader has given up.
 #[derive(Debug)]
@@ -37,8 +37,17 @@ pub(super) enum Goal {
     Freed { bytes: u64 },
     /// So many bytes at most are left that are not durable.
     Unwritten { bytes: u64 },
-    /// Nothing is left below.
-    Below { offset: Offset },
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walk {
+    /// The goal is reached.
+    Reached,
+    /// The newest frame is next, which always stays.
+    AtEnd,
+    /// Enough was looked at for once.
+    GoesOn,
 }
 
 impl<T> Log<T> {
@@ -60,41 +69,53 @@ impl<T> Log<T> {
 }
 
 impl<T> Inner<T> {
-    /// One bounded walk over the unread frames of a reader. True if the goal is reached, or the
-    /// newest frame, which always stays.
-    pub(super) fn shed_reader(&mut self, id: CursorId, goal: Goal, given_up: &mut Vec<GivenUp<T>>) -> bool {
-        let Some(cursor) = self.cursors.get(id.0).and_then(Option::as_ref) else { return true };
+    /// One bounded walk over the unread frames of a reader.
+    pub(super) fn shed_reader(
+        &mut self,
+        id: CursorId,
+        goal: Goal,
+        given_up: &mut Vec<GivenUp<T>>,
+    ) -> Walk {
+        let Some(cursor) = self.cursors.get(id.0).and_then(Option::as_ref) else {
+            return Walk::Reached;
+        };
         let below = self.slots.head().saturating_sub(1);
         let durable_below = self.store.as_ref().map_or(0, |store| store.durable_below);
-        let least = if matches!(goal, Goal::Unwritten { .. }) { durable_below } else { self.evicted_below() };
+        let least = if matches!(goal, Goal::Unwritten { .. }) {
+            durable_below
+        } else {
+            self.evicted_below()
+        };
         let mut offset = cursor.next.max(cursor.shed_from).max(least);
-        let mut run = Run { start: offset, dropped: Holding::default() };
+        // What was dropped since the last frame that was kept.
+        let (mut start, mut dropped) = (offset, Holding::default());
         // Nothing has been kept so far: the reader need not look at what lies behind.
         let mut passes = offset == cursor.next;
         let mut freed_bytes = 0;
-        let (mut is_done, mut is_at_end) = (false, false);
+        let mut walk = Walk::GoesOn;
         for _ in 0..LOOKED_AT_ONCE {
-            is_done = self.has_reached(id, goal, freed_bytes, offset);
-            if is_done {
+            if self.has_reached(id, goal, freed_bytes) {
+                walk = Walk::Reached;
                 break;
             }
             offset = self.slots.next_live(offset);
-            is_at_end = offset >= below;
-            if is_at_end {
+            if offset >= below {
+                walk = Walk::AtEnd;
                 break;
             }
             match self.state_for(id, offset, goal) {
                 State::Other => {}
                 State::Keep => {
-                    run.end(self.cursor_mut(id), offset);
-                    run.start = offset + 1;
+                    let dropped = std::mem::take(&mut dropped);
+                    self.cursor_mut(id).note_dropped_range(start, offset, dropped, unix_now_ns());
+                    start = offset + 1;
                     passes = false;
                 }
                 State::GiveUp => {
                     if let Some(Resolved { entry: Some(entry), charge, is_lost }) =
                         self.resolve(id, offset, As::GivenUp)
                     {
-                        run.dropped.add_charge(charge);
+                        dropped.add_charge(charge);
                         freed_bytes += charge.bytes;
                         given_up.push(GivenUp { entry, charge, reader: id, is_lost });
                     }
@@ -106,18 +127,17 @@ impl<T> Inner<T> {
             }
         }
         let cursor = self.cursor_mut(id);
-        run.end(cursor, offset);
-        cursor.shed_from = if is_at_end { 0 } else { offset };
+        cursor.note_dropped_range(start, offset, dropped, unix_now_ns());
+        cursor.shed_from = if walk == Walk::AtEnd { 0 } else { offset };
         cursor.publish();
-        is_done || is_at_end
+        walk
     }
 
-    fn has_reached(&self, id: CursorId, goal: Goal, freed_bytes: u64, offset: Offset) -> bool {
+    fn has_reached(&self, id: CursorId, goal: Goal, freed_bytes: u64) -> bool {
         match goal {
             Goal::WithinBudget => !self.is_over_limit(id),
             Goal::Freed { bytes } => freed_bytes >= bytes,
             Goal::Unwritten { bytes } => self.cursor(id).unwritten.bytes <= bytes,
-            Goal::Below { offset: below } => offset >= below,
         }
     }
 
@@ -162,7 +182,7 @@ impl<T> Inner<T> {
     }
 
     /// Whether no reader of a slot wants it, nor has it leased.
-    fn all_may_give_up(&self, slot: &Slot<T>, offset: Offset) -> bool {
+    pub(super) fn all_may_give_up(&self, slot: &Slot<T>, offset: Offset) -> bool {
         let may = |cursor: &Cursor<T>| offset >= cursor.next && may_give_up(cursor, slot);
         if slot.unresolved == 1 {
             return self.cursors.get(slot.unresolved_ids).and_then(Option::as_ref).is_some_and(may);
@@ -172,25 +192,35 @@ impl<T> Inner<T> {
     }
 
     /// Gives up an unread entry of a reader, if it has not resolved it.
-    fn give_up_of(&mut self, id: CursorId, offset: Offset, given_up: &mut Vec<GivenUp<T>>) {
-        let Some(cursor) = self.cursors[id.0].as_ref().filter(|cursor| !cursor.is_resolved(offset)) else { return };
-        let stood = cursor.next;
-        let is_first = self.first_unread_offset(id) == Some(offset);
-        let Some(Resolved { entry: Some(entry), charge, is_lost }) = self.resolve(id, offset, As::GivenUp) else {
+    pub(super) fn give_up_of(
+        &mut self,
+        id: CursorId,
+        offset: Offset,
+        given_up: &mut Vec<GivenUp<T>>,
+    ) {
+        let Some(cursor) = self.cursors[id.0].as_ref().filter(|cursor| !cursor.is_resolved(offset))
+        else {
             return;
         };
-        let mut run = Run { start: if is_first { stood } else { offset }, dropped: Holding::default() };
-        run.dropped.add_charge(charge);
+        let stood = cursor.next;
+        let is_first = self.first_unread_offset(id) == Some(offset);
+        let Some(Resolved { entry: Some(entry), charge, is_lost }) =
+            self.resolve(id, offset, As::GivenUp)
+        else {
+            return;
+        };
+        let mut dropped = Holding::default();
+        dropped.add_charge(charge);
         let cursor = self.cursor_mut(id);
         if is_first {
             cursor.pass_to(offset + 1);
         }
-        run.end(cursor, offset + 1);
+        let start = if is_first { stood } else { offset };
+        cursor.note_dropped_range(start, offset + 1, dropped, unix_now_ns());
         given_up.push(GivenUp { entry, charge, reader: id, is_lost });
     }
 
-    /// The first unread frame of a reader, which moves there: what lies before it is nothing to
-    /// wait for. Only for a reader that has come to the frames in memory.
+    /// The first unread frame in memory of a reader, which passes what lies before it.
     pub(crate) fn first_unread_offset(&mut self, id: CursorId) -> Option<Offset> {
         loop {
             let offset = self.slots.next_live(self.cursor(id).next);
@@ -198,7 +228,11 @@ impl<T> Inner<T> {
                 return None;
             }
             let cursor = self.cursor(id);
-            if self.slots.get(offset).is_some_and(|slot| slot.is_for(id) && !cursor.is_resolved(offset)) {
+            if self
+                .slots
+                .get(offset)
+                .is_some_and(|slot| slot.is_for(id) && !cursor.is_resolved(offset))
+            {
                 return Some(offset);
             }
             self.cursor_mut(id).pass_to(offset + 1);
@@ -220,16 +254,4 @@ enum State {
     Other,
     Keep,
     GiveUp,
-}
-
-/// Frames without one between them that was kept.
-struct Run {
-    start: Offset,
-    dropped: Holding,
-}
-
-impl Run {
-    fn end<T>(&mut self, cursor: &mut Cursor<T>, end: Offset) {
-        cursor.note_gap(self.start, end, std::mem::take(&mut self.dropped), unix_now_ns());
-    }
 }

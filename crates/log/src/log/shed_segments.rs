@@ -1,14 +1,39 @@
-//! Giving up what stands on disk, whole segments where that is possible.
+//! Giving up what stands on disk, whole segments at a time: space is free only when a file goes.
+//!
+//! A segment goes if every reader that has not resolved one of its frames may give that frame up,
+//! and has not leased it. Otherwise nothing of it goes, since nothing would be free. Frames in
+//! memory are looked at here; those on disk only by the reader thread, which reads their headers.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use super::shed::{GivenUp, Goal};
+use super::segments::Shed;
+use super::shed::GivenUp;
 use super::{Inner, Log};
+use crate::cursor::Cursor;
+use crate::format::{FrameHeader, Holding};
 use crate::gauges::GiveUp;
-use crate::types::{CursorId, Offset};
+use crate::types::{CursorId, Offset, Wake};
+
+use super::budget::unix_now_ns;
+
+/// Slots that are looked at while the lock is held once.
+const SLOTS_AT_ONCE: usize = 512;
+/// A segment that had to stay is looked at again after this time.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The readers of a log by the ids that name them on disk.
+pub(crate) type Ids = HashMap<u32, CursorId>;
+
+/// A frame on disk, without its body.
+pub(crate) struct DiskFrame {
+    pub(crate) header: FrameHeader,
+    /// Persistent ids.
+    pub(crate) readers: Vec<u32>,
+}
 
 impl<T> Log<T> {
-    /// Length of the segments that some reader needs, or that are being written, reserved space included.
+    /// Length of the segments that are needed or written, reserved space included.
     pub fn needed_disk_bytes(&self) -> u64 {
         let mut inner = self.shared.inner.lock();
         inner.settle_segments();
@@ -17,58 +42,182 @@ impl<T> Log<T> {
         needed.map(|segment| segment.len_bytes).sum()
     }
 
-    /// Gives up the oldest segments all of whose readers may give something up, until about `bytes`
-    /// of disk are free. A reader that still wants a frame of a segment keeps it whole, so that
-    /// what goes was taken by every other reader. What is on disk only is dropped by the reader
-    /// thread, which tells [`Log::take_dropped`]. Returns the length of these segments, and what
-    /// was in memory.
+    /// Gives up the oldest segments that may go, until about `bytes` of disk are free. Those whose
+    /// frames are on disk only are left to the reader thread: it looks whether they may go, and
+    /// tells [`Log::take_dropped`]. Returns the length of these segments, and what was in memory.
     pub fn shed_segments(&self, bytes: u64) -> (u64, Vec<GivenUp<T>>) {
         let mut given_up = Vec::new();
-        let mut inner = self.shared.inner.lock();
-        inner.settle_segments();
-        let (freed_bytes, drops) = inner.sheddable_segments(bytes);
-        let mut is_on_disk = false;
-        for (id, below) in drops {
-            let evicted_below = inner.evicted_below();
-            let cursor = inner.cursor_mut(id);
-            if cursor.next < evicted_below {
-                cursor.ahead.drop_below = cursor.ahead.drop_below.max(below);
-                cursor.ahead.drops = true;
-                is_on_disk = true;
-            } else {
-                cursor.shed_from = 0;
-                inner.shed_reader(id, Goal::Below { offset: below }, &mut given_up);
+        let mut freed_bytes = 0;
+        let (candidates, evicted_below) = {
+            let mut inner = self.shared.inner.lock();
+            inner.settle_segments();
+            (inner.sheddable_segments(), inner.evicted_below())
+        };
+        for (first, last, len_bytes) in candidates {
+            if freed_bytes >= bytes {
+                break;
             }
-        }
-        if is_on_disk {
-            self.wake_reader(&mut inner);
+            let goes = match first {
+                _ if last < evicted_below => self.ask_for_segment(first),
+                // One that is partly in memory has its turn when it has left it.
+                first if first < evicted_below => false,
+                first => self.shed_slots(first, last, &mut given_up),
+            };
+            freed_bytes += if goes { len_bytes } else { 0 };
         }
         (freed_bytes, given_up)
+    }
+
+    fn ask_for_segment(&self, first: Offset) -> bool {
+        let mut inner = self.shared.inner.lock();
+        let store = inner.store.as_mut();
+        let Some(segment) = store.and_then(|store| store.segments.get_mut(first)) else {
+            return false;
+        };
+        segment.shed = Shed::Asked;
+        self.wake_reader(&mut inner);
+        true
+    }
+
+    /// Gives up a segment whose frames are all in memory. False if it has to stay.
+    fn shed_slots(&self, first: Offset, last: Offset, given_up: &mut Vec<GivenUp<T>>) -> bool {
+        let may_go = |inner: &Inner<T>, offset| {
+            inner.slots.get(offset).is_none_or(|slot| inner.all_may_give_up(slot, offset))
+        };
+        self.all_slots(first, last, |inner, offset| may_go(inner, offset))
+            && self.all_slots(first, last, |inner, offset| {
+                if may_go(inner, offset)
+                    && let Some(readers) = inner.slots.get(offset).map(|slot| slot.readers.clone())
+                {
+                    readers.iter().for_each(|&id| inner.give_up_of(id, offset, given_up));
+                }
+                true
+            })
+    }
+
+    /// Looks at slots until one is refused. The lock is not held all the time.
+    fn all_slots(
+        &self,
+        first: Offset,
+        last: Offset,
+        mut look: impl FnMut(&mut Inner<T>, Offset) -> bool,
+    ) -> bool {
+        let mut offset = first;
+        while offset <= last {
+            let mut inner = self.shared.inner.lock();
+            for _ in 0..SLOTS_AT_ONCE {
+                offset = inner.slots.next_live(offset);
+                if offset > last || offset >= inner.slots.head() {
+                    return true;
+                }
+                if !look(&mut inner, offset) {
+                    return false;
+                }
+                offset += 1;
+            }
+        }
+        true
     }
 }
 
 impl<T> Inner<T> {
-    /// The oldest segments that may go, by their length, and below which offset each reader gives
-    /// up everything for that.
-    fn sheddable_segments(&self, bytes: u64) -> (u64, BTreeMap<CursorId, Offset>) {
-        let mut drops = BTreeMap::new();
-        let mut freed_bytes = 0;
-        let Some(store) = &self.store else { return (0, drops) };
-        for segment in store.segments.iter().filter(|segment| !segment.is_open && segment.is_pinned()) {
-            if freed_bytes >= bytes {
-                break;
+    /// First and last offset and length of the segments that may go as far as their readers say.
+    fn sheddable_segments(&self) -> Vec<(Offset, Offset, u64)> {
+        let Some(store) = &self.store else { return Vec::new() };
+        let may_give_up = |id: CursorId| {
+            let cursor = self.cursors[id.0].as_ref();
+            cursor.is_none_or(|cursor| cursor.gauges.may_give_up() != GiveUp::Nothing)
+        };
+        let had_to_stay = |shed| matches!(shed, Shed::Refused(at) if at.elapsed() < LOOK_AGAIN);
+        let segments = store.segments.iter().filter(|segment| {
+            !segment.is_open
+                && segment.is_pinned()
+                && !had_to_stay(segment.shed)
+                && segment.pinning().all(may_give_up)
+        });
+        segments.map(|segment| (segment.first, segment.last, segment.len_bytes)).collect()
+    }
+
+    /// Whether some reader has taken a frame on disk, as far as that is known.
+    pub(crate) fn is_taken(&self, frame: &FrameHeader, readers: &[u32], ids: &Ids) -> bool {
+        let has_taken = |id: &u32| {
+            let cursor = ids.get(id).and_then(|id| self.cursors[id.0].as_ref());
+            cursor.is_some_and(|cursor| cursor.has_taken(frame.offset))
+        };
+        frame.is_taken || readers.iter().any(has_taken)
+    }
+
+    /// Whether a reader that has not resolved a frame on disk may give it up.
+    pub(crate) fn may_drop(&self, cursor: &Cursor<T>, frame: &DiskFrame, ids: &Ids) -> bool {
+        frame.header.offset >= cursor.next
+            && match cursor.gauges.may_give_up() {
+                GiveUp::Nothing => false,
+                GiveUp::Taken => self.is_taken(&frame.header, &frame.readers, ids),
+                GiveUp::Everything => true,
             }
-            let may_give_up = |id: CursorId| {
-                let cursor = self.cursors[id.0].as_ref();
-                cursor.is_none_or(|cursor| cursor.gauges.may_give_up() != GiveUp::Nothing)
-            };
-            if segment.pinning().all(may_give_up) {
-                freed_bytes += segment.len_bytes;
-                for id in segment.pinning().filter(|id| self.cursors[id.0].is_some()) {
-                    drops.insert(id, segment.last + 1);
+    }
+
+    /// Whether nothing keeps a frame on disk.
+    pub(crate) fn all_may_drop(&self, frame: &DiskFrame, ids: &Ids) -> bool {
+        self.waiting_for(frame, ids).iter().all(|id| self.may_drop(self.cursor(*id), frame, ids))
+    }
+
+    /// The readers that have not resolved a frame on disk.
+    fn waiting_for(&self, frame: &DiskFrame, ids: &Ids) -> Vec<CursorId> {
+        let known = frame.readers.iter().filter_map(|id| ids.get(id).copied());
+        let waits = |cursor: &Cursor<T>| !cursor.is_resolved(frame.header.offset);
+        known.filter(|id| self.cursors[id.0].as_ref().is_some_and(waits)).collect()
+    }
+
+    /// Gives a frame up for every reader that waits for it. False if one of them keeps it.
+    pub(crate) fn drop_for_all(
+        &mut self,
+        frame: &DiskFrame,
+        ids: &Ids,
+        dropped: &mut HashMap<CursorId, Holding>,
+    ) -> bool {
+        let waiting = self.waiting_for(frame, ids);
+        if !waiting.iter().all(|id| self.may_drop(self.cursor(*id), frame, ids)) {
+            return false;
+        }
+        for id in waiting {
+            self.drop_on_disk(id, frame.header.offset, frame.header.charge);
+            dropped.entry(id).or_default().add_charge(frame.header.charge);
+        }
+        true
+    }
+
+    /// Takes note of what the reader thread gave up in a segment. Returns whom to wake.
+    pub(crate) fn end_shed(
+        &mut self,
+        (first, last): (Offset, Offset),
+        is_free: bool,
+        dropped: HashMap<CursorId, Holding>,
+    ) -> Vec<Wake> {
+        let segment = self.store.as_mut().and_then(|store| store.segments.get_mut(first));
+        if let Some(segment) = segment {
+            segment.shed = if is_free { Shed::No } else { Shed::Refused(Instant::now()) };
+            if is_free {
+                // Each frame was looked at: none is left for any reader.
+                let readers: Vec<CursorId> = segment.pinning().collect();
+                segment.unknown.clear();
+                segment.pins.clear();
+                for id in readers {
+                    if let Some(cursor) = &mut self.cursors[id.0] {
+                        cursor.resolve_run(first, last + 1);
+                    }
                 }
             }
         }
-        (freed_bytes, drops)
+        let mut wakes = Vec::new();
+        for (id, dropped) in dropped {
+            let Some(cursor) = &mut self.cursors[id.0] else { continue };
+            cursor.dropped_unseen.add(dropped);
+            cursor.oldest_on_disk_unix_ns = None;
+            cursor.note_dropped_range(first, last + 1, dropped, unix_now_ns());
+            cursor.publish();
+            wakes.push(cursor.wake.clone());
+        }
+        wakes
     }
 }

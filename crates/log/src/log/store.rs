@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::Log;
 use super::segments::Segments;
 use crate::options::FlushPolicy;
-use crate::segment::SegmentWriter;
 use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
 
 /// What the writer thread waits for, which says who has to wake it.
@@ -38,7 +37,7 @@ pub(crate) struct Store {
     /// The reader thread has nothing to do until it is woken.
     pub(crate) reader_waits: bool,
     pub(crate) writer_has_ended: bool,
-    pub(crate) keeper_has_ended: bool,
+    pub(crate) maintenance_has_ended: bool,
     pub(crate) ends: Ends,
     /// Why frames cannot be written.
     pub(crate) trouble: Option<DiskTrouble>,
@@ -47,9 +46,6 @@ pub(crate) struct Store {
     /// Why segments cannot be read.
     pub(crate) read_trouble: Option<DiskTrouble>,
     pub(crate) stats: LogStats,
-    /// Full segments, all of whose frames are durable, that lack their footers. The keeper sees to
-    /// it: it takes syncs that no frame has to wait for.
-    pub(crate) full_segments: Vec<SegmentWriter>,
     /// Readers whose files are to be removed, with their names.
     pub(crate) gone_readers: Vec<(CursorId, String)>,
     /// Higher than that of any reader, also of those that are gone.
@@ -92,8 +88,7 @@ impl<T> Log<T> {
         self.change_store(|store| store.flush = flush);
     }
 
-    /// Changes what is kept in memory of frames that are on disk, and what is read of them ahead of
-    /// each reader.
+    /// Changes what is kept in memory of frames on disk, and what is read ahead.
     pub fn set_memory_limits(&self, limit_bytes: u64, read_ahead_bytes: u64) {
         self.change_store(|store| {
             store.memory_limit_bytes = limit_bytes;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
+use crate::gauges::GiveUp;
 use crate::types::{Keep, Next, Subscription};
 
 const ONE: Charge = Charge { bytes: 10, items: 1 };
@@ -23,10 +24,10 @@ fn a_frame_is_stored_once_and_let_go_when_the_last_reader_has_resolved_it() {
     let (a, b) = (reader(&log, u64::MAX), reader(&log, u64::MAX));
     let entry = Arc::new("frame");
     log.append(entry.clone(), ONE, &readers(&[a, b]));
-    assert_eq!((log.stored_bytes(), log.held_bytes(a), log.held_bytes(b)), (10, 10, 10));
+    assert_eq!((log.stored_bytes(), log.held(a).bytes, log.held(b).bytes), (10, 10, 10));
     let (offset, _) = log.read(a).entry().unwrap();
     log.resolve(a, offset);
-    assert_eq!((log.stored_bytes(), log.held_bytes(a), log.held_bytes(b)), (10, 0, 10));
+    assert_eq!((log.stored_bytes(), log.held(a).bytes, log.held(b).bytes), (10, 0, 10));
     let (offset, _) = log.read(b).entry().unwrap();
     log.resolve(b, offset);
     assert_eq!((log.stored_bytes(), Arc::strong_count(&entry)), (0, 1));
@@ -40,13 +41,18 @@ fn a_waiting_frame_pins_neither_its_neighbours_nor_their_memory() {
     for index in 0..1000 {
         log.append(Arc::new(index), ONE, &only_a);
     }
-    let offsets: Vec<_> = std::iter::from_fn(|| log.read(a).entry()).map(|(offset, _)| offset).collect();
+    let offsets: Vec<_> =
+        std::iter::from_fn(|| log.read(a).entry()).map(|(offset, _)| offset).collect();
     for &offset in &offsets[1..] {
         assert!(log.resolve(a, offset));
         assert!(!log.resolve(a, offset), "resolved only once");
     }
     assert_eq!((log.stored_bytes(), log.held(a).frames), (10, 1));
-    assert!(log.slots() < 300, "{} slots held for one frame", log.slots());
+    assert!(
+        log.shared.inner.lock().slots.held() < 300,
+        "{} slots held for one frame",
+        log.shared.inner.lock().slots.held()
+    );
     log.resolve(a, offsets[0]);
     assert_eq!(log.stored_bytes(), 0);
 }
@@ -61,9 +67,9 @@ fn dropping_the_oldest_takes_what_is_not_leased_and_only_from_its_own_reader() {
     }
     let (leased, _) = log.read(slow).entry().unwrap();
     let (dropped, entries) = log.drop_oldest_unread(slow);
-    assert_eq!((dropped.frames, entries.len(), log.held_bytes(slow)), (7, 7, 30));
+    assert_eq!((dropped.frames, entries.len(), log.held(slow).bytes), (7, 7, 30));
     assert_eq!(*entries[0].entry, 1, "the leased frame 0 stays");
-    assert_eq!(log.held_bytes(quick), 100);
+    assert_eq!(log.held(quick).bytes, 100);
     assert_eq!(*log.read(slow).entry().unwrap().1, 8);
     assert!(log.resolve(slow, leased));
 }
@@ -93,21 +99,23 @@ fn a_frame_larger_than_the_whole_budget_gets_through() {
     assert_eq!(log.drop_oldest_unread(reader).0.frames, 0, "there is nothing older to drop");
     log.append(Arc::new(1), ONE, &readers(&[reader]));
     let (dropped, _) = log.drop_oldest_unread(reader);
-    assert_eq!((dropped.frames, log.held_bytes(reader)), (1, 10), "now it is the oldest");
+    assert_eq!((dropped.frames, log.held(reader).bytes), (1, 10), "now it is the oldest");
 }
 
 #[test]
-fn an_append_says_when_a_budget_is_exceeded_and_a_rewound_reader_sees_again_what_it_had_not_resolved() {
+fn an_append_says_when_a_budget_is_exceeded_and_a_rewound_reader_sees_the_rest_again() {
     let log = Log::default();
     let reader = reader(&log, 25);
     let only = readers(&[reader]);
     assert!(!log.append(Arc::new(0), ONE, &only).over_budget);
     assert!(!log.append(Arc::new(1), ONE, &only).over_budget);
     assert!(log.append(Arc::new(2), ONE, &only).over_budget);
-    let read: Vec<_> = std::iter::from_fn(|| log.read(reader).entry()).map(|(offset, _)| offset).collect();
+    let read: Vec<_> =
+        std::iter::from_fn(|| log.read(reader).entry()).map(|(offset, _)| offset).collect();
     log.resolve(reader, read[1]);
     log.rewind(reader);
-    let again: Vec<_> = std::iter::from_fn(|| log.read(reader).entry()).map(|(_, entry)| *entry).collect();
+    let again: Vec<_> =
+        std::iter::from_fn(|| log.read(reader).entry()).map(|(_, entry)| *entry).collect();
     assert_eq!(again, [0, 2]);
 }
 
@@ -119,6 +127,39 @@ fn a_reader_that_leaves_lets_go_of_what_only_it_held() {
     log.append(Arc::new(1), ONE, &readers(&[leaves]));
     assert_eq!(log.unsubscribe(leaves, Keep::Backlog).frames, 2);
     assert_eq!(log.stored_bytes(), 10, "the frame that the other reader still wants");
+}
+
+#[test]
+fn whether_a_reader_is_over_its_budget_is_said_without_the_lock() {
+    let log = Log::default();
+    let id = reader(&log, 15);
+    let gauges = log.gauges(id);
+    for (index, is_over) in [(0, false), (1, true)] {
+        log.append(Arc::new(index), ONE, &readers(&[id]));
+        let _held = log.shared.inner.lock();
+        assert_eq!(gauges.is_over_budget(), is_over);
+    }
+    log.drop_oldest_unread(id);
+    assert!(!gauges.is_over_budget());
+    log.set_limits(id, 0, u64::MAX);
+    assert!(!gauges.is_over_budget(), "a single frame may exceed it");
+}
+
+#[test]
+fn what_a_reader_did_not_want_is_not_taken_for_another_one() {
+    let log = Log::default();
+    let (behind, other) = (reader(&log, u64::MAX), reader(&log, u64::MAX));
+    log.gauges(behind).allow(GiveUp::Taken);
+    for index in 0..3 {
+        log.append(Arc::new(index), ONE, &readers(&[behind, other]));
+    }
+    let read = || log.read(other).entry().unwrap().0;
+    let (unwanted, taken) = (read(), read());
+    assert!(log.resolve_unwanted(other, unwanted) && !log.resolve_unwanted(other, unwanted));
+    assert!(log.resolve(other, taken));
+    assert!(!log.may_give_up(behind, unwanted) && log.may_give_up(behind, taken));
+    let given_up = log.shed_alone(behind, 100);
+    assert_eq!(given_up.iter().map(|gone| *gone.entry).collect::<Vec<_>>(), [taken]);
 }
 
 #[derive(Clone, Debug)]
@@ -161,12 +202,14 @@ proptest! {
                 }
                 Step::Read(index) => {
                     let read = log.read(ids[index]).entry();
-                    prop_assert_eq!(read.as_ref().map(|(_, entry)| **entry), queues[index].pop_front());
+                    let value = read.as_ref().map(|(_, entry)| **entry);
+                    prop_assert_eq!(value, queues[index].pop_front());
                     leased[index].extend(read.map(|(offset, entry)| (offset, *entry)));
                 }
                 Step::Resolve(index, pick) => {
                     if !leased[index].is_empty() {
-                        let (offset, _) = { let at = pick % leased[index].len(); leased[index].swap_remove(at) };
+                        let at = pick % leased[index].len();
+                        let (offset, _) = leased[index].swap_remove(at);
                         prop_assert!(log.resolve(ids[index], offset));
                     }
                 }
@@ -177,12 +220,14 @@ proptest! {
                         prop_assert_eq!(Some(*given_up.entry), queues[index].pop_front());
                     }
                     let held = 10 * (queues[index].len() + leased[index].len()) as u64;
-                    prop_assert!(held <= limit || queues[index].iter().all(|&left| left + 1 == appended));
+                    let is_newest = |&left: &u64| left + 1 == appended;
+                    prop_assert!(held <= limit || queues[index].iter().all(is_newest));
                 }
             }
             for index in 0..3 {
                 let unread = 10 * queues[index].len() as u64;
-                prop_assert_eq!(log.held_bytes(ids[index]), unread + 10 * leased[index].len() as u64);
+                let held = unread + 10 * leased[index].len() as u64;
+                prop_assert_eq!(log.held(ids[index]).bytes, held);
                 prop_assert_eq!(log.shared.inner.lock().cursor(ids[index]).unread.bytes, unread);
             }
         }

@@ -1,23 +1,31 @@
-//! The reader thread: reads from disk ahead of the readers that have fallen out of memory, and drops there what a budget takes.
+//! The reader thread: reads from disk ahead of the readers that have fallen out of memory, and
+//! drops there what a budget takes.
 //!
 //! Invariants
-//! - What is passed holds nothing for the reader, or is damaged (counted), or was resolved by it. What the disk refuses to read is
-//!   tried again, and passed only when the disk has refused it for long.
+//! - What is passed holds nothing for the reader, or is damaged (counted), or was resolved by it.
+//!   What the disk refuses to read is tried again, and passed only when the disk has refused it for
+//!   long.
 //! - Nothing at or above `evicted_below` is read: it is in memory.
 
+mod shed;
 mod tasks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
+
 use crate::cursor::DiskLease;
-use crate::disk::Access;
+use crate::error::FileError;
+use crate::format::FrameHeader;
 use crate::log::Shared;
+use crate::log::segments::Shed;
+use crate::log::shed_segments::DiskFrame;
 use crate::log::store::Ends;
-use crate::record::{Record, RecordFacts, StoredRecord};
-use crate::segment::{Body, Located, ReaderOptions, SegmentError, SegmentReader};
-use crate::types::{Charge, CursorId, DiskTrouble, Offset};
+use crate::record::{Record, StoredRecord};
+use crate::segment::{Body, ReaderOptions, SegmentReader};
+use crate::types::{CursorId, DiskTrouble, Offset};
 use crate::writer::Home;
 use tasks::{Found, Purpose, Step, Task};
 
@@ -70,6 +78,8 @@ impl<T: Record> Reader<T> {
 
     /// Waits until some reader needs something; they take turns. None at the end.
     fn next_task(&mut self, turn: &mut usize) -> Option<Task> {
+        // One between two turns, so that readers need not wait for all of them.
+        self.shed_segment();
         let shared = self.shared.clone();
         let mut inner = shared.inner.lock();
         loop {
@@ -91,27 +101,33 @@ impl<T: Record> Reader<T> {
                 }
             }
             if !woken.is_empty() {
-                parking_lot::MutexGuard::unlocked(&mut inner, || woken.into_iter().for_each(|wake| wake()));
+                MutexGuard::unlocked(&mut inner, || woken.into_iter().for_each(|wake| wake()));
                 continue;
             }
-            inner.store.as_mut()?.reader_waits = true;
+            let store = inner.store.as_mut()?;
+            if store.segments.iter().any(|segment| segment.shed == Shed::Asked) {
+                MutexGuard::unlocked(&mut inner, || self.shed_segment());
+                continue;
+            }
+            store.reader_waits = true;
             shared.reader_wake.wait(&mut inner);
         }
     }
 
-    fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>, SegmentError> {
+    fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>, FileError> {
         let target = &task.target;
-        let reuses = self
-            .places
-            .get(&task.id)
-            .is_some_and(|place| place.generation == target.generation && place.at <= task.from && !pass_unreadable);
+        let reuses = self.places.get(&task.id).is_some_and(|place| {
+            place.generation == target.generation && place.at <= task.from && !pass_unreadable
+        });
         if !reuses {
             match self.open(task, pass_unreadable) {
                 Ok(place) => self.places.insert(task.id, place),
                 Err(error) => return self.pass_if_lost(task, error),
             };
         }
-        let Some(place) = self.places.get_mut(&task.id) else { return Ok(Found::nothing(task.from)) };
+        let Some(place) = self.places.get_mut(&task.id) else {
+            return Ok(Found::nothing(task.from));
+        };
         if place.end != target.end
             && let Some(end) = target.end
         {
@@ -127,50 +143,43 @@ impl<T: Record> Reader<T> {
             return Ok(found);
         }
         let damage = place.segment.damage();
-        found.damaged += damage.frames + damage.regions - damage_before.frames - damage_before.regions;
+        found.damaged +=
+            damage.frames + damage.regions - damage_before.frames - damage_before.regions;
         Ok(found)
     }
 
-    fn open(&self, task: &Task, pass_unreadable: bool) -> Result<Place, SegmentError> {
+    fn open(&self, task: &Task, pass_unreadable: bool) -> Result<Place, FileError> {
         let target = &task.target;
-        let file = self.home.disk.open(&target.path, Access::Read).map_err(|source| SegmentError::Io {
-            path: target.path.clone(),
-            action: "cannot open",
-            source,
-        })?;
         let options = ReaderOptions { pass_unreadable, ..ReaderOptions::default() };
-        let mut segment = SegmentReader::open(file, &target.path, options)?;
-        // Another file may just have taken the place of the one that was marked: then its own end and no mark count.
+        let mut segment = SegmentReader::open_path(&*self.home.disk, &target.path, options)?;
+        // Another file may have taken its place: then its own end counts.
         let is_known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
-        if is_known {
-            if let Some(end) = target.end {
-                segment.set_end(end);
-            }
-            if let Some(position) = target.position.filter(|_| target.epoch.is_some()) {
-                segment.seek(position);
-            }
+        if let Some(end) = target.end.filter(|_| is_known) {
+            segment.set_end(end);
         }
         // With a generation that no segment has it is opened again at the next turn.
         let generation = if is_known { target.generation } else { 0 };
         Ok(Place { generation, segment, at: task.from, end: target.end })
     }
 
-    /// A file that was removed from outside, or whose header is destroyed, does not stop the reader for good.
-    fn pass_if_lost(&self, task: &Task, error: SegmentError) -> Result<Found<T>, SegmentError> {
+    /// A file that was removed or whose header is destroyed does not stop the reader for good.
+    fn pass_if_lost(&self, task: &Task, error: FileError) -> Result<Found<T>, FileError> {
         let is_lost = match &error {
-            SegmentError::NoSegment { .. } | SegmentError::Unfinished { .. } => true,
-            SegmentError::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+            FileError::NoSegment { .. } | FileError::Unfinished { .. } => true,
+            FileError::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
             _ => false,
         };
         let is_still_known = || {
             let inner = self.shared.inner.lock();
             let store = inner.store.as_ref();
-            store
-                .and_then(|store| store.segments.at_or_after(task.from))
-                .is_some_and(|segment| segment.generation == task.target.generation && segment.path == task.target.path)
+            store.and_then(|store| store.segments.at_or_after(task.from)).is_some_and(|segment| {
+                segment.generation == task.target.generation && segment.path == task.target.path
+            })
         };
         match is_lost {
-            true if is_still_known() => Ok(Found { damaged: 1, ..Found::nothing(task.target.until) }),
+            true if is_still_known() => {
+                Ok(Found { damaged: 1, ..Found::nothing(task.target.until) })
+            }
             true => Ok(Found::nothing(task.from)),
             false => Err(error),
         }
@@ -193,11 +202,12 @@ impl<T: Record> Reader<T> {
         }
     }
 
-    fn wait_to_try_again(&self, error: &SegmentError) {
+    fn wait_to_try_again(&self, error: &FileError) {
         let until = Instant::now() + RETRY;
         let mut inner = self.shared.inner.lock();
         if let Some(store) = &mut inner.store {
-            store.read_trouble = Some(DiskTrouble { reason: error.to_string(), out_of_space: false });
+            store.read_trouble =
+                Some(DiskTrouble { reason: error.to_string(), out_of_space: false });
         }
         while inner.store.as_ref().is_some_and(|store| store.ends == Ends::No)
             && !self.shared.reader_wake.wait_until(&mut inner, until).timed_out()
@@ -206,7 +216,11 @@ impl<T: Record> Reader<T> {
 }
 
 /// Reads one turn of a task.
-fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T>) -> Result<(), SegmentError> {
+fn look<T: Record>(
+    segment: &mut SegmentReader,
+    task: &Task,
+    found: &mut Found<T>,
+) -> Result<(), FileError> {
     let start = segment.position();
     let mut charged_bytes = 0;
     loop {
@@ -219,7 +233,7 @@ fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T
         };
         let header = located.header;
         if header.offset >= task.target.until {
-            // It belongs to another segment, or is in memory still: then it is looked at again later.
+            // Of another segment, or still in memory: it is looked at again later.
             segment.seek(located.position);
             found.until = task.target.until;
             return Ok(());
@@ -229,12 +243,14 @@ fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T
             continue;
         }
         if segment.readers().contains(&task.persistent_id) {
-            let charge = Charge { bytes: u64::from(header.charge_bytes), items: u64::from(header.items) };
-            charged_bytes += charge.bytes;
+            charged_bytes += header.charge.bytes;
             match task.purpose {
-                Purpose::Drop { .. } => found.drops.push((header.offset, charge)),
+                Purpose::Drop { .. } => {
+                    let readers = segment.readers().to_vec();
+                    found.drops.push(DiskFrame { header, readers });
+                }
                 Purpose::Date => {
-                    found.received_unix_ns = Some(header.received_unix_ns);
+                    found.received_unix_ns = Some(header.facts.received_unix_ns);
                     found.until = header.offset;
                     segment.seek(located.position);
                     return Ok(());
@@ -242,7 +258,7 @@ fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T
                 Purpose::Read { .. } => {
                     // A damaged body counts itself.
                     if let Some(body) = segment.body()? {
-                        match decode(&located, charge, body) {
+                        match decode(&header, body) {
                             Some(entry) => found.entries.push(entry),
                             None => found.damaged += 1,
                         }
@@ -259,16 +275,16 @@ fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T
     }
 }
 
-fn decode<T: Record>(located: &Located, charge: Charge, body: Body) -> Option<(Offset, Arc<T>, DiskLease)> {
-    let header = &located.header;
-    let facts = RecordFacts {
-        received_unix_ns: header.received_unix_ns,
-        encoding: header.encoding,
-        flags: header.flags,
-        uncompressed_len_bytes: header.uncompressed_len_bytes,
+fn decode<T: Record>(header: &FrameHeader, body: Body) -> Option<(Offset, Arc<T>, DiskLease)> {
+    let FrameHeader { facts, charge, .. } = *header;
+    let lease = DiskLease { charge, received_unix_ns: facts.received_unix_ns };
+    let stored = StoredRecord {
+        offset: header.offset,
+        facts,
+        charge,
+        metadata: body.metadata,
+        payload: body.payload,
     };
-    let lease = DiskLease { charge, received_unix_ns: header.received_unix_ns };
-    let stored = StoredRecord { offset: header.offset, facts, charge, metadata: body.metadata, payload: body.payload };
     let entry = T::decode(stored).ok()?;
     Some((header.offset, Arc::new(entry), lease))
 }

@@ -1,13 +1,16 @@
-//! What the reader thread does next, and what it hands over. Everything here happens under the log's lock.
+//! What the reader thread does next, and what it hands over. Everything here happens under the
+//! log's lock.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cursor::{Cursor, DiskLease};
-use crate::format::Holding;
+use crate::format::{FrameHeader, Holding};
+use crate::gauges::GiveUp;
 use crate::log::Inner;
 use crate::log::budget::unix_now_ns;
-use crate::types::{Charge, CursorId, Offset, Wake};
+use crate::log::shed_segments::DiskFrame;
+use crate::types::{CursorId, Offset, Wake};
 
 /// What is to be done for one reader.
 pub(super) struct Task {
@@ -37,13 +40,12 @@ pub(super) struct Target {
     pub(super) end: Option<u64>,
     /// Nothing from here on is looked at in it.
     pub(super) until: Offset,
-    pub(super) position: Option<u64>,
 }
 
 /// What came of a task.
 pub(super) struct Found<T> {
     pub(super) entries: Vec<(Offset, Arc<T>, DiskLease)>,
-    pub(super) drops: Vec<(Offset, Charge)>,
+    pub(super) drops: Vec<DiskFrame>,
     pub(super) received_unix_ns: Option<u64>,
     pub(super) until: Offset,
     pub(super) damaged: u64,
@@ -66,31 +68,14 @@ pub(super) enum Step {
 impl<T> Inner<T> {
     pub(super) fn task(&mut self, id: CursorId) -> Step {
         let Some(cursor) = self.cursors[id.0].as_ref() else { return Step::Nothing };
-        let Some(store) = self.store.as_ref().filter(|_| cursor.damaged_file.is_none()) else { return Step::Nothing };
+        let Some(store) = self.store.as_ref().filter(|_| cursor.damaged_file.is_none()) else {
+            return Step::Nothing;
+        };
         let read_ahead_bytes = store.read_ahead_bytes;
         let (drops, is_read) = (cursor.ahead.drops, cursor.is_subscribed && cursor.ahead.is_active);
         let has_no_date = cursor.oldest_on_disk_unix_ns.is_none() && cursor.disk_leases.is_empty();
         if drops {
-            self.drop_what_was_read(id);
-            let cursor = self.cursor(id);
-            let excess_bytes = cursor.held().bytes.saturating_sub(cursor.limit_bytes);
-            let from = cursor.ahead.until.max(cursor.next);
-            // The newest frame of all is never dropped.
-            let below = self.slots.head().saturating_sub(1).min(self.evicted_below());
-            let (bytes, below) = match excess_bytes {
-                0 => (u64::MAX, below.min(cursor.ahead.drop_below)),
-                excess_bytes => (excess_bytes, below),
-            };
-            if excess_bytes == 0 && from >= below {
-                return self.end_drops(id);
-            }
-            return self.find(id, Purpose::Drop { bytes }, from, below).map_or_else(
-                || {
-                    self.cursor_mut(id).pass_to(below);
-                    self.end_drops(id)
-                },
-                Step::Work,
-            );
+            return self.next_drop(id);
         }
         let below = self.evicted_below();
         if is_read && self.wants_ahead(id) {
@@ -112,7 +97,7 @@ impl<T> Inner<T> {
             if let Some(task) = self.find(id, Purpose::Date, from, below) {
                 return Step::Work(task);
             }
-            // There is nothing for it on disk, so that it pins nothing there either, even if nobody reads for it.
+            // There is nothing for it on disk, so that it pins nothing there, also as an orphan.
             let cursor = self.cursor_mut(id);
             cursor.ahead.dated_until = below;
             cursor.pass_to(below);
@@ -141,29 +126,34 @@ impl<T> Inner<T> {
                 epoch: segment.epoch,
                 end: segment.end,
                 until: (segment.last + 1).min(below),
-                position: segment.position_before(from),
             };
             let (persistent_id, ahead_generation) = (cursor.persistent_id, cursor.ahead.generation);
             return Some(Task { id, persistent_id, ahead_generation, from, purpose, target });
         }
     }
 
-    /// What was being read when the drop was asked for goes first.
-    fn drop_what_was_read(&mut self, id: CursorId) {
-        let start = self.cursor(id).next;
-        let mut dropped = Holding::default();
-        self.drop_ahead(id, &mut dropped);
-        let cursor = self.cursor_mut(id);
-        let end = cursor.next;
-        cursor.dropped_unseen.add(dropped);
-        cursor.note_gap(start, end, dropped, unix_now_ns());
-        cursor.publish();
-    }
-
-    fn end_drops(&mut self, id: CursorId) -> Step {
+    /// Where the reader thread goes on to drop for a reader that is over its budget.
+    fn next_drop(&mut self, id: CursorId) -> Step {
+        if self.cursor(id).gauges.may_give_up() == GiveUp::Everything {
+            // What was being read when the drop was asked for goes first.
+            let dropped = self.drop_ahead(id);
+            self.cursor_mut(id).dropped_unseen.add(dropped);
+        }
+        let cursor = self.cursor(id);
+        let excess_bytes = cursor.held().bytes.saturating_sub(cursor.gauges.limit_bytes());
+        let from = cursor.ahead.until.max(cursor.next).max(cursor.ahead.dropped_until);
+        // The newest frame of all is never dropped.
+        let below = self.slots.head().saturating_sub(1).min(self.evicted_below());
+        if excess_bytes > 0 {
+            let purpose = Purpose::Drop { bytes: excess_bytes };
+            if let Some(task) = self.find(id, purpose, from, below) {
+                return Step::Work(task);
+            }
+            let cursor = self.cursor_mut(id);
+            cursor.drop_until(below);
+        }
         let cursor = self.cursor_mut(id);
         cursor.ahead.drops = false;
-        cursor.ahead.drop_below = 0;
         Step::Wake(cursor.wake.clone())
     }
 
@@ -208,30 +198,43 @@ impl<T> Inner<T> {
     }
 
     fn take_drops(&mut self, task: &Task, found: Found<T>) {
-        let start = self.cursor(task.id).next;
+        let start = self.cursor(task.id).next.max(self.cursor(task.id).ahead.dropped_until);
+        let ids = self.ids_by_persistent_id();
         let mut dropped = Holding::default();
         let mut until = found.until;
-        for (offset, charge) in found.drops {
-            if !self.wants_dropped(task.id, offset) {
+        for frame in found.drops {
+            let FrameHeader { offset, charge, .. } = frame.header;
+            if !self.is_over_limit(task.id) {
                 until = until.min(offset);
                 break;
             }
             let cursor = self.cursor(task.id);
-            if offset >= cursor.next && !cursor.is_resolved(offset) {
+            if offset < cursor.next || cursor.is_resolved(offset) {
+                continue;
+            }
+            if self.may_drop(cursor, &frame, &ids) {
                 self.drop_on_disk(task.id, offset, charge);
                 dropped.add_charge(charge);
+            } else {
+                // It stays, and the reader has to come to it.
+                let cursor = self.cursor_mut(task.id);
+                cursor.drop_until(offset);
+                cursor.ahead.dropped_until = offset + 1;
             }
         }
         let cursor = self.cursor_mut(task.id);
-        cursor.pass_to(until);
-        let end = cursor.next;
+        cursor.drop_until(until);
         cursor.dropped_unseen.add(dropped);
         cursor.oldest_on_disk_unix_ns = None;
-        cursor.note_gap(start, end, dropped, unix_now_ns());
+        cursor.note_dropped_range(start, until, dropped, unix_now_ns());
         cursor.publish();
     }
 }
 
 fn wake_if_awaited<T>(cursor: &mut Cursor<T>) -> Step {
-    if std::mem::take(&mut cursor.ahead.is_awaited) { Step::Wake(cursor.wake.clone()) } else { Step::Nothing }
+    if std::mem::take(&mut cursor.ahead.is_awaited) {
+        Step::Wake(cursor.wake.clone())
+    } else {
+        Step::Nothing
+    }
 }

@@ -1,24 +1,27 @@
-//! Opening a log on disk: finds the readers and the segments, and looks into the newest segments only.
+//! Opening a log on disk: finds the readers and the segments, and looks into the newest segments
+//! only.
 //!
 //! Invariants
-//! - Nothing is changed before everything could be read; what is cleaned up afterwards can be cleaned up again: a crash during
-//!   recovery loses nothing.
-//! - The head is above everything that anything on disk names, or a new frame would pass for one that was resolved.
+//! - Nothing is changed before everything could be read; what is cleaned up afterwards can be
+//!   cleaned up again: a crash during recovery loses nothing.
+//! - The head is above everything that anything on disk names, or a new frame would pass for one
+//!   that was resolved.
 //! - A segment that ends without a footer is never appended to.
-//! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is being replaced.
+//! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
+//!   being replaced.
 
 mod scan;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
-use crate::keeper::{CursorFiles, Keeper, Leftovers};
+use crate::error::FileError;
 use crate::log::store::{Ends, Store, WriterWaits};
 use crate::log::{Inner, Log, Shared};
-use crate::options::{OpenError, OpenOptions, Recovered};
+use crate::maintenance::{CursorFiles, Leftovers, Maintenance};
+use crate::options::{OpenOptions, Recovered};
 use crate::reader::Reader;
 use crate::record::Record;
 use crate::segment::random_u64;
@@ -32,17 +35,29 @@ const CURSORS_DIRECTORY: &str = "cursors";
 const REWRITE_DIRECTORY: &str = "rewrite";
 
 impl<T: Record> Log<T> {
-    /// Opens the log of a directory, or begins one. Its readers are orphans until somebody subscribes by their names.
-    pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered), OpenError> {
-        let OpenOptions { disk, directory, name, memory_limit_bytes, memory, read_ahead_bytes, flush, .. } = options;
+    /// Opens or begins the log of a directory. Its readers are orphans until they subscribe.
+    pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered), FileError> {
+        let OpenOptions {
+            disk,
+            directory,
+            name,
+            memory_limit_bytes,
+            memory,
+            read_ahead_bytes,
+            flush,
+            ..
+        } = options;
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
-        disk.create_directory(&cursors_directory).map_err(io(&cursors_directory, "cannot create"))?;
+        disk.create_directory(&cursors_directory)
+            .map_err(FileError::io(&cursors_directory, "cannot create"))?;
         let mut recovery = Recovery::new(&*disk, &directory);
         recovery.read_cursors(&cursors_directory)?;
         recovery.read_segments()?;
         let log_id = match recovery.log_id {
             Some(log_id) => log_id,
-            None => random_log_id().map_err(io(&directory, "no randomness for a new log"))?,
+            None => {
+                random_log_id().map_err(FileError::io(&directory, "no randomness for a new log"))?
+            }
         };
         let Recovery { cursors, damaged, segments, leftovers, found, head, .. } = recovery;
         let mut files = CursorFiles::default();
@@ -57,7 +72,8 @@ impl<T: Record> Log<T> {
             cursor.has_file = true;
             readers.push(Some(cursor));
         }
-        let highest_persistent_id = readers.iter().flatten().map(|cursor: &Cursor<T>| cursor.persistent_id).max();
+        let highest_persistent_id =
+            readers.iter().flatten().map(|cursor: &Cursor<T>| cursor.persistent_id).max();
         let store = Store {
             segments,
             durable_below: head,
@@ -70,12 +86,11 @@ impl<T: Record> Log<T> {
             writer_waits: WriterWaits::No,
             reader_waits: false,
             writer_has_ended: false,
-            keeper_has_ended: false,
+            maintenance_has_ended: false,
             ends: Ends::No,
             trouble: None,
             cursor_trouble: None,
             read_trouble: None,
-            full_segments: Vec::new(),
             stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
             gone_readers: Vec::new(),
             highest_persistent_id: highest_persistent_id.unwrap_or(0),
@@ -92,22 +107,39 @@ impl<T: Record> Log<T> {
             keep_interval: options.keep_interval,
         };
         let slots = Slots::starting_at(head);
-        let log = Log::of(Inner { slots, cursors: readers, stored_bytes: 0, memory, shed_from: 0, store: Some(store) });
+        let log = Log::of(Inner {
+            slots,
+            cursors: readers,
+            stored_bytes: 0,
+            memory,
+            shed_from: 0,
+            store: Some(store),
+        });
         log.start_threads(home, files, leftovers)?;
         Ok((log, found))
     }
 
-    fn start_threads(&self, home: Home, files: CursorFiles, leftovers: Leftovers) -> Result<(), OpenError> {
+    fn start_threads(
+        &self,
+        home: Home,
+        files: CursorFiles,
+        leftovers: Leftovers,
+    ) -> Result<(), FileError> {
         let files = Arc::new(Mutex::new(files));
         let writer = Writer::new(self.shared.clone(), home.clone(), files.clone());
-        let keeper = Keeper::new(self.shared.clone(), home.clone(), files, leftovers);
+        let maintenance = Maintenance::new(self.shared.clone(), home.clone(), files, leftovers);
         let reader = Reader::new(self.shared.clone(), home.clone());
         self.start(&home, "write", move || writer.run())?;
-        self.start(&home, "keep", move || keeper.run())?;
+        self.start(&home, "maint", move || maintenance.run())?;
         self.start(&home, "read", move || reader.run())
     }
 
-    fn start(&self, home: &Home, does: &str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
+    fn start(
+        &self,
+        home: &Home,
+        does: &str,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Result<(), FileError> {
         // Names of threads are cut at 15 bytes.
         let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.name));
         let watch = Watch { shared: self.shared.clone() };
@@ -115,13 +147,14 @@ impl<T: Record> Log<T> {
             run();
             drop(watch);
         };
-        let handle = thread.spawn(run).map_err(io(&home.directory, "cannot start a thread"))?;
+        let handle =
+            thread.spawn(run).map_err(FileError::io(&home.directory, "cannot start a thread"))?;
         self.threads.lock().push(handle);
         Ok(())
     }
 }
 
-/// A thread that panics leaves a log that says so: nothing is made durable any more, and closing does not wait for it.
+/// After a panic of a thread nothing is made durable any more, and the log says so.
 struct Watch<T> {
     shared: Arc<Shared<T>>,
 }
@@ -137,7 +170,7 @@ impl<T> Drop for Watch<T> {
             store.trouble = Some(DiskTrouble { reason, out_of_space: false });
             store.ends = Ends::Now;
             store.writer_has_ended = true;
-            store.keeper_has_ended = true;
+            store.maintenance_has_ended = true;
         }
         self.shared.wake_all();
     }
@@ -146,9 +179,4 @@ impl<T> Drop for Watch<T> {
 fn random_log_id() -> std::io::Result<u128> {
     // Zero stands for a log that is not known.
     Ok((u128::from(random_u64()?) << 64 | u128::from(random_u64()?)).max(1))
-}
-
-fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> OpenError {
-    let path = path.to_owned();
-    move |source| OpenError::Io { path, action, source }
 }

@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::cursor::Cursor;
-use crate::cursor_file::{CURSOR_EXTENSION, CursorError, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION};
-use crate::disk::{Access, Disk};
+use crate::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION};
+use crate::disk::Disk;
+use crate::error::FileError;
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
-use crate::keeper::Leftovers;
-use crate::log::segments::{Segment, Segments};
-use crate::options::{OpenError, Recovered};
+use crate::log::segments::{Segment, Segments, Shed};
+use crate::maintenance::Leftovers;
+use crate::options::Recovered;
 use crate::ranges::RangeSet;
-use crate::segment::{ReaderOptions, SegmentError, SegmentInfo, SegmentName, SegmentReader};
+use crate::segment::{ReaderOptions, SegmentInfo, SegmentName, SegmentReader};
 use crate::types::{Charge, CursorId, Offset};
-
-use super::io;
 
 /// What is found of a reader.
 pub(super) struct FoundCursor {
@@ -53,8 +52,8 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<(), OpenError> {
-        for entry in self.disk.list(directory).map_err(io(directory, "cannot list"))? {
+    pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<(), FileError> {
+        for entry in self.disk.list(directory).map_err(FileError::io(directory, "cannot list"))? {
             let path = directory.join(&entry.name);
             if entry.name.ends_with(TEMPORARY_EXTENSION) {
                 self.leave_behind(path);
@@ -69,18 +68,18 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<(), OpenError> {
+    fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<(), FileError> {
         let (file, state) = match CursorFile::open(self.disk, path) {
-            Ok(opened) => opened,
-            Err(CursorError::Damaged { .. }) => {
+            Err(FileError::DamagedCursor { .. }) => {
                 let aside = format!("{file_name}{DAMAGED_EXTENSION}");
-                self.disk.rename(path, &path.with_file_name(&aside)).map_err(io(path, "cannot set aside"))?;
+                self.disk
+                    .rename(path, &path.with_file_name(&aside))
+                    .map_err(FileError::io(path, "cannot set aside"))?;
                 self.damaged.retain(|known| *known != aside);
                 self.damaged.push(aside);
                 return Ok(());
             }
-            Err(CursorError::NewerVersion { path, found }) => return Err(OpenError::NewerVersion { path, found }),
-            Err(CursorError::Io { path, action, source }) => return Err(OpenError::Io { path, action, source }),
+            opened => opened?,
         };
         self.check_log_id(path, state.log_id)?;
         let mut resolved = RangeSet::default();
@@ -93,10 +92,10 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<(), OpenError> {
+    fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<(), FileError> {
         match self.log_id {
             _ if log_id == 0 => Ok(()),
-            Some(known) if known != log_id => Err(OpenError::Foreign { path: path.to_owned() }),
+            Some(known) if known != log_id => Err(FileError::Foreign { path: path.to_owned() }),
             _ => {
                 self.log_id = Some(log_id);
                 Ok(())
@@ -104,12 +103,18 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    pub(super) fn read_segments(&mut self) -> Result<(), OpenError> {
+    pub(super) fn read_segments(&mut self) -> Result<(), FileError> {
         let mut files: BTreeMap<Offset, (SegmentName, u64)> = BTreeMap::new();
-        for entry in self.disk.list(self.directory).map_err(io(self.directory, "cannot list"))? {
-            let Some(name) = SegmentName::parse(&entry.name).filter(|_| !entry.is_directory) else { continue };
-            // Of one first offset the latest attempt counts: nothing was ever durable in the others.
-            if let Some((older, _)) = files.get(&name.first_offset).filter(|(other, _)| other.attempt < name.attempt) {
+        for entry in
+            self.disk.list(self.directory).map_err(FileError::io(self.directory, "cannot list"))?
+        {
+            let Some(name) = SegmentName::parse(&entry.name).filter(|_| !entry.is_directory) else {
+                continue;
+            };
+            // The latest attempt counts: nothing was ever durable in the others.
+            if let Some((older, _)) =
+                files.get(&name.first_offset).filter(|(other, _)| other.attempt < name.attempt)
+            {
                 self.leave_behind(self.directory.join(older.to_string()));
             } else if files.contains_key(&name.first_offset) {
                 self.leave_behind(self.directory.join(entry.name));
@@ -117,7 +122,8 @@ impl<'a> Recovery<'a> {
             }
             files.insert(name.first_offset, (name, entry.len_bytes));
         }
-        self.counted_from = self.cursors.iter().map(|(_, cursor)| cursor.state.head).min().unwrap_or(Offset::MAX);
+        self.counted_from =
+            self.cursors.iter().map(|(_, cursor)| cursor.state.head).min().unwrap_or(Offset::MAX);
         let mut before = None;
         for (&first, &(name, len_bytes)) in files.iter().rev() {
             let path = self.directory.join(name.to_string());
@@ -135,43 +141,43 @@ impl<'a> Recovery<'a> {
     }
 
     /// Looks at the frames of a segment. `last` is known of all but the newest.
-    fn read_segment(&mut self, first: Offset, last: Option<Offset>, path: PathBuf) -> Result<(), OpenError> {
+    fn read_segment(
+        &mut self,
+        first: Offset,
+        last: Option<Offset>,
+        path: PathBuf,
+    ) -> Result<(), FileError> {
         // Whatever is in it, no new segment shall take its name.
         self.head = self.head.max(first);
-        let file = self.disk.open(&path, Access::Read).map_err(io(&path, "cannot open"))?;
         let options = ReaderOptions { pass_unreadable: true, ..ReaderOptions::default() };
-        let mut reader = match SegmentReader::open(file, &path, options) {
-            Ok(reader) => reader,
-            Err(SegmentError::Unfinished { .. }) => {
+        let mut reader = match SegmentReader::open_path(self.disk, &path, options) {
+            Err(FileError::Unfinished { .. }) => {
                 self.leave_behind(path);
                 return Ok(());
             }
             // Nothing can be read in it, and nothing is thrown away either: it is left as it is.
-            Err(SegmentError::NoSegment { .. }) => {
+            Err(FileError::NoSegment { .. }) => {
                 self.head = self.head.max(first + 1);
                 self.found.frames_damaged += 1;
                 return Ok(());
             }
-            Err(SegmentError::NewerVersion { path, found }) => return Err(OpenError::NewerVersion { path, found }),
-            Err(SegmentError::Io { path, action, source }) => return Err(OpenError::Io { path, action, source }),
-            Err(error) => {
-                let source = std::io::Error::other(error);
-                return Err(OpenError::Io { path, action: "cannot read", source });
-            }
+            reader => reader?,
         };
         self.check_log_id(&path, reader.info().header.log_id)?;
         let info = reader.info().clone();
-        let sealed = info.footer.filter(|footer| footer.frames > 0 && footer.last_offset < self.counted_from);
+        let sealed = info
+            .footer
+            .filter(|footer| footer.frames > 0 && footer.last_offset < self.counted_from);
         if let Some(footer) = sealed {
             let last = last.unwrap_or(footer.last_offset);
             self.add_segment(first, last, path, info.len_bytes, None);
             return Ok(());
         }
-        let scanned = self.scan(&mut reader, &path, last)?;
+        let scanned = self.scan(&mut reader, last)?;
         self.found.bytes_scanned += info.len_bytes;
         self.found.frames_damaged += scanned.damaged_frames;
         let Some(last_offset) = scanned.last else {
-            // Reserved, or of a commit that was never acknowledged. If it was sealed its frames are damaged.
+            // Reserved, or never acknowledged. If it was sealed its frames are damaged.
             self.leave_behind(path);
             return Ok(());
         };
@@ -186,30 +192,28 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// Where a segment that was not sealed ends: with the block of its last frame. Cut within a block, the block would be written
-    /// again, and its frames could be torn.
+    /// A segment that was not sealed ends with the block of its last frame, which is whole.
     fn end_of(&self, info: &SegmentInfo, scanned: &Scanned) -> Option<u64> {
         info.footer.is_none().then(|| align_up(scanned.end, BLOCK_LEN_BYTES).min(info.len_bytes))
     }
 
-    fn scan(&mut self, reader: &mut SegmentReader, path: &Path, last: Option<Offset>) -> Result<Scanned, OpenError> {
+    fn scan(
+        &mut self,
+        reader: &mut SegmentReader,
+        last: Option<Offset>,
+    ) -> Result<Scanned, FileError> {
         let is_sealed = reader.info().footer.is_some();
         let mut scanned = Scanned { last: None, end: reader.position(), damaged_frames: 0 };
         let mut next = 0;
         let mut torn = 0;
-        let failed = |error| OpenError::Io {
-            path: path.to_owned(),
-            action: "cannot read",
-            source: std::io::Error::other::<SegmentError>(error),
-        };
-        while let Some(located) = reader.next().map_err(failed)? {
+        while let Some(located) = reader.next()? {
             self.found.frames_scanned += 1;
             let offset = located.header.offset;
             if last.is_some_and(|last| offset > last) {
                 break;
             }
             // Of a sealed segment every frame was synced; of another one the last may be torn.
-            if !is_sealed && reader.body().map_err(failed)?.is_none() {
+            if !is_sealed && reader.body()?.is_none() {
                 torn += 1;
                 continue;
             }
@@ -220,14 +224,12 @@ impl<'a> Recovery<'a> {
                 continue;
             }
             next = offset + 1;
-            let charge =
-                Charge { bytes: u64::from(located.header.charge_bytes), items: u64::from(located.header.items) };
-            self.count(reader.readers(), offset, charge);
+            self.count(reader.readers(), offset, located.header.charge);
         }
         Ok(scanned)
     }
 
-    /// A frame is held by its readers unless their files say that they have resolved it, or have counted it.
+    /// A frame is held by its readers unless their files have it resolved or counted.
     fn count(&mut self, readers: &[u32], offset: Offset, charge: Charge) {
         for (_, cursor) in &mut self.cursors {
             let state = &mut cursor.state;
@@ -239,15 +241,24 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    fn add_segment(&mut self, first: Offset, last: Offset, path: PathBuf, len_bytes: u64, end: Option<u64>) {
+    fn add_segment(
+        &mut self,
+        first: Offset,
+        last: Offset,
+        path: PathBuf,
+        len_bytes: u64,
+        end: Option<u64>,
+    ) {
         self.head = self.head.max(last.saturating_add(1));
         let needs = |cursor: &FoundCursor| {
             let from = cursor.state.floor.max(first);
             from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
         };
         let cursors = self.cursors.iter().enumerate();
-        let mut unknown: Vec<CursorId> =
-            cursors.filter(|(_, (_, cursor))| needs(cursor)).map(|(index, _)| CursorId(index)).collect();
+        let mut unknown: Vec<CursorId> = cursors
+            .filter(|(_, (_, cursor))| needs(cursor))
+            .map(|(index, _)| CursorId(index))
+            .collect();
         unknown.extend((0..self.damaged.len()).map(|index| CursorId(self.cursors.len() + index)));
         let generation = self.segments.next_generation();
         self.segments.insert(Segment {
@@ -258,10 +269,10 @@ impl<'a> Recovery<'a> {
             len_bytes,
             end,
             is_open: false,
+            shed: Shed::No,
             generation,
             pins: Vec::new(),
             unknown,
-            marks: Vec::new(),
         });
     }
 
@@ -291,6 +302,7 @@ impl FoundCursor {
         }
         cursor.unread = state.held;
         cursor.dropped = state.dropped;
+        state.gaps.iter().for_each(|gap| cursor.note_untaken(gap.start, gap.end));
         cursor.gaps = state.gaps.into();
         cursor.is_changed = false;
         cursor.has_file = true;

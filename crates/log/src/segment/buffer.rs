@@ -21,7 +21,12 @@ pub(super) struct ReadBuffer {
 impl ReadBuffer {
     pub(super) fn new(file: Arc<dyn DiskFile>, options: ReaderOptions) -> Self {
         let read_ahead_bytes = options.read_ahead_bytes.max(BLOCK_LEN_BYTES as usize);
-        ReadBuffer { file, options: ReaderOptions { read_ahead_bytes, ..options }, bytes: Vec::new(), start: 0 }
+        ReadBuffer {
+            file,
+            options: ReaderOptions { read_ahead_bytes, ..options },
+            bytes: Vec::new(),
+            start: 0,
+        }
     }
 
     /// Forgets what was read ahead: the file may have changed there.
@@ -31,11 +36,12 @@ impl ReadBuffer {
 
     /// What is held from `position` on, without reading more.
     pub(super) fn held_from(&self, position: u64) -> &[u8] {
-        let index = position.checked_sub(self.start).map_or(self.bytes.len(), |index| index as usize);
+        let index =
+            position.checked_sub(self.start).map_or(self.bytes.len(), |index| index as usize);
         self.bytes.get(index..).unwrap_or_default()
     }
 
-    /// At least `len` bytes from `position` on and what follows them in memory; fewer only at `end` or the end of the file.
+    /// At least `len` bytes from `position` on; fewer only at `end` or the end of the file.
     pub(super) fn get(&mut self, position: u64, len: usize, end: u64) -> io::Result<&[u8]> {
         if self.held_from(position).len() < len {
             self.fill(position, len, end)?;
@@ -44,7 +50,12 @@ impl ReadBuffer {
     }
 
     /// A copy of exactly `len` bytes in memory of their own. None if the file ends before.
-    pub(super) fn copy(&mut self, position: u64, len: usize, end: u64) -> io::Result<Option<Bytes>> {
+    pub(super) fn copy(
+        &mut self,
+        position: u64,
+        len: usize,
+        end: u64,
+    ) -> io::Result<Option<Bytes>> {
         if len <= self.options.read_ahead_bytes {
             let bytes = self.get(position, len, end)?;
             return Ok(bytes.get(..len).map(Bytes::copy_from_slice));
@@ -82,18 +93,24 @@ impl ReadBuffer {
     }
 }
 
-/// Reads until the buffer is full or the file ends. With `pass_unreadable` blocks that the disk cannot read are no error.
-pub(super) fn read(file: &dyn DiskFile, buffer: &mut [u8], position: u64, pass_unreadable: bool) -> io::Result<usize> {
+/// Reads until the buffer is full or the file ends, with `pass_unreadable` over bad blocks.
+pub(super) fn read(
+    file: &dyn DiskFile,
+    buffer: &mut [u8],
+    position: u64,
+    pass_unreadable: bool,
+) -> io::Result<usize> {
     match read_full_at(file, buffer, position) {
         Err(_) if pass_unreadable => read_by_block(file, buffer, position),
         result => result,
     }
 }
 
-/// Reads block by block; those that cannot be read become bytes of ones, which no checksum takes for a frame.
+/// Reads by the block. Bad blocks become ones, which no checksum takes for a frame.
 fn read_by_block(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     let len_bytes = file.len_bytes()?;
-    let readable = usize::try_from(len_bytes.saturating_sub(position)).unwrap_or(usize::MAX).min(buffer.len());
+    let readable =
+        usize::try_from(len_bytes.saturating_sub(position)).unwrap_or(usize::MAX).min(buffer.len());
     let mut done = 0;
     while done < readable {
         let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;

@@ -9,7 +9,7 @@ const EXTENSION: &str = ".seg";
 pub struct SegmentName {
     /// No frame in the file has a lower offset.
     pub first_offset: u64,
-    /// Above 0 where a file of the same first offset stands already because a write to it failed: `-1`, `-2`, … before the extension.
+    /// Above 0 if a failed write left a file of this offset: `-1`, `-2`, … before the extension.
     pub attempt: u32,
 }
 
@@ -54,7 +54,13 @@ mod tests {
             assert_eq!(SegmentName::parse(&name.to_string()), Some(name));
         }
         assert_eq!(names[4].to_string(), "00000000000000ff-2.seg");
-        for foreign in ["0.seg", "00000000000000FF.seg", "00000000000000ff-0.seg", "00000000000000ff-02.seg", "lock"] {
+        for foreign in [
+            "0.seg",
+            "00000000000000FF.seg",
+            "00000000000000ff-0.seg",
+            "00000000000000ff-02.seg",
+            "lock",
+        ] {
             assert_eq!(SegmentName::parse(foreign), None, "{foreign}");
         }
     }

@@ -1,7 +1,8 @@
 //! Reads a segment's frames from front to back, over damage if there is any.
 //!
-//! Where no whole header stands, the next one is searched for by the marker and the file's epoch. Zeros that are passed over are
-//! nothing: space that was reserved and not used, or pages that were never acknowledged.
+//! Where no whole header stands, the next one is searched for by the marker and the file's epoch.
+//! Zeros that are passed over are nothing: space that was reserved and not used, or pages that were
+//! never acknowledged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +10,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::SegmentInfo;
 use super::buffer::{ReadBuffer, read};
-use super::{SegmentError, SegmentInfo};
-use crate::disk::DiskFile;
+use crate::disk::{Access, Disk, DiskFile};
+use crate::error::FileError;
 use crate::format::{
-    BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, FileKind, Footer, FrameHeader,
-    HeaderError, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION, align_up, body_checksum, find_marker,
-    frame_epoch, parse_frame_header, reader_ids,
+    BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, FileKind,
+    Footer, FrameHeader, HeaderError, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader,
+    VERSION, align_up, body_checksum, find_marker, frame_epoch, parse_frame_header, reader_ids,
 };
 
 /// How a segment is read.
@@ -23,7 +25,7 @@ use crate::format::{
 pub struct ReaderOptions {
     /// How much is read at a time, at least a block.
     pub read_ahead_bytes: usize,
-    /// Blocks that the disk cannot read are passed over as damaged bytes; otherwise the error is returned and the call can be repeated.
+    /// Unreadable blocks are passed as damage; otherwise the error can be tried again.
     pub pass_unreadable: bool,
 }
 
@@ -38,8 +40,9 @@ impl Default for ReaderOptions {
 pub struct Damage {
     /// Frames whose header is whole and whose body is not.
     pub frames: u64,
-    /// Places where no header was readable and the next whole frame was searched for: at least one frame each, except at the end
-    /// of a segment that was not sealed, where it may be what a crash left of an unacknowledged write.
+    /// Places where no header was readable and the next whole frame was searched for: at least one
+    /// frame each, except at the end of a segment that was not sealed, where it may be what a crash
+    /// left of an unacknowledged write.
     pub regions: u64,
     /// Bytes of both.
     pub bytes: u64,
@@ -93,9 +96,13 @@ pub struct SegmentReader {
 }
 
 impl SegmentReader {
-    /// Opens a segment at its first frame. It ends before its footer if it was sealed, otherwise at the end of the file as it is
-    /// now or where [`SegmentReader::set_end`] says.
-    pub fn open(file: Arc<dyn DiskFile>, path: &Path, options: ReaderOptions) -> Result<Self, SegmentError> {
+    /// Opens a segment at its first frame. It ends before its footer if it was sealed, otherwise at
+    /// the end of the file as it is now or where [`SegmentReader::set_end`] says.
+    pub fn open(
+        file: Arc<dyn DiskFile>,
+        path: &Path,
+        options: ReaderOptions,
+    ) -> Result<Self, FileError> {
         let info = read_info(&*file, path, options.pass_unreadable)?;
         let end = info.len_bytes - if info.footer.is_some() { FOOTER_LEN_BYTES } else { 0 };
         Ok(SegmentReader {
@@ -111,12 +118,22 @@ impl SegmentReader {
         })
     }
 
+    /// The same for the file at a path.
+    pub(crate) fn open_path(
+        disk: &dyn Disk,
+        path: &Path,
+        options: ReaderOptions,
+    ) -> Result<Self, FileError> {
+        let file = disk.open(path, Access::Read).map_err(FileError::io(path, "cannot open"))?;
+        Self::open(file, path, options)
+    }
+
     pub fn info(&self) -> &SegmentInfo {
         &self.info
     }
 
-    /// Where reading stops: the durable end of a segment that is being written. What lies before it never changes, so that what was
-    /// read ahead up to an earlier end stays good.
+    /// Where reading stops: the durable end of a segment that is being written. What lies before it
+    /// never changes, so that what was read ahead up to an earlier end stays good.
     pub fn set_end(&mut self, end: u64) {
         if end < self.end {
             self.buffer.forget();
@@ -129,16 +146,19 @@ impl SegmentReader {
         self.position
     }
 
-    /// Goes on at a position that was got from [`Located`] or [`SegmentReader::position`] of the same segment.
+    /// Goes on at a position of a [`Located`] or of [`SegmentReader::position`].
     pub fn seek(&mut self, position: u64) {
         self.position = align_up(position.max(SEGMENT_HEADER_LEN_BYTES), FRAME_ALIGNMENT_BYTES);
         self.current = None;
     }
 
-    /// The next whole header, None at the end. What lies between the frames and is damaged is passed over and counted. After an
-    /// error of the disk the call can be repeated.
-    #[expect(clippy::should_implement_trait, reason = "it can fail, and lends what it found until the next call")]
-    pub fn next(&mut self) -> Result<Option<Located>, SegmentError> {
+    /// The next whole header, None at the end. What lies between the frames and is damaged is
+    /// passed over and counted. After an error of the disk the call can be repeated.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it can fail, and lends what it found until the next call"
+    )]
+    pub fn next(&mut self) -> Result<Option<Located>, FileError> {
         self.current = None;
         self.readers.clear();
         match self.parse_here()? {
@@ -152,22 +172,32 @@ impl SegmentReader {
         &self.readers
     }
 
-    /// The body of the frame that [`SegmentReader::next`] returned last; to be called at most once for each. None if it is damaged
-    /// (counted) or goes on behind the end.
-    pub fn body(&mut self) -> Result<Option<Body>, SegmentError> {
+    /// The body of the frame that [`SegmentReader::next`] returned last; to be called at most once
+    /// for each. None if it is damaged (counted) or goes on behind the end.
+    pub fn body(&mut self) -> Result<Option<Body>, FileError> {
         let Some(Located { position, header }) = self.current else { return Ok(None) };
         let start = position + header.header_len_bytes();
         let len = header.body_len_bytes();
         // Nothing is allocated for a length that the file cannot hold.
-        let bytes =
-            if start + len <= self.end { self.io(|buffer, end| buffer.copy(start, len as usize, end))? } else { None };
+        let bytes = if start + len <= self.end {
+            self.io(|buffer, end| buffer.copy(start, len as usize, end))?
+        } else {
+            None
+        };
         let metadata_len = header.metadata_len_bytes as usize;
-        let whole =
-            bytes.filter(|bytes| body_checksum(&bytes[..metadata_len], &bytes[metadata_len..]) == header.body_checksum);
+        let whole = bytes.filter(|bytes| {
+            body_checksum(&bytes[..metadata_len], &bytes[metadata_len..]) == header.body_checksum
+        });
         if whole.is_none() {
-            self.count_damage(position, Damage { frames: 1, regions: 0, bytes: header.frame_len_bytes() });
+            self.count_damage(
+                position,
+                Damage { frames: 1, regions: 0, bytes: header.frame_len_bytes() },
+            );
         }
-        Ok(whole.map(|bytes| Body { metadata: bytes.slice(..metadata_len), payload: bytes.slice(metadata_len..) }))
+        Ok(whole.map(|bytes| Body {
+            metadata: bytes.slice(..metadata_len),
+            payload: bytes.slice(metadata_len..),
+        }))
     }
 
     /// What was damaged so far.
@@ -185,11 +215,14 @@ impl SegmentReader {
         self.damage.add(damage);
     }
 
-    /// Takes the header at the position. None if its body goes on behind the end: cut off, the last of what there is.
+    /// Takes the header at the position. None if its body goes on behind the end.
     fn accept(&mut self, header: FrameHeader) -> Option<Located> {
         let located = Located { position: self.position, header };
         if located.position + header.header_len_bytes() + header.body_len_bytes() > self.end {
-            self.count_damage(self.position, Damage { frames: 1, regions: 0, bytes: self.end - self.position });
+            self.count_damage(
+                self.position,
+                Damage { frames: 1, regions: 0, bytes: self.end - self.position },
+            );
             self.position = self.end;
             self.readers.clear();
             return None;
@@ -200,7 +233,7 @@ impl SegmentReader {
     }
 
     /// The header at the position, if a whole one stands there. Its reader ids are taken over.
-    fn parse_here(&mut self) -> Result<Option<FrameHeader>, SegmentError> {
+    fn parse_here(&mut self) -> Result<Option<FrameHeader>, FileError> {
         let (epoch, position) = (self.info.header.epoch, self.position);
         let mut needs = FRAME_PREFIX_LEN_BYTES;
         loop {
@@ -218,7 +251,7 @@ impl SegmentReader {
     }
 
     /// Goes over what is no frame up to the next whole header or the end.
-    fn search(&mut self) -> Result<Option<Located>, SegmentError> {
+    fn search(&mut self) -> Result<Option<Located>, FileError> {
         let epoch = self.info.header.epoch;
         let start = self.position;
         let mut last_foreign_byte = None;
@@ -231,7 +264,8 @@ impl SegmentReader {
                 self.end = position;
                 break;
             }
-            let is_last = bytes.len() < FRAME_PREFIX_LEN_BYTES || position + bytes.len() as u64 >= end;
+            let is_last =
+                bytes.len() < FRAME_PREFIX_LEN_BYTES || position + bytes.len() as u64 >= end;
             let passed = match find_marker(bytes, epoch) {
                 Some(0) => {
                     found = self.parse_here()?;
@@ -250,27 +284,30 @@ impl SegmentReader {
             }
             self.position = position + passed as u64;
         }
-        if let Some(last) =
-            last_foreign_byte.filter(|_| found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
+        if let Some(last) = last_foreign_byte
+            .filter(|_| found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
         {
             self.count_damage(start, Damage { frames: 0, regions: 1, bytes: last + 1 - start });
         }
         Ok(found.and_then(|header| self.accept(header)))
     }
 
-    /// True if a footer stands in the first block behind `from`: the process ended between writing it and cutting the file behind it.
-    fn ends_with_footer(&mut self, from: u64) -> Result<bool, SegmentError> {
+    /// True if a footer stands in the first block behind `from`: the cut behind it is missing.
+    fn ends_with_footer(&mut self, from: u64) -> Result<bool, FileError> {
         let (epoch, position) = (self.info.header.epoch, align_up(from, BLOCK_LEN_BYTES));
         let bytes = self.io(|buffer, end| buffer.get(position, FOOTER_LEN_BYTES as usize, end))?;
         Ok(Footer::decode(bytes, epoch, position).is_some())
     }
 
-    fn io<'a, T>(&'a mut self, call: impl FnOnce(&'a mut ReadBuffer, u64) -> io::Result<T>) -> Result<T, SegmentError> {
-        call(&mut self.buffer, self.end).map_err(SegmentError::io(&self.path, "cannot read"))
+    fn io<'a, T>(
+        &'a mut self,
+        call: impl FnOnce(&'a mut ReadBuffer, u64) -> io::Result<T>,
+    ) -> Result<T, FileError> {
+        call(&mut self.buffer, self.end).map_err(FileError::io(&self.path, "cannot read"))
     }
 }
 
-/// The last byte that is not zero. By the block, because most of what is passed over is reserved space.
+/// The last byte that is not zero. By the block, since most is reserved space.
 fn last_byte_set(bytes: &[u8]) -> Option<usize> {
     let mut end = bytes.len();
     while end > 0 {
@@ -285,8 +322,12 @@ fn last_byte_set(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Header and footer of a segment.
-fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<SegmentInfo, SegmentError> {
-    let failed = |error| SegmentError::io(path, "cannot read")(error);
+fn read_info(
+    file: &dyn DiskFile,
+    path: &Path,
+    pass_unreadable: bool,
+) -> Result<SegmentInfo, FileError> {
+    let failed = |error| FileError::io(path, "cannot read")(error);
     let len_bytes = file.len_bytes().map_err(failed)?;
     // The first block and, should both copies of the header in it be damaged, the first frame.
     let mut block = vec![0; (SEGMENT_HEADER_LEN_BYTES as usize) * 2];
@@ -295,22 +336,22 @@ fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<
     let header = match SegmentHeader::decode(header_block) {
         Ok(header) => header,
         Err(HeaderError::NewerVersion { found }) => {
-            return Err(SegmentError::NewerVersion { path: path.to_owned(), found });
+            return Err(FileError::NewerVersion { path: path.to_owned(), found });
         }
         Err(error) => header_of_first_frame(behind).ok_or_else(|| match error {
-            // Frames are only written once the header is durable: what is shorter, or all zeros, was never finished.
-            HeaderError::Empty => SegmentError::Unfinished { path: path.to_owned() },
+            // Shorter, or all zeros: frames are only written after the header.
+            HeaderError::Empty => FileError::Unfinished { path: path.to_owned() },
             _ if behind.iter().all(|&byte| byte == 0) && len_bytes <= SEGMENT_HEADER_LEN_BYTES => {
-                SegmentError::Unfinished { path: path.to_owned() }
+                FileError::Unfinished { path: path.to_owned() }
             }
-            _ => SegmentError::NoSegment { path: path.to_owned() },
+            _ => FileError::NoSegment { path: path.to_owned() },
         })?,
     };
     let footer = read_footer(file, &header, len_bytes, pass_unreadable).map_err(failed)?;
     Ok(SegmentInfo { header, footer, len_bytes })
 }
 
-/// The place of a file's first frame is fixed, nobody but the log writes there: its epoch is the file's.
+/// The first frame's place is fixed: its epoch is the file's.
 fn header_of_first_frame(bytes: &[u8]) -> Option<SegmentHeader> {
     let epoch = frame_epoch(bytes)?;
     match parse_frame_header(bytes, epoch, SEGMENT_HEADER_LEN_BYTES) {
@@ -333,8 +374,9 @@ fn read_footer(
     len_bytes: u64,
     pass_unreadable: bool,
 ) -> io::Result<Option<Footer>> {
-    let Some(position) =
-        len_bytes.checked_sub(FOOTER_LEN_BYTES).filter(|&position| position >= SEGMENT_HEADER_LEN_BYTES)
+    let Some(position) = len_bytes
+        .checked_sub(FOOTER_LEN_BYTES)
+        .filter(|&position| position >= SEGMENT_HEADER_LEN_BYTES)
     else {
         return Ok(None);
     };

@@ -1,20 +1,21 @@
 //! Appends frames to a new segment file.
 //!
-//! Invariants: what is synced together starts at a block that nothing durable is in, so that a torn write cannot damage it;
-//! after a failed write or sync the file is never touched again.
+//! Invariants: what is synced together starts at a block that nothing durable is in, so that a torn
+//! write cannot damage it; after a failed write or sync the file is never touched again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{SegmentError, SegmentName};
+use super::SegmentName;
 use crate::disk::{ALIGNMENT_BYTES, AlignedBuffer, Disk, DiskFile, write_all_at};
+use crate::error::FileError;
 use crate::format::{
-    BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, Footer, FrameRef, SEGMENT_HEADER_LEN_BYTES,
-    SegmentHeader, align_up, encode_frame_header,
+    BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, Footer, FrameRef,
+    SEGMENT_HEADER_LEN_BYTES, SegmentHeader, align_up, encode_frame_header,
 };
 
-/// Frames are collected up to this many bytes before they are handed to the disk, which nothing is copied for meanwhile: a disk that
-/// answers late is to have much to do. Measured on a fast one: a quarter as much is nine tenths of its bandwidth.
+/// Frames are collected up to this many bytes, so that a slow disk has much to do at a time. With a
+/// quarter of it a fast disk reaches nine tenths of its bandwidth.
 const BUFFER_LEN_BYTES: usize = 4 << 20;
 
 // What is handed over are whole blocks at the start of a block.
@@ -40,7 +41,7 @@ pub struct SegmentWriter {
     len_bytes: u64,
     /// Where the next frame begins: the end of all that was appended.
     end: u64,
-    /// Where the buffered bytes belong: the end of what was handed to the disk, which is the end of a block.
+    /// Where the buffered bytes belong: the end of a block.
     buffer_position: u64,
     buffer: AlignedBuffer,
     /// Of the frame that is appended.
@@ -51,20 +52,24 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Creates a file whose directory entry is durable, reserves its space and writes its header, which the first sync makes durable
-    /// with the first frames: before that the file is an unfinished one. If a file of this first offset exists, the name gets the next
-    /// free attempt. What was begun is removed after an error.
-    pub fn create(disk: &dyn Disk, new: NewSegment<'_>) -> Result<Self, SegmentError> {
+    /// Creates a file whose directory entry is durable, reserves its space and writes its header,
+    /// which the first sync makes durable with the first frames: before that the file is an
+    /// unfinished one. If a file of this first offset exists, the name gets the next free attempt.
+    /// What was begun is removed after an error.
+    pub fn create(disk: &dyn Disk, new: NewSegment<'_>) -> Result<Self, FileError> {
         let mut name = SegmentName { first_offset: new.header.first_offset, attempt: 0 };
         let (path, file) = loop {
             let path = new.directory.join(name.to_string());
             match disk.create_new(&path) {
                 Ok(file) => break (path, file),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => name = name.next_attempt(),
-                Err(error) => return Err(SegmentError::io(&path, "cannot create")(error)),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                    name = name.next_attempt()
+                }
+                Err(error) => return Err(FileError::io(&path, "cannot create")(error)),
             }
         };
-        let len_bytes = align_up(new.len_bytes, BLOCK_LEN_BYTES).max(SEGMENT_HEADER_LEN_BYTES + 2 * BLOCK_LEN_BYTES);
+        let len_bytes = align_up(new.len_bytes, BLOCK_LEN_BYTES)
+            .max(SEGMENT_HEADER_LEN_BYTES + 2 * BLOCK_LEN_BYTES);
         let prepared = prepare(disk, &*file, &path, &new, len_bytes);
         if let Err(error) = prepared {
             // Best effort: an unfinished file is passed over and removed at the next start.
@@ -90,39 +95,41 @@ impl SegmentWriter {
 
     /// Length that a segment needs to take at least this one frame.
     pub fn len_for(frame: &FrameRef<'_>) -> u64 {
-        align_up(SEGMENT_HEADER_LEN_BYTES + frame.frame_len_bytes(), BLOCK_LEN_BYTES) + BLOCK_LEN_BYTES
+        align_up(SEGMENT_HEADER_LEN_BYTES + frame.frame_len_bytes(), BLOCK_LEN_BYTES)
+            + BLOCK_LEN_BYTES
     }
 
-    /// True if the frame has room within the reserved space, of which the last block is kept for the footer.
+    /// True if the frame has room. The last block is kept for the footer.
     pub fn fits(&self, frame: &FrameRef<'_>) -> bool {
         self.end + frame.frame_len_bytes() + BLOCK_LEN_BYTES <= self.len_bytes
     }
 
-    /// Appends a frame, which must fit; returns where it begins. It is not durable before [`SegmentWriter::sync`], and may not be
-    /// readable before either.
-    pub fn append(&mut self, frame: &FrameRef<'_>) -> Result<u64, SegmentError> {
+    /// Appends a frame, which must fit; returns where it begins. It is not durable before
+    /// [`SegmentWriter::sync`], and may not be readable before either.
+    pub fn append(&mut self, frame: &FrameRef<'_>) -> Result<u64, FileError> {
         self.refuse_if_failed()?;
         if !frame.is_within_limits() || !self.fits(frame) {
             let body_bytes = frame.metadata.len() + frame.payload.len();
-            return Err(SegmentError::FrameTooLarge { body_bytes, readers: frame.readers.len() });
+            return Err(FileError::FrameTooLarge { body_bytes, readers: frame.readers.len() });
         }
         let position = self.end;
         let mut frame_header = std::mem::take(&mut self.frame_header);
         frame_header.clear();
         encode_frame_header(frame, self.header.epoch, position, &mut frame_header);
-        let frame_len = FrameLen::of(frame);
-        let padding = &[0; FRAME_ALIGNMENT_BYTES as usize][..frame_len.padding];
+        let len_bytes = frame.frame_len_bytes();
+        let padding_len = len_bytes as usize - frame.unpadded_len();
+        let padding = &[0; FRAME_ALIGNMENT_BYTES as usize][..padding_len];
         for part in [&frame_header, frame.metadata, frame.payload, padding] {
             self.put(part)?;
         }
         self.frame_header = frame_header;
-        self.end = position + frame_len.whole;
-        self.totals.count(frame.offset, frame.items, frame.charge_bytes);
+        self.end = position + len_bytes;
+        self.totals.count(frame.offset, frame.charge);
         Ok(position)
     }
 
-    /// Makes everything that was appended durable. The next frame begins in a new block. Does nothing if all is durable already.
-    pub fn sync(&mut self) -> Result<(), SegmentError> {
+    /// Makes what was appended durable. The next frame begins in a new block.
+    pub fn sync(&mut self) -> Result<(), FileError> {
         self.refuse_if_failed()?;
         if self.end == self.durable_end {
             return Ok(());
@@ -136,21 +143,24 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Syncs, appends the footer, gives back the space behind it and syncs that too. Returns the totals.
-    /// After an error the frames up to [`SegmentWriter::durable_end`] are durable all the same.
-    pub fn seal(&mut self) -> Result<Footer, SegmentError> {
+    /// Syncs, appends the footer and gives back the space behind it. Returns the totals. The footer
+    /// is not synced: without it the segment is scanned. After an error the frames up to
+    /// [`SegmentWriter::durable_end`] are durable all the same.
+    pub fn seal(&mut self) -> Result<Footer, FileError> {
         self.sync()?;
         let footer = self.totals.encode(self.header.epoch, self.end);
         let end = self.end + FOOTER_LEN_BYTES;
-        self.attempt("cannot write the footer", |writer| write_all_at(&*writer.file, &footer, writer.end))?;
+        self.attempt("cannot write the footer", |writer| {
+            write_all_at(&*writer.file, &footer, writer.end)
+        })?;
         self.attempt("cannot truncate", |writer| writer.file.set_len(end))?;
-        self.attempt("cannot sync", |writer| writer.file.sync_data())?;
         self.len_bytes = end;
         Ok(self.totals)
     }
 
-    /// For a segment that failed: gives back the space behind what is durable, so that what was not durable there cannot come
-    /// back beside its second writing. Best effort: the same offset twice is the same frame.
+    /// For a segment that failed: gives back the space behind what is durable, so that what was not
+    /// durable there cannot come back beside its second writing. Best effort: the same offset twice
+    /// is the same frame.
     pub fn abandon(self) {
         let _ = self.file.set_len(self.durable_end);
     }
@@ -163,10 +173,6 @@ impl SegmentWriter {
     /// Totals of all that was appended.
     pub fn totals(&self) -> Footer {
         self.totals
-    }
-
-    pub fn file(&self) -> &Arc<dyn DiskFile> {
-        &self.file
     }
 
     pub fn path(&self) -> &Path {
@@ -191,8 +197,8 @@ impl SegmentWriter {
         self.failed
     }
 
-    /// Collects bytes; hands over what is full, and the disk begins to write it while the next frames are collected.
-    fn put(&mut self, bytes: &[u8]) -> Result<(), SegmentError> {
+    /// Collects bytes; the disk begins to write what is full meanwhile.
+    fn put(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         let mut rest = self.buffer.append(bytes);
         while !rest.is_empty() {
             let position = self.buffer_position;
@@ -204,7 +210,7 @@ impl SegmentWriter {
     }
 
     /// Hands the buffer, which ends with a block, to the disk.
-    fn write_out(&mut self) -> Result<(), SegmentError> {
+    fn write_out(&mut self) -> Result<(), FileError> {
         self.attempt("cannot write", |writer| {
             write_all_at(&*writer.file, writer.buffer.bytes(), writer.buffer_position)
         })?;
@@ -217,33 +223,16 @@ impl SegmentWriter {
         &mut self,
         action: &'static str,
         call: impl FnOnce(&mut Self) -> std::io::Result<()>,
-    ) -> Result<(), SegmentError> {
+    ) -> Result<(), FileError> {
         let result = call(self);
         result.map_err(|error| {
             self.failed = true;
-            SegmentError::io(&self.path, action)(error)
+            FileError::io(&self.path, action)(error)
         })
     }
 
-    fn refuse_if_failed(&self) -> Result<(), SegmentError> {
-        if self.failed { Err(SegmentError::Failed { path: self.path.clone() }) } else { Ok(()) }
-    }
-}
-
-/// Lengths of a frame on disk.
-struct FrameLen {
-    whole: u64,
-    padding: usize,
-}
-
-impl FrameLen {
-    fn of(frame: &FrameRef<'_>) -> Self {
-        let whole = frame.frame_len_bytes();
-        let unaligned = crate::format::FRAME_PREFIX_LEN_BYTES
-            + 4 * frame.readers.len()
-            + frame.metadata.len()
-            + frame.payload.len();
-        FrameLen { whole, padding: whole as usize - unaligned }
+    fn refuse_if_failed(&self) -> Result<(), FileError> {
+        if self.failed { Err(FileError::Failed { path: self.path.clone() }) } else { Ok(()) }
     }
 }
 
@@ -253,8 +242,10 @@ fn prepare(
     path: &Path,
     new: &NewSegment<'_>,
     len_bytes: u64,
-) -> Result<(), SegmentError> {
-    file.allocate(len_bytes).map_err(SegmentError::io(path, "cannot reserve space"))?;
-    write_all_at(file, &new.header.encode(), 0).map_err(SegmentError::io(path, "cannot write the header"))?;
-    disk.sync_directory(new.directory).map_err(SegmentError::io(new.directory, "cannot sync the directory"))
+) -> Result<(), FileError> {
+    file.allocate(len_bytes).map_err(FileError::io(path, "cannot reserve space"))?;
+    write_all_at(file, &new.header.encode(), 0)
+        .map_err(FileError::io(path, "cannot write the header"))?;
+    disk.sync_directory(new.directory)
+        .map_err(FileError::io(new.directory, "cannot sync the directory"))
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::log::{Inner, Shared};
 use crate::types::{Charge, CursorId, Offset};
 
-/// A batch ends when it has so many bytes: what comes next must not wait for long. Enough for a disk to write at full speed.
+/// Bytes of a batch: enough for full speed, and no more, for the sake of what comes next.
 const BATCH_LIMIT_BYTES: u64 = 8 << 20;
 /// At most so many frames are looked at while the lock is held once.
 const FRAMES_AT_ONCE: usize = 256;
@@ -15,6 +15,7 @@ pub(super) struct BatchFrame<T> {
     pub(super) offset: Offset,
     pub(super) entry: Arc<T>,
     pub(super) charge: Charge,
+    pub(super) is_taken: bool,
     /// Where its readers stand in the batch.
     readers: (usize, usize),
 }
@@ -61,7 +62,9 @@ impl<T> Batch<T> {
         let Some(slot) = inner.slots.get(offset).filter(|slot| !slot.is_durable) else { return 0 };
         let start = self.readers.len();
         for &id in slot.readers.iter() {
-            let Some(cursor) = inner.cursors[id.0].as_ref().filter(|cursor| !cursor.is_resolved(offset)) else {
+            let Some(cursor) =
+                inner.cursors[id.0].as_ref().filter(|cursor| !cursor.is_resolved(offset))
+            else {
                 continue;
             };
             self.readers.push(cursor.persistent_id);
@@ -70,7 +73,13 @@ impl<T> Batch<T> {
             }
         }
         let readers = (start, self.readers.len());
-        self.frames.push(BatchFrame { offset, entry: slot.entry.clone(), charge: slot.charge, readers });
+        self.frames.push(BatchFrame {
+            offset,
+            entry: slot.entry.clone(),
+            charge: slot.charge,
+            is_taken: slot.is_taken,
+            readers,
+        });
         slot.charge.bytes
     }
 
@@ -80,7 +89,7 @@ impl<T> Batch<T> {
 }
 
 impl<T> Inner<T> {
-    /// When the first unread frame of a reader was appended. Only for one that has come to the frames in memory.
+    /// When the first unread frame in memory of a reader was appended.
     pub(super) fn first_unread(&mut self, id: CursorId) -> Option<Instant> {
         let offset = self.first_unread_offset(id)?;
         self.slots.get(offset).map(|slot| slot.appended)

@@ -1,25 +1,24 @@
 //! From a batch to frames that are durable.
 
+use super::Writer;
 use super::batch::{Batch, BatchFrame};
-use super::{WriteError, Writer};
 use crate::cursor_file::{CursorFile, file_name};
+use crate::error::FileError;
 use crate::format::{FileKind, FrameRef, SegmentHeader, VERSION};
-use crate::keeper::cursor_state;
 use crate::log::budget::unix_now_ns;
-use crate::log::segments::Segment;
+use crate::log::segments::{Segment, Shed};
 use crate::log::{Inner, Shared};
+use crate::maintenance::cursor_state;
 use crate::record::Record;
 use crate::segment::{NewSegment, SegmentWriter, random_u64};
 use crate::types::{CursorId, Offset};
 
 /// Frames that become durable while the lock is held once.
 const PUBLISHED_AT_ONCE: usize = 256;
-/// A segment has about so many marks.
-const MARKS: u64 = 16;
 
 impl<T: Record> Writer<T> {
     /// Writes a batch. After an error those of its frames that are not durable are still unwritten.
-    pub(super) fn commit(&mut self, batch: &Batch<T>) -> Result<(), WriteError> {
+    pub(super) fn commit(&mut self, batch: &Batch<T>) -> Result<(), FileError> {
         self.create_cursor_files(&batch.newcomers)?;
         let written = self.append_all(batch);
         if written.is_err() {
@@ -28,32 +27,25 @@ impl<T: Record> Writer<T> {
         written
     }
 
-    fn append_all(&mut self, batch: &Batch<T>) -> Result<(), WriteError> {
+    fn append_all(&mut self, batch: &Batch<T>) -> Result<(), FileError> {
         let mut metadata = Vec::new();
         let mut first_unsynced = 0;
-        let mut marks = Vec::new();
         for (index, frame) in batch.frames.iter().enumerate() {
             metadata.clear();
             frame.entry.encode_metadata(&mut metadata);
             let encoded = encode(frame, &metadata, batch.readers_of(frame));
             if self.segment.as_ref().is_some_and(|segment| !segment.fits(&encoded)) {
-                self.sync(batch, first_unsynced..index, &mut marks)?;
+                self.sync(batch, first_unsynced..index)?;
                 first_unsynced = index;
-                self.leave_full_segment();
+                self.close_segment();
             }
             let len_bytes = SegmentWriter::len_for(&encoded);
-            let segment_bytes = self.home.segment_bytes;
-            let segment = self.open_segment_for(frame.offset, len_bytes)?;
-            let position = segment.append(&encoded)?;
-            if position >= self.marked_position + segment_bytes / MARKS {
-                self.marked_position = position;
-                marks.push((frame.offset, position));
-            }
+            self.open_segment_for(frame.offset, len_bytes)?.append(&encoded)?;
         }
-        self.sync(batch, first_unsynced..batch.frames.len(), &mut marks)
+        self.sync(batch, first_unsynced..batch.frames.len())
     }
 
-    fn create_cursor_files(&mut self, newcomers: &[CursorId]) -> Result<(), WriteError> {
+    fn create_cursor_files(&mut self, newcomers: &[CursorId]) -> Result<(), FileError> {
         if newcomers.is_empty() {
             return Ok(());
         }
@@ -82,13 +74,18 @@ impl<T: Record> Writer<T> {
         Ok(())
     }
 
-    fn open_segment_for(&mut self, first: Offset, len_bytes: u64) -> Result<&mut SegmentWriter, WriteError> {
+    fn open_segment_for(
+        &mut self,
+        first: Offset,
+        len_bytes: u64,
+    ) -> Result<&mut SegmentWriter, FileError> {
         if self.segment.is_none() {
             let header = SegmentHeader {
                 version: VERSION,
                 kind: FileKind::Log,
                 log_id: self.home.log_id,
-                epoch: random_u64().map_err(WriteError::Random)?,
+                epoch: random_u64()
+                    .map_err(FileError::io(&self.home.directory, "cannot get a random number"))?,
                 first_offset: first,
                 created_unix_ns: unix_now_ns(),
                 name: self.home.name.clone(),
@@ -96,7 +93,6 @@ impl<T: Record> Writer<T> {
             let len_bytes = len_bytes.max(self.home.segment_bytes);
             let new = NewSegment { directory: &self.home.directory, header, len_bytes };
             self.segment = Some(SegmentWriter::create(&*self.home.disk, new)?);
-            self.marked_position = 0;
         }
         match &mut self.segment {
             Some(segment) => Ok(segment),
@@ -105,24 +101,21 @@ impl<T: Record> Writer<T> {
     }
 
     /// Makes sure that there is a segment that can be written.
-    pub(super) fn open_segment(&mut self) -> Result<(), WriteError> {
+    pub(super) fn open_segment(&mut self) -> Result<(), FileError> {
         // No frame below will be written any more.
         let first = self.shared.inner.lock().store.as_ref().map_or(0, |store| store.durable_below);
         self.open_segment_for(first, 0).map(|_| ())
     }
 
-    /// Makes the given frames of a batch durable, which are the last that were appended to the segment.
-    fn sync(
-        &mut self,
-        batch: &Batch<T>,
-        frames: std::ops::Range<usize>,
-        marks: &mut Vec<(Offset, u64)>,
-    ) -> Result<(), WriteError> {
-        let Some(segment) = self.segment.as_mut().filter(|_| !frames.is_empty()) else { return Ok(()) };
+    /// Makes the given frames durable, the last that were appended to the segment.
+    fn sync(&mut self, batch: &Batch<T>, frames: std::ops::Range<usize>) -> Result<(), FileError> {
+        let Some(segment) = self.segment.as_mut().filter(|_| !frames.is_empty()) else {
+            return Ok(());
+        };
         let bytes_before = segment.durable_end();
         segment.sync()?;
         let frames = &batch.frames[frames];
-        self.shared.note_commit(segment, frames, std::mem::take(marks), bytes_before);
+        self.shared.note_commit(segment, frames, bytes_before);
         for chunk in frames.chunks(PUBLISHED_AT_ONCE) {
             self.shared.inner.lock().publish(chunk);
             for frame in chunk {
@@ -132,24 +125,19 @@ impl<T: Record> Writer<T> {
         Ok(())
     }
 
-    /// Leaves a segment that is full, and whose frames are durable, to the keeper.
-    fn leave_full_segment(&mut self) {
+    /// Seals the open segment, all of whose frames are durable, whether that works or not.
+    pub(super) fn close_segment(&mut self) {
+        let open = self.segment.as_mut().filter(|segment| segment.totals().frames > 0);
+        if open.is_none_or(|segment| segment.seal().is_err()) {
+            return self.give_up_segment();
+        }
         let Some(segment) = self.segment.take() else { return };
         let mut inner = self.shared.inner.lock();
-        let Some(store) = &mut inner.store else { return };
-        if let Some(known) = store.segments.get_mut(segment.header().first_offset) {
+        let store = inner.store.as_mut();
+        let first = segment.header().first_offset;
+        if let Some(known) = store.and_then(|store| store.segments.get_mut(first)) {
             known.is_open = false;
-        }
-        store.full_segments.push(segment);
-        self.shared.keeper_wake.notify_all();
-    }
-
-    /// At the end: what is open is to be sealed, so that the next start finds all without a scan.
-    pub(super) fn close_segment(&mut self) {
-        if self.segment.as_ref().is_some_and(|segment| segment.totals().frames > 0) {
-            self.leave_full_segment();
-        } else {
-            self.give_up_segment();
+            known.len_bytes = segment.len_bytes();
         }
     }
 
@@ -171,22 +159,22 @@ impl<T: Record> Writer<T> {
             }
         };
         if !is_known {
-            // Nothing in it was ever durable. Should it stay behind, a file with more attempts in its name counts instead of it.
+            // Nothing in it was ever durable. Should it stay, a later attempt counts.
             let _ = self.home.disk.remove_file(&path);
         }
     }
 }
 
-fn encode<'a, T: Record>(frame: &'a BatchFrame<T>, metadata: &'a [u8], readers: &'a [u32]) -> FrameRef<'a> {
-    let facts = frame.entry.facts();
+fn encode<'a, T: Record>(
+    frame: &'a BatchFrame<T>,
+    metadata: &'a [u8],
+    readers: &'a [u32],
+) -> FrameRef<'a> {
     FrameRef {
         offset: frame.offset,
-        received_unix_ns: facts.received_unix_ns,
-        items: u32::try_from(frame.charge.items).unwrap_or(u32::MAX),
-        charge_bytes: u32::try_from(frame.charge.bytes).unwrap_or(u32::MAX),
-        encoding: facts.encoding,
-        flags: facts.flags,
-        uncompressed_len_bytes: facts.uncompressed_len_bytes,
+        facts: frame.entry.facts(),
+        charge: frame.charge,
+        is_taken: frame.is_taken,
         readers,
         metadata,
         payload: frame.entry.payload(),
@@ -195,13 +183,7 @@ fn encode<'a, T: Record>(frame: &'a BatchFrame<T>, metadata: &'a [u8], readers: 
 
 impl<T> Shared<T> {
     /// Takes note of what a sync made durable in a segment, before its frames are published.
-    fn note_commit(
-        &self,
-        segment: &SegmentWriter,
-        frames: &[BatchFrame<T>],
-        marks: Vec<(Offset, u64)>,
-        bytes_before: u64,
-    ) {
+    fn note_commit(&self, segment: &SegmentWriter, frames: &[BatchFrame<T>], bytes_before: u64) {
         let Some(last) = frames.last().map(|frame| frame.offset) else { return };
         let header = segment.header();
         let mut inner = self.inner.lock();
@@ -221,18 +203,17 @@ impl<T> Shared<T> {
                     len_bytes: segment.len_bytes(),
                     end: None,
                     is_open: true,
+                    shed: Shed::No,
                     generation,
                     pins: Vec::new(),
                     unknown: Vec::new(),
-                    marks: Vec::new(),
                 });
-                self.keeper_wake.notify_all();
+                self.maintenance_wake.notify_all();
                 store.segments.get_mut(header.first_offset).expect("it was just inserted")
             }
         };
         known.last = last;
         known.end = Some(segment.durable_end());
-        known.marks.extend(marks);
     }
 }
 

@@ -1,12 +1,15 @@
-//! The writer thread: makes due frames durable, all that are unwritten at once with one sync (group commit).
+//! The writer thread: makes due frames durable, all that are unwritten at once with one sync (group
+//! commit).
 //!
 //! Invariants
-//! - A frame is written as soon as it is due (see [`crate::FlushPolicy`]), with everything that was appended before it and is
-//!   unresolved. While readers resolve frames before they are due, nothing is written and the thread wakes up only as often as
-//!   frames come due.
-//! - After a failed write or sync the file is given up; what was not durable is still in memory and is written to a new file.
-//! - A frame is called durable after the sync of its segment, whose directory entry is durable, and after all its readers have
-//!   durable cursor files: without one, nobody would know after a restart that the frame is for somebody.
+//! - A frame is written as soon as it is due (see [`crate::FlushPolicy`]), with everything that was
+//!   appended before it and is unresolved. While readers resolve frames before they are due,
+//!   nothing is written and the thread wakes up only as often as frames come due.
+//! - After a failed write or sync the file is given up; what was not durable is still in memory and
+//!   is written to a new file.
+//! - A frame is called durable after the sync of its segment, whose directory entry is durable, and
+//!   after all its readers have durable cursor files: without one, a restart would
+//!   not know that the frame is for a reader.
 
 mod batch;
 mod commit;
@@ -17,20 +20,19 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::cursor_file::CursorError;
 use crate::disk::Disk;
-use crate::keeper::CursorFiles;
+use crate::error::FileError;
 use crate::log::store::{Ends, WriterWaits};
 use crate::log::{Inner, Shared};
+use crate::maintenance::CursorFiles;
 use crate::record::Record;
-use crate::segment::{SegmentError, SegmentWriter};
-use crate::types::DiskTrouble;
+use crate::segment::SegmentWriter;
 use batch::Batch;
 
-/// How long the thread waits before it tries a disk again that failed: doubled each time up to the second.
+/// Waits before a disk that failed is tried again: doubled up to the second.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// A segment in which nobody has anything any more is given up if nothing was written to it for so many of the keeper's intervals.
+/// An unneeded segment is given up after so many maintenance intervals without a write.
 const IDLE_INTERVALS: u32 = 10;
 
 /// Where and as what a log is kept.
@@ -47,44 +49,18 @@ pub(crate) struct Home {
     pub(crate) keep_interval: Duration,
 }
 
-/// Why frames could not be made durable.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WriteError {
-    #[error(transparent)]
-    Segment(#[from] SegmentError),
-    #[error(transparent)]
-    Cursor(#[from] CursorError),
-    #[error("no randomness for a new segment: {0}")]
-    Random(std::io::Error),
-}
-
-impl WriteError {
-    pub(crate) fn trouble(&self) -> DiskTrouble {
-        let out_of_space = match self {
-            WriteError::Segment(error) => error.is_out_of_space(),
-            WriteError::Cursor(CursorError::Io { source, .. }) => {
-                matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
-            }
-            WriteError::Cursor(_) | WriteError::Random(_) => false,
-        };
-        DiskTrouble { reason: self.to_string(), out_of_space }
-    }
-}
-
 pub(crate) struct Writer<T> {
     shared: Arc<Shared<T>>,
     home: Home,
     cursor_files: Arc<Mutex<CursorFiles>>,
     segment: Option<SegmentWriter>,
-    /// Of the open segment: where the last mark stands.
-    marked_position: u64,
     committed: Instant,
     retry_after: Duration,
 }
 
 enum Work {
     Commit,
-    /// Nothing was written for a while and nobody needs the open segment.
+    /// Nothing was written for a while and no reader needs the open segment.
     GiveUpSegment,
     /// Everything is written and the log closes.
     Close,
@@ -92,13 +68,16 @@ enum Work {
 }
 
 impl<T: Record> Writer<T> {
-    pub(crate) fn new(shared: Arc<Shared<T>>, home: Home, cursor_files: Arc<Mutex<CursorFiles>>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared<T>>,
+        home: Home,
+        cursor_files: Arc<Mutex<CursorFiles>>,
+    ) -> Self {
         Writer {
             shared,
             home,
             cursor_files,
             segment: None,
-            marked_position: 0,
             committed: Instant::now(),
             retry_after: RETRY_MIN,
         }
@@ -120,7 +99,7 @@ impl<T: Record> Writer<T> {
         if let Some(store) = &mut inner.store {
             store.writer_has_ended = true;
         }
-        self.shared.keeper_wake.notify_all();
+        self.shared.maintenance_wake.notify_all();
     }
 
     fn wait_for_work(&mut self) -> Work {
@@ -132,7 +111,10 @@ impl<T: Record> Writer<T> {
             inner.pass_resolved();
             inner.note_lags(now);
             let due = inner.due(now);
-            let idle_at = self.segment.is_some().then_some(self.committed + self.home.keep_interval * IDLE_INTERVALS);
+            let idle_at = self
+                .segment
+                .is_some()
+                .then_some(self.committed + self.home.keep_interval * IDLE_INTERVALS);
             let Inner { store: Some(store), slots, .. } = &mut *inner else { return Work::End };
             match store.ends {
                 Ends::Now => return Work::End,
@@ -204,12 +186,13 @@ impl<T: Record> Writer<T> {
     }
 
     /// There was trouble, and nothing is left to write: a new segment shows whether it is over.
-    fn probe(&mut self) -> Result<(), WriteError> {
-        let has_trouble = self.shared.inner.lock().store.as_ref().is_some_and(|store| store.trouble.is_some());
+    fn probe(&mut self) -> Result<(), FileError> {
+        let has_trouble =
+            self.shared.inner.lock().store.as_ref().is_some_and(|store| store.trouble.is_some());
         if has_trouble { self.open_segment() } else { Ok(()) }
     }
 
-    fn wait_to_try_again(&mut self, error: &WriteError) {
+    fn wait_to_try_again(&mut self, error: &FileError) {
         let until = Instant::now() + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
         let mut inner = self.shared.inner.lock();
@@ -220,7 +203,9 @@ impl<T: Record> Writer<T> {
         loop {
             let Some(store) = &mut inner.store else { return };
             store.writer_waits = WriterWaits::ToTryAgain;
-            if store.ends == Ends::Now || self.shared.writer_wake.wait_until(&mut inner, until).timed_out() {
+            if store.ends == Ends::Now
+                || self.shared.writer_wake.wait_until(&mut inner, until).timed_out()
+            {
                 break;
             }
         }
@@ -246,7 +231,9 @@ impl<T> Inner<T> {
         loop {
             let offset = self.slots.next_live(store.durable_below);
             store.durable_below = offset;
-            if offset >= self.slots.head() || self.slots.get(offset).is_some_and(|slot| !slot.is_durable) {
+            if offset >= self.slots.head()
+                || self.slots.get(offset).is_some_and(|slot| !slot.is_durable)
+            {
                 return;
             }
             store.durable_below += 1;
@@ -257,7 +244,9 @@ impl<T> Inner<T> {
     fn due(&self, now: Instant) -> Due {
         let Some(store) = &self.store else { return Due::Nothing };
         let Some(oldest) = self.slots.get(store.durable_below) else { return Due::Nothing };
-        if store.durable_below < store.due_below || self.memory.stored_bytes() > store.memory_limit_bytes {
+        if store.durable_below < store.due_below
+            || self.memory.stored_bytes() > store.memory_limit_bytes
+        {
             return Due::Now;
         }
         match store.flush_after().map(|after| oldest.appended + after) {
@@ -276,7 +265,9 @@ impl<T> Inner<T> {
             let has_unread = cursor.unread.frames > 0;
             let is_on_disk = has_unread && cursor.next < self.evicted_below();
             let lags = after.is_some_and(|after| {
-                is_on_disk || has_unread && self.first_unread(id).is_some_and(|appended| appended + after <= now)
+                is_on_disk
+                    || has_unread
+                        && self.first_unread(id).is_some_and(|appended| appended + after <= now)
             });
             self.cursor_mut(id).lags = lags;
         }

@@ -12,7 +12,6 @@ pub enum Operation {
     CreateDirectory,
     List,
     RemoveFile,
-    RemoveDirectory,
     Rename,
     SyncDirectory,
     Space,

@@ -1,5 +1,5 @@
-//! The faulty twin of the disk: files in memory that lose what was not synced, tear what was being written, run out of space, of
-//! inodes and of descriptors, and fail in the n-th call.
+//! The faulty twin of the disk: files in memory that lose what was not synced, tear what was being
+//! written, run out of space, of inodes and of descriptors, and fail in the n-th call.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,7 +35,9 @@ enum NameChange {
 impl NameChange {
     fn directory(&self) -> Option<&Path> {
         match self {
-            NameChange::Add(path, _) | NameChange::Remove(path) | NameChange::Rename(_, path) => path.parent(),
+            NameChange::Add(path, _) | NameChange::Remove(path) | NameChange::Rename(_, path) => {
+                path.parent()
+            }
         }
     }
 
@@ -107,8 +109,8 @@ impl FaultyDisk {
         FaultyDisk { state: Arc::new(Mutex::new(state)), generation: 0 }
     }
 
-    /// Kill -9: the files stay as they are, locks end. This handle and every file opened through it are dead; the one that is
-    /// returned goes on.
+    /// Kill -9: the files stay as they are, locks end. This handle and every file opened through it
+    /// are dead; the one that is returned goes on.
     pub fn kill_process(&self) -> FaultyDisk {
         let mut state = self.state.lock();
         state.start_generation();
@@ -119,7 +121,8 @@ impl FaultyDisk {
     pub fn cut_power(&self, unsynced: Unsynced) -> FaultyDisk {
         let mut state = self.state.lock();
         let state = &mut *state;
-        // Names get there in the order of the file system's journal: some first ones did, the others did not.
+        // Names get there in the order of the file system's journal: some first ones did, the
+        // others did not.
         let kept = match unsynced {
             Unsynced::Lost => 0,
             Unsynced::Mixed | Unsynced::Garbage => state.random.usize(0..=state.name_changes.len()),
@@ -135,8 +138,8 @@ impl FaultyDisk {
         FaultyDisk { state: self.state.clone(), generation: state.generation }
     }
 
-    /// Asked before every call: an error that it returns is what the call returns, without doing anything else; except a sync,
-    /// which loses pages as a kernel does.
+    /// Asked before every call: an error that it returns is what the call returns, without doing
+    /// anything else; except a sync, which loses pages as a kernel does.
     pub fn set_fault(&self, fault: impl FnMut(&Call<'_>) -> Option<io::Error> + Send + 'static) {
         self.state.lock().fault = Some(Box::new(fault));
     }
@@ -170,7 +173,8 @@ impl FaultyDisk {
         self.state.lock().open_files_limit = files;
     }
 
-    /// Reads and writes do a random part of what they are asked for, and are interrupted now and then.
+    /// Reads and writes do a random part of what they are asked for, and are interrupted now and
+    /// then.
     pub fn set_short_calls(&self, short_calls: bool) {
         self.state.lock().short_calls = short_calls;
     }
@@ -210,7 +214,8 @@ impl FaultyDisk {
         });
         files
             .map(|(path, file)| {
-                let mut bytes = vec![0; usize::try_from(file.len_bytes()).expect("test files fit into memory")];
+                let mut bytes =
+                    vec![0; usize::try_from(file.len_bytes()).expect("test files fit into memory")];
                 file.read(&mut bytes, 0);
                 (path, bytes)
             })
@@ -239,7 +244,11 @@ impl FaultyDisk {
     }
 
     /// Begins a call: counts it and lets the fault have its say.
-    fn call(&self, operation: Operation, path: &Path) -> io::Result<parking_lot::MutexGuard<'_, State>> {
+    fn call(
+        &self,
+        operation: Operation,
+        path: &Path,
+    ) -> io::Result<parking_lot::MutexGuard<'_, State>> {
         let mut state = self.state.lock();
         state.begin(self.generation, operation, path)?;
         Ok(state)
@@ -388,18 +397,6 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.call(Operation::RemoveDirectory, path)?;
-        if state.names.get(path) != Some(&Node::Directory) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        if state.names.keys().any(|entry| entry.parent() == Some(path)) {
-            return Err(io::ErrorKind::DirectoryNotEmpty.into());
-        }
-        state.change_name(NameChange::Remove(path.to_owned()));
-        Ok(())
-    }
-
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.call(Operation::Rename, to)?;
         state.file_at(from)?;
@@ -475,7 +472,11 @@ impl FaultyFile {
     /// Begins a call that changes the file.
     fn change(&self, operation: Operation) -> io::Result<parking_lot::MutexGuard<'_, State>> {
         let state = self.disk.call(operation, &self.path)?;
-        if self.access == Access::Read { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(state) }
+        if self.access == Access::Read {
+            Err(io::ErrorKind::PermissionDenied.into())
+        } else {
+            Ok(state)
+        }
     }
 
     fn sync(&self, operation: Operation) -> io::Result<()> {
@@ -502,7 +503,10 @@ impl DiskFile for FaultyFile {
         let mut state = self.change(Operation::Write)?;
         let mut len = state.part_of(bytes.len())?;
         while len > 0
-            && !state.has_room(self.index, state.files[self.index].used_after_write(position, position + len as u64))
+            && !state.has_room(
+                self.index,
+                state.files[self.index].used_after_write(position, position + len as u64),
+            )
         {
             // A disk that is nearly full takes what still fits: whole pages.
             len = len.saturating_sub(4096);

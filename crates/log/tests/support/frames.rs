@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use sluice_log::disk::{Access, Disk};
 use sluice_log::format::{FileKind, FrameRef, SegmentHeader, VERSION};
-use sluice_log::segment::{Body, Damage, Located, NewSegment, ReaderOptions, SegmentReader, SegmentWriter};
+use sluice_log::segment::{
+    Body, Damage, Located, NewSegment, ReaderOptions, SegmentReader, SegmentWriter,
+};
+use sluice_log::{Charge, RecordFacts};
 
 pub const EPOCH: u64 = 0x005e_ed0f_e90c_4000_u64;
 
@@ -21,20 +24,29 @@ pub struct TestFrame {
 
 impl TestFrame {
     pub fn new(offset: u64, payload_len: usize) -> Self {
-        let payload = (0..payload_len).map(|index| (index as u64 * 31 + offset * 7 + 1) as u8).collect();
+        let payload =
+            (0..payload_len).map(|index| (index as u64 * 31 + offset * 7 + 1) as u8).collect();
         let metadata = format!("peer of {offset}").into_bytes();
-        TestFrame { offset, items: offset as u32 + 1, readers: vec![1, 2 + offset as u32 % 3], metadata, payload }
+        TestFrame {
+            offset,
+            items: offset as u32 + 1,
+            readers: vec![1, 2 + offset as u32 % 3],
+            metadata,
+            payload,
+        }
     }
 
     pub fn as_ref(&self) -> FrameRef<'_> {
         FrameRef {
             offset: self.offset,
-            received_unix_ns: 1_700_000_000_000_000_000 + self.offset,
-            items: self.items,
-            charge_bytes: self.payload.len() as u32 + 100,
-            encoding: 1,
-            flags: 0,
-            uncompressed_len_bytes: 2 * self.payload.len() as u32,
+            facts: RecordFacts {
+                received_unix_ns: 1_700_000_000_000_000_000 + self.offset,
+                encoding: 1,
+                flags: 0,
+                uncompressed_len_bytes: 2 * self.payload.len() as u32,
+            },
+            charge: Charge { bytes: self.payload.len() as u64 + 100, items: u64::from(self.items) },
+            is_taken: self.offset.is_multiple_of(2),
             readers: &self.readers,
             metadata: &self.metadata,
             payload: &self.payload,
@@ -44,7 +56,7 @@ impl TestFrame {
     pub fn from_read(located: &Located, readers: &[u32], body: Body) -> Self {
         TestFrame {
             offset: located.header.offset,
-            items: located.header.items,
+            items: located.header.charge.items as u32,
             readers: readers.to_vec(),
             metadata: body.metadata.to_vec(),
             payload: body.payload.to_vec(),
@@ -64,14 +76,24 @@ pub fn header(first_offset: u64) -> SegmentHeader {
     }
 }
 
-pub fn create(disk: &dyn Disk, directory: &Path, first_offset: u64, len_bytes: u64) -> SegmentWriter {
+pub fn create(
+    disk: &dyn Disk,
+    directory: &Path,
+    first_offset: u64,
+    len_bytes: u64,
+) -> SegmentWriter {
     disk.create_directory(directory).expect("a directory");
     let new = NewSegment { directory, header: header(first_offset), len_bytes };
     SegmentWriter::create(disk, new).expect("a segment")
 }
 
 /// Writes a segment with a sync after every `sync_every` frames and at the end; returns its path.
-pub fn write_segment(disk: &dyn Disk, directory: &Path, frames: &[TestFrame], sync_every: usize) -> PathBuf {
+pub fn write_segment(
+    disk: &dyn Disk,
+    directory: &Path,
+    frames: &[TestFrame],
+    sync_every: usize,
+) -> PathBuf {
     let mut writer = create(disk, directory, 0, 1 << 20);
     for batch in frames.chunks(sync_every) {
         for frame in batch {

@@ -1,4 +1,5 @@
-//! A file in memory that knows which of its pages are on the disk and which would be lost with the power.
+//! A file in memory that knows which of its pages are on the disk and which would be lost with the
+//! power.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,7 +48,10 @@ impl MemoryFile {
     /// Space that the file would take after a write that ends at `end`.
     pub fn used_after_write(&self, position: u64, end: u64) -> u64 {
         let new = (position / PAGE_LEN_BYTES..end.div_ceil(PAGE_LEN_BYTES))
-            .filter(|page| *page >= self.allocated_bytes.div_ceil(PAGE_LEN_BYTES) && !self.pages.contains_key(page))
+            .filter(|page| {
+                *page >= self.allocated_bytes.div_ceil(PAGE_LEN_BYTES)
+                    && !self.pages.contains_key(page)
+            })
             .count() as u64;
         self.used_bytes() + new * PAGE_LEN_BYTES
     }
@@ -63,7 +67,9 @@ impl MemoryFile {
     }
 
     pub fn read(&self, buffer: &mut [u8], position: u64) -> usize {
-        let len = buffer.len().min(usize::try_from(self.len_bytes.saturating_sub(position)).unwrap_or(usize::MAX));
+        let len = buffer
+            .len()
+            .min(usize::try_from(self.len_bytes.saturating_sub(position)).unwrap_or(usize::MAX));
         let mut done = 0;
         while done < len {
             let at = position + done as u64;
@@ -86,7 +92,8 @@ impl MemoryFile {
             let within = (at % PAGE_LEN_BYTES) as usize;
             let part = (PAGE_LEN_BYTES as usize - within).min(bytes.len() - done);
             let index = at / PAGE_LEN_BYTES;
-            let page = self.pages.entry(index).or_insert_with(|| Arc::new([0; PAGE_LEN_BYTES as usize]));
+            let page =
+                self.pages.entry(index).or_insert_with(|| Arc::new([0; PAGE_LEN_BYTES as usize]));
             Arc::make_mut(page)[within..within + part].copy_from_slice(&bytes[done..done + part]);
             self.dirty.insert(index);
             done += part;
@@ -104,7 +111,9 @@ impl MemoryFile {
             let whole_pages = len_bytes.div_ceil(PAGE_LEN_BYTES);
             self.dirty.extend(self.pages.split_off(&whole_pages).into_keys());
             let within = (len_bytes % PAGE_LEN_BYTES) as usize;
-            if let Some(page) = self.pages.get_mut(&(len_bytes / PAGE_LEN_BYTES)).filter(|_| within > 0) {
+            if let Some(page) =
+                self.pages.get_mut(&(len_bytes / PAGE_LEN_BYTES)).filter(|_| within > 0)
+            {
                 Arc::make_mut(page)[within..].fill(0);
                 self.dirty.insert(len_bytes / PAGE_LEN_BYTES);
             }
@@ -120,8 +129,8 @@ impl MemoryFile {
         self.durable_len_bytes = self.len_bytes;
     }
 
-    /// What a kernel does when the disk refuses: some pages got there, the others are forgotten to be dirty, so that the next
-    /// sync succeeds without them.
+    /// What a kernel does when the disk refuses: some pages got there, the others are forgotten to
+    /// be dirty, so that the next sync succeeds without them.
     pub fn fail_sync(&mut self, random: &mut Rng) {
         for index in std::mem::take(&mut self.dirty) {
             if random.bool() {
@@ -144,7 +153,8 @@ impl MemoryFile {
             self.durable_len_bytes = self.len_bytes;
         }
         self.pages = self.durable_pages.clone();
-        let pages_end = self.pages.last_key_value().map_or(0, |(index, _)| (index + 1) * PAGE_LEN_BYTES);
+        let pages_end =
+            self.pages.last_key_value().map_or(0, |(index, _)| (index + 1) * PAGE_LEN_BYTES);
         self.len_bytes = pages_end.max(self.durable_len_bytes);
         self.set_len(self.durable_len_bytes);
         self.durable_pages = self.pages.clone();

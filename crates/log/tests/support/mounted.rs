@@ -1,7 +1,9 @@
-//! A real ext4 file system in a file, whose power can be cut: what was not synced is gone, as after pulling the plug.
+//! A real ext4 file system in a file, whose power can be cut: what was not synced is gone, as after
+//! pulling the plug.
 //!
-//! SIGKILL alone never tests a sync, since the page cache outlives the process. Here the file system is shut down without
-//! its journal being flushed (FS_IOC_SHUTDOWN, NOLOGFLUSH), unmounted and mounted again.
+//! SIGKILL alone never tests a sync, since the page cache outlives the process. Here the file
+//! system is shut down without its journal being flushed (FS_IOC_SHUTDOWN, NOLOGFLUSH), unmounted
+//! and mounted again.
 
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of this")]
 
@@ -11,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const FOLDER_PREFIX: &str = "sluice-mounted-";
-/// `_IOR('X', 125, __u32)` with EXT4_GOING_FLAGS_NOLOGFLUSH, 2. Rust's standard library has no ioctl without `unsafe`.
+/// `_IOR('X', 125, __u32)` with EXT4_GOING_FLAGS_NOLOGFLUSH, 2. Rust's standard library has no
+/// ioctl without `unsafe`.
 const SHUT_DOWN: &str = "import fcntl, os, struct, sys
 fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587D, struct.pack('I', 2))";
 
@@ -33,8 +36,8 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts an empty file system. `None`, having said so, where this machine does not allow it. That is a failure
-    /// where everything has to be there (CI=true).
+    /// Mounts an empty file system. `None`, having said so, where this machine does not allow it.
+    /// That is a failure where everything has to be there (CI=true).
     pub fn new(file_system: FileSystem) -> Option<Mounted> {
         if !is_root() {
             skip("mounting a file system needs root");
@@ -52,7 +55,8 @@ impl Mounted {
     fn try_new(file_system: FileSystem) -> io::Result<Mounted> {
         remove_leftovers();
         let number = fastrand::u32(..);
-        let folder = std::env::temp_dir().join(format!("{FOLDER_PREFIX}{}-{number:08x}", std::process::id()));
+        let folder = std::env::temp_dir()
+            .join(format!("{FOLDER_PREFIX}{}-{number:08x}", std::process::id()));
         let mount_point = folder.join("mounted");
         fs::create_dir_all(&mount_point)?;
         let mounted = Mounted { file_system, folder, mount_point };
@@ -77,17 +81,28 @@ impl Mounted {
         let mut command = Command::new("mount");
         match self.file_system {
             FileSystem::Ext4 { .. } => command.args(["-t", "ext4", "-o", "loop"]).arg(self.image()),
-            FileSystem::Tmpfs { mib, inodes } => {
-                command.args(["-t", "tmpfs", "-o", &format!("size={mib}m,nr_inodes={inodes}"), "tmpfs"])
-            }
+            FileSystem::Tmpfs { mib, inodes } => command.args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={mib}m,nr_inodes={inodes}"),
+                "tmpfs",
+            ]),
         };
         run(command.arg(&self.mount_point))
     }
 
-    /// Everything that was not synced is gone. Whoever uses the file system must be dead, or gets errors from here on.
+    /// Everything that was not synced is gone. Whoever uses the file system must be dead, or gets
+    /// errors from here on.
     pub fn cut_power(&self) {
-        assert!(matches!(self.file_system, FileSystem::Ext4 { .. }), "what is in memory survives nothing");
-        let shut_down = Command::new("python3").args(["-S", "-E", "-c", SHUT_DOWN]).arg(&self.mount_point).output();
+        assert!(
+            matches!(self.file_system, FileSystem::Ext4 { .. }),
+            "what is in memory survives nothing"
+        );
+        let shut_down = Command::new("python3")
+            .args(["-S", "-E", "-c", SHUT_DOWN])
+            .arg(&self.mount_point)
+            .output();
         let shut_down = shut_down.expect("python3 runs");
         assert!(shut_down.status.success(), "{}", String::from_utf8_lossy(&shut_down.stderr));
         // A killed process holds its files for a moment.
@@ -98,7 +113,7 @@ impl Mounted {
             }
             is_done
         });
-        assert!(unmounted, "somebody still uses {}", self.mount_point.display());
+        assert!(unmounted, "{} is still in use", self.mount_point.display());
         self.mount().expect("mounted again");
     }
 
@@ -110,7 +125,8 @@ impl Mounted {
             let space = rustix::fs::statvfs(&self.mount_point).expect("the file system's space");
             space.f_bavail * space.f_frsize
         };
-        // What the file system needs to keep account of the space is part of it: not all can be had at once.
+        // What the file system needs to keep account of the space is part of it: not all can be had
+        // at once.
         let mut len_bytes = 0;
         let mut step = available_bytes().saturating_sub(left_bytes);
         while step >= 4096 {
@@ -133,7 +149,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Lazily: after a failed test somebody may still use it.
+        // Lazily: after a failed test it may still be in use.
         let _ = run(Command::new("umount").arg("--lazy").arg(&self.mount_point));
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -179,7 +195,10 @@ fn remove_leftovers() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(pid) = name.strip_prefix(FOLDER_PREFIX).and_then(|rest| rest.split('-').next()) else { continue };
+        let Some(pid) = name.strip_prefix(FOLDER_PREFIX).and_then(|rest| rest.split('-').next())
+        else {
+            continue;
+        };
         if !Path::new("/proc").join(pid).exists() {
             let _ = run(Command::new("umount").arg("--lazy").arg(entry.path().join("mounted")));
             let _ = fs::remove_dir_all(entry.path());

@@ -32,10 +32,6 @@ impl<D: Disk> Disk for NoSync<D> {
         self.0.remove_file(path)
     }
 
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.0.remove_directory(path)
-    }
-
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.rename(from, to)
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sluice_log::{
-    Charge, CursorId, DecodeError, FlushPolicy, Log, Next, Offset, OpenError, OpenOptions, Record, RecordFacts,
-    Recovered, StoredRecord, Subscription,
+    Charge, CursorId, DecodeError, FileError, FlushPolicy, GiveUp, Log, Next, Offset, OpenOptions,
+    Record, RecordFacts, Recovered, StoredRecord, Subscription,
 };
 
 use super::faulty_disk::FaultyDisk;
@@ -38,7 +38,12 @@ impl Note {
 
 impl Record for Note {
     fn facts(&self) -> RecordFacts {
-        RecordFacts { received_unix_ns: 1, encoding: 2, flags: 3, uncompressed_len_bytes: self.payload.len() as u32 }
+        RecordFacts {
+            received_unix_ns: 1,
+            encoding: 2,
+            flags: 3,
+            uncompressed_len_bytes: self.payload.len() as u32,
+        }
     }
 
     fn encode_metadata(&self, output: &mut Vec<u8>) {
@@ -51,9 +56,13 @@ impl Record for Note {
 
     fn decode(stored: StoredRecord) -> Result<Self, DecodeError> {
         let wrong = |reason: &str| DecodeError { reason: reason.to_owned() };
-        let value = u64::from_le_bytes(stored.metadata[..].try_into().map_err(|_| wrong("the value"))?);
+        let value =
+            u64::from_le_bytes(stored.metadata[..].try_into().map_err(|_| wrong("the value"))?);
         let note = Note::new(value, stored.payload.len(), &Durable::default());
-        if note.payload != stored.payload || note.facts() != stored.facts || note.charge() != stored.charge {
+        if note.payload != stored.payload
+            || note.facts() != stored.facts
+            || note.charge() != stored.charge
+        {
             return Err(wrong("the payload"));
         }
         Ok(note)
@@ -78,19 +87,28 @@ pub fn open(disk: &FaultyDisk) -> (Log<Note>, Recovered) {
     Log::open(options(disk)).expect("the log opens")
 }
 
-pub fn try_open(disk: &FaultyDisk) -> Result<(Log<Note>, Recovered), OpenError> {
+pub fn try_open(disk: &FaultyDisk) -> Result<(Log<Note>, Recovered), FileError> {
     Log::open(options(disk))
 }
 
+/// A reader that may give up everything, also if it comes back.
 pub fn subscribe(log: &Log<Note>, name: &str) -> CursorId {
-    log.subscribe(Subscription::new(name))
+    let id = log.subscribe(Subscription::new(name));
+    log.gauges(id).allow(GiveUp::Everything);
+    id
 }
 
 pub fn readers(ids: &[CursorId]) -> Arc<[CursorId]> {
     ids.into()
 }
 
-pub fn append(log: &Log<Note>, value: u64, len: usize, ids: &[CursorId], durable: &Durable) -> Offset {
+pub fn append(
+    log: &Log<Note>,
+    value: u64,
+    len: usize,
+    ids: &[CursorId],
+    durable: &Durable,
+) -> Offset {
     let note = Note::new(value, len, durable);
     let charge = note.charge();
     log.append(Arc::new(note), charge, &readers(ids)).offset
@@ -105,7 +123,12 @@ pub fn next(log: &Log<Note>, id: CursorId) -> Option<(Offset, Arc<Note>)> {
             Next::Empty | Next::Full => return None,
             Next::Loading => std::thread::sleep(Duration::from_micros(50)),
         }
-        assert!(Instant::now() < deadline, "nothing comes from the disk: {:?} {:?}", log.stats(), log.trouble());
+        assert!(
+            Instant::now() < deadline,
+            "nothing comes from the disk: {:?} {:?}",
+            log.stats(),
+            log.trouble()
+        );
     }
 }
 

@@ -11,7 +11,8 @@ use sluice_config::Fields;
 /// Why a request could not be authenticated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// The configuration or a file must change: a file cannot be read, the token endpoint refuses the client.
+    /// The configuration or a file must change: a file cannot be read, the token endpoint refuses
+    /// the client.
     #[error("{reason}")]
     Misconfigured { reason: String },
     /// The token endpoint cannot be reached or is overloaded.
@@ -47,6 +48,11 @@ pub trait ClientAuth: fmt::Debug + Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
+    /// Why no request can be sent for senders with this metadata, however often it is tried.
+    fn refuses(&self, _metadata: &[MetadataHeader]) -> Option<String> {
+        None
+    }
+
     /// Names of the metadata that [`ClientAuth::authenticate`] reads, in lower case.
     fn metadata_keys(&self) -> &[String] {
         &[]
@@ -61,7 +67,8 @@ pub fn read_authenticator(fields: &mut Fields<'_>) -> Option<String> {
     let authenticator = fields.section("auth", "How requests are authenticated.", |fields| {
         fields.required_string(
             "authenticator",
-            "Name of the extension that authenticates requests: `basicauth`, `bearertokenauth`, `oauth2client` or `headers_setter`.",
+            "Name of the extension that authenticates requests: `basicauth`, `bearertokenauth`, \
+             `oauth2client` or `headers_setter`.",
         )
     });
     authenticator.filter(|name| !name.is_empty())

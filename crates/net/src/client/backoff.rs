@@ -1,5 +1,5 @@
-//! How long to wait before connecting again: gRPC's connection backoff with shorter times, because the deliveries
-//! above wait, too, and a backend that is back should be used soon.
+//! How long to wait before connecting again: gRPC's connection backoff with shorter times, because
+//! the deliveries above wait, too, and a backend that is back should be used soon.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ pub(crate) fn pause(failures: u32) -> Duration {
 mod tests {
     use super::*;
 
-    /// Scenario: one failure, many failures. Guarantee: the pause grows and stays within its limit and jitter.
+    /// Scenario: one failure, many failures. Guarantee: the pause grows and stays within its limit
+    /// and jitter.
     #[test]
     fn pauses_grow_to_a_limit() {
         for _ in 0..1000 {

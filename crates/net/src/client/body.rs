@@ -1,14 +1,12 @@
 //! A request body that is sent from the chunks in which it lies, without copying them together.
 
 use std::io::IoSlice;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use http_body::{Body, Frame, SizeHint};
 
-/// Shared chunks, read front to back, with an optional gRPC message prefix before them. Making one allocates nothing.
+/// Shared chunks, read front to back, with an optional gRPC message prefix before them. Making one
+/// allocates nothing.
 #[derive(Clone, Debug)]
 pub struct ChunkedBuf {
     prefix: [u8; 5],
@@ -24,15 +22,18 @@ pub struct ChunkedBuf {
 impl ChunkedBuf {
     pub fn new(chunks: Arc<[Bytes]>) -> ChunkedBuf {
         let remaining = chunks.iter().map(Bytes::len).sum();
-        let mut buf = ChunkedBuf { prefix: [0; 5], prefix_left: 0, chunks, index: 0, offset: 0, remaining };
+        let mut buf =
+            ChunkedBuf { prefix: [0; 5], prefix_left: 0, chunks, index: 0, offset: 0, remaining };
         buf.skip_empty();
         buf
     }
 
-    /// With the length-prefixed message header of gRPC in front: compressed flag, 4 bytes of length.
+    /// With the length-prefixed message header of gRPC in front: compressed flag, 4 bytes of
+    /// length.
     pub fn grpc(chunks: Arc<[Bytes]>, compressed: bool) -> Result<ChunkedBuf, TooLong> {
         let mut buf = ChunkedBuf::new(chunks);
-        let length = u32::try_from(buf.remaining).map_err(|_| TooLong { len_bytes: buf.remaining })?;
+        let length =
+            u32::try_from(buf.remaining).map_err(|_| TooLong { len_bytes: buf.remaining })?;
         buf.prefix[0] = u8::from(compressed);
         buf.prefix[1..].copy_from_slice(&length.to_be_bytes());
         buf.prefix_left = 5;
@@ -99,48 +100,6 @@ impl Buf for ChunkedBuf {
             count -= step;
             self.skip_empty();
         }
-    }
-}
-
-/// The same for hyper: one frame a chunk, with the exact length, so that HTTP/1.1 sends `content-length`.
-#[derive(Clone, Debug)]
-pub struct ChunkedBody {
-    chunks: Arc<[Bytes]>,
-    next: usize,
-    remaining: u64,
-}
-
-impl ChunkedBody {
-    pub fn new(chunks: Arc<[Bytes]>) -> ChunkedBody {
-        let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-        ChunkedBody { chunks, next: 0, remaining }
-    }
-}
-
-impl Body for ChunkedBody {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        while let Some(chunk) = self.chunks.get(self.next).cloned() {
-            self.next += 1;
-            if !chunk.is_empty() {
-                self.remaining -= chunk.len() as u64;
-                return Poll::Ready(Some(Ok(Frame::data(chunk))));
-            }
-        }
-        Poll::Ready(None)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.remaining == 0
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.remaining)
     }
 }
 

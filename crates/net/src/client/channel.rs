@@ -1,4 +1,5 @@
-//! A gRPC-style channel: requests to one name over a bounded number of HTTP/2 connections that are made when needed.
+//! A gRPC-style channel: requests to one name over a bounded number of HTTP/2 connections that are
+//! made when needed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::body::ChunkedBuf;
 use super::connect::{Address, ConnectOptions, Connector};
-use super::connection::{Answer, AnswerLimits, Connection, Keepalive};
+use super::connection::{Answer, Connection, Keepalive};
 use super::endpoint::Target;
 use super::error::TransportError;
 use super::slot::{Look, Slot};
@@ -31,15 +32,16 @@ pub struct ChannelOptions {
     pub connect: ConnectOptions,
     /// `:authority`, where it is not the target's host and port.
     pub authority: Option<String>,
-    /// Connections to the target (`PickFirst`) or to each of its addresses (`RoundRobin`). At least 1.
+    /// Connections to the target (`PickFirst`) or to each of its addresses (`RoundRobin`). At least
+    /// 1.
     pub connections: usize,
     pub balancer: Balancer,
     pub keepalive: Option<Keepalive>,
-    /// A request waits for a connection as long as its caller lets it, instead of failing with the first attempt.
+    /// A request waits for a connection as long as its caller lets it, instead of failing with the
+    /// first attempt.
     pub wait_for_ready: bool,
     /// A name is looked up again after this time.
     pub resolve_interval: Duration,
-    pub answer_limits: AnswerLimits,
 }
 
 impl Default for ChannelOptions {
@@ -52,7 +54,6 @@ impl Default for ChannelOptions {
             keepalive: None,
             wait_for_ready: false,
             resolve_interval: Duration::from_secs(30),
-            answer_limits: AnswerLimits { body_bytes: 4 * 1024 * 1024 },
         }
     }
 }
@@ -97,7 +98,9 @@ impl Channel {
     pub fn new(target: Target, options: ChannelOptions) -> Channel {
         let shutdown = CancellationToken::new();
         let slots = match options.balancer {
-            Balancer::PickFirst => (0..options.connections.max(1)).map(|_| Arc::new(Slot::new(None))).collect(),
+            Balancer::PickFirst => {
+                (0..options.connections.max(1)).map(|_| Arc::new(Slot::new(None))).collect()
+            }
             Balancer::RoundRobin => Vec::new(),
         };
         let inner = Inner {
@@ -125,14 +128,18 @@ impl Channel {
         Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build()
     }
 
-    /// Posts a body and reads the whole answer. The caller bounds the time by dropping the future, which resets the
-    /// stream. A request that the peer refused unprocessed is sent once more.
-    pub async fn send(&self, uri: &Uri, headers: &HeaderMap, body: ChunkedBuf) -> Result<Answer, TransportError> {
-        let limits = self.inner.options.answer_limits;
+    /// Posts a body and reads the whole answer. The caller bounds the time by dropping the future,
+    /// which resets the stream. A request that the peer refused unprocessed is sent once more.
+    pub async fn send(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: ChunkedBuf,
+    ) -> Result<Answer, TransportError> {
         let mut sent_before = false;
         loop {
             let (slot, connection) = self.inner.acquire().await?;
-            let error = match connection.send(request(uri, headers.clone()), body.clone(), limits).await {
+            let error = match connection.send(request(uri, headers.clone()), body.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -185,7 +192,11 @@ impl Inner {
             let pause = match self.look() {
                 Found::Ready(slot, connection) => return Ok((slot, connection)),
                 Found::Underway => Duration::MAX,
-                Found::Failed(error) if error.is_configuration() || !self.options.wait_for_ready => return Err(error),
+                Found::Failed(error)
+                    if error.is_configuration() || !self.options.wait_for_ready =>
+                {
+                    return Err(error);
+                }
                 Found::Failed(_) => BACKOFF_POLL,
             };
             let Some(receiver) = &mut changed else {
@@ -200,7 +211,8 @@ impl Inner {
         }
     }
 
-    /// Looks through the slots, beginning with the next in turn. A ready one wins; idle ones on the way are started.
+    /// Looks through the slots, beginning with the next in turn. A ready one wins; idle ones on the
+    /// way are started.
     fn look(self: &Arc<Self>) -> Found {
         let slots = self.slots.load();
         let now = Instant::now();
@@ -254,15 +266,16 @@ impl Inner {
         });
     }
 
-    /// Opens the slot's connection and drives it until it ends. In a task of its own, so that a caller that gives up
-    /// does not undo the work.
+    /// Opens the slot's connection and drives it until it ends. In a task of its own, so that a
+    /// caller that gives up does not undo the work.
     fn start(self: &Arc<Self>, slot: Arc<Slot>) {
         let inner = self.clone();
         self.spawn(async move {
             let (connection, driver) = match inner.open(&slot).await {
                 Ok((connection, driver)) => (connection, driver),
                 Err(error) => {
-                    tracing::debug!(target = %inner.connector.target(), %error, "connecting failed");
+                    let target = inner.connector.target();
+                    tracing::debug!(%target, %error, "connecting failed");
                     inner.doubt_addresses();
                     slot.connected(Err(error), Instant::now());
                     return;
@@ -272,17 +285,22 @@ impl Inner {
                 return;
             }
             inner.changed.send_replace(());
-            // Not held here: when the slot lets go of the connection and its requests are done, h2 closes it.
+            // Not held here: when the slot lets go of the connection and its requests are done, h2
+            // closes it.
             let (id, address) = (connection.id(), connection.address.clone());
             drop(connection);
             let reason = driver.run().await;
-            tracing::debug!(target = %inner.connector.target(), %address, %reason, "connection ended");
+            let target = inner.connector.target();
+            tracing::debug!(%target, %address, %reason, "connection ended");
             inner.doubt_addresses();
             slot.retire(&id, TransportError::Lost { reason }, Instant::now());
         });
     }
 
-    async fn open(&self, slot: &Slot) -> Result<(Connection, super::connection::Driver), TransportError> {
+    async fn open(
+        &self,
+        slot: &Slot,
+    ) -> Result<(Connection, super::connection::Driver), TransportError> {
         let addresses = match &slot.address {
             Some(address) => vec![address.clone()],
             None => {
@@ -291,34 +309,27 @@ impl Inner {
                 addresses
             }
         };
-        let mut last = None;
-        for address in addresses {
-            match self.connector.connect(&address).await {
-                Ok(connected) => {
-                    return Connection::establish(connected.io, address, self.options.keepalive).await;
-                }
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| TransportError::Resolve {
-            host: self.connector.target().to_string(),
-            reason: "no addresses".to_owned(),
-        }))
+        let (connected, address) = self.connector.connect_any(addresses).await?;
+        Connection::establish(connected.io, address, self.options.keepalive).await
     }
 
     fn doubt_addresses(&self) {
         self.resolved.lock().doubtful = true;
     }
 
-    /// Looks the name up again where it is time. `pick_first` also does so with every attempt to connect.
+    /// Looks the name up again where it is time. `pick_first` also does so with every attempt to
+    /// connect.
     fn refresh_addresses(self: &Arc<Self>) {
         if !self.connector.resolves() {
             return;
         }
         let due = {
             let resolved = self.resolved.lock();
-            let interval = if resolved.doubtful { RESOLVE_PAUSE } else { self.options.resolve_interval };
-            resolved.at.is_some_and(|at| at.elapsed() >= interval.min(self.options.resolve_interval))
+            let interval =
+                if resolved.doubtful { RESOLVE_PAUSE } else { self.options.resolve_interval };
+            resolved
+                .at
+                .is_some_and(|at| at.elapsed() >= interval.min(self.options.resolve_interval))
         };
         if due {
             self.start_resolving();
@@ -335,7 +346,8 @@ impl Inner {
             match inner.connector.addresses().await {
                 Ok(addresses) => inner.use_addresses(&addresses),
                 Err(error) => {
-                    tracing::debug!(target = %inner.connector.target(), %error, "the name cannot be looked up");
+                    let target = inner.connector.target();
+                    tracing::debug!(%target, %error, "the name cannot be looked up");
                     *inner.resolved.lock() = Resolved { at: Some(Instant::now()), doubtful: false };
                     // Requests without an address must learn why; old addresses serve on.
                     inner.lookup.connected(Err(error), Instant::now());
@@ -352,7 +364,8 @@ impl Inner {
             Balancer::PickFirst => slots.iter().for_each(|slot| slot.follow(addresses)),
             Balancer::RoundRobin => {
                 let kept = self.slots_for(addresses, &slots);
-                let gone = slots.iter().filter(|slot| !kept.iter().any(|kept| Arc::ptr_eq(kept, slot)));
+                let gone =
+                    slots.iter().filter(|slot| !kept.iter().any(|kept| Arc::ptr_eq(kept, slot)));
                 gone.for_each(|slot| slot.remove());
                 self.slots.store(Arc::new(kept));
                 self.lookup.reset();
@@ -360,7 +373,8 @@ impl Inner {
         }
     }
 
-    /// As many slots for each address as configured: the old ones where the address was there before.
+    /// As many slots for each address as configured: the old ones where the address was there
+    /// before.
     fn slots_for(&self, addresses: &[Address], old: &[Arc<Slot>]) -> Vec<Arc<Slot>> {
         let per_address = self.options.connections.max(1);
         let mut slots = Vec::with_capacity(addresses.len() * per_address);
@@ -380,5 +394,9 @@ enum Found {
 }
 
 async fn wait(pause: Duration) {
-    if pause == Duration::MAX { std::future::pending().await } else { tokio::time::sleep(pause).await }
+    if pause == Duration::MAX {
+        std::future::pending().await
+    } else {
+        tokio::time::sleep(pause).await
+    }
 }

@@ -19,7 +19,8 @@ use super::proxy::{self, Proxy};
 use super::resolve::{Resolve, SystemResolver};
 use crate::tls::ClientTls;
 
-/// The kernel probes a silent peer after this time, so that a vanished one is noticed without HTTP/2 pings, too.
+/// The kernel probes a silent peer after this time, so that a vanished one is noticed without
+/// HTTP/2 pings, too.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A byte stream to a peer.
@@ -27,7 +28,8 @@ pub trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
 pub type BoxIo = Box<dyn Io>;
 
-/// Where TLS settings come from. Asked for every new connection, so that rotated certificates are used.
+/// Where TLS settings come from. Asked for every new connection, so that rotated certificates are
+/// used.
 pub trait TlsSettings: Send + Sync + 'static {
     /// The settings as the files are now. The same `Arc` as long as nothing changed.
     fn current(&self) -> Result<Arc<rustls::ClientConfig>, String>;
@@ -100,7 +102,11 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub(crate) fn new(target: Target, options: ConnectOptions, alpn: &'static [&'static [u8]]) -> Connector {
+    pub(crate) fn new(
+        target: Target,
+        options: ConnectOptions,
+        alpn: &'static [&'static [u8]],
+    ) -> Connector {
         Connector { target, options, alpn, with_alpn: Mutex::new(None) }
     }
 
@@ -128,12 +134,34 @@ impl Connector {
                     return Ok(vec![Address::Tcp(SocketAddr::new(ip, *port))]);
                 }
                 let found = self.options.resolver.resolve(host, *port).await?;
-                Ok(found.into_iter().take(super::resolve::ADDRESSES_LIMIT).map(Address::Tcp).collect())
+                Ok(found
+                    .into_iter()
+                    .take(super::resolve::ADDRESSES_LIMIT)
+                    .map(Address::Tcp)
+                    .collect())
             }
         }
     }
 
-    pub(crate) async fn connect(&self, address: &Address) -> Result<Connected, TransportError> {
+    /// Connects to the first of the addresses that works.
+    pub(crate) async fn connect_any(
+        &self,
+        addresses: Vec<Address>,
+    ) -> Result<(Connected, Address), TransportError> {
+        let mut failure = TransportError::Resolve {
+            host: self.target.to_string(),
+            reason: "no addresses".to_owned(),
+        };
+        for address in addresses {
+            match self.connect(&address).await {
+                Ok(connected) => return Ok((connected, address)),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    async fn connect(&self, address: &Address) -> Result<Connected, TransportError> {
         let timeout = self.options.connect_timeout;
         match tokio::time::timeout(timeout, self.connect_untimed(address)).await {
             Ok(result) => result,
@@ -142,9 +170,10 @@ impl Connector {
     }
 
     async fn connect_untimed(&self, address: &Address) -> Result<Connected, TransportError> {
-        let mut io = open(address)
-            .await
-            .map_err(|error| TransportError::Connect { address: address.to_string(), reason: error.to_string() })?;
+        let mut io = open(address).await.map_err(|error| TransportError::Connect {
+            address: address.to_string(),
+            reason: error.to_string(),
+        })?;
         if let Some(proxy) = &self.options.proxy {
             io = proxy::tunnel(io, proxy, &self.target).await?;
         }
@@ -162,22 +191,31 @@ impl Connector {
     ) -> Result<Connected, TransportError> {
         let config = self.config(settings)?;
         let name = self.options.server_name.as_deref().unwrap_or(self.target.server_name());
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| TransportError::TlsSettings {
-            reason: format!("{name:?} is neither a host name nor an address"),
-        })?;
-        let stream =
-            TlsConnector::from(config).connect(name, io).await.map_err(|error| match rustls_reason(&error) {
-                Some(reason) => TransportError::Tls { address: format!("{} ({address})", self.target), reason },
-                None => TransportError::Connect {
-                    address: address.to_string(),
-                    reason: format!("the connection ended in the TLS handshake: {error}"),
-                },
+        let name =
+            ServerName::try_from(name.to_owned()).map_err(|_| TransportError::TlsSettings {
+                reason: format!("{name:?} is neither a host name nor an address"),
             })?;
+        let stream =
+            TlsConnector::from(config).connect(name, io).await.map_err(
+                |error| match rustls_reason(&error) {
+                    Some(reason) => TransportError::Tls {
+                        address: format!("{} ({address})", self.target),
+                        reason,
+                    },
+                    None => TransportError::Connect {
+                        address: address.to_string(),
+                        reason: format!("the connection ended in the TLS handshake: {error}"),
+                    },
+                },
+            )?;
         let alpn_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok(Connected { io: Box::new(stream), alpn_h2 })
     }
 
-    fn config(&self, settings: &dyn TlsSettings) -> Result<Arc<rustls::ClientConfig>, TransportError> {
+    fn config(
+        &self,
+        settings: &dyn TlsSettings,
+    ) -> Result<Arc<rustls::ClientConfig>, TransportError> {
         let source = settings.current().map_err(|reason| TransportError::TlsSettings { reason })?;
         let mut cached = self.with_alpn.lock();
         if let Some((seen, config)) = cached.as_ref()
@@ -199,7 +237,8 @@ async fn open(address: &Address) -> std::io::Result<BoxIo> {
         Address::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            let keepalive = TcpKeepalive::new().with_time(TCP_KEEPALIVE).with_interval(TCP_KEEPALIVE / 3);
+            let keepalive =
+                TcpKeepalive::new().with_time(TCP_KEEPALIVE).with_interval(TCP_KEEPALIVE / 3);
             // Only an aid: a socket that cannot have it works as well.
             let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
             Ok(Box::new(stream))

@@ -14,12 +14,16 @@ use super::body::ChunkedBuf;
 use super::connect::{Address, BoxIo};
 use super::error::TransportError;
 
-/// Flow-control windows of what we receive. Answers are small; the windows bound what a hostile peer can make us hold.
+/// Flow-control windows of what we receive. Answers are small; the windows bound what a hostile
+/// peer can make us hold.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 const HEADERS_LIMIT_BYTES: u32 = 32 * 1024;
+/// Of an answer's body. Longer ones are not read.
+pub(crate) const ANSWER_LIMIT_BYTES: usize = 4 << 20;
 
-/// So many requests in a row without any sign of the peer make us ask whether the connection is still alive.
+/// So many requests in a row without any sign of the peer make us ask whether the connection is
+/// still alive.
 const SILENT_REQUESTS_LIMIT: u32 = 3;
 /// Time for the answer to that question.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,12 +46,6 @@ pub struct Answer {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub trailers: Option<HeaderMap>,
-}
-
-/// Bounds on an answer.
-#[derive(Clone, Copy, Debug)]
-pub struct AnswerLimits {
-    pub body_bytes: usize,
 }
 
 /// What the driver of a connection and its requests know of each other.
@@ -109,8 +107,16 @@ impl Connection {
             .await
             .map_err(|error| TransportError::from_h2(&error, &address.to_string()))?;
         let shared = Arc::new(Shared::default());
-        let pings = connection.ping_pong().ok_or_else(|| TransportError::Lost { reason: "no ping handle".into() })?;
-        let driver = Driver { connection, pings, keepalive, address: address.clone(), shared: shared.clone() };
+        let pings = connection
+            .ping_pong()
+            .ok_or_else(|| TransportError::Lost { reason: "no ping handle".into() })?;
+        let driver = Driver {
+            connection,
+            pings,
+            keepalive,
+            address: address.clone(),
+            shared: shared.clone(),
+        };
         Ok((Connection { sender, address, shared }, driver))
     }
 
@@ -126,15 +132,15 @@ impl Connection {
         self.shared.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Sends the request and reads the whole answer. Dropping the future resets the stream (CANCEL).
+    /// Sends the request and reads the whole answer. Dropping the future resets the stream
+    /// (CANCEL).
     pub(crate) async fn send(
         &self,
         request: Request<()>,
         body: ChunkedBuf,
-        limits: AnswerLimits,
     ) -> Result<Answer, TransportError> {
         let mut silence = SilenceGuard::new(&self.shared);
-        let result = self.exchange(request, body, limits).await;
+        let result = self.exchange(request, body).await;
         match &result {
             Err(error) if !error.spares_connection() => silence.ended(),
             _ => silence.heard(),
@@ -146,10 +152,10 @@ impl Connection {
         &self,
         request: Request<()>,
         body: ChunkedBuf,
-        limits: AnswerLimits,
     ) -> Result<Answer, TransportError> {
         let failed = |error: h2::Error| TransportError::from_h2(&error, &self.address.to_string());
-        // A connection that is going away says so here, before anything was sent: the request is unprocessed.
+        // A connection that is going away says so here, before anything was sent: the request is
+        // unprocessed.
         let unsent = |error: h2::Error| match failed(error) {
             error if error.is_configuration() => error,
             error => TransportError::GoingAway { reason: error.to_string() },
@@ -157,13 +163,16 @@ impl Connection {
         let mut sender = self.sender.clone().ready().await.map_err(unsent)?;
         let (response, mut stream) = sender.send_request(request, false).map_err(unsent)?;
         drop(sender);
-        // The chunks are shared and in memory already, so h2 may queue them all: flow control paces the writing.
+        // The chunks are shared and in memory already, so h2 may queue them all: flow control paces
+        // the writing.
         stream.send_data(body, true).map_err(failed)?;
-        let answer = read_answer(response, limits).await;
+        let answer = read_answer(response).await;
         drop(stream);
         answer.map_err(|error| match error {
             ReadError::H2(error) => failed(error),
-            ReadError::TooLarge => TransportError::AnswerTooLarge { limit_bytes: limits.body_bytes },
+            ReadError::TooLarge => {
+                TransportError::AnswerTooLarge { limit_bytes: ANSWER_LIMIT_BYTES }
+            }
         })
     }
 }
@@ -179,14 +188,14 @@ impl From<h2::Error> for ReadError {
     }
 }
 
-async fn read_answer(response: ResponseFuture, limits: AnswerLimits) -> Result<Answer, ReadError> {
+async fn read_answer(response: ResponseFuture) -> Result<Answer, ReadError> {
     let (head, mut stream) = response.await?.into_parts();
     let mut body = Bytes::new();
     let mut joined: Option<BytesMut> = None;
     while let Some(chunk) = stream.data().await {
         let chunk = chunk?;
         let held = joined.as_ref().map_or(body.len(), BytesMut::len);
-        if held + chunk.len() > limits.body_bytes {
+        if held + chunk.len() > ANSWER_LIMIT_BYTES {
             return Err(ReadError::TooLarge);
         }
         stream.flow_control().release_capacity(chunk.len())?;
@@ -228,7 +237,9 @@ impl<'a> SilenceGuard<'a> {
 impl Drop for SilenceGuard<'_> {
     fn drop(&mut self) {
         self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if self.given_up && self.shared.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_REQUESTS_LIMIT {
+        if self.given_up
+            && self.shared.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_REQUESTS_LIMIT
+        {
             self.shared.probe.notify_one();
         }
     }
@@ -250,14 +261,20 @@ impl Driver {
     }
 }
 
-/// Pings as configured, and whenever requests go unanswered. Ends when the peer does not answer a ping.
+/// Pings as configured, and whenever requests go unanswered. Ends when the peer does not answer a
+/// ping.
 async fn watch(mut pings: PingPong, keepalive: Option<Keepalive>, shared: &Shared) -> String {
     let time = keepalive.map_or(Duration::MAX, |keepalive| keepalive.time);
     loop {
         let timeout = tokio::select! {
             () = shared.probe.notified() => PROBE_TIMEOUT,
             () = sleep(time) => match keepalive {
-                Some(keepalive) if keepalive.permit_without_stream || shared.in_flight.load(Ordering::Relaxed) > 0 => keepalive.timeout,
+                Some(keepalive)
+                    if keepalive.permit_without_stream
+                        || shared.in_flight.load(Ordering::Relaxed) > 0 =>
+                {
+                    keepalive.timeout
+                }
                 _ => continue,
             },
         };
@@ -270,5 +287,9 @@ async fn watch(mut pings: PingPong, keepalive: Option<Keepalive>, shared: &Share
 }
 
 async fn sleep(time: Duration) {
-    if time == Duration::MAX { std::future::pending().await } else { tokio::time::sleep(time).await }
+    if time == Duration::MAX {
+        std::future::pending().await
+    } else {
+        tokio::time::sleep(time).await
+    }
 }

@@ -22,8 +22,8 @@ pub enum Security {
     Unset,
 }
 
-/// An endpoint of a gRPC client: `host:port`, `http(s)://host:port`, `dns:///host:port`, `passthrough:///host:port`,
-/// `unix:/path` or `unix:///path`.
+/// An endpoint of a gRPC client: `host:port`, `http(s)://host:port`, `dns:///host:port`,
+/// `passthrough:///host:port`, `unix:/path` or `unix:///path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     pub target: Target,
@@ -36,13 +36,18 @@ pub enum EndpointError {
     Empty,
     #[error("the endpoint {0:?} has no port")]
     NoPort(String),
-    #[error("the endpoint {endpoint:?} has the port {port:?}, which is not a number from 1 to 65535")]
+    #[error(
+        "the endpoint {endpoint:?} has the port {port:?}, which is not a number from 1 to 65535"
+    )]
     BadPort { endpoint: String, port: String },
     #[error("the endpoint {0:?} has no host")]
     NoHost(String),
     #[error("the endpoint {endpoint:?} has a path ({path:?}), which gRPC does not know")]
     Path { endpoint: String, path: String },
-    #[error("the endpoint {endpoint:?} starts with {scheme:?}; http, https, dns, passthrough and unix are known")]
+    #[error(
+        "the endpoint {endpoint:?} starts with {scheme:?}; http, https, dns, passthrough and unix \
+         are known"
+    )]
     Scheme { endpoint: String, scheme: String },
     #[error("the endpoint {0:?} has an IPv6 address without brackets")]
     Brackets(String),
@@ -57,12 +62,18 @@ impl Endpoint {
             ("dns" | "passthrough", rest) => (rest.trim_start_matches('/'), Security::Unset),
             ("", rest) => (rest, Security::Unset),
             (scheme, _) => {
-                return Err(EndpointError::Scheme { endpoint: text.to_owned(), scheme: scheme.to_owned() });
+                return Err(EndpointError::Scheme {
+                    endpoint: text.to_owned(),
+                    scheme: scheme.to_owned(),
+                });
             }
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if let Some(at) = rest.find('/') {
-            return Err(EndpointError::Path { endpoint: text.to_owned(), path: rest[at..].to_owned() });
+            return Err(EndpointError::Path {
+                endpoint: text.to_owned(),
+                path: rest[at..].to_owned(),
+            });
         }
         let (host, port) = split_host_port(rest).map_err(|problem| problem.at(text))?;
         let port = port.ok_or_else(|| EndpointError::NoPort(text.to_owned()))?;
@@ -75,7 +86,8 @@ fn split_scheme(text: &str) -> (&str, &str) {
         return (scheme, rest);
     }
     for scheme in ["unix", "dns", "passthrough"] {
-        // `dns:host:port` and `unix:path` have no slashes. A host that is called "dns" has a number behind its colon.
+        // `dns:host:port` and `unix:path` have no slashes. A host that is called "dns" has a number
+        // behind its colon.
         if let Some(rest) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(':'))
             && (scheme == "unix" || rest.contains(':'))
         {
@@ -118,7 +130,9 @@ pub(crate) fn split_host_port(text: &str) -> Result<(String, Option<u16>), HostP
     }
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
-        Some((host, rest)) => (host, Some(rest.strip_prefix(':').ok_or(HostPortProblem::Brackets)?)),
+        Some((host, rest)) => {
+            (host, Some(rest.strip_prefix(':').ok_or(HostPortProblem::Brackets)?))
+        }
         None => match text.split_once(':') {
             Some((_, rest)) if rest.contains(':') => return Err(HostPortProblem::Brackets),
             Some((host, port)) => (host, Some(port)),
@@ -130,9 +144,12 @@ pub(crate) fn split_host_port(text: &str) -> Result<(String, Option<u16>), HostP
     }
     let port = match port {
         None => None,
-        Some(port) => {
-            Some(port.parse().ok().filter(|port| *port > 0).ok_or_else(|| HostPortProblem::BadPort(port.to_owned()))?)
-        }
+        Some(port) => Some(
+            port.parse()
+                .ok()
+                .filter(|port| *port > 0)
+                .ok_or_else(|| HostPortProblem::BadPort(port.to_owned()))?,
+        ),
     };
     Ok((host.to_owned(), port))
 }
@@ -181,7 +198,8 @@ mod tests {
         Ok(Endpoint { target: Target::Host { host: host.to_owned(), port }, security })
     }
 
-    /// Scenario: the forms that Collector configurations use. Guarantee: each names the same host, port and security.
+    /// Scenario: the forms that Collector configurations use. Guarantee: each names the same host,
+    /// port and security.
     #[test]
     fn endpoints_are_read_as_the_collector_reads_them() {
         assert_eq!(Endpoint::parse("backend:4317"), host("backend", 4317, Security::Unset));
@@ -192,7 +210,8 @@ mod tests {
         assert_eq!(Endpoint::parse("dns:backend:4317"), host("backend", 4317, Security::Unset));
         assert_eq!(Endpoint::parse("dns:4317"), host("dns", 4317, Security::Unset));
         assert_eq!(Endpoint::parse("[::1]:4317"), host("::1", 4317, Security::Unset));
-        let unix = Endpoint { target: Target::Unix("/run/a.sock".into()), security: Security::Unset };
+        let unix =
+            Endpoint { target: Target::Unix("/run/a.sock".into()), security: Security::Unset };
         assert_eq!(Endpoint::parse("unix:/run/a.sock"), Ok(unix.clone()));
         assert_eq!(Endpoint::parse("unix:///run/a.sock"), Ok(unix));
     }
@@ -204,7 +223,10 @@ mod tests {
         assert_eq!(Endpoint::parse("backend"), Err(EndpointError::NoPort("backend".into())));
         assert!(matches!(Endpoint::parse("backend:x"), Err(EndpointError::BadPort { .. })));
         assert!(matches!(Endpoint::parse("backend:70000"), Err(EndpointError::BadPort { .. })));
-        assert!(matches!(Endpoint::parse("http://backend:4317/v1"), Err(EndpointError::Path { .. })));
+        assert!(matches!(
+            Endpoint::parse("http://backend:4317/v1"),
+            Err(EndpointError::Path { .. })
+        ));
         assert!(matches!(Endpoint::parse("ftp://backend:4317"), Err(EndpointError::Scheme { .. })));
         assert!(matches!(Endpoint::parse("::1:4317"), Err(EndpointError::Brackets(_))));
         assert!(matches!(Endpoint::parse(":4317"), Err(EndpointError::NoHost(_))));

@@ -6,7 +6,8 @@ use std::time::Duration;
 /// Longest text of a peer that is kept in an error, in bytes.
 pub(crate) const PEER_TEXT_LIMIT_BYTES: usize = 1024;
 
-/// Nothing usable came back from the peer. Cheap to clone, because every call that waited for a connection gets it.
+/// Nothing usable came back from the peer. Cheap to clone, because every call that waited for a
+/// connection gets it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     #[error("cannot resolve {host}: {reason}")]
@@ -15,7 +16,8 @@ pub enum TransportError {
     Connect { address: String, reason: String },
     #[error("cannot connect to {address} within {timeout:?}")]
     ConnectTimeout { address: String, timeout: Duration },
-    /// The handshake failed for a reason that lies in certificates, versions or settings, not in the network.
+    /// The handshake failed for a reason that lies in certificates, versions or settings, not in
+    /// the network.
     #[error("TLS with {address} failed: {reason}")]
     Tls { address: String, reason: String },
     /// Our own certificates, keys or trust anchors cannot be used.
@@ -48,10 +50,16 @@ pub enum TransportError {
 impl TransportError {
     /// True where waiting does not help: a certificate or a setting has to change.
     pub fn is_configuration(&self) -> bool {
-        matches!(self, TransportError::Tls { .. } | TransportError::TlsSettings { .. } | TransportError::NotGrpc { .. })
+        matches!(
+            self,
+            TransportError::Tls { .. }
+                | TransportError::TlsSettings { .. }
+                | TransportError::NotGrpc { .. }
+        )
     }
 
-    /// True where the peer cannot have processed the request, so that sending it again cannot repeat it.
+    /// True where the peer cannot have processed the request, so that sending it again cannot
+    /// repeat it.
     pub fn is_unprocessed(&self) -> bool {
         matches!(self, TransportError::Refused { .. } | TransportError::GoingAway { .. })
     }
@@ -60,7 +68,9 @@ impl TransportError {
     pub(crate) fn spares_connection(&self) -> bool {
         matches!(
             self,
-            TransportError::Refused { .. } | TransportError::Reset { .. } | TransportError::AnswerTooLarge { .. }
+            TransportError::Refused { .. }
+                | TransportError::Reset { .. }
+                | TransportError::AnswerTooLarge { .. }
         )
     }
 
@@ -71,7 +81,9 @@ impl TransportError {
         }
         let reason = peer_text(&error.to_string());
         match error.reason() {
-            Some(h2::Reason::REFUSED_STREAM) if error.is_remote() => TransportError::Refused { reason },
+            Some(h2::Reason::REFUSED_STREAM) if error.is_remote() => {
+                TransportError::Refused { reason }
+            }
             _ if error.is_go_away() && error.is_remote() => TransportError::GoingAway { reason },
             _ if error.is_reset() && error.is_remote() => TransportError::Reset { reason },
             _ if error.is_library() => TransportError::Garbage { reason },
@@ -99,15 +111,18 @@ pub fn peer_text(text: &str) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    text[..end].chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+    text[..end]
+        .chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Scenario: a hostile backend answers with a megabyte of multi-byte text and control characters.
-    /// Guarantee: what is kept is bounded, valid and one line.
+    /// Scenario: a hostile backend answers with a megabyte of multi-byte text and control
+    /// characters. Guarantee: what is kept is bounded, valid and one line.
     #[test]
     fn peer_text_is_bounded_and_printable() {
         let text = peer_text(&"ä\n".repeat(500_000));
@@ -124,6 +139,8 @@ mod tests {
             rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired),
         );
         assert!(TransportError::from_io(&alert, "a:1").is_configuration());
-        assert!(!TransportError::from_io(&io::ErrorKind::BrokenPipe.into(), "a:1").is_configuration());
+        assert!(
+            !TransportError::from_io(&io::ErrorKind::BrokenPipe.into(), "a:1").is_configuration()
+        );
     }
 }

@@ -3,7 +3,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_config::Fields;
 
-/// Headers that gRPC and HTTP set themselves. Set by the configuration they would break the request.
+/// Headers that gRPC and HTTP set themselves. Set by the configuration they would break the
+/// request.
 const RESERVED: [&str; 8] = [
     "content-type",
     "content-encoding",
@@ -17,7 +18,10 @@ const RESERVED: [&str; 8] = [
 
 /// Reads `headers`. Their values are never shown.
 pub fn read_headers(fields: &mut Fields<'_>) -> HeaderMap {
-    let given = fields.secret_map("headers", "Headers added to every request. Their values are treated as secrets.");
+    let given = fields.secret_map(
+        "headers",
+        "Headers added to every request. Their values are treated as secrets.",
+    );
     let mut headers = HeaderMap::with_capacity(given.len());
     for (name, value) in given {
         let lower = name.to_ascii_lowercase();
@@ -32,10 +36,14 @@ pub fn read_headers(fields: &mut Fields<'_>) -> HeaderMap {
                 value.set_sensitive(true);
                 headers.insert(header, value);
             }
-            (None, _) => fields.error_at("headers", &format!("has `{name}`, which is no header name")),
+            (None, _) => {
+                fields.error_at("headers", &format!("has `{name}`, which is no header name"))
+            }
             (_, None) => {
-                fields
-                    .error_at("headers", &format!("has a value for `{name}` with characters that no header may have"));
+                fields.error_at(
+                    "headers",
+                    &format!("has a value for `{name}` with characters that no header may have"),
+                );
             }
         }
     }

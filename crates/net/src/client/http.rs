@@ -1,10 +1,12 @@
-//! An HTTP client for one origin: HTTP/1.1 with kept-alive connections, or HTTP/2 where the TLS handshake says so.
+//! An HTTP client for one origin: HTTP/1.1 with kept-alive connections, or HTTP/2 where the TLS
+//! handshake says so.
 //!
-//! hyper and h2 speak the protocols; which connection a request takes is decided here. `hyper_util::client::legacy` was
-//! no substitute: until one TLS handshake has chosen HTTP/2 each of its requests makes a connection of its own, it does
-//! not bound connections, it does not leave an address that the name no longer has, and its errors do not tell whether
-//! the peer has processed the request. `hyper_util::client::pool` shares one connection as we do, but ties it to no
-//! address and no GOAWAY, which is the part that has to be written anyway.
+//! hyper and h2 speak the protocols; which connection a request takes is decided here.
+//! `hyper_util::client::legacy` was no substitute: until one TLS handshake has chosen HTTP/2 each
+//! of its requests makes a connection of its own, it does not bound connections, it does not leave
+//! an address that the name no longer has, and its errors do not tell whether the peer has
+//! processed the request. `hyper_util::client::pool` shares one connection as we do, but ties it to
+//! no address and no GOAWAY, which is the part that has to be written anyway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,16 +15,16 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::body::{ChunkedBody, ChunkedBuf};
+use super::body::ChunkedBuf;
 use super::connect::{Address, ConnectOptions, Connector};
-use super::connection::{Answer, AnswerLimits, Connection, Keepalive};
+use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Keepalive};
 use super::endpoint::Target;
 use super::error::TransportError;
 use super::pool::{Idle, Line, Pool};
@@ -46,9 +48,9 @@ pub struct HttpOptions {
     /// Offer HTTP/2 in the TLS handshake.
     pub http2: bool,
     pub http2_keepalive: Option<Keepalive>,
-    /// The name is looked up again after this time; connections to addresses that it no longer has are not used again.
+    /// The name is looked up again after this time; connections to addresses that it no longer has
+    /// are not used again.
     pub resolve_interval: Duration,
-    pub answer_limits: AnswerLimits,
 }
 
 impl Default for HttpOptions {
@@ -62,7 +64,6 @@ impl Default for HttpOptions {
             http2: true,
             http2_keepalive: None,
             resolve_interval: Duration::from_secs(30),
-            answer_limits: AnswerLimits { body_bytes: 4 * 1024 * 1024 },
         }
     }
 }
@@ -77,10 +78,12 @@ pub struct HttpClient {
 struct Inner {
     connector: Connector,
     options: HttpOptions,
-    /// Set where requests go through a proxy in the clear, which wants the whole URI in the request line.
+    /// Set where requests go through a proxy in the clear, which wants the whole URI in the request
+    /// line.
     clear_proxy: Option<Proxy>,
     pool: Pool,
-    /// Held while a TLS connection is opened that may become the shared one, with why the last attempt failed.
+    /// Held while a TLS connection is opened that may become the shared one, with why the last
+    /// attempt failed.
     attempt: tokio::sync::Mutex<Option<TransportError>>,
     /// Attempts that have ended.
     attempts: AtomicU64,
@@ -92,7 +95,8 @@ struct Inner {
 impl HttpClient {
     /// A client for `target`, over TLS if `options.connect.tls` is set.
     pub fn new(target: Target, mut options: HttpOptions) -> HttpClient {
-        let clear_proxy = if options.connect.tls.is_none() { options.connect.proxy.take() } else { None };
+        let clear_proxy =
+            if options.connect.tls.is_none() { options.connect.proxy.take() } else { None };
         let first_hop = clear_proxy.as_ref().map_or(target, |proxy| proxy.target.clone());
         let alpn: &[&[u8]] = if options.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
         let shutdown = CancellationToken::new();
@@ -110,9 +114,15 @@ impl HttpClient {
         HttpClient { inner: Arc::new(inner), _alive: Arc::new(shutdown.drop_guard()) }
     }
 
-    /// Posts a body and reads the whole answer, whatever its status. Redirects are not followed. The caller bounds the
-    /// time by dropping the future, which closes an HTTP/1.1 connection and resets an HTTP/2 stream.
-    pub async fn post(&self, uri: &Uri, headers: &HeaderMap, body: &Arc<[Bytes]>) -> Result<Answer, TransportError> {
+    /// Posts a body and reads the whole answer, whatever its status. Redirects are not followed.
+    /// The caller bounds the time by dropping the future, which closes an HTTP/1.1 connection and
+    /// resets an HTTP/2 stream.
+    pub async fn post(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: &Arc<[Bytes]>,
+    ) -> Result<Answer, TransportError> {
         self.inner.refresh_addresses();
         let mut fresh = false;
         loop {
@@ -126,9 +136,12 @@ impl HttpClient {
                 Line::H2(connection) => self.inner.post_h2(connection, uri, headers, body).await,
             };
             match result {
-                // A kept connection that the peer closed meanwhile says nothing of the peer: once more on another one.
+                // A kept connection that the peer closed meanwhile says nothing of the peer: once
+                // more on another one.
                 Err(
-                    TransportError::Lost { .. } | TransportError::GoingAway { .. } | TransportError::Refused { .. },
+                    TransportError::Lost { .. }
+                    | TransportError::GoingAway { .. }
+                    | TransportError::Refused { .. },
                 ) if reused && !fresh => {
                     fresh = true;
                 }
@@ -152,12 +165,14 @@ impl Inner {
     async fn permit(&self) -> Result<Option<SemaphorePermit<'_>>, TransportError> {
         match &self.permits {
             None => Ok(None),
-            Some(permits) => permits.acquire().await.map(Some).map_err(|_| TransportError::ShutDown),
+            Some(permits) => {
+                permits.acquire().await.map(Some).map_err(|_| TransportError::ShutDown)
+            }
         }
     }
 
-    /// A connection to send on, and whether it was used before. `fresh`: not one that has been idle, which the peer may
-    /// have closed unnoticed.
+    /// A connection to send on, and whether it was used before. `fresh`: not one that has been
+    /// idle, which the peer may have closed unnoticed.
     async fn line(&self, fresh: bool) -> Result<(Line, bool), TransportError> {
         let attempts_before = self.attempts.load(Ordering::Acquire);
         if let Some(line) = self.pool.take(fresh, Instant::now()) {
@@ -194,32 +209,25 @@ impl Inner {
     async fn connect(&self) -> Result<Line, TransportError> {
         let addresses = self.connector.addresses().await?;
         self.pool.follow(&addresses, Instant::now());
-        let mut last = None;
-        for address in addresses {
-            match self.connector.connect(&address).await {
-                Err(error) => last = Some(error),
-                Ok(connected) if connected.alpn_h2 => {
-                    let (connection, driver) =
-                        Connection::establish(connected.io, address, self.options.http2_keepalive).await?;
-                    self.spawn(async move {
-                        driver.run().await;
-                    });
-                    self.pool.share(connection.clone());
-                    return Ok(Line::H2(connection));
-                }
-                Ok(connected) => {
-                    self.pool.learn_h1();
-                    return self.handshake_h1(connected.io, address).await;
-                }
-            }
+        let (connected, address) = self.connector.connect_any(addresses).await?;
+        if !connected.alpn_h2 {
+            self.pool.learn_h1();
+            return self.handshake_h1(connected.io, address).await;
         }
-        Err(last.unwrap_or_else(|| TransportError::Resolve {
-            host: self.connector.target().to_string(),
-            reason: "no addresses".to_owned(),
-        }))
+        let (connection, driver) =
+            Connection::establish(connected.io, address, self.options.http2_keepalive).await?;
+        self.spawn(async move {
+            driver.run().await;
+        });
+        self.pool.share(connection.clone());
+        Ok(Line::H2(connection))
     }
 
-    async fn handshake_h1(&self, io: super::connect::BoxIo, address: Address) -> Result<Line, TransportError> {
+    async fn handshake_h1(
+        &self,
+        io: super::connect::BoxIo,
+        address: Address,
+    ) -> Result<Line, TransportError> {
         let (sender, connection) = http1::Builder::new()
             .max_headers(HEADERS_LIMIT)
             .max_buf_size(HEADERS_LIMIT_BYTES)
@@ -227,7 +235,8 @@ impl Inner {
             .await
             .map_err(|error| self.failed(&error))?;
         self.spawn(async move {
-            // Its error reaches the request that it concerns; there is none when an idle connection is closed.
+            // Its error reaches the request that it concerns; there is none when an idle connection
+            // is closed.
             let _ = connection.await;
         });
         Ok(Line::H1(Idle { sender, address, since: Instant::now() }))
@@ -247,7 +256,9 @@ impl Inner {
     }
 
     fn refresh_addresses(self: &Arc<Self>) {
-        if !self.connector.resolves() || !self.pool.due(Instant::now(), self.options.resolve_interval) {
+        if !self.connector.resolves()
+            || !self.pool.due(Instant::now(), self.options.resolve_interval)
+        {
             return;
         }
         let inner = Arc::downgrade(self);
@@ -278,8 +289,10 @@ impl Inner {
         }
         let length: usize = body.iter().map(Bytes::len).sum();
         request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-        let result = connection.send(request, ChunkedBuf::new(body.clone()), self.options.answer_limits).await;
-        if result.as_ref().is_err_and(|error| !error.spares_connection()) || !self.options.keep_alive {
+        let result = connection.send(request, ChunkedBuf::new(body.clone())).await;
+        if result.as_ref().is_err_and(|error| !error.spares_connection())
+            || !self.options.keep_alive
+        {
             self.pool.unshare(&connection);
         }
         result
@@ -294,7 +307,8 @@ impl Inner {
     ) -> Result<Answer, TransportError> {
         let request = self.request_h1(uri, headers, body);
         idle.sender.ready().await.map_err(|error| self.failed(&error))?;
-        let response = idle.sender.send_request(request).await.map_err(|error| self.failed(&error))?;
+        let response =
+            idle.sender.send_request(request).await.map_err(|error| self.failed(&error))?;
         let (head, mut stream) = response.into_parts();
         let body = self.read_h1(&mut stream).await?;
         // Ready again means: the answer has ended, and the peer keeps the connection.
@@ -304,19 +318,27 @@ impl Inner {
         Ok(Answer { status: head.status, headers: head.headers, body, trailers: None })
     }
 
-    fn request_h1(&self, uri: &Uri, headers: &HeaderMap, body: &Arc<[Bytes]>) -> Request<ChunkedBody> {
-        let mut request = Request::new(ChunkedBody::new(body.clone()));
+    fn request_h1(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: &Arc<[Bytes]>,
+    ) -> Request<Full<ChunkedBuf>> {
+        let mut request = Request::new(Full::new(ChunkedBuf::new(body.clone())));
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers.clone();
         let length: usize = body.iter().map(Bytes::len).sum();
         request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         if !request.headers().contains_key(HOST)
-            && let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
+            && let Some(host) =
+                uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
         {
             request.headers_mut().insert(HOST, host);
         }
         if !self.options.keep_alive {
-            request.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+            request
+                .headers_mut()
+                .insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }
         match &self.clear_proxy {
             Some(proxy) => {
@@ -334,13 +356,12 @@ impl Inner {
     }
 
     async fn read_h1(&self, stream: &mut Incoming) -> Result<Bytes, TransportError> {
-        let limit_bytes = self.options.answer_limits.body_bytes;
         let mut body = BytesMut::new();
         while let Some(frame) = stream.frame().await {
             let frame = frame.map_err(|error| self.failed(&error))?;
             let Ok(data) = frame.into_data() else { continue };
-            if body.len() + data.len() > limit_bytes {
-                return Err(TransportError::AnswerTooLarge { limit_bytes });
+            if body.len() + data.len() > ANSWER_LIMIT_BYTES {
+                return Err(TransportError::AnswerTooLarge { limit_bytes: ANSWER_LIMIT_BYTES });
             }
             body.extend_from_slice(&data);
         }
@@ -349,7 +370,8 @@ impl Inner {
 
     fn failed(&self, error: &hyper::Error) -> TransportError {
         let address = self.connector.target().to_string();
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
+        let mut cause: Option<&(dyn std::error::Error + 'static)> =
+            std::error::Error::source(error);
         while let Some(source) = cause {
             if let Some(io) = source.downcast_ref::<std::io::Error>() {
                 return TransportError::from_io(io, &address);

@@ -1,4 +1,5 @@
-//! Clients: how Sluice talks to backends. `Channel` for gRPC (HTTP/2), `HttpClient` for OTLP over HTTP.
+//! Clients: how Sluice talks to backends. `Channel` for gRPC (HTTP/2), `HttpClient` for OTLP over
+//! HTTP.
 
 mod backoff;
 mod body;
@@ -17,10 +18,10 @@ mod retry_after;
 mod slot;
 
 pub use self::http::{HttpClient, HttpOptions};
-pub use body::{ChunkedBody, ChunkedBuf, TooLong};
+pub use body::{ChunkedBuf, TooLong};
 pub use channel::{Balancer, Channel, ChannelOptions};
 pub use connect::{Address, BoxIo, ConnectOptions, Io, TlsSettings};
-pub use connection::{Answer, AnswerLimits, Keepalive};
+pub use connection::{Answer, Keepalive};
 pub use endpoint::{Endpoint, EndpointError, Security, Target};
 pub use error::{TransportError, peer_text};
 pub use headers::read_headers;

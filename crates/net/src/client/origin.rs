@@ -30,7 +30,8 @@ impl Origin {
             Some("https") => true,
             _ => return Err(wrong("it must start with http:// or https://")),
         };
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
+        let host =
+            uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
         Ok(Origin { uri, target: Target::Host { host, port }, tls })

@@ -1,17 +1,19 @@
-//! The connections of an HTTP client that are not in use, and the one HTTP/2 connection that all requests share.
+//! The connections of an HTTP client that are not in use, and the one HTTP/2 connection that all
+//! requests share.
 
 use std::time::{Duration, Instant};
 
+use http_body_util::Full;
 use hyper::client::conn::http1::SendRequest;
 use parking_lot::Mutex;
 
-use super::body::ChunkedBody;
+use super::body::ChunkedBuf;
 use super::connect::Address;
 use super::connection::Connection;
 
 /// An HTTP/1.1 connection between two requests.
 pub(crate) struct Idle {
-    pub(crate) sender: SendRequest<ChunkedBody>,
+    pub(crate) sender: SendRequest<Full<ChunkedBuf>>,
     pub(crate) address: Address,
     pub(crate) since: Instant,
 }
@@ -44,7 +46,8 @@ impl Pool {
         Pool { limit, idle_timeout, inner: Mutex::default() }
     }
 
-    /// A connection that is open, as far as is known: the shared one or, unless only that is wanted, an idle one.
+    /// A connection that is open, as far as is known: the shared one or, unless only that is
+    /// wanted, an idle one.
     pub(crate) fn take(&self, only_shared: bool, now: Instant) -> Option<Line> {
         let mut inner = self.inner.lock();
         if let Some(connection) = &inner.shared {
@@ -77,7 +80,9 @@ impl Pool {
 
     fn drop_old(&self, inner: &mut Inner, now: Instant) {
         if !self.idle_timeout.is_zero() {
-            inner.idle.retain(|idle| now.duration_since(idle.since) < self.idle_timeout && !idle.sender.is_closed());
+            inner.idle.retain(|idle| {
+                now.duration_since(idle.since) < self.idle_timeout && !idle.sender.is_closed()
+            });
         }
     }
 

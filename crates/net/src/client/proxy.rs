@@ -1,8 +1,9 @@
 //! HTTP proxies: `CONNECT` tunnels, and which proxy the environment names for a target.
 //!
-//! `NO_PROXY` is read as Go reads it, because the Collector's files rely on that: rules with a port, `*.suffix`, and
-//! `.suffix` without the name itself. `hyper_util::client::proxy` reads it as curl does, and ignores a proxy's URL that
-//! it cannot read, which would send data past the proxy. Its tunnel does not say what the proxy answered.
+//! `NO_PROXY` is read as Go reads it, because the Collector's files rely on that: rules with a
+//! port, `*.suffix`, and `.suffix` without the name itself. `hyper_util::client::proxy` reads it as
+//! curl does, and ignores a proxy's URL that it cannot read, which would send data past the proxy.
+//! Its tunnel does not say what the proxy answered.
 
 use std::net::IpAddr;
 
@@ -33,11 +34,16 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Reads `http://[user:password@]host[:port]`; the scheme may be missing. TLS to the proxy itself is not supported.
+    /// Reads `http://[user:password@]host[:port]`; the scheme may be missing. TLS to the proxy
+    /// itself is not supported.
     pub fn parse(url: &str) -> Result<Proxy, String> {
         let rest = match url.split_once("://") {
             Some(("http", rest)) => rest,
-            Some((scheme, _)) => return Err(format!("a proxy URL cannot start with {scheme}://, only with http://")),
+            Some((scheme, _)) => {
+                return Err(format!(
+                    "a proxy URL cannot start with {scheme}://, only with http://"
+                ));
+            }
             None => url,
         };
         let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -45,11 +51,14 @@ impl Proxy {
             Some((credentials, address)) => (Some(credentials), address),
             None => (None, rest),
         };
-        let (host, port) = split_host_port(address).map_err(|problem| problem.at(address).to_string())?;
+        let (host, port) =
+            split_host_port(address).map_err(|problem| problem.at(address).to_string())?;
         let authorization = credentials.map(|credentials| {
             let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-            let plain: Vec<u8> =
-                percent_decode_str(user).chain(std::iter::once(b':')).chain(percent_decode_str(password)).collect();
+            let plain: Vec<u8> = percent_decode_str(user)
+                .chain(std::iter::once(b':'))
+                .chain(percent_decode_str(password))
+                .collect();
             format!("Basic {}", BASE64_STANDARD.encode(plain))
         });
         Ok(Proxy { target: Target::Host { host, port: port.unwrap_or(80) }, authorization })
@@ -62,8 +71,8 @@ impl Proxy {
         Some(value)
     }
 
-    /// The proxy that `HTTPS_PROXY` or `HTTP_PROXY` (in either case) names for the target, unless `NO_PROXY` excludes
-    /// it. Loopback is never proxied, as in the Collector.
+    /// The proxy that `HTTPS_PROXY` or `HTTP_PROXY` (in either case) names for the target, unless
+    /// `NO_PROXY` excludes it. Loopback is never proxied, as in the Collector.
     pub fn from_environment(target: &Target, tls: bool) -> Result<Option<Proxy>, String> {
         Proxy::from_variables(target, tls, |name| std::env::var(name).ok())
     }
@@ -74,10 +83,14 @@ impl Proxy {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Proxy>, String> {
         let read = |name: &str| {
-            variable(name).or_else(|| variable(&name.to_lowercase())).filter(|value| !value.trim().is_empty())
+            variable(name)
+                .or_else(|| variable(&name.to_lowercase()))
+                .filter(|value| !value.trim().is_empty())
         };
         let name = if tls { "HTTPS_PROXY" } else { "HTTP_PROXY" };
-        let (Target::Host { host, port }, Some(url)) = (target, read(name)) else { return Ok(None) };
+        let (Target::Host { host, port }, Some(url)) = (target, read(name)) else {
+            return Ok(None);
+        };
         let local = host == "localhost" || target.ip().is_some_and(|ip| ip.is_loopback());
         if local || read("NO_PROXY").is_some_and(|rules| excluded(host, *port, &rules)) {
             return Ok(None);
@@ -86,31 +99,40 @@ impl Proxy {
     }
 }
 
-/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only what is below), addresses, CIDR
-/// ranges, each with an optional port.
+/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only what is
+/// below), addresses, CIDR ranges, each with an optional port.
 fn excluded(host: &str, port: u16, rules: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let ip: Option<IpAddr> = host.parse().ok();
-    rules.split(',').map(|rule| rule.trim().to_ascii_lowercase()).filter(|rule| !rule.is_empty()).any(|rule| {
-        if rule == "*" {
-            return true;
-        }
-        if let (Some(ip), Some((network, bits))) = (ip, rule.split_once('/')) {
-            return in_network(ip, network, bits);
-        }
-        let (name, rule_port) = split_host_port(&rule).unwrap_or((rule.clone(), None));
-        if rule_port.is_some_and(|rule_port| rule_port != port) {
-            return false;
-        }
-        match name.strip_prefix("*.").or_else(|| name.strip_prefix('.')) {
-            Some(suffix) => host.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.')),
-            None => host == name || host.strip_suffix(name.as_str()).is_some_and(|rest| rest.ends_with('.')),
-        }
-    })
+    rules
+        .split(',')
+        .map(|rule| rule.trim().to_ascii_lowercase())
+        .filter(|rule| !rule.is_empty())
+        .any(|rule| {
+            if rule == "*" {
+                return true;
+            }
+            if let (Some(ip), Some((network, bits))) = (ip, rule.split_once('/')) {
+                return in_network(ip, network, bits);
+            }
+            let (name, rule_port) = split_host_port(&rule).unwrap_or((rule.clone(), None));
+            if rule_port.is_some_and(|rule_port| rule_port != port) {
+                return false;
+            }
+            match name.strip_prefix("*.").or_else(|| name.strip_prefix('.')) {
+                Some(suffix) => host.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.')),
+                None => {
+                    host == name
+                        || host.strip_suffix(name.as_str()).is_some_and(|rest| rest.ends_with('.'))
+                }
+            }
+        })
 }
 
 fn in_network(ip: IpAddr, network: &str, bits: &str) -> bool {
-    let (Ok(network), Ok(bits)) = (network.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
+    let (Ok(network), Ok(bits)) = (network.parse::<IpAddr>(), bits.parse::<u32>()) else {
+        return false;
+    };
     match (ip, network) {
         (IpAddr::V4(ip), IpAddr::V4(network)) if bits <= 32 => {
             let shift = 32 - bits;
@@ -124,15 +146,24 @@ fn in_network(ip: IpAddr, network: &str, bits: &str) -> bool {
 }
 
 /// Asks the proxy for a tunnel to the target. The caller bounds the time.
-pub(crate) async fn tunnel(mut io: BoxIo, proxy: &Proxy, target: &Target) -> Result<BoxIo, TransportError> {
+pub(crate) async fn tunnel(
+    mut io: BoxIo,
+    proxy: &Proxy,
+    target: &Target,
+) -> Result<BoxIo, TransportError> {
     let failed = |reason: String| TransportError::Proxy { proxy: proxy.target.to_string(), reason };
     let authority = target.authority();
-    let authorization =
-        proxy.authorization.as_ref().map(|value| format!("proxy-authorization: {value}\r\n")).unwrap_or_default();
-    let request = format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n{authorization}\r\n");
+    let authorization = proxy
+        .authorization
+        .as_ref()
+        .map(|value| format!("proxy-authorization: {value}\r\n"))
+        .unwrap_or_default();
+    let request =
+        format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n{authorization}\r\n");
     io.write_all(request.as_bytes()).await.map_err(|error| failed(error.to_string()))?;
 
-    // Byte by byte: what follows the empty line belongs to the tunnel. It is a few hundred bytes once a connection.
+    // Byte by byte: what follows the empty line belongs to the tunnel. It is a few hundred bytes
+    // once a connection.
     let mut answer = Vec::with_capacity(256);
     while !answer.ends_with(b"\r\n\r\n") {
         if answer.len() == ANSWER_LIMIT_BYTES {
@@ -157,7 +188,9 @@ mod tests {
     }
 
     fn chosen(target: &str, tls: bool, variables: &[(&str, &str)]) -> Option<Proxy> {
-        let read = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let read = |name: &str| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
         Proxy::from_variables(&host(target), tls, read).expect("a valid proxy")
     }
 
@@ -165,7 +198,8 @@ mod tests {
     /// Guarantee: the right one is used, credentials are decoded, and nothing shows them.
     #[test]
     fn the_environment_names_the_proxy() {
-        let proxy = chosen("backend", true, &[("https_proxy", "http://me:p%40ss@proxy:3128/")]).expect("a proxy");
+        let proxy = chosen("backend", true, &[("https_proxy", "http://me:p%40ss@proxy:3128/")])
+            .expect("a proxy");
         assert_eq!(proxy.target.to_string(), "proxy:3128");
         let expected = format!("Basic {}", BASE64_STANDARD.encode("me:p@ss"));
         assert_eq!(proxy.authorization.as_deref(), Some(expected.as_str()));
@@ -176,7 +210,8 @@ mod tests {
         assert!(Proxy::parse("socks5://proxy:1080").is_err());
     }
 
-    /// Scenario: every form of `NO_PROXY`. Guarantee: it excludes what Go's rules exclude and nothing else.
+    /// Scenario: every form of `NO_PROXY`. Guarantee: it excludes what Go's rules exclude and
+    /// nothing else.
     #[test]
     fn no_proxy_excludes() {
         for rules in ["*", "a.example", "example", ".example", "*.example", "x, a.example:4318"] {

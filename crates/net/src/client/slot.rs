@@ -40,7 +40,8 @@ struct Inner {
 }
 
 pub(crate) struct Slot {
-    /// The address it is bound to (`round_robin`), or none: then the first of the name's addresses that works.
+    /// The address it is bound to (`round_robin`), or none: then the first of the name's addresses
+    /// that works.
     pub(crate) address: Option<Address>,
     inner: Mutex<Inner>,
 }
@@ -54,7 +55,9 @@ impl Slot {
     pub(crate) fn look(&self, now: Instant) -> Look {
         let mut inner = self.inner.lock();
         match &inner.state {
-            State::Ready(connection) if !connection.is_closed() => return Look::Ready(connection.clone()),
+            State::Ready(connection) if !connection.is_closed() => {
+                return Look::Ready(connection.clone());
+            }
             State::Ready(connection) => {
                 let id = connection.id();
                 let reason = format!("{} closed the connection", connection.address);
@@ -79,8 +82,13 @@ impl Slot {
         }
     }
 
-    /// Takes the outcome of an attempt. False if the slot was removed meanwhile: then the connection is not wanted.
-    pub(crate) fn connected(&self, result: Result<Connection, TransportError>, now: Instant) -> bool {
+    /// Takes the outcome of an attempt. False if the slot was removed meanwhile: then the
+    /// connection is not wanted.
+    pub(crate) fn connected(
+        &self,
+        result: Result<Connection, TransportError>,
+        now: Instant,
+    ) -> bool {
         let mut inner = self.inner.lock();
         if matches!(inner.state, State::Removed) {
             return false;
@@ -92,8 +100,8 @@ impl Slot {
         true
     }
 
-    /// The connection ended or turned out unusable. It is retired, if it is still the slot's: requests under way on it
-    /// finish, new ones get another.
+    /// The connection ended or turned out unusable. It is retired, if it is still the slot's:
+    /// requests under way on it finish, new ones get another.
     pub(crate) fn retire(&self, connection: &ConnectionId, error: TransportError, now: Instant) {
         let mut inner = self.inner.lock();
         if matches!(&inner.state, State::Ready(current) if current.id() == *connection) {
@@ -104,7 +112,9 @@ impl Slot {
     /// The name no longer has the connection's address: new requests go elsewhere.
     pub(crate) fn follow(&self, addresses: &[Address]) {
         let mut inner = self.inner.lock();
-        if matches!(&inner.state, State::Ready(connection) if !addresses.contains(&connection.address)) {
+        if let State::Ready(connection) = &inner.state
+            && !addresses.contains(&connection.address)
+        {
             inner.state = State::Idle;
         }
     }
@@ -128,8 +138,9 @@ impl Slot {
 }
 
 impl Inner {
-    /// A connection that brought answers may be replaced at once. One that brought none counts as a failed attempt, so
-    /// that a peer that accepts and closes, or says GOAWAY at once, is not hammered.
+    /// A connection that brought answers may be replaced at once. One that brought none counts as a
+    /// failed attempt, so that a peer that accepts and closes, or says GOAWAY at once, is not
+    /// hammered.
     fn lost(&mut self, id: ConnectionId, error: TransportError, now: Instant) {
         if id.was_useful() {
             self.failures = 0;

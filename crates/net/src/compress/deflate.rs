@@ -1,8 +1,8 @@
 //! Packing gzip (RFC 1952) and zlib (RFC 1950).
 //!
-//! Level 1 of ISA-L takes two fifths to half of the time of libdeflate's and gives two percent more bytes, but exists
-//! in fast for x86-64 only (see `examples/compression_speed.rs`). Every other level, and other processors, are
-//! libdeflate's.
+//! Level 1 of ISA-L takes two fifths to half of the time of libdeflate's and gives two percent more
+//! bytes, but exists in fast for x86-64 only (see `benches/compression_speed.rs`). Every other
+//! level, and other processors, are libdeflate's.
 
 use std::cell::RefCell;
 
@@ -27,7 +27,11 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
 
-pub(super) fn compress(input: &[u8], wrapping: Wrapping, level: Option<i32>) -> Result<Bytes, CompressError> {
+pub(super) fn compress(
+    input: &[u8],
+    wrapping: Wrapping,
+    level: Option<i32>,
+) -> Result<Bytes, CompressError> {
     // -1 is zlib's way of saying "default"; 0 stores.
     let level = level.filter(|level| *level >= 0).unwrap_or(DEFAULT_LEVEL);
     SCRATCH.with_borrow_mut(|scratch| {
@@ -47,9 +51,12 @@ fn fast(input: &[u8], wrapping: Wrapping, level: i32, scratch: &mut Scratch) -> 
         Wrapping::Gzip => isal::Codec::Gzip,
         Wrapping::Zlib => isal::Codec::Zlib,
     };
-    let bound = input.len() + input.len() / STORED_BLOCK_BYTES * STORED_HEADER_BYTES + WRAPPING_BYTES;
+    let bound =
+        input.len() + input.len() / STORED_BLOCK_BYTES * STORED_HEADER_BYTES + WRAPPING_BYTES;
     is_taken
-        .then(|| isal::compress_into(input, scratch.at_least(bound), isal::CompressionLevel::One, codec))
+        .then(|| {
+            isal::compress_into(input, scratch.at_least(bound), isal::CompressionLevel::One, codec)
+        })
         .and_then(Result::ok)
 }
 
@@ -74,7 +81,8 @@ fn with_libdeflate(
     scratch: &mut Scratch,
 ) -> Result<usize, CompressError> {
     let refused = |reason: String| CompressError { encoding: Encoding::Gzip, reason };
-    let valid = CompressionLvl::new(level).map_err(|_| refused(format!("there is no level {level}; use 1 to 9")))?;
+    let valid = CompressionLvl::new(level)
+        .map_err(|_| refused(format!("there is no level {level}; use 1 to 9")))?;
     COMPRESSOR.with_borrow_mut(|kept| {
         if kept.as_ref().is_none_or(|(kept_level, _)| *kept_level != level) {
             *kept = Some((level, Compressor::new(valid)));
@@ -94,8 +102,8 @@ fn with_libdeflate(
     })
 }
 
-/// Where a thread packs. Used again, so that its pages are there already and need no zeroing: the packed bytes, which
-/// are few, are then copied to their own place.
+/// Where a thread packs. Used again, so that its pages are there already and need no zeroing: the
+/// packed bytes, which are few, are then copied to their own place.
 #[derive(Default)]
 struct Scratch(Vec<u8>);
 

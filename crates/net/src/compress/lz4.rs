@@ -1,15 +1,16 @@
 //! LZ4 in its frame format, which HTTP's `content-encoding: lz4` means.
 //!
-//! The frames are read here and lz4_flex decodes their blocks right into the output. Its own frame reader was no
-//! substitute: it allocates and clears up to 12 MiB for what the header of fifteen bytes claims, once a frame, so that
-//! a body of 2 kB in blocks of up to 4 MiB, which is what Go's library writes, takes it over a hundred times as long
-//! and one of 190 kB half as long again (`examples/compression_speed.rs`). It also takes a frame that ends early for a
-//! whole one, and ends at a skippable frame.
+//! The frames are read here and lz4_flex decodes their blocks right into the output. Its own frame
+//! reader was no substitute: it allocates and clears up to 12 MiB for what the header of fifteen
+//! bytes claims, once a frame, so that a body of 2 kB in blocks of up to 4 MiB, which is what Go's
+//! library writes, takes it over a hundred times as long and one of 190 kB half as long again
+//! (`benches/compression_speed.rs`). It also takes a frame that ends early for a whole one, and
+//! ends at a skippable frame.
 
 use std::io::Write;
 
 use bytes::Bytes;
-use lz4_flex::block::{self, DecompressError as BlockError};
+use lz4_flex::block;
 use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
 use twox_hash::XxHash32;
 
@@ -22,15 +23,16 @@ const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
 const STORED: u32 = 1 << 31;
 /// How far back a block that is not independent may reach.
 const WINDOW_BYTES: usize = 64 << 10;
-/// A byte of an extended length makes 255.
-const RATIO_MAX: usize = 255;
+/// The shortest match. Its length counts from here.
+const MATCH_LEAST_BYTES: usize = 4;
 
 const fn corrupt(reason: &'static str) -> Stop {
-    Stop::Failed(DecompressError::CorruptLz4 { reason })
+    Stop::Failed(DecompressError::Corrupt { format: "lz4", reason })
 }
 
 const ENDS_EARLY: Stop = corrupt("it ends early");
 const BAD_CHECKSUM: Stop = corrupt("a checksum does not match");
+const MALFORMED_BLOCK: Stop = corrupt("a block is malformed");
 
 /// What is left of the input.
 struct Rest<'a>(&'a [u8]);
@@ -45,6 +47,18 @@ impl<'a> Rest<'a> {
     fn number(&mut self) -> Result<u32, Stop> {
         Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("are four bytes")))
     }
+
+    /// A length of four bits, which goes on in further bytes if it is 15.
+    fn length(&mut self, first: u8) -> Result<usize, Stop> {
+        let mut length = usize::from(first);
+        let mut goes_on = first == 15;
+        while goes_on {
+            let byte = self.take(1)?[0];
+            length += usize::from(byte);
+            goes_on = byte == 255;
+        }
+        Ok(length)
+    }
 }
 
 /// The part of a frame's descriptor that decoding needs.
@@ -56,14 +70,74 @@ struct Descriptor {
     block_limit_bytes: usize,
 }
 
-/// Any number of frames, as senders' libraries read them. Nothing at all is an empty message.
-pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<(), Stop> {
-    output.filled = 0;
+/// Any number of frames, as senders' libraries read them. Nothing at all is an empty message. They
+/// are looked through first: that tells their size, and costs little beside decoding.
+pub(super) fn decompress(
+    input: &[u8],
+    limit_bytes: usize,
+    output: &mut Output<'_>,
+) -> Result<(), Stop> {
+    let mut length = 0;
+    for_each_frame(input, |descriptor, rest| {
+        let mut frame_bytes = 0;
+        while let Some((block, is_stored)) = next_block(rest, descriptor)? {
+            let block_bytes = if is_stored { block.len() } else { block_len_bytes(block)? };
+            if block_bytes > descriptor.block_limit_bytes {
+                return Err(corrupt("a block is larger than its header says"));
+            }
+            frame_bytes += block_bytes;
+        }
+        if descriptor.content_bytes.is_some_and(|claimed| claimed != frame_bytes as u64) {
+            return Err(corrupt("its length is not what its header says"));
+        }
+        length += frame_bytes;
+        if descriptor.has_content_checksum {
+            rest.number()?;
+        }
+        Ok(())
+    })?;
+    if length > limit_bytes {
+        return Err(DecompressError::TooLarge { limit_bytes }.into());
+    }
+    let room = output.room(length)?;
+    let mut filled = 0;
+    for_each_frame(input, |descriptor, rest| {
+        let start = filled;
+        while let Some((block, is_stored)) = next_block(rest, descriptor)? {
+            let (before, room) = room.split_at_mut(filled);
+            filled += if is_stored {
+                room[..block.len()].copy_from_slice(block);
+                block.len()
+            } else {
+                let reach = if descriptor.are_blocks_independent {
+                    0
+                } else {
+                    WINDOW_BYTES.min(filled - start)
+                };
+                block::decompress_into_with_dict(block, room, &before[before.len() - reach..])
+                    .map_err(|_| MALFORMED_BLOCK)?
+            };
+        }
+        if descriptor.has_content_checksum
+            && rest.number()? != XxHash32::oneshot(0, &room[start..filled])
+        {
+            return Err(BAD_CHECKSUM);
+        }
+        Ok(())
+    })?;
+    output.filled = filled;
+    Ok(())
+}
+
+fn for_each_frame(
+    input: &[u8],
+    mut read: impl FnMut(&Descriptor, &mut Rest<'_>) -> Result<(), Stop>,
+) -> Result<(), Stop> {
     let mut rest = Rest(input);
     while !rest.0.is_empty() {
         let magic = rest.number()?;
         if magic == MAGIC {
-            frame(&mut rest, limit_bytes, output)?;
+            read(&descriptor(&mut rest)?, &mut rest)?;
         } else if magic & !0xf == SKIPPABLE_MAGIC {
             let length = rest.number()?;
             rest.take(length as usize)?;
@@ -74,36 +148,39 @@ pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output<'
     Ok(())
 }
 
-fn frame(rest: &mut Rest<'_>, limit_bytes: usize, output: &mut Output<'_>) -> Result<(), Stop> {
-    let descriptor = descriptor(rest)?;
-    if descriptor.content_bytes.is_some_and(|content_bytes| content_bytes > limit_bytes as u64) {
-        return Err(DecompressError::TooLarge { limit_bytes }.into());
+/// A frame's next block, and whether it is stored as it is. `None`: there was none left.
+fn next_block<'a>(
+    rest: &mut Rest<'a>,
+    descriptor: &Descriptor,
+) -> Result<Option<(&'a [u8], bool)>, Stop> {
+    let length = rest.number()?;
+    if length == 0 {
+        return Ok(None);
     }
-    let start = output.filled;
-    loop {
-        let length = rest.number()?;
-        if length == 0 {
-            break;
-        }
-        let bytes = rest.take((length & !STORED) as usize)?;
-        if descriptor.have_blocks_checksums && rest.number()? != XxHash32::oneshot(0, bytes) {
-            return Err(BAD_CHECKSUM);
-        }
-        let reach = if descriptor.are_blocks_independent { 0 } else { WINDOW_BYTES.min(output.filled - start) };
-        if length & STORED == 0 {
-            unpack(bytes, reach, &descriptor, limit_bytes, output)?;
-        } else {
-            store(bytes, &descriptor, limit_bytes, output)?;
-        }
-    }
-    let content = &output.filled()[start..];
-    if descriptor.has_content_checksum && rest.number()? != XxHash32::oneshot(0, content) {
+    let block = rest.take((length & !STORED) as usize)?;
+    if descriptor.have_blocks_checksums && rest.number()? != XxHash32::oneshot(0, block) {
         return Err(BAD_CHECKSUM);
     }
-    if descriptor.content_bytes.is_some_and(|content_bytes| content_bytes != content.len() as u64) {
-        return Err(corrupt("its length is not what its header says"));
+    Ok(Some((block, length & STORED != 0)))
+}
+
+/// The unpacked size of a block: sequences of a token, literals and a match, which the last one
+/// does not have.
+fn block_len_bytes(block: &[u8]) -> Result<usize, Stop> {
+    let mut rest = Rest(block);
+    let mut length = 0;
+    loop {
+        let token = rest.take(1)?[0];
+        let literals = rest.length(token >> 4)?;
+        rest.take(literals)?;
+        length += literals;
+        if rest.0.is_empty() {
+            return Ok(length);
+        }
+        const OFFSET_BYTES: usize = 2;
+        rest.take(OFFSET_BYTES)?;
+        length += MATCH_LEAST_BYTES + rest.length(token & 15)?;
     }
-    Ok(())
 }
 
 fn descriptor(rest: &mut Rest<'_>) -> Result<Descriptor, Stop> {
@@ -134,48 +211,8 @@ fn descriptor(rest: &mut Rest<'_>) -> Result<Descriptor, Stop> {
     })
 }
 
-fn store(bytes: &[u8], descriptor: &Descriptor, limit_bytes: usize, output: &mut Output<'_>) -> Result<(), Stop> {
-    if bytes.len() > descriptor.block_limit_bytes {
-        return Err(corrupt("a block is larger than its header says"));
-    }
-    let (filled, end) = (output.filled, output.filled + bytes.len());
-    if end > limit_bytes {
-        return Err(DecompressError::TooLarge { limit_bytes }.into());
-    }
-    output.room(end)?[filled..].copy_from_slice(bytes);
-    output.filled = end;
-    Ok(())
-}
-
-/// Decodes one block behind what is there already, of which it may use the last `reach` bytes.
-fn unpack(
-    block: &[u8],
-    reach: usize,
-    descriptor: &Descriptor,
-    limit_bytes: usize,
-    output: &mut Output<'_>,
-) -> Result<(), Stop> {
-    let most = descriptor.block_limit_bytes.min(block.len().saturating_mul(RATIO_MAX));
-    let allowed = most.min(limit_bytes - output.filled);
-    let mut room_bytes = allowed.min(block.len().saturating_mul(8));
-    loop {
-        let filled = output.filled;
-        let (before, room) = output.room(filled + room_bytes)?.split_at_mut(filled);
-        match block::decompress_into_with_dict(block, room, &before[filled - reach..]) {
-            Ok(length) => {
-                output.filled += length;
-                return Ok(());
-            }
-            Err(BlockError::OutputTooSmall { .. }) if room_bytes < allowed => room_bytes = allowed,
-            Err(BlockError::OutputTooSmall { .. }) if allowed < most => {
-                return Err(DecompressError::TooLarge { limit_bytes }.into());
-            }
-            Err(_) => return Err(corrupt("a block is malformed")),
-        }
-    }
-}
-
-/// One frame of independent blocks with a checksum of the whole, as Go's library writes it by default.
+/// One frame of independent blocks with a checksum of the whole, as Go's library writes it by
+/// default.
 pub(super) fn compress(chunks: &[Bytes]) -> std::io::Result<Bytes> {
     let whole: usize = chunks.iter().map(Bytes::len).sum();
     let block_size = match whole {
@@ -219,14 +256,17 @@ mod tests {
         forms.flat_map(move |(size, mode)| {
             [false, true].map(|checked| {
                 let info = FrameInfo::new().block_size(size).block_mode(mode);
-                info.block_checksums(checked).content_checksum(!checked).content_size(checked.then_some(content_bytes))
+                info.block_checksums(checked)
+                    .content_checksum(!checked)
+                    .content_size(checked.then_some(content_bytes))
             })
         })
     }
 
     fn words(length: usize) -> Vec<u8> {
-        let words =
-            (0_u32..).flat_map(|index| format!("attribute.{}={};", index % 50, index.wrapping_mul(97)).into_bytes());
+        let words = (0_u32..).flat_map(|index| {
+            format!("attribute.{}={};", index % 50, index.wrapping_mul(97)).into_bytes()
+        });
         words.take(length).collect()
     }
 
@@ -252,16 +292,19 @@ mod tests {
     fn frames_follow_each_other_and_skippable_ones_are_passed_over() {
         let (first, second) = (words(100), words(200_000));
         let linked = FrameInfo::new().block_mode(BlockMode::Linked);
-        let skippable = [&(SKIPPABLE_MAGIC + 3).to_le_bytes()[..], &3_u32.to_le_bytes(), b"abc"].concat();
+        let skippable =
+            [&(SKIPPABLE_MAGIC + 3).to_le_bytes()[..], &3_u32.to_le_bytes(), b"abc"].concat();
         let input = [packed(linked.clone(), &first), skippable, packed(linked, &second)].concat();
         assert_eq!(unpacked(&input, LIMIT).expect("unpacks"), [first, second].concat());
         assert_eq!(unpacked(b"", LIMIT), Ok(Vec::new()));
     }
 
-    /// Guarantee: a gigabyte in a few megabytes stops at the limit, and the buffer does not grow beyond it.
+    /// Guarantee: a gigabyte in a few megabytes stops at the limit, and the buffer does not grow
+    /// beyond it.
     #[test]
     fn bombs_stop_at_the_limit_with_a_bounded_buffer() {
-        let bomb = packed(FrameInfo::new().block_size(BlockSize::Max4MB), &vec![0; 16 << 20]).repeat(64);
+        let bomb =
+            packed(FrameInfo::new().block_size(BlockSize::Max4MB), &vec![0; 16 << 20]).repeat(64);
         let mut output = Output::default();
         let result = decompress(&bomb, 1 << 20, &mut output);
         assert_eq!(result, Err(DecompressError::TooLarge { limit_bytes: 1 << 20 }.into()));
@@ -274,13 +317,15 @@ mod tests {
         let good = packed(FrameInfo::new().block_size(BlockSize::Max4MB), b"x");
         let mut output = Output::default();
         for length in [0x7fff_ffff_u32, 0xffff_ffff, 4 << 20] {
-            let input = [&good[..7], &length.to_le_bytes()[..], &[0x1f, b'x', 1, 0, 255, 255]].concat();
+            let input =
+                [&good[..7], &length.to_le_bytes()[..], &[0x1f, b'x', 1, 0, 255, 255]].concat();
             assert!(decompress(&input, usize::MAX >> 1, &mut output).is_err());
         }
         assert!(output.bytes.capacity() < 64 << 10, "allocated {}", output.bytes.capacity());
     }
 
-    /// Guarantee: every beginning of a frame, and every flipped bit of one with checksums, is refused.
+    /// Guarantee: every beginning of a frame, and every flipped bit of one with checksums, is
+    /// refused.
     #[test]
     fn what_is_damaged_is_refused() {
         let plain = words(3_000);
@@ -298,11 +343,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_here_unpacks_there_and_back(plain in proptest::collection::vec(0..4_u8, 0..200_000)) {
-            let chunks = [Bytes::copy_from_slice(&plain[..plain.len() / 2]), Bytes::copy_from_slice(&plain[plain.len() / 2..])];
+        fn what_is_packed_here_unpacks_there_and_back(
+            plain in proptest::collection::vec(0..4_u8, 0..200_000)
+        ) {
+            let (first, second) = plain.split_at(plain.len() / 2);
+            let chunks = [first, second].map(Bytes::copy_from_slice);
             let input = compress(&chunks).expect("packs");
             let mut other = Vec::new();
-            std::io::Read::read_to_end(&mut lz4_flex::frame::FrameDecoder::new(&input[..]), &mut other).expect("unpacks");
+            let mut decoder = lz4_flex::frame::FrameDecoder::new(&input[..]);
+            std::io::Read::read_to_end(&mut decoder, &mut other).expect("unpacks");
             prop_assert!(other == plain && unpacked(&input, LIMIT).as_deref() == Ok(&plain[..]));
         }
     }

@@ -1,8 +1,10 @@
 //! Packing and unpacking of whole payloads.
 //!
-//! Unpacking is where a small hostile request could become a large allocation. Every function here takes a limit on the
-//! unpacked size, stops at it, and never allocates what a header merely claims. The functions with `admitted` in their
-//! name also ask their caller before they allocate. Contexts are reused per thread.
+//! Unpacking is where a small hostile request could become a large allocation. Every function here
+//! takes a limit on the unpacked size, stops at it, and allocates once, exactly what is needed: a
+//! size that the payload cannot reach is not believed, and one that it does not tell is measured.
+//! The functions with `admitted` in their name also ask their caller before they allocate. Contexts
+//! are reused per thread.
 
 mod deflate;
 mod gzip;
@@ -17,12 +19,12 @@ use bytes::Bytes;
 use sluice_otlp::Encoding;
 
 use self::deflate::Wrapping;
-use self::gzip::Members;
-use self::output::{Hold, NotAdmitted, Output, Stop};
+pub use self::output::Ask;
+use self::output::{Asked, NotAdmitted, Output, Stop};
 pub use self::snappy::compress_block as compress_snappy_block;
 
-/// The largest zstd window that is accepted and passed on: what every zstd decoder has to support (RFC 8878,
-/// 3.1.1.1.2).
+/// The largest zstd window that is accepted and passed on: what every zstd decoder has to support
+/// (RFC 8878, 3.1.1.1.2).
 pub const ZSTD_WINDOW_LIMIT_BYTES: u64 = 8 << 20;
 
 /// What a thread keeps for its next payload at most: no request is charged for it.
@@ -49,10 +51,8 @@ impl From<Encoding> for Packing {
 pub enum DecompressError {
     #[error("the message is larger than {limit_bytes} bytes after decompression")]
     TooLarge { limit_bytes: usize },
-    #[error("the {encoding} data is corrupt: {reason}", encoding = .encoding.as_str())]
-    Corrupt { encoding: Encoding, reason: &'static str },
-    #[error("the lz4 data is corrupt: {reason}")]
-    CorruptLz4 { reason: &'static str },
+    #[error("the {format} data is corrupt: {reason}")]
+    Corrupt { format: &'static str, reason: &'static str },
     /// Well-formed, but outside of what is taken (a zstd dictionary or a huge window).
     #[error("the {encoding} data cannot be decoded here: {reason}", encoding = .encoding.as_str())]
     Unsupported { encoding: Encoding, reason: &'static str },
@@ -84,38 +84,47 @@ thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub struct Unpacked<'a> {
     pub bytes: &'a [u8],
-    /// True if its packed form may be sent on as it is to any receiver: exactly one gzip member, or exactly one zstd
-    /// frame without dictionary and with a window of at most 8 MiB.
+    /// True if its packed form may be sent on as it is to any receiver: exactly one gzip member, or
+    /// exactly one zstd frame without dictionary and with a window of at most 8 MiB.
     pub is_passable: bool,
 }
 
 /// Unpacks a whole payload into memory of its own. `limit_bytes` bounds the unpacked size.
-pub fn decompress(packing: impl Into<Packing>, input: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
+pub fn decompress(
+    packing: impl Into<Packing>,
+    input: &[u8],
+    limit_bytes: usize,
+) -> Result<Bytes, DecompressError> {
     unpacked(packing.into(), input, limit_bytes, None).map_err(only_failure)
 }
 
 /// As [`decompress`], for payloads whose memory has to be admitted before it is held.
 ///
-/// `hold` is called before each allocation, with all the bytes that unpacking holds from then on. The number rises and
-/// falls: a buffer that grows is there twice while it is copied. The last call tells the memory of the bytes that are
-/// returned. After an error nothing is held any more. Where `hold` refuses, nothing is allocated and unpacking ends.
+/// `ask` is called before each allocation; its last [`Ask::Hold`] tells the memory of the bytes
+/// that are returned. After an error nothing is held any more. If it refuses, unpacking ends.
 pub fn decompress_admitted<R>(
     packing: impl Into<Packing>,
     input: &[u8],
     limit_bytes: usize,
-    hold: &mut dyn FnMut(usize) -> Result<(), R>,
+    ask: &mut dyn FnMut(Ask) -> Result<(), R>,
 ) -> Result<Bytes, InflateError<R>> {
-    asking(hold, |hold| unpacked(packing.into(), input, limit_bytes, Some(hold)))
+    asking(ask, |asked| unpacked(packing.into(), input, limit_bytes, Some(asked)))
 }
 
-fn unpacked(packing: Packing, input: &[u8], limit_bytes: usize, hold: Option<Hold<'_>>) -> Result<Bytes, Stop> {
-    let mut output = Output::reusing(Vec::new(), hold);
+fn unpacked(
+    packing: Packing,
+    input: &[u8],
+    limit_bytes: usize,
+    asked: Option<Asked<'_>>,
+) -> Result<Bytes, Stop> {
+    let mut output = Output::reusing(Vec::new(), asked);
     unpack(packing, input, limit_bytes, &mut output)?;
     output.into_bytes()
 }
 
-/// Unpacks a payload into a buffer that belongs to this thread and shows it to `look`: for payloads that are validated
-/// and then travel on in their compressed form. Costs no allocation once the thread is warm.
+/// Unpacks a payload into a buffer that belongs to this thread and shows it to `look`: for payloads
+/// that are validated and then travel on in their compressed form. Costs no allocation once the
+/// thread is warm.
 pub fn with_decompressed<T>(
     packing: impl Into<Packing>,
     input: &[u8],
@@ -126,22 +135,23 @@ pub fn with_decompressed<T>(
 }
 
 /// As [`with_decompressed`], for payloads whose memory has to be admitted before it is held: see
-/// [`decompress_admitted`]. What `look` saw is no longer held when this returns, except what the thread keeps.
+/// [`decompress_admitted`]. What `look` saw is no longer held when this returns, except what the
+/// thread keeps.
 pub fn with_decompressed_admitted<T, R>(
     packing: impl Into<Packing>,
     input: &[u8],
     limit_bytes: usize,
-    hold: &mut dyn FnMut(usize) -> Result<(), R>,
+    ask: &mut dyn FnMut(Ask) -> Result<(), R>,
     look: impl FnOnce(Unpacked<'_>) -> T,
 ) -> Result<T, InflateError<R>> {
-    asking(hold, |hold| with_unpacked(packing.into(), input, limit_bytes, Some(hold), look))
+    asking(ask, |asked| with_unpacked(packing.into(), input, limit_bytes, Some(asked), look))
 }
 
 fn with_unpacked<T>(
     packing: Packing,
     input: &[u8],
     limit_bytes: usize,
-    hold: Option<Hold<'_>>,
+    asked: Option<Asked<'_>>,
     look: impl FnOnce(Unpacked<'_>) -> T,
 ) -> Result<T, Stop> {
     if packing == Packing::Known(Encoding::Identity) {
@@ -152,7 +162,7 @@ fn with_unpacked<T>(
         };
     }
     // Taken out of its cell, so that `look` may come back here.
-    let mut output = Output::reusing(SCRATCH.with(RefCell::take), hold);
+    let mut output = Output::reusing(SCRATCH.with(RefCell::take), asked);
     let result = unpack(packing, input, limit_bytes, &mut output)
         .map(|is_passable| look(Unpacked { bytes: output.filled(), is_passable }));
     if output.bytes.len() <= SCRATCH_KEPT_BYTES {
@@ -163,12 +173,12 @@ fn with_unpacked<T>(
 
 /// Keeps the caller's refusal beside the decoders, which only need to know that there was one.
 fn asking<T, R>(
-    hold: &mut dyn FnMut(usize) -> Result<(), R>,
-    work: impl FnOnce(Hold<'_>) -> Result<T, Stop>,
+    ask: &mut dyn FnMut(Ask) -> Result<(), R>,
+    work: impl FnOnce(Asked<'_>) -> Result<T, Stop>,
 ) -> Result<T, InflateError<R>> {
     let mut refusal = None;
-    let result = work(&mut |total_bytes| {
-        hold(total_bytes).map_err(|refused| {
+    let result = work(&mut |asked| {
+        ask(asked).map_err(|refused| {
             refusal = Some(refused);
             NotAdmitted
         })
@@ -188,7 +198,12 @@ fn only_failure(stop: Stop) -> DecompressError {
 }
 
 /// Returns whether the packed form is passable: see [`Unpacked`].
-fn unpack(packing: Packing, input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<bool, Stop> {
+fn unpack(
+    packing: Packing,
+    input: &[u8],
+    limit_bytes: usize,
+    output: &mut Output<'_>,
+) -> Result<bool, Stop> {
     match packing {
         Packing::Known(Encoding::Identity) => {
             if input.len() > limit_bytes {
@@ -198,43 +213,41 @@ fn unpack(packing: Packing, input: &[u8], limit_bytes: usize, output: &mut Outpu
             output.filled = input.len();
             Ok(true)
         }
-        Packing::Known(Encoding::Gzip) => Ok(gzip::decompress(input, limit_bytes, output)? == Members::One),
+        Packing::Known(Encoding::Gzip) => gzip::decompress(input, limit_bytes, output),
         Packing::Known(Encoding::Zstd) => {
             zstd::decompress(input, limit_bytes, output)?;
             Ok(zstd::is_single_plain_frame(input))
         }
-        // Two formats share snappy's name, and not every receiver takes both; the other two have no encoding.
-        Packing::Known(Encoding::Snappy) => snappy::decompress(input, limit_bytes, output).map(|()| false),
+        // Two formats share snappy's name, and not every receiver takes both; the other two have no
+        // encoding.
+        Packing::Known(Encoding::Snappy) => {
+            snappy::decompress(input, limit_bytes, output).map(|()| false)
+        }
         Packing::Zlib => gzip::decompress_zlib(input, limit_bytes, output).map(|()| false),
         Packing::Lz4 => lz4::decompress(input, limit_bytes, output).map(|()| false),
     }
 }
 
-/// Unpacks a zlib stream: see [`Packing::Zlib`].
-pub fn decompress_zlib(input: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
-    decompress(Packing::Zlib, input, limit_bytes)
-}
-
-/// Unpacks LZ4 frames: see [`Packing::Lz4`].
-pub fn decompress_lz4(input: &[u8], limit_bytes: usize) -> Result<Bytes, DecompressError> {
-    decompress(Packing::Lz4, input, limit_bytes)
-}
-
-/// The unpacked size that a payload claims, if it claims one that its length makes plausible. A hint for admission.
+/// The unpacked size that a payload tells, if it is one that so many bytes can reach.
 pub fn claimed_len_bytes(packing: impl Into<Packing>, input: &[u8]) -> Option<usize> {
     match packing.into() {
         Packing::Known(Encoding::Identity) => Some(input.len()),
         Packing::Known(Encoding::Gzip) => gzip::claimed_len_bytes(input),
         Packing::Known(Encoding::Zstd) => zstd::claimed_len_bytes(input),
         Packing::Known(Encoding::Snappy) => snappy::claimed_len_bytes(input),
-        // A zlib stream never tells, and an LZ4 frame seldom.
+        // A zlib stream never tells, and LZ4 has to be looked through.
         Packing::Zlib | Packing::Lz4 => None,
     }
 }
 
-/// Packs the concatenation of `chunks`. `level` is the encoding's own scale (gzip 1–9, zstd 1–22); `None` is its
-/// fastest sensible level. Snappy means the framing format, which gRPC peers and Collectors take.
-pub fn compress(encoding: Encoding, chunks: &[Bytes], level: Option<i32>) -> Result<Bytes, CompressError> {
+/// Packs the concatenation of `chunks`. `level` is the encoding's own scale (gzip 1–9, zstd 1–22);
+/// `None` is its fastest sensible level. Snappy means the framing format, which gRPC peers and
+/// Collectors take.
+pub fn compress(
+    encoding: Encoding,
+    chunks: &[Bytes],
+    level: Option<i32>,
+) -> Result<Bytes, CompressError> {
     match encoding {
         Encoding::Identity => Ok(joined(chunks)),
         Encoding::Gzip => deflate::compress(&joined(chunks), Wrapping::Gzip, level),

@@ -1,14 +1,33 @@
-//! The buffer that a payload is unpacked to, and what the caller is told of its size before it is allocated.
+//! The buffer that a payload is unpacked to, and what the caller is asked before it is there.
+
+use std::cell::RefCell;
 
 use bytes::Bytes;
 
 use super::DecompressError;
 
+/// What does not tell its size and is no longer than this is unpacked once. A thread keeps a buffer
+/// of this size.
+const PIECE_BYTES: usize = 128 << 10;
+
+thread_local! {
+    static PIECE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What unpacking asks its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// May it hold so many bytes in all from now on? The number rises and falls.
+    Hold { bytes: usize },
+    /// May it unpack everything twice, the first time to learn the size? That takes long.
+    Measure,
+}
+
 /// Why unpacking stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     Failed(DecompressError),
-    /// The caller did not admit the memory that was asked for.
+    /// The caller did not admit what it was asked for.
     NotAdmitted,
 }
 
@@ -18,49 +37,100 @@ impl From<DecompressError> for Stop {
     }
 }
 
-/// The caller did not admit the memory.
+/// The caller did not admit it.
 pub(crate) struct NotAdmitted;
 
-/// Called with all the bytes that unpacking is about to hold, before it does.
-pub(crate) type Hold<'a> = &'a mut dyn FnMut(usize) -> Result<(), NotAdmitted>;
+pub(crate) type Asked<'a> = &'a mut dyn FnMut(Ask) -> Result<(), NotAdmitted>;
 
-/// A buffer that is filled up to some length. It is never shrunk while it lives, so that reuse costs no zeroing.
+/// A decoder of a payload that does not tell its size.
+pub(super) trait Pieces {
+    /// Begins again at the front.
+    fn restart(&mut self) -> Result<(), Stop>;
+
+    /// Unpacks the next bytes into `room` and returns their number: zero at the end.
+    fn next(&mut self, room: &mut [u8]) -> Result<usize, Stop>;
+
+    /// Unpacks until the room is full or the payload ends.
+    fn fill(&mut self, room: &mut [u8]) -> Result<usize, Stop> {
+        let mut filled = 0;
+        while filled < room.len() {
+            match self.next(&mut room[filled..])? {
+                0 => break,
+                length => filled += length,
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// A buffer that is filled up to some length. It is never shrunk while it lives, so that reuse
+/// costs no zeroing.
 #[derive(Default)]
 pub(crate) struct Output<'a> {
     pub(super) bytes: Vec<u8>,
     pub(super) filled: usize,
     /// What the decoder keeps beside the output, as far as the output reaches: zstd's window.
     pub(super) window_bytes: usize,
-    /// Of a buffer that is used again, what was behind this is not charged.
-    longest_room_bytes: usize,
-    hold: Option<Hold<'a>>,
+    asked: Option<Asked<'a>>,
 }
 
 impl<'a> Output<'a> {
-    pub(super) fn reusing(bytes: Vec<u8>, hold: Option<Hold<'a>>) -> Self {
-        Output { bytes, hold, ..Output::default() }
+    pub(super) fn reusing(bytes: Vec<u8>, asked: Option<Asked<'a>>) -> Self {
+        Output { bytes, asked, ..Output::default() }
     }
 
-    /// Makes room for `length` bytes in all and returns the whole buffer up to there.
+    /// Room for exactly `length` bytes. What was in the buffer is lost.
     pub(super) fn room(&mut self, length: usize) -> Result<&mut [u8], Stop> {
-        let window_bytes = self.window_bytes.min(length);
+        self.filled = 0;
         if self.bytes.len() < length {
-            let mut previous = std::mem::take(&mut self.bytes);
-            if self.filled == 0 {
-                previous = Vec::new();
-            }
-            self.hold(previous.len() + length + window_bytes)?;
-            self.bytes = vec![0; length];
-            self.bytes[..self.filled].copy_from_slice(&previous[..self.filled]);
+            self.bytes = Vec::new();
         }
-        self.longest_room_bytes = self.longest_room_bytes.max(length);
-        self.hold(self.longest_room_bytes + window_bytes)?;
+        self.ask(Ask::Hold { bytes: length + self.window_bytes.min(length) })?;
+        if self.bytes.len() < length {
+            self.bytes = vec![0; length];
+        }
         Ok(&mut self.bytes[..length])
     }
 
-    fn hold(&mut self, total_bytes: usize) -> Result<(), Stop> {
-        match &mut self.hold {
-            Some(hold) => hold(total_bytes).map_err(|NotAdmitted| Stop::NotAdmitted),
+    /// Unpacks what does not tell its size: what is long is unpacked once to learn it, and again
+    /// into memory of that size. A buffer that grows would hold twice as much at times.
+    pub(super) fn fill_from(
+        &mut self,
+        pieces: &mut impl Pieces,
+        limit_bytes: usize,
+    ) -> Result<(), Stop> {
+        let too_large = || Stop::Failed(DecompressError::TooLarge { limit_bytes });
+        pieces.restart()?;
+        self.filled = PIECE.with_borrow_mut(|piece| {
+            piece.resize(PIECE_BYTES, 0);
+            let mut length = pieces.fill(piece)?;
+            if length < PIECE_BYTES {
+                let is_within = length <= limit_bytes;
+                is_within.then_some(()).ok_or_else(too_large)?;
+                self.room(length)?.copy_from_slice(&piece[..length]);
+                return Ok(length);
+            }
+            self.ask(Ask::Measure)?;
+            self.bytes = Vec::new();
+            self.ask(Ask::Hold { bytes: self.window_bytes })?;
+            loop {
+                if length > limit_bytes {
+                    return Err(too_large());
+                }
+                match pieces.fill(piece)? {
+                    0 => break,
+                    more => length += more,
+                }
+            }
+            pieces.restart()?;
+            pieces.fill(self.room(length)?)
+        })?;
+        Ok(())
+    }
+
+    pub(super) fn ask(&mut self, ask: Ask) -> Result<(), Stop> {
+        match &mut self.asked {
+            Some(asked) => asked(ask).map_err(|NotAdmitted| Stop::NotAdmitted),
             None => Ok(()),
         }
     }
@@ -69,20 +139,10 @@ impl<'a> Output<'a> {
         &self.bytes[..self.filled]
     }
 
-    /// Ends with the caller told the bytes that it gets, with the room behind them if it is left there.
+    /// Ends with the caller asked for the bytes that it gets.
     pub(super) fn into_bytes(mut self) -> Result<Bytes, Stop> {
-        let capacity = self.bytes.len();
+        self.ask(Ask::Hold { bytes: self.filled })?;
         self.bytes.truncate(self.filled);
-        // Copies, and so needs both for a moment.
-        if capacity - self.filled > self.filled / 8 && self.hold(capacity + self.filled).is_ok() {
-            self.bytes = self.bytes.as_slice().to_vec();
-        }
-        self.hold(self.bytes.capacity())?;
         Ok(Bytes::from(self.bytes))
-    }
-
-    /// The next size to try when the buffer is full: doubles, starts from a guess, ends at `limit_bytes`.
-    pub(super) fn grown(current: usize, guess: usize, limit_bytes: usize) -> usize {
-        current.saturating_mul(2).max(guess).max(4096).min(limit_bytes)
     }
 }

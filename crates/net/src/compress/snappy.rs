@@ -1,5 +1,6 @@
-//! Snappy. Two formats share the name: the framing format (what gRPC peers send) and the bare block (what HTTP's
-//! `content-encoding: snappy` means elsewhere). Receiving looks which one it is, as the Collector does.
+//! Snappy. Two formats share the name: the framing format (what gRPC peers send) and the bare block
+//! (what HTTP's `content-encoding: snappy` means elsewhere). Receiving looks which one it is, as
+//! the Collector does.
 
 use std::io::{Read, Write};
 
@@ -14,64 +15,70 @@ const STREAM_IDENTIFIER: [u8; 10] = [0xff, 0x06, 0x00, 0x00, b's', b'N', b'a', b
 /// A copy of 64 bytes takes three: no block grows by more.
 const BLOCK_RATIO_MAX: usize = 22;
 
-const fn corrupt(reason: &'static str) -> Stop {
-    Stop::Failed(DecompressError::Corrupt { encoding: Encoding::Snappy, reason })
-}
+const MALFORMED: Stop = Stop::Failed(DecompressError::Corrupt {
+    format: "snappy",
+    reason: "a block is malformed or its checksum does not match",
+});
 
+/// The unpacked size of all blocks, if they are well-formed as far as their headers tell.
 pub(super) fn claimed_len_bytes(input: &[u8]) -> Option<usize> {
-    if input.starts_with(&STREAM_IDENTIFIER) {
-        return None;
-    }
-    let claimed = snap::raw::decompress_len(input).ok()?;
-    (claimed <= input.len().saturating_mul(BLOCK_RATIO_MAX)).then_some(claimed)
-}
-
-pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<(), Stop> {
-    // Encoders of the framing format write nothing at all for an empty message.
-    if input.is_empty() || input.starts_with(&STREAM_IDENTIFIER) {
-        decompress_framed(input, limit_bytes, output)
-    } else {
-        decompress_block(input, limit_bytes, output)
+    match is_framed(input) {
+        true => framed_len_bytes(input),
+        false => block_len_bytes(input),
     }
 }
 
-fn decompress_block(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<(), Stop> {
-    let claimed = snap::raw::decompress_len(input).map_err(|_| corrupt("its length is malformed"))?;
+/// Encoders of the framing format write nothing at all for an empty message.
+fn is_framed(input: &[u8]) -> bool {
+    input.is_empty() || input.starts_with(&STREAM_IDENTIFIER)
+}
+
+fn block_len_bytes(block: &[u8]) -> Option<usize> {
+    let claimed = snap::raw::decompress_len(block).ok()?;
+    (claimed <= block.len().saturating_mul(BLOCK_RATIO_MAX)).then_some(claimed)
+}
+
+/// A chunk is a type, the length of its data in three bytes, and the data: a checksum and a block,
+/// a checksum and bytes, or anything that is to be passed over.
+fn framed_len_bytes(mut input: &[u8]) -> Option<usize> {
+    const COMPRESSED: u8 = 0;
+    const UNCOMPRESSED: u8 = 1;
+    const CHECKSUM_BYTES: usize = 4;
+    let mut length = 0;
+    while let Some((&[kind, a, b, c], rest)) = input.split_first_chunk() {
+        let (data, after) = rest.split_at_checked(u32::from_le_bytes([a, b, c, 0]) as usize)?;
+        length += match kind {
+            COMPRESSED => block_len_bytes(data.get(CHECKSUM_BYTES..)?)?,
+            UNCOMPRESSED => data.len().checked_sub(CHECKSUM_BYTES)?,
+            _ => 0,
+        };
+        input = after;
+    }
+    input.is_empty().then_some(length)
+}
+
+pub(super) fn decompress(
+    input: &[u8],
+    limit_bytes: usize,
+    output: &mut Output<'_>,
+) -> Result<(), Stop> {
+    let claimed = claimed_len_bytes(input).ok_or(MALFORMED)?;
     if claimed > limit_bytes {
         return Err(DecompressError::TooLarge { limit_bytes }.into());
     }
-    if claimed > input.len().saturating_mul(BLOCK_RATIO_MAX) {
-        return Err(corrupt("it claims a length that it cannot reach"));
+    let room = output.room(claimed)?;
+    if is_framed(input) {
+        let mut decoder = snap::read::FrameDecoder::new(input);
+        decoder.read_exact(room).map_err(|_| MALFORMED)?;
+        // Checks what follows: the payload ends here.
+        if decoder.read(&mut [0]).map_err(|_| MALFORMED)? > 0 {
+            return Err(MALFORMED);
+        }
+    } else {
+        snap::raw::Decoder::new().decompress(input, room).map_err(|_| MALFORMED)?;
     }
-    output.filled = snap::raw::Decoder::new()
-        .decompress(input, output.room(claimed)?)
-        .map_err(|_| corrupt("the block is malformed"))?;
+    output.filled = claimed;
     Ok(())
-}
-
-fn decompress_framed(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<(), Stop> {
-    let mut decoder = snap::read::FrameDecoder::new(input);
-    // One byte more than the limit, so that "exactly the limit" and "more" can be told apart.
-    let ceiling = limit_bytes.saturating_add(1);
-    let guess = input.len().saturating_mul(4);
-    let mut size = output.bytes.len().max(guess).min(ceiling);
-    output.filled = 0;
-    loop {
-        let filled = output.filled;
-        let read = decoder
-            .read(&mut output.room(size)?[filled..])
-            .map_err(|_| corrupt("a frame is malformed or its checksum does not match"))?;
-        output.filled += read;
-        if output.filled > limit_bytes {
-            return Err(DecompressError::TooLarge { limit_bytes }.into());
-        }
-        if read == 0 {
-            return Ok(());
-        }
-        if output.filled == size {
-            size = Output::grown(size, guess, ceiling);
-        }
-    }
 }
 
 pub(super) fn compress_framed(chunks: &[Bytes]) -> Result<Bytes, CompressError> {

@@ -7,13 +7,16 @@ use sluice_otlp::Encoding;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{self, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-use super::{CompressError, DecompressError, Output, SCRATCH_KEPT_BYTES, Stop, ZSTD_WINDOW_LIMIT_BYTES};
+use super::output::Pieces;
+use super::{
+    CompressError, DecompressError, Output, SCRATCH_KEPT_BYTES, Stop, ZSTD_WINDOW_LIMIT_BYTES,
+};
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// A claimed size is believed without proof up to this many times the compressed length. Larger ones are reached by
-/// growing: an RLE block makes 128 KiB of four bytes, so no ratio is implausible.
-const BELIEVED_RATIO: usize = 32;
+/// So many bytes make at most a block of so many: its header, and a byte that is repeated.
+const BLOCK_LEAST_BYTES: usize = 4;
+const BLOCK_MAX_BYTES: usize = 128 << 10;
 
 const DEFAULT_LEVEL: i32 = 1;
 
@@ -26,7 +29,7 @@ thread_local! {
 }
 
 const fn corrupt(reason: &'static str) -> Stop {
-    Stop::Failed(DecompressError::Corrupt { encoding: Encoding::Zstd, reason })
+    Stop::Failed(DecompressError::Corrupt { format: "zstd", reason })
 }
 
 const fn unsupported(reason: &'static str) -> Stop {
@@ -41,7 +44,8 @@ struct FrameHeader {
     has_dictionary: bool,
 }
 
-/// Reads the header of the frame at the start of `input` (RFC 8878, 3.1.1.1). `None` if there is none.
+/// Reads the header of the frame at the start of `input` (RFC 8878, 3.1.1.1). `None` if there is
+/// none.
 fn frame_header(input: &[u8]) -> Option<FrameHeader> {
     let rest = input.strip_prefix(&MAGIC)?;
     let (&descriptor, mut rest) = rest.split_first()?;
@@ -71,21 +75,41 @@ fn frame_header(input: &[u8]) -> Option<FrameHeader> {
     if single_segment {
         window_bytes = content_bytes.unwrap_or(0);
     }
-    Some(FrameHeader { window_bytes, content_bytes, has_dictionary: dictionary.iter().any(|byte| *byte != 0) })
+    Some(FrameHeader {
+        window_bytes,
+        content_bytes,
+        has_dictionary: dictionary.iter().any(|byte| *byte != 0),
+    })
 }
 
-/// The sum of the sizes that are in the first frame's header, if it is one that can be believed.
+/// The sum of the sizes in the frames' headers, if each has one that it can reach.
 pub(super) fn claimed_len_bytes(input: &[u8]) -> Option<usize> {
-    let claimed = usize::try_from(frame_header(input)?.content_bytes?).ok()?;
-    (claimed <= input.len().saturating_mul(BELIEVED_RATIO)).then_some(claimed)
+    let (mut rest, mut sum) = (input, 0_usize);
+    while !rest.is_empty() {
+        let (frame, after) =
+            rest.split_at_checked(zstd_safe::find_frame_compressed_size(rest).ok()?)?;
+        // Without a header it is a frame to be passed over.
+        if let Some(header) = frame_header(frame) {
+            let claimed = usize::try_from(header.content_bytes?).ok()?;
+            let most = (frame.len() / BLOCK_LEAST_BYTES + 1).saturating_mul(BLOCK_MAX_BYTES);
+            sum = sum.checked_add(claimed).filter(|_| claimed <= most)?;
+        }
+        rest = after;
+    }
+    Some(sum)
 }
 
 pub(super) fn is_single_plain_frame(input: &[u8]) -> bool {
-    frame_header(input).is_some_and(|header| !header.has_dictionary && header.window_bytes <= ZSTD_WINDOW_LIMIT_BYTES)
-        && zstd_safe::find_frame_compressed_size(input) == Ok(input.len())
+    frame_header(input).is_some_and(|header| {
+        !header.has_dictionary && header.window_bytes <= ZSTD_WINDOW_LIMIT_BYTES
+    }) && zstd_safe::find_frame_compressed_size(input) == Ok(input.len())
 }
 
-pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output<'_>) -> Result<(), Stop> {
+pub(super) fn decompress(
+    input: &[u8],
+    limit_bytes: usize,
+    output: &mut Output<'_>,
+) -> Result<(), Stop> {
     if input.is_empty() {
         return Err(corrupt("it is empty"));
     }
@@ -102,10 +126,21 @@ pub(super) fn decompress(input: &[u8], limit_bytes: usize, output: &mut Output<'
             Some(context) => context,
             None => kept.insert(new_context()?),
         };
-        let result = decompress_with(context, input, limit_bytes, output)
-            .and_then(|()| check_claimed_sizes(input, output.filled));
-        // A context that stopped in the middle of a frame is not worth repairing, and one with a large window is not
-        // kept: of its window is resident what was unpacked through it.
+        let mut frames = Frames { context, input, rest: input, has_ended: false };
+        let result = match claimed_len_bytes(input) {
+            Some(claimed) if claimed > limit_bytes => {
+                Err(DecompressError::TooLarge { limit_bytes }.into())
+            }
+            Some(claimed) => frames.decompress_at_once(claimed, output),
+            None => {
+                output.window_bytes = ZSTD_WINDOW_LIMIT_BYTES as usize;
+                output
+                    .fill_from(&mut frames, limit_bytes)
+                    .and_then(|()| check_claimed_sizes(input, output.filled))
+            }
+        };
+        // A context that stopped in the middle of a frame is not worth repairing, and one with a
+        // large window is not kept: of its window is resident what was unpacked through it.
         if result.is_err() || output.filled > SCRATCH_KEPT_BYTES {
             *kept = None;
         }
@@ -126,47 +161,61 @@ fn new_context() -> Result<DCtx<'static>, Stop> {
     Ok(context)
 }
 
-/// Any number of frames, each verified; the buffer grows with what is really there.
-fn decompress_with(
-    context: &mut DCtx<'static>,
-    input: &[u8],
-    limit_bytes: usize,
-    output: &mut Output<'_>,
-) -> Result<(), Stop> {
-    context.reset(ResetDirective::SessionOnly).map_err(|_| unsupported("the decoder cannot be reset"))?;
-    // One byte more than the limit, so that "exactly the limit" and "more" can be told apart.
-    let ceiling = limit_bytes.saturating_add(1);
-    let guess = claimed_len_bytes(input).unwrap_or(input.len().saturating_mul(4));
-    // Whatever the buffer holds already: libzstd decodes in one pass where there is room for the whole frame, and is
-    // stricter then, so that the same input must always meet the same room.
-    let mut size = guess.min(ceiling);
-    let is_decoded_at_once = claimed_len_bytes(input).is_some() && is_single_plain_frame(input);
-    output.window_bytes = if is_decoded_at_once { 0 } else { ZSTD_WINDOW_LIMIT_BYTES as usize };
-    let mut source = InBuffer::around(input);
-    output.filled = 0;
-    loop {
-        let (consumed, filled) = (source.pos(), output.filled);
-        let mut target = OutBuffer::around(&mut output.room(size)?[filled..]);
-        let wanted = context.decompress_stream(&mut target, &mut source).map_err(stream_error)?;
-        let written = target.pos();
-        output.filled += written;
-        if output.filled > limit_bytes {
-            return Err(DecompressError::TooLarge { limit_bytes }.into());
+/// Any number of frames, each verified.
+struct Frames<'a> {
+    context: &'a mut DCtx<'static>,
+    input: &'a [u8],
+    rest: &'a [u8],
+    has_ended: bool,
+}
+
+impl Frames<'_> {
+    /// libzstd decodes in one pass if there is room for the whole frame.
+    fn decompress_at_once(&mut self, length: usize, output: &mut Output<'_>) -> Result<(), Stop> {
+        self.restart()?;
+        let filled = self.fill(output.room(length)?)?;
+        if filled < length || self.next(&mut [0])? > 0 {
+            return Err(WRONG_LENGTH);
         }
-        let at_end = source.pos() == input.len();
-        if wanted == 0 && at_end {
-            return Ok(());
-        }
-        if output.filled == size {
-            size = Output::grown(size, guess, ceiling);
-        } else if at_end || (written == 0 && source.pos() == consumed) {
-            return Err(corrupt("it ends early"));
-        }
+        output.filled = length;
+        Ok(())
     }
 }
 
-/// libzstd's streaming decoder lets a frame end before it has what its header claims, if its last block is empty. Other
-/// decoders refuse that, so it must not be passed on.
+impl Pieces for Frames<'_> {
+    fn restart(&mut self) -> Result<(), Stop> {
+        (self.rest, self.has_ended) = (self.input, false);
+        self.context
+            .reset(ResetDirective::SessionOnly)
+            .map(|_| ())
+            .map_err(|_| unsupported("the decoder cannot be reset"))
+    }
+
+    fn next(&mut self, room: &mut [u8]) -> Result<usize, Stop> {
+        while !self.has_ended {
+            let mut source = InBuffer::around(self.rest);
+            let mut target = OutBuffer::around(&mut *room);
+            let wanted =
+                self.context.decompress_stream(&mut target, &mut source).map_err(stream_error)?;
+            let (written, read) = (target.pos(), source.pos());
+            self.rest = &self.rest[read..];
+            let is_at_end = self.rest.is_empty();
+            self.has_ended = wanted == 0 && is_at_end;
+            if written > 0 {
+                return Ok(written);
+            }
+            if !self.has_ended && (is_at_end || read == 0) {
+                return Err(corrupt("it ends early"));
+            }
+        }
+        Ok(0)
+    }
+}
+
+const WRONG_LENGTH: Stop = corrupt("its length is not what its header says");
+
+/// libzstd's streaming decoder lets a frame end before it has what its header claims, if its last
+/// block is empty. Other decoders refuse that, so it must not be passed on.
 fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), Stop> {
     let (mut rest, mut claimed_bytes, mut is_exact) = (input, 0_u64, true);
     while !rest.is_empty() {
@@ -179,14 +228,16 @@ fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), Stop> 
     }
     let unpacked_bytes = unpacked_bytes as u64;
     if claimed_bytes > unpacked_bytes || (is_exact && claimed_bytes < unpacked_bytes) {
-        return Err(corrupt("its length is not what its header says"));
+        return Err(WRONG_LENGTH);
     }
     Ok(())
 }
 
 fn stream_error(code: zstd_safe::ErrorCode) -> Stop {
     match zstd_safe::get_error_name(code) {
-        "Frame requires too much memory for decoding" => unsupported("its window is larger than 8 MiB"),
+        "Frame requires too much memory for decoding" => {
+            unsupported("its window is larger than 8 MiB")
+        }
         "Dictionary mismatch" => unsupported("it needs a dictionary"),
         "Unknown frame descriptor" => corrupt("it does not start with a frame"),
         "Restored data doesn't match checksum" => corrupt("the checksum does not match"),
@@ -205,7 +256,9 @@ pub(super) fn compress(chunks: &[Bytes], level: Option<i32>) -> Result<Bytes, Co
         if kept.as_ref().is_none_or(|(kept_level, _)| *kept_level != level) {
             let mut compressor = Compressor::new(level)?;
             if level > LAST_LEVEL_WITH_SMALL_WINDOW {
-                compressor.set_parameter(CParameter::WindowLog(ZSTD_WINDOW_LIMIT_BYTES.trailing_zeros()))?;
+                compressor.set_parameter(CParameter::WindowLog(
+                    ZSTD_WINDOW_LIMIT_BYTES.trailing_zeros(),
+                ))?;
             }
             *kept = Some((level, compressor));
         }

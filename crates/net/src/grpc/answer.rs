@@ -1,4 +1,5 @@
-//! Reads the few small protobuf messages in backends' answers: statuses with their details, partial successes.
+//! Reads the few small protobuf messages in backends' answers: statuses with their details, partial
+//! successes.
 
 /// What a field holds.
 pub enum Value<'a> {
@@ -6,8 +7,8 @@ pub enum Value<'a> {
     Number(u64),
     /// A string, bytes, a message or a packed list.
     Bytes(&'a [u8]),
-    /// Four or eight bytes that no answer has a use for.
-    Fixed,
+    /// Four or eight bytes.
+    Fixed(&'a [u8]),
 }
 
 /// The fields of one message, in order. Groups are malformed here.
@@ -28,12 +29,12 @@ impl<'a> Fields<'a> {
         let tag = self.varint()?;
         let value = match tag & 7 {
             0 => Value::Number(self.varint()?),
-            1 => self.take(8).map(|_| Value::Fixed)?,
+            1 => Value::Fixed(self.take(8)?),
             2 => {
                 let length = usize::try_from(self.varint()?).ok()?;
                 Value::Bytes(self.take(length)?)
             }
-            5 => self.take(4).map(|_| Value::Fixed)?,
+            5 => Value::Fixed(self.take(4)?),
             _ => return None,
         };
         Some(Some((tag >> 3, value)))

@@ -32,15 +32,21 @@ pub struct Call<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub status: Status,
-    /// The answer's message, uncompressed. Empty where there was none, or where it could not be read behind an OK: then
-    /// the call succeeded all the same, and to send it again would repeat it.
+    /// The answer's message, uncompressed. Empty where there was none, or where it could not be
+    /// read behind an OK: then the call succeeded all the same, and to send it again would repeat
+    /// it.
     pub message: Bytes,
-    /// The HTTP status that the gRPC status was derived from, where a server or proxy answered without gRPC.
+    /// The HTTP status that the gRPC status was derived from, where a server or proxy answered
+    /// without gRPC.
     pub http_status: Option<StatusCode>,
 }
 
 /// The headers that every call needs. Made once, used for all calls of an encoding.
-pub fn call_headers(encoding: Encoding, user_agent: &HeaderValue, deadline: Option<Duration>) -> HeaderMap {
+pub fn call_headers(
+    encoding: Encoding,
+    user_agent: &HeaderValue,
+    deadline: Option<Duration>,
+) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(TE, HeaderValue::from_static("trailers"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
@@ -48,7 +54,9 @@ pub fn call_headers(encoding: Encoding, user_agent: &HeaderValue, deadline: Opti
         headers.insert(GRPC_ENCODING, HeaderValue::from_static(encoding.as_str()));
     }
     headers.insert(http::header::USER_AGENT, user_agent.clone());
-    if let Some(value) = deadline.and_then(|deadline| HeaderValue::try_from(timeout::format(deadline)).ok()) {
+    if let Some(value) =
+        deadline.and_then(|deadline| HeaderValue::try_from(timeout::format(deadline)).ok())
+    {
         headers.insert(GRPC_TIMEOUT, value);
     }
     headers
@@ -57,7 +65,11 @@ pub fn call_headers(encoding: Encoding, user_agent: &HeaderValue, deadline: Opti
 /// Makes the call. The caller bounds the time by dropping the future, which resets the stream.
 ///
 /// `answer_limit_bytes` bounds the answer's message after decompression.
-pub async fn call(channel: &Channel, call: Call<'_>, answer_limit_bytes: usize) -> Result<Reply, TransportError> {
+pub async fn call(
+    channel: &Channel,
+    call: Call<'_>,
+    answer_limit_bytes: usize,
+) -> Result<Reply, TransportError> {
     let body = ChunkedBuf::grpc(call.chunks.clone(), call.encoding != Encoding::Identity)
         .map_err(|error| TransportError::RequestTooLarge { reason: error.to_string() })?;
     let answer = channel.send(call.uri, call.headers, body).await?;
@@ -66,7 +78,11 @@ pub async fn call(channel: &Channel, call: Call<'_>, answer_limit_bytes: usize) 
 
 fn read(answer: &Answer, limit_bytes: usize) -> Result<Reply, TransportError> {
     // A trailers-only answer has its status in the headers.
-    let status = answer.trailers.as_ref().and_then(Status::read_from).or_else(|| Status::read_from(&answer.headers));
+    let status = answer
+        .trailers
+        .as_ref()
+        .and_then(Status::read_from)
+        .or_else(|| Status::read_from(&answer.headers));
     if let Some(status) = status {
         let message = if status.is_ok() { message(answer, limit_bytes) } else { Bytes::new() };
         return Ok(Reply { status, message, http_status: None });
@@ -74,7 +90,8 @@ fn read(answer: &Answer, limit_bytes: usize) -> Result<Reply, TransportError> {
     if answer.status != StatusCode::OK {
         return Ok(from_http(answer));
     }
-    let content_type = answer.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let content_type =
+        answer.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     match content_type {
         Some(content_type) if content_type.starts_with("application/grpc") => {
             Err(TransportError::Garbage { reason: "an answer without grpc-status".to_owned() })
@@ -92,7 +109,8 @@ fn read(answer: &Answer, limit_bytes: usize) -> Result<Reply, TransportError> {
 fn from_http(answer: &Answer) -> Reply {
     let code = Code::from_http_status(answer.status);
     let text = peer_text(&String::from_utf8_lossy(&answer.body[..answer.body.len().min(4096)]));
-    let mut status = Status::new(code, format!("HTTP status {} {text}", answer.status.as_u16()).trim_end());
+    let mut status =
+        Status::new(code, format!("HTTP status {} {text}", answer.status.as_u16()).trim_end());
     if code == Code::Unavailable {
         status.retry_delay = crate::client::retry_after(&answer.headers);
     }
@@ -110,7 +128,10 @@ fn message(answer: &Answer, limit_bytes: usize) -> Bytes {
             return Bytes::new();
         }
     };
-    let encoding = answer.headers.get(GRPC_ENCODING).and_then(|value| Encoding::from_name(value.to_str().ok()?));
+    let encoding = answer
+        .headers
+        .get(GRPC_ENCODING)
+        .and_then(|value| Encoding::from_name(value.to_str().ok()?));
     match encoding.map(|encoding| compress::decompress(encoding, &message.bytes, limit_bytes)) {
         Some(Ok(bytes)) => bytes,
         Some(Err(error)) => {
@@ -126,8 +147,9 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, headers: &[(&'static str, &'static str)], body: &[u8]) -> Answer {
-        let headers =
-            headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         Answer {
             status: StatusCode::from_u16(status).expect("a status"),
             headers: headers.collect(),
@@ -136,8 +158,8 @@ mod tests {
         }
     }
 
-    /// Scenario: proxies answer in a server's place. Guarantee: the codes of gRPC's mapping, and the delay they ask
-    /// for.
+    /// Scenario: proxies answer in a server's place. Guarantee: the codes of gRPC's mapping, and
+    /// the delay they ask for.
     #[test]
     fn http_errors_become_grpc_codes() {
         for (status, code) in [
@@ -152,7 +174,8 @@ mod tests {
             (500, Code::Unknown),
             (302, Code::Unknown),
         ] {
-            let reply = read(&answer(status, &[("retry-after", "7")], b"sorry\n"), 100).expect("a reply");
+            let reply =
+                read(&answer(status, &[("retry-after", "7")], b"sorry\n"), 100).expect("a reply");
             assert_eq!(reply.status.code, code, "{status}");
             assert_eq!(reply.http_status.map(|status| status.as_u16()), Some(status));
             let delay = (code == Code::Unavailable).then_some(Duration::from_secs(7));
@@ -165,9 +188,11 @@ mod tests {
     /// Guarantee: the first is a matter of configuration, the second is not.
     #[test]
     fn what_is_not_grpc_is_told() {
-        let page = read(&answer(200, &[("content-type", "text/html")], b"<html>"), 100).expect_err("no gRPC");
+        let page = read(&answer(200, &[("content-type", "text/html")], b"<html>"), 100)
+            .expect_err("no gRPC");
         assert!(page.is_configuration());
-        let no_status = read(&answer(200, &[("content-type", "application/grpc")], b""), 100).expect_err("no status");
+        let no_status = read(&answer(200, &[("content-type", "application/grpc")], b""), 100)
+            .expect_err("no status");
         assert!(matches!(no_status, TransportError::Garbage { .. }));
     }
 
@@ -175,13 +200,17 @@ mod tests {
     /// Guarantee: the message is read where it can be; OK stays OK.
     #[test]
     fn messages_are_read() {
-        let packed = compress::compress(Encoding::Gzip, &[Bytes::from_static(b"hello")], None).expect("packs");
+        let packed = compress::compress(Encoding::Gzip, &[Bytes::from_static(b"hello")], None)
+            .expect("packs");
         let mut framed = vec![1, 0, 0, 0, u8::try_from(packed.len()).expect("short")];
         framed.extend_from_slice(&packed);
         let headers = [("grpc-status", "0"), ("grpc-encoding", "gzip")];
-        for (body, expected) in
-            [(&b"\0\0\0\0\x05hello"[..], &b"hello"[..]), (&framed, b"hello"), (b"garbage", b""), (b"", b"")]
-        {
+        for (body, expected) in [
+            (&b"\0\0\0\0\x05hello"[..], &b"hello"[..]),
+            (&framed, b"hello"),
+            (b"garbage", b""),
+            (b"", b""),
+        ] {
             let reply = read(&answer(200, &headers, body), 100).expect("a reply");
             assert!(reply.status.is_ok());
             assert_eq!(reply.message, expected);

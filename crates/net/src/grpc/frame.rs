@@ -55,9 +55,9 @@ pub struct Message {
 
 /// Puts the one message of a unary call together from the chunks of a body, whatever their borders.
 ///
-/// Feed chunks until `prefix()` is known, decide whether the message may come in, then feed the rest. The buffer is
-/// exactly as large as the prefix says, and is allocated with the first bytes of the message, never for the prefix
-/// alone.
+/// Feed chunks until `prefix()` is known, decide whether the message may come in, then feed the
+/// rest. The buffer is exactly as large as the prefix says, and is allocated with the first bytes
+/// of the message, never for the prefix alone.
 #[derive(Debug)]
 pub struct MessageReader {
     limit_bytes: usize,
@@ -67,12 +67,19 @@ pub struct MessageReader {
     message: Vec<u8>,
 }
 
-/// A message's buffer is reserved at once up to this size, beyond it as bytes arrive: a prefix is only a claim.
+/// A message's buffer is reserved at once up to this size, beyond it as bytes arrive: a prefix is
+/// only a claim.
 const RESERVED_AT_ONCE_BYTES: usize = 256 << 10;
 
 impl MessageReader {
     pub fn new(limit_bytes: usize) -> Self {
-        MessageReader { limit_bytes, head: [0; PREFIX_BYTES], head_len: 0, prefix: None, message: Vec::new() }
+        MessageReader {
+            limit_bytes,
+            head: [0; PREFIX_BYTES],
+            head_len: 0,
+            prefix: None,
+            message: Vec::new(),
+        }
     }
 
     /// What the prefix says, once its five bytes have arrived.
@@ -94,7 +101,10 @@ impl MessageReader {
             if self.head_len == PREFIX_BYTES {
                 let prefix = Prefix::parse(self.head)?;
                 if prefix.len_bytes > self.limit_bytes {
-                    return Err(FrameError::TooLarge { len_bytes: prefix.len_bytes, limit_bytes: self.limit_bytes });
+                    return Err(FrameError::TooLarge {
+                        len_bytes: prefix.len_bytes,
+                        limit_bytes: self.limit_bytes,
+                    });
                 }
                 self.prefix = Some(prefix);
             }
@@ -110,13 +120,15 @@ impl MessageReader {
             return Err(FrameError::Trailing);
         }
         if self.message.capacity() == 0 && chunk.has_remaining() {
-            self.message.reserve_exact(prefix.len_bytes.min(RESERVED_AT_ONCE_BYTES.max(chunk.remaining())));
+            self.message
+                .reserve_exact(prefix.len_bytes.min(RESERVED_AT_ONCE_BYTES.max(chunk.remaining())));
         }
         while chunk.has_remaining() {
             let part = chunk.chunk();
             let needed = self.message.len() + part.len();
             if needed > self.message.capacity() {
-                let doubled = self.message.capacity().saturating_mul(2).max(needed).min(prefix.len_bytes);
+                let doubled =
+                    self.message.capacity().saturating_mul(2).max(needed).min(prefix.len_bytes);
                 self.message.reserve_exact(doubled - self.message.len());
             }
             self.message.extend_from_slice(part);
@@ -126,20 +138,18 @@ impl MessageReader {
         Ok(())
     }
 
-    /// True once the whole message is here.
-    pub fn is_complete(&self) -> bool {
-        self.prefix.is_some_and(|prefix| prefix.len_bytes == self.message.len())
-    }
-
     /// The message, after the end of the body.
     pub fn finish(self) -> Result<Message, FrameError> {
         match self.prefix {
             None if self.head_len == 0 => Err(FrameError::Missing),
             None => Err(FrameError::Truncated { received_bytes: 0, expected_bytes: 0 }),
-            Some(prefix) if prefix.len_bytes > self.message.len() => {
-                Err(FrameError::Truncated { received_bytes: self.message.len(), expected_bytes: prefix.len_bytes })
+            Some(prefix) if prefix.len_bytes > self.message.len() => Err(FrameError::Truncated {
+                received_bytes: self.message.len(),
+                expected_bytes: prefix.len_bytes,
+            }),
+            Some(prefix) => {
+                Ok(Message { bytes: Bytes::from(self.message), compressed: prefix.compressed })
             }
-            Some(prefix) => Ok(Message { bytes: Bytes::from(self.message), compressed: prefix.compressed }),
         }
     }
 }
@@ -147,6 +157,10 @@ impl MessageReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn is_complete(reader: &MessageReader) -> bool {
+        reader.prefix.is_some_and(|prefix| prefix.len_bytes == reader.message.len())
+    }
 
     fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
         let mut bytes = vec![flag];
@@ -162,12 +176,16 @@ mod tests {
         for size in 1..=body.len() {
             let mut reader = MessageReader::new(1000);
             for chunk in body.chunks(size) {
-                assert!(!reader.is_complete());
+                assert!(!is_complete(&reader));
                 reader.feed(chunk).expect("is well-formed");
             }
-            assert!(reader.is_complete());
+            assert!(is_complete(&reader));
             let received = reader.finish().expect("is complete");
-            assert_eq!((received.bytes.as_ref(), received.compressed), (message.as_slice(), true), "chunks of {size}");
+            assert_eq!(
+                (received.bytes.as_ref(), received.compressed),
+                (message.as_slice(), true),
+                "chunks of {size}"
+            );
         }
     }
 
@@ -175,7 +193,10 @@ mod tests {
     fn a_lying_prefix_allocates_nothing_and_is_refused() {
         let mut reader = MessageReader::new(1000);
         let refused = reader.feed(&[0, 0xff, 0xff, 0xff, 0xff, 1][..]);
-        assert_eq!(refused, Err(FrameError::TooLarge { len_bytes: 0xffff_ffff, limit_bytes: 1000 }));
+        assert_eq!(
+            refused,
+            Err(FrameError::TooLarge { len_bytes: 0xffff_ffff, limit_bytes: 1000 })
+        );
 
         let mut reader = MessageReader::new(usize::MAX);
         reader.feed(&[0, 0x7f, 0xff, 0xff, 0xff, 1][..]).expect("is within the limit");
@@ -203,7 +224,7 @@ mod tests {
     fn an_empty_message_is_a_message() {
         let mut reader = MessageReader::new(0);
         reader.feed(EMPTY_MESSAGE).expect("is well-formed");
-        assert!(reader.is_complete());
+        assert!(is_complete(&reader));
         assert_eq!(reader.finish(), Ok(Message { bytes: Bytes::new(), compressed: false }));
     }
 

@@ -1,5 +1,5 @@
-//! Unary gRPC over HTTP/2: message framing, status and deadlines, as the protocol's specification has them
-//! (grpc/grpc, doc/PROTOCOL-HTTP2.md).
+//! Unary gRPC over HTTP/2: message framing, status and deadlines, as the protocol's specification
+//! has them (grpc/grpc, doc/PROTOCOL-HTTP2.md).
 
 pub mod answer;
 pub mod client;

@@ -1,15 +1,15 @@
 //! The outcome of a call: code, message, and how long to wait before the next try.
 //!
-//! Details travel in `grpc-status-details-bin` as a `google.rpc.Status` (google/rpc/status.proto), in which
-//! `google.rpc.RetryInfo` (google/rpc/error_details.proto) holds the delay. Both are written and read by hand here:
-//! they have three fields each.
+//! Details travel in `grpc-status-details-bin` as a `google.rpc.Status` (google/rpc/status.proto),
+//! in which `google.rpc.RetryInfo` (google/rpc/error_details.proto) holds the delay. Both are
+//! written and read by hand here: they have three fields each.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 
 pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -21,7 +21,7 @@ const RETRY_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const MESSAGE_MAX_BYTES: usize = 1024;
 
 /// The canonical codes (google/rpc/code.proto).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Code {
     Ok = 0,
@@ -66,7 +66,10 @@ const CODES: [(Code, &str); 17] = [
 impl Code {
     /// Unknown codes count as UNKNOWN, as the specification asks.
     pub fn from_number(number: u64) -> Code {
-        usize::try_from(number).ok().and_then(|index| CODES.get(index)).map_or(Code::Unknown, |(code, _)| *code)
+        usize::try_from(number)
+            .ok()
+            .and_then(|index| CODES.get(index))
+            .map_or(Code::Unknown, |(code, _)| *code)
     }
 
     pub const fn number(self) -> u8 {
@@ -128,14 +131,17 @@ impl Status {
 
     /// Writes the status into trailers, or into the headers of an answer that has only trailers.
     pub fn write_to(&self, headers: &mut HeaderMap) {
-        headers.insert(GRPC_STATUS, status_value(self.code));
+        headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(self.code.number())));
         if !self.message.is_empty()
-            && let Ok(message) = HeaderValue::from_str(&percent_encode(&self.message))
+            && let Ok(message) = HeaderValue::try_from(
+                utf8_percent_encode(cut_str(&self.message), PLAIN).to_string(),
+            )
         {
             headers.insert(GRPC_MESSAGE, message);
         }
         if self.retry_delay.is_some()
-            && let Ok(details) = HeaderValue::try_from(STANDARD_NO_PAD.encode(self.encode_details()))
+            && let Ok(details) =
+                HeaderValue::try_from(STANDARD_NO_PAD.encode(self.encode_details()))
         {
             headers.insert(GRPC_STATUS_DETAILS, details);
         }
@@ -145,7 +151,10 @@ impl Status {
     pub fn read_from(headers: &HeaderMap) -> Option<Status> {
         let number = std::str::from_utf8(headers.get(GRPC_STATUS)?.as_bytes()).ok()?;
         let code = number.trim().parse().map_or(Code::Unknown, Code::from_number);
-        let message = headers.get(GRPC_MESSAGE).map(|value| percent_decode(value.as_bytes())).unwrap_or_default();
+        let message = headers
+            .get(GRPC_MESSAGE)
+            .map(|value| percent_decode(value.as_bytes()).decode_utf8_lossy().into_owned())
+            .unwrap_or_default();
         let retry_delay = headers
             .get(GRPC_STATUS_DETAILS)
             .and_then(|value| decode_base64(value.as_bytes()))
@@ -158,16 +167,11 @@ impl Status {
         details::encode(self)
     }
 
-    /// Reads an encoded `google.rpc.Status`, as in the body of OTLP's HTTP errors. `None` if it is malformed.
+    /// Reads an encoded `google.rpc.Status`, as in the body of OTLP's HTTP errors. `None` if it is
+    /// malformed.
     pub fn decode_details(bytes: &[u8]) -> Option<Status> {
         details::decode(bytes)
     }
-}
-
-fn status_value(code: Code) -> HeaderValue {
-    const VALUES: [&str; 17] =
-        ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"];
-    HeaderValue::from_static(VALUES[code as usize])
 }
 
 /// Peers pad or do not pad: both are to be accepted.
@@ -189,42 +193,8 @@ fn cut_str(message: &str) -> &str {
     &message[..end]
 }
 
-/// Percent-encodes as the specification says: everything outside of space to tilde, and the percent sign.
-fn percent_encode(message: &str) -> Cow<'_, str> {
-    let plain = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'%';
-    let message = cut_str(message);
-    if message.bytes().all(plain) {
-        return Cow::Borrowed(message);
-    }
-    let mut encoded = String::with_capacity(message.len() + 16);
-    for byte in message.bytes() {
-        if plain(byte) {
-            encoded.push(char::from(byte));
-        } else {
-            const HEX: &[u8; 16] = b"0123456789ABCDEF";
-            encoded.push('%');
-            encoded.push(char::from(HEX[usize::from(byte >> 4)]));
-            encoded.push(char::from(HEX[usize::from(byte & 15)]));
-        }
-    }
-    Cow::Owned(encoded)
-}
-
-/// Never fails: what is not well-formed is left as it is, as the specification asks.
-fn percent_decode(value: &[u8]) -> String {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let Some((&first, after)) = rest.split_first() {
-        let escaped = match after {
-            &[high, low, ..] if first == b'%' => digit(high).zip(digit(low)).map(|(high, low)| (high << 4 | low) as u8),
-            _ => None,
-        };
-        bytes.push(escaped.unwrap_or(first));
-        rest = if escaped.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
-}
+/// What the specification lets stand: space to tilde, but for the percent sign.
+const PLAIN: &AsciiSet = &CONTROLS.add(b'%');
 
 mod details;
 

@@ -4,27 +4,11 @@ use std::time::Duration;
 
 const DIGITS_MAX: usize = 8;
 
-/// Reads a header value. `None` if it is malformed (the specification leaves no default: treat it as absent).
-pub fn parse(value: &[u8]) -> Option<Duration> {
-    let (unit, digits) = value.split_last()?;
-    if digits.is_empty() || digits.len() > DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let count = digits.iter().fold(0_u64, |count, digit| count * 10 + u64::from(digit - b'0'));
-    match unit {
-        b'H' => Some(Duration::from_secs(count * 3600)),
-        b'M' => Some(Duration::from_secs(count * 60)),
-        b'S' => Some(Duration::from_secs(count)),
-        b'm' => Some(Duration::from_millis(count)),
-        b'u' => Some(Duration::from_micros(count)),
-        b'n' => Some(Duration::from_nanos(count)),
-        _ => None,
-    }
-}
-
-/// Writes a header value in the finest unit that has room for it. Rounds up: a deadline is never made shorter.
+/// Writes a header value in the finest unit that has room for it. Rounds up: a deadline is never
+/// made shorter.
 pub fn format(timeout: Duration) -> String {
-    let units = [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S'), (60_000_000_000, 'M')];
+    let units =
+        [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S'), (60_000_000_000, 'M')];
     for (nanos, unit) in units {
         let count = timeout.as_nanos().div_ceil(nanos);
         if count < 10_u128.pow(DIGITS_MAX as u32) {
@@ -41,22 +25,22 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn every_unit_is_read() {
-        let cases: [(&[u8], Option<Duration>); 10] = [
-            (b"5S", Some(Duration::from_secs(5))),
-            (b"2H", Some(Duration::from_secs(7200))),
-            (b"3M", Some(Duration::from_secs(180))),
-            (b"99999999m", Some(Duration::from_millis(99_999_999))),
-            (b"7u", Some(Duration::from_micros(7))),
-            (b"7n", Some(Duration::from_nanos(7))),
-            (b"123456789S", None),
-            (b"S", None),
-            (b"-1S", None),
-            (b"1x", None),
-        ];
-        for (value, expected) in cases {
-            assert_eq!(parse(value), expected, "{}", String::from_utf8_lossy(value));
+    /// Reads a header value as a server does.
+    fn parse(value: &[u8]) -> Option<Duration> {
+        let (unit, digits) = value.split_last()?;
+        if digits.is_empty() || digits.len() > DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit)
+        {
+            return None;
+        }
+        let count = digits.iter().fold(0_u64, |count, digit| count * 10 + u64::from(digit - b'0'));
+        match unit {
+            b'H' => Some(Duration::from_secs(count * 3600)),
+            b'M' => Some(Duration::from_secs(count * 60)),
+            b'S' => Some(Duration::from_secs(count)),
+            b'm' => Some(Duration::from_millis(count)),
+            b'u' => Some(Duration::from_micros(count)),
+            b'n' => Some(Duration::from_nanos(count)),
+            _ => None,
         }
     }
 
@@ -78,15 +62,6 @@ mod tests {
         fn what_can_be_read_is_written_without_loss(count in 0..100_000_000, unit in "[HMSmun]") {
             let timeout = parse(format!("{count}{unit}").as_bytes()).expect("is well-formed");
             prop_assert_eq!(parse(format(timeout).as_bytes()), Some(timeout));
-        }
-
-        #[test]
-        fn nothing_else_is_read(
-            value in prop_oneof![
-                ".{0,12}[^HMSmun]", "[HMSmun]", "[0-9]{9,25}[HMSmun]", "[0-9]{0,7}[^0-9]{1,3}[0-9]{0,3}[HMSmun]"
-            ]
-        ) {
-            prop_assert_eq!(parse(value.as_bytes()), None);
         }
     }
 }

@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::BodyTimeouts;
+use super::activity::InFlight;
 use super::scheduler::Arriving;
 use super::unread::SharedWindow;
 
@@ -38,7 +39,13 @@ impl RequestBody {
     /// `is_drained`: the peer sends the body whatever the answer is.
     pub(super) fn new(incoming: Incoming, arriving: Arriving, is_drained: bool) -> Self {
         let (window, has_ended) = (arriving.window(), false);
-        RequestBody(Rest { incoming: Some(incoming), arriving: Some(arriving), window, has_ended, is_drained })
+        RequestBody(Rest {
+            incoming: Some(incoming),
+            arriving: Some(arriving),
+            window,
+            has_ended,
+            is_drained,
+        })
     }
 }
 
@@ -52,9 +59,9 @@ impl RequestBody {
     }
 }
 
-/// What of a body is still to be read. Dropped before its end, it is drained: HTTP/2 takes data for
-/// a stream that was closed early for an attack and ends the connection with all its other streams,
-/// and HTTP/1 can only close a connection that has unread data, which may cost the client its answer.
+/// What of a body is still to be read. Dropped before its end, it is drained: HTTP/2 ends a
+/// connection for data of streams that were closed early, and HTTP/1 can only close one that has
+/// unread data, which may cost the client its answer.
 struct Rest {
     /// There until it is dropped.
     incoming: Option<Incoming>,
@@ -67,7 +74,7 @@ struct Rest {
 
 impl Rest {
     async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
-        // Whoever reads has asked for the body: from here on the peer sends it.
+        // To read is to ask for the body: from here on the peer sends it.
         self.is_drained = true;
         self.incoming.as_mut()?.frame().await
     }
@@ -143,7 +150,10 @@ impl BodyReader {
     }
 
     /// The next piece, if it comes before this moment: as [`BodyReader::next`].
-    pub async fn next_before(&mut self, moment: Instant) -> Result<Option<Option<Bytes>>, BodyError> {
+    pub async fn next_before(
+        &mut self,
+        moment: Instant,
+    ) -> Result<Option<Option<Bytes>>, BodyError> {
         let until = moment.min(self.gap_end).min(self.deadline);
         loop {
             // The timer is registered only if the piece is not there yet.
@@ -152,7 +162,9 @@ impl BodyReader {
                 Err(_) if self.deadline <= until => {
                     return Err(BodyError::TooSlow("it took too long as a whole"));
                 }
-                Err(_) if self.gap_end <= until => return Err(BodyError::TooSlow("nothing came for too long")),
+                Err(_) if self.gap_end <= until => {
+                    return Err(BodyError::TooSlow("nothing came for too long"));
+                }
                 Err(_) => return Ok(None),
                 Ok(None) => {
                     self.rest.end();
@@ -194,23 +206,32 @@ impl ReplyBody {
     }
 }
 
-impl Body for ReplyBody {
+/// A body while it is being sent, with what is charged for it until it is.
+pub(super) struct Answer {
+    pub(super) body: ReplyBody,
+    pub(super) _in_flight: InFlight,
+}
+
+impl Body for Answer {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let this = self.get_mut();
-        if let Some(data) = this.data.take().filter(|data| !data.is_empty()) {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let body = &mut self.get_mut().body;
+        if let Some(data) = body.data.take().filter(|data| !data.is_empty()) {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
-        Poll::Ready(this.trailers.take().map(|trailers| Ok(Frame::trailers(*trailers))))
+        Poll::Ready(body.trailers.take().map(|trailers| Ok(Frame::trailers(*trailers))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.data.as_ref().is_none_or(Bytes::is_empty) && self.trailers.is_none()
+        self.body.data.as_ref().is_none_or(Bytes::is_empty) && self.body.trailers.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.data.as_ref().map_or(0, Bytes::len) as u64)
+        SizeHint::with_exact(self.body.data.as_ref().map_or(0, Bytes::len) as u64)
     }
 }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::activity::Activity;
-use super::open::OpenConnections;
+use super::open::{OpenConnections, Port};
 use super::windows::{Window, Windows};
 
 /// An open connection without requests: h2's buffers, the task, the connection's state.
@@ -26,8 +26,8 @@ const TLS_BYTES: usize = 12 << 10;
 const STREAMS_PART: usize = 8;
 /// Of the budget, the first blocks of all connections take at most so many percent, and all further
 /// blocks so many: connections with a few streams must not suffer from those with hundreds.
-const FIRST_BLOCKS_PERCENT: usize = 75;
-const FURTHER_BLOCKS_PERCENT: usize = 25;
+const FIRST_BLOCKS_PERCENT: usize = 100;
+const FURTHER_BLOCKS_PERCENT: usize = 60;
 /// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
 /// and the first few streams.
 const STREAMS_BLOCK_BYTES: usize = 24 << 10;
@@ -91,8 +91,8 @@ impl ConnectionBudget {
     }
 
     /// Lets connections borrow. `lendable_bytes` is asked when one wants more than the budget; what
-    /// was borrowed before counts in its answer. The lender counts [`ConnectionBudget::borrowed_bytes`]
-    /// as used.
+    /// was borrowed before counts in its answer. The lender counts
+    /// [`ConnectionBudget::borrowed_bytes`] as used.
     pub fn set_lender(&self, lendable_bytes: impl Fn() -> usize + Send + Sync + 'static) {
         // The first one stays.
         let _ = self.lender.set(Lender(Box::new(lendable_bytes)));
@@ -100,7 +100,8 @@ impl ConnectionBudget {
 
     /// What connections hold beyond their budget.
     pub fn borrowed_bytes(&self) -> usize {
-        let used_bytes = self.open_bytes.load(Ordering::Relaxed) + self.streams_bytes.load(Ordering::Relaxed);
+        let used_bytes =
+            self.open_bytes.load(Ordering::Relaxed) + self.streams_bytes.load(Ordering::Relaxed);
         used_bytes.saturating_sub(self.limit_bytes.load(Ordering::Relaxed))
     }
 
@@ -113,14 +114,14 @@ impl ConnectionBudget {
     }
 
     /// A place for a new connection. Without room, the connection that is idle longest is asked to
-    /// go, and its place is free at once.
+    /// go, and its place is free at once. If its port has as many as it may, it is one of that.
     pub(super) fn try_open(
         self: &Arc<Self>,
-        has_tls: bool,
+        port: &Arc<Port>,
         activity: &Arc<Activity>,
         now: Instant,
     ) -> Option<ConnectionPlace> {
-        let bytes = if has_tls { OPEN_BYTES + TLS_BYTES } else { OPEN_BYTES };
+        let bytes = if port.has_tls { OPEN_BYTES + TLS_BYTES } else { OPEN_BYTES };
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let mut open = self.open.lock();
         // Only changed under the lock.
@@ -129,14 +130,16 @@ impl ConnectionBudget {
         let has_room = |open_bytes: usize| {
             let sum_bytes = open_bytes + bytes;
             let beyond_bytes = sum_bytes.saturating_sub(open_limit_bytes(limit_bytes));
-            self.may_borrow(beyond_bytes.max((sum_bytes + streams_bytes).saturating_sub(limit_bytes)))
+            self.may_borrow(
+                beyond_bytes.max((sum_bytes + streams_bytes).saturating_sub(limit_bytes)),
+            )
         };
-        while !has_room(open_bytes) {
-            open_bytes -= open.evict_longest_idle(now)?;
+        while port.is_full() || !has_room(open_bytes) {
+            open_bytes -= open.evict_longest_idle(port.is_full().then_some(port), now)?;
             self.open_bytes.store(open_bytes, Ordering::Relaxed);
         }
         self.open_bytes.store(open_bytes + bytes, Ordering::Relaxed);
-        let id = open.insert(Arc::clone(activity), bytes);
+        let id = open.insert(port, Arc::clone(activity), bytes);
         Some(ConnectionPlace { budget: Arc::clone(self), id })
     }
 
@@ -238,7 +241,10 @@ mod tests {
     #[test]
     fn connections_of_all_ports_share_one_budget() {
         let budget = budget_for(3);
-        let open = |has_tls| budget.try_open(has_tls, &activity(&budget), Instant::now());
+        let open = |has_tls| {
+            let port = Port::new(has_tls, usize::MAX);
+            budget.try_open(&port, &activity(&budget), Instant::now())
+        };
         let (plain, tls) = (open(false).expect("fits"), open(true).expect("fits"));
         assert!(open(false).is_none());
         drop(tls);
@@ -256,7 +262,8 @@ mod tests {
         let free_bytes = Arc::new(AtomicUsize::new(3 * OPEN_BYTES));
         let lender = Arc::clone(&free_bytes);
         budget.set_lender(move || lender.load(Ordering::Relaxed));
-        let open = || budget.try_open(false, &activity(&budget), Instant::now());
+        let port = Port::new(false, usize::MAX);
+        let open = || budget.try_open(&port, &activity(&budget), Instant::now());
         let places: Vec<_> = (0..5).map(|_| open().expect("fits")).collect();
         assert!(open().is_none());
         let beyond_bytes = 5 * OPEN_BYTES - budget.limit_bytes.load(Ordering::Relaxed);
@@ -270,19 +277,30 @@ mod tests {
 
     #[test]
     fn the_connection_that_is_idle_longest_makes_room() {
-        let budget = budget_for(3);
-        let activities: Vec<_> = (0..3).map(|_| activity(&budget)).collect();
+        for (budget, port) in [
+            (budget_for(3), Port::new(false, usize::MAX)),
+            (ConnectionBudget::unlimited(), Port::new(false, 3)),
+        ] {
+            the_longest_idle_makes_room(&budget, &port);
+        }
+    }
+
+    fn the_longest_idle_makes_room(budget: &Arc<ConnectionBudget>, port: &Arc<Port>) {
+        let activities: Vec<_> = (0..3).map(|_| activity(budget)).collect();
         let now = Instant::now();
-        let open = |now| budget.try_open(false, &activity(&budget), now);
-        let places: Vec<_> = activities.iter().map(|activity| budget.try_open(false, activity, now)).collect();
+        let open = |now| budget.try_open(port, &activity(budget), now);
+        let places: Vec<_> =
+            activities.iter().map(|activity| budget.try_open(port, activity, now)).collect();
         assert!(places.iter().all(Option::is_some));
         assert!(open(now).is_none(), "none is idle for long");
-        // The first one is busy, the second was busy lately.
+        // The first one is busy, the second was busy lately, and the third was only refused.
         let _busy = activities[0].begin(0);
-        drop(activities[1].begin(0));
+        activities[1].begin(0).0.answered(true);
+        activities[2].begin(0).0.answered(false);
         let later = Instant::now() + EVICTED_AFTER_IDLE;
         let newcomer = open(later).expect("the third makes room");
-        let is_evicted = activities.iter().map(|activity| activity.evicted().now_or_never().is_some());
+        let is_evicted =
+            activities.iter().map(|activity| activity.evicted().now_or_never().is_some());
         assert_eq!(is_evicted.collect::<Vec<_>>(), [false, false, true]);
         let next = open(later).expect("the second makes room");
         assert!(open(later).is_none(), "one is busy, and the others are new");
@@ -301,7 +319,7 @@ mod tests {
             streams += many.len();
             assert!(streams * STREAM < LIMIT, "there is an end");
         }
-        assert!((LIMIT / 8..=LIMIT / 4).contains(&(streams * STREAM)), "{streams}");
+        assert!((LIMIT / 3..=LIMIT * 3 / 5).contains(&(streams * STREAM)), "{streams}");
         let few: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();
         assert!(few.iter().all(|charges| charges.try_take(STREAM) && charges.try_take(STREAM)));
         let still_more: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();

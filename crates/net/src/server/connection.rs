@@ -1,26 +1,31 @@
 //! One connection from its handshake to its end.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::EXPECT;
-use http::{Request, Version};
+use http::{HeaderMap, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
+use super::body::Answer;
 use super::counters::ServerCounters;
 use super::scheduler::ScheduledReads;
-use super::transport::{ScheduledSocket, Socket, Stream, Transport};
+use super::transport::{ScheduledSocket, Socket, Transport};
 use super::windows::WindowSizes;
-use super::{Handler, Peer, Protocols, RequestBody, ServerOptions, ServerResources};
+use super::{Handler, Peer, Protocols, ReplyBody, RequestBody, ServerOptions, ServerResources};
+use crate::grpc::status::GRPC_STATUS;
 use crate::tls::ServerTls;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
@@ -28,11 +33,20 @@ const HANDSHAKE_BYTES: u64 = 24 + 9;
 
 /// A request in flight beside its headers and its body: h2's stream, the task that answers it.
 const STREAM_BYTES: usize = 3 << 10;
+/// Places for headers that this covers.
+const STREAM_FIELDS: usize = 16;
+/// A place in a map of headers: an entry of 104 bytes and its share of the hashes.
+const FIELD_BYTES: usize = 110;
+/// A further value of a name: 72 bytes in a list that grows by doubling.
+const REPEATED_FIELD_BYTES: usize = 144;
 /// How long a connection that has to make room may take to say goodbye.
 const EVICTION_GRACE: Duration = Duration::from_secs(1);
 /// Streams of one connection that may end for their peer's mistakes. It is counted over the whole
 /// life of a connection, which for a proxy's is long.
 const LOCAL_RESETS_MAX: usize = 1024;
+
+/// Between two warnings of a port that TLS handshakes fail.
+const TLS_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What all connections of a port share.
 pub(super) struct Context<H> {
@@ -40,6 +54,8 @@ pub(super) struct Context<H> {
     pub tls: Option<ServerTls>,
     pub handler: Arc<H>,
     pub counters: Arc<ServerCounters>,
+    /// When the last failed TLS handshake was warned of.
+    pub tls_warned_at: Mutex<Option<Instant>>,
     pub resources: ServerResources,
     /// Ask connections to go.
     pub shutdown: CancellationToken,
@@ -70,10 +86,11 @@ pub(super) async fn serve_connection<H: Handler>(
     context: Arc<Context<H>>,
 ) {
     let _open = Open::new(&context.counters);
-    let reads = ScheduledReads::new(context.resources.scheduler.clone(), Arc::clone(&activity.requests));
+    let reads =
+        ScheduledReads::new(context.resources.scheduler.clone(), Arc::clone(&activity.requests));
     let socket = ScheduledSocket::new(socket, reads, context.options.write_timeout);
     let stream = match &context.tls {
-        None => Stream::Plain(socket),
+        None => Either::Left(socket),
         Some(tls) => {
             let handshake = TlsAcceptor::from(tls.current()).accept(socket);
             let handshake = timeout(context.options.handshake_timeout, handshake);
@@ -88,22 +105,51 @@ pub(super) async fn serve_connection<H: Handler>(
             match handshake {
                 Ok(Ok(stream)) => {
                     peer.is_tls = true;
-                    Stream::Tls(Box::new(stream))
+                    Either::Right(Box::new(stream))
                 }
-                failed => {
+                Ok(Err(error)) => {
                     ServerCounters::count(&context.counters.tls_failures);
-                    let reason = failed.map_or_else(
-                        |_| "it took too long".to_owned(),
-                        |failed| failed.err().map_or_else(String::new, |error| error.to_string()),
-                    );
-                    tracing::debug!(peer = ?peer.address, %reason, "a TLS handshake failed");
+                    report_failed_handshake(&context.tls_warned_at, &peer, &error);
+                    return;
+                }
+                Err(_) => {
+                    ServerCounters::count(&context.counters.tls_failures);
+                    tracing::debug!(peer = ?peer.address, "a TLS handshake took too long");
                     return;
                 }
             }
         }
     };
     let read_bytes = Arc::new(AtomicU64::new(0));
-    drive(Transport { stream, read_bytes: Arc::clone(&read_bytes) }, &read_bytes, activity, &peer, &context).await;
+    drive(
+        Transport { stream, read_bytes: Arc::clone(&read_bytes) },
+        &read_bytes,
+        activity,
+        &peer,
+        &context,
+    )
+    .await;
+}
+
+/// A warning if one side refused the other. Probes that only connect are not worth one.
+fn report_failed_handshake(warned_at: &Mutex<Option<Instant>>, peer: &Peer, error: &io::Error) {
+    let is_refusal = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+    if is_refusal && is_due(&mut warned_at.lock(), Instant::now()) {
+        tracing::warn!(
+            peer = ?peer.address, %error,
+            "a TLS handshake failed (such warnings are at least {TLS_WARNING_INTERVAL:?} apart)"
+        );
+    } else {
+        tracing::debug!(peer = ?peer.address, %error, "a TLS handshake failed");
+    }
+}
+
+fn is_due(warned_at: &mut Option<Instant>, now: Instant) -> bool {
+    let is_due = warned_at.is_none_or(|at| now - at >= TLS_WARNING_INTERVAL);
+    if is_due {
+        *warned_at = Some(now);
+    }
+    is_due
 }
 
 async fn drive<H: Handler>(
@@ -116,7 +162,7 @@ async fn drive<H: Handler>(
     let known = Arc::new(context.handler.connected(peer));
     let service = service_fn(|request: Request<Incoming>| {
         let is_http2 = request.version() == Version::HTTP_2;
-        let (in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
+        let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
         // A client that waits to be asked for its body sends none with a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
         let request = request.map(|incoming| RequestBody::new(incoming, arriving, is_drained));
@@ -130,16 +176,18 @@ async fn drive<H: Handler>(
                 return Err(h2::Error::from(h2::Reason::REFUSED_STREAM));
             }
             let response = context.handler.handle(&known, request).await;
-            let requests = Arc::clone(in_flight.requests());
-            // A held answer must not count: it may wait for another connection's slice.
-            drop(in_flight);
-            if context.resources.scheduler.as_ref().is_some_and(|scheduler| scheduler.holds_answers()) {
-                requests.all_have_arrived().await;
+            in_flight.answered(is_accepted(&response));
+            if context.resources.holds_answers() {
+                in_flight.hold().await;
             }
-            Ok(response)
+            let in_flight = in_flight.sending();
+            Ok(response.map(|body| Answer { body, _in_flight: in_flight }))
         }
     });
-    let window = context.resources.connections.take_window(context.options.initial_connection_window_bytes as usize);
+    let window = context
+        .resources
+        .connections
+        .take_window(context.options.initial_connection_window_bytes as usize);
     let sizes = window.sizes(&context.options);
     activity.requests.unread.set_sizes(sizes);
     let builder = protocol(&context.options, sizes);
@@ -159,7 +207,7 @@ async fn drive<H: Handler>(
                 }
                 return;
             }
-            () = cut_off.as_mut() => Event::End(Some(&context.counters.cut_off)),
+            () = cut_off.as_mut() => Event::End(&context.counters.cut_off),
             () = shutdown.as_mut(), if !schedule.is_closing() => {
                 schedule.close(None);
                 Event::AskToGo
@@ -175,7 +223,7 @@ async fn drive<H: Handler>(
             Event::Wait => {}
             Event::AskToGo => connection.as_mut().graceful_shutdown(),
             Event::End(counter) => {
-                counter.into_iter().for_each(ServerCounters::count);
+                ServerCounters::count(counter);
                 return;
             }
         }
@@ -183,12 +231,24 @@ async fn drive<H: Handler>(
     }
 }
 
-/// What a request's headers take, as HTTP/2 counts them (RFC 9113, 6.5.2).
+/// An answer in gRPC that has its status in the headers has nothing but a refusal.
+fn is_accepted(response: &Response<ReplyBody>) -> bool {
+    response.status().is_success() && !response.headers().contains_key(GRPC_STATUS)
+}
+
+/// What a request's headers hold: texts, and the map's places, taken or not.
 fn header_bytes(request: &Request<Incoming>) -> usize {
-    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
     let uri = request.uri();
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
-    fields.sum::<usize>() + path + uri.authority().map_or(0, |authority| authority.as_str().len())
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    map_bytes(request.headers()) + path + authority
+}
+
+fn map_bytes(headers: &HeaderMap) -> usize {
+    let texts = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    let repeated = headers.len() - headers.keys_len();
+    let fields = headers.capacity().saturating_sub(STREAM_FIELDS);
+    texts.sum::<usize>() + fields * FIELD_BYTES + repeated * REPEATED_FIELD_BYTES
 }
 
 /// hyper's settings for a port.
@@ -225,7 +285,7 @@ enum Event<'a> {
     /// GOAWAY, or `connection: close` after the request in flight.
     AskToGo,
     /// Close it now, and count it here.
-    End(Option<&'a AtomicU64>),
+    End(&'a AtomicU64),
 }
 
 /// The deadlines of one connection, behind one timer.
@@ -235,25 +295,28 @@ struct Schedule {
     grace: Option<Duration>,
     idle_after: Option<Duration>,
     idle_check: Option<Instant>,
+    /// Answers must not be stalled for longer than this.
+    write_timeout: Duration,
+    answers_check: Instant,
     /// When a connection that was asked to go is cut off.
     end: Option<Instant>,
     closing: bool,
 }
 
-/// Where nothing is due.
-const FAR: Duration = Duration::from_secs(86_400 * 365);
-
 impl Schedule {
     fn new(options: &ServerOptions) -> Self {
         let now = Instant::now();
         // ± 10 %, so that connections that were opened together do not come back together.
-        let age = options.max_connection_age.map(|age| now + age.mul_f64(0.9 + 0.2 * fastrand::f64()));
+        let age =
+            options.max_connection_age.map(|age| now + age.mul_f64(0.9 + 0.2 * fastrand::f64()));
         Schedule {
             handshake: Some(now + options.handshake_timeout),
             age,
             grace: options.max_connection_age_grace,
             idle_after: options.max_connection_idle,
             idle_check: options.max_connection_idle.map(|idle| now + idle),
+            write_timeout: options.write_timeout,
+            answers_check: now + options.write_timeout,
             end: None,
             closing: false,
         }
@@ -261,7 +324,7 @@ impl Schedule {
 
     fn next(&self) -> Instant {
         let due = [self.handshake, self.age, self.idle_check, self.end];
-        due.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + FAR)
+        due.into_iter().flatten().fold(self.answers_check, Instant::min)
     }
 
     fn is_closing(&self) -> bool {
@@ -274,18 +337,31 @@ impl Schedule {
         self.end = grace.map(|grace| Instant::now() + grace);
     }
 
-    fn fire<'a>(&mut self, read_bytes: &AtomicU64, activity: &Activity, counters: &'a ServerCounters) -> Event<'a> {
+    fn fire<'a>(
+        &mut self,
+        read_bytes: &AtomicU64,
+        activity: &Activity,
+        counters: &'a ServerCounters,
+    ) -> Event<'a> {
         let now = Instant::now();
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         if is_due(self.handshake) {
             self.handshake = None;
-            let is_silent = !activity.has_served() && read_bytes.load(Ordering::Relaxed) < HANDSHAKE_BYTES;
+            let is_silent =
+                !activity.has_served() && read_bytes.load(Ordering::Relaxed) < HANDSHAKE_BYTES;
             if is_silent {
-                return Event::End(Some(&counters.handshake_timeouts));
+                return Event::End(&counters.handshake_timeouts);
             }
         }
         if is_due(self.end) {
-            return Event::End(Some(&counters.cut_off));
+            return Event::End(&counters.cut_off);
+        }
+        if self.answers_check <= now {
+            self.answers_check = now + self.write_timeout;
+            // The socket may take all bytes, and HTTP/2's flow control none.
+            if activity.has_stalled_answers() {
+                return Event::End(&counters.failed);
+            }
         }
         if is_due(self.age) {
             ServerCounters::count(&counters.aged);
@@ -307,19 +383,41 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderName, HeaderValue};
+
     use super::*;
+
+    /// Guarantee: fields with hardly any text are charged what the map holds for them, which is
+    /// three times what HTTP/2 counts.
+    #[test]
+    fn small_header_fields_are_charged_what_they_hold() {
+        const FIELDS: usize = 400;
+        let (mut distinct, mut repeated) = (HeaderMap::new(), HeaderMap::new());
+        for index in 0..FIELDS {
+            let name = HeaderName::try_from(format!("x{index}")).expect("is a name");
+            distinct.append(name, HeaderValue::from_static(""));
+            repeated.append("x", HeaderValue::from_static(""));
+        }
+        assert!(map_bytes(&distinct) >= (FIELDS - STREAM_FIELDS) * 104, "{}", map_bytes(&distinct));
+        assert!(map_bytes(&repeated) >= (FIELDS - 1) * 72, "{}", map_bytes(&repeated));
+    }
 
     /// Guarantee: connections that were opened together are asked to go over a fifth of their age,
     /// not at once.
     #[test]
     fn ages_are_spread() {
         let age = Duration::from_secs(1000);
-        let options = ServerOptions { max_connection_age: Some(age), ..ServerOptions::new(Protocols::Http2) };
+        let options =
+            ServerOptions { max_connection_age: Some(age), ..ServerOptions::new(Protocols::Http2) };
         let now = Instant::now();
-        let ages = (0..200).map(|_| Schedule::new(&options).age.expect("has one").duration_since(now).as_secs());
+        let ages = (0..200)
+            .map(|_| Schedule::new(&options).age.expect("has one").duration_since(now).as_secs());
         let mut ages: Vec<u64> = ages.collect();
         ages.sort_unstable();
         let (youngest, oldest) = (ages[0], ages[199]);
-        assert!((900..920).contains(&youngest) && (1080..=1100).contains(&oldest), "{youngest} to {oldest}");
+        assert!(
+            (900..920).contains(&youngest) && (1080..=1100).contains(&oldest),
+            "{youngest} to {oldest}"
+        );
     }
 }

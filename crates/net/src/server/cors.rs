@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD,
-    ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
@@ -39,12 +39,18 @@ impl Cors {
         exposed: &[String],
         max_age: Option<Duration>,
     ) -> Result<Self, CorsError> {
-        let value = |text: String| HeaderValue::from_str(&text).map_err(|_| CorsError { value: text });
-        let allowed: Vec<&str> = ALWAYS_ALLOWED.into_iter().chain(headers.iter().map(String::as_str)).collect();
+        let value =
+            |text: String| HeaderValue::from_str(&text).map_err(|_| CorsError { value: text });
+        let allowed: Vec<&str> =
+            ALWAYS_ALLOWED.into_iter().chain(headers.iter().map(String::as_str)).collect();
         Ok(Cors {
             origins: origins.into_iter().map(|origin| origin.to_ascii_lowercase()).collect(),
             allowed_headers: value(allowed.join(", "))?,
-            exposed_headers: if exposed.is_empty() { None } else { Some(value(exposed.join(", "))?) },
+            exposed_headers: if exposed.is_empty() {
+                None
+            } else {
+                Some(value(exposed.join(", "))?)
+            },
             max_age: max_age.map(|age| HeaderValue::from(age.as_secs())),
         })
     }
@@ -94,7 +100,9 @@ fn matches_pattern(pattern: &str, origin: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == origin,
         Some((prefix, suffix)) => {
-            origin.len() >= prefix.len() + suffix.len() && origin.starts_with(prefix) && origin.ends_with(suffix)
+            origin.len() >= prefix.len() + suffix.len()
+                && origin.starts_with(prefix)
+                && origin.ends_with(suffix)
         }
     }
 }
@@ -105,7 +113,8 @@ mod tests {
 
     fn cors() -> Cors {
         let origins = vec!["https://*.Example.com".to_owned(), "http://localhost:3000".to_owned()];
-        Cors::new(origins, &["X-Tenant".to_owned()], &[], Some(Duration::from_secs(600))).expect("is valid")
+        Cors::new(origins, &["X-Tenant".to_owned()], &[], Some(Duration::from_secs(600)))
+            .expect("is valid")
     }
 
     #[test]

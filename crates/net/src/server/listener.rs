@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio_util::either::Either;
 
 use super::Peer;
 use super::transport::Socket;
@@ -66,7 +67,8 @@ pub enum BindError {
     #[error("`{address}` is not an address to listen on: use host:port, [ipv6]:port or :port")]
     Malformed { address: String },
     #[error(
-        "cannot listen on {address}: another process listens there already (is a second instance or a Collector running?)"
+        "cannot listen on {address}: another process listens there already (is a second instance \
+         or a Collector running?)"
     )]
     InUse { address: String },
     /// As `InUse`, and one of the listeners that are held has that port on another interface: when
@@ -76,7 +78,8 @@ pub enum BindError {
     #[error("cannot listen on {address}: no interface of this machine has that address")]
     NotLocal { address: String },
     #[error(
-        "cannot listen on {address}: its host has no {family} address; name one that has, or write `transport: tcp`"
+        "cannot listen on {address}: its host has no {family} address; name one that has, or \
+         write `transport: tcp`"
     )]
     OtherFamily { address: String, family: Family },
     #[error("cannot listen on {address}: permission denied")]
@@ -124,14 +127,18 @@ impl Listener {
     }
 
     /// Binds the address, or shares the one of `held` that has it already.
-    pub async fn bind_or_take_over(address: &Address, held: &[Listener]) -> Result<Self, BindError> {
+    pub async fn bind_or_take_over(
+        address: &Address,
+        held: &[Listener],
+    ) -> Result<Self, BindError> {
         match address {
             Address::Tcp(text, family) => bind_tcp(address, text, *family, held).await,
             Address::Unix(path) => {
                 if let Some(own) = held.iter().find(|own| own.has_path(path)) {
                     return Ok(own.clone());
                 }
-                let listener = bind_unix(path).await.map_err(|error| BindError::new(address, &error))?;
+                let listener =
+                    bind_unix(path).await.map_err(|error| BindError::new(address, &error))?;
                 Ok(Listener::new(Inner::Unix(listener, path.clone())))
             }
         }
@@ -150,7 +157,8 @@ impl Listener {
         match &*self.0 {
             Inner::Tcp(listener) => {
                 let is_only_v6 = || socket2::SockRef::from(listener).only_v6().unwrap_or(true);
-                listener.local_addr().is_ok_and(|own| own == address) && (address.is_ipv4() || is_only_v6() == only_v6)
+                listener.local_addr().is_ok_and(|own| own == address)
+                    && (address.is_ipv4() || is_only_v6() == only_v6)
             }
             Inner::Unix(..) => false,
         }
@@ -175,11 +183,11 @@ impl Listener {
                 // A small answer must not wait for the acknowledgement of the one before.
                 let _ = stream.set_nodelay(true);
                 let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-                Ok((Socket::Tcp(stream), Peer { address: Some(address), is_tls: false }))
+                Ok((Either::Left(stream), Peer { address: Some(address), is_tls: false }))
             }
             Inner::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Socket::Unix(stream), Peer { address: None, is_tls: false }))
+                Ok((Either::Right(stream), Peer { address: None, is_tls: false }))
             }
         }
     }
@@ -193,7 +201,12 @@ impl Drop for Inner {
     }
 }
 
-async fn bind_tcp(address: &Address, text: &str, family: Family, held: &[Listener]) -> Result<Listener, BindError> {
+async fn bind_tcp(
+    address: &Address,
+    text: &str,
+    family: Family,
+    held: &[Listener],
+) -> Result<Listener, BindError> {
     let malformed = || BindError::Malformed { address: text.to_owned() };
     let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
     let port: u16 = port.parse().map_err(|_| malformed())?;
@@ -254,7 +267,8 @@ fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+            let is_socket = std::fs::symlink_metadata(path)
+                .is_ok_and(|metadata| metadata.file_type().is_socket());
             if !is_socket || UnixStream::connect(path).await.is_ok() {
                 return Err(error);
             }
@@ -280,7 +294,9 @@ mod tests {
         let first = Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound");
         let port = first.local_address().expect("is TCP").port();
         let held = [first];
-        let second = Listener::bind_or_take_over(&tcp(&format!("localhost:{port}")), &held).await.expect("is shared");
+        let second = Listener::bind_or_take_over(&tcp(&format!("localhost:{port}")), &held)
+            .await
+            .expect("is shared");
         assert_eq!(second.local_address(), held[0].local_address());
         let weak = second.downgrade();
         drop(held);
@@ -298,7 +314,10 @@ mod tests {
         let held = [Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound")];
         let all = tcp(&format!("0.0.0.0:{}", held[0].local_address().expect("is TCP").port()));
         assert!(matches!(Listener::bind(&all).await, Err(BindError::InUse { .. })));
-        assert!(matches!(Listener::bind_or_take_over(&all, &held).await, Err(BindError::Held { .. })));
+        assert!(matches!(
+            Listener::bind_or_take_over(&all, &held).await,
+            Err(BindError::Held { .. })
+        ));
     }
 
     /// Guarantee: with a family only its addresses are listened on, also where the host has others
@@ -324,13 +343,16 @@ mod tests {
         for (text, family) in [("127.0.0.1:0", Family::V6), ("[::1]:0", Family::V4)] {
             let error = Listener::bind(&of(text, family)).await.err().expect("has no such address");
             assert!(
-                matches!(error, BindError::OtherFamily { .. }) && error.to_string().contains("transport"),
+                matches!(error, BindError::OtherFamily { .. })
+                    && error.to_string().contains("transport"),
                 "{error}"
             );
         }
         // Whether `localhost` has an IPv6 address is the machine's business.
         match Listener::bind(&of("localhost:0", Family::V6)).await {
-            Ok(listener) => assert!(listener.local_address().is_some_and(|address| address.is_ipv6())),
+            Ok(listener) => {
+                assert!(listener.local_address().is_some_and(|address| address.is_ipv6()))
+            }
             Err(error) => assert!(matches!(error, BindError::OtherFamily { .. }), "{error}"),
         }
     }
@@ -343,7 +365,8 @@ mod tests {
         let text = format!(":{}", both.local_address().expect("is TCP").port());
         let held = [both];
         for family in [Family::V4, Family::V6] {
-            let bound = Listener::bind_or_take_over(&Address::Tcp(text.clone(), family), &held).await;
+            let bound =
+                Listener::bind_or_take_over(&Address::Tcp(text.clone(), family), &held).await;
             assert!(matches!(bound, Err(BindError::Held { .. })), "{family}");
         }
         assert!(Listener::bind_or_take_over(&tcp(&text), &held).await.is_ok());

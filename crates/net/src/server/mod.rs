@@ -1,23 +1,25 @@
 //! Serves HTTP/1.1 and HTTP/2 with a bound on everything that a peer could make large or long.
 //!
-//! A [`Handler`] answers requests; everything about connections lives here: how many there are, how long they live and
-//! idle, how fast headers and bodies must come, keepalive, TLS, and how they end. hyper and h2 do the protocols. What
-//! bounds what:
+//! A [`Handler`] answers requests; everything about connections lives here: how many there are, how
+//! long they live and idle, how fast headers and bodies must come, keepalive, TLS, and how they
+//! end. hyper and h2 do the protocols. What bounds what:
 //!
-//! | attack | bound |
-//! |---|---|
-//! | many connections | `max_connections` a port, [`ConnectionBudget`] for all ports; the longest idle one makes room |
-//! | TLS or HTTP/2 handshake that never ends | `handshake_timeout` |
-//! | slow headers | `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered amid a header block) |
-//! | large or endless headers | `max_header_bytes`; h2 bounds CONTINUATION frames by it |
-//! | slow bodies | [`BodyReader`]: a bound on each gap and on the whole |
-//! | many streams | `max_concurrent_streams`; [`ConnectionBudget`] is charged with their headers |
-//! | refusals whose bodies still come | unread bodies are drained beside the answer, 16 MiB and 5 s at most |
-//! | answers that are not read | `write_timeout` |
-//! | rapid reset | h2: `max_pending_reset_streams`, then GOAWAY ENHANCE_YOUR_CALM |
-//! | unread data | stream and connection windows, whose sum [`ConnectionBudget`] bounds |
-//! | more than the CPU can bear | [`ReadScheduler`]: connections are read from when earlier requests are done |
-//! | peers that vanished | keepalive pings |
+//! - many connections: `max_connections` a port, [`ConnectionBudget`] for all ports; the one whose
+//!   last accepted request is longest ago makes room
+//! - TLS or HTTP/2 handshake that never ends: `handshake_timeout`
+//! - slow headers: `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered
+//!   amid a header block)
+//! - large or endless headers: `max_header_bytes`; h2 bounds CONTINUATION frames by it
+//! - slow bodies: [`BodyReader`]: a bound on each gap and on the whole
+//! - many streams: `max_concurrent_streams`; [`ConnectionBudget`] is charged with their headers
+//! - refusals whose bodies still come: unread bodies are drained beside the answer, 16 MiB and 5 s
+//!   at most
+//! - answers that are not read, or for which flow control has no room: `write_timeout`
+//! - rapid reset: h2: `max_pending_reset_streams`, then GOAWAY ENHANCE_YOUR_CALM
+//! - unread data: stream and connection windows, whose sum [`ConnectionBudget`] bounds
+//! - more than the CPU can bear: [`ReadScheduler`]: connections are read from when earlier requests
+//!   are done
+//! - peers that vanished: keepalive pings
 
 mod activity;
 mod body;
@@ -75,6 +77,10 @@ impl ServerResources {
     /// Whether the CPU is the bottleneck of receiving, as far as that is known.
     pub fn is_cpu_bound(&self) -> bool {
         self.scheduler.as_ref().is_some_and(|scheduler| scheduler.is_cpu_bound())
+    }
+
+    fn holds_answers(&self) -> bool {
+        self.scheduler.as_ref().is_some_and(|scheduler| scheduler.holds_answers())
     }
 
     /// A request found no memory, because of others that are being received.

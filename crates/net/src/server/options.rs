@@ -23,7 +23,7 @@ impl Protocols {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
     pub protocols: Protocols,
-    /// Connections above are closed as soon as they are accepted.
+    /// One more takes the place of the longest idle one, or is closed as soon as it is accepted.
     pub max_connections: usize,
     /// Of one connection.
     pub max_concurrent_streams: u32,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -13,6 +13,7 @@ use super::activity::Activity;
 use super::connection::{Context, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
+use super::open::Port;
 use super::transport::Socket;
 use super::{Handler, ServerOptions, ServerResources};
 use crate::tls::ServerTls;
@@ -33,10 +34,19 @@ pub async fn serve<H: Handler>(
     shutdown: CancellationToken,
 ) {
     let drain_timeout = options.drain_timeout;
-    let permits = Arc::new(Semaphore::new(options.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let port = Port::new(tls.is_some(), options.max_connections);
     let connections = TaskTracker::new();
     let cut_off = CancellationToken::new();
-    let context = Arc::new(Context { options, tls, handler, counters, resources, shutdown, cut_off });
+    let context = Arc::new(Context {
+        options,
+        tls,
+        handler,
+        counters,
+        tls_warned_at: Mutex::default(),
+        resources,
+        shutdown,
+        cut_off,
+    });
     loop {
         let accepted = tokio::select! {
             biased;
@@ -48,12 +58,7 @@ pub async fn serve<H: Handler>(
                 ServerCounters::count(&context.counters.accepted);
                 let budget = &context.resources.connections;
                 let activity = Arc::new(Activity::new(budget));
-                let permit = Arc::clone(&permits).try_acquire_owned().ok();
-                let place = permit.and_then(|permit| {
-                    let place = budget.try_open(context.tls.is_some(), &activity, Instant::now())?;
-                    Some((permit, place))
-                });
-                let Some(place) = place else {
+                let Some(place) = budget.try_open(&port, &activity, Instant::now()) else {
                     refuse(socket, &context.counters);
                     continue;
                 };
@@ -83,7 +88,9 @@ pub async fn serve<H: Handler>(
 /// Closes a connection for which there is no room. The client sees an orderly end and tries again.
 fn refuse(socket: Socket, counters: &ServerCounters) {
     ServerCounters::count(&counters.refused);
-    tracing::warn!("a connection was closed: there are as many as `max_connections` or the memory limit allows");
+    tracing::warn!(
+        "a connection was closed: there are as many as `max_connections` or the memory limit allows"
+    );
     drop(socket);
 }
 

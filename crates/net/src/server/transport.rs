@@ -11,14 +11,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
 use super::scheduler::ScheduledReads;
 
 /// A socket as it was accepted.
-pub(super) enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+pub(super) type Socket = Either<TcpStream, UnixStream>;
 
 /// A socket that is read from when the scheduler lets it, and closed if its peer stops reading.
 pub(super) struct ScheduledSocket {
@@ -48,75 +46,36 @@ impl ScheduledSocket {
         let timeout = self.write_timeout;
         let stall = self.write_stall.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(stall.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read its answers")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the peer does not read its answers",
+        )))
     }
 }
 
-/// One type, so that the protocol code exists once.
-pub(super) enum Stream {
-    Plain(ScheduledSocket),
-    Tls(Box<TlsStream<ScheduledSocket>>),
-}
-
-/// A stream that tells how much was read from it.
+/// A stream with or without TLS that tells how much was read from it.
 pub(super) struct Transport {
-    pub stream: Stream,
+    pub stream: Either<ScheduledSocket, Box<TlsStream<ScheduledSocket>>>,
     pub read_bytes: Arc<AtomicU64>,
 }
 
-macro_rules! each {
-    ($value:expr, $inner:ident => $call:expr) => {
-        match $value {
-            Self::Tcp($inner) => $call,
-            Self::Unix($inner) => $call,
-        }
-    };
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        each!(self.get_mut(), inner => Pin::new(inner).poll_read(context, buffer))
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        each!(self.get_mut(), inner => Pin::new(inner).poll_write(context, bytes))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self.get_mut(), inner => Pin::new(inner).poll_flush(context))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self.get_mut(), inner => Pin::new(inner).poll_shutdown(context))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        each!(self.get_mut(), inner => Pin::new(inner).poll_write_vectored(context, slices))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        each!(self, inner => inner.is_write_vectored())
-    }
-}
-
-impl Socket {
-    fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self, inner => inner.poll_read_ready(context))
+fn poll_read_ready(socket: &Socket, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    match socket {
+        Either::Left(tcp) => tcp.poll_read_ready(context),
+        Either::Right(unix) => unix.poll_read_ready(context),
     }
 }
 
 impl AsyncRead for ScheduledSocket {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if !this.reads.may_read() {
             // A connection with nothing to read does not queue.
-            ready!(this.socket.poll_read_ready(context))?;
+            ready!(poll_read_ready(&this.socket, context))?;
             ready!(this.reads.poll_may_read(context));
         }
         let before = buffer.filled().len();
@@ -127,7 +86,11 @@ impl AsyncRead for ScheduledSocket {
 }
 
 impl AsyncWrite for ScheduledSocket {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.get_mut().poll_write_with(context, |socket, context| socket.poll_write(context, bytes))
     }
 
@@ -144,7 +107,8 @@ impl AsyncWrite for ScheduledSocket {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_write_with(context, |socket, context| socket.poll_write_vectored(context, slices))
+        self.get_mut()
+            .poll_write_with(context, |socket, context| socket.poll_write_vectored(context, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -152,20 +116,15 @@ impl AsyncWrite for ScheduledSocket {
     }
 }
 
-macro_rules! either {
-    ($value:expr, $inner:ident => $call:expr) => {
-        match $value {
-            Stream::Plain($inner) => $call,
-            Stream::Tls($inner) => $call,
-        }
-    };
-}
-
 impl AsyncRead for Transport {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
-        let poll = either!(&mut this.stream, inner => Pin::new(inner).poll_read(context, buffer));
+        let poll = Pin::new(&mut this.stream).poll_read(context, buffer);
         let read = buffer.filled().len() - before;
         if read > 0 {
             this.read_bytes.fetch_add(read as u64, Ordering::Relaxed);
@@ -175,16 +134,20 @@ impl AsyncRead for Transport {
 }
 
 impl AsyncWrite for Transport {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        either!(&mut self.get_mut().stream, inner => Pin::new(inner).poll_write(context, bytes))
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(&mut self.get_mut().stream, inner => Pin::new(inner).poll_flush(context))
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(&mut self.get_mut().stream, inner => Pin::new(inner).poll_shutdown(context))
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
 
     fn poll_write_vectored(
@@ -192,10 +155,10 @@ impl AsyncWrite for Transport {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        either!(&mut self.get_mut().stream, inner => Pin::new(inner).poll_write_vectored(context, slices))
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        either!(&self.stream, inner => inner.is_write_vectored())
+        self.stream.is_write_vectored()
     }
 }

@@ -1,6 +1,6 @@
-//! Unread data of waiting requests within their connection's flow-control window. All requests of an
-//! HTTP/2 connection share one window: if requests that wait to be admitted filled it, those that were
-//! admitted could not go on, and would keep the memory that the others wait for.
+//! Unread data of waiting requests within their connection's flow-control window. All requests of
+//! an HTTP/2 connection share one window: if requests that wait to be admitted filled it, those
+//! that were admitted could not go on, and would keep the memory that the others wait for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,8 +45,8 @@ pub struct WaitsUnread {
 }
 
 impl SharedWindow {
-    /// Whether a request of `len_bytes` may wait. `None`: it would hold up requests of the connection
-    /// that are being read.
+    /// Whether a request of `len_bytes` may wait. `None`: it would hold up requests of the
+    /// connection that are being read.
     pub fn try_wait(&self, len_bytes: usize) -> Option<WaitsUnread> {
         let unread = &self.0.unread;
         let bytes = len_bytes.min(unread.stream_bytes.load(Ordering::Relaxed));
@@ -77,7 +77,10 @@ mod tests {
         let first = requests.begin();
         let alone = window.try_wait(80_000).expect("there is no other request to hold up");
         let _others = [requests.begin(), requests.begin()];
-        assert!(window.try_wait(20_001).is_none(), "as much of the first one as its own window lets through counts");
+        assert!(
+            window.try_wait(20_001).is_none(),
+            "as much of the first one as its own window lets through counts"
+        );
         let second = window.try_wait(20_000).expect("half of the window");
         assert!(window.try_wait(1).is_none());
         drop((alone, second));
@@ -90,6 +93,7 @@ mod tests {
         let requests = Arc::new(Requests::default());
         let _arriving = [requests.begin(), requests.begin()];
         let window = SharedWindow(requests);
-        let _waits = [window.try_wait(1 << 30).expect("may"), window.try_wait(1 << 30).expect("may too")];
+        let _waits =
+            [window.try_wait(1 << 30).expect("may"), window.try_wait(1 << 30).expect("may too")];
     }
 }

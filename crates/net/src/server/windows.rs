@@ -51,7 +51,8 @@ impl Windows {
     pub(super) fn take(&self, wanted_bytes: usize) -> Window<'_> {
         let given = &mut *self.0.lock();
         let rest_bytes = given.budget_bytes.saturating_sub(given.given_bytes);
-        let given_bytes = (rest_bytes / PART_OF_REST).min(wanted_bytes.saturating_sub(WINDOW_LEAST_BYTES));
+        let given_bytes =
+            (rest_bytes / PART_OF_REST).min(wanted_bytes.saturating_sub(WINDOW_LEAST_BYTES));
         given.given_bytes += given_bytes;
         Window { windows: self, given_bytes }
     }
@@ -92,7 +93,10 @@ mod tests {
         let taken: Vec<_> = (0..500).map(|_| windows.take(WANTED)).collect();
         let sizes: Vec<_> = taken.iter().map(|window| window.sizes(&options)).collect();
         assert!(taken.windows(2).all(|pair| pair[0].len_bytes() >= pair[1].len_bytes()));
-        assert_eq!(sizes[0], WindowSizes { connection_bytes: (256 + 64) << 10, stream_bytes: (256 + 64) << 10 });
+        assert_eq!(
+            sizes[0],
+            WindowSizes { connection_bytes: (256 + 64) << 10, stream_bytes: (256 + 64) << 10 }
+        );
         // A hundred and more have something, and dozens nearly as much as the first.
         assert!(sizes[30].stream_bytes >= 200 << 10 && sizes[64].stream_bytes >= 128 << 10);
         assert!((64 << 10..65 << 10).contains(&sizes[499].stream_bytes), "{:?}", sizes[499]);

@@ -7,42 +7,35 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 
-use super::{ClientTlsOptions, TlsError, material, provider};
+use super::{ClientTlsOptions, TlsError, material, provider, self_signed};
 use crate::reload::{Reloading, Snapshot};
 
 /// A client's TLS settings, following their files. Ask for `current` at every new connection.
 pub struct ClientTls {
     config: Arc<Reloading<Arc<ClientConfig>>>,
-    server_name: Option<ServerName<'static>>,
 }
 
 impl ClientTls {
     /// `alpn`: the protocols to ask for, the preferred one first (`h2`, `http/1.1`).
-    pub fn new(options: ClientTlsOptions, alpn: &'static [&'static [u8]]) -> Result<Self, TlsError> {
-        let server_name = match &options.server_name_override {
-            None => None,
-            Some(name) => Some(ServerName::try_from(name.clone()).map_err(|_| TlsError::Option {
-                option: "server_name_override",
-                reason: format!("`{name}` is not a host name or an address"),
-            })?),
-        };
+    pub fn new(
+        options: ClientTlsOptions,
+        alpn: &'static [&'static [u8]],
+    ) -> Result<Self, TlsError> {
         let provider = provider::provider(&options.common)?;
         let common = &options.common;
         let files = material::files([&common.certificate, &common.key, &common.authorities]);
         let interval = common.reload_interval;
-        let config = Reloading::start("a client's TLS certificates", files, interval, move |snapshot: &Snapshot| {
-            build(&options, &provider, alpn, snapshot).map(Arc::new)
-        })?;
-        Ok(ClientTls { config, server_name })
+        let config = Reloading::start(
+            "a client's TLS certificates",
+            files,
+            interval,
+            move |snapshot: &Snapshot| build(&options, &provider, alpn, snapshot).map(Arc::new),
+        )?;
+        Ok(ClientTls { config })
     }
 
     pub fn current(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.config.current())
-    }
-
-    /// The name to ask for and to verify instead of the endpoint's host.
-    pub fn server_name_override(&self) -> Option<&ServerName<'static>> {
-        self.server_name.as_ref()
     }
 
     /// Reads the files now instead of at the next interval. Returns whether anything changed.
@@ -66,14 +59,17 @@ fn build(
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(provider::versions(&options.common)?)
         .map_err(|error| unusable(error.to_string()))?;
-    let builder = if options.insecure_skip_verify {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(Arc::clone(provider))))
+    let verifier = if options.insecure_skip_verify {
+        Arc::new(AnyServer(Arc::clone(provider)))
     } else {
-        builder.with_root_certificates(material::trusted(&options.common, snapshot)?)
+        self_signed::server_verifier(material::trusted(&options.common, snapshot)?, provider)?
     };
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let mut config = match material::identity(&options.common, snapshot)? {
         None => builder.with_no_client_auth(),
-        Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| unusable(error.to_string()))?,
+        Some((chain, key)) => builder
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| unusable(error.to_string()))?,
     };
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
@@ -101,7 +97,12 @@ impl ServerCertVerifier for AnyServer {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -110,7 +111,12 @@ impl ServerCertVerifier for AnyServer {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

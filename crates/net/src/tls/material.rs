@@ -25,47 +25,60 @@ pub(super) fn identity(
 ) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, TlsError> {
     match (&options.certificate, &options.key) {
         (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => {
-            Ok(Some((certificates(certificate, snapshot, "certificate")?, private_key(key, snapshot)?)))
-        }
-        (Some(_), None) => {
-            Err(TlsError::Option { option: "cert_file", reason: "it needs a key_file as well".to_owned() })
-        }
-        (None, Some(_)) => {
-            Err(TlsError::Option { option: "key_file", reason: "it needs a cert_file as well".to_owned() })
-        }
+        (Some(certificate), Some(key)) => Ok(Some((
+            certificates(certificate, snapshot, "certificate")?,
+            private_key(key, snapshot)?,
+        ))),
+        (Some(_), None) => Err(TlsError::Option {
+            option: "cert_file",
+            reason: "it needs a key_file as well".to_owned(),
+        }),
+        (None, Some(_)) => Err(TlsError::Option {
+            option: "key_file",
+            reason: "it needs a cert_file as well".to_owned(),
+        }),
     }
 }
 
-/// A store of the authorities in `source`.
-pub(super) fn authorities(source: &Pem, snapshot: &Snapshot) -> Result<RootCertStore, TlsError> {
-    let mut store = RootCertStore::empty();
-    for certificate in certificates(source, snapshot, "authority's certificate")? {
-        store
-            .add(certificate)
-            .map_err(|error| TlsError::NotPem { origin: origin(source), reason: error.to_string() })?;
+/// Whom a side trusts.
+pub(super) struct Trusted {
+    pub(super) roots: RootCertStore,
+    /// The certificates of the configured source; without the system's.
+    pub(super) own: Vec<CertificateDer<'static>>,
+}
+
+/// The authorities in `source`.
+pub(super) fn authorities(source: &Pem, snapshot: &Snapshot) -> Result<Trusted, TlsError> {
+    let own = certificates(source, snapshot, "authority's certificate")?;
+    let mut roots = RootCertStore::empty();
+    for certificate in &own {
+        roots.add(certificate.clone()).map_err(|error| TlsError::NotPem {
+            origin: origin(source),
+            reason: error.to_string(),
+        })?;
     }
-    Ok(store)
+    Ok(Trusted { roots, own })
 }
 
 /// The authorities that the options trust: the given ones, the system's, or both.
-pub(super) fn trusted(options: &TlsOptions, snapshot: &Snapshot) -> Result<RootCertStore, TlsError> {
-    let mut store = match &options.authorities {
+pub(super) fn trusted(options: &TlsOptions, snapshot: &Snapshot) -> Result<Trusted, TlsError> {
+    let mut trusted = match &options.authorities {
         Some(source) => authorities(source, snapshot)?,
-        None => RootCertStore::empty(),
+        None => Trusted { roots: RootCertStore::empty(), own: Vec::new() },
     };
     if options.authorities.is_none() || options.include_system_authorities {
         let system = rustls_native_certs::load_native_certs();
-        // Some systems carry certificates that rustls does not parse: those are left out, as browsers do.
-        store.add_parsable_certificates(system.certs);
+        // Some systems carry certificates that rustls does not parse: those are left out, as
+        // browsers do.
+        trusted.roots.add_parsable_certificates(system.certs);
     }
-    if store.is_empty() {
+    if trusted.roots.is_empty() {
         return Err(TlsError::Empty {
             origin: "the system's certificate store".to_owned(),
             what: "authority's certificate; name one with ca_file",
         });
     }
-    Ok(store)
+    Ok(trusted)
 }
 
 fn certificates(
@@ -93,9 +106,10 @@ fn private_key(source: &Pem, snapshot: &Snapshot) -> Result<PrivateKeyDer<'stati
 fn bytes<'a>(source: &'a Pem, snapshot: &'a Snapshot) -> Result<&'a [u8], TlsError> {
     match source {
         Pem::Inline(text) => Ok(text.as_bytes()),
-        Pem::File(path) => snapshot
-            .content(path)
-            .map_err(|reason| TlsError::Unreadable { path: path.display().to_string(), reason: reason.to_owned() }),
+        Pem::File(path) => snapshot.content(path).map_err(|reason| TlsError::Unreadable {
+            path: path.display().to_string(),
+            reason: reason.to_owned(),
+        }),
     }
 }
 

@@ -1,5 +1,6 @@
-//! TLS on both sides, from the options that the Collector calls `tls`. One crypto provider, ring, always given
-//! explicitly: nothing here depends on what else in the process may have installed a default.
+//! TLS on both sides, from the options that the Collector calls `tls`. One crypto provider, ring,
+//! always given explicitly: nothing here depends on what else in the process may have installed a
+//! default.
 //!
 //! Certificates, keys and authorities are read again when their files' contents change.
 
@@ -9,6 +10,7 @@ mod options;
 mod provider;
 mod read;
 mod section;
+mod self_signed;
 mod server;
 
 pub use client::{ClientTls, is_server_name};

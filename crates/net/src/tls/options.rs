@@ -40,8 +40,8 @@ pub struct TlsOptions {
     pub include_system_authorities: bool,
     pub min_version: TlsVersion,
     pub max_version: TlsVersion,
-    /// TLS 1.2 cipher suites by their IANA names, as the Collector takes them; those of 1.3 are not configurable there
-    /// either. Empty: all that ring has, which are all without known weakness.
+    /// TLS 1.2 cipher suites by their IANA names, as the Collector takes them; those of 1.3 are not
+    /// configurable there either. Empty: all that ring has, which are all without known weakness.
     pub cipher_suites: Vec<String>,
     /// `curve_preferences`: `X25519`, `P256`, `P384`. Empty: all of them, in this order.
     pub curve_preferences: Vec<String>,
@@ -69,7 +69,8 @@ impl Default for TlsOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTlsOptions {
     pub common: TlsOptions,
-    /// Takes any certificate of the server. The connection is encrypted, but the server may be an impostor.
+    /// Takes any certificate of the server. The connection is encrypted, but the server may be an
+    /// impostor.
     pub insecure_skip_verify: bool,
     /// The name to ask for and to verify instead of the endpoint's host.
     pub server_name_override: Option<String>,

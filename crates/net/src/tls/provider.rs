@@ -13,12 +13,15 @@ pub(super) fn provider(options: &TlsOptions) -> Result<Arc<CryptoProvider>, TlsE
         provider.cipher_suites = cipher_suites(&options.cipher_suites)?;
     }
     if !options.curve_preferences.is_empty() {
-        provider.kx_groups = options.curve_preferences.iter().map(|name| curve(name)).collect::<Result<_, _>>()?;
+        provider.kx_groups =
+            options.curve_preferences.iter().map(|name| curve(name)).collect::<Result<_, _>>()?;
     }
     Ok(Arc::new(provider))
 }
 
-pub(super) fn versions(options: &TlsOptions) -> Result<&'static [&'static SupportedProtocolVersion], TlsError> {
+pub(super) fn versions(
+    options: &TlsOptions,
+) -> Result<&'static [&'static SupportedProtocolVersion], TlsError> {
     static ONLY_1_2: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
     static BOTH: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
     static ONLY_1_3: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
@@ -26,9 +29,10 @@ pub(super) fn versions(options: &TlsOptions) -> Result<&'static [&'static Suppor
         (TlsVersion::V1_2, TlsVersion::V1_2) => Ok(ONLY_1_2),
         (TlsVersion::V1_2, TlsVersion::V1_3) => Ok(BOTH),
         (TlsVersion::V1_3, TlsVersion::V1_3) => Ok(ONLY_1_3),
-        (TlsVersion::V1_3, TlsVersion::V1_2) => {
-            Err(TlsError::Option { option: "min_version", reason: "it is above max_version".to_owned() })
-        }
+        (TlsVersion::V1_3, TlsVersion::V1_2) => Err(TlsError::Option {
+            option: "min_version",
+            reason: "it is above max_version".to_owned(),
+        }),
     }
 }
 
@@ -64,7 +68,9 @@ fn iana_name(suite: SupportedCipherSuite) -> String {
 /// All names that `cipher_suites` may have.
 pub(super) fn cipher_suite_names() -> Vec<String> {
     let iana = || ring::ALL_CIPHER_SUITES.iter().map(|suite| iana_name(*suite));
-    let short = iana().filter_map(|name| name.strip_suffix("POLY1305_SHA256").map(|name| format!("{name}POLY1305")));
+    let short = iana().filter_map(|name| {
+        name.strip_suffix("POLY1305_SHA256").map(|name| format!("{name}POLY1305"))
+    });
     iana().chain(short).collect()
 }
 

@@ -19,19 +19,24 @@ impl ClientTlsSection {
         fields.section_or_default("tls", "TLS towards the backend.", read)
     }
 
-    /// Reads certificates; they are read again when their files change. The client sets the protocols that it offers.
+    /// Reads certificates; they are read again when their files change. The client sets the
+    /// protocols that it offers.
     pub fn build(&self) -> Result<Arc<ClientTls>, TlsError> {
         ClientTls::new(self.options.clone(), &[]).map(Arc::new)
     }
 }
 
 fn read(fields: &mut Fields<'_>) -> ClientTlsSection {
-    let insecure =
-        fields.boolean("insecure", false, "Connect without TLS. An endpoint that starts with `https://` overrides it.");
+    let insecure = fields.boolean(
+        "insecure",
+        false,
+        "Connect without TLS. An endpoint that starts with `https://` overrides it.",
+    );
     let insecure_skip_verify = fields.boolean(
         "insecure_skip_verify",
         false,
-        "Take any certificate of the backend. The connection is encrypted, but the backend may be an impostor.",
+        "Take any certificate of the backend. The connection is encrypted, but the backend may be \
+         an impostor.",
     );
     let server_name_override = fields.optional_string(
         "server_name_override",
@@ -42,13 +47,19 @@ fn read(fields: &mut Fields<'_>) -> ClientTlsSection {
         fields.error_at("server_name_override", "must be a host name or an address");
     }
     let options = TlsOptions {
-        certificate: Pem::read(fields, "cert_file", "cert_pem", "Our certificate for mTLS, followed by its chain"),
+        certificate: Pem::read(
+            fields,
+            "cert_file",
+            "cert_pem",
+            "Our certificate for mTLS, followed by its chain",
+        ),
         key: Pem::read(fields, "key_file", "key_pem", "The private key of our certificate"),
         authorities: Pem::read(
             fields,
             "ca_file",
             "ca_pem",
-            "The authorities that the backend's certificate may come from. Without it, the system's",
+            "The authorities that the backend's certificate may come from. Without it, the \
+             system's",
         ),
         include_system_authorities: fields.boolean(
             "include_system_ca_certs_pool",
@@ -58,8 +69,11 @@ fn read(fields: &mut Fields<'_>) -> ClientTlsSection {
         ..TlsOptions::read_protocol(fields)
     };
     if options.certificate.is_some() != options.key.is_some() {
-        let (given, missing) =
-            if options.key.is_some() { ("key_file", "cert_file") } else { ("cert_file", "key_file") };
+        let (given, missing) = if options.key.is_some() {
+            ("key_file", "cert_file")
+        } else {
+            ("cert_file", "key_file")
+        };
         fields.error(&format!("has `{given}` without `{missing}`"));
     }
     let options = ClientTlsOptions { common: options, insecure_skip_verify, server_name_override };

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::server::WebPkiClientVerifier;
 
-use super::{ServerTlsOptions, TlsError, material, provider};
+use super::{ServerTlsOptions, TlsError, material, provider, self_signed};
 use crate::reload::{Reloading, Snapshot};
 
 /// A server's TLS settings, following their files. Ask for `current` at every handshake.
@@ -16,7 +15,10 @@ pub struct ServerTls {
 
 impl ServerTls {
     /// `alpn`: the protocols that are offered, the preferred one first (`h2`, `http/1.1`).
-    pub fn new(options: ServerTlsOptions, alpn: &'static [&'static [u8]]) -> Result<Self, TlsError> {
+    pub fn new(
+        options: ServerTlsOptions,
+        alpn: &'static [&'static [u8]],
+    ) -> Result<Self, TlsError> {
         if options.common.certificate.is_none() {
             return Err(TlsError::Option {
                 option: "cert_file",
@@ -24,11 +26,18 @@ impl ServerTls {
             });
         }
         let provider = provider::provider(&options.common)?;
-        let files = material::files([&options.common.certificate, &options.common.key, &options.client_authorities]);
+        let files = material::files([
+            &options.common.certificate,
+            &options.common.key,
+            &options.client_authorities,
+        ]);
         let interval = options.common.reload_interval;
-        let config = Reloading::start("the server's TLS certificate", files, interval, move |snapshot: &Snapshot| {
-            build(&options, &provider, alpn, snapshot).map(Arc::new)
-        })?;
+        let config = Reloading::start(
+            "the server's TLS certificate",
+            files,
+            interval,
+            move |snapshot: &Snapshot| build(&options, &provider, alpn, snapshot).map(Arc::new),
+        )?;
         Ok(ServerTls { config })
     }
 
@@ -55,18 +64,17 @@ fn build(
     let builder = match &options.client_authorities {
         None => builder.with_no_client_auth(),
         Some(source) => {
-            let roots = Arc::new(material::authorities(source, snapshot)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider))
-                .build()
-                .map_err(|error| unusable(error.to_string()))?;
-            builder.with_client_cert_verifier(verifier)
+            let trusted = material::authorities(source, snapshot)?;
+            builder.with_client_cert_verifier(self_signed::client_verifier(trusted, provider)?)
         }
     };
-    let (chain, key) = material::identity(&options.common, snapshot)?.ok_or_else(|| TlsError::Option {
-        option: "cert_file",
-        reason: "a server needs a certificate and its key".to_owned(),
-    })?;
-    let mut config = builder.with_single_cert(chain, key).map_err(|error| unusable(error.to_string()))?;
+    let (chain, key) =
+        material::identity(&options.common, snapshot)?.ok_or_else(|| TlsError::Option {
+            option: "cert_file",
+            reason: "a server needs a certificate and its key".to_owned(),
+        })?;
+    let mut config =
+        builder.with_single_cert(chain, key).map_err(|error| unusable(error.to_string()))?;
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
 }

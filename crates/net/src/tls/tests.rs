@@ -2,7 +2,9 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
 
@@ -17,7 +19,10 @@ impl Authority {
     fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority"))
+        Authority(
+            CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"))
+                .expect("an authority"),
+        )
     }
 
     fn pem(&self) -> Pem {
@@ -33,7 +38,11 @@ impl Authority {
 
     fn identity(&self) -> TlsOptions {
         let (certificate, key) = self.issue();
-        TlsOptions { certificate: Some(Pem::Inline(certificate)), key: Some(Pem::Inline(key)), ..TlsOptions::default() }
+        TlsOptions {
+            certificate: Some(Pem::Inline(certificate)),
+            key: Some(Pem::Inline(key)),
+            ..TlsOptions::default()
+        }
     }
 }
 
@@ -50,10 +59,20 @@ fn client(options: ClientTlsOptions) -> ClientTls {
     ClientTls::new(options, ALPN).expect("good settings")
 }
 
-/// A handshake and one byte each way, in memory. Returns the negotiated protocol and the server's certificate.
+/// A handshake and one byte each way, in memory. Returns the negotiated protocol and the server's
+/// certificate.
 fn handshake(server: &ServerTls, client: &ClientTls) -> Result<(Vec<u8>, Vec<u8>), String> {
-    let name = client.server_name_override().cloned().unwrap_or(ServerName::try_from("localhost").expect("a name"));
-    let mut near = ClientConnection::new(client.current(), name).map_err(|error| error.to_string())?;
+    handshake_with("localhost", server, client)
+}
+
+fn handshake_with(
+    name: &'static str,
+    server: &ServerTls,
+    client: &ClientTls,
+) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let name = ServerName::try_from(name).expect("a name");
+    let mut near =
+        ClientConnection::new(client.current(), name).map_err(|error| error.to_string())?;
     let mut far = ServerConnection::new(server.current()).map_err(|error| error.to_string())?;
     near.writer().write_all(b"x").expect("is buffered");
     for _ in 0..10 {
@@ -87,7 +106,9 @@ fn handshake(server: &ServerTls, client: &ClientTls) -> Result<(Vec<u8>, Vec<u8>
 #[test]
 fn a_trusted_server_is_talked_to_and_http_2_preferred() {
     let authority = Authority::new();
-    let (protocol, _) = handshake(&server(authority.identity(), None), &client(trusting(&authority))).expect("works");
+    let (protocol, _) =
+        handshake(&server(authority.identity(), None), &client(trusting(&authority)))
+            .expect("works");
     assert_eq!(protocol, b"h2");
 }
 
@@ -96,9 +117,7 @@ fn an_untrusted_server_or_another_name_is_refused_unless_told_otherwise() {
     let (authority, other) = (Authority::new(), Authority::new());
     let server = server(authority.identity(), None);
     assert!(handshake(&server, &client(trusting(&other))).is_err());
-    let mut options = trusting(&authority);
-    options.server_name_override = Some("elsewhere".to_owned());
-    assert!(handshake(&server, &client(options)).is_err());
+    assert!(handshake_with("elsewhere", &server, &client(trusting(&authority))).is_err());
     let mut options = trusting(&other);
     options.insecure_skip_verify = true;
     assert!(handshake(&server, &client(options)).is_ok());
@@ -117,20 +136,79 @@ fn mutual_tls_takes_only_certificates_of_the_client_authorities() {
     }
 }
 
+/// A certificate as `openssl req -x509` makes it: self-signed, and marked as an authority's.
+fn self_signed(change: impl FnOnce(&mut CertificateParams)) -> TlsOptions {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    change(&mut params);
+    TlsOptions {
+        certificate: Some(Pem::Inline(params.self_signed(&key).expect("a certificate").pem())),
+        key: Some(Pem::Inline(key.serialize_pem())),
+        ..TlsOptions::default()
+    }
+}
+
+/// Both sides show this certificate and trust only it.
+fn mutual_handshake(identity: &TlsOptions, name: &'static str) -> Result<(), String> {
+    let server = server(identity.clone(), identity.certificate.clone());
+    let common = TlsOptions { authorities: identity.certificate.clone(), ..identity.clone() };
+    let client = client(ClientTlsOptions { common, ..ClientTlsOptions::default() });
+    handshake_with(name, &server, &client).map(drop)
+}
+
+/// Scenario: a self-signed certificate is its own `ca_file` and `client_ca_file`, as in many
+/// clusters. Guarantee: both sides take it, within its dates, for its name and for its usages.
+#[test]
+fn a_self_signed_certificate_that_is_trusted_itself_is_taken() {
+    assert_eq!(mutual_handshake(&self_signed(|_| {}), "localhost"), Ok(()));
+    let both = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let for_both = self_signed(|params| params.extended_key_usages = both.to_vec());
+    assert_eq!(mutual_handshake(&for_both, "localhost"), Ok(()));
+
+    for usage in both {
+        let for_one = self_signed(|params| params.extended_key_usages = vec![usage]);
+        assert!(mutual_handshake(&for_one, "localhost").is_err());
+    }
+    let expired = self_signed(|params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
+    assert!(mutual_handshake(&expired, "localhost").is_err());
+    assert!(mutual_handshake(&self_signed(|_| {}), "elsewhere").is_err());
+}
+
+/// Scenario: a self-signed certificate that the other side does not have. Guarantee: it is refused.
+#[test]
+fn another_self_signed_certificate_is_refused() {
+    let (own, other) = (self_signed(|_| {}), self_signed(|_| {}));
+    let trusting_other = |identity: &TlsOptions| ClientTlsOptions {
+        common: TlsOptions { authorities: other.certificate.clone(), ..identity.clone() },
+        ..ClientTlsOptions::default()
+    };
+    assert!(handshake(&server(own.clone(), None), &client(trusting_other(&own))).is_err());
+    let server = server(other.clone(), other.certificate.clone());
+    assert!(handshake(&server, &client(trusting_other(&own))).is_err());
+    assert!(handshake(&server, &client(trusting_other(&other))).is_ok());
+}
+
 #[test]
 fn versions_suites_and_curves_are_kept_to() {
     let authority = Authority::new();
-    let only = |version, common: TlsOptions| TlsOptions { min_version: version, max_version: version, ..common };
+    let only = |version, common: TlsOptions| TlsOptions {
+        min_version: version,
+        max_version: version,
+        ..common
+    };
     let modern = server(only(TlsVersion::V1_3, authority.identity()), None);
     let old = |cipher_suites: &[&str]| {
         let mut options = trusting(&authority);
         options.common = only(TlsVersion::V1_2, options.common);
-        options.common.cipher_suites = cipher_suites.iter().map(|name| (*name).to_owned()).collect();
+        options.common.cipher_suites =
+            cipher_suites.iter().map(|name| (*name).to_owned()).collect();
         options
     };
     assert!(handshake(&modern, &client(old(&[]))).is_err());
     let any = server(authority.identity(), None);
-    // The certificate's key is ECDSA, so the first of these suites can be used and the second cannot.
+    // The certificate's key is ECDSA, so the first of these suites can be used and the second
+    // cannot.
     assert!(handshake(&any, &client(old(&["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]))).is_ok());
     assert!(handshake(&any, &client(old(&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]))).is_err());
     assert!(handshake(&any, &client(old(&["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"]))).is_ok());
@@ -146,8 +224,9 @@ fn versions_suites_and_curves_are_kept_to() {
     }
 }
 
-/// Scenario: the files are rotated, first halfway (the key of another certificate), then completely.
-/// Guarantee: the old certificate is shown until the new pair is whole, then the new one.
+/// Scenario: the files are rotated, first halfway (the key of another certificate), then
+/// completely. Guarantee: the old certificate is shown until the new pair is whole, then the new
+/// one.
 #[test]
 fn certificates_are_rotated_without_a_restart_and_never_halfway() {
     let authority = Authority::new();
@@ -181,7 +260,9 @@ fn errors_name_the_file_and_what_is_wrong() {
     let path = directory.path().join("file.pem");
     let with_certificate = |source: Pem| {
         let common = TlsOptions { certificate: Some(source), ..authority.identity() };
-        ServerTls::new(ServerTlsOptions { common, client_authorities: None }, ALPN).err().expect("is refused")
+        ServerTls::new(ServerTlsOptions { common, client_authorities: None }, ALPN)
+            .err()
+            .expect("is refused")
     };
     let missing = with_certificate(Pem::File(path.clone())).to_string();
     assert!(missing.contains("file.pem") && missing.contains("No such file"), "{missing}");

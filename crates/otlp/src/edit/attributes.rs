@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use super::splices::Splices;
 use crate::value::Value;
-use crate::wire::{Fields, Malformed, len_tag, malformed, varint_len, write_len_field, write_varint};
+use crate::wire::{
+    Fields, Malformed, len_tag, malformed, varint_len, write_len_field, write_varint,
+};
 
-/// A message may have this many attributes and still be edited. Each costs some hundred bytes of memory while its
-/// message is edited, but only two in the request.
+/// A message may have this many attributes and still be edited. Each costs some hundred bytes of
+/// memory while its message is edited, but only two in the request.
 pub(super) const ATTRIBUTES_LIMIT: usize = 1 << 18;
 
 /// Bytes of the request, or of the table's own buffer.
@@ -35,9 +37,9 @@ enum State {
     Removed,
 }
 
-/// The attributes of a resource, span, data point or log record, as a map that keeps its order and may hold a key more
-/// than once (then the first one is meant, as in the Collector). Changes are made to the request when the editor
-/// returns.
+/// The attributes of a resource, span, data point or log record, as a map that keeps its order and
+/// may hold a key more than once (then the first one is meant, as in the Collector). Changes are
+/// made to the request when the editor returns.
 ///
 /// Attributes are addressed by index; indices stay as they are when attributes are removed.
 #[derive(Default)]
@@ -58,17 +60,11 @@ pub enum NewValue<'v> {
 }
 
 impl<'a> Attributes<'a> {
-    pub fn len(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.state != State::Removed).count()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.entries.iter().all(|entry| entry.state == State::Removed)
-    }
-
     /// Index of the first attribute with this key.
     pub fn find(&self, key: &[u8]) -> Option<usize> {
-        self.entries.iter().position(|entry| self.bytes(&entry.key) == key && entry.state != State::Removed)
+        self.entries
+            .iter()
+            .position(|entry| self.bytes(&entry.key) == key && entry.state != State::Removed)
     }
 
     /// The value of the first attribute with this key.
@@ -77,14 +73,16 @@ impl<'a> Attributes<'a> {
     }
 
     /// # Panics
-    /// If there was never an attribute at `index`. The same holds for every method that takes an index.
+    /// If there was never an attribute at `index`. The same holds for every method that takes an
+    /// index.
     pub fn value(&self, index: usize) -> Value<'_> {
         Value::read(self.bytes(&self.entries[index].value))
     }
 
     /// Indices and keys of all attributes, in order.
     pub fn keys(&self) -> impl Iterator<Item = (usize, &[u8])> {
-        let present = self.entries.iter().enumerate().filter(|(_, entry)| entry.state != State::Removed);
+        let present =
+            self.entries.iter().enumerate().filter(|(_, entry)| entry.state != State::Removed);
         present.map(|(index, entry)| (index, self.bytes(&entry.key)))
     }
 
@@ -147,13 +145,22 @@ impl<'a> Attributes<'a> {
         self.changed = false;
     }
 
-    /// Reads the attributes of the message at `content`, whose attributes are field `number`, and appends them.
-    pub(super) fn read(&mut self, request: &'a [u8], content: Range<usize>, number: u32) -> Result<(), Malformed> {
+    /// Reads the attributes of the message at `content`, whose attributes are field `number`, and
+    /// appends them.
+    pub(super) fn read(
+        &mut self,
+        request: &'a [u8],
+        content: Range<usize>,
+        number: u32,
+    ) -> Result<(), Malformed> {
         let mut fields = Fields::new(request, content);
         while let Some(field) = fields.next_field()? {
             if field.is_message(number) {
                 if self.entries.len() == ATTRIBUTES_LIMIT {
-                    return Err(malformed(field.start, "a message has too many attributes to be edited"));
+                    return Err(malformed(
+                        field.start,
+                        "a message has too many attributes to be edited",
+                    ));
                 }
                 let entry = self.entry(&request[field.content()], field.whole())?;
                 self.entries.push(entry);
@@ -170,16 +177,27 @@ impl<'a> Attributes<'a> {
             && let Ok((value_len, start)) = crate::wire::read_varint(value, 0)
             && value_len == (value.len() - start) as u64
         {
-            let (header, value) = (Stored::Wire(&key_value[..2 + key.len()]), Stored::Wire(&value[start..]));
-            return Ok(Entry { field: Some(field), key: Stored::Wire(key), header, value, state: State::Kept });
+            let (header, value) =
+                (Stored::Wire(&key_value[..2 + key.len()]), Stored::Wire(&value[start..]));
+            return Ok(Entry {
+                field: Some(field),
+                key: Stored::Wire(key),
+                header,
+                value,
+                state: State::Kept,
+            });
         }
         self.unusual_entry(key_value, field)
     }
 
-    /// Any `KeyValue`: fields in any order, unknown ones, and several keys (the last one counts) or values (which
-    /// merge).
+    /// Any `KeyValue`: fields in any order, unknown ones, and several keys (the last one counts) or
+    /// values (which merge).
     #[inline(never)]
-    fn unusual_entry(&mut self, key_value: &'a [u8], field: Range<usize>) -> Result<Entry<'a>, Malformed> {
+    fn unusual_entry(
+        &mut self,
+        key_value: &'a [u8],
+        field: Range<usize>,
+    ) -> Result<Entry<'a>, Malformed> {
         let mut key: &[u8] = &[];
         let (mut header, mut value) = (Vec::new(), Vec::new());
         let mut fields = Fields::of(key_value);
@@ -202,13 +220,17 @@ impl<'a> Attributes<'a> {
         Ok(Entry { field: Some(field), key: Stored::Wire(key), header, value, state: State::Kept })
     }
 
-    /// Enters the changes of those attributes that lie within `content`; with `number` as the field of the attributes.
+    /// Enters the changes of those attributes that lie within `content`; with `number` as the field
+    /// of the attributes.
     pub(super) fn splice(&self, splices: &mut Splices, content: &Range<usize>, number: u32) {
         if !self.changed {
             return;
         }
         for entry in &self.entries {
-            let Some(field) = entry.field.clone().filter(|field| content.contains(&field.start)) else { continue };
+            let Some(field) = entry.field.clone().filter(|field| content.contains(&field.start))
+            else {
+                continue;
+            };
             match entry.state {
                 State::Kept => {}
                 State::Removed => splices.remove(field),

@@ -1,6 +1,6 @@
-//! Changes the attributes of resources and items in an encoded request: what changes is spliced in, the lengths around
-//! it are adapted, everything else is copied as it is, in one go. A request in which nothing changes is not copied at
-//! all.
+//! Changes the attributes of resources and items in an encoded request: what changes is spliced in,
+//! the lengths around it are adapted, everything else is copied as it is, in one go. A request in
+//! which nothing changes is not copied at all.
 //!
 //! Fields may come in any order, singular messages in several occurrences, unknown fields anywhere.
 
@@ -14,8 +14,8 @@ use bytes::Bytes;
 
 use crate::Signal;
 use crate::schema::{
-    DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_RESOURCE, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES, SCOPE_X_SCOPE,
-    is_metric_data,
+    DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_RESOURCE, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES,
+    SCOPE_X_SCOPE, is_metric_data,
 };
 use crate::wire::{Field, Fields, Malformed, OCCURRENCES_LIMIT, len_tag, malformed, write_varint};
 use splices::Splices;
@@ -27,8 +27,9 @@ pub use views::{Item, Metric, Resource, Scope};
 /// Field of the attributes in `Resource`.
 const RESOURCE_ATTRIBUTES: u32 = 1;
 
-/// Looks at a request from the outside in and changes the attributes of its items. Each of the first three says whether
-/// the items below are of interest; each is called before what it contains, wherever the fields lie.
+/// Looks at a request from the outside in and changes the attributes of its items. Each of the
+/// first three says whether the items below are of interest; each is called before what it
+/// contains, wherever the fields lie.
 pub trait ItemEditor {
     fn resource(&mut self, _resource: Resource<'_>) -> bool {
         true
@@ -46,12 +47,16 @@ pub trait ItemEditor {
     fn item(&mut self, item: Item<'_>, attributes: &mut Attributes<'_>);
 }
 
-/// Hands the attributes of every resource to `edit`; a resource that is absent is an empty one. Answers the changed
-/// request, or nothing if nothing changed.
+/// Hands the attributes of every resource to `edit`; a resource that is absent is an empty one.
+/// Answers the changed request, or nothing if nothing changed.
 ///
 /// # Errors
-/// [`Malformed`] where the structure that has to be read is damaged, which [`crate::scan`] would have found.
-pub fn edit_resources(request: &Bytes, mut edit: impl FnMut(&mut Attributes<'_>)) -> Result<Option<Bytes>, Malformed> {
+/// [`Malformed`] where the structure that has to be read is damaged, which [`crate::scan`] would
+/// have found.
+pub fn edit_resources(
+    request: &Bytes,
+    mut edit: impl FnMut(&mut Attributes<'_>),
+) -> Result<Option<Bytes>, Malformed> {
     let mut splices = Splices::default();
     let mut attributes = Attributes::default();
     let mut resources = Vec::new();
@@ -74,7 +79,12 @@ pub fn edit_resources(request: &Bytes, mut edit: impl FnMut(&mut Attributes<'_>)
 }
 
 /// The occurrences of message `number` within `parent`.
-fn occurrences(request: &[u8], parent: &Field, number: u32, found: &mut Vec<Field>) -> Result<(), Malformed> {
+fn occurrences(
+    request: &[u8],
+    parent: &Field,
+    number: u32,
+    found: &mut Vec<Field>,
+) -> Result<(), Malformed> {
     found.clear();
     let mut fields = Fields::new(request, parent.content());
     while let Some(field) = fields.next_field()? {
@@ -88,14 +98,22 @@ fn occurrences(request: &[u8], parent: &Field, number: u32, found: &mut Vec<Fiel
     Ok(())
 }
 
-/// Enters the changes of a resource: where its attributes lie, and what is added behind the last of them. `end` is
-/// where the ResourceX ends, and where a resource comes into being that was not there.
-fn splice_resource(attributes: &Attributes<'_>, resources: &[Field], end: usize, splices: &mut Splices) {
+/// Enters the changes of a resource: where its attributes lie, and what is added behind the last of
+/// them. `end` is where the ResourceX ends, and where a resource comes into being that was not
+/// there.
+fn splice_resource(
+    attributes: &Attributes<'_>,
+    resources: &[Field],
+    end: usize,
+    splices: &mut Splices,
+) {
     for (index, resource) in resources.iter().enumerate() {
         let entered = splices.enter();
         attributes.splice(splices, &resource.content(), RESOURCE_ATTRIBUTES);
         if index + 1 == resources.len() && attributes.has_added() {
-            splices.replace(resource.end..resource.end, |out| attributes.write_added(RESOURCE_ATTRIBUTES, out));
+            splices.replace(resource.end..resource.end, |out| {
+                attributes.write_added(RESOURCE_ATTRIBUTES, out)
+            });
         }
         splices.leave(&entered, resource.len(), &resource.content());
     }
@@ -113,9 +131,20 @@ fn splice_resource(attributes: &Attributes<'_>, resources: &[Field], end: usize,
 /// Hands every item to `editor`. Answers the changed request, or nothing if nothing changed.
 ///
 /// # Errors
-/// [`Malformed`] where the structure that has to be read is damaged, which [`crate::scan`] would have found.
-pub fn edit_items(signal: Signal, request: &Bytes, editor: &mut dyn ItemEditor) -> Result<Option<Bytes>, Malformed> {
-    let mut walk = ItemWalk { signal, request, editor, splices: Splices::default(), attributes: Attributes::default() };
+/// [`Malformed`] where the structure that has to be read is damaged, which [`crate::scan`] would
+/// have found.
+pub fn edit_items(
+    signal: Signal,
+    request: &Bytes,
+    editor: &mut dyn ItemEditor,
+) -> Result<Option<Bytes>, Malformed> {
+    let mut walk = ItemWalk {
+        signal,
+        request,
+        editor,
+        splices: Splices::default(),
+        attributes: Attributes::default(),
+    };
     let mut fields = Fields::of(request);
     while let Some(field) = fields.next_field()? {
         if field.is_message(REQUEST_RESOURCES) {
@@ -201,17 +230,22 @@ impl ItemWalk<'_, '_> {
         self.attributes.clear();
         self.attributes.read(self.request, content.clone(), number)?;
         let contents = [content.clone()];
-        self.editor.item(Item(Message { request: self.request, contents: &contents }), &mut self.attributes);
+        self.editor.item(
+            Item(Message { request: self.request, contents: &contents }),
+            &mut self.attributes,
+        );
         let entered = self.splices.enter();
         self.attributes.splice(&mut self.splices, &content, number);
         if self.attributes.has_added() {
-            self.splices.replace(content.end..content.end, |out| self.attributes.write_added(number, out));
+            self.splices
+                .replace(content.end..content.end, |out| self.attributes.write_added(number, out));
         }
         self.splices.leave(&entered, parent.len(), &content);
         Ok(())
     }
 
-    /// Calls `visit` with each field of the message at `parent`, whose length follows what changes in it.
+    /// Calls `visit` with each field of the message at `parent`, whose length follows what changes
+    /// in it.
     fn within(
         &mut self,
         parent: &Field,

@@ -12,7 +12,8 @@ struct Splice {
     insert: Range<usize>,
 }
 
-/// Changes in the order of their positions. The lengths of the messages around a change are changed with it.
+/// Changes in the order of their positions. The lengths of the messages around a change are changed
+/// with it.
 #[derive(Default)]
 pub(super) struct Splices {
     list: Vec<Splice>,
@@ -35,12 +36,14 @@ impl Splices {
     /// Enters a nested message. What is changed until it is left lies within it.
     pub(super) fn enter(&mut self) -> Entered {
         let slot = self.list.len();
-        // The length comes before the content, so its place in the list is taken now and filled in when it is known.
+        // The length comes before the content, so its place in the list is taken now and filled in
+        // when it is known.
         self.list.push(Splice { at: 0..0, insert: 0..0 });
         Entered { slot, growth_before: self.growth }
     }
 
-    /// Leaves a nested message whose length lies at `len` and whose content at `content` of the request.
+    /// Leaves a nested message whose length lies at `len` and whose content at `content` of the
+    /// request.
     pub(super) fn leave(&mut self, entered: &Entered, len: Range<usize>, content: &Range<usize>) {
         if self.list.len() == entered.slot + 1 {
             self.list.pop();
@@ -54,7 +57,8 @@ impl Splices {
         self.list[entered.slot] = Splice { at: len, insert: start..start + width };
     }
 
-    /// Replaces the bytes at `at` by what `write` appends. `at` lies behind everything that was changed before.
+    /// Replaces the bytes at `at` by what `write` appends. `at` lies behind everything that was
+    /// changed before.
     pub(super) fn replace(&mut self, at: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.inserted.len();
         write(&mut self.inserted);

@@ -19,31 +19,44 @@ fn add(len: usize) -> impl FnMut(&mut Attributes<'_>) {
     }
 }
 
-/// Lengths around a change are rewritten in as many bytes as they need, wherever they grow beyond a width.
+/// Lengths around a change are rewritten in as many bytes as they need, wherever they grow beyond a
+/// width.
 #[test]
 fn lengths_grow_with_their_content() {
     for before in [0, 1, 100, 120, 127, 128, 16_370, 16_383, 16_384] {
         for added in [0, 1, 5, 60, 130, 16_400] {
-            let attribute = field(1, &[field(1, b"a"), field(2, &field(1, "v".repeat(before).as_bytes()))].concat());
+            let attribute = field(
+                1,
+                &[field(1, b"a"), field(2, &field(1, "v".repeat(before).as_bytes()))].concat(),
+            );
             let request = Bytes::from(field(1, &field(1, &attribute)));
             let edited = edit_resources(&request, add(added)).unwrap().unwrap();
             assert!(scan(Signal::Traces, &edited).is_ok(), "{before} {added}");
             let mut seen = Vec::new();
             let look = |attributes: &mut Attributes<'_>| {
-                seen.extend(attributes.keys().map(|(index, key)| (key.to_vec(), attributes.value(index).to_owned())));
+                seen.extend(
+                    attributes
+                        .keys()
+                        .map(|(index, key)| (key.to_vec(), attributes.value(index).to_owned())),
+                );
             };
             assert_eq!(edit_resources(&edited, look).unwrap(), None);
             let text = |len, letter: &str| AnyValue::String(letter.repeat(len));
-            assert_eq!(seen, [(b"a".to_vec(), text(before, "v")), (b"k".to_vec(), text(added, "x"))]);
+            assert_eq!(
+                seen,
+                [(b"a".to_vec(), text(before, "v")), (b"k".to_vec(), text(added, "x"))]
+            );
         }
     }
 }
 
-/// A resource in several pieces is one: attributes of all pieces are seen, and what is added goes behind the last one.
+/// A resource in several pieces is one: attributes of all pieces are seen, and what is added goes
+/// behind the last one.
 #[test]
 fn a_resource_in_pieces_is_one() {
     let attribute = |key: &[u8]| field(1, &field(1, key));
-    let pieces = [field(1, &attribute(b"a")), field(3, b"schema"), field(1, &attribute(b"b"))].concat();
+    let pieces =
+        [field(1, &attribute(b"a")), field(3, b"schema"), field(1, &attribute(b"b"))].concat();
     let request = Bytes::from(field(1, &pieces));
     let mut keys = Vec::new();
     let edited = edit_resources(&request, |attributes| {
@@ -53,7 +66,8 @@ fn a_resource_in_pieces_is_one() {
     });
     assert_eq!(keys, [b"a", b"b"]);
     let added = field(1, &[field(1, b"c"), field(2, b"")].concat());
-    let expected = [field(1, b""), field(3, b"schema"), field(1, &[attribute(b"b"), added].concat())].concat();
+    let expected =
+        [field(1, b""), field(3, b"schema"), field(1, &[attribute(b"b"), added].concat())].concat();
     assert_eq!(edited.unwrap().unwrap(), field(1, &expected));
 }
 
@@ -61,7 +75,12 @@ fn a_resource_in_pieces_is_one() {
 #[test]
 fn memory_is_bounded() {
     let many_attributes = Bytes::from(field(1, &field(1, &[0x0a, 0].repeat(ATTRIBUTES_LIMIT + 1))));
-    assert!(edit_resources(&many_attributes, |_| {}).unwrap_err().reason.contains("too many attributes"));
+    assert!(
+        edit_resources(&many_attributes, |_| {})
+            .unwrap_err()
+            .reason
+            .contains("too many attributes")
+    );
     let many_pieces = Bytes::from(field(1, &[0x0a, 0].repeat(OCCURRENCES_LIMIT + 1)));
     assert!(edit_resources(&many_pieces, |_| {}).unwrap_err().reason.contains("too often"));
 }

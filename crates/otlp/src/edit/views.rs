@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use super::attributes::Attributes;
 use crate::value::Value;
-use crate::wire::{Fields, LEN, VARINT};
+use crate::wire::{Field, Fields, VARINT};
 
-/// A message in a request: all its occurrences, where a singular field occurs more than once and protobuf merges them.
+/// A message in a request: all its occurrences, where a singular field occurs more than once and
+/// protobuf merges them.
 #[derive(Clone, Copy)]
 pub(super) struct Message<'a> {
     pub(super) request: &'a [u8],
@@ -15,49 +16,50 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The last length-delimited field of this number; empty if there is none.
-    fn last(&self, number: u32) -> &'a [u8] {
-        let mut found: &[u8] = &[];
+    /// Calls `visit` with each field that can be read.
+    #[inline]
+    fn each(&self, mut visit: impl FnMut(&Field)) {
         for content in self.contents {
             let mut fields = Fields::new(self.request, content.clone());
             while let Ok(Some(field)) = fields.next_field() {
-                if field.number == number && field.wire_type == LEN {
-                    found = &self.request[field.content()];
-                }
+                visit(&field);
             }
         }
+    }
+
+    /// The last length-delimited field of this number; empty if there is none.
+    fn last(&self, number: u32) -> &'a [u8] {
+        let mut found: &[u8] = &[];
+        self.each(|field| {
+            if field.is_message(number) {
+                found = &self.request[field.content()];
+            }
+        });
         found
     }
 
     fn varint(&self, number: u32) -> u64 {
         let mut found = 0;
-        for content in self.contents {
-            let mut fields = Fields::new(self.request, content.clone());
-            while let Ok(Some(field)) = fields.next_field() {
-                if field.number == number && field.wire_type == VARINT {
-                    found = field.varint(self.request);
-                }
+        self.each(|field| {
+            if field.number == number && field.wire_type == VARINT {
+                found = field.varint(self.request);
             }
-        }
+        });
         found
     }
 
     /// The message in field `number`, its occurrences joined.
     fn merged(&self, number: u32) -> Cow<'a, [u8]> {
         let mut merged = Cow::Borrowed(&[][..]);
-        for content in self.contents {
-            let mut fields = Fields::new(self.request, content.clone());
-            while let Ok(Some(field)) = fields.next_field() {
-                if field.is_message(number) {
-                    let occurrence = &self.request[field.content()];
-                    if merged.is_empty() {
-                        merged = Cow::Borrowed(occurrence);
-                    } else {
-                        merged.to_mut().extend_from_slice(occurrence);
-                    }
+        self.each(|field| {
+            if field.is_message(number) {
+                let occurrence = &self.request[field.content()];
+                match merged.is_empty() {
+                    true => merged = Cow::Borrowed(occurrence),
+                    false => merged.to_mut().extend_from_slice(occurrence),
                 }
             }
-        }
+        });
         merged
     }
 }

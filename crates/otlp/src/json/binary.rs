@@ -6,7 +6,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::error::JsonReason;
 
-/// Reads any base64 that protobuf's JSON mapping allows: padded or not (either alphabet, see [`decode_base64`]).
+/// Reads any base64 that protobuf's JSON mapping allows: padded or not (either alphabet, see
+/// [`decode_base64`]).
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
@@ -15,7 +16,8 @@ const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIEN
 
 /// Appends the decoded bytes to `out`.
 pub(super) fn decode_base64(text: &str, out: &mut Vec<u8>) -> Result<(), JsonReason> {
-    let engine = if text.bytes().any(|byte| matches!(byte, b'-' | b'_')) { &URL_SAFE } else { &STANDARD };
+    let engine =
+        if text.bytes().any(|byte| matches!(byte, b'-' | b'_')) { &URL_SAFE } else { &STANDARD };
     engine.decode_vec(text, out).map_err(|_| JsonReason::InvalidBase64)
 }
 
@@ -24,7 +26,8 @@ pub(super) fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     let start = out.len();
     out.resize(start + bytes.len().div_ceil(3) * 4, 0);
-    let written = STANDARD.encode_slice(bytes, &mut out[start..]).expect("four characters for three bytes");
+    let written =
+        STANDARD.encode_slice(bytes, &mut out[start..]).expect("four characters for three bytes");
     out.truncate(start + written);
     out.push(b'"');
 }
@@ -47,7 +50,11 @@ pub(super) fn decode_id(text: &str, len: usize, out: &mut Vec<u8>) -> Result<(),
 pub(super) fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
-    out.extend(bytes.iter().flat_map(|&byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]));
+    out.extend(
+        bytes
+            .iter()
+            .flat_map(|&byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]),
+    );
     out.push(b'"');
 }
 
@@ -72,7 +79,11 @@ mod tests {
             assert_eq!(out, [0xfb, 0xff], "{text}");
         }
         for text in ["a", "+/_8", "a b=", "====", "é"] {
-            assert_eq!(decode_base64(text, &mut Vec::new()), Err(JsonReason::InvalidBase64), "{text}");
+            assert_eq!(
+                decode_base64(text, &mut Vec::new()),
+                Err(JsonReason::InvalidBase64),
+                "{text}"
+            );
         }
     }
 
@@ -95,7 +106,10 @@ mod tests {
         assert_eq!(out, [0x5b, 0x8e, 0xff, 0xf7, 0x98, 0x03, 0x81, 0x03]);
         assert_eq!(decode_id("", 8, &mut out), Ok(()));
         assert_eq!(out.len(), 8, "an empty id is none");
-        assert_eq!(decode_id("5b8e", 8, &mut out), Err(JsonReason::IdLength { expected: 16, actual: 4 }));
+        assert_eq!(
+            decode_id("5b8e", 8, &mut out),
+            Err(JsonReason::IdLength { expected: 16, actual: 4 })
+        );
         assert_eq!(decode_id("5b8efff79803810g", 8, &mut out), Err(JsonReason::InvalidHex));
     }
 }

@@ -1,14 +1,15 @@
 //! What may be wrong with a JSON body, and where.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
 use crate::Malformed;
 
 /// Why a body is not the OTLP/JSON of an export request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid OTLP/JSON at line {line}, column {column}{}: {reason}", At(.path))]
+#[error("invalid OTLP/JSON at line {line}, column {column}{}: {reason}", place(.path))]
 pub struct JsonError {
-    /// The member at fault, such as `resourceSpans[0].scopeSpans[0].spans[3].traceId`. Empty for the body itself.
+    /// The member at fault, such as `resourceSpans[0].scopeSpans[0].spans[3].traceId`. Empty for
+    /// the body itself.
     pub path: String,
     /// In bytes from the start of the body.
     pub offset: usize,
@@ -125,10 +126,6 @@ fn render(innermost_first: &[Segment]) -> String {
     path
 }
 
-struct At<'a>(&'a str);
-
-impl fmt::Display for At<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(formatter, " ({})", self.0) }
-    }
+fn place(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!(" ({path})") }
 }

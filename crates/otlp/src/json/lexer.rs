@@ -1,4 +1,5 @@
-//! JSON tokens (RFC 8259), read from a body in memory. Nothing is built; strings without escapes are borrowed.
+//! JSON tokens (RFC 8259), read from a body in memory. Nothing is built; strings without escapes
+//! are borrowed.
 
 use std::str;
 
@@ -122,7 +123,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A string. What had to be unescaped or mended lies in `scratch`, the rest is borrowed from the body.
+    /// A string. What had to be unescaped or mended lies in `scratch`, the rest is borrowed from
+    /// the body.
     pub(super) fn string<'s>(&mut self, scratch: &'s mut String) -> Result<&'s str, Failure>
     where
         'a: 's,
@@ -189,7 +191,8 @@ impl<'a> Lexer<'a> {
         let Some(unit) = self.code_unit(self.position) else {
             return self.fail(JsonReason::InvalidEscape);
         };
-        let second = if (0xd800..0xdc00).contains(&unit) { self.code_unit(self.position + 6) } else { None };
+        let second =
+            if (0xd800..0xdc00).contains(&unit) { self.code_unit(self.position + 6) } else { None };
         let units = [unit, second.unwrap_or(0)];
         let decoded = char::decode_utf16(units).next();
         match decoded {
@@ -225,28 +228,20 @@ impl<'a> Lexer<'a> {
             b'-' | b'0'..=b'9' => self.number().map(|_| ()),
             b't' | b'f' => self.boolean().map(|_| ()),
             b'n' => self.take_null().map(|_| ()),
-            b'[' => {
+            open @ (b'[' | b'{') => {
+                // In ASCII, `]` and `}` are two behind their counterparts.
+                let end = open + 2;
                 self.position += 1;
-                if self.take(b']')? {
+                if self.take(end)? {
                     return Ok(());
                 }
                 loop {
-                    self.skip_nested(scratch, depth + 1)?;
-                    if !self.more(b']')? {
-                        return Ok(());
+                    if end == b'}' {
+                        self.string(scratch)?;
+                        self.expect(b':', "`:`")?;
                     }
-                }
-            }
-            b'{' => {
-                self.position += 1;
-                if self.take(b'}')? {
-                    return Ok(());
-                }
-                loop {
-                    self.string(scratch)?;
-                    self.expect(b':', "`:`")?;
                     self.skip_nested(scratch, depth + 1)?;
-                    if !self.more(b'}')? {
+                    if !self.more(end)? {
                         return Ok(());
                     }
                 }
@@ -276,7 +271,10 @@ mod tests {
     #[test]
     fn strings_are_unescaped() {
         assert_eq!(text(r#""plain é 😀""#).as_deref(), Ok("plain é 😀"));
-        assert_eq!(text(r#""\"\\\/\b\f\n\r\t\u0041\u00e9""#).as_deref(), Ok("\"\\/\u{8}\u{c}\n\r\tAé"));
+        assert_eq!(
+            text(r#""\"\\\/\b\f\n\r\t\u0041\u00e9""#).as_deref(),
+            Ok("\"\\/\u{8}\u{c}\n\r\tAé")
+        );
         assert_eq!(text(r#""a\ud83d\ude00b""#).as_deref(), Ok("a😀b"));
     }
 
@@ -316,13 +314,30 @@ mod tests {
             let mut lexer = Lexer::new(json.as_bytes());
             lexer.skip(&mut String::new()).and_then(|()| lexer.end())
         };
-        for valid in [r#" {"a":[1,-2.5e3,{"b":null}],"c":{},"d":[],"e":"\n"} "#, "true", "false", "[[[]]]"] {
+        for valid in
+            [r#" {"a":[1,-2.5e3,{"b":null}],"c":{},"d":[],"e":"\n"} "#, "true", "false", "[[[]]]"]
+        {
             assert!(skip(valid).is_ok(), "{valid}");
         }
-        for wrong in ["", "{", "[1,]", "{\"a\":1,}", "{a:1}", "{\"a\" 1}", "[1}", "nul", "truex", "[1 2]", "]"] {
+        for wrong in [
+            "",
+            "{",
+            "[1,]",
+            "{\"a\":1,}",
+            "{a:1}",
+            "{\"a\" 1}",
+            "[1}",
+            "nul",
+            "truex",
+            "[1 2]",
+            "]",
+        ] {
             assert!(skip(wrong).is_err(), "{wrong}");
         }
         assert!(skip(&format!("{}{}", "[".repeat(100), "]".repeat(100))).is_ok());
-        assert!(skip(&"[".repeat(1_000_000)).is_err(), "a depth bomb is refused without being followed");
+        assert!(
+            skip(&"[".repeat(1_000_000)).is_err(),
+            "a depth bomb is refused without being followed"
+        );
     }
 }

@@ -2,11 +2,12 @@
 
 use super::error::JsonReason;
 
-/// The largest integer up to which every integer is a double: above it a number with a fraction or an exponent does not
-/// say exactly which integer it is.
+/// The largest integer up to which every integer is a double: above it a number with a fraction or
+/// an exponent does not say exactly which integer it is.
 const EXACT_DOUBLE: f64 = 9_007_199_254_740_992.0;
 
-/// An integer of any OTLP type. `1e3` and `5.0` are integers too, as far as a double says them exactly.
+/// An integer of any OTLP type. `1e3` and `5.0` are integers too, as far as a double says them
+/// exactly.
 pub(super) fn integer(text: &str) -> Result<i128, JsonReason> {
     if let Ok(value) = text.parse::<i64>() {
         return Ok(i128::from(value));
@@ -17,8 +18,7 @@ pub(super) fn integer(text: &str) -> Result<i128, JsonReason> {
     if text.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
         return match text.parse::<f64>() {
             Ok(value) if value.fract() == 0.0 && value.abs() <= EXACT_DOUBLE => Ok(value as i128),
-            Ok(_) => Err(JsonReason::Expected("an integer")),
-            Err(_) => Err(JsonReason::Expected("an integer")),
+            _ => Err(JsonReason::Expected("an integer")),
         };
     }
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -28,7 +28,8 @@ pub(super) fn integer(text: &str) -> Result<i128, JsonReason> {
     Err(JsonReason::Expected("an integer"))
 }
 
-/// A double; `NaN`, `Infinity` and `-Infinity` come as strings only, since JSON has no such numbers.
+/// A double; `NaN`, `Infinity` and `-Infinity` come as strings only, since JSON has no such
+/// numbers.
 pub(super) fn double(text: &str) -> Result<f64, JsonReason> {
     let value = text.parse::<f64>().map_err(|_| JsonReason::Expected("a number"))?;
     if value.is_infinite() && text.bytes().any(|byte| byte.is_ascii_digit()) {

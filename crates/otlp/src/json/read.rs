@@ -5,13 +5,14 @@ use super::error::{Failure, JsonError, JsonReason};
 use super::lexer::Lexer;
 use super::number::{double, integer};
 use crate::schema::{Field, Kind, Message, Presence};
-use crate::wire::LEN;
+use crate::wire::{LEN, encode_varint};
 use crate::{NESTING_LIMIT, Signal};
 
-/// Translates the OTLP/JSON of an export request into its protobuf encoding, which is at most `limit_bytes` long.
+/// Translates the OTLP/JSON of an export request into its protobuf encoding, which is at most
+/// `limit_bytes` long.
 ///
-/// What is answered passes [`crate::scan`]: ids have their length, strings are UTF-8, messages nest within
-/// [`NESTING_LIMIT`].
+/// What is answered passes [`crate::scan`]: ids have their length, strings are UTF-8, messages nest
+/// within [`NESTING_LIMIT`].
 ///
 /// # Errors
 /// [`JsonError`] with the member and the position of the first thing that is wrong.
@@ -61,7 +62,8 @@ impl Reader<'_> {
                 seen |= 1 << index;
                 hint = index + 1;
                 let field = &message.fields[index];
-                self.member(field, occurred_before, depth).map_err(|failure| failure.in_member(field.name))?;
+                self.member(field, occurred_before, depth)
+                    .map_err(|failure| failure.in_member(field.name))?;
             } else {
                 self.lexer.skip(&mut self.scratch)?;
             }
@@ -71,12 +73,19 @@ impl Reader<'_> {
         }
     }
 
-    fn member(&mut self, field: &'static Field, occurred_before: bool, depth: usize) -> Result<(), Failure> {
+    fn member(
+        &mut self,
+        field: &'static Field,
+        occurred_before: bool,
+        depth: usize,
+    ) -> Result<(), Failure> {
         if self.lexer.take_null()? {
             return Ok(());
         }
         match (field.presence, field.kind) {
-            (Presence::Repeated, Kind::Message(child)) => self.messages(field.number, child, depth)?,
+            (Presence::Repeated, Kind::Message(child)) => {
+                self.messages(field.number, child, depth)?
+            }
             (Presence::Repeated, Kind::String) => self.strings(field.number)?,
             (Presence::Repeated, kind) => self.packed(field.number, kind)?,
             (_, Kind::Message(child)) => {
@@ -98,7 +107,12 @@ impl Reader<'_> {
     }
 
     /// An array of messages. `null` in it is an empty message, as the Collector reads it.
-    fn messages(&mut self, number: u32, child: &'static Message, depth: usize) -> Result<(), Failure> {
+    fn messages(
+        &mut self,
+        number: u32,
+        child: &'static Message,
+        depth: usize,
+    ) -> Result<(), Failure> {
         self.elements(|reader| {
             let open = reader.open(number);
             if !reader.lexer.take_null()? {
@@ -132,7 +146,10 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn elements(&mut self, mut element: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn elements(
+        &mut self,
+        mut element: impl FnMut(&mut Self) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         self.lexer.expect(b'[', "an array")?;
         if self.lexer.take(b']')? {
             return Ok(());
@@ -164,15 +181,23 @@ impl Reader<'_> {
                 self.out.push(u8::from(value));
                 Ok(!value)
             }
-            Kind::Enum(names) => {
-                let value = self.enumeration(names)?;
+            Kind::Enum(prefix, names) => {
+                let value = self.enumeration(prefix, names)?;
                 put_varint(&mut self.out, value as u64);
                 Ok(value == 0)
             }
-            Kind::Int32 => self.integer("a signed 32-bit integer", |out, value: i32| put_varint(out, value as u64)),
-            Kind::Int64 => self.integer("a signed 64-bit integer", |out, value: i64| put_varint(out, value as u64)),
-            Kind::Uint32 => self.integer("an unsigned 32-bit integer", |out, value: u32| put_varint(out, value.into())),
-            Kind::Uint64 => self.integer("an unsigned 64-bit integer", |out, value: u64| put_varint(out, value)),
+            Kind::Int32 => self.integer("a signed 32-bit integer", |out, value: i32| {
+                put_varint(out, value as u64)
+            }),
+            Kind::Int64 => self.integer("a signed 64-bit integer", |out, value: i64| {
+                put_varint(out, value as u64)
+            }),
+            Kind::Uint32 => self.integer("an unsigned 32-bit integer", |out, value: u32| {
+                put_varint(out, value.into())
+            }),
+            Kind::Uint64 => {
+                self.integer("an unsigned 64-bit integer", |out, value: u64| put_varint(out, value))
+            }
             Kind::Sint32 => self.integer("a signed 32-bit integer", |out, value: i32| {
                 put_varint(out, u64::from((value << 1 ^ value >> 31) as u32));
             }),
@@ -222,11 +247,11 @@ impl Reader<'_> {
         }
     }
 
-    fn enumeration(&mut self, names: &[(&str, i32)]) -> Result<i32, ValueError> {
+    fn enumeration(&mut self, prefix: &str, names: &str) -> Result<i32, ValueError> {
         if self.lexer.peek()? == b'"' {
-            let name = self.lexer.string(&mut self.scratch)?;
-            let known = names.iter().find(|(known, _)| *known == name);
-            return Ok(known.map(|(_, value)| *value).ok_or(JsonReason::UnknownEnumName)?);
+            let name = self.lexer.string(&mut self.scratch)?.strip_prefix(prefix);
+            let value = names.split(' ').position(|known| Some(known) == name);
+            return Ok(value.map(|value| value as i32).ok_or(JsonReason::UnknownEnumName)?);
         }
         let what = "an enum value";
         let value = integer(self.number_text(what)?)?;
@@ -256,7 +281,8 @@ impl Reader<'_> {
         self.begin()
     }
 
-    /// Most lengths are below 128: one byte is kept free for each, and [`Reader::close`] moves what is longer.
+    /// Most lengths are below 128: one byte is kept free for each, and [`Reader::close`] moves what
+    /// is longer.
     fn begin(&mut self) -> usize {
         self.out.push(0);
         self.out.len()
@@ -268,16 +294,11 @@ impl Reader<'_> {
             self.out[content - 1] = len;
             return;
         }
-        let width = (usize::BITS - len.leading_zeros()).div_ceil(7) as usize;
+        let (varint, width) = encode_varint(len as u64);
         let shift = width - 1;
         self.out.resize(self.out.len() + shift, 0);
         self.out.copy_within(content..content + len, content + shift);
-        let mut rest = len;
-        for byte in &mut self.out[content - 1..content + shift] {
-            *byte = (rest & 0x7f) as u8 | 0x80;
-            rest >>= 7;
-        }
-        self.out[content + shift - 1] &= 0x7f;
+        self.out[content - 1..content + shift].copy_from_slice(&varint[..width]);
     }
 
     fn check_limit(&self) -> Result<(), Failure> {
@@ -288,7 +309,8 @@ impl Reader<'_> {
     }
 }
 
-/// What is wrong with a value: its JSON, at a position of its own, or what it says, which is reported where it begins.
+/// What is wrong with a value: its JSON, at a position of its own, or what it says, which is
+/// reported where it begins.
 enum ValueError {
     Syntax(Failure),
     Content(JsonReason),

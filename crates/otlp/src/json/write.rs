@@ -1,8 +1,9 @@
 //! Protobuf → OTLP/JSON.
 //!
-//! On the wire the fields of a message come in any order, and a singular message may come in several parts that add up;
-//! JSON wants every member once. So each message is passed over twice: the first pass notes where each field begins and
-//! how often it occurs, the second writes the members one after the other.
+//! On the wire the fields of a message come in any order, and a singular message may come in
+//! several parts that add up; JSON wants every member once. So each message is passed over twice:
+//! the first pass notes where each field begins and how often it occurs, the second writes the
+//! members one after the other.
 
 use std::ops::Range;
 use std::slice;
@@ -12,19 +13,27 @@ use serde::Serialize;
 use super::binary::{write_base64, write_hex};
 use super::error::ToJsonError;
 use crate::schema::{FIELDS_LIMIT, Field, Kind, Message, Presence};
-use crate::wire::{FIXED32, FIXED64, LEN, Malformed, malformed, read_len, read_tag, read_varint, skip_value};
+use crate::wire::{
+    FIXED32, FIXED64, LEN, Malformed, malformed, read_len, read_tag, read_varint, skip_value,
+};
 use crate::{NESTING_LIMIT, Signal};
 
-/// No sender cuts a singular message into more parts than a few; a list of them is kept while they are written.
+/// No sender cuts a singular message into more parts than a few; a list of them is kept while they
+/// are written.
 const PARTS_LIMIT: u32 = 1024;
 
-/// Appends the request as OTLP/JSON to `out`: one line without a line break at its end, of at most `limit_bytes`.
-/// On an error `out` is as it was.
+/// Appends the request as OTLP/JSON to `out`: one line without a line break at its end, of at most
+/// `limit_bytes`. On an error `out` is as it was.
 ///
 /// # Errors
-/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses too, [`ToJsonError::TooLarge`] if the limit does not
-/// suffice.
-pub fn to_json(signal: Signal, request: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Result<(), ToJsonError> {
+/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses too, [`ToJsonError::TooLarge`] if
+/// the limit does not suffice.
+pub fn to_json(
+    signal: Signal,
+    request: &[u8],
+    limit_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), ToJsonError> {
     let start = out.len();
     let mut writer = Writer { request, limit: start.saturating_add(limit_bytes), limit_bytes, out };
     let result = writer.message(signal.request(), slice::from_ref(&(0..request.len())), 0);
@@ -42,7 +51,8 @@ struct Writer<'a> {
     out: &'a mut Vec<u8>,
 }
 
-/// Where the occurrences of one field lie: from this one on, `count` of them. Of a singular scalar only the last one.
+/// Where the occurrences of one field lie: from this one on, `count` of them. Of a singular scalar
+/// only the last one.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     count: u32,
@@ -60,7 +70,12 @@ struct Occurrence {
 
 impl<'a> Writer<'a> {
     /// Writes the message whose encoding is the concatenation of `parts`.
-    fn message(&mut self, message: &'static Message, parts: &[Range<usize>], depth: usize) -> Result<(), ToJsonError> {
+    fn message(
+        &mut self,
+        message: &'static Message,
+        parts: &[Range<usize>],
+        depth: usize,
+    ) -> Result<(), ToJsonError> {
         if depth > NESTING_LIMIT {
             return Err(malformed(parts[0].start, "messages nest too deeply").into());
         }
@@ -89,7 +104,11 @@ impl<'a> Writer<'a> {
         self.check_limit()
     }
 
-    fn index(&self, message: &Message, parts: &[Range<usize>]) -> Result<[Slot; FIELDS_LIMIT], Malformed> {
+    fn index(
+        &self,
+        message: &Message,
+        parts: &[Range<usize>],
+    ) -> Result<[Slot; FIELDS_LIMIT], Malformed> {
         let mut slots = [Slot::default(); FIELDS_LIMIT];
         let mut chosen = None;
         for (part, range) in parts.iter().enumerate() {
@@ -107,7 +126,8 @@ impl<'a> Writer<'a> {
                     }
                 }
                 let slot = &mut slots[index];
-                let adds_up = field.presence == Presence::Repeated || matches!(field.kind, Kind::Message(_));
+                let adds_up =
+                    field.presence == Presence::Repeated || matches!(field.kind, Kind::Message(_));
                 if slot.count == 0 || !adds_up {
                     *slot = Slot { count: 1, part, position: start };
                 } else {
@@ -167,7 +187,11 @@ impl<'a> Writer<'a> {
             (Presence::Repeated, _) => return self.repeated(field, parts, slot, depth),
             (_, Kind::Message(child)) => {
                 if slot.count > PARTS_LIMIT {
-                    return Err(malformed(slot.position, "a singular message comes in too many parts").into());
+                    return Err(malformed(
+                        slot.position,
+                        "a singular message comes in too many parts",
+                    )
+                    .into());
                 }
                 let mut child_parts = Vec::with_capacity(slot.count as usize);
                 self.occurrences(field, parts, slot, |_, occurrence| {
@@ -218,7 +242,12 @@ impl<'a> Writer<'a> {
         Ok(!is_empty)
     }
 
-    fn packed(&mut self, kind: Kind, values: Range<usize>, start: usize) -> Result<(), ToJsonError> {
+    fn packed(
+        &mut self,
+        kind: Kind,
+        values: Range<usize>,
+        start: usize,
+    ) -> Result<(), ToJsonError> {
         let mut position = values.start;
         while position < values.end {
             let next = match kind.wire_type() {
@@ -227,7 +256,11 @@ impl<'a> Writer<'a> {
                 _ => read_varint(&self.request[..values.end], position)?.1,
             };
             if next > values.end {
-                return Err(malformed(position, "a fixed-width value runs past the end of its message").into());
+                return Err(malformed(
+                    position,
+                    "a fixed-width value runs past the end of its message",
+                )
+                .into());
             }
             self.separate(start);
             self.value(kind, position..next)?;
@@ -248,60 +281,20 @@ impl<'a> Writer<'a> {
     fn value(&mut self, kind: Kind, range: Range<usize>) -> Result<bool, Malformed> {
         let bytes = &self.request[range.clone()];
         match kind {
-            Kind::Bool => {
-                let value = self.varint(&range)? != 0;
-                self.json(value);
-                Ok(!value)
-            }
-            Kind::Enum(_) | Kind::Int32 => {
-                let value = self.varint(&range)? as i32;
-                self.json(value);
-                Ok(value == 0)
-            }
-            Kind::Uint32 => {
-                let value = self.varint(&range)? as u32;
-                self.json(value);
-                Ok(value == 0)
-            }
+            Kind::Bool => Ok(self.json(self.varint(&range)? != 0)),
+            Kind::Enum(..) | Kind::Int32 => Ok(self.json(self.varint(&range)? as i32)),
+            Kind::Uint32 => Ok(self.json(self.varint(&range)? as u32)),
             Kind::Sint32 => {
                 let value = self.varint(&range)? as u32;
-                self.json((value >> 1) as i32 ^ -((value & 1) as i32));
-                Ok(value == 0)
+                Ok(self.json((value >> 1) as i32 ^ -((value & 1) as i32)))
             }
-            Kind::Fixed32 => {
-                let value = u32::from_le_bytes(fixed(bytes));
-                self.json(value);
-                Ok(value == 0)
-            }
-            Kind::Int64 => {
-                let value = self.varint(&range)? as i64;
-                self.quoted(value);
-                Ok(value == 0)
-            }
-            Kind::Uint64 => {
-                let value = self.varint(&range)?;
-                self.quoted(value);
-                Ok(value == 0)
-            }
-            Kind::Fixed64 => {
-                let value = u64::from_le_bytes(fixed(bytes));
-                self.quoted(value);
-                Ok(value == 0)
-            }
-            Kind::Sfixed64 => {
-                let value = i64::from_le_bytes(fixed(bytes));
-                self.quoted(value);
-                Ok(value == 0)
-            }
-            Kind::Double => {
-                let value = f64::from_le_bytes(fixed(bytes));
-                self.double(value);
-                Ok(value == 0.0)
-            }
-            Kind::String => {
-                self.json(&*String::from_utf8_lossy(bytes));
-                Ok(bytes.is_empty())
-            }
+            Kind::Fixed32 => Ok(self.json(u32::from_le_bytes(fixed(bytes)))),
+            Kind::Int64 => Ok(self.quoted(self.varint(&range)? as i64)),
+            Kind::Uint64 => Ok(self.quoted(self.varint(&range)?)),
+            Kind::Fixed64 => Ok(self.quoted(u64::from_le_bytes(fixed(bytes)))),
+            Kind::Sfixed64 => Ok(self.quoted(i64::from_le_bytes(fixed(bytes)))),
+            Kind::Double => Ok(self.double(f64::from_le_bytes(fixed(bytes)))),
+            Kind::String => Ok(self.json(&*String::from_utf8_lossy(bytes))),
             Kind::Bytes => {
                 write_base64(bytes, self.out);
                 Ok(bytes.is_empty())
@@ -318,18 +311,22 @@ impl<'a> Writer<'a> {
         Ok(read_varint(&self.request[..range.end], range.start)?.0)
     }
 
-    fn json(&mut self, value: impl Serialize) {
-        serde_json::to_writer(&mut *self.out, &value).expect("numbers and strings can be written to memory");
+    /// True if the value is the default of its type, as of the two below.
+    fn json<T: Serialize + Default + PartialEq>(&mut self, value: T) -> bool {
+        serde_json::to_writer(&mut *self.out, &value)
+            .expect("numbers and strings can be written to memory");
+        value == T::default()
     }
 
     /// 64-bit integers are strings: the numbers of many JSON readers are doubles.
-    fn quoted(&mut self, value: impl Serialize) {
+    fn quoted<T: Serialize + Default + PartialEq>(&mut self, value: T) -> bool {
         self.out.push(b'"');
-        self.json(value);
+        let is_default = self.json(value);
         self.out.push(b'"');
+        is_default
     }
 
-    fn double(&mut self, value: f64) {
+    fn double(&mut self, value: f64) -> bool {
         if value.is_finite() {
             return self.json(value);
         }
@@ -337,7 +334,7 @@ impl<'a> Writer<'a> {
             f64::INFINITY => "Infinity",
             f64::NEG_INFINITY => "-Infinity",
             _ => "NaN",
-        });
+        })
     }
 
     fn check_limit(&self) -> Result<(), ToJsonError> {

@@ -1,7 +1,9 @@
-//! The OTLP messages (opentelemetry-proto 1.x): one table that scanning, editing and JSON follow in both directions.
+//! The OTLP messages (opentelemetry-proto 1.x): one table that scanning, editing and JSON follow in
+//! both directions.
 //!
-//! The tests compile this folder too, to write requests in every form that the protocol allows; `tests/schema.rs` holds
-//! the table against the official generated types, so that it cannot be wrong for both alike.
+//! The tests compile this folder too, to write requests in every form that the protocol allows;
+//! `tests/schema.rs` holds the table against the official generated types, so that it cannot be
+//! wrong for both alike.
 
 mod messages;
 
@@ -56,8 +58,9 @@ pub(crate) enum Kind {
     Fixed64,
     Sfixed64,
     Double,
-    /// With the names of its values; any other 32-bit value is allowed too.
-    Enum(&'static [(&'static str, i32)]),
+    /// With what the names of its values begin with, and the rest of each name, from value 0 on.
+    /// Any other 32-bit value is allowed too.
+    Enum(&'static str, &'static str),
     String,
     Bytes,
     /// A trace or span id of so many bytes (or none).
@@ -102,9 +105,13 @@ impl Kind {
     /// The wire type of one value that is not packed.
     pub(crate) const fn wire_type(self) -> u8 {
         match self {
-            Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Uint64 | Kind::Sint32 | Kind::Enum(_) => {
-                VARINT
-            }
+            Kind::Bool
+            | Kind::Int32
+            | Kind::Int64
+            | Kind::Uint32
+            | Kind::Uint64
+            | Kind::Sint32
+            | Kind::Enum(..) => VARINT,
             Kind::Fixed64 | Kind::Sfixed64 | Kind::Double => FIXED64,
             Kind::Fixed32 => FIXED32,
             Kind::String | Kind::Bytes | Kind::Id(_) | Kind::Message(_) => LEN,
@@ -156,12 +163,15 @@ impl Message {
         self.fields.iter().position(|field| field.number == number)
     }
 
-    /// The index of the field that JSON calls `name`. Looks at `hint` first: senders write fields in a fixed order.
+    /// The index of the field that JSON calls `name`. Looks at `hint` first: senders write fields
+    /// in a fixed order.
     pub(crate) fn named(&self, name: &str, hint: usize) -> Option<usize> {
         if self.fields.get(hint).is_some_and(|field| field.name == name) {
             return Some(hint);
         }
-        self.fields.iter().position(|field| field.name == name || is_original_name(name, field.name))
+        self.fields
+            .iter()
+            .position(|field| field.name == name || is_original_name(name, field.name))
     }
 }
 
@@ -174,7 +184,8 @@ fn is_original_name(original: &str, camel: &str) -> bool {
     }) && rest.next().is_none()
 }
 
-/// Field numbers that the three signals share: a request holds resources, a resource scopes, a scope items or metrics.
+/// Field numbers that the three signals share: a request holds resources, a resource scopes, a
+/// scope items or metrics.
 pub(crate) const REQUEST_RESOURCES: u32 = 1;
 pub(crate) const RESOURCE_X_RESOURCE: u32 = 1;
 pub(crate) const RESOURCE_X_SCOPES: u32 = 2;

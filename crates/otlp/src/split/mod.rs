@@ -1,8 +1,9 @@
 //! Cuts an encoded request into smaller ones.
 //!
-//! The request is seen as a tree of borders: request, ResourceX, ScopeX, (Metric, its data,) items. What fits is taken
-//! whole at the highest border; only what does not fit is opened, and then its other fields (resource, scope, schema
-//! URL, metric name, …: its header) are repeated in every part that holds something of it.
+//! The request is seen as a tree of borders: request, ResourceX, ScopeX, (Metric, its data,) items.
+//! What fits is taken whole at the highest border; only what does not fit is opened, and then its
+//! other fields (resource, scope, schema URL, metric name, …: its header) are repeated in every
+//! part that holds something of it.
 
 mod node;
 mod packer;
@@ -30,17 +31,18 @@ pub struct Part {
     pub items: u32,
 }
 
-/// Cuts an encoded request at ResourceX, ScopeX and item borders (metrics also within one metric, between data points)
-/// so that each part obeys both limits. Only a part that cannot be cut further (one item with its headers, or an
-/// element without items) may exceed `max_bytes`.
+/// Cuts an encoded request at ResourceX, ScopeX and item borders (metrics also within one metric,
+/// between data points) so that each part obeys both limits. Only a part that cannot be cut further
+/// (one item with its headers, or an element without items) may exceed `max_bytes`.
 ///
-/// Order is kept, nothing is lost, fields that are unknown are repeated with the header that they belong to. A part
-/// that needs no header is a slice of the request: nothing is copied for borders at the top level. A request within the
-/// limits comes back as it is; an empty one is one empty part.
+/// Order is kept, nothing is lost, fields that are unknown are repeated with the header that they
+/// belong to. A part that needs no header is a slice of the request: nothing is copied for borders
+/// at the top level. A request within the limits comes back as it is; an empty one is one empty
+/// part.
 ///
 /// # Errors
-/// [`Malformed`] where the structure down to the items cannot be read. The content of items is not looked at: see
-/// [`crate::scan`].
+/// [`Malformed`] where the structure down to the items cannot be read. The content of items is not
+/// looked at: see [`crate::scan`].
 pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec<Part>, Malformed> {
     let limits = SplitLimits { max_items: limits.max_items.max(1), ..limits };
     let root = Node::request(request, signal);
@@ -53,8 +55,8 @@ pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec
     Ok(packer.finish())
 }
 
-/// Counts the spans, metric points or log records of a request without looking into them. For requests that are known
-/// to be valid; [`crate::scan`] validates and counts.
+/// Counts the spans, metric points or log records of a request without looking into them. For
+/// requests that are known to be valid; [`crate::scan`] validates and counts.
 ///
 /// # Errors
 /// [`Malformed`] where the structure down to the items cannot be read.

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use crate::Signal;
-use crate::schema::{DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES, is_metric_data};
+use crate::schema::{
+    DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES, is_metric_data,
+};
 use crate::wire::{Field, Fields, Malformed, OCCURRENCES_LIMIT, len_tag, malformed};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,8 +19,9 @@ pub(super) enum Level {
     Item,
 }
 
-/// An element of the tree. Its content is one range of the request, except for the data of a metric that occurs several
-/// times on the wire, which is read as one message: protobuf merges repeated occurrences of a singular field.
+/// An element of the tree. Its content is one range of the request, except for the data of a metric
+/// that occurs several times on the wire, which is read as one message: protobuf merges repeated
+/// occurrences of a singular field.
 pub(super) struct Node<'a> {
     bytes: &'a [u8],
     signal: Signal,
@@ -32,7 +35,14 @@ pub(super) struct Node<'a> {
 impl<'a> Node<'a> {
     pub(super) fn request(bytes: &'a [u8], signal: Signal) -> Self {
         let whole = 0..bytes.len();
-        Node { bytes, signal, level: Level::Request, number: 0, contents: vec![whole.clone()], whole }
+        Node {
+            bytes,
+            signal,
+            level: Level::Request,
+            number: 0,
+            contents: vec![whole.clone()],
+            whole,
+        }
     }
 
     fn child(&self, level: Level, field: &Field) -> Node<'a> {
@@ -50,8 +60,8 @@ impl<'a> Node<'a> {
         self.level
     }
 
-    /// Position of the element in the request, with its tag and length. Where it has several occurrences this is the
-    /// first of them; such an element is always opened.
+    /// Position of the element in the request, with its tag and length. Where it has several
+    /// occurrences this is the first of them; such an element is always opened.
     pub(super) fn range(&self) -> Range<usize> {
         self.whole.clone()
     }
@@ -79,7 +89,10 @@ impl<'a> Node<'a> {
     }
 
     /// Calls `visit` with each element below this one, in order.
-    pub(super) fn children(&self, visit: &mut dyn FnMut(Node<'a>) -> Result<(), Malformed>) -> Result<(), Malformed> {
+    pub(super) fn children(
+        &self,
+        visit: &mut dyn FnMut(Node<'a>) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
         if self.level == Level::Metric {
             return self.data()?.map_or(Ok(()), visit);
         }
@@ -94,14 +107,17 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// The data of a metric: the last variant on the wire, with all its occurrences since another one was seen.
+    /// The data of a metric: the last variant on the wire, with all its occurrences since another
+    /// one was seen.
     fn data(&self) -> Result<Option<Node<'a>>, Malformed> {
         let mut data: Option<Node<'a>> = None;
         let mut fields = Fields::new(self.bytes, self.contents[0].clone());
         while let Some(field) = fields.next_field()? {
             let Some(level) = self.child_level(&field) else { continue };
             match &mut data {
-                Some(node) if node.number == field.number && node.contents.len() == OCCURRENCES_LIMIT => {
+                Some(node)
+                    if node.number == field.number && node.contents.len() == OCCURRENCES_LIMIT =>
+                {
                     return Err(malformed(field.start, "a singular message occurs too often"));
                 }
                 Some(node) if node.number == field.number => node.contents.push(field.content()),

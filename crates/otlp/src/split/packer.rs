@@ -7,12 +7,13 @@ use bytes::Bytes;
 use super::{Part, SplitLimits};
 use crate::wire::{varint_len, write_varint};
 
-/// An element that was opened: its header goes into every part that holds something of it. The outermost frame is the
-/// request.
+/// An element that was opened: its header goes into every part that holds something of it. The
+/// outermost frame is the request.
 struct Frame {
     tag: u8,
     header: Bytes,
-    /// Encoded length of the content in the current part: header and what is complete within, in bytes.
+    /// Encoded length of the content in the current part: header and what is complete within, in
+    /// bytes.
     content_bytes: usize,
     /// The step that begins it in the current part, if something of it is there already.
     step: Option<usize>,
@@ -40,12 +41,20 @@ impl<'a> Packer<'a> {
     /// `header` holds the request's own fields besides its resources.
     pub(super) fn new(request: &'a Bytes, header: Vec<u8>, limits: SplitLimits) -> Self {
         let root = Frame { tag: 0, content_bytes: header.len(), header: header.into(), step: None };
-        Packer { request, limits, frames: vec![root], steps: Vec::new(), items: 0, parts: Vec::new() }
+        Packer {
+            request,
+            limits,
+            frames: vec![root],
+            steps: Vec::new(),
+            items: 0,
+            parts: Vec::new(),
+        }
     }
 
     /// Whether an element of `len` bytes and `items` items can be added within the limits.
     pub(super) fn takes(&self, len: usize, items: u32) -> bool {
-        self.items as usize + items as usize <= self.limits.max_items && self.len_with(len) <= self.limits.max_bytes
+        self.items as usize + items as usize <= self.limits.max_items
+            && self.len_with(len) <= self.limits.max_bytes
     }
 
     /// Length of the current part if `added` bytes came into the innermost element.
@@ -60,9 +69,15 @@ impl<'a> Packer<'a> {
         len
     }
 
-    /// Opens an element within the innermost one. It shows in a part only once something is added to it.
+    /// Opens an element within the innermost one. It shows in a part only once something is added
+    /// to it.
     pub(super) fn open(&mut self, tag: u8, header: Vec<u8>) {
-        self.frames.push(Frame { tag, content_bytes: header.len(), header: header.into(), step: None });
+        self.frames.push(Frame {
+            tag,
+            content_bytes: header.len(),
+            header: header.into(),
+            step: None,
+        });
     }
 
     pub(super) fn close(&mut self) {
@@ -98,7 +113,8 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Concludes the current part, if there is anything in it. The open elements go on in the next one.
+    /// Concludes the current part, if there is anything in it. The open elements go on in the next
+    /// one.
     pub(super) fn next_part(&mut self) {
         if self.steps.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! A real OpenTelemetry Collector between a sender and a listener in the test: OTLP/HTTP in, OTLP/JSON out, one export
-//! for one request.
+//! A real OpenTelemetry Collector between a sender and a listener in the test: OTLP/HTTP in,
+//! OTLP/JSON out, one export for one request.
 
 use std::env;
 use std::fs;
@@ -25,11 +25,12 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// None if no Collector is installed and the environment does not require one: then the test has to say that it
-    /// is skipped.
+    /// None if no Collector is installed and the environment does not require one: then the test
+    /// has to say that it is skipped.
     pub fn start() -> Option<Collector> {
         let binary = binary()?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port for the listener");
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port for the listener");
         let backend = listener.local_addr().expect("an address");
         let (sender, exported) = channel();
         thread::spawn(move || serve(&listener, &sender));
@@ -38,7 +39,8 @@ impl Collector {
         let directory = env::temp_dir().join(format!("json-collector-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory for the configuration");
         let config = directory.join("config.yaml");
-        fs::write(&config, configuration(address, backend)).expect("the configuration can be written");
+        fs::write(&config, configuration(address, backend))
+            .expect("the configuration can be written");
         let log = fs::File::create(directory.join("log")).expect("the log can be written");
         let process = Command::new(&binary)
             .arg("--config")
@@ -65,7 +67,8 @@ impl Collector {
         }
     }
 
-    /// Sends an OTLP/JSON body and answers what the Collector exports of it, or its HTTP status if it refuses.
+    /// Sends an OTLP/JSON body and answers what the Collector exports of it, or its HTTP status if
+    /// it refuses.
     pub fn pass(&self, signal: Signal, json: &[u8]) -> Result<Vec<u8>, u16> {
         let mut stream = TcpStream::connect(self.address).expect("the Collector takes connections");
         let path = signal.http_path();
@@ -79,11 +82,15 @@ impl Collector {
             .expect("the Collector reads the request");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("the Collector answers in text");
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line");
+        let status =
+            answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line");
         if status != 200 {
             return Err(status);
         }
-        Ok(self.exported.recv_timeout(EXPORT_TIMEOUT).expect("the Collector exports what it accepted"))
+        Ok(self
+            .exported
+            .recv_timeout(EXPORT_TIMEOUT)
+            .expect("the Collector exports what it accepted"))
     }
 }
 
@@ -99,7 +106,9 @@ fn binary() -> Option<PathBuf> {
     let is_required = env::var("SLUICE_TEST_REQUIRE_COMPONENTS").is_ok_and(|value| value == "1");
     match env::var_os("SLUICE_TEST_OTELCOL").map(PathBuf::from) {
         Some(path) if path.is_file() => Some(path),
-        found if is_required => panic!("the Collector is required but missing (SLUICE_TEST_OTELCOL: {found:?})"),
+        found if is_required => {
+            panic!("the Collector is required but missing (SLUICE_TEST_OTELCOL: {found:?})")
+        }
         _ => None,
     }
 }
@@ -109,7 +118,8 @@ fn free_address() -> SocketAddr {
     listener.local_addr().expect("an address")
 }
 
-/// Without a queue the export happens before the sender is answered, so what comes out belongs to what went in.
+/// Without a queue the export happens before the sender is answered, so what comes out belongs to
+/// what went in.
 fn configuration(address: SocketAddr, backend: SocketAddr) -> String {
     let pipeline = "{ receivers: [otlp], exporters: [otlphttp] }";
     format!(
@@ -136,8 +146,11 @@ fn serve(listener: &TcpListener, exported: &Sender<Vec<u8>>) {
         thread::spawn(move || {
             let mut reader = BufReader::new(stream);
             while let Some(body) = read_request(&mut reader) {
-                let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
-                if exported.send(body).is_err() || reader.get_mut().write_all(answer.as_bytes()).is_err() {
+                let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\
+                              Content-Length: 2\r\n\r\n{}";
+                if exported.send(body).is_err()
+                    || reader.get_mut().write_all(answer.as_bytes()).is_err()
+                {
                     return;
                 }
             }

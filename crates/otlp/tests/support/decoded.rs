@@ -29,7 +29,8 @@ impl Decoded {
         })
     }
 
-    /// The canonical wire form. Two requests are equal if this is (unlike `==`, which NaN values defeat).
+    /// The canonical wire form. Two requests are equal if this is (unlike `==`, which NaN values
+    /// defeat).
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Decoded::Traces(request) => request.encode_to_vec(),
@@ -71,15 +72,17 @@ impl Decoded {
     }
 }
 
-/// Asserts that two encoded requests are the same to a reader that knows the schema. Unknown fields are not compared:
-/// see [`unknown_fields`].
+/// Asserts that two encoded requests are the same to a reader that knows the schema. Unknown fields
+/// are not compared: see [`unknown_fields`].
 #[track_caller]
 pub fn assert_equivalent(signal: Signal, expected: &[u8], actual: &[u8]) {
     let expected = Decoded::decode(signal, expected).expect("the expected request decodes");
     let actual = match Decoded::decode(signal, actual) {
         Ok(decoded) => decoded,
         Err(error) => {
-            panic!("the request does not decode: {error}\nexpected: {expected:#?}\nactual bytes: {actual:02x?}")
+            panic!(
+                "the request does not decode: {error}\nexpected: {expected:#?}\nactual bytes: {actual:02x?}"
+            )
         }
     };
     if expected.encode() != actual.encode() {
@@ -87,26 +90,37 @@ pub fn assert_equivalent(signal: Signal, expected: &[u8], actual: &[u8]) {
     }
 }
 
-/// The path of a message (field names, no indices: `resourceSpans.scopeSpans.spans`; the request itself is the empty
-/// path) and an unknown field in it.
+/// The path of a message (field names, no indices: `resourceSpans.scopeSpans.spans`; the request
+/// itself is the empty path) and an unknown field in it.
 pub type UnknownField = (String, Record);
 
-/// Every field of the request that the schema does not know, with how often it occurs. Elements of repeated fields
-/// share their path, so merging and splitting requests only add up or divide the counts.
+/// Every field of the request that the schema does not know, with how often it occurs. Elements of
+/// repeated fields share their path, so merging and splitting requests only add up or divide the
+/// counts.
 pub fn unknown_fields(signal: Signal, encoded: &[u8]) -> BTreeMap<UnknownField, usize> {
     let mut found = BTreeMap::new();
     collect_unknown(super::request(signal), "", encoded, &mut found);
     found
 }
 
-fn collect_unknown(message: &Message, path: &str, encoded: &[u8], found: &mut BTreeMap<UnknownField, usize>) {
+fn collect_unknown(
+    message: &Message,
+    path: &str,
+    encoded: &[u8],
+    found: &mut BTreeMap<UnknownField, usize>,
+) {
     for record in records(encoded) {
         match super::field(message, record.number) {
             None => *found.entry((path.to_owned(), record)).or_default() += 1,
             Some(field) => {
                 if let Kind::Message(child) = field.kind {
                     let separator = if path.is_empty() { "" } else { "." };
-                    collect_unknown(child, &format!("{path}{separator}{}", field.name), &record.value, found);
+                    collect_unknown(
+                        child,
+                        &format!("{path}{separator}{}", field.name),
+                        &record.value,
+                        found,
+                    );
                 }
             }
         }

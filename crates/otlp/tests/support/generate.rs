@@ -21,7 +21,8 @@ pub struct Shape {
     pub duplicate_keys: bool,
     /// Trace and span ids of any length, not only 16 and 8 bytes or none.
     pub odd_ids: bool,
-    /// String-table references (`key_strindex`, `string_value_strindex`), which only profiles may use.
+    /// String-table references (`key_strindex`, `string_value_strindex`), which only profiles may
+    /// use.
     pub string_table: bool,
 }
 
@@ -35,8 +36,12 @@ impl Shape {
 /// An encoded request as the generated types write it.
 pub fn request(signal: Signal, shape: Shape) -> BoxedStrategy<Vec<u8>> {
     match signal {
-        Signal::Traces => traces::request(shape).prop_map(|request| request.encode_to_vec()).boxed(),
-        Signal::Metrics => metrics::request(shape).prop_map(|request| request.encode_to_vec()).boxed(),
+        Signal::Traces => {
+            traces::request(shape).prop_map(|request| request.encode_to_vec()).boxed()
+        }
+        Signal::Metrics => {
+            metrics::request(shape).prop_map(|request| request.encode_to_vec()).boxed()
+        }
         Signal::Logs => logs::request(shape).prop_map(|request| request.encode_to_vec()).boxed(),
     }
 }
@@ -66,7 +71,8 @@ pub fn nested_value(levels: usize) -> AnyValue {
     value
 }
 
-/// Strings as telemetry has them, and those that break naive code: empty, quotes, control characters, all of Unicode.
+/// Strings as telemetry has them, and those that break naive code: empty, quotes, control
+/// characters, all of Unicode.
 pub(super) fn text() -> BoxedStrategy<String> {
     prop_oneof![
         2 => Just(String::new()),
@@ -83,7 +89,9 @@ pub(super) fn double() -> BoxedStrategy<f64> {
     prop_oneof![
         4 => any::<f64>(),
         2 => (-1_000_000i32..1_000_000).prop_map(|value| f64::from(value) / 8.0),
-        1 => prop::sample::select(vec![0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN_POSITIVE]),
+        1 => prop::sample::select(vec![
+            0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN_POSITIVE,
+        ]),
     ]
     .boxed()
 }
@@ -104,7 +112,11 @@ pub(super) fn open_enum(known: i32) -> BoxedStrategy<i32> {
 /// An id of `len` bytes, or none.
 pub(super) fn id(shape: Shape, len: usize) -> BoxedStrategy<Vec<u8>> {
     let proper = prop_oneof![1 => Just(Vec::new()), 5 => vec(any::<u8>(), len)];
-    if shape.odd_ids { prop_oneof![6 => proper, 1 => vec(any::<u8>(), 0..40)].boxed() } else { proper.boxed() }
+    if shape.odd_ids {
+        prop_oneof![6 => proper, 1 => vec(any::<u8>(), 0..40)].boxed()
+    } else {
+        proper.boxed()
+    }
 }
 
 pub(super) fn any_value(shape: Shape) -> BoxedStrategy<AnyValue> {
@@ -121,16 +133,21 @@ pub(super) fn any_value(shape: Shape) -> BoxedStrategy<AnyValue> {
         value => AnyValue { value: Some(value) },
     });
     leaf.prop_recursive(4, 12, 3, move |inner| {
-        let list = vec(inner.clone(), 0..3).prop_map(|values| Value::ArrayValue(ArrayValue { values }));
-        let map =
-            vec(key_value(shape, text(), inner), 0..3).prop_map(|values| Value::KvlistValue(KeyValueList { values }));
+        let list =
+            vec(inner.clone(), 0..3).prop_map(|values| Value::ArrayValue(ArrayValue { values }));
+        let map = vec(key_value(shape, text(), inner), 0..3)
+            .prop_map(|values| Value::KvlistValue(KeyValueList { values }));
         prop_oneof![list, map].prop_map(|value| AnyValue { value: Some(value) })
     })
     .boxed()
 }
 
 fn string_table_index(shape: Shape) -> BoxedStrategy<i32> {
-    if shape.string_table { prop_oneof![4 => Just(0), 1 => any::<i32>()].boxed() } else { Just(0).boxed() }
+    if shape.string_table {
+        prop_oneof![4 => Just(0), 1 => any::<i32>()].boxed()
+    } else {
+        Just(0).boxed()
+    }
 }
 
 fn key_value(
@@ -138,11 +155,8 @@ fn key_value(
     key: BoxedStrategy<String>,
     value: impl Strategy<Value = AnyValue> + 'static,
 ) -> impl Strategy<Value = KeyValue> {
-    (key, option::weighted(0.9, value), string_table_index(shape)).prop_map(|(key, value, key_strindex)| KeyValue {
-        key,
-        value,
-        key_strindex,
-    })
+    (key, option::weighted(0.9, value), string_table_index(shape))
+        .prop_map(|(key, value, key_strindex)| KeyValue { key, value, key_strindex })
 }
 
 pub(super) fn attributes(shape: Shape) -> BoxedStrategy<Vec<KeyValue>> {
@@ -160,7 +174,12 @@ pub(super) fn attributes(shape: Shape) -> BoxedStrategy<Vec<KeyValue>> {
 
 pub(super) fn resource(shape: Shape) -> BoxedStrategy<Option<Resource>> {
     let entity_ref = (text(), text(), vec(text(), 0..3), vec(text(), 0..2)).prop_map(
-        |(schema_url, r#type, id_keys, description_keys)| EntityRef { schema_url, r#type, id_keys, description_keys },
+        |(schema_url, r#type, id_keys, description_keys)| EntityRef {
+            schema_url,
+            r#type,
+            id_keys,
+            description_keys,
+        },
     );
     let resource = (attributes(shape), small(), vec(entity_ref, 0..2)).prop_map(
         |(attributes, dropped_attributes_count, entity_refs)| Resource {

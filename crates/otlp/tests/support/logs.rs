@@ -4,14 +4,19 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::generate::{Shape, any_value, attributes, counter, id, open_enum, resource, scope, small, text};
+use super::generate::{
+    Shape, any_value, attributes, counter, id, open_enum, resource, scope, small, text,
+};
 
 pub fn request(shape: Shape) -> BoxedStrategy<ExportLogsServiceRequest> {
     let scope_logs = (scope(shape), vec(log_record(shape), 0..4), text())
         .prop_map(|(scope, log_records, schema_url)| ScopeLogs { scope, log_records, schema_url });
-    let resource_logs = (resource(shape), vec(scope_logs, 0..3), text())
-        .prop_map(|(resource, scope_logs, schema_url)| ResourceLogs { resource, scope_logs, schema_url });
-    vec(resource_logs, 0..3).prop_map(|resource_logs| ExportLogsServiceRequest { resource_logs }).boxed()
+    let resource_logs = (resource(shape), vec(scope_logs, 0..3), text()).prop_map(
+        |(resource, scope_logs, schema_url)| ResourceLogs { resource, scope_logs, schema_url },
+    );
+    vec(resource_logs, 0..3)
+        .prop_map(|resource_logs| ExportLogsServiceRequest { resource_logs })
+        .boxed()
 }
 
 pub fn log_record(shape: Shape) -> BoxedStrategy<LogRecord> {

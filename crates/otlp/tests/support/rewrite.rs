@@ -1,5 +1,5 @@
-//! Turns an encoded request into another wire form of the same request: what a peer may legally send, but what the
-//! generated types never write themselves.
+//! Turns an encoded request into another wire form of the same request: what a peer may legally
+//! send, but what the generated types never write themselves.
 
 use fastrand::Rng;
 use sluice_otlp::Signal;
@@ -14,14 +14,15 @@ pub struct Freedoms {
     pub order: bool,
     /// Repeated scalars unpacked, in several packed runs, in empty runs.
     pub packing: bool,
-    /// Tags, lengths and values as varints that are longer than they need be; bits above 32 in 32-bit values; true as
-    /// something else than 1.
+    /// Tags, lengths and values as varints that are longer than they need be; bits above 32 in
+    /// 32-bit values; true as something else than 1.
     pub long_varints: bool,
     /// A singular message as two occurrences, which a reader merges.
     pub split_messages: bool,
     /// Fields that the schema does not know, in any message; groups among them.
     pub unknown_fields: bool,
-    /// Default values written out, and earlier occurrences of a singular scalar or a oneof that a later one replaces.
+    /// Default values written out, and earlier occurrences of a singular scalar or a oneof that a
+    /// later one replaces.
     pub superseded: bool,
 }
 
@@ -46,7 +47,9 @@ impl Freedoms {
 
 /// Another wire form of the request `encoded`. The same seed gives the same form.
 pub fn rewrite(signal: Signal, encoded: &[u8], freedoms: Freedoms, seed: u64) -> Vec<u8> {
-    Rewriter { freedoms, rng: Rng::with_seed(seed) }.message(super::request(signal), encoded).concat()
+    Rewriter { freedoms, rng: Rng::with_seed(seed) }
+        .message(super::request(signal), encoded)
+        .concat()
 }
 
 struct Rewriter {
@@ -54,7 +57,8 @@ struct Rewriter {
     rng: Rng,
 }
 
-/// One encoded field occurrence with what its place in the message depends on: two of the same rank keep their order.
+/// One encoded field occurrence with what its place in the message depends on: two of the same rank
+/// keep their order.
 struct Piece {
     rank: u32,
     bytes: Vec<u8>,
@@ -64,7 +68,8 @@ struct Piece {
 const ONEOF_RANK: u32 = u32::MAX;
 
 impl Rewriter {
-    /// The message as encoded pieces; any cut between two of them may become a border between two occurrences.
+    /// The message as encoded pieces; any cut between two of them may become a border between two
+    /// occurrences.
     fn message(&mut self, message: &'static Message, encoded: &[u8]) -> Vec<Vec<u8>> {
         let mut pieces = Vec::new();
         let original = records(encoded);
@@ -124,8 +129,11 @@ impl Rewriter {
                 self.length_delimited(field.number, field.number, rest[..run].concat(), pieces);
             } else {
                 for value in &rest[..run] {
-                    let record =
-                        Record { number: field.number, wire_type: field.kind.wire_type(), value: value.clone() };
+                    let record = Record {
+                        number: field.number,
+                        wire_type: field.kind.wire_type(),
+                        value: value.clone(),
+                    };
                     self.unchanged(field.number, record, pieces);
                 }
             }
@@ -133,13 +141,22 @@ impl Rewriter {
         }
     }
 
-    fn varint(&mut self, rank: u32, number: u32, kind: Kind, mut value: u64, pieces: &mut Vec<Piece>) {
+    fn varint(
+        &mut self,
+        rank: u32,
+        number: u32,
+        kind: Kind,
+        mut value: u64,
+        pieces: &mut Vec<Piece>,
+    ) {
         let mut padding = 0;
         if self.freedoms.long_varints && self.rng.u8(..4) == 0 {
             padding = self.rng.usize(..10);
             value = match kind {
                 Kind::Bool if value != 0 => self.rng.u64(1..),
-                Kind::Uint32 | Kind::Sint32 => value & 0xffff_ffff | u64::from(self.rng.u32(..)) << 32,
+                Kind::Uint32 | Kind::Sint32 => {
+                    value & 0xffff_ffff | u64::from(self.rng.u32(..)) << 32
+                }
                 _ => value,
             };
         }
@@ -148,7 +165,13 @@ impl Rewriter {
         self.unchanged(rank, Record { number, wire_type: 0, value: bytes }, pieces);
     }
 
-    fn length_delimited(&mut self, rank: u32, number: u32, value: Vec<u8>, pieces: &mut Vec<Piece>) {
+    fn length_delimited(
+        &mut self,
+        rank: u32,
+        number: u32,
+        value: Vec<u8>,
+        pieces: &mut Vec<Piece>,
+    ) {
         self.unchanged(rank, Record { number, wire_type: 2, value }, pieces);
     }
 
@@ -159,8 +182,9 @@ impl Rewriter {
         pieces.push(Piece { rank, bytes });
     }
 
-    /// Tags and lengths have 32 bits: readers take five bytes of them at most, and minimal ones here have three or
-    /// fewer (tags of the largest field numbers: five, which `add_unknown` writes without padding).
+    /// Tags and lengths have 32 bits: readers take five bytes of them at most, and minimal ones
+    /// here have three or fewer (tags of the largest field numbers: five, which `add_unknown`
+    /// writes without padding).
     fn padding(&mut self) -> usize {
         if self.freedoms.long_varints && self.rng.u8(..8) == 0 { self.rng.usize(1..=2) } else { 0 }
     }
@@ -189,16 +213,23 @@ impl Rewriter {
             1 => value.resize(8, 0xaa),
             5 => value.resize(4, 0xbb),
             // Few of few fields are groups: they nest now and then, and never deeply.
-            3 => (0..self.rng.usize(..4)).for_each(|_| write_record(&mut value, &self.unknown(), 0, 0)),
+            3 => (0..self.rng.usize(..4))
+                .for_each(|_| write_record(&mut value, &self.unknown(), 0, 0)),
             _ => value.extend((0..self.rng.usize(..12)).map(|_| self.rng.u8(..))),
         }
         Record { number, wire_type, value }
     }
 
     /// Only scalars are superseded: a message would be merged, not replaced.
-    fn add_superseded(&mut self, message: &'static Message, original: &[Record], pieces: &mut Vec<Piece>) {
+    fn add_superseded(
+        &mut self,
+        message: &'static Message,
+        original: &[Record],
+        pieces: &mut Vec<Piece>,
+    ) {
         let has = |field: &Field| original.iter().any(|record| record.number == field.number);
-        let oneof_set = message.fields.iter().any(|field| field.presence == Presence::Oneof && has(field));
+        let oneof_set =
+            message.fields.iter().any(|field| field.presence == Presence::Oneof && has(field));
         for field in message.fields {
             if matches!(field.kind, Kind::Message(_)) || self.rng.u8(..8) != 0 {
                 continue;
@@ -218,7 +249,11 @@ impl Rewriter {
                 (_, true) => b"superseded".to_vec(),
                 (_, false) => Vec::new(),
             };
-            self.unchanged(rank, Record { number: field.number, wire_type: field.kind.wire_type(), value }, pieces);
+            self.unchanged(
+                rank,
+                Record { number: field.number, wire_type: field.kind.wire_type(), value },
+                pieces,
+            );
         }
     }
 
@@ -231,9 +266,13 @@ impl Rewriter {
                     self.rng.shuffle(&mut ranks);
                     ranks
                 };
-                // The shuffled ranks say whose turn it is; those of one rank come in their own order.
+                // The shuffled ranks say whose turn it is; those of one rank come in their own
+                // order.
                 for rank in ranks {
-                    let next = pieces.iter().position(|piece| piece.rank == rank).expect("as many turns as pieces");
+                    let next = pieces
+                        .iter()
+                        .position(|piece| piece.rank == rank)
+                        .expect("as many turns as pieces");
                     let piece = pieces.remove(next);
                     pieces.push(piece);
                 }

@@ -10,15 +10,19 @@ use super::generate::{Shape, attributes, counter, id, open_enum, resource, scope
 pub fn request(shape: Shape) -> BoxedStrategy<ExportTraceServiceRequest> {
     let scope_spans = (scope(shape), vec(span(shape), 0..4), text())
         .prop_map(|(scope, spans, schema_url)| ScopeSpans { scope, spans, schema_url });
-    let resource_spans = (resource(shape), vec(scope_spans, 0..3), text())
-        .prop_map(|(resource, scope_spans, schema_url)| ResourceSpans { resource, scope_spans, schema_url });
-    vec(resource_spans, 0..3).prop_map(|resource_spans| ExportTraceServiceRequest { resource_spans }).boxed()
+    let resource_spans = (resource(shape), vec(scope_spans, 0..3), text()).prop_map(
+        |(resource, scope_spans, schema_url)| ResourceSpans { resource, scope_spans, schema_url },
+    );
+    vec(resource_spans, 0..3)
+        .prop_map(|resource_spans| ExportTraceServiceRequest { resource_spans })
+        .boxed()
 }
 
 pub fn span(shape: Shape) -> BoxedStrategy<Span> {
     let identity = (id(shape, 16), id(shape, 8), text(), id(shape, 8), small());
     let what = (text(), open_enum(6), counter(), counter());
-    let parts = (attributes(shape), vec(event(shape), 0..3), vec(link(shape), 0..3), option::of(status()));
+    let parts =
+        (attributes(shape), vec(event(shape), 0..3), vec(link(shape), 0..3), option::of(status()));
     (identity, what, parts, (small(), small(), small()))
         .prop_map(|(identity, what, parts, dropped)| {
             let (trace_id, span_id, trace_state, parent_span_id, flags) = identity;

@@ -1,8 +1,9 @@
-//! A plain reader and writer of protobuf's wire format, for tests: clarity before speed, panics on malformed input.
+//! A plain reader and writer of protobuf's wire format, for tests: clarity before speed, panics on
+//! malformed input.
 
-/// One field occurrence: its number, wire type, and value. `value` holds the payload without the length prefix for wire
-/// type 2, the little-endian bytes for types 1 and 5, the minimal varint for type 0, and what stands between the tags
-/// of a group for type 3.
+/// One field occurrence: its number, wire type, and value. `value` holds the payload without the
+/// length prefix for wire type 2, the little-endian bytes for types 1 and 5, the minimal varint for
+/// type 0, and what stands between the tags of a group for type 3.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Record {
     pub number: u32,
@@ -55,7 +56,8 @@ fn read_value(bytes: &mut &[u8], number: u32, wire_type: u8) -> Vec<u8> {
     }
 }
 
-/// Writes one record; `tag_padding` and `len_padding` are the bytes by which these varints exceed their minimal form.
+/// Writes one record; `tag_padding` and `len_padding` are the bytes by which these varints exceed
+/// their minimal form.
 pub fn write_record(out: &mut Vec<u8>, record: &Record, tag_padding: usize, len_padding: usize) {
     write_varint(out, u64::from(record.number) << 3 | u64::from(record.wire_type), tag_padding);
     if record.wire_type == 2 {

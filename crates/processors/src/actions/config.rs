@@ -6,15 +6,6 @@ use sluice_otlp::AnyValue;
 use super::{Action, Actions, ContextKey, ConvertedType, Put, Source};
 use crate::go_regexp::Pattern;
 
-/// One action as it is written down.
-struct Written {
-    key: String,
-    name: Option<Name>,
-    source: Source,
-    pattern: Option<Pattern>,
-    converted_type: Option<ConvertedType>,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Name {
     Put(Put),
@@ -38,7 +29,7 @@ const NAMES: [(&str, Name); 7] = [
 const VALUE_SOURCES: [&str; 4] = ["value", "from_attribute", "from_context", "default_value"];
 
 /// Reads the actions that are listed under `key`; at least one is required.
-pub fn read(fields: &mut Fields<'_>, key: &str, doc: &str) -> Actions {
+pub(crate) fn read(fields: &mut Fields<'_>, key: &str, doc: &str) -> Actions {
     let actions = fields.sections(key, doc, read_action);
     if actions.is_empty() {
         fields.error_missing(key);
@@ -47,36 +38,29 @@ pub fn read(fields: &mut Fields<'_>, key: &str, doc: &str) -> Actions {
 }
 
 fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
-    let written = Written {
-        key: fields.string(
-            "key",
-            "",
-            "The attribute. Required for all actions but `delete` and `hash` with a `pattern`.",
-        ),
-        name: read_name(fields),
-        source: read_source(fields),
-        pattern: fields.parsed(
-            "pattern",
-            "regular expression",
-            None,
-            "For `extract`: applied to the value; each group must have a name, which is the attribute that it sets. \
-             For `delete` and `hash`: which keys, besides `key`.",
-            Pattern::new,
-        ),
-        converted_type: fields.optional_choice("converted_type", &ConvertedType::ALL, "For `convert`: the new type."),
-    };
-    checked(written, fields)
+    let doc = "The attribute. Required for all actions but `delete` and `hash` with a `pattern`.";
+    let key = fields.string("key", "", doc);
+    let name = read_name(fields);
+    let source = read_source(fields);
+    let doc = "For `extract`: applied to the value; each group must have a name, which is the \
+               attribute that it sets. For `delete` and `hash`: which keys, besides `key`.";
+    let pattern = fields.parsed("pattern", "regular expression", None, doc, Pattern::new);
+    let doc = "For `convert`: the new type.";
+    let converted_type = fields.optional_choice("converted_type", &ConvertedType::ALL, doc);
+    action(name?, key, source, pattern, converted_type, fields)
 }
 
 fn read_name(fields: &mut Fields<'_>) -> Option<Name> {
     let parse = |text: &str| {
-        let found = NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, name)| *name);
+        let found =
+            NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, name)| *name);
         found.ok_or_else(|| "there is no such action".to_owned())
     };
     let kind = "one of `insert`, `update`, `upsert`, `delete`, `hash`, `extract`, `convert`";
-    let doc = "`insert` sets the attribute if it is not there, `update` if it is there, `upsert` in any case; `delete` \
-               removes it; `hash` replaces its value by the SHA-256 of it; `extract` sets other attributes from its \
-               string; `convert` changes the type of its value.";
+    let doc = "`insert` sets the attribute if it is not there, `update` if it is there, `upsert` \
+               in any case; `delete` removes it; `hash` replaces its value by the SHA-256 of it; \
+               `extract` sets other attributes from its string; `convert` changes the type of its \
+               value.";
     let name = fields.parsed("action", kind, None, doc, parse);
     if name.is_none() && !fields.is_present("action") {
         fields.error_missing("action");
@@ -85,21 +69,19 @@ fn read_name(fields: &mut Fields<'_>) -> Option<Name> {
 }
 
 fn read_source(fields: &mut Fields<'_>) -> Source {
-    Source {
-        value: read_value(fields, "value", "For `insert`, `update` and `upsert`: the value, with its type."),
-        from_attribute: fields
-            .optional_string("from_attribute", "The value of this attribute, if it is there.")
-            .filter(|key| !key.is_empty()),
-        from_context: fields.parsed(
-            "from_context",
-            "`client.address` or `metadata.NAME`",
-            None,
-            "A fact about the sender: its address, or request metadata (headers), for which the receiver needs \
-                 `include_metadata`. Several values are joined by `;`. Nothing is done if it is not there.",
-            ContextKey::parse,
-        ),
-        default_value: read_value(fields, "default_value", "The value if `from_attribute` or `from_context` has none."),
-    }
+    let doc = "For `insert`, `update` and `upsert`: the value, with its type.";
+    let value = read_value(fields, "value", doc);
+    let doc = "The value of this attribute, if it is there.";
+    let from_attribute = fields.optional_string("from_attribute", doc);
+    let kind = "`client.address` or `metadata.NAME`";
+    let doc = "A fact about the sender: its address, or request metadata (headers), for which the \
+               receiver needs `include_metadata`. Several values are joined by `;`. Nothing is \
+               done if it is not there.";
+    let from_context = fields.parsed("from_context", kind, None, doc, ContextKey::parse);
+    let doc = "The value if `from_attribute` or `from_context` has none.";
+    let default_value = read_value(fields, "default_value", doc);
+    let from_attribute = from_attribute.filter(|key| !key.is_empty());
+    Source { value, from_context, from_attribute, default_value }
 }
 
 /// A value of any type, encoded.
@@ -123,18 +105,26 @@ pub(crate) fn value_of(node: &Node) -> Option<AnyValue> {
             ScalarValue::Float(value) => AnyValue::Double(value),
             ScalarValue::String => AnyValue::String(scalar.text.clone()),
         }),
-        Value::List(items) => items.iter().map(value_of).collect::<Option<_>>().map(AnyValue::Array),
+        Value::List(items) => {
+            items.iter().map(value_of).collect::<Option<_>>().map(AnyValue::Array)
+        }
         Value::Mapping(entries) => {
-            let entries = entries.iter().map(|entry| Some((entry.key.clone(), value_of(&entry.value)?)));
+            let entries =
+                entries.iter().map(|entry| Some((entry.key.clone(), value_of(&entry.value)?)));
             entries.collect::<Option<_>>().map(AnyValue::Map)
         }
     }
 }
 
 /// Checks the options against the action, as the Collector does.
-fn checked(written: Written, fields: &mut Fields<'_>) -> Option<Action> {
-    let Written { key, name, source, pattern, converted_type } = written;
-    let name = name?;
+fn action(
+    name: Name,
+    key: String,
+    source: Source,
+    pattern: Option<Pattern>,
+    converted_type: Option<ConvertedType>,
+    fields: &mut Fields<'_>,
+) -> Option<Action> {
     let takes_pattern_instead = matches!(name, Name::Delete | Name::Hash);
     if key.is_empty() && !(takes_pattern_instead && fields.is_present("pattern")) {
         match takes_pattern_instead {
@@ -159,7 +149,10 @@ fn checked(written: Written, fields: &mut Fields<'_>) -> Option<Action> {
             if pattern.group_names().next().is_none() {
                 fields.error_at("pattern", "has no named group, as in `(?P<name>…)`");
             } else if pattern.group_names().any(|name| name.is_none()) {
-                fields.error_at("pattern", "has a group without a name: write `(?:…)` or `(?P<name>…)`");
+                fields.error_at(
+                    "pattern",
+                    "has a group without a name: write `(?:…)` or `(?P<name>…)`",
+                );
             }
             Some(Action::Extract { key, pattern })
         }
@@ -191,11 +184,16 @@ fn check_source(source: &Source, fields: &mut Fields<'_>) {
         ("from_attribute", source.from_attribute.is_some()),
         ("from_context", fields.is_present("from_context")),
     ];
-    let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect();
+    let given: Vec<&str> =
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect();
     match given.as_slice() {
-        [first, second, ..] => fields.error_at(second, &format!("and `{first}` cannot be given both")),
+        [first, second, ..] => {
+            fields.error_at(second, &format!("and `{first}` cannot be given both"))
+        }
         [] if source.default_value.is_none() => {
-            fields.error("needs one of `value`, `from_attribute`, `from_context` and `default_value`");
+            fields.error(
+                "needs one of `value`, `from_attribute`, `from_context` and `default_value`",
+            );
         }
         _ => {}
     }

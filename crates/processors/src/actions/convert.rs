@@ -7,17 +7,20 @@ use sluice_otlp::{AnyValue, Value};
 use crate::text::text_of;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConvertedType {
+pub(crate) enum ConvertedType {
     String,
     Int,
     Double,
 }
 
 impl ConvertedType {
-    pub const ALL: [(&'static str, ConvertedType); 3] =
-        [("string", ConvertedType::String), ("int", ConvertedType::Int), ("double", ConvertedType::Double)];
+    pub(crate) const ALL: [(&'static str, ConvertedType); 3] = [
+        ("string", ConvertedType::String),
+        ("int", ConvertedType::Int),
+        ("double", ConvertedType::Double),
+    ];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             ConvertedType::String => "string",
             ConvertedType::Int => "int",
@@ -27,25 +30,26 @@ impl ConvertedType {
 
     /// The converted value; nothing where it has the type already or cannot be converted.
     pub(super) fn convert(self, value: Value<'_>) -> Option<AnyValue> {
-        match (self, value) {
-            (ConvertedType::String, Value::String(_))
-            | (ConvertedType::Int, Value::Int(_))
-            | (ConvertedType::Double, Value::Double(_)) => None,
-            (ConvertedType::String, value) => Some(AnyValue::String(text_of(value).into_owned())),
-            (ConvertedType::Int, Value::Double(value)) => Some(AnyValue::Int(value as i64)),
-            (ConvertedType::Int, Value::Bool(value)) => Some(AnyValue::Int(i64::from(value))),
-            (ConvertedType::Int, Value::String(text)) => Some(AnyValue::Int(str::from_utf8(text).ok()?.parse().ok()?)),
-            (ConvertedType::Double, Value::Int(value)) => Some(AnyValue::Double(value as f64)),
-            (ConvertedType::Double, Value::Bool(value)) => Some(AnyValue::Double(f64::from(u8::from(value)))),
-            (ConvertedType::Double, Value::String(text)) => {
-                Some(AnyValue::Double(parse_double(str::from_utf8(text).ok()?)?))
+        Some(match (self, value) {
+            (ConvertedType::String, Value::String(_)) => return None,
+            (ConvertedType::String, value) => AnyValue::String(text_of(value).into_owned()),
+            (ConvertedType::Int, Value::Double(value)) => AnyValue::Int(value as i64),
+            (ConvertedType::Int, Value::Bool(value)) => AnyValue::Int(i64::from(value)),
+            (ConvertedType::Int, Value::String(text)) => {
+                AnyValue::Int(str::from_utf8(text).ok()?.parse().ok()?)
             }
-            (ConvertedType::Int | ConvertedType::Double, Value::Empty | Value::Bytes(_) | Value::Nested(_)) => None,
-        }
+            (ConvertedType::Double, Value::Int(value)) => AnyValue::Double(value as f64),
+            (ConvertedType::Double, Value::Bool(value)) => AnyValue::Double(value.into()),
+            (ConvertedType::Double, Value::String(text)) => {
+                AnyValue::Double(parse_double(str::from_utf8(text).ok()?)?)
+            }
+            _ => return None,
+        })
     }
 }
 
-/// Reads a number as Go's `strconv.ParseFloat` does, but for hexadecimal ones. What is too large is no number.
+/// Reads a number as Go's `strconv.ParseFloat` does, but for hexadecimal ones. What is too large is
+/// no number.
 fn parse_double(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_word = |word: &str| unsigned.eq_ignore_ascii_case(word);
@@ -67,8 +71,13 @@ fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
     let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
     let bytes = text.as_bytes();
     let underscores = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'_');
-    let between_digits = |index: usize| index > 0 && is_digit(bytes.get(index - 1)) && is_digit(bytes.get(index + 1));
-    underscores.map(|(index, _)| index).all(between_digits).then(|| Cow::Owned(text.replace('_', "")))
+    let between_digits = |index: usize| {
+        index > 0 && is_digit(bytes.get(index - 1)) && is_digit(bytes.get(index + 1))
+    };
+    underscores
+        .map(|(index, _)| index)
+        .all(between_digits)
+        .then(|| Cow::Owned(text.replace('_', "")))
 }
 
 #[cfg(test)]
@@ -90,7 +99,11 @@ mod tests {
             (ConvertedType::Int, Value::Int(1), None),
             (ConvertedType::Int, Value::Nested(&nested), None),
             (ConvertedType::Double, Value::String(b"1.5e3"), Some(AnyValue::Double(1500.0))),
-            (ConvertedType::Double, Value::String(b"-inf"), Some(AnyValue::Double(f64::NEG_INFINITY))),
+            (
+                ConvertedType::Double,
+                Value::String(b"-inf"),
+                Some(AnyValue::Double(f64::NEG_INFINITY)),
+            ),
             (ConvertedType::Double, Value::String(b"1e999"), None),
             (ConvertedType::Double, Value::String(b"-nan"), None),
             (ConvertedType::Double, Value::String(b"1_0.5"), Some(AnyValue::Double(10.5))),
@@ -102,7 +115,11 @@ mod tests {
             (ConvertedType::Double, Value::Empty, None),
             (ConvertedType::String, Value::Int(7), Some(AnyValue::String("7".to_owned()))),
             (ConvertedType::String, Value::Bool(false), Some(AnyValue::String("false".to_owned()))),
-            (ConvertedType::String, Value::Nested(&nested), Some(AnyValue::String("[1]".to_owned()))),
+            (
+                ConvertedType::String,
+                Value::Nested(&nested),
+                Some(AnyValue::String("[1]".to_owned())),
+            ),
             (ConvertedType::String, Value::Empty, Some(AnyValue::String(String::new()))),
             (ConvertedType::String, Value::String(b"x"), None),
         ];

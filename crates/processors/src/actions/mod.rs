@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 use sluice_flow::Metadata;
 use sluice_otlp::{AnyValue, Attributes, NewValue, Value};
 
-pub use config::read;
+pub(crate) use config::read;
 pub(crate) use config::value_of;
-pub use convert::ConvertedType;
-pub use source::{ContextKey, Source};
+pub(crate) use convert::ConvertedType;
+pub(crate) use source::{ContextKey, Source};
 
 use crate::fingerprint::Fingerprint;
 use crate::go_regexp::Pattern;
@@ -20,15 +20,16 @@ use source::Found;
 
 /// Actions in the order in which they are carried out; each sees what the one before has done.
 #[derive(Clone, Debug, Default)]
-pub struct Actions(pub Vec<Action>);
+pub(crate) struct Actions(pub Vec<Action>);
 
 #[derive(Clone, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// Sets an attribute, depending on whether it is there.
     Put { key: String, on: Put, source: Source },
     /// Removes the first attribute named `key`, then all whose key matches.
     Delete { key: String, pattern: Option<Pattern> },
-    /// Replaces the value of the first attribute named `key`, then of all whose key matches, by its SHA-256.
+    /// Replaces the value of the first attribute named `key`, then of all whose key matches, by its
+    /// SHA-256.
     Hash { key: String, pattern: Option<Pattern> },
     /// Sets one attribute for each named group of `pattern`, if the string in `key` matches.
     Extract { key: String, pattern: Pattern },
@@ -38,7 +39,7 @@ pub enum Action {
 
 /// When an attribute is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub(crate) enum Put {
     /// Only if it is not there.
     Insert,
     /// Only if it is there.
@@ -47,19 +48,22 @@ pub enum Put {
 }
 
 /// The actions for one request: what they take from its sender is looked up once.
-pub struct Prepared<'c> {
+pub(crate) struct Prepared<'c> {
     actions: &'c Actions,
     /// For each action the encoded value that `from_context` stands for.
     from_context: Vec<Option<Vec<u8>>>,
 }
 
 impl Actions {
-    pub fn prepare(&self, metadata: &Metadata) -> Prepared<'_> {
+    pub(crate) fn prepare(&self, metadata: &Metadata) -> Prepared<'_> {
         let from_context = self.0.iter().map(|action| match action {
-            Action::Put { source, .. } => source.from_context.as_ref().and_then(|key| key.find(metadata)),
+            Action::Put { source, .. } => {
+                source.from_context.as_ref().and_then(|key| key.find(metadata))
+            }
             _ => None,
         });
-        let from_context = from_context.map(|text| text.map(|text| AnyValue::String(text).encoded())).collect();
+        let from_context =
+            from_context.map(|text| text.map(|text| AnyValue::String(text).encoded())).collect();
         Prepared { actions: self, from_context }
     }
 
@@ -78,7 +82,7 @@ impl Actions {
 }
 
 impl Prepared<'_> {
-    pub fn apply(&self, attributes: &mut Attributes<'_>) {
+    pub(crate) fn apply(&self, attributes: &mut Attributes<'_>) {
         for (action, from_context) in self.actions.0.iter().zip(&self.from_context) {
             action.apply(from_context.as_deref(), attributes);
         }
@@ -109,33 +113,24 @@ impl Action {
     }
 
     fn fingerprint(&self, fingerprint: &mut Fingerprint) {
-        let pattern_text =
-            |pattern: &Option<Pattern>| pattern.as_ref().map(|pattern| pattern.text().as_bytes().to_vec());
+        let (name, key) = match self {
+            Action::Put { key, on: Put::Insert, .. } => ("insert", key),
+            Action::Put { key, on: Put::Update, .. } => ("update", key),
+            Action::Put { key, on: Put::Upsert, .. } => ("upsert", key),
+            Action::Delete { key, .. } => ("delete", key),
+            Action::Hash { key, .. } => ("hash", key),
+            Action::Extract { key, .. } => ("extract", key),
+            Action::Convert { key, .. } => ("convert", key),
+        };
+        fingerprint.text(name);
+        fingerprint.text(key);
         match self {
-            Action::Put { key, on, source } => {
-                fingerprint.text(match on {
-                    Put::Insert => "insert",
-                    Put::Update => "update",
-                    Put::Upsert => "upsert",
-                });
-                fingerprint.text(key);
-                source.fingerprint(fingerprint);
+            Action::Put { source, .. } => source.fingerprint(fingerprint),
+            Action::Delete { pattern, .. } | Action::Hash { pattern, .. } => {
+                fingerprint.optional(pattern.as_ref().map(|pattern| pattern.text().as_bytes()));
             }
-            Action::Delete { key, pattern } | Action::Hash { key, pattern } => {
-                fingerprint.text(if matches!(self, Action::Hash { .. }) { "hash" } else { "delete" });
-                fingerprint.text(key);
-                fingerprint.optional(pattern_text(pattern).as_deref());
-            }
-            Action::Extract { key, pattern } => {
-                fingerprint.text("extract");
-                fingerprint.text(key);
-                fingerprint.text(pattern.text());
-            }
-            Action::Convert { key, to } => {
-                fingerprint.text("convert");
-                fingerprint.text(key);
-                fingerprint.text(to.name());
-            }
+            Action::Extract { pattern, .. } => fingerprint.text(pattern.text()),
+            Action::Convert { to, .. } => fingerprint.text(to.name()),
         }
     }
 }
@@ -158,7 +153,8 @@ fn targets(key: &str, pattern: Option<&Pattern>, attributes: &Attributes<'_>) ->
     let named = if key.is_empty() { None } else { attributes.find(key.as_bytes()) };
     let mut targets: Vec<usize> = named.into_iter().collect();
     if let Some(pattern) = pattern {
-        let matching = attributes.keys().filter(|(_, key)| pattern.matches(key)).map(|(index, _)| index);
+        let matching =
+            attributes.keys().filter(|(_, key)| pattern.matches(key)).map(|(index, _)| index);
         targets.extend(matching.filter(|index| Some(*index) != named));
     }
     targets
@@ -166,17 +162,11 @@ fn targets(key: &str, pattern: Option<&Pattern>, attributes: &Attributes<'_>) ->
 
 /// An attribute that is both named and matched is hashed twice, as in the Collector.
 fn hash(key: &str, pattern: Option<&Pattern>, attributes: &mut Attributes<'_>) {
-    let once = |index: usize, attributes: &mut Attributes<'_>| {
+    let named = targets(key, None, attributes);
+    let matching = targets("", pattern, attributes);
+    for index in named.into_iter().chain(matching) {
         let hashed = AnyValue::String(hash_of(attributes.value(index)));
         attributes.set(index, NewValue::Encoded(&hashed.encoded()));
-    };
-    for index in targets(key, None, attributes) {
-        once(index, attributes);
-    }
-    if let Some(pattern) = pattern {
-        for index in targets("", Some(pattern), attributes) {
-            once(index, attributes);
-        }
     }
 }
 

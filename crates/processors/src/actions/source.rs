@@ -7,9 +7,10 @@ use sluice_otlp::Attributes;
 
 use crate::fingerprint::Fingerprint;
 
-/// The first that yields something counts: the value, the sender's context, another attribute, the default.
+/// The first that yields something counts: the value, the sender's context, another attribute, the
+/// default.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Source {
+pub(crate) struct Source {
     /// An encoded `AnyValue`, as is `default_value`.
     pub value: Option<Vec<u8>>,
     pub from_context: Option<ContextKey>,
@@ -27,11 +28,16 @@ pub(super) enum Found<'s> {
 
 impl Source {
     /// `from_context` is what the context has for this source, encoded.
-    pub(super) fn find<'s>(&'s self, from_context: Option<&'s [u8]>, attributes: &Attributes<'_>) -> Found<'s> {
+    pub(super) fn find<'s>(
+        &'s self,
+        from_context: Option<&'s [u8]>,
+        attributes: &Attributes<'_>,
+    ) -> Found<'s> {
         if let Some(value) = self.value.as_deref().or(from_context) {
             return Found::Encoded(value);
         }
-        let attribute = self.from_attribute.as_ref().and_then(|key| attributes.find(key.as_bytes()));
+        let attribute =
+            self.from_attribute.as_ref().and_then(|key| attributes.find(key.as_bytes()));
         match (attribute, &self.default_value) {
             (Some(index), _) => Found::Attribute(index),
             (None, Some(value)) => Found::Encoded(value),
@@ -49,7 +55,7 @@ impl Source {
 
 /// A fact about the sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ContextKey {
+pub(crate) enum ContextKey {
     ClientAddress,
     /// Name of a request header (gRPC metadata), in lower case.
     Metadata(String),
@@ -60,11 +66,13 @@ impl ContextKey {
     ///
     /// # Errors
     /// Why it cannot be had.
-    pub fn parse(text: &str) -> Result<ContextKey, String> {
+    pub(crate) fn parse(text: &str) -> Result<ContextKey, String> {
         if text.starts_with("auth.") {
-            return Err("attributes of an authenticated client (`auth.`) are not available; possible are \
+            return Err(
+                "attributes of an authenticated client (`auth.`) are not available; possible are \
                         `client.address` and `metadata.NAME`"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         if text == "client.address" {
             return Ok(ContextKey::ClientAddress);
@@ -76,7 +84,7 @@ impl ContextKey {
     }
 
     /// The header that it stands for.
-    pub fn metadata_key(&self) -> Option<&str> {
+    pub(crate) fn metadata_key(&self) -> Option<&str> {
         match self {
             ContextKey::ClientAddress => None,
             ContextKey::Metadata(name) => Some(name),
@@ -90,13 +98,17 @@ impl ContextKey {
         }
     }
 
-    /// The address without its port (empty if it is not known); all values of a header, joined by `;`.
-    pub fn find(&self, metadata: &Metadata) -> Option<String> {
+    /// The address without its port (empty if it is not known); all values of a header, joined by
+    /// `;`.
+    pub(crate) fn find(&self, metadata: &Metadata) -> Option<String> {
         match self {
-            ContextKey::ClientAddress => Some(metadata.peer.as_deref().map(address_of).unwrap_or_default()),
+            ContextKey::ClientAddress => {
+                Some(metadata.peer.as_deref().map(address_of).unwrap_or_default())
+            }
             ContextKey::Metadata(name) => {
                 let values = metadata.headers.iter().filter(|(header, _)| header == name);
-                let texts: Vec<_> = values.map(|(_, value)| String::from_utf8_lossy(value)).collect();
+                let texts: Vec<_> =
+                    values.map(|(_, value)| String::from_utf8_lossy(value)).collect();
                 (!texts.is_empty()).then(|| texts.join(";"))
             }
         }
@@ -104,7 +116,8 @@ impl ContextKey {
 }
 
 fn address_of(peer: &str) -> String {
-    peer.parse::<SocketAddr>().map_or_else(|_| peer.to_owned(), |address| address.ip().to_canonical().to_string())
+    peer.parse::<SocketAddr>()
+        .map_or_else(|_| peer.to_owned(), |address| address.ip().to_canonical().to_string())
 }
 
 #[cfg(test)]
@@ -119,7 +132,8 @@ mod tests {
         }
     }
 
-    /// The address comes without port, headers are found in any case and joined, what is missing yields nothing.
+    /// The address comes without port, headers are found in any case and joined, what is missing
+    /// yields nothing.
     #[test]
     fn context_is_looked_up() {
         let find = |text: &str| ContextKey::parse(text).unwrap().find(&metadata());

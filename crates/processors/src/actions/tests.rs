@@ -7,24 +7,31 @@ use super::read;
 
 /// A request with one resource, whose attributes are these.
 fn request(attributes: &[(&str, AnyValue)]) -> Bytes {
-    let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8][..], content].concat();
-    let attributes = attributes
-        .iter()
-        .flat_map(|(key, value)| field(1, &[field(1, key.as_bytes()), field(2, &value.encoded())].concat()));
+    let field = |number: u8, content: &[u8]| {
+        [&[number << 3 | 2, content.len() as u8][..], content].concat()
+    };
+    let attributes = attributes.iter().flat_map(|(key, value)| {
+        field(1, &[field(1, key.as_bytes()), field(2, &value.encoded())].concat())
+    });
     field(1, &field(1, &attributes.collect::<Vec<u8>>())).into()
 }
 
-/// Carries out actions and answers what the attributes are then; nothing if the request stayed as it was.
+/// Carries out actions and answers what the attributes are then; nothing if the request stayed as
+/// it was.
 fn run(actions: &str, attributes: &[(&str, AnyValue)]) -> Option<Vec<(String, AnyValue)>> {
-    let (actions, diagnostics) = read_text("p", &format!("actions: {actions}"), |fields| read(fields, "actions", ""));
+    let (actions, diagnostics) =
+        read_text("p", &format!("actions: {actions}"), |fields| read(fields, "actions", ""));
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
     let prepared = actions.prepare(&Metadata::default());
-    let edited = edit_resources(&request(attributes), |attributes| prepared.apply(attributes)).unwrap()?;
+    let edited =
+        edit_resources(&request(attributes), |attributes| prepared.apply(attributes)).unwrap()?;
     let mut found = Vec::new();
     let look = |attributes: &mut sluice_otlp::Attributes<'_>| {
         found = attributes
             .keys()
-            .map(|(index, key)| (String::from_utf8_lossy(key).into_owned(), attributes.value(index).to_owned()))
+            .map(|(index, key)| {
+                (String::from_utf8_lossy(key).into_owned(), attributes.value(index).to_owned())
+            })
             .collect();
     };
     assert_eq!(edit_resources(&edited, look).unwrap(), None);
@@ -38,7 +45,8 @@ fn text(text: &str) -> AnyValue {
 /// Each action sees what the one before has done.
 #[test]
 fn actions_follow_each_other() {
-    let actions = "[{key: b, action: insert, from_attribute: a}, {key: a, action: delete}, {key: c, action: upsert, from_attribute: b},
+    let actions = "[{key: b, action: insert, from_attribute: a}, {key: a, action: delete},
+        {key: c, action: upsert, from_attribute: b},
         {key: a, action: update, value: never}, {key: b, action: update, value: last}]";
     let found = run(actions, &[("a", text("first"))]).unwrap();
     assert_eq!(found, [("b".to_owned(), text("last")), ("c".to_owned(), text("first"))]);
@@ -53,7 +61,10 @@ fn duplicates_are_handled_like_the_collectors_map() {
     let found = run("[{key: a, action: upsert, value: x}]", &twice).unwrap();
     assert_eq!(found[0], ("a".to_owned(), text("x")));
     assert_eq!(found[2], ("a".to_owned(), text("3")));
-    assert_eq!(run("[{pattern: ^a$, action: delete}]", &twice).unwrap(), [("b".to_owned(), text("2"))]);
+    assert_eq!(
+        run("[{pattern: ^a$, action: delete}]", &twice).unwrap(),
+        [("b".to_owned(), text("2"))]
+    );
 }
 
 /// The hash is SHA-256 in hexadecimal; what cannot be hashed becomes the empty string.
@@ -61,7 +72,12 @@ fn duplicates_are_handled_like_the_collectors_map() {
 fn hashes_are_sha256() {
     let found = run(
         "[{key: s, action: hash}, {pattern: '^[ibl]$', action: hash}]",
-        &[("s", text("abc")), ("i", AnyValue::Int(1)), ("b", AnyValue::Bool(true)), ("l", AnyValue::Array(vec![]))],
+        &[
+            ("s", text("abc")),
+            ("i", AnyValue::Int(1)),
+            ("b", AnyValue::Bool(true)),
+            ("l", AnyValue::Array(vec![])),
+        ],
     )
     .unwrap();
     let values: Vec<AnyValue> = found.into_iter().map(|(_, value)| value).collect();
@@ -74,9 +90,17 @@ fn hashes_are_sha256() {
 /// Values keep the type that they have in the configuration, nested ones too.
 #[test]
 fn values_have_the_types_of_the_configuration() {
-    let found = run("[{key: a, action: insert, value: [1, 1.5, true, x, {k: v}, null]}]", &[]).unwrap();
+    let found =
+        run("[{key: a, action: insert, value: [1, 1.5, true, x, {k: v}, null]}]", &[]).unwrap();
     let map = AnyValue::Map(vec![("k".to_owned(), text("v"))]);
-    let list = vec![AnyValue::Int(1), AnyValue::Double(1.5), AnyValue::Bool(true), text("x"), map, AnyValue::Empty];
+    let list = vec![
+        AnyValue::Int(1),
+        AnyValue::Double(1.5),
+        AnyValue::Bool(true),
+        text("x"),
+        map,
+        AnyValue::Empty,
+    ];
     assert_eq!(found, [("a".to_owned(), AnyValue::Array(list))]);
 }
 
@@ -85,6 +109,7 @@ fn values_have_the_types_of_the_configuration() {
 fn nothing_to_do_is_unchanged() {
     let actions =
         "[{key: a, action: upsert, value: same}, {key: a, action: insert, value: other}, {key: z, action: delete},
-        {key: a, action: convert, converted_type: string}, {key: n, action: convert, converted_type: int}]";
+        {key: a, action: convert, converted_type: string},
+        {key: n, action: convert, converted_type: int}]";
     assert_eq!(run(actions, &[("a", text("same")), ("n", text("none"))]), None);
 }

@@ -5,11 +5,14 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue,
+};
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::{
-    Exemplar, Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Summary, SummaryDataPoint,
+    Exemplar, Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Summary,
+    SummaryDataPoint,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
@@ -18,11 +21,15 @@ use sluice_config::read_text;
 use sluice_flow::Metadata;
 use sluice_otlp::Signal;
 
-use super::{Attributes, read};
-use crate::{Edit, Processor};
+use super::config::read;
+use crate::{Edit, ProcessorConfig};
 
 fn attribute(key: &str, value: Value) -> KeyValue {
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+        ..KeyValue::default()
+    }
 }
 
 fn text(key: &str, value: &str) -> KeyValue {
@@ -34,7 +41,11 @@ fn resource(service: &str) -> Option<Resource> {
 }
 
 fn scope(name: &str, version: &str) -> Option<InstrumentationScope> {
-    Some(InstrumentationScope { name: name.to_owned(), version: version.to_owned(), ..InstrumentationScope::default() })
+    Some(InstrumentationScope {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        ..InstrumentationScope::default()
+    })
 }
 
 /// Reads `selection` and runs the processor with an action that marks what is selected.
@@ -42,9 +53,9 @@ fn mark(selection: &str, signal: Signal, request: Vec<u8>) -> Bytes {
     let yaml = format!("actions: [{{key: mark, action: insert, value: 1}}]\n{selection}");
     let (config, diagnostics) = read_text("processors.attributes", &yaml, read);
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
-    let (processor, _) = Attributes::new(config, signal).unwrap();
+    let built = config.build(signal).unwrap().unwrap();
     let request = Bytes::from(request);
-    match processor.process(signal, &request, &Metadata::default()).unwrap() {
+    match built.processor.process(signal, &request, &Metadata::default()).unwrap() {
         Edit::Unchanged => request,
         Edit::Changed { payload, .. } => payload,
     }
@@ -65,8 +76,16 @@ fn selected_spans(selection: &str) -> Vec<String> {
     let shop = ScopeSpans {
         scope: scope("http", "1.2"),
         spans: vec![
-            span("GET /cart", 2, vec![text("env", "prod"), attribute("status", Value::IntValue(200))]),
-            span("GET /pay", 2, vec![text("env", "test"), attribute("ratio", Value::DoubleValue(0.5))]),
+            span(
+                "GET /cart",
+                2,
+                vec![text("env", "prod"), attribute("status", Value::IntValue(200))],
+            ),
+            span(
+                "GET /pay",
+                2,
+                vec![text("env", "test"), attribute("ratio", Value::DoubleValue(0.5))],
+            ),
         ],
         ..ScopeSpans::default()
     };
@@ -78,14 +97,21 @@ fn selected_spans(selection: &str) -> Vec<String> {
     let nameless = ScopeSpans { spans: vec![span("orphan", 0, vec![])], ..ScopeSpans::default() };
     let request = ExportTraceServiceRequest {
         resource_spans: vec![
-            ResourceSpans { resource: resource("shop"), scope_spans: vec![shop, database], ..ResourceSpans::default() },
+            ResourceSpans {
+                resource: resource("shop"),
+                scope_spans: vec![shop, database],
+                ..ResourceSpans::default()
+            },
             ResourceSpans { scope_spans: vec![nameless], ..ResourceSpans::default() },
         ],
     };
     let marked = mark(selection, Signal::Traces, request.encode_to_vec());
     let marked = ExportTraceServiceRequest::decode(marked).unwrap();
-    let spans =
-        marked.resource_spans.into_iter().flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans);
+    let spans = marked
+        .resource_spans
+        .into_iter()
+        .flat_map(|resource| resource.scope_spans)
+        .flat_map(|scope| scope.spans);
     spans.filter(|span| is_marked(&span.attributes)).map(|span| span.name).collect()
 }
 
@@ -101,7 +127,10 @@ fn spans_are_selected_as_the_collector_selects_them() {
         ("include: {match_type: regexp, services: ['^<nil']}", &["orphan"]),
         ("include: {match_type: strict, span_names: [SELECT, orphan]}", &["SELECT", "orphan"]),
         ("include: {match_type: regexp, span_names: ['^GET .*t$']}", &["GET /cart"]),
-        ("include: {match_type: strict, span_kinds: [SPAN_KIND_SERVER]}", &["GET /cart", "GET /pay"]),
+        (
+            "include: {match_type: strict, span_kinds: [SPAN_KIND_SERVER]}",
+            &["GET /cart", "GET /pay"],
+        ),
         ("include: {match_type: regexp, span_kinds: ['CLIENT|UNSPEC']}", &["SELECT", "orphan"]),
         ("include: {match_type: strict, attributes: [{key: env}]}", &["GET /cart", "GET /pay"]),
         (
@@ -109,12 +138,24 @@ fn spans_are_selected_as_the_collector_selects_them() {
             &["GET /cart"],
         ),
         ("include: {match_type: strict, attributes: [{key: status, value: \"200\"}]}", &[]),
-        ("include: {match_type: regexp, attributes: [{key: ratio, value: '^0\\.5$'}]}", &["GET /pay"]),
-        ("include: {match_type: regexp, attributes: [{key: cached, value: '^true$'}]}", &["SELECT"]),
+        (
+            "include: {match_type: regexp, attributes: [{key: ratio, value: '^0\\.5$'}]}",
+            &["GET /pay"],
+        ),
+        (
+            "include: {match_type: regexp, attributes: [{key: cached, value: '^true$'}]}",
+            &["SELECT"],
+        ),
         ("include: {match_type: strict, resources: [{key: service.name, value: shop}]}", &shop),
-        ("include: {match_type: strict, libraries: [{name: http, version: '1.2'}]}", &["GET /cart", "GET /pay"]),
+        (
+            "include: {match_type: strict, libraries: [{name: http, version: '1.2'}]}",
+            &["GET /cart", "GET /pay"],
+        ),
         ("include: {match_type: strict, libraries: [{name: sql, version: ''}]}", &["SELECT"]),
-        ("exclude: {match_type: strict, services: [shop], span_names: [SELECT]}", &["GET /cart", "GET /pay", "orphan"]),
+        (
+            "exclude: {match_type: strict, services: [shop], span_names: [SELECT]}",
+            &["GET /cart", "GET /pay", "orphan"],
+        ),
         (
             "include: {match_type: strict, services: [shop]}\nexclude: {match_type: strict, libraries: [{name: http}]}",
             &["SELECT"],
@@ -143,10 +184,18 @@ fn selected_records(selection: &str) -> Vec<i32> {
     let request = ExportLogsServiceRequest {
         resource_logs: vec![ResourceLogs { scope_logs: vec![scope], ..ResourceLogs::default() }],
     };
-    let marked = ExportLogsServiceRequest::decode(mark(selection, Signal::Logs, request.encode_to_vec())).unwrap();
-    let records =
-        marked.resource_logs.into_iter().flat_map(|resource| resource.scope_logs).flat_map(|scope| scope.log_records);
-    records.filter(|record| is_marked(&record.attributes)).map(|record| record.severity_number).collect()
+    let marked =
+        ExportLogsServiceRequest::decode(mark(selection, Signal::Logs, request.encode_to_vec()))
+            .unwrap();
+    let records = marked
+        .resource_logs
+        .into_iter()
+        .flat_map(|resource| resource.scope_logs)
+        .flat_map(|scope| scope.log_records);
+    records
+        .filter(|record| is_marked(&record.attributes))
+        .map(|record| record.severity_number)
+        .collect()
 }
 
 /// The properties of log records. Bodies are compared as text, whatever their type.
@@ -166,17 +215,23 @@ fn log_records_are_selected_as_the_collector_selects_them() {
     }
 }
 
-/// Metrics are selected by name and resource; their points are changed, whatever the type, exemplars are not.
+/// Metrics are selected by name and resource; their points are changed, whatever the type,
+/// exemplars are not.
 #[test]
 fn metrics_are_selected_by_name_and_resource() {
     let exemplar = Exemplar { filtered_attributes: vec![text("a", "b")], ..Exemplar::default() };
     let point = NumberDataPoint { exemplars: vec![exemplar], ..NumberDataPoint::default() };
     let gauge = Data::Gauge(Gauge { data_points: vec![point.clone(), point] });
     let summary = Data::Summary(Summary { data_points: vec![SummaryDataPoint::default()] });
-    let metric =
-        |name: &str, data: &Data| Metric { name: name.to_owned(), data: Some(data.clone()), ..Metric::default() };
-    let scope =
-        ScopeMetrics { metrics: vec![metric("cpu", &gauge), metric("latency", &summary)], ..ScopeMetrics::default() };
+    let metric = |name: &str, data: &Data| Metric {
+        name: name.to_owned(),
+        data: Some(data.clone()),
+        ..Metric::default()
+    };
+    let scope = ScopeMetrics {
+        metrics: vec![metric("cpu", &gauge), metric("latency", &summary)],
+        ..ScopeMetrics::default()
+    };
     let request = ExportMetricsServiceRequest {
         resource_metrics: vec![ResourceMetrics {
             resource: resource("shop"),
@@ -188,31 +243,49 @@ fn metrics_are_selected_by_name_and_resource() {
         let marked = mark(selection, Signal::Metrics, request.encode_to_vec());
         let marked = ExportMetricsServiceRequest::decode(marked).unwrap();
         let metrics = &marked.resource_metrics[0].scope_metrics[0].metrics;
-        let (Some(Data::Gauge(gauge)), Some(Data::Summary(summary))) = (&metrics[0].data, &metrics[1].data) else {
+        let (Some(Data::Gauge(gauge)), Some(Data::Summary(summary))) =
+            (&metrics[0].data, &metrics[1].data)
+        else {
             panic!("the metrics kept their types")
         };
-        assert!(gauge.data_points.iter().all(|point| point.exemplars[0].filtered_attributes == [text("a", "b")]));
+        assert!(
+            gauge
+                .data_points
+                .iter()
+                .all(|point| point.exemplars[0].filtered_attributes == [text("a", "b")])
+        );
         let gauges = gauge.data_points.iter().filter(|point| is_marked(&point.attributes)).count();
         (gauges, summary.data_points.iter().filter(|point| is_marked(&point.attributes)).count())
     };
     assert_eq!(marked_points(""), (2, 1));
     assert_eq!(marked_points("include: {match_type: strict, metric_names: [cpu]}"), (2, 0));
     assert_eq!(marked_points("exclude: {match_type: regexp, metric_names: ['^c']}"), (0, 1));
-    assert_eq!(marked_points("include: {match_type: strict, resources: [{key: service.name, value: other}]}"), (0, 0));
     assert_eq!(
-        marked_points("exclude: {match_type: strict, metric_names: [cpu], resources: [{key: nothing}]}"),
+        marked_points(
+            "include: {match_type: strict, resources: [{key: service.name, value: other}]}"
+        ),
+        (0, 0)
+    );
+    assert_eq!(
+        marked_points(
+            "exclude: {match_type: strict, metric_names: [cpu], resources: [{key: nothing}]}"
+        ),
         (2, 1)
     );
 }
 
-/// A property that a signal's items cannot have is an error where the Collector has one, else a warning.
+/// A property that a signal's items cannot have is an error where the Collector has one, else a
+/// warning.
 #[test]
 fn selections_are_checked_against_the_signal() {
     let build = |selection: &str, signal| {
         let (config, diagnostics) =
             read_text("a", &format!("actions: [{{key: k, action: delete}}]\n{selection}"), read);
         assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
-        Attributes::new(config, signal).map(|(_, warnings)| warnings.len()).map_err(|error| error.to_string())
+        config
+            .build(signal)
+            .map(|built| built.unwrap().warnings.len())
+            .map_err(|error| error.to_string())
     };
     let bodies = "include: {match_type: strict, log_bodies: [x]}";
     assert!(build(bodies, Signal::Traces).unwrap_err().contains("cannot have `log_bodies`"));
@@ -220,9 +293,16 @@ fn selections_are_checked_against_the_signal() {
     assert_eq!(build(bodies, Signal::Metrics), Ok(2));
     let names = "exclude: {match_type: strict, span_names: [x]}";
     assert!(build(names, Signal::Logs).unwrap_err().contains("cannot have `span_names`"));
-    assert!(build("include: {match_type: strict}", Signal::Traces).unwrap_err().contains("at least one of"));
+    assert!(
+        build("include: {match_type: strict}", Signal::Traces)
+            .unwrap_err()
+            .contains("at least one of")
+    );
     assert_eq!(
-        build("include: {match_type: strict, metric_names: [x], attributes: [{key: k}]}", Signal::Metrics),
+        build(
+            "include: {match_type: strict, metric_names: [x], attributes: [{key: k}]}",
+            Signal::Metrics
+        ),
         Ok(1)
     );
 }
@@ -238,8 +318,14 @@ fn wrong_options_are_refused() {
         ("actions: [{action: delete}]", "needs a `key` or a `pattern`"),
         ("actions: [{key: k, action: insert}]", "needs one of"),
         ("actions: [{key: k, action: insert, value: }]", "needs one of"),
-        ("actions: [{key: k, action: insert, value: 1, from_attribute: b}]", "cannot be given both"),
-        ("actions: [{key: k, action: insert, value: 1, pattern: x}]", "not an option of the action `insert`"),
+        (
+            "actions: [{key: k, action: insert, value: 1, from_attribute: b}]",
+            "cannot be given both",
+        ),
+        (
+            "actions: [{key: k, action: insert, value: 1, pattern: x}]",
+            "not an option of the action `insert`",
+        ),
         ("actions: [{key: k, action: delete, value: 1}]", "not an option of the action `delete`"),
         ("actions: [{key: k, action: upsert, from_context: auth.subject}]", "not available"),
         ("actions: [{key: k, action: extract}]", "`a.actions[0].pattern` is required"),
@@ -249,8 +335,14 @@ fn wrong_options_are_refused() {
         ("actions: [{key: k, action: convert}]", "`a.actions[0].converted_type` is required"),
         ("actions: [{key: k, action: convert, converted_type: bool}]", "converted_type"),
         ("actions: [{key: k, action: delete}]\ninclude: {services: [x]}", "`match_type` says how"),
-        ("actions: [{key: k, action: delete}]\ninclude: {match_type: regexp, span_names: ['(']}", "invalid pattern"),
-        ("actions: [{key: k, action: delete}]\ninclude: {match_type: strict, span_kinds: [SERVER]}", "no kind of span"),
+        (
+            "actions: [{key: k, action: delete}]\ninclude: {match_type: regexp, span_names: ['(']}",
+            "invalid pattern",
+        ),
+        (
+            "actions: [{key: k, action: delete}]\ninclude: {match_type: strict, span_kinds: [SERVER]}",
+            "no kind of span",
+        ),
         (
             "actions: [{key: k, action: delete}]\ninclude: {match_type: regexp, attributes: [{key: a, value: 1}]}",
             "must be a string",
@@ -269,7 +361,7 @@ fn fingerprints_tell_configurations_apart() {
     let fingerprint = |yaml: &str| {
         let (config, diagnostics) = read_text("a", yaml, read);
         assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
-        Attributes::new(config, Signal::Traces).unwrap().0.fingerprint()
+        config.build(Signal::Traces).unwrap().unwrap().processor.fingerprint()
     };
     let configurations = [
         "actions: [{key: a, action: insert, value: 1}]",
@@ -285,6 +377,8 @@ fn fingerprints_tell_configurations_apart() {
         "actions: [{key: a, action: delete}]\ninclude: {match_type: regexp, services: [x]}",
         "actions: [{key: a, action: delete}]\ninclude: {match_type: strict, span_names: [x]}",
     ];
+    let empty = "actions: [{key: a, action: delete}]\ninclude:\nexclude:";
+    assert_eq!(fingerprint(empty), fingerprint(configurations[5]), "empty is absent");
     let mut fingerprints: Vec<u64> = configurations.map(fingerprint).to_vec();
     assert_eq!(fingerprint(configurations[0]), fingerprints[0]);
     // Frames on disk remember it: it may not change from release to release.

@@ -1,4 +1,5 @@
-//! `batch`: how large and how old a batch may become. The engine batches, behind its log, where nothing can be lost.
+//! `batch`: how large and how old a batch may become. The engine batches, behind its log, where
+//! nothing can be lost.
 
 mod config;
 
@@ -8,10 +9,10 @@ pub use config::{Config, read};
 
 use crate::ProcessorConfig;
 
-pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> =
-    ComponentKind::new(Kind::new("batch", "Says how large and how old batches may become"), |fields| {
-        Box::new(read(fields))
-    });
+pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
+    Kind::new("batch", "Says how large and how old batches may become"),
+    |fields| Box::new(read(fields)),
+);
 
 impl ProcessorConfig for Config {
     fn batch(&self) -> Option<&Config> {

@@ -10,13 +10,13 @@ use crate::text::plain_double_text;
 
 /// An attribute that has to be there.
 #[derive(Clone, Debug)]
-pub struct AttributeMatcher {
+pub(crate) struct AttributeMatcher {
     pub key: String,
     pub value: ValueMatcher,
 }
 
 #[derive(Clone, Debug)]
-pub enum ValueMatcher {
+pub(crate) enum ValueMatcher {
     /// The key is enough.
     Any,
     /// Equal in type and value.
@@ -25,7 +25,8 @@ pub enum ValueMatcher {
     Matches(Strings),
 }
 
-/// Whether all matchers find their attribute. Of several attributes with the same key the first one is meant.
+/// Whether all matchers find their attribute. Of several attributes with the same key the first one
+/// is meant.
 pub(super) fn all_match(matchers: &[AttributeMatcher], attributes: &Attributes<'_>) -> bool {
     matchers.iter().all(|matcher| {
         let found = attributes.get(matcher.key.as_bytes());
@@ -38,7 +39,9 @@ impl ValueMatcher {
         match self {
             ValueMatcher::Any => true,
             ValueMatcher::Equal(expected) => is_equal(expected, value),
-            ValueMatcher::Matches(strings) => scalar_text(value).is_some_and(|text| strings.match_text(&text)),
+            ValueMatcher::Matches(strings) => {
+                scalar_text(value).is_some_and(|text| strings.match_text(&text))
+            }
         }
     }
 }
@@ -61,7 +64,8 @@ fn normalised(value: &AnyValue) -> AnyValue {
     match value {
         AnyValue::Array(values) => AnyValue::Array(values.iter().map(normalised).collect()),
         AnyValue::Map(entries) => {
-            let mut entries: Vec<_> = entries.iter().map(|(key, value)| (key.clone(), normalised(value))).collect();
+            let mut entries: Vec<_> =
+                entries.iter().map(|(key, value)| (key.clone(), normalised(value))).collect();
             entries.sort_by(|(first, _), (second, _)| first.cmp(second));
             AnyValue::Map(entries)
         }

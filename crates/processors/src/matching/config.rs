@@ -1,6 +1,7 @@
 //! Reads `include` and `exclude`.
 
 use sluice_config::Fields;
+use sluice_otlp::AnyValue;
 
 use super::attributes::ValueMatcher;
 use super::{AttributeMatcher, Library, Properties, SPAN_KINDS, SeverityNumber, Strings};
@@ -14,16 +15,15 @@ enum MatchType {
 }
 
 const WHY_NO_CACHE: &str = "matching needs no cache here";
+const WITHOUT_MATCH_TYPE: &str =
+    "can only be compared if `match_type` says how: `strict` or `regexp`";
 
 /// Reads one of the two sections.
-pub fn read(fields: &mut Fields<'_>) -> Properties {
+pub(crate) fn read(fields: &mut Fields<'_>) -> Properties {
     let types = [("strict", MatchType::Strict), ("regexp", MatchType::Regexp)];
-    let match_type = fields.optional_choice(
-        "match_type",
-        &types,
-        "How strings are compared: exactly, or by regular expression (which may match anywhere in the text unless it says otherwise). \
-         Required where there is a string to compare.",
-    );
+    let doc = "How strings are compared: exactly, or by regular expression, which matches anywhere \
+               in the text unless it is anchored. Required where there is a string to compare.";
+    let match_type = fields.optional_choice("match_type", &types, doc);
     fields.section("regexp", "Options of `match_type: regexp`.", |fields| {
         fields.no_effect("cacheenabled", WHY_NO_CACHE);
         fields.no_effect("cachemaxnumentries", WHY_NO_CACHE);
@@ -38,15 +38,20 @@ pub fn read(fields: &mut Fields<'_>) -> Properties {
         span_kinds: read(fields, "span_kinds", "Spans: the kind, as `SPAN_KIND_SERVER`."),
         log_bodies: read(fields, "log_bodies", "Log records: the body as text."),
         log_severity_texts: read(fields, "log_severity_texts", "Log records: the severity text."),
-        log_severity_number: fields.section("log_severity_number", "Log records: the severity number.", read_severity),
-        metric_names: read(fields, "metric_names", "Metrics: the name."),
-        attributes: read_attributes(
-            fields,
-            match_type,
-            "attributes",
-            "Spans and log records: attributes. All must match.",
+        log_severity_number: fields.section_unless_empty(
+            "log_severity_number",
+            "Log records: the severity number.",
+            read_severity,
         ),
-        resources: read_attributes(fields, match_type, "resources", "Attributes of the resource. All must match."),
+        metric_names: read(fields, "metric_names", "Metrics: the name."),
+        attributes: {
+            let doc = "Spans and log records: attributes. All must match.";
+            read_attributes(fields, match_type, "attributes", doc)
+        },
+        resources: {
+            let doc = "Attributes of the resource. All must match.";
+            read_attributes(fields, match_type, "resources", doc)
+        },
         libraries: read_libraries(fields, match_type),
     };
     check_span_kinds(&properties, fields);
@@ -54,7 +59,12 @@ pub fn read(fields: &mut Fields<'_>) -> Properties {
 }
 
 /// Without a match type there is an error, and the strings are kept as they are.
-fn compile(strings: Vec<String>, match_type: Option<MatchType>, fields: &mut Fields<'_>, key: &str) -> Strings {
+fn compile(
+    strings: Vec<String>,
+    match_type: Option<MatchType>,
+    fields: &mut Fields<'_>,
+    key: &str,
+) -> Strings {
     match match_type {
         Some(MatchType::Strict) => Strings::Strict(strings),
         Some(MatchType::Regexp) => {
@@ -62,28 +72,24 @@ fn compile(strings: Vec<String>, match_type: Option<MatchType>, fields: &mut Fie
             for string in &strings {
                 match Pattern::new(string) {
                     Ok(pattern) => patterns.push(pattern),
-                    Err(reason) => fields.error_at(key, &format!("has the invalid pattern `{string}`: {reason}")),
+                    Err(reason) => fields
+                        .error_at(key, &format!("has the invalid pattern `{string}`: {reason}")),
                 }
             }
             Strings::Regexp(patterns)
         }
         None => {
-            fields.error_at(key, "can only be compared if `match_type` says how: `strict` or `regexp`");
+            fields.error_at(key, WITHOUT_MATCH_TYPE);
             Strings::Strict(strings)
         }
     }
 }
 
 fn read_severity(fields: &mut Fields<'_>) -> SeverityNumber {
-    SeverityNumber {
-        min: fields.integer(
-            "min",
-            0,
-            0..=24,
-            "The lowest severity that matches (9 is INFO, 13 WARN, 17 ERROR, 21 FATAL).",
-        ),
-        match_undefined: fields.boolean("match_undefined", false, "Whether records without a severity match."),
-    }
+    let doc = "The lowest severity that matches (9 is INFO, 13 WARN, 17 ERROR, 21 FATAL).";
+    let min = fields.integer("min", 0, 0..=24, doc);
+    let doc = "Whether records without a severity match.";
+    SeverityNumber { min, match_undefined: fields.boolean("match_undefined", false, doc) }
 }
 
 fn read_attributes(
@@ -94,35 +100,34 @@ fn read_attributes(
 ) -> Vec<AttributeMatcher> {
     fields.sections(key, doc, |fields| {
         let key = fields.required_string("key", "The attribute's key.");
-        let doc = "Its value, with its type; any if not given. With `match_type: regexp` a pattern, which is matched \
-                   against strings, numbers and booleans as text.";
+        let doc = "Its value, with its type; any if not given. With `match_type: regexp` a \
+                   pattern, which is matched against strings, numbers and booleans as text.";
         let node = fields.node("value", "string, number, boolean, list or map", doc);
-        let value = node.filter(|node| !node.is_null()).map(|node| value_of(node).ok_or(()));
-        let value = match (value, match_type) {
-            (None, _) => ValueMatcher::Any,
-            (Some(Ok(sluice_otlp::AnyValue::String(text))), Some(MatchType::Regexp)) => {
-                ValueMatcher::Matches(compile(vec![text], match_type, fields, "value"))
-            }
-            (Some(_), Some(MatchType::Regexp)) => {
-                fields.error_at("value", "must be a string with `match_type: regexp`");
-                ValueMatcher::Any
-            }
-            (Some(_), None) => {
-                fields.error_at("value", "can only be compared if `match_type` says how: `strict` or `regexp`");
-                ValueMatcher::Any
-            }
-            (Some(Err(())), Some(MatchType::Strict)) => {
-                fields.error_at("value", "holds a number that does not fit into 64 bits with a sign");
-                ValueMatcher::Any
-            }
-            (Some(Ok(value)), Some(MatchType::Strict)) => ValueMatcher::Equal(value),
+        let Some(node) = node.filter(|node| !node.is_null()) else {
+            return AttributeMatcher { key, value: ValueMatcher::Any };
         };
+        let value = match (match_type, value_of(node)) {
+            (Some(MatchType::Strict), Some(value)) => Ok(ValueMatcher::Equal(value)),
+            (Some(MatchType::Strict), None) => {
+                Err("holds a number that does not fit into 64 bits with a sign")
+            }
+            (Some(MatchType::Regexp), Some(AnyValue::String(text))) => {
+                Ok(ValueMatcher::Matches(compile(vec![text], match_type, fields, "value")))
+            }
+            (Some(MatchType::Regexp), _) => Err("must be a string with `match_type: regexp`"),
+            (None, _) => Err(WITHOUT_MATCH_TYPE),
+        };
+        let value = value.unwrap_or_else(|message| {
+            fields.error_at("value", message);
+            ValueMatcher::Any
+        });
         AttributeMatcher { key, value }
     })
 }
 
 fn read_libraries(fields: &mut Fields<'_>, match_type: Option<MatchType>) -> Vec<Library> {
-    let doc = "Spans and log records: the instrumentation scope. All must match, as in the Collector.";
+    let doc =
+        "Spans and log records: the instrumentation scope. All must match, as in the Collector.";
     let libraries = fields.sections("libraries", doc, |fields| {
         let name = fields.string("name", "", "Name of the scope.");
         let version = fields.optional_string("version", "Version of the scope; any if not given.");
@@ -132,7 +137,10 @@ fn read_libraries(fields: &mut Fields<'_>, match_type: Option<MatchType>) -> Vec
         }
     });
     if libraries.len() > 1 {
-        fields.warn_at("libraries", "must all match, as in the Collector: a scope seldom matches more than one");
+        fields.warn_at(
+            "libraries",
+            "must all match, as in the Collector: a scope seldom matches more than one",
+        );
     }
     libraries
 }
@@ -142,6 +150,10 @@ fn check_span_kinds(properties: &Properties, fields: &mut Fields<'_>) {
         && let Some(unknown) = kinds.iter().find(|kind| !SPAN_KINDS[1..].contains(&kind.as_str()))
     {
         let hint = format!("possible are {}", SPAN_KINDS[1..].join(", "));
-        fields.error_at_with_hint("span_kinds", &format!("has `{unknown}`, which is no kind of span"), &hint);
+        fields.error_at_with_hint(
+            "span_kinds",
+            &format!("has `{unknown}`, which is no kind of span"),
+            &hint,
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `include` and `exclude`: which items an action is for. They mean what they mean in the Collector 0.160.
+//! `include` and `exclude`: which items an action is for. They mean what they mean in the Collector
+//! 0.160.
 
 mod attributes;
 mod config;
@@ -6,16 +7,17 @@ mod strings;
 
 use sluice_otlp::{Attributes, Item, Metric, Resource, Scope, Signal, Value};
 
-pub use attributes::AttributeMatcher;
-pub use config::read;
-pub use strings::Strings;
+pub(crate) use attributes::AttributeMatcher;
+pub(crate) use config::read;
+pub(crate) use strings::Strings;
 
 use crate::fingerprint::Fingerprint;
 use crate::text::text_of;
 
-/// What an item has to be. Every property that is given must match; of a list of strings one is enough.
+/// What an item has to be. Every property that is given must match; of a list of strings one is
+/// enough.
 #[derive(Clone, Debug, Default)]
-pub struct Properties {
+pub(crate) struct Properties {
     /// Against the resource's `service.name`.
     pub services: Option<Strings>,
     pub span_names: Option<Strings>,
@@ -34,14 +36,14 @@ pub struct Properties {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeverityNumber {
+pub(crate) struct SeverityNumber {
     pub min: i32,
     /// Whether records without a severity match.
     pub match_undefined: bool,
 }
 
 #[derive(Clone, Debug)]
-pub struct Library {
+pub(crate) struct Library {
     pub name: Strings,
     /// Any version, if there is none.
     pub version: Option<Strings>,
@@ -53,13 +55,17 @@ impl Properties {
             Some(name) => services.match_text(text_of(name).as_bytes()),
             None => services.match_text(b"<nil-service-name>"),
         };
-        self.services.as_ref().is_none_or(is_service) && attributes::all_match(&self.resources, resource.attributes())
+        self.services.as_ref().is_none_or(is_service)
+            && attributes::all_match(&self.resources, resource.attributes())
     }
 
     pub(crate) fn matches_scope(&self, scope: Scope<'_>) -> bool {
         self.libraries.iter().all(|library| {
             library.name.match_text(scope.name())
-                && library.version.as_ref().is_none_or(|version| version.match_text(scope.version()))
+                && library
+                    .version
+                    .as_ref()
+                    .is_none_or(|version| version.match_text(scope.version()))
         })
     }
 
@@ -68,11 +74,16 @@ impl Properties {
     }
 
     pub(crate) fn matches_item(&self, item: Item<'_>, item_attributes: &Attributes<'_>) -> bool {
-        self.span_names.as_ref().is_none_or(|names| names.match_text(item.span_name()))
-            && self.span_kinds.as_ref().is_none_or(|kinds| kinds.match_text(kind_name(item.span_kind()).as_bytes()))
-            && self.log_bodies.as_ref().is_none_or(|bodies| body_matches(bodies, item))
-            && self.log_severity_texts.as_ref().is_none_or(|texts| texts.match_text(item.severity_text()))
-            && self.log_severity_number.is_none_or(|severity| severity.matches(item.severity_number()))
+        let Properties { span_names, span_kinds, log_bodies, log_severity_texts, .. } = self;
+        span_names.as_ref().is_none_or(|names| names.match_text(item.span_name()))
+            && span_kinds
+                .as_ref()
+                .is_none_or(|kinds| kinds.match_text(kind_name(item.span_kind()).as_bytes()))
+            && log_bodies.as_ref().is_none_or(|bodies| body_matches(bodies, item))
+            && log_severity_texts
+                .as_ref()
+                .is_none_or(|texts| texts.match_text(item.severity_text()))
+            && self.log_severity_number.is_none_or(|number| number.matches(item.severity_number()))
             && attributes::all_match(&self.attributes, item_attributes)
     }
 
@@ -83,7 +94,8 @@ impl Properties {
             (self.services, self.span_names, self.span_kinds) = (None, None, None);
         }
         if signal != Signal::Logs {
-            (self.log_bodies, self.log_severity_texts, self.log_severity_number) = (None, None, None);
+            (self.log_bodies, self.log_severity_texts, self.log_severity_number) =
+                (None, None, None);
         }
         if signal == Signal::Metrics {
             self.attributes.clear();
@@ -94,37 +106,22 @@ impl Properties {
         self
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        let strings = [
-            &self.services,
-            &self.span_names,
-            &self.span_kinds,
-            &self.log_bodies,
-            &self.log_severity_texts,
-            &self.metric_names,
-        ];
-        strings.iter().all(|strings| strings.is_none())
-            && self.log_severity_number.is_none()
-            && self.attributes.is_empty()
-            && self.resources.is_empty()
-            && self.libraries.is_empty()
-    }
-
     pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
-        let strings = [
-            &self.services,
-            &self.span_names,
-            &self.span_kinds,
-            &self.log_bodies,
-            &self.log_severity_texts,
-            &self.metric_names,
-        ];
-        fingerprint.list(&strings, |fingerprint, strings| Strings::fingerprint(strings.as_ref(), fingerprint));
-        let severity =
-            self.log_severity_number.map(|severity| format!("{} {}", severity.min, severity.match_undefined));
+        let Properties { services, span_names, span_kinds, .. } = self;
+        let Properties { log_bodies, log_severity_texts, metric_names, .. } = self;
+        let strings =
+            [services, span_names, span_kinds, log_bodies, log_severity_texts, metric_names];
+        fingerprint.list(&strings, |fingerprint, strings| {
+            Strings::fingerprint(strings.as_ref(), fingerprint)
+        });
+        let severity = self
+            .log_severity_number
+            .map(|severity| format!("{} {}", severity.min, severity.match_undefined));
         fingerprint.optional(severity.as_deref().map(str::as_bytes));
-        fingerprint.list(&self.attributes, |fingerprint, attribute| attribute.fingerprint(fingerprint));
-        fingerprint.list(&self.resources, |fingerprint, attribute| attribute.fingerprint(fingerprint));
+        for attributes in [&self.attributes, &self.resources] {
+            fingerprint
+                .list(attributes, |fingerprint, attribute| attribute.fingerprint(fingerprint));
+        }
         fingerprint.list(&self.libraries, |fingerprint, library| {
             Strings::fingerprint(Some(&library.name), fingerprint);
             Strings::fingerprint(library.version.as_ref(), fingerprint);
@@ -164,7 +161,8 @@ pub(crate) struct Selection {
     pub(crate) exclude: Option<Properties>,
 }
 
-/// Decides from the outside in: what the resource and the scope say is found out once for all their items.
+/// Decides from the outside in: what the resource and the scope say is found out once for all their
+/// items.
 #[derive(Clone, Copy)]
 pub(crate) struct Selecting<'s> {
     selection: &'s Selection,
@@ -176,7 +174,12 @@ pub(crate) struct Selecting<'s> {
 
 impl Selection {
     pub(crate) fn start(&self) -> Selecting<'_> {
-        Selecting { selection: self, excluded_by_resource: false, excluded_by_scope: false, excluded_by_metric: true }
+        Selecting {
+            selection: self,
+            excluded_by_resource: false,
+            excluded_by_scope: false,
+            excluded_by_metric: true,
+        }
     }
 
     pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
@@ -192,26 +195,33 @@ impl Selection {
 impl Selecting<'_> {
     /// False if no item of the resource can be selected.
     pub(crate) fn resource(&mut self, resource: Resource<'_>) -> bool {
-        self.excluded_by_resource =
-            self.selection.exclude.as_ref().is_some_and(|exclude| exclude.matches_resource(resource));
-        self.selection.include.as_ref().is_none_or(|include| include.matches_resource(resource))
+        self.excluded_by_resource = self.excludes(|exclude| exclude.matches_resource(resource));
+        self.includes(|include| include.matches_resource(resource))
     }
 
     pub(crate) fn scope(&mut self, scope: Scope<'_>) -> bool {
-        self.excluded_by_scope = self.excluded_by_resource
-            && self.selection.exclude.as_ref().is_some_and(|exclude| exclude.matches_scope(scope));
-        self.selection.include.as_ref().is_none_or(|include| include.matches_scope(scope))
+        self.excluded_by_scope =
+            self.excluded_by_resource && self.excludes(|exclude| exclude.matches_scope(scope));
+        self.includes(|include| include.matches_scope(scope))
     }
 
     pub(crate) fn metric(&mut self, metric: Metric<'_>) -> bool {
-        self.excluded_by_metric = self.selection.exclude.as_ref().is_some_and(|exclude| exclude.matches_metric(metric));
-        self.selection.include.as_ref().is_none_or(|include| include.matches_metric(metric))
+        self.excluded_by_metric = self.excludes(|exclude| exclude.matches_metric(metric));
+        self.includes(|include| include.matches_metric(metric))
     }
 
     pub(crate) fn item(&self, item: Item<'_>, attributes: &Attributes<'_>) -> bool {
         let excluded = self.excluded_by_scope
             && self.excluded_by_metric
-            && self.selection.exclude.as_ref().is_some_and(|exclude| exclude.matches_item(item, attributes));
-        !excluded && self.selection.include.as_ref().is_none_or(|include| include.matches_item(item, attributes))
+            && self.excludes(|exclude| exclude.matches_item(item, attributes));
+        !excluded && self.includes(|include| include.matches_item(item, attributes))
+    }
+
+    fn includes(&self, matches: impl FnOnce(&Properties) -> bool) -> bool {
+        self.selection.include.as_ref().is_none_or(matches)
+    }
+
+    fn excludes(&self, matches: impl FnOnce(&Properties) -> bool) -> bool {
+        self.selection.exclude.as_ref().is_some_and(matches)
     }
 }

@@ -5,14 +5,14 @@ use crate::go_regexp::Pattern;
 
 /// One of them has to match.
 #[derive(Clone, Debug)]
-pub enum Strings {
+pub(crate) enum Strings {
     Strict(Vec<String>),
     /// Anywhere in the text, unless a pattern says otherwise.
     Regexp(Vec<Pattern>),
 }
 
 impl Strings {
-    pub fn match_text(&self, text: &[u8]) -> bool {
+    pub(crate) fn match_text(&self, text: &[u8]) -> bool {
         match self {
             Strings::Strict(strings) => strings.iter().any(|string| string.as_bytes() == text),
             Strings::Regexp(patterns) => patterns.iter().any(|pattern| pattern.matches(text)),

@@ -3,7 +3,8 @@ use sluice_config::Fields;
 const MIB: u64 = 1024 * 1024;
 /// The part of the limit that is kept free for spikes where nothing is said.
 const DEFAULT_SPIKE_PERCENT: u64 = 20;
-const WHY_NO_COLLECTION: &str = "memory is given back as soon as it is free, there is no garbage collection";
+const WHY_NO_COLLECTION: &str =
+    "memory is given back as soon as it is free, there is no garbage collection";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -30,7 +31,8 @@ impl Limit {
         let (limit, spike) = match self {
             Limit::Bytes { limit_bytes, spike_bytes } => (limit_bytes, spike_bytes),
             Limit::Percent { limit_percent, spike_percent } => {
-                let part = |percent: u32| (u128::from(available_bytes) * u128::from(percent) / 100) as u64;
+                let part =
+                    |percent: u32| (u128::from(available_bytes) * u128::from(percent) / 100) as u64;
                 (part(limit_percent), part(spike_percent))
             }
         };
@@ -44,30 +46,16 @@ pub fn read(fields: &mut Fields<'_>) -> Config {
         "check_interval",
         "what telemetry takes is accounted for with every request, not looked at now and then",
     );
-    let limit_mib = fields.integer(
-        "limit_mib",
-        0,
-        0..=u32::MAX,
-        "Memory that the process may take, in MiB. Goes before `limit_percentage`.",
-    );
-    let spike_limit_mib = fields.integer(
-        "spike_limit_mib",
-        0,
-        0..=u32::MAX,
-        "How many MiB below the limit refusing begins. 0: a fifth of the limit.",
-    );
-    let limit_percentage = fields.integer(
-        "limit_percentage",
-        0,
-        0..=100,
-        "Memory that the process may take, in percent of what it can have (its cgroup's limit, or the machine's).",
-    );
-    let spike_limit_percentage = fields.integer(
-        "spike_limit_percentage",
-        0,
-        0..=100,
-        "How much below the limit refusing begins, in percent of what it can have. 0: a fifth of the limit.",
-    );
+    let doc = "Memory that the process may take, in MiB. Takes precedence over `limit_percentage`.";
+    let limit_mib = fields.integer("limit_mib", 0, 0..=u32::MAX, doc);
+    let doc = "How many MiB below the limit refusing begins. 0: a fifth of the limit.";
+    let spike_limit_mib = fields.integer("spike_limit_mib", 0, 0..=u32::MAX, doc);
+    let doc = "Memory that the process may take, in percent of the memory available to it (its \
+               cgroup's limit, or the machine's).";
+    let limit_percentage = fields.integer("limit_percentage", 0, 0..=100, doc);
+    let doc = "How much below the limit refusing begins, in percent of the memory available. 0: a \
+               fifth of the limit.";
+    let spike_limit_percentage = fields.integer("spike_limit_percentage", 0, 0..=100, doc);
     fields.no_effect("min_gc_interval_when_soft_limited", WHY_NO_COLLECTION);
     fields.no_effect("min_gc_interval_when_hard_limited", WHY_NO_COLLECTION);
     let limit = if limit_mib > 0 || limit_percentage == 0 {
@@ -76,7 +64,10 @@ pub fn read(fields: &mut Fields<'_>) -> Config {
         } else if spike_limit_mib >= limit_mib {
             fields.error_at("spike_limit_mib", "must be less than `limit_mib`");
         }
-        Limit::Bytes { limit_bytes: u64::from(limit_mib) * MIB, spike_bytes: u64::from(spike_limit_mib) * MIB }
+        Limit::Bytes {
+            limit_bytes: u64::from(limit_mib) * MIB,
+            spike_bytes: u64::from(spike_limit_mib) * MIB,
+        }
     } else {
         if spike_limit_percentage >= limit_percentage {
             fields.error_at("spike_limit_percentage", "must be less than `limit_percentage`");

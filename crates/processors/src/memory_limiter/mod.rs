@@ -1,4 +1,5 @@
-//! `memory_limiter`: how much memory the process may take. The engine keeps to it, for all pipelines together.
+//! `memory_limiter`: how much memory the process may take. The engine keeps to it, for all
+//! pipelines together.
 
 mod config;
 
@@ -8,10 +9,10 @@ pub use config::{Config, Limit, read};
 
 use crate::ProcessorConfig;
 
-pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> =
-    ComponentKind::new(Kind::new("memory_limiter", "Says how much memory the process may take"), |fields| {
-        Box::new(read(fields))
-    });
+pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
+    Kind::new("memory_limiter", "Says how much memory the process may take"),
+    |fields| Box::new(read(fields)),
+);
 
 impl ProcessorConfig for Config {
     fn memory_limiter(&self) -> Option<&Config> {

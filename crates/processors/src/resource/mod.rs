@@ -1,41 +1,45 @@
 //! `resource`: actions on the attributes of resources.
 
-mod config;
-
 use bytes::Bytes;
-use sluice_config::{ComponentKind, Kind};
+use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::Metadata;
 use sluice_otlp::{Signal, count, edit_resources};
 
-pub use config::{Config, read};
-
-use crate::actions::Actions;
+use crate::actions::{self, Actions};
 use crate::fingerprint::Fingerprint;
 use crate::{BuildError, Built, Edit, ProcessError, Processor, ProcessorConfig};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
     Kind::new("resource", "Sets, removes, hashes, extracts and converts attributes of resources"),
-    |fields| Box::new(read(fields)),
+    |fields| Box::new(Resource::read(fields)),
 );
 
-impl ProcessorConfig for Config {
-    fn build(&self, _: Signal) -> Result<Option<Built>, BuildError> {
-        Ok(Some(Built { processor: Box::new(Resource::new(self.clone())), warnings: Vec::new() }))
-    }
-}
-
-pub struct Resource {
+/// The options, which are also the processor.
+#[derive(Clone, Debug)]
+struct Resource {
     actions: Actions,
 }
 
 impl Resource {
-    pub fn new(config: Config) -> Self {
-        Resource { actions: config.attributes }
+    fn read(fields: &mut Fields<'_>) -> Resource {
+        let doc = "Actions on the attributes of every resource, in this order.";
+        Resource { actions: actions::read(fields, "attributes", doc) }
+    }
+}
+
+impl ProcessorConfig for Resource {
+    fn build(&self, _: Signal) -> Result<Option<Built>, BuildError> {
+        Ok(Some(Built { processor: Box::new(self.clone()), warnings: Vec::new() }))
     }
 }
 
 impl Processor for Resource {
-    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit, ProcessError> {
+    fn process(
+        &self,
+        signal: Signal,
+        request: &Bytes,
+        metadata: &Metadata,
+    ) -> Result<Edit, ProcessError> {
         let prepared = self.actions.prepare(metadata);
         match edit_resources(request, |attributes| prepared.apply(attributes))? {
             None => Ok(Edit::Unchanged),

@@ -40,7 +40,8 @@ pub fn action() -> impl Strategy<Value = Action> {
     ];
     let name = prop::sample::select(vec!["insert", "update", "upsert", "UPSERT"]);
     prop_oneof![
-        4 => (name, key(), source).prop_map(|(action, key, source)| Action::Put { action, key, source }),
+        4 => (name, key(), source)
+            .prop_map(|(action, key, source)| Action::Put { action, key, source }),
         1 => key().prop_map(Action::Delete),
         1 => prop::sample::select(vec!["^[ab]$", "a", "^$"]).prop_map(Action::DeleteMatching),
         1 => key().prop_map(Action::Hash),
@@ -58,15 +59,23 @@ impl Action {
                     Source::Number(number) => format!("value: {number}"),
                     Source::Attribute(key) => format!("from_attribute: {key}"),
                     Source::Tenant => "from_context: metadata.Tenant".to_owned(),
-                    Source::AttributeOr(key, value) => format!("from_attribute: {key}, default_value: {value}"),
+                    Source::AttributeOr(key, value) => {
+                        format!("from_attribute: {key}, default_value: {value}")
+                    }
                 };
                 format!("{{key: {key}, action: {action}, {source}}}")
             }
             Action::Delete(key) => format!("{{key: {key}, action: delete}}"),
-            Action::DeleteMatching(pattern) => format!("{{pattern: \"{pattern}\", action: delete}}"),
+            Action::DeleteMatching(pattern) => {
+                format!("{{pattern: \"{pattern}\", action: delete}}")
+            }
             Action::Hash(key) => format!("{{key: {key}, action: hash}}"),
-            Action::Extract(key) => format!("{{key: {key}, action: extract, pattern: \"^(?P<c>.)(?P<new>.*)\"}}"),
-            Action::ConvertToInt(key) => format!("{{key: {key}, action: convert, converted_type: int}}"),
+            Action::Extract(key) => {
+                format!("{{key: {key}, action: extract, pattern: \"^(?P<c>.)(?P<new>.*)\"}}")
+            }
+            Action::ConvertToInt(key) => {
+                format!("{{key: {key}, action: convert, converted_type: int}}")
+            }
         }
     }
 
@@ -104,7 +113,9 @@ impl Action {
             Action::DeleteMatching("^[ab]$") => {
                 attributes.retain(|attribute| !matches!(attribute.key.as_str(), "a" | "b"))
             }
-            Action::DeleteMatching("a") => attributes.retain(|attribute| !attribute.key.contains('a')),
+            Action::DeleteMatching("a") => {
+                attributes.retain(|attribute| !attribute.key.contains('a'))
+            }
             Action::DeleteMatching(_) => attributes.retain(|attribute| !attribute.key.is_empty()),
             Action::Hash(key) => {
                 if let Some(index) = get(attributes, key) {
@@ -115,8 +126,11 @@ impl Action {
             Action::Extract(key) => {
                 let Some(index) = get(attributes, key) else { return };
                 let Some(Value::StringValue(text)) = value_of(&attributes[index]) else { return };
-                let Some(first) = text.chars().next().filter(|first| *first != '\n') else { return };
-                let rest: String = text.chars().skip(1).take_while(|character| *character != '\n').collect();
+                let Some(first) = text.chars().next().filter(|first| *first != '\n') else {
+                    return;
+                };
+                let rest: String =
+                    text.chars().skip(1).take_while(|character| *character != '\n').collect();
                 for (key, text) in [("c", first.to_string()), ("new", rest)] {
                     match get(attributes, key) {
                         Some(index) => set(&mut attributes[index], Some(Value::StringValue(text))),
@@ -198,15 +212,22 @@ pub fn items(decoded: &mut Decoded, edit: &mut dyn FnMut(&mut Vec<KeyValue>)) {
     }
     match decoded {
         Decoded::Traces(request) => {
-            let scopes = request.resource_spans.iter_mut().flat_map(|resource| &mut resource.scope_spans);
+            let scopes =
+                request.resource_spans.iter_mut().flat_map(|resource| &mut resource.scope_spans);
             scopes.flat_map(|scope| &mut scope.spans).for_each(|span| edit(&mut span.attributes));
         }
         Decoded::Logs(request) => {
-            let scopes = request.resource_logs.iter_mut().flat_map(|resource| &mut resource.scope_logs);
-            scopes.flat_map(|scope| &mut scope.log_records).for_each(|record| edit(&mut record.attributes));
+            let scopes =
+                request.resource_logs.iter_mut().flat_map(|resource| &mut resource.scope_logs);
+            scopes
+                .flat_map(|scope| &mut scope.log_records)
+                .for_each(|record| edit(&mut record.attributes));
         }
         Decoded::Metrics(request) => {
-            let scopes = request.resource_metrics.iter_mut().flat_map(|resource| &mut resource.scope_metrics);
+            let scopes = request
+                .resource_metrics
+                .iter_mut()
+                .flat_map(|resource| &mut resource.scope_metrics);
             for metric in scopes.flat_map(|scope| &mut scope.metrics) {
                 match &mut metric.data {
                     Some(Data::Gauge(data)) => points!(data),
@@ -221,7 +242,8 @@ pub fn items(decoded: &mut Decoded, edit: &mut dyn FnMut(&mut Vec<KeyValue>)) {
     }
 }
 
-/// The canonical wire form, with a value that is absent written as an empty one: they mean the same.
+/// The canonical wire form, with a value that is absent written as an empty one: they mean the
+/// same.
 pub fn normalised(decoded: &Decoded) -> Vec<u8> {
     let mut decoded = decoded.clone();
     let mut fill = |attributes: &mut Vec<KeyValue>| {

@@ -1,4 +1,5 @@
-//! Memory for a body that is on its way, and what becomes of a body that makes no progress while others need that memory.
+//! Memory for a body that is on its way, and what becomes of a body that makes no progress while
+//! others need that memory.
 
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use tokio::time::Instant;
 
 use super::refusal::Refused;
 
-/// How often a body's progress is looked at. Shorter than other requests wait for memory before they are refused.
+/// How often a body's progress is looked at. Shorter than other requests wait for memory before
+/// they are refused.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// While the CPU is the bottleneck it may be this process that makes no progress.
 const CPU_BOUND_INTERVAL: Duration = Duration::from_secs(2);
-/// A body makes progress if this part of what it was admitted for arrives in an interval: all of it in ten seconds.
+/// A body makes progress if this part of what it was admitted for arrives in an interval: all of it
+/// in ten seconds.
 const PART: usize = 20;
 
 pub(super) struct Admitted {
@@ -27,12 +30,22 @@ pub(super) struct Admitted {
 impl Admitted {
     pub(super) fn new(permit: Permit, resources: &ServerResources) -> Self {
         let now = Instant::now();
-        Admitted { permit, resources: resources.clone(), look_at: now + INTERVAL, progressed: (now, 0) }
+        Admitted {
+            permit,
+            resources: resources.clone(),
+            look_at: now + INTERVAL,
+            progressed: (now, 0),
+        }
     }
 
-    /// The next piece of a body, of which `arrived` bytes are there. A body that makes no progress is refused if other
-    /// requests wait for memory: to announce a length, or to delay the last byte, costs a sender nothing.
-    pub(super) async fn next(&mut self, body: &mut BodyReader, arrived: usize) -> Result<Option<Bytes>, Refused> {
+    /// The next piece of a body, of which `arrived` bytes are there. A body that makes no progress
+    /// is refused if other requests wait for memory: to announce a length, or to delay the last
+    /// byte, costs a sender nothing.
+    pub(super) async fn next(
+        &mut self,
+        body: &mut BodyReader,
+        arrived: usize,
+    ) -> Result<Option<Bytes>, Refused> {
         loop {
             if let Some(piece) = body.next_before(self.look_at).await? {
                 return Ok(piece);
@@ -56,8 +69,8 @@ impl Admitted {
         }
     }
 
-    /// Asks for more memory if the body is longer than it was admitted for: for twice as much, so that it seldom asks, or
-    /// for as much as it takes where there is no more.
+    /// Asks for more memory if the body is longer than it was admitted for: for twice as much, so
+    /// that it seldom asks, or for as much as it takes where there is no more.
     pub(super) fn reach(&mut self, length: usize) -> Result<(), Refusal> {
         let bytes = self.permit.bytes();
         if length <= bytes {

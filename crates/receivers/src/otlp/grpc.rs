@@ -1,5 +1,7 @@
 //! OTLP over gRPC.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -8,7 +10,6 @@ use sluice_net::grpc::status::GRPC_STATUS;
 use sluice_net::grpc::{Code, Status};
 use sluice_net::server::{Handler, Peer, ReplyBody, RequestBody};
 use sluice_otlp::{Encoding, Signal};
-use std::sync::atomic::Ordering;
 
 use super::counters::Transport;
 use super::ingest::{Arrived, Format, Ingest, media_type};
@@ -22,27 +23,31 @@ const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-en
 const ACCEPTED_ENCODINGS: HeaderValue = HeaderValue::from_static("identity,gzip,zstd,snappy");
 
 pub(super) struct GrpcHandler {
-    ingest: Ingest,
+    pub(super) ingest: Ingest,
 }
 
 impl GrpcHandler {
-    pub(super) fn new(ingest: Ingest) -> Self {
-        GrpcHandler { ingest }
-    }
-
-    async fn receive(&self, signal: Signal, sender: &Sender, request: Request<RequestBody>) -> Result<(), Refused> {
+    async fn receive(
+        &self,
+        signal: Signal,
+        sender: &Sender,
+        request: Request<RequestBody>,
+    ) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Grpc);
         let (head, body) = request.into_parts();
         let received = async {
             let route = self.ingest.let_in(signal, &head.headers).await?;
             let encoding = message_encoding(&head.headers)?;
             let (message, mut permit) = self.ingest.read_message(&*route, body).await?;
-            // The header names what compressed messages are compressed with; a message may still be sent as it is.
+            // The header names what compressed messages are compressed with; a message may still be
+            // sent as it is.
             let encoding = if message.compressed { encoding } else { Encoding::Identity };
             if message.compressed && encoding == Encoding::Identity {
-                return Err(Refused::invalid("the message is marked as compressed, but grpc-encoding is identity"));
+                return Err(Refused::invalid(
+                    "the message is marked as compressed, but grpc-encoding is identity",
+                ));
             }
-            let metadata = self.ingest.metadata(&*route, sender, &head.headers, &mut permit)?;
+            let metadata = self.ingest.metadata(&*route, sender, &head, &mut permit)?;
             Ok(Arrived {
                 route,
                 signal,
@@ -53,18 +58,7 @@ impl GrpcHandler {
                 permit,
             })
         };
-        let arrived = received.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
-        let len_bytes = arrived.body.len();
-        match self.ingest.submit(arrived).await {
-            Ok(items) => {
-                counters.count_accepted(items, len_bytes);
-                Ok(())
-            }
-            Err((refused, items)) => {
-                counters.count_refused(&refused, items);
-                Err(refused)
-            }
-        }
+        self.ingest.receive(counters, received).await
     }
 
     fn count_unknown(&self) {
@@ -93,7 +87,10 @@ impl Handler for GrpcHandler {
         let Some(signal) = Signal::from_grpc_path(request.uri().path()) else {
             self.count_unknown();
             let path: String = request.uri().path().chars().take(200).collect();
-            return trailers_only(&Status::new(Code::Unimplemented, format!("there is no method {path}")));
+            return trailers_only(&Status::new(
+                Code::Unimplemented,
+                format!("there is no method {path}"),
+            ));
         };
         match self.receive(signal, sender, request).await {
             Ok(()) => success(),
@@ -125,7 +122,9 @@ fn message_encoding(headers: &HeaderMap) -> Result<Encoding, Refused> {
     let name = String::from_utf8_lossy(value.as_bytes());
     Encoding::from_name(name.trim()).ok_or_else(|| {
         let name: String = name.chars().take(40).collect();
-        let message = format!("grpc-encoding `{name}` is not supported; there are identity, gzip, zstd, snappy");
+        let message = format!(
+            "grpc-encoding `{name}` is not supported; there are identity, gzip, zstd, snappy"
+        );
         Refused::new(RefusedReason::UnsupportedEncoding, message)
     })
 }

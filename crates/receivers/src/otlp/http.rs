@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{
+    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use sluice_net::compress::Packing;
 use sluice_net::server::{Cors, Handler, Peer, ReplyBody, RequestBody};
@@ -48,24 +50,29 @@ impl HttpHandler {
     }
 
     async fn answer(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
-        if let Some(response) = self.cors.as_ref().and_then(|cors| cors.preflight(request.method(), request.headers()))
+        if let Some(response) =
+            self.cors.as_ref().and_then(|cors| cors.preflight(request.method(), request.headers()))
         {
             return response;
         }
         let path = request.uri().path();
-        let Some(signal) = self.paths.iter().find(|(_, own)| own == path).map(|(signal, _)| *signal) else {
+        let Some(signal) =
+            self.paths.iter().find(|(_, own)| own == path).map(|(signal, _)| *signal)
+        else {
             self.count_unknown();
             return text(StatusCode::NOT_FOUND, "404 page not found\n");
         };
         if request.method() != Method::POST {
             self.count_unknown();
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed, supported: [POST]\n");
+            let mut response =
+                text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed, supported: [POST]\n");
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return response;
         }
         let counters = self.ingest.counters.of(signal, Transport::Http);
         let Some(format) = format_of(request.headers()) else {
-            let message = "415 unsupported media type, supported: [application/json, application/x-protobuf]\n";
+            let message = "415 unsupported media type, supported: \
+                           [application/json, application/x-protobuf]\n";
             counters.count_refused(&Refused::new(RefusedReason::UnsupportedMediaType, message), 0);
             return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
         };
@@ -88,28 +95,18 @@ impl HttpHandler {
             let route = self.ingest.let_in(signal, &head.headers).await?;
             let packing = self.packing_of(&head.headers)?;
             let (bytes, mut permit) = self.ingest.read_body(&*route, body).await?;
-            let metadata = self.ingest.metadata(&*route, sender, &head.headers, &mut permit)?;
+            let metadata = self.ingest.metadata(&*route, sender, &head, &mut permit)?;
             Ok(Arrived { route, signal, format, packing, body: bytes, metadata, permit })
         };
-        let arrived = received.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
-        let len_bytes = arrived.body.len();
-        match self.ingest.submit(arrived).await {
-            Ok(items) => {
-                counters.count_accepted(items, len_bytes);
-                Ok(())
-            }
-            Err((refused, items)) => {
-                counters.count_refused(&refused, items);
-                Err(refused)
-            }
-        }
+        self.ingest.receive(counters, received).await
     }
 
     fn packing_of(&self, headers: &HeaderMap) -> Result<Packing, Refused> {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let Some(value) = values.next() else { return Ok(Packing::Known(Encoding::Identity)) };
         let name = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();
-        let found = self.encodings.iter().find(|(own, _)| *own == name).map(|(_, packing)| *packing);
+        let found =
+            self.encodings.iter().find(|(own, _)| *own == name).map(|(_, packing)| *packing);
         match found {
             // Several codings on top of each other are nothing that any OTLP client sends.
             Some(packing) if values.next().is_none() => Ok(packing),
@@ -127,7 +124,8 @@ impl HttpHandler {
         let (content_type, body) = match format {
             Format::Protobuf => (PROTOBUF, status.encode_details()),
             Format::Json => {
-                let body = serde_json::json!({ "code": status.code.number(), "message": status.message });
+                let body =
+                    serde_json::json!({ "code": status.code.number(), "message": status.message });
                 (JSON, body.to_string().into_bytes())
             }
         };
@@ -136,12 +134,18 @@ impl HttpHandler {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, content_type);
         if let Some(delay) = refused.retry_delay {
-            // Whole seconds are all that the header can say: rounded up, so that no client comes too early.
-            headers.insert(RETRY_AFTER, HeaderValue::from(delay.as_millis().div_ceil(1000).max(1) as u64));
+            // Whole seconds are all that the header can say: rounded up, so that no client comes
+            // too early.
+            headers.insert(
+                RETRY_AFTER,
+                HeaderValue::from(delay.as_millis().div_ceil(1000).max(1) as u64),
+            );
         }
         match refused.reason {
             RefusedReason::Unauthenticated => {
-                headers.extend(self.ingest.challenge().map(|challenge| (WWW_AUTHENTICATE, challenge.clone())));
+                headers.extend(
+                    self.ingest.challenge().map(|challenge| (WWW_AUTHENTICATE, challenge.clone())),
+                );
             }
             RefusedReason::UnsupportedEncoding => {
                 headers.insert(ACCEPT_ENCODING, self.accepted_encodings.clone());
@@ -205,6 +209,8 @@ fn success(format: Format) -> Response<ReplyBody> {
 fn text(status: StatusCode, message: &'static str) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::full(message));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }

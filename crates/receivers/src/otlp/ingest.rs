@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use sluice_flow::Metadata;
 use sluice_flow::source::{Ingress, IngressRoute, Permit, Request};
 use sluice_net::auth::server::Authenticator;
@@ -13,8 +14,7 @@ use sluice_net::headers;
 use sluice_net::server::{BodyTimeouts, ServerResources};
 use sluice_otlp::Signal;
 
-use super::config::SharedConfig;
-use super::counters::OtlpCounters;
+use super::counters::{OtlpCounters, SignalCounters};
 use super::inspect::{Inspected, Inspector, Work};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
@@ -27,15 +27,15 @@ pub(super) enum Format {
 }
 
 pub(super) struct Ingest {
-    ingress: Arc<dyn Ingress>,
-    authenticator: Option<Arc<Authenticator>>,
+    pub ingress: Arc<dyn Ingress>,
+    pub authenticator: Option<Arc<Authenticator>>,
     pub counters: Arc<OtlpCounters>,
     /// Of a request as sent, and again after decompression.
     pub limit_bytes: usize,
     pub body_timeouts: BodyTimeouts,
-    include_metadata: bool,
+    pub include_metadata: bool,
     pub resources: ServerResources,
-    inspector: Inspector,
+    pub inspector: Inspector,
 }
 
 /// A request that has arrived whole, with the snapshot of the routes that it began with.
@@ -49,40 +49,22 @@ pub(super) struct Arrived {
     pub permit: Permit,
 }
 
-/// What the request says of its content. `None` where it says nothing, or several things that differ.
+/// What the request says of its content. `None` where it says nothing, or several things that
+/// differ.
 pub(super) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers::sole(headers, &CONTENT_TYPE).ok()??;
     value.as_bytes().split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii)
 }
 
 impl Ingest {
-    pub(super) fn new(
-        ingress: Arc<dyn Ingress>,
-        authenticator: Option<Arc<Authenticator>>,
-        counters: &Arc<OtlpCounters>,
-        config: &SharedConfig,
-        resources: &ServerResources,
-        inspector: &Inspector,
-    ) -> Self {
-        Ingest {
-            ingress,
-            authenticator,
-            counters: Arc::clone(counters),
-            limit_bytes: config.limit_bytes,
-            body_timeouts: config.body_timeouts,
-            include_metadata: config.include_metadata,
-            resources: resources.clone(),
-            inspector: inspector.clone(),
-        }
-    }
-
     /// Steps 1 and 2: may this sender send this signal here, and where does it go?
-    pub(super) async fn let_in(&self, signal: Signal, headers: &HeaderMap) -> Result<Arc<dyn IngressRoute>, Refused> {
+    pub(super) async fn let_in(
+        &self,
+        signal: Signal,
+        headers: &HeaderMap,
+    ) -> Result<Arc<dyn IngressRoute>, Refused> {
         if let Some(authenticator) = &self.authenticator {
-            authenticator
-                .authenticate(headers)
-                .await
-                .map_err(|error| Refused::new(RefusedReason::Unauthenticated, error.to_string()))?;
+            authenticator.authenticate(headers).await?;
         }
         self.ingress.route(signal).ok_or_else(|| {
             let message = format!("no pipeline takes {signal} from this receiver");
@@ -95,11 +77,11 @@ impl Ingest {
         &self,
         route: &dyn IngressRoute,
         sender: &Sender,
-        headers: &HeaderMap,
+        head: &Parts,
         permit: &mut Permit,
     ) -> Result<Arc<Metadata>, Refused> {
         let keys = if self.include_metadata { route.metadata_keys() } else { &[] };
-        Ok(sender.metadata(headers, keys, permit)?)
+        Ok(sender.metadata(head, keys, permit)?)
     }
 
     /// What a client without credentials is told to show.
@@ -107,12 +89,33 @@ impl Ingest {
         self.authenticator.as_deref().map(Authenticator::challenge)
     }
 
-    /// Steps 5 to 7: inspects the body and submits it. Returns the items accepted; with an error, the items refused
-    /// as far as they were counted.
-    pub(super) async fn submit(&self, arrived: Arrived) -> Result<u32, (Refused, u32)> {
+    /// All steps, of which `read` does the first four. Counts what becomes of the request.
+    pub(super) async fn receive(
+        &self,
+        counters: &SignalCounters,
+        read: impl Future<Output = Result<Arrived, Refused>>,
+    ) -> Result<(), Refused> {
+        let arrived = read.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
+        let len_bytes = arrived.body.len();
+        match self.submit(arrived).await {
+            Ok(items) => {
+                counters.count_accepted(items, len_bytes);
+                Ok(())
+            }
+            Err((refused, items)) => {
+                counters.count_refused(&refused, items);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Steps 5 to 7: inspects the body and submits it. Returns the items accepted; with an error,
+    /// the items refused as far as they were counted.
+    async fn submit(&self, arrived: Arrived) -> Result<u32, (Refused, u32)> {
         let Arrived { route, signal, format, packing, body, metadata, permit } = arrived;
         let work = Work::new(&*route, signal, format, packing, body, self.limit_bytes);
-        let (inspected, permit) = self.inspector.inspect(work, permit).await.map_err(|refused| (refused, 0))?;
+        let (inspected, permit) =
+            self.inspector.inspect(work, permit).await.map_err(|refused| (refused, 0))?;
         let Inspected { items, payload } = inspected;
         if items == 0 {
             return Ok(0);

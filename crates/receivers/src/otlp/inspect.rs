@@ -6,19 +6,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluice_flow::Payload;
 use sluice_flow::source::{IngressRoute, Permit, Refusal};
-use sluice_net::compress::{self, InflateError, Packing, ZSTD_WINDOW_LIMIT_BYTES};
+use sluice_net::compress::{self, Ask, InflateError, Packing};
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::Semaphore;
 
 use super::ingest::Format;
 use super::refusal::{Refused, RefusedReason};
 
-/// Inspecting larger bodies takes milliseconds: that is done beside the threads that serve connections.
+/// Inspecting larger bodies takes milliseconds: that is done beside the threads that serve
+/// connections.
 const INLINE_BYTES: usize = 1 << 20;
-/// What inflating may hold on a thread that serves connections: a buffer of `INLINE_BYTES` while it is copied into a larger one.
+/// What inspecting may hold on such a thread: what is inflated, and its translation or a window.
 const INLINE_HELD_BYTES: usize = 2 * INLINE_BYTES;
-/// The same where the inflated size cannot be told beforehand.
-const UNKNOWN_INLINE_HELD_BYTES: usize = 64 << 10;
 /// Protobuf that is longer than its JSON is tried again with so many times the memory.
 const JSON_GROWTH: usize = 4;
 /// And is given at least this much.
@@ -31,7 +30,8 @@ pub(super) struct Inspected {
     pub payload: Payload,
 }
 
-/// Inspects bodies of one receiver. Cloning shares the bound on how many large ones are inspected at a time.
+/// Inspects bodies of one receiver. Cloning shares the bound on how many large ones are inspected
+/// at a time.
 #[derive(Clone)]
 pub(super) struct Inspector {
     large: Arc<Semaphore>,
@@ -83,14 +83,22 @@ struct Ledger<'a> {
     permit: &'a mut Permit,
     /// What the body and the metadata hold.
     base_bytes: usize,
-    /// What may be held beside that before the work has to move to another thread.
-    held_max_bytes: usize,
+    /// It is inspected on a thread that serves connections.
+    is_inline: bool,
 }
 
 impl Ledger<'_> {
+    fn ask(&mut self, ask: Ask) -> Result<(), Stop> {
+        match ask {
+            Ask::Measure if self.is_inline => Err(Stop::Large),
+            Ask::Measure => Ok(()),
+            Ask::Hold { bytes } => self.hold(bytes),
+        }
+    }
+
     /// Takes note that so much is held beside the body, before it is.
     fn hold(&mut self, bytes: usize) -> Result<(), Stop> {
-        if bytes > self.held_max_bytes {
+        if self.is_inline && bytes > INLINE_HELD_BYTES {
             return Err(Stop::Large);
         }
         self.permit.shrink_to(self.base_bytes + bytes);
@@ -105,25 +113,28 @@ impl Inspector {
     }
 
     /// The permit that comes back covers what the payload holds.
-    pub(super) async fn inspect(&self, work: Work, mut permit: Permit) -> Result<(Inspected, Permit), Refused> {
+    pub(super) async fn inspect(
+        &self,
+        work: Work,
+        mut permit: Permit,
+    ) -> Result<(Inspected, Permit), Refused> {
         let base_bytes = permit.bytes();
         if work.is_small() {
-            match work.run(&mut permit, work.inline_held_bytes()) {
+            match work.run(&mut permit, true) {
                 Ok(inspected) => return Ok((inspected, permit)),
                 Err(Stop::Refused(refused)) => return Err(refused),
                 // What was held until then is let go.
                 Err(Stop::Large) => permit.shrink_to(base_bytes),
             }
         }
-        let broken = || Refused::new(RefusedReason::Overloaded, "the request could not be inspected");
+        let broken =
+            || Refused::new(RefusedReason::Overloaded, "the request could not be inspected");
         let turn = Arc::clone(&self.large).acquire_owned().await.map_err(|_| broken())?;
         let inspecting = tokio::task::spawn_blocking(move || {
-            let inspected = work.run(&mut permit, usize::MAX);
-            (inspected.map(|inspected| (inspected, permit)), turn)
+            let _turn = turn;
+            work.run(&mut permit, false).map(|inspected| (inspected, permit))
         });
-        // The next turn begins when this thread is free again, so that it takes the same thread: each one's
-        // allocator keeps what was let go for a while.
-        match inspecting.await.map(|(inspected, _turn)| inspected) {
+        match inspecting.await {
             Ok(Ok(inspected)) => Ok(inspected),
             Ok(Err(Stop::Refused(refused))) => Err(refused),
             Ok(Err(Stop::Large)) | Err(_) => Err(broken()),
@@ -142,8 +153,11 @@ impl Work {
     ) -> Self {
         let claimed = compress::claimed_len_bytes(packing, &body);
         let keeps_compressed = match (format, packing, claimed) {
-            (_, Packing::Known(Encoding::Identity), _) => false,
-            (Format::Protobuf, Packing::Known(encoding), Some(claimed)) => route.keeps_compressed(encoding, claimed),
+            (
+                Format::Protobuf,
+                Packing::Known(encoding @ (Encoding::Gzip | Encoding::Zstd)),
+                Some(claimed),
+            ) => route.keeps_compressed(encoding, claimed),
             _ => false,
         };
         Work { signal, format, packing, body, limit_bytes, keeps_compressed, claimed }
@@ -154,26 +168,19 @@ impl Work {
         self.claimed.unwrap_or(0).max(self.body.len()) <= INLINE_BYTES
     }
 
-    fn inline_held_bytes(&self) -> usize {
-        match self.packing {
-            // Its buffer grows by doubling, and each thread's allocator keeps what was let go for a while.
-            _ if self.claimed.is_none() => UNKNOWN_INLINE_HELD_BYTES,
-            Packing::Known(Encoding::Zstd) => INLINE_HELD_BYTES + ZSTD_WINDOW_LIMIT_BYTES as usize,
-            _ => INLINE_HELD_BYTES,
-        }
-    }
-
     /// CPU work only.
-    fn run(&self, permit: &mut Permit, held_max_bytes: usize) -> Result<Inspected, Stop> {
+    fn run(&self, permit: &mut Permit, is_inline: bool) -> Result<Inspected, Stop> {
         let base_bytes = permit.bytes();
-        let mut ledger = Ledger { permit, base_bytes, held_max_bytes };
+        let mut ledger = Ledger { permit, base_bytes, is_inline };
         if self.keeps_compressed {
             return self.look(&RefCell::new(ledger));
         }
         let plain = match self.packing {
             Packing::Known(Encoding::Identity) => self.body.clone(),
             packing => {
-                compress::decompress_admitted(packing, &self.body, self.limit_bytes, &mut |bytes| ledger.hold(bytes))?
+                compress::decompress_admitted(packing, &self.body, self.limit_bytes, &mut |ask| {
+                    ledger.ask(ask)
+                })?
             }
         };
         let protobuf = match self.format {
@@ -183,7 +190,8 @@ impl Work {
         Ok(Inspected { items: self.count(&protobuf)?, payload: Payload::identity(protobuf) })
     }
 
-    /// A payload that travels on in its compressed form: it is only looked at, in memory that is used again.
+    /// A payload that travels on in its compressed form: it is only looked at, in memory that is
+    /// used again.
     fn look(&self, ledger: &RefCell<Ledger<'_>>) -> Result<Inspected, Stop> {
         let hold = |bytes| ledger.borrow_mut().hold(bytes);
         let look = |plain: compress::Unpacked<'_>| {
@@ -194,11 +202,18 @@ impl Work {
             hold(2 * plain.bytes.len())?;
             Ok::<_, Stop>((items, plain.bytes.len(), Some(Bytes::copy_from_slice(plain.bytes))))
         };
-        let (items, uncompressed_len_bytes, unpacked) =
-            compress::with_decompressed_admitted(self.packing, &self.body, self.limit_bytes, &mut { hold }, look)??;
+        let (items, uncompressed_len_bytes, unpacked) = compress::with_decompressed_admitted(
+            self.packing,
+            &self.body,
+            self.limit_bytes,
+            &mut |ask| ledger.borrow_mut().ask(ask),
+            look,
+        )??;
         hold(unpacked.as_ref().map_or(0, Bytes::len))?;
         let payload = match (unpacked, self.packing) {
-            (None, Packing::Known(encoding)) => Payload { bytes: self.body.clone(), encoding, uncompressed_len_bytes },
+            (None, Packing::Known(encoding)) => {
+                Payload { bytes: self.body.clone(), encoding, uncompressed_len_bytes }
+            }
             (None, Packing::Zlib | Packing::Lz4) => unreachable!("these are never kept"),
             (Some(plain), _) => Payload::identity(plain),
         };
@@ -216,7 +231,9 @@ impl Work {
                 Err(error) if error.is_too_large() && at_most < self.limit_bytes => {
                     at_most = (JSON_GROWTH * at_most).min(self.limit_bytes);
                 }
-                Err(error) if error.is_too_large() => return Err(Refused::too_large(self.limit_bytes).into()),
+                Err(error) if error.is_too_large() => {
+                    return Err(Refused::too_large(self.limit_bytes).into());
+                }
                 Err(error) => return Err(Refused::invalid(error.to_string()).into()),
             }
         }
@@ -224,8 +241,9 @@ impl Work {
 
     fn count(&self, plain: &[u8]) -> Result<u32, Refused> {
         let signal = self.signal;
-        let summary = sluice_otlp::scan(signal, plain)
-            .map_err(|malformed| Refused::invalid(format!("not a valid OTLP request of {signal}: {malformed}")))?;
+        let summary = sluice_otlp::scan(signal, plain).map_err(|malformed| {
+            Refused::invalid(format!("not a valid OTLP request of {signal}: {malformed}"))
+        })?;
         Ok(summary.items)
     }
 }

@@ -26,7 +26,9 @@ impl Counters {
     }
 
     fn cells(&self) -> impl Iterator<Item = (Transport, Signal, &SignalCounters)> {
-        let pairs = Signal::ALL.into_iter().flat_map(|signal| Transport::ALL.map(|transport| (transport, signal)));
+        let pairs = Signal::ALL
+            .into_iter()
+            .flat_map(|signal| Transport::ALL.map(|transport| (transport, signal)));
         pairs.map(|(transport, signal)| (transport, signal, self.requests.of(signal, transport)))
     }
 }
@@ -58,7 +60,11 @@ pub(crate) const METRICS: Table<Counters> = Table {
             "Items that were accepted.",
             |counters: &Counters, series| {
                 for (transport, signal, cell) in counters.cells() {
-                    series.add_items(signal.items_name(), &[transport.as_str()], load(&cell.accepted_items));
+                    series.add_items(
+                        signal.items_name(),
+                        &[transport.as_str()],
+                        load(&cell.accepted_items),
+                    );
                 }
             },
         )
@@ -70,7 +76,11 @@ pub(crate) const METRICS: Table<Counters> = Table {
              Those refused unread are requests in sluice_receiver_refused_requests.",
             |counters: &Counters, series| {
                 for (transport, signal, cell) in counters.cells() {
-                    series.add_items(signal.items_name(), &[transport.as_str()], load(&cell.refused_items));
+                    series.add_items(
+                        signal.items_name(),
+                        &[transport.as_str()],
+                        load(&cell.refused_items),
+                    );
                 }
             },
         )
@@ -81,7 +91,8 @@ pub(crate) const METRICS: Table<Counters> = Table {
             "Requests that were accepted.",
             |counters: &Counters, series| {
                 for (transport, signal, cell) in counters.cells() {
-                    series.add(&[transport.as_str(), signal.as_str()], load(&cell.accepted_requests));
+                    series
+                        .add(&[transport.as_str(), signal.as_str()], load(&cell.accepted_requests));
                 }
             },
         ),

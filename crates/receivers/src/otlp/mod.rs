@@ -4,13 +4,16 @@
 //!
 //! 1. authentication, from the headers alone;
 //! 2. routing: one snapshot of where the signal goes, for the life of the request;
-//! 3. admission: memory is asked for with the length from the gRPC prefix or `content-length`, before the body is read;
+//! 3. admission: memory is asked for with the length from the gRPC prefix or `content-length`,
+//!    before the body is read;
 //! 4. reading, bounded in size and time;
-//! 5. inflating (bounded, and never more than was admitted), validating and counting, in one pass over the bytes;
+//! 5. inflating (bounded, and never more than was admitted), validating and counting, in one pass
+//!    over the bytes;
 //! 6. submitting, compressed as it came where the route keeps it so;
 //! 7. the answer.
 //!
-//! What cannot be accepted is refused with the answer that makes OTLP clients do the right thing; see [`refusal`].
+//! What cannot be accepted is refused with the answer that makes OTLP clients do the right thing;
+//! see [`refusal`].
 
 mod admitted;
 mod config;
@@ -30,7 +33,10 @@ use std::sync::Arc;
 
 use sluice_flow::source::Ingress;
 use sluice_net::auth::server::Authenticator;
-use sluice_net::server::{BindError, Listener, ServerCounters, ServerResources, WeakListener, serve};
+use sluice_net::server::{
+    BindError, Handler, Listener, ServerCounters, ServerOptions, ServerResources, WeakListener,
+    serve,
+};
 use sluice_net::tls::{ServerTls, TlsError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +65,7 @@ pub struct Authenticators {
 
 impl StartError {
     /// True if it may succeed once the listeners that were held meanwhile are closed.
-    pub fn waits_for_held(&self) -> bool {
+    fn waits_for_held(&self) -> bool {
         matches!(self, StartError::Bind { error: BindError::Held { .. }, .. })
     }
 }
@@ -91,23 +97,38 @@ pub struct Running {
     pub grpc_address: Option<SocketAddr>,
     pub http_address: Option<SocketAddr>,
     pub counters: Counters,
+    resources: ServerResources,
     listeners: Vec<WeakListener>,
     ports: JoinSet<()>,
+    shutdown: CancellationToken,
 }
 
 impl Running {
-    /// What it listens on. Whoever keeps them keeps the ports open.
-    pub fn listeners(&self) -> Vec<Listener> {
-        self.listeners.iter().filter_map(WeakListener::upgrade).collect()
-    }
-
-    /// Waits until all ports are closed and all their requests answered or cut off. Cancel the token given to [`start`] first.
+    /// Waits until all ports are closed and all their requests answered or cut off. Cancel the
+    /// token given to [`Bound::serve`] first.
     pub async fn closed(mut self) {
         while self.ports.join_next().await.is_some() {}
     }
+
+    /// Serves a port; its real address.
+    fn serve<C>(
+        &mut self,
+        Port { listener, tls, .. }: Port<C>,
+        server: ServerOptions,
+        handler: impl Handler,
+        counters: Arc<ServerCounters>,
+    ) -> Option<SocketAddr> {
+        let address = listener.local_address();
+        self.listeners.push(listener.downgrade());
+        let (resources, shutdown) = (self.resources.clone(), self.shutdown.clone());
+        let handler = Arc::new(handler);
+        self.ports.spawn(serve(listener, server, tls, handler, counters, resources, shutdown));
+        address
+    }
 }
 
-/// Binds the configured ports, or takes over those of `held` that have the same addresses. All of them or none.
+/// Binds the configured ports, or takes over those of `held` that have the same addresses. All of
+/// them or none.
 pub async fn bind(config: OtlpConfig, held: &[Listener]) -> Result<Bound, StartError> {
     let grpc = match config.grpc {
         None => None,
@@ -127,7 +148,8 @@ pub async fn bind(config: OtlpConfig, held: &[Listener]) -> Result<Bound, StartE
 }
 
 impl Bound {
-    /// Serves the ports inside the calling runtime until `shutdown`. All receivers share `resources`.
+    /// Serves the ports inside the calling runtime until `shutdown`. All receivers share
+    /// `resources`.
     pub fn serve(
         self,
         ingress: Arc<dyn Ingress>,
@@ -137,65 +159,43 @@ impl Bound {
         shutdown: CancellationToken,
     ) -> Running {
         let inspector = inspect::Inspector::new();
-        let mut running =
-            Running { grpc_address: None, http_address: None, counters, listeners: Vec::new(), ports: JoinSet::new() };
-        if let Some(Port { listener, tls, config: GrpcConfig { shared } }) = self.grpc {
-            running.grpc_address = listener.local_address();
-            running.listeners.push(listener.downgrade());
-            let ingest = ingest::Ingest::new(
-                Arc::clone(&ingress),
-                authenticators.grpc,
-                &running.counters.requests,
-                &shared,
-                &resources,
-                &inspector,
-            );
-            let handler = Arc::new(grpc::GrpcHandler::new(ingest));
-            let counters = Arc::clone(&running.counters.grpc_connections);
-            running.ports.spawn(serve(
-                listener,
-                shared.server,
-                tls,
-                handler,
-                counters,
-                resources.clone(),
-                shutdown.clone(),
-            ));
+        let requests = Arc::clone(&counters.requests);
+        let ingest = |authenticator, config: &SharedConfig| ingest::Ingest {
+            ingress: Arc::clone(&ingress),
+            authenticator,
+            counters: Arc::clone(&requests),
+            limit_bytes: config.limit_bytes,
+            body_timeouts: config.body_timeouts,
+            include_metadata: config.include_metadata,
+            resources: resources.clone(),
+            inspector: inspector.clone(),
+        };
+        let mut running = Running {
+            grpc_address: None,
+            http_address: None,
+            counters,
+            resources: resources.clone(),
+            listeners: Vec::new(),
+            ports: JoinSet::new(),
+            shutdown,
+        };
+        if let Some(port) = self.grpc {
+            let shared = &port.config.shared;
+            let handler = grpc::GrpcHandler { ingest: ingest(authenticators.grpc, shared) };
+            let (server, counters) =
+                (shared.server.clone(), Arc::clone(&running.counters.grpc_connections));
+            running.grpc_address = running.serve(port, server, handler, counters);
         }
-        if let Some(Port { listener, tls, config }) = self.http {
-            running.http_address = listener.local_address();
-            running.listeners.push(listener.downgrade());
-            let ingest = ingest::Ingest::new(
-                ingress,
-                authenticators.http,
-                &running.counters.requests,
-                &config.shared,
-                &resources,
-                &inspector,
-            );
-            let server = config.shared.server.clone();
-            let handler = Arc::new(http::HttpHandler::new(ingest, config));
-            let counters = Arc::clone(&running.counters.http_connections);
-            running.ports.spawn(serve(listener, server, tls, handler, counters, resources, shutdown));
+        if let Some(port) = self.http {
+            let shared = &port.config.shared;
+            let handler =
+                http::HttpHandler::new(ingest(authenticators.http, shared), port.config.clone());
+            let (server, counters) =
+                (shared.server.clone(), Arc::clone(&running.counters.http_connections));
+            running.http_address = running.serve(port, server, handler, counters);
         }
         running
     }
-}
-
-/// Binds the configured ports and serves them inside the calling runtime until `shutdown`.
-pub async fn start(
-    config: OtlpConfig,
-    ingress: Arc<dyn Ingress>,
-    authenticators: Authenticators,
-    shutdown: CancellationToken,
-) -> Result<Running, StartError> {
-    Ok(bind(config, &[]).await?.serve(
-        ingress,
-        authenticators,
-        Counters::default(),
-        ServerResources::unlimited(),
-        shutdown,
-    ))
 }
 
 async fn bind_port(

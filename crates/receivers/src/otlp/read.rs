@@ -70,8 +70,13 @@ impl Ingest {
         self.read_admitted(route, &mut BodyReader::new(body, self.body_timeouts)).await
     }
 
-    async fn read_admitted(&self, route: &dyn IngressRoute, body: &mut BodyReader) -> Result<(Bytes, Permit), Refused> {
-        let announced = body.announced_len_bytes().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+    async fn read_admitted(
+        &self,
+        route: &dyn IngressRoute,
+        body: &mut BodyReader,
+    ) -> Result<(Bytes, Permit), Refused> {
+        let announced =
+            body.announced_len_bytes().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if announced.is_some_and(|length| length > self.limit_bytes) {
             return Err(Refused::too_large(self.limit_bytes));
         }

@@ -5,21 +5,27 @@
 //! | no or wrong credentials | UNAUTHENTICATED | 401 | gives up |
 //! | no pipeline takes the signal, unknown method or path | UNIMPLEMENTED | 404 | gives up |
 //! | overload | UNAVAILABLE + RetryInfo | 503 + Retry-After | comes back |
-//! | too large, as sent or inflated, or for the memory there is | RESOURCE_EXHAUSTED without RetryInfo | 413 | gives up |
+//! | too large for a limit or for all memory | RESOURCE_EXHAUSTED without RetryInfo | 413 | gives up |
 //! | not valid OTLP | INVALID_ARGUMENT | 400 | gives up |
 //! | refused for good by the sole backend | INVALID_ARGUMENT | 400 | gives up |
-//! | unknown compression | UNIMPLEMENTED + grpc-accept-encoding | 415 + Accept-Encoding | gives up or sends it otherwise |
+//! | failure of the sole backend that is not to be retried | UNKNOWN | 500 | gives up |
+//! | unknown compression | UNIMPLEMENTED + grpc-accept-encoding | 415 + Accept-Encoding | gives up |
 //! | body too slow | DEADLINE_EXCEEDED | 503 | comes back |
 //!
-//! Over HTTP a body that is too slow is answered 503 and not 408: OTLP has clients come back after 429, 502, 503 and 504 only.
+//! Over HTTP a body that is too slow is answered 503 and not 408: OTLP has clients come back after
+//! 429, 502, 503 and 504 only.
 
 use std::time::Duration;
 
 use ::http::StatusCode;
 use sluice_flow::Refusal;
+use sluice_net::auth::server::AuthError;
 use sluice_net::compress::DecompressError;
 use sluice_net::grpc::{Code, FrameError, Status};
 use sluice_net::server::BodyError;
+
+/// When to come back while passwords of others are being checked.
+const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A refusal in the form in which it is counted: see [`Refused`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,40 +36,56 @@ pub enum RefusedReason {
     TooLarge,
     Invalid,
     Rejected,
+    Failed,
     UnsupportedEncoding,
     UnsupportedMediaType,
     TooSlow,
     BrokenOff,
 }
 
+/// Each reason as a metric's label, and its answer over gRPC and HTTP.
+const ANSWERS: [(RefusedReason, &str, Code, StatusCode); 11] = {
+    use RefusedReason::*;
+    [
+        (Unauthenticated, "unauthenticated", Code::Unauthenticated, StatusCode::UNAUTHORIZED),
+        (Unrouted, "unrouted", Code::Unimplemented, StatusCode::NOT_FOUND),
+        (Overloaded, "overloaded", Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
+        (TooLarge, "too_large", Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE),
+        (Invalid, "invalid", Code::InvalidArgument, StatusCode::BAD_REQUEST),
+        (Rejected, "rejected", Code::InvalidArgument, StatusCode::BAD_REQUEST),
+        (Failed, "failed", Code::Unknown, StatusCode::INTERNAL_SERVER_ERROR),
+        (
+            UnsupportedEncoding,
+            "unsupported_encoding",
+            Code::Unimplemented,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ),
+        (
+            UnsupportedMediaType,
+            "unsupported_media_type",
+            Code::InvalidArgument,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ),
+        (TooSlow, "too_slow", Code::DeadlineExceeded, StatusCode::SERVICE_UNAVAILABLE),
+        (BrokenOff, "broken_off", Code::Cancelled, StatusCode::BAD_REQUEST),
+    ]
+};
+
 impl RefusedReason {
-    pub const ALL: [RefusedReason; 10] = [
-        RefusedReason::Unauthenticated,
-        RefusedReason::Unrouted,
-        RefusedReason::Overloaded,
-        RefusedReason::TooLarge,
-        RefusedReason::Invalid,
-        RefusedReason::Rejected,
-        RefusedReason::UnsupportedEncoding,
-        RefusedReason::UnsupportedMediaType,
-        RefusedReason::TooSlow,
-        RefusedReason::BrokenOff,
-    ];
+    pub const ALL: [RefusedReason; ANSWERS.len()] = {
+        let mut all = [RefusedReason::Unauthenticated; ANSWERS.len()];
+        let mut index = 0;
+        while index < all.len() {
+            all[index] = ANSWERS[index].0;
+            assert!(all[index] as usize == index, "the table is in order");
+            index += 1;
+        }
+        all
+    };
 
     /// As a metric's label.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            RefusedReason::Unauthenticated => "unauthenticated",
-            RefusedReason::Unrouted => "unrouted",
-            RefusedReason::Overloaded => "overloaded",
-            RefusedReason::TooLarge => "too_large",
-            RefusedReason::Invalid => "invalid",
-            RefusedReason::Rejected => "rejected",
-            RefusedReason::UnsupportedEncoding => "unsupported_encoding",
-            RefusedReason::UnsupportedMediaType => "unsupported_media_type",
-            RefusedReason::TooSlow => "too_slow",
-            RefusedReason::BrokenOff => "broken_off",
-        }
+        ANSWERS[self as usize].1
     }
 }
 
@@ -86,51 +108,52 @@ impl Refused {
     }
 
     pub fn too_large(limit_bytes: usize) -> Self {
-        Refused::new(RefusedReason::TooLarge, format!("the request is larger than the limit of {limit_bytes} bytes"))
+        Refused::new(
+            RefusedReason::TooLarge,
+            format!("the request is larger than the limit of {limit_bytes} bytes"),
+        )
     }
 
     /// The answer over gRPC.
     pub fn to_status(&self) -> Status {
-        let code = match self.reason {
-            RefusedReason::Unauthenticated => Code::Unauthenticated,
-            RefusedReason::Unrouted | RefusedReason::UnsupportedEncoding => Code::Unimplemented,
-            RefusedReason::Overloaded => Code::Unavailable,
-            RefusedReason::TooLarge => Code::ResourceExhausted,
-            RefusedReason::Invalid | RefusedReason::Rejected | RefusedReason::UnsupportedMediaType => {
-                Code::InvalidArgument
-            }
-            RefusedReason::TooSlow => Code::DeadlineExceeded,
-            RefusedReason::BrokenOff => Code::Cancelled,
-        };
+        let (_, _, code, _) = ANSWERS[self.reason as usize];
         Status { code, message: self.message.clone(), retry_delay: self.retry_delay }
     }
 
     /// The answer over HTTP.
     pub fn http_status(&self) -> StatusCode {
-        match self.reason {
-            RefusedReason::Unauthenticated => StatusCode::UNAUTHORIZED,
-            RefusedReason::Unrouted => StatusCode::NOT_FOUND,
-            RefusedReason::Overloaded | RefusedReason::TooSlow => StatusCode::SERVICE_UNAVAILABLE,
-            RefusedReason::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            RefusedReason::Invalid | RefusedReason::Rejected | RefusedReason::BrokenOff => StatusCode::BAD_REQUEST,
-            RefusedReason::UnsupportedEncoding | RefusedReason::UnsupportedMediaType => {
-                StatusCode::UNSUPPORTED_MEDIA_TYPE
-            }
-        }
+        let (_, _, _, status) = ANSWERS[self.reason as usize];
+        status
     }
 }
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Retry { delay, reason } => {
-                Refused { reason: RefusedReason::Overloaded, message: reason, retry_delay: Some(delay) }
-            }
+            Refusal::Retry { delay, reason } => Refused {
+                reason: RefusedReason::Overloaded,
+                message: reason,
+                retry_delay: Some(delay),
+            },
             Refusal::TooLarge { reason } => Refused::new(RefusedReason::TooLarge, reason),
             Refusal::Invalid { reason } => Refused::invalid(reason),
             Refusal::Rejected { reason } => Refused::new(RefusedReason::Rejected, reason),
-            Refusal::Unrouted => Refused::new(RefusedReason::Unrouted, "no pipeline takes this signal"),
+            Refusal::Failed { reason } => Refused::new(RefusedReason::Failed, reason),
+            Refusal::Unrouted => {
+                Refused::new(RefusedReason::Unrouted, "no pipeline takes this signal")
+            }
         }
+    }
+}
+
+impl From<AuthError> for Refused {
+    fn from(error: AuthError) -> Self {
+        let (reason, retry_delay) = match error {
+            // The credentials may be right.
+            AuthError::Busy => (RefusedReason::Overloaded, Some(BUSY_RETRY_DELAY)),
+            _ => (RefusedReason::Unauthenticated, None),
+        };
+        Refused { reason, message: error.to_string(), retry_delay }
     }
 }
 
@@ -139,10 +162,15 @@ impl From<DecompressError> for Refused {
         match error {
             DecompressError::TooLarge { limit_bytes } => Refused::new(
                 RefusedReason::TooLarge,
-                format!("the request is larger than the limit of {limit_bytes} bytes after decompression"),
+                format!(
+                    "the request is larger than the limit of {limit_bytes} bytes after \
+                     decompression"
+                ),
             ),
-            DecompressError::Corrupt { .. } | DecompressError::CorruptLz4 { .. } => Refused::invalid(error.to_string()),
-            DecompressError::Unsupported { .. } => Refused::new(RefusedReason::UnsupportedEncoding, error.to_string()),
+            DecompressError::Corrupt { .. } => Refused::invalid(error.to_string()),
+            DecompressError::Unsupported { .. } => {
+                Refused::new(RefusedReason::UnsupportedEncoding, error.to_string())
+            }
         }
     }
 }

@@ -69,12 +69,17 @@ async fn slow_beginnings_are_cut_off() {
         assert!(is_closed(&mut socket).await, "{}", String::from_utf8_lossy(beginning));
     }));
     plain.undisturbed(attack).await;
-    for counters in [&encrypted.running.counters.grpc_connections, &encrypted.running.counters.http_connections] {
+    for counters in
+        [&encrypted.running.counters.grpc_connections, &encrypted.running.counters.http_connections]
+    {
         assert_eq!(counters.tls_failures.load(Ordering::Relaxed), 2);
     }
     for receiver in [plain, encrypted] {
         let counters = receiver.running.counters;
-        let open = || [&counters.grpc_connections, &counters.http_connections].map(|c| c.open.load(Ordering::Relaxed));
+        let open = || {
+            [&counters.grpc_connections, &counters.http_connections]
+                .map(|c| c.open.load(Ordering::Relaxed))
+        };
         until("no connection is left", || open() == [0, 0]).await;
     }
 }
@@ -92,16 +97,19 @@ async fn header_blocks_that_never_end_are_cut_off() {
         server.keepalive_time = Duration::from_millis(300);
         server.keepalive_timeout = Duration::from_millis(500);
     }
-    let receiver = Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let receiver =
+        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
     let block = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
     // A literal header whose value is what comes after.
     let endless = [&[0x00, 0x01, b'x', 0x7f, 0xff, 0x7f][..], &[b'a'; 8000]].concat();
     let whole = frame(0x1, 0, 1, &block);
     let half = [whole.clone(), frame(0x9, 0, 1, &endless)[..100].to_vec()].concat();
     let cases = [(&whole, false), (&half, false), (&half, true)];
-    let attack = cases.iter().flat_map(|case| [receiver.grpc, receiver.http].map(|address| (address, case)));
+    let attack =
+        cases.iter().flat_map(|case| [receiver.grpc, receiver.http].map(|address| (address, case)));
     let attack = attack.map(async |(address, (beginning, trickles))| {
-        let (mut read, mut write) = TcpStream::connect(address).await.expect("connects").into_split();
+        let (mut read, mut write) =
+            TcpStream::connect(address).await.expect("connects").into_split();
         write.write_all(&[PREFACE, beginning].concat()).await.expect("is sent");
         let trickle = async {
             let mut ticks = tokio::time::interval(Duration::from_millis(20));
@@ -114,7 +122,9 @@ async fn header_blocks_that_never_end_are_cut_off() {
         let closed = async {
             tokio::select! { _ = read.read_to_end(&mut answer) => {}, () = trickle => {} }
         };
-        timeout(SOON, closed).await.unwrap_or_else(|_| panic!("{beginning:?}, {trickles}: the connection lives on"));
+        timeout(SOON, closed)
+            .await
+            .unwrap_or_else(|_| panic!("{beginning:?}, {trickles}: the connection lives on"));
     });
     receiver.undisturbed(join_all(attack)).await;
 }
@@ -163,7 +173,9 @@ async fn aged_and_idle_connections_are_asked_to_go() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_outlasts_the_grace_is_cut_off() {
     let text = "protocols: {grpc: {endpoint: 'localhost:0', keepalive: {server_parameters: {max_connection_age: 300ms, max_connection_age_grace: 300ms}}}}";
-    let receiver = Receiver::start(text, MockIntake { stalls: Some(Signal::Traces), ..MockIntake::default() }).await;
+    let receiver =
+        Receiver::start(text, MockIntake { stalls: Some(Signal::Traces), ..MockIntake::default() })
+            .await;
     let mut client = connect_h2(receiver.grpc).await;
     let request = grpc_request(Signal::Traces.grpc_path(), &[]);
     let (response, mut stream) = client.send_request(request, false).expect("is sent");
@@ -171,7 +183,10 @@ async fn a_call_that_outlasts_the_grace_is_cut_off() {
     until("the request is admitted", || receiver.intake.outstanding() > 0).await;
     assert!(timeout(SOON, response).await.expect("ends").is_err());
     let counters = &receiver.running.counters.grpc_connections;
-    assert_eq!((counters.aged.load(Ordering::Relaxed), counters.cut_off.load(Ordering::Relaxed)), (1, 1));
+    assert_eq!(
+        (counters.aged.load(Ordering::Relaxed), counters.cut_off.load(Ordering::Relaxed)),
+        (1, 1)
+    );
     receiver.assert_gives_all_memory_back().await;
 }
 
@@ -179,18 +194,24 @@ async fn a_call_that_outlasts_the_grace_is_cut_off() {
 /// the others go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_above_the_limit_are_refused() {
-    let text =
-        "protocols: {grpc: {endpoint: 'localhost:0', max_concurrent_streams: 2}, http: {endpoint: 'localhost:0'}}";
+    let text = "protocols: {grpc: {endpoint: 'localhost:0', max_concurrent_streams: 2}, http: {endpoint: 'localhost:0'}}";
     let receiver = Receiver::start(text, MockIntake::default()).await;
     let path = Signal::Traces.grpc_path().as_bytes();
     // :method POST, :scheme http, :authority a, and literals for :path and content-type, which are
     // 4 and 31 in the table.
     let length = u8::try_from(path.len()).expect("is short");
-    let head = [&[0x83, 0x86, 0x41, 0x01, b'a', 0x04, length], path, &[0x0f, 0x10, 16], b"application/grpc"].concat();
+    let head = [
+        &[0x83, 0x86, 0x41, 0x01, b'a', 0x04, length],
+        path,
+        &[0x0f, 0x10, 16],
+        b"application/grpc",
+    ]
+    .concat();
     let begin = |stream| frame(0x1, 0x4, stream, &head);
     let end = |stream| frame(0x0, 0x1, stream, &framed(0, &traces(1)));
     let attack = async {
-        let (mut read, mut write) = TcpStream::connect(receiver.grpc).await.expect("connects").into_split();
+        let (mut read, mut write) =
+            TcpStream::connect(receiver.grpc).await.expect("connects").into_split();
         let sent = [PREFACE.to_vec(), begin(1), begin(3), begin(5), end(1), end(3)].concat();
         write.write_all(&sent).await.expect("is sent");
         let mut answer = Vec::new();
@@ -215,7 +236,10 @@ async fn peers_that_answer_no_ping_are_given_up() {
     let mut alive = connect_h2(receiver.grpc).await;
     assert!(unary(&mut alive, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
     let mut silent = TcpStream::connect(receiver.grpc).await.expect("connects");
-    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.expect("is sent");
+    silent
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .await
+        .expect("is sent");
     assert!(is_closed(&mut silent).await);
     assert!(unary(&mut alive, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
     receiver.assert_serves_others().await;
@@ -271,7 +295,8 @@ async fn mutual_tls_lets_in_only_whom_it_should() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"))
+        .expect("an authority");
     let issue = || {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
@@ -288,20 +313,26 @@ async fn mutual_tls_lets_in_only_whom_it_should() {
         file("key"),
         file("ca")
     );
-    let receiver =
-        Receiver::start(&BOTH.replace("'localhost:0'", &format!("'localhost:0', {tls}")), MockIntake::default()).await;
-    let trusting =
-        ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority.pem())).domain_name("localhost");
+    let receiver = Receiver::start(
+        &BOTH.replace("'localhost:0'", &format!("'localhost:0', {tls}")),
+        MockIntake::default(),
+    )
+    .await;
+    let trusting = ClientTlsConfig::new()
+        .ca_certificate(Certificate::from_pem(authority.pem()))
+        .domain_name("localhost");
     let (certificate, key) = issue();
     for (address, transport) in [(receiver.grpc, "grpc"), (receiver.http, "http")] {
-        for (config, is_let_in) in
-            [(trusting.clone().identity(Identity::from_pem(&certificate, &key)), true), (trusting.clone(), false)]
-        {
+        for (config, is_let_in) in [
+            (trusting.clone().identity(Identity::from_pem(&certificate, &key)), true),
+            (trusting.clone(), false),
+        ] {
             let endpoint = Channel::from_shared(format!("https://{address}")).expect("a URI");
             let channel = endpoint.tls_config(config).expect("good settings").connect_lazy();
             let result = TraceServiceClient::new(channel).export(trace_request(1)).await;
             // The HTTP port speaks HTTP/2 over TLS as well; it has no such path.
-            let unknown = receiver.running.counters.requests.unknown_requests.swap(0, Ordering::Relaxed);
+            let unknown =
+                receiver.running.counters.requests.unknown_requests.swap(0, Ordering::Relaxed);
             let reached = if transport == "grpc" { result.is_ok() } else { unknown == 1 };
             assert_eq!(reached, is_let_in, "{transport}");
         }

@@ -37,9 +37,12 @@ async fn compression_bombs_are_refused_at_the_limit() {
         return;
     }
     let text = "protocols: {grpc: {endpoint: 'localhost:0', max_recv_msg_size_mib: 4}, http: {endpoint: 'localhost:0', max_request_body_size: 4MiB}}";
-    let receiver = Receiver::start(text, MockIntake { keeps: Some(Encoding::Gzip), ..MockIntake::default() }).await;
+    let receiver =
+        Receiver::start(text, MockIntake { keeps: Some(Encoding::Gzip), ..MockIntake::default() })
+            .await;
     let zeros = vec![0; 64 * MIB];
-    let bombs = [Encoding::Gzip, Encoding::Zstd].map(|encoding| (encoding, packed(encoding, &zeros).repeat(16)));
+    let bombs = [Encoding::Gzip, Encoding::Zstd]
+        .map(|encoding| (encoding, packed(encoding, &zeros).repeat(16)));
     let zeros = [Bytes::from(zeros)];
     let only_over_http = [
         ("deflate", compress::compress_zlib(&zeros, Some(9)).expect("packs")),
@@ -55,7 +58,11 @@ async fn compression_bombs_are_refused_at_the_limit() {
             let headers = [("grpc-encoding", encoding.as_str())];
             let mut client = clients[index % clients.len()].clone();
             let status = unary(&mut client, Signal::Traces, &headers, &message).await;
-            assert_eq!((status.code, status.retry_delay), (Code::ResourceExhausted, None), "{status}");
+            assert_eq!(
+                (status.code, status.retry_delay),
+                (Code::ResourceExhausted, None),
+                "{status}"
+            );
         });
         let posts = (0..AT_ONCE).map(async |_| {
             let headers = [PROTOBUF, ("content-encoding", encoding.as_str())];
@@ -64,7 +71,9 @@ async fn compression_bombs_are_refused_at_the_limit() {
         receiver.undisturbed(join(join_all(calls), join_all(posts))).await;
     }
     let types = ["application/x-protobuf", "application/json"];
-    let cases = only_over_http.iter().flat_map(|(coding, bomb)| types.map(|content_type| (coding, content_type, bomb)));
+    let cases = only_over_http
+        .iter()
+        .flat_map(|(coding, bomb)| types.map(|content_type| (coding, content_type, bomb)));
     let posts = cases.map(async |(coding, content_type, bomb)| {
         let headers = [("content-type", content_type), ("content-encoding", coding)];
         assert_eq!(post(receiver.http, "/v1/traces", &headers, bomb).await.0, 413, "{coding}");
@@ -139,7 +148,8 @@ async fn lengths_that_lie_hold_a_permit_but_no_memory_and_not_for_long() {
     }
     let mut config = config(BOTH);
     quick_bodies(&mut config);
-    let receiver = Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let receiver =
+        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
     let growth = Growth::from_here();
     let mut client = connect_h2(receiver.grpc).await;
     let attack = async {
@@ -151,7 +161,10 @@ async fn lengths_that_lie_hold_a_permit_but_no_memory_and_not_for_long() {
             stream.send_data(Bytes::from_static(&[0, 4, 0, 0, 0, 10]), false).expect("is sent");
             streams.push((response, stream));
         }
-        until("all claims are admitted", || receiver.intake.peak.load(Ordering::SeqCst) >= 50 * 64 * MIB).await;
+        until("all claims are admitted", || {
+            receiver.intake.peak.load(Ordering::SeqCst) >= 50 * 64 * MIB
+        })
+        .await;
         for (response, _stream) in streams {
             let head = response.await.expect("is answered");
             assert_eq!(head.headers()["grpc-status"], "4");
@@ -167,7 +180,8 @@ async fn lengths_that_lie_hold_a_permit_but_no_memory_and_not_for_long() {
 }
 
 fn quick_bodies(config: &mut OtlpConfig) {
-    let timeouts = BodyTimeouts { gap: Duration::from_millis(300), total: Duration::from_millis(1000) };
+    let timeouts =
+        BodyTimeouts { gap: Duration::from_millis(300), total: Duration::from_millis(1000) };
     config.grpc.as_mut().expect("is on").shared.body_timeouts = timeouts;
     config.http.as_mut().expect("is on").shared.body_timeouts = timeouts;
 }
@@ -177,7 +191,8 @@ fn quick_bodies(config: &mut OtlpConfig) {
 async fn a_trickling_body_is_given_up() {
     let mut config = config(BOTH);
     quick_bodies(&mut config);
-    let receiver = Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let receiver =
+        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
     let mut socket = TcpStream::connect(receiver.http).await.expect("connects");
     let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 6000\r\n\r\n";
     socket.write_all(head.as_bytes()).await.expect("is sent");
@@ -202,7 +217,9 @@ async fn a_trickling_body_is_given_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_vanish_leave_nothing_behind() {
     const CLIENTS: usize = 32;
-    let receiver = Receiver::start(BOTH, MockIntake { stalls: Some(Signal::Traces), ..MockIntake::default() }).await;
+    let receiver =
+        Receiver::start(BOTH, MockIntake { stalls: Some(Signal::Traces), ..MockIntake::default() })
+            .await;
     let body = framed(0, &traces(10));
     let length = body.len() - PREFIX_BYTES;
     let head = format!(
@@ -214,17 +231,26 @@ async fn clients_that_vanish_leave_nothing_behind() {
             let mut open = Vec::new();
             for _ in 0..CLIENTS {
                 let socket = TcpStream::connect(receiver.grpc).await.expect("connects");
-                let (client, connection) = h2::client::handshake(socket).await.expect("shakes hands");
+                let (client, connection) =
+                    h2::client::handshake(socket).await.expect("shakes hands");
                 clients.spawn(connection);
-                let mut client: h2::client::SendRequest<Bytes> = client.ready().await.expect("is open");
-                let (response, mut stream) =
-                    client.send_request(grpc_request(Signal::Traces.grpc_path(), &[]), false).expect("is sent");
-                stream.send_data(Bytes::copy_from_slice(&body[..sent]), sent == body.len()).expect("is sent");
+                let mut client: h2::client::SendRequest<Bytes> =
+                    client.ready().await.expect("is open");
+                let (response, mut stream) = client
+                    .send_request(grpc_request(Signal::Traces.grpc_path(), &[]), false)
+                    .expect("is sent");
+                stream
+                    .send_data(Bytes::copy_from_slice(&body[..sent]), sent == body.len())
+                    .expect("is sent");
                 let mut socket = TcpStream::connect(receiver.http).await.expect("connects");
-                socket.write_all(&[head.as_bytes(), &body[PREFIX_BYTES..sent]].concat()).await.expect("is sent");
+                socket
+                    .write_all(&[head.as_bytes(), &body[PREFIX_BYTES..sent]].concat())
+                    .await
+                    .expect("is sent");
                 open.push((client, response, stream, socket));
             }
-            until("all are admitted", || receiver.intake.outstanding() >= 2 * CLIENTS * length).await;
+            until("all are admitted", || receiver.intake.outstanding() >= 2 * CLIENTS * length)
+                .await;
             clients.shutdown().await;
             drop(open);
             receiver.assert_gives_all_memory_back().await;
@@ -245,9 +271,9 @@ async fn rapid_resets_end_the_connection() {
     let growth = Growth::from_here();
     // :method POST, :scheme http, :path /, :authority a: enough for a request.
     let headers = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
-    let flood = (0..1_000_000_u32)
-        .map(|index| 2 * index + 1)
-        .map(|stream| [frame(0x1, 0x4, stream, &headers), frame(0x3, 0, stream, &8_u32.to_be_bytes())].concat());
+    let flood = (0..1_000_000_u32).map(|index| 2 * index + 1).map(|stream| {
+        [frame(0x1, 0x4, stream, &headers), frame(0x3, 0, stream, &8_u32.to_be_bytes())].concat()
+    });
     for address in [receiver.grpc, receiver.http] {
         let code = receiver.undisturbed(goaway_after(address, flood.clone())).await;
         assert_eq!(code, Some(ENHANCE_YOUR_CALM));
@@ -273,8 +299,8 @@ async fn continuation_floods_end_the_connection() {
         (receiver.grpc, 0, 200_000),
         (receiver.grpc, 1, 200_000),
     ] {
-        let flood =
-            std::iter::once(begin.clone()).chain(std::iter::repeat_n(frame(0x9, 0, 1, &vec![b'a'; piece]), times));
+        let flood = std::iter::once(begin.clone())
+            .chain(std::iter::repeat_n(frame(0x9, 0, 1, &vec![b'a'; piece]), times));
         let code = receiver.undisturbed(goaway_after(address, flood)).await;
         assert_eq!(code, Some(ENHANCE_YOUR_CALM), "pieces of {piece}");
     }
@@ -315,8 +341,12 @@ async fn header_floods_are_refused() {
     let long = "x".repeat(40_000);
     let many: String = (0..500).map(|index| format!("x-{index}: y\r\n")).collect();
     let attack = async {
-        assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF, ("x-long", &long)], &traces(1)).await.0, 431);
-        let request = format!("POST /v1/traces HTTP/1.1\r\nhost: x\r\n{many}content-length: 0\r\n\r\n");
+        assert_eq!(
+            post(receiver.http, "/v1/traces", &[PROTOBUF, ("x-long", &long)], &traces(1)).await.0,
+            431
+        );
+        let request =
+            format!("POST /v1/traces HTTP/1.1\r\nhost: x\r\n{many}content-length: 0\r\n\r\n");
         assert_eq!(exchange(receiver.http, request.as_bytes()).await.0, 431);
         let client = connect_h2(receiver.grpc).await;
         let mut ready = client.clone().ready().await.expect("is open");

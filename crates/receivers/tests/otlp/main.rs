@@ -1,5 +1,5 @@
-//! The OTLP receiver from outside: real clients and hostile peers against real sockets. The engine behind it is a mock
-//! that counts every byte that is admitted.
+//! The OTLP receiver from outside: real clients and hostile peers against real sockets. The engine
+//! behind it is a mock that counts every byte that is admitted.
 
 mod clients;
 mod connections;

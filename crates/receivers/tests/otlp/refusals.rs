@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use http::{HeaderMap, HeaderValue};
 use sluice_extensions::bearertokenauth::{BearerServer, Config};
-use sluice_flow::Refusal;
-use sluice_net::auth::server::ServerAuth;
+use sluice_flow::{BoxFuture, Refusal};
+use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::compress;
 use sluice_net::grpc::{Code, Status};
 use sluice_otlp::{Encoding, Signal};
@@ -32,12 +33,16 @@ async fn both(receiver: &Receiver) -> (Status, (u16, String, Vec<u8>)) {
 
 #[tokio::test]
 async fn overload_says_when_to_come_back() {
-    let refusal = Refusal::Retry { delay: Duration::from_millis(1200), reason: "memory is spent".to_owned() };
-    for (admit_refusal, submit_refusal, items) in [(Some(refusal.clone()), None, 0), (None, Some(refusal), 3)] {
+    let refusal =
+        Refusal::Retry { delay: Duration::from_millis(1200), reason: "memory is spent".to_owned() };
+    for (admit_refusal, submit_refusal, items) in
+        [(Some(refusal.clone()), None, 0), (None, Some(refusal), 3)]
+    {
         let intake = MockIntake { admit_refusal, submit_refusal, ..MockIntake::default() };
         let receiver = Receiver::start(BOTH, intake).await;
         let (status, (code, head, body)) = both(&receiver).await;
-        let expected = Status::new(Code::Unavailable, "memory is spent").with_retry_delay(Duration::from_millis(1200));
+        let expected = Status::new(Code::Unavailable, "memory is spent")
+            .with_retry_delay(Duration::from_millis(1200));
         assert_eq!(status, expected);
         assert_eq!(code, 503);
         assert!(head.contains("retry-after: 2"), "{head}");
@@ -49,8 +54,9 @@ async fn overload_says_when_to_come_back() {
     }
 }
 
-/// Scenario: requests whose inflated form exceeds all the memory for receiving, though not the receiver's limit.
-/// Guarantee: a client is told that they are too large, and not to come back for ever.
+/// Scenario: requests whose inflated form exceeds all the memory for receiving, though not the
+/// receiver's limit. Guarantee: a client is told that they are too large, and not to come back for
+/// ever.
 #[tokio::test]
 async fn what_can_never_be_admitted_is_too_large_and_not_overload() {
     let intake = MockIntake { memory_limit_bytes: Some(1 << 20), ..MockIntake::default() };
@@ -74,12 +80,13 @@ async fn what_can_never_be_admitted_is_too_large_and_not_overload() {
     receiver.assert_serves_others().await;
 }
 
-/// Guarantee: memory for a body that does not tell its length is asked for in steps, the last of which is no larger than what
-/// is left.
+/// Guarantee: memory for a body that does not tell its length is asked for in steps, the last of
+/// which is no larger than what is left.
 #[tokio::test]
 async fn a_body_of_unknown_length_is_taken_if_there_is_memory_for_it() {
     let plain = traces(2_500);
-    let intake = MockIntake { memory_limit_bytes: Some(plain.len() + 1000), ..MockIntake::default() };
+    let intake =
+        MockIntake { memory_limit_bytes: Some(plain.len() + 1000), ..MockIntake::default() };
     let receiver = Receiver::start(BOTH, intake).await;
     let chunked = [format!("{:x}\r\n", plain.len()).as_bytes(), &plain, b"\r\n0\r\n\r\n"].concat();
     let headers = [PROTOBUF, ("transfer-encoding", "chunked")];
@@ -88,18 +95,21 @@ async fn a_body_of_unknown_length_is_taken_if_there_is_memory_for_it() {
     receiver.assert_gives_all_memory_back().await;
 }
 
-/// Scenario: bodies of some ten kilobytes that unpack to 64 MiB each, in every coding, on eight threads at once.
-/// Guarantee: no more is unpacked than the memory for receiving holds, whatever the receiver's own limit would let through.
+/// Scenario: bodies of some ten kilobytes that unpack to 64 MiB each, in every coding, on eight
+/// threads at once. Guarantee: no more is unpacked than the memory for receiving holds, whatever
+/// the receiver's own limit would let through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn nothing_is_inflated_before_it_is_admitted() {
     const MEMORY: usize = 24 << 20;
-    /// Of the clients, and what the allocator keeps for its threads. Eight bodies would unpack to half a gigabyte.
+    /// Of the clients, and what the allocator keeps for its threads. Eight bodies would unpack to
+    /// half a gigabyte.
     const BESIDE: usize = 136 << 20;
     if !is_alone("refusals::nothing_is_inflated_before_it_is_admitted") {
         return;
     }
     for keeps in [None, Some(Encoding::Gzip)] {
-        let intake = MockIntake { memory_limit_bytes: Some(MEMORY), keeps, ..MockIntake::default() };
+        let intake =
+            MockIntake { memory_limit_bytes: Some(MEMORY), keeps, ..MockIntake::default() };
         let receiver = Receiver::start(BOTH, intake).await;
         let bombs = {
             let zeros = [Bytes::from(vec![0; 64 << 20])];
@@ -132,11 +142,15 @@ async fn the_engines_other_refusals_are_final() {
     for (refusal, code, http_code) in [
         (Refusal::Invalid { reason: "x".to_owned() }, Code::InvalidArgument, 400),
         (Refusal::Rejected { reason: "x".to_owned() }, Code::InvalidArgument, 400),
+        (Refusal::Failed { reason: "x".to_owned() }, Code::Unknown, 500),
         (Refusal::TooLarge { reason: "x".to_owned() }, Code::ResourceExhausted, 413),
         (Refusal::Unrouted, Code::Unimplemented, 404),
     ] {
-        let receiver =
-            Receiver::start(BOTH, MockIntake { submit_refusal: Some(refusal), ..MockIntake::default() }).await;
+        let receiver = Receiver::start(
+            BOTH,
+            MockIntake { submit_refusal: Some(refusal), ..MockIntake::default() },
+        )
+        .await;
         let (status, http) = both(&receiver).await;
         assert_eq!((status.code, status.retry_delay, http.0), (code, None, http_code));
     }
@@ -144,18 +158,50 @@ async fn the_engines_other_refusals_are_final() {
 
 #[tokio::test]
 async fn a_signal_that_no_pipeline_takes_is_unimplemented_and_its_body_not_read() {
-    let receiver = Receiver::start(BOTH, MockIntake { unrouted: Some(Signal::Traces), ..MockIntake::default() }).await;
+    let receiver = Receiver::start(
+        BOTH,
+        MockIntake { unrouted: Some(Signal::Traces), ..MockIntake::default() },
+    )
+    .await;
     let (status, (code, _, body)) = both(&receiver).await;
     assert_eq!((status.code, code), (Code::Unimplemented, 404));
     assert!(Status::decode_details(&body).is_some_and(|status| status.message.contains("traces")));
     assert_eq!(receiver.intake.admissions.load(Ordering::SeqCst), 0);
 }
 
+/// Too many passwords are being checked.
+struct Busy(HeaderValue);
+
+impl ServerAuth for Busy {
+    fn authenticate<'a>(&'a self, _: &'a HeaderMap) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(std::future::ready(Err(AuthError::Busy)))
+    }
+
+    fn challenge(&self) -> &HeaderValue {
+        &self.0
+    }
+}
+
+/// Guarantee: a sender whose credentials could not be looked at is told to come back, and not that
+/// they are wrong, upon which clients drop their data.
+#[tokio::test]
+async fn a_busy_check_of_credentials_is_overload() {
+    let busy: Option<Arc<dyn ServerAuth>> = Some(Arc::new(Busy(HeaderValue::from_static("Basic"))));
+    let authenticators = Authenticators { grpc: busy.clone(), http: busy };
+    let receiver = Receiver::start_with(config(BOTH), MockIntake::default(), authenticators).await;
+    let (status, (code, head, _)) = both(&receiver).await;
+    assert_eq!(status.code, Code::Unavailable);
+    assert_eq!(status.retry_delay, Some(Duration::from_secs(1)));
+    assert_eq!((code, head.contains("retry-after: 1")), (503, true), "{head}");
+}
+
 /// Guarantee: without credentials nothing is admitted, however large it says it is.
 #[tokio::test]
 async fn authentication_comes_first() {
-    let (options, _) = sluice_config::read_text("extensions.bearertokenauth", "token: secret", Config::read);
-    let authenticator: Option<Arc<dyn ServerAuth>> = Some(Arc::new(BearerServer::new(&options).expect("good options")));
+    let (options, _) =
+        sluice_config::read_text("extensions.bearertokenauth", "token: secret", Config::read);
+    let authenticator: Option<Arc<dyn ServerAuth>> =
+        Some(Arc::new(BearerServer::new(&options).expect("good options")));
     let authenticators = Authenticators { grpc: authenticator.clone(), http: authenticator };
     let receiver = Receiver::start_with(config(BOTH), MockIntake::default(), authenticators).await;
     let (status, (code, head, _)) = both(&receiver).await;
@@ -169,7 +215,10 @@ async fn authentication_comes_first() {
         let status = unary(&mut client, Signal::Traces, &differing, &framed(0, &traces(1))).await;
         assert_eq!(status.code, Code::Unauthenticated);
         let [first, second] = differing;
-        assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF, first, second], &traces(1)).await.0, 401);
+        assert_eq!(
+            post(receiver.http, "/v1/traces", &[PROTOBUF, first, second], &traces(1)).await.0,
+            401
+        );
     }
     assert_eq!(receiver.intake.admissions.load(Ordering::SeqCst), 0);
     for repeated in [&[good][..], &[good, good]] {
@@ -186,19 +235,22 @@ async fn too_large_is_final_and_says_so_before_the_body_is_read() {
     let mut client = connect_h2(receiver.grpc).await;
     let large = traces(5000);
     assert!(large.len() > 1 << 20);
-    for (headers, body) in
-        [(vec![], framed(0, &large)), (vec![("grpc-encoding", "gzip")], framed(1, &packed(Encoding::Gzip, &large)))]
-    {
+    for (headers, body) in [
+        (vec![], framed(0, &large)),
+        (vec![("grpc-encoding", "gzip")], framed(1, &packed(Encoding::Gzip, &large))),
+    ] {
         let status = unary(&mut client, Signal::Traces, &headers, &body).await;
         assert_eq!((status.code, status.retry_delay), (Code::ResourceExhausted, None), "{status}");
     }
     let gzip = packed(Encoding::Gzip, &large);
-    assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF, ("content-encoding", "gzip")], &gzip).await.0, 413);
+    assert_eq!(
+        post(receiver.http, "/v1/traces", &[PROTOBUF, ("content-encoding", "gzip")], &gzip).await.0,
+        413
+    );
     // All of it sent before the answer is read: it must not be lost in a reset.
     assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF], &large.repeat(4)).await.0, 413);
     // Announced, and not a byte of it sent.
-    let head =
-        "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1048577\r\n\r\n";
+    let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1048577\r\n\r\n";
     let (code, _, body) = exchange(receiver.http, head.as_bytes()).await;
     assert_eq!(code, 413);
     assert!(String::from_utf8_lossy(&body).contains(r#""code":8"#), "{body:?}");
@@ -226,13 +278,21 @@ async fn what_is_not_otlp_is_invalid_and_the_reason_is_told() {
         (vec![("grpc-encoding", "zstd")], framed(1, &packed(Encoding::Zstd, &traces(9))[..100])),
     ] {
         let status = unary(&mut client, Signal::Traces, &headers, &body).await;
-        assert_eq!((status.code, status.message.is_empty()), (Code::InvalidArgument, false), "{headers:?} {status}");
+        assert_eq!(
+            (status.code, status.message.is_empty()),
+            (Code::InvalidArgument, false),
+            "{headers:?} {status}"
+        );
     }
     let (code, head, body) = post(receiver.http, "/v1/traces", &[PROTOBUF], truncated).await;
     assert_eq!(code, 400);
     assert!(head.contains("content-type: application/x-protobuf"));
-    assert_eq!(Status::decode_details(&body).map(|status| status.code), Some(Code::InvalidArgument));
-    let (code, head, body) = post(receiver.http, "/v1/traces", &[JSON], b"{\"resourceSpans\":[{}").await;
+    assert_eq!(
+        Status::decode_details(&body).map(|status| status.code),
+        Some(Code::InvalidArgument)
+    );
+    let (code, head, body) =
+        post(receiver.http, "/v1/traces", &[JSON], b"{\"resourceSpans\":[{}").await;
     assert_eq!(code, 400);
     assert!(head.contains("content-type: application/json"));
     assert!(String::from_utf8_lossy(&body).contains(r#""code":3"#), "{body:?}");
@@ -250,25 +310,36 @@ async fn unknown_encodings_are_refused_with_the_known_ones() {
     assert_eq!(status.code, Code::Unimplemented);
     assert_eq!(head.headers["grpc-accept-encoding"], "identity,gzip,zstd,snappy");
     for coding in ["br", "compress", "gzip, gzip"] {
-        let (code, head, _) = post(receiver.http, "/v1/traces", &[PROTOBUF, ("content-encoding", coding)], b"x").await;
+        let (code, head, _) =
+            post(receiver.http, "/v1/traces", &[PROTOBUF, ("content-encoding", coding)], b"x")
+                .await;
         assert_eq!(code, 415, "{coding}");
         assert!(head.contains("accept-encoding: identity, gzip, zstd"), "{head}");
     }
     let repeated = [PROTOBUF, ("content-encoding", "gzip"), ("content-encoding", "gzip")];
     assert_eq!(post(receiver.http, "/v1/traces", &repeated, b"x").await.0, 415);
     let differing = [("grpc-encoding", "gzip"), ("grpc-encoding", "zstd")];
-    assert_eq!(unary(&mut client, Signal::Traces, &differing, b"").await.code, Code::InvalidArgument);
+    assert_eq!(
+        unary(&mut client, Signal::Traces, &differing, b"").await.code,
+        Code::InvalidArgument
+    );
 }
 
 #[tokio::test]
 async fn other_types_methods_and_paths_are_told_apart() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
     for content_type in ["text/plain", "application/grpc", "application/x-protobuffer", ""] {
-        let code = post(receiver.http, "/v1/traces", &[("content-type", content_type)], &traces(1)).await.0;
+        let code = post(receiver.http, "/v1/traces", &[("content-type", content_type)], &traces(1))
+            .await
+            .0;
         assert_eq!(code, 415, "{content_type}");
     }
     for (other, code) in [(JSON, 415), (PROTOBUF, 200)] {
-        assert_eq!(post(receiver.http, "/v1/metrics", &[PROTOBUF, other], b"").await.0, code, "{other:?}");
+        assert_eq!(
+            post(receiver.http, "/v1/metrics", &[PROTOBUF, other], b"").await.0,
+            code,
+            "{other:?}"
+        );
     }
     assert_eq!(post(receiver.http, "/v1/trace", &[PROTOBUF], &traces(1)).await.0, 404);
     let get = b"GET /v1/traces HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -276,7 +347,8 @@ async fn other_types_methods_and_paths_are_told_apart() {
     assert_eq!(code, 405);
     assert!(head.contains("allow: post"), "{head}");
     let mut client = connect_h2(receiver.grpc).await;
-    let (status, _) = call(&mut client, grpc_request("/some.Service/Method", &[]), &framed(0, b"")).await;
+    let (status, _) =
+        call(&mut client, grpc_request("/some.Service/Method", &[]), &framed(0, b"")).await;
     assert_eq!(status.code, Code::Unimplemented);
     let request = grpc_request(Signal::Traces.grpc_path(), &[("content-type", "application/json")]);
     assert_eq!(call(&mut client, request, b"{}").await.1.status, 415);
@@ -288,7 +360,8 @@ async fn other_types_methods_and_paths_are_told_apart() {
     receiver.assert_serves_others().await;
 }
 
-/// The codes of all answers to what is sent over one connection, until the server closes it. `ends`: nothing more will come.
+/// The codes of all answers to what is sent over one connection, until the server closes it.
+/// `ends`: nothing more will come.
 async fn codes(address: SocketAddr, bytes: &[u8], ends: bool) -> Vec<u16> {
     let mut socket = TcpStream::connect(address).await.expect("connects");
     socket.write_all(bytes).await.expect("is sent");
@@ -296,14 +369,17 @@ async fn codes(address: SocketAddr, bytes: &[u8], ends: bool) -> Vec<u16> {
         socket.shutdown().await.expect("is open");
     }
     let mut answer = String::new();
-    timeout(Duration::from_secs(10), socket.read_to_string(&mut answer)).await.expect("is closed").expect("is text");
+    timeout(Duration::from_secs(10), socket.read_to_string(&mut answer))
+        .await
+        .expect("is closed")
+        .expect("is text");
     answer.split("HTTP/1.1 ").skip(1).map(|head| head[..3].parse().expect("a code")).collect()
 }
 
-/// Scenario: HTTP/1 requests whose length can be understood in two ways, or that end before it; each that is whole has another
-/// one behind it, to a path that there is not.
-/// Guarantee: what is ambiguous or cut off is refused or, with chunks, read by them; in each of these cases the connection
-/// ends, so that nothing within a body is ever taken for a request.
+/// Scenario: HTTP/1 requests whose length can be understood in two ways, or that end before it;
+/// each that is whole has another one behind it, to a path that there is not. Guarantee: what is
+/// ambiguous or cut off is refused or, with chunks, read by them; in each of these cases the
+/// connection ends, so that nothing within a body is ever taken for a request.
 #[tokio::test]
 async fn bodies_that_end_in_two_places_end_the_connection() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
@@ -335,12 +411,20 @@ async fn bodies_that_end_in_two_places_end_the_connection() {
         ([te, ""], &chunk, true, &[400]),
         ([te, ""], &chunk[..length], true, &[400]),
     ] {
-        let headers: String =
-            headers.iter().filter(|header| !header.is_empty()).map(|header| format!("{header}\r\n")).collect();
-        let request =
-            format!("POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{headers}\r\n{body}");
+        let headers: String = headers
+            .iter()
+            .filter(|header| !header.is_empty())
+            .map(|header| format!("{header}\r\n"))
+            .collect();
+        let request = format!(
+            "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{headers}\r\n{body}"
+        );
         let request = if is_cut_off { request } else { request + next };
-        assert_eq!(codes(receiver.http, request.as_bytes(), is_cut_off).await, expected, "{request}");
+        assert_eq!(
+            codes(receiver.http, request.as_bytes(), is_cut_off).await,
+            expected,
+            "{request}"
+        );
         accepted += usize::from(expected[0] == 200);
         assert_eq!(receiver.intake.taken().len(), accepted, "{request}");
     }
@@ -348,7 +432,8 @@ async fn bodies_that_end_in_two_places_end_the_connection() {
     receiver.assert_serves_others().await;
 }
 
-/// Guarantee: an HTTP/2 request whose DATA is not as long as it says is reset and not taken; its connection goes on.
+/// Guarantee: an HTTP/2 request whose DATA is not as long as it says is reset and not taken; its
+/// connection goes on.
 #[tokio::test]
 async fn a_content_length_that_is_not_the_datas_resets_the_stream() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
@@ -361,12 +446,17 @@ async fn a_content_length_that_is_not_the_datas_resets_the_stream() {
         let send = async |length: usize| {
             let headers = [("content-type", content_type), ("content-length", &length.to_string())];
             let mut ready = client.clone().ready().await.expect("is open");
-            let (response, mut stream) = ready.send_request(grpc_request(path, &headers), false).expect("is sent");
+            let (response, mut stream) =
+                ready.send_request(grpc_request(path, &headers), false).expect("is sent");
             stream.send_data(body.clone().into(), true).expect("is sent");
             response.await.map(|head| head.status().as_u16()).map_err(|error| error.reason())
         };
         for length in [body.len() - 1, body.len() + 1] {
-            assert_eq!(send(length).await, Err(Some(h2::Reason::PROTOCOL_ERROR)), "{path} {length}");
+            assert_eq!(
+                send(length).await,
+                Err(Some(h2::Reason::PROTOCOL_ERROR)),
+                "{path} {length}"
+            );
         }
         assert!(receiver.intake.taken().is_empty());
         assert_eq!(send(body.len()).await, Ok(200));
@@ -379,11 +469,12 @@ async fn a_content_length_that_is_not_the_datas_resets_the_stream() {
 async fn a_port_that_is_taken_is_named() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
     let text = format!("protocols: {{http: {{endpoint: '{}'}}}}", receiver.http);
-    let intake = Arc::new(Shared(Arc::default()));
-    let started =
-        sluice_receivers::otlp::start(config(&text), intake, Authenticators::default(), receiver.shutdown.clone());
-    let error = started.await.err().expect("cannot start");
+    let bound = sluice_receivers::otlp::bind(config(&text), &[]);
+    let error = bound.await.err().expect("cannot start");
     assert!(matches!(error, StartError::Bind { protocol: "http", .. }));
     let sentence = error.to_string();
-    assert!(sentence.contains(&receiver.http.to_string()) && sentence.contains("another process"), "{sentence}");
+    assert!(
+        sentence.contains(&receiver.http.to_string()) && sentence.contains("another process"),
+        "{sentence}"
+    );
 }

@@ -16,14 +16,21 @@ const AT_ONCE: [usize; 2] = [60, 250];
 const ROUNDS: usize = 5;
 
 /// A request whose answer comes before its body, as over a long line.
-async fn refused_then_sent(client: &SendRequest<Bytes>, path: &str, headers: &[(&str, &str)], body: &[u8]) -> bool {
+async fn refused_then_sent(
+    client: &SendRequest<Bytes>,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> bool {
     let mut ready = client.clone().ready().await.expect("is open");
-    let (response, mut stream) = ready.send_request(grpc_request(path, headers), false).expect("is sent");
+    let (response, mut stream) =
+        ready.send_request(grpc_request(path, headers), false).expect("is sent");
     // A prefix that announces more than is allowed is refused when it is there.
     let (first, rest) = body.split_at(5);
     stream.send_data(Bytes::copy_from_slice(first), false).expect("is sent");
     let head = response.await.expect("is answered");
-    let is_refused = head.status() != 200 || head.headers().get("grpc-status").is_some_and(|code| code != "0");
+    let is_refused =
+        head.status() != 200 || head.headers().get("grpc-status").is_some_and(|code| code != "0");
     stream.send_data(Bytes::copy_from_slice(rest), true).expect("is sent");
     is_refused
 }
@@ -33,8 +40,7 @@ async fn refused_then_sent(client: &SendRequest<Bytes>, path: &str, headers: &[(
 /// are accepted.
 #[tokio::test(flavor = "multi_thread")]
 async fn early_refusals_do_not_end_a_shared_connection() {
-    let text =
-        "protocols: {grpc: {endpoint: 'localhost:0', max_recv_msg_size_mib: 1}, http: {endpoint: 'localhost:0'}}";
+    let text = "protocols: {grpc: {endpoint: 'localhost:0', max_recv_msg_size_mib: 1}, http: {endpoint: 'localhost:0'}}";
     let intake = MockIntake { unrouted: Some(Signal::Logs), ..MockIntake::default() };
     let receiver = Receiver::start(text, intake).await;
     let good = framed(0, &vec![7; 4_000]);
@@ -52,7 +58,9 @@ async fn early_refusals_do_not_end_a_shared_connection() {
         let mut client = connect_h2(receiver.grpc).await;
         for round in 0..ROUNDS {
             for at_once in AT_ONCE {
-                let refused = join_all((0..at_once).map(|_| refused_then_sent(&client, path, headers, body))).await;
+                let refused =
+                    join_all((0..at_once).map(|_| refused_then_sent(&client, path, headers, body)))
+                        .await;
                 assert!(refused.into_iter().all(|is_refused| is_refused), "{reason}");
                 let status = unary(&mut client, Signal::Traces, &[], &framed(0, &traces(1))).await;
                 assert!(status.is_ok(), "{reason}, {at_once} at once, round {round}: {status}");
@@ -75,10 +83,16 @@ async fn over_http1_the_next_request_is_answered_after_an_early_refusal() {
         assert_eq!(answer(&mut socket).await, "404");
         socket.write_all(&vec![7; LENGTH]).await.expect("is taken");
     }
-    let asks = format!("POST /nowhere HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: {LENGTH}\r\n\r\n");
+    let asks = format!(
+        "POST /nowhere HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: {LENGTH}\r\n\r\n"
+    );
     socket.write_all(asks.as_bytes()).await.expect("is sent");
     assert_eq!(answer(&mut socket).await, "404");
-    assert_eq!(socket.read(&mut [0; 100]).await.expect("is closed"), 0, "no `100 Continue` after the answer");
+    assert_eq!(
+        socket.read(&mut [0; 100]).await.expect("is closed"),
+        0,
+        "no `100 Continue` after the answer"
+    );
 }
 
 /// Reads an answer to its end; its status.
@@ -86,7 +100,11 @@ async fn answer(socket: &mut TcpStream) -> String {
     const BODY: &[u8] = b"404 page not found\n";
     let mut answer = Vec::new();
     while !answer.ends_with(BODY) {
-        assert!(socket.read_buf(&mut answer).await.expect("is read") > 0, "{}", String::from_utf8_lossy(&answer));
+        assert!(
+            socket.read_buf(&mut answer).await.expect("is read") > 0,
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
     }
     String::from_utf8_lossy(&answer[9..12]).into_owned()
 }

@@ -17,7 +17,8 @@ impl ServerRuntime {
     pub(crate) fn start() -> Self {
         let scheduler = ReadScheduler::new();
         let mut builder = Builder::new_multi_thread();
-        let runtime = scheduler.install(builder.worker_threads(THREADS).enable_all()).expect("a runtime");
+        let runtime =
+            scheduler.install(builder.worker_threads(THREADS).enable_all()).expect("a runtime");
         ServerRuntime { runtime: Some(runtime), scheduler }
     }
 
@@ -26,7 +27,10 @@ impl ServerRuntime {
     }
 
     /// Runs a task on it.
-    pub(crate) async fn run<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> T {
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> T {
         let runtime = self.runtime.as_ref().expect("is there until it is dropped");
         runtime.spawn(task).await.expect("ends")
     }

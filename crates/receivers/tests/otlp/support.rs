@@ -16,7 +16,9 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use sluice_config::load::read_text;
-use sluice_flow::source::{Connection, Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request};
+use sluice_flow::source::{
+    Connection, Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request,
+};
 use sluice_flow::{BoxFuture, Metadata, Payload, Refusal};
 use sluice_net::grpc::Status;
 use sluice_net::server::{ConnectionBudget, ServerResources};
@@ -42,7 +44,8 @@ pub(crate) struct Accepted {
 #[derive(Default)]
 pub(crate) struct MockIntake {
     pub(crate) accepted: std::sync::Mutex<Vec<Accepted>>,
-    /// Bytes admitted and not given back, the most there ever were, and how often admission was asked for.
+    /// Bytes admitted and not given back, the most there ever were, and how often admission was
+    /// asked for.
     pub(crate) outstanding: AtomicUsize,
     pub(crate) peak: AtomicUsize,
     pub(crate) admissions: AtomicUsize,
@@ -102,12 +105,17 @@ struct MockRoute(Arc<MockIntake>, Signal);
 
 impl Ingress for Shared {
     fn route(&self, signal: Signal) -> Option<Arc<dyn IngressRoute>> {
-        (self.0.unrouted != Some(signal)).then(|| Arc::new(MockRoute(Arc::clone(&self.0), signal)) as _)
+        (self.0.unrouted != Some(signal))
+            .then(|| Arc::new(MockRoute(Arc::clone(&self.0), signal)) as _)
     }
 }
 
 impl IngressRoute for MockRoute {
-    fn admit<'a>(&'a self, bytes: usize, _: &'a dyn Connection) -> BoxFuture<'a, Result<Permit, Refusal>> {
+    fn admit<'a>(
+        &'a self,
+        bytes: usize,
+        _: &'a dyn Connection,
+    ) -> BoxFuture<'a, Result<Permit, Refusal>> {
         Box::pin(async move {
             self.0.admissions.fetch_add(1, Ordering::SeqCst);
             match &self.0.admit_refusal {
@@ -128,7 +136,8 @@ impl IngressRoute for MockRoute {
     fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal> {
         let MockRoute(mock, signal) = &*self;
         if mock.stalls == Some(*signal) {
-            // As a sender's answer waits for the deliveries; the permit shows whether the sender has gone.
+            // As a sender's answer waits for the deliveries; the permit shows whether the sender
+            // has gone.
             let never: BoxFuture<'static, _> = Box::pin(async move {
                 let _permit = permit;
                 std::future::pending().await
@@ -155,7 +164,8 @@ pub(crate) struct Receiver {
     _runtime: ServerRuntime,
 }
 
-pub(crate) const BOTH: &str = "protocols: {grpc: {endpoint: 'localhost:0'}, http: {endpoint: 'localhost:0'}}";
+pub(crate) const BOTH: &str =
+    "protocols: {grpc: {endpoint: 'localhost:0'}, http: {endpoint: 'localhost:0'}}";
 
 pub(crate) fn config(text: &str) -> OtlpConfig {
     let (config, diagnostics) = read_text("receivers.otlp", text, OtlpConfig::read);
@@ -168,7 +178,11 @@ impl Receiver {
         Receiver::start_with(config(text), intake, Authenticators::default()).await
     }
 
-    pub(crate) async fn start_with(config: OtlpConfig, intake: MockIntake, authenticators: Authenticators) -> Receiver {
+    pub(crate) async fn start_with(
+        config: OtlpConfig,
+        intake: MockIntake,
+        authenticators: Authenticators,
+    ) -> Receiver {
         Receiver::start_within(config, intake, authenticators, ConnectionBudget::unlimited()).await
     }
 
@@ -190,7 +204,8 @@ impl Receiver {
         };
         let running = runtime.run(serve).await;
         let none = SocketAddr::from(([127, 0, 0, 1], 1));
-        let (grpc, http) = (running.grpc_address.unwrap_or(none), running.http_address.unwrap_or(none));
+        let (grpc, http) =
+            (running.grpc_address.unwrap_or(none), running.http_address.unwrap_or(none));
         Receiver { intake, running, shutdown, grpc, http, _runtime: runtime }
     }
 
@@ -200,18 +215,36 @@ impl Receiver {
         let mut client = connect_h2(self.grpc).await;
         let status = unary(&mut client, Signal::Traces, &[], &framed(0, &traces(3))).await;
         assert!(status.is_ok(), "{status:?}");
-        let (code, ..) = post(self.http, "/v1/traces", &[("content-type", "application/x-protobuf")], &traces(3)).await;
+        let (code, ..) = post(
+            self.http,
+            "/v1/traces",
+            &[("content-type", "application/x-protobuf")],
+            &traces(3),
+        )
+        .await;
         assert_eq!(code, 200);
         assert_eq!(self.intake.taken().len(), before + 2);
     }
 
-    /// Runs an attack while another client exports over both transports, on connections that last and on new ones. Each of its
-    /// requests is answered with success, and soon; the last ones come after the attack.
+    /// Runs an attack while another client exports over both transports, on connections that last
+    /// and on new ones. Each of its requests is answered with success, and soon; the last ones come
+    /// after the attack.
     pub(crate) async fn undisturbed<T>(&self, attack: impl Future<Output = T>) -> T {
-        let of_others = || self.intake.taken().iter().filter(|accepted| accepted.signal == SIGNAL_OF_OTHERS).count();
+        let of_others = || {
+            self.intake
+                .taken()
+                .iter()
+                .filter(|accepted| accepted.signal == SIGNAL_OF_OTHERS)
+                .count()
+        };
         let before = of_others();
         let over = CancellationToken::new();
-        let others = tokio::spawn(export_until(over.clone(), connect_h2(self.grpc).await, self.grpc, self.http));
+        let others = tokio::spawn(export_until(
+            over.clone(),
+            connect_h2(self.grpc).await,
+            self.grpc,
+            self.http,
+        ));
         let outcome = attack.await;
         over.cancel();
         let exported = others.await.expect("others are undisturbed");
@@ -219,9 +252,13 @@ impl Receiver {
         outcome
     }
 
-    /// What was accepted from anybody but the clients of `undisturbed`.
+    /// What was accepted from clients other than those of `undisturbed`.
     pub(crate) fn taken_from_attackers(&self) -> Vec<Accepted> {
-        self.intake.taken().into_iter().filter(|accepted| accepted.signal != SIGNAL_OF_OTHERS).collect()
+        self.intake
+            .taken()
+            .into_iter()
+            .filter(|accepted| accepted.signal != SIGNAL_OF_OTHERS)
+            .collect()
     }
 
     /// All memory that was admitted comes back.
@@ -263,17 +300,25 @@ async fn export_until(
     }
 }
 
-/// True in a process that runs this test and no other, so that the memory of the process is what the test is about. Elsewhere
-/// the test is run in such a process.
+/// True in a process that runs this test and no other, so that the memory of the process is what
+/// the test is about. Elsewhere the test is run in such a process.
 pub(crate) fn is_alone(test: &str) -> bool {
     const ALONE: &str = "SLUICE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         return true;
     }
     let own = std::env::current_exe().expect("a path");
-    let run = std::process::Command::new(own).args([test, "--exact"]).env(ALONE, "1").output().expect("runs");
+    let run = std::process::Command::new(own)
+        .args([test, "--exact"])
+        .env(ALONE, "1")
+        .output()
+        .expect("runs");
     let said = String::from_utf8_lossy(&run.stdout);
-    assert!(run.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&run.stderr));
+    assert!(
+        run.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
     false
 }
 
@@ -295,7 +340,9 @@ impl Growth {
 
     fn peak_bytes() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").expect("is readable");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB")?.trim().parse().ok());
+        let peak = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB")?.trim().parse().ok());
         peak.map(|kib: usize| kib << 10).expect("is a number")
     }
 }
@@ -313,7 +360,11 @@ pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
 
 fn attribute(index: u32) -> KeyValue {
     let value = any_value::Value::StringValue(format!("value of attribute {index}"));
-    KeyValue { key: format!("key.{index}"), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
+    KeyValue {
+        key: format!("key.{index}"),
+        value: Some(AnyValue { value: Some(value) }),
+        ..KeyValue::default()
+    }
 }
 
 pub(crate) fn trace_request(spans: u32) -> ExportTraceServiceRequest {
@@ -324,8 +375,11 @@ pub(crate) fn trace_request(spans: u32) -> ExportTraceServiceRequest {
         attributes: (0..10).map(attribute).collect(),
         ..Span::default()
     };
-    let scope_spans = vec![ScopeSpans { spans: (0..spans).map(span).collect(), ..ScopeSpans::default() }];
-    ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }
+    let scope_spans =
+        vec![ScopeSpans { spans: (0..spans).map(span).collect(), ..ScopeSpans::default() }];
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }],
+    }
 }
 
 pub(crate) fn metrics_request(points: u32) -> ExportMetricsServiceRequest {
@@ -343,9 +397,13 @@ pub(crate) fn metrics_request(points: u32) -> ExportMetricsServiceRequest {
 }
 
 pub(crate) fn logs_request(records: u32) -> ExportLogsServiceRequest {
-    let record = |index: u32| LogRecord { attributes: vec![attribute(index)], ..LogRecord::default() };
-    let scope_logs = vec![ScopeLogs { log_records: (0..records).map(record).collect(), ..ScopeLogs::default() }];
-    ExportLogsServiceRequest { resource_logs: vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }] }
+    let record =
+        |index: u32| LogRecord { attributes: vec![attribute(index)], ..LogRecord::default() };
+    let scope_logs =
+        vec![ScopeLogs { log_records: (0..records).map(record).collect(), ..ScopeLogs::default() }];
+    ExportLogsServiceRequest {
+        resource_logs: vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }],
+    }
 }
 
 /// An encoded request of so many spans.
@@ -354,7 +412,9 @@ pub(crate) fn traces(spans: u32) -> Vec<u8> {
 }
 
 pub(crate) fn packed(encoding: Encoding, bytes: &[u8]) -> Vec<u8> {
-    sluice_net::compress::compress(encoding, &[Bytes::copy_from_slice(bytes)], None).expect("packs").to_vec()
+    sluice_net::compress::compress(encoding, &[Bytes::copy_from_slice(bytes)], None)
+        .expect("packs")
+        .to_vec()
 }
 
 /// A gRPC message with its prefix.
@@ -371,11 +431,16 @@ pub(crate) async fn connect_h2(address: SocketAddr) -> h2::client::SendRequest<B
 }
 
 pub(crate) fn grpc_request(path: &str, headers: &[(&str, &str)]) -> http::Request<()> {
-    let mut request = http::Request::post(format!("http://localhost{path}")).header("te", "trailers");
+    let mut request =
+        http::Request::post(format!("http://localhost{path}")).header("te", "trailers");
     if headers.iter().all(|(name, _)| *name != "content-type") {
         request = request.header("content-type", "application/grpc");
     }
-    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(()).expect("is valid")
+    headers
+        .iter()
+        .fold(request, |request, (name, value)| request.header(*name, *value))
+        .body(())
+        .expect("is valid")
 }
 
 /// How an HTTP/2 client begins: the preface and an empty SETTINGS frame.
@@ -391,7 +456,8 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 pub(crate) fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, &[u8])> {
     let mut frames = Vec::new();
     while let [a, b, c, kind, _, e, f, g, h, rest @ ..] = bytes
-        && let Some((payload, rest)) = rest.split_at_checked(u32::from_be_bytes([0, *a, *b, *c]) as usize)
+        && let Some((payload, rest)) =
+            rest.split_at_checked(u32::from_be_bytes([0, *a, *b, *c]) as usize)
     {
         frames.push((*kind, u32::from_be_bytes([*e, *f, *g, *h]), payload));
         bytes = rest;
@@ -417,7 +483,7 @@ pub(crate) async fn call(
 ) -> (Status, http::response::Parts) {
     let mut ready = client.clone().ready().await.expect("is open");
     let (response, mut stream) = ready.send_request(request, false).expect("is sent");
-    // The server may have answered already; then nobody takes the body.
+    // The server may have answered already; then the body is not taken.
     let _ = stream.send_data(Bytes::copy_from_slice(body), true);
     let (head, mut body) = response.await.expect("is answered").into_parts();
     if let Some(status) = Status::read_from(&head.headers) {
@@ -428,7 +494,8 @@ pub(crate) async fn call(
         let _ = body.flow_control().release_capacity(length);
     }
     let trailers = body.trailers().await.expect("arrive").unwrap_or_default();
-    let none = Status::new(sluice_net::grpc::Code::Unknown, format!("no status, HTTP {}", head.status));
+    let none =
+        Status::new(sluice_net::grpc::Code::Unknown, format!("no status, HTTP {}", head.status));
     (Status::read_from(&trailers).unwrap_or(none), head)
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use sluice_load_test::run::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
 
-use crate::arguments::seconds;
+use crate::values::{number, seconds};
 
 /// As in the Kyma load test.
 const DEFAULT_SHARE: f64 = 0.7;
@@ -14,24 +14,38 @@ const DEFAULT_SHARE: f64 = 0.7;
 #[derive(Debug, Args)]
 pub(super) struct FaultArguments {
     /// Backends that answer a share of the requests 503 while the load lasts
-    #[arg(short = 'b', long, value_name = "BOOL", num_args = 0..=1, default_value_t = false, default_missing_value = "true")]
+    #[arg(
+        short = 'b',
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_value_t = false,
+        default_missing_value = "true"
+    )]
     backpressure: bool,
     /// Share of the requests that -b refuses, above 0, up to 1 [default: 0.7]
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        value_parser = number(f64::MIN_POSITIVE..=1.0, "give a share above 0, up to 1")
+    )]
     fault_share: Option<f64>,
     /// With -b, delay the same share of the requests as well [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     fault_delay: Option<Duration>,
-    /// Make the backends sick, for instance 'stall,from=10,to=20,pipeline=1'; may be given several times
+    /// Make the backends sick, for instance 'stall,from=10,to=20,pipeline=1'; may be given several
+    /// times
     #[arg(long, value_name = "FAULT", long_help = FAULT_HELP)]
     fault: Vec<ScheduledFault>,
 }
 
 const FAULT_HELP: &str = "\
-Make the backends sick; may be given several times. A FAULT is a kind and what else is to be said of it, with commas between:
+Make the backends sick; may be given several times. A FAULT is a kind and what else is to be said \
+of it, with commas between:
 
   refuse                   requests are answered 503 (gRPC: UNAVAILABLE)
-  throttle[,retry-after=S] requests are answered 429 with Retry-After (gRPC: RESOURCE_EXHAUSTED with RetryInfo) [default: 1]
+  throttle[,retry-after=S] requests are answered 429 with Retry-After \
+(gRPC: RESOURCE_EXHAUSTED with RetryInfo) [default: 1]
   delay,by=S               requests are taken after S seconds
   stall                    requests are accepted and not answered until the fault ends
   reset                    requests are broken off in the middle of the answer
@@ -50,7 +64,7 @@ impl FaultArguments {
         if !self.backpressure && (self.fault_share.is_some() || self.fault_delay.is_some()) {
             bail!("--fault-share and --fault-delay say how backends refuse: add -b");
         }
-        let faults = self.of_backpressure().into_iter().chain(self.fault.iter().cloned()).collect();
+        let faults = [self.of_backpressure(), self.fault.clone()].concat();
         FaultSchedule::new(faults, load, pipelines).map_err(|(fault, error)| match error {
             FaultError::Overlaps { .. } if self.backpressure => {
                 anyhow!("--fault '{fault}' (-b is a `refuse` itself): {error}")
@@ -61,18 +75,8 @@ impl FaultArguments {
 
     fn of_backpressure(&self) -> Vec<ScheduledFault> {
         let share = self.fault_share.unwrap_or(DEFAULT_SHARE);
-        if !self.backpressure {
-            return Vec::new();
-        }
-        let mut faults = vec![ScheduledFault::throughout(FaultKind::Refuse, share)];
-        if let Some(by) = self.fault_delay.filter(|by| !by.is_zero()) {
-            faults.push(ScheduledFault::throughout(FaultKind::Delay { by }, share));
-        }
-        faults
+        let delay = self.fault_delay.filter(|by| !by.is_zero()).map(|by| FaultKind::Delay { by });
+        let kinds = [self.backpressure.then_some(FaultKind::Refuse), delay];
+        kinds.into_iter().flatten().map(|kind| ScheduledFault::throughout(kind, share)).collect()
     }
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0);
-    share.ok_or_else(|| "give a share above 0, up to 1".to_owned())
 }

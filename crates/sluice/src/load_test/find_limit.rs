@@ -6,18 +6,22 @@ use anyhow::{Result, bail};
 use clap::Args;
 use sluice_load_test::run::{LimitSearch, Threshold};
 
-use crate::arguments::seconds;
+use crate::values::{number, seconds};
+
+const PRECISIONS: &str = "give a share from 0.01 to 1, for instance 0.05 for 5 %";
 
 #[derive(Debug, Args)]
 pub(super) struct LimitArguments {
-    /// Search the highest rate that is held with no loss and no growing backlog; -r is then where to begin
+    /// Search the highest rate that is held with no loss and no growing backlog; -r is then where
+    /// to begin
     #[arg(long, conflicts_with_all = ["closed_loop", "turns"])]
     find_limit: bool,
     /// How long the search may take for each subject [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     find_limit_within: Option<Duration>,
-    /// How close the lowest rate that fails is to lie above the highest that is held, 0.01 to 1 [default: 0.05]
-    #[arg(long, value_name = "SHARE", value_parser = precision)]
+    /// How close the lowest rate that fails is to lie above the highest that is held, 0.01 to 1
+    /// [default: 0.05]
+    #[arg(long, value_name = "SHARE", value_parser = number(0.01..=1.0, PRECISIONS))]
     find_limit_precision: Option<f64>,
 }
 
@@ -27,10 +31,17 @@ impl LimitArguments {
     }
 
     /// `None`: no search. `one_try` is how long the load of a try lasts.
-    pub(super) fn search(&self, one_try: Duration, thresholds: &[Threshold]) -> Result<Option<LimitSearch>> {
+    pub(super) fn search(
+        &self,
+        one_try: Duration,
+        thresholds: &[Threshold],
+    ) -> Result<Option<LimitSearch>> {
         if !self.find_limit {
             if self.find_limit_within.is_some() || self.find_limit_precision.is_some() {
-                bail!("--find-limit-within and --find-limit-precision say how to search: add --find-limit");
+                bail!(
+                    "--find-limit-within and --find-limit-precision say how to search: add \
+                     --find-limit"
+                );
             }
             if thresholds.iter().any(Threshold::needs_a_search) {
                 bail!("--fail-if 'limit…' is about what a search finds: add --find-limit");
@@ -38,19 +49,16 @@ impl LimitArguments {
             return Ok(None);
         }
         let within = self.find_limit_within.unwrap_or(Duration::from_secs(600));
+        let one_try_s = one_try.as_secs_f64();
         if within < 4 * one_try {
             bail!(
-                "--find-limit-within {} is too short for tries of {} s: give {} s or more, or shorten the tries with -d",
+                "--find-limit-within {} is too short for tries of {one_try_s} s: give {} s or \
+                 more, or \
+                 shorten the tries with -d",
                 within.as_secs_f64(),
-                one_try.as_secs_f64(),
-                4.0 * one_try.as_secs_f64()
+                4.0 * one_try_s
             );
         }
         Ok(Some(LimitSearch { within, precision: self.find_limit_precision.unwrap_or(0.05) }))
     }
-}
-
-fn precision(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.01..=1.0).contains(share));
-    share.ok_or_else(|| "give a share from 0.01 to 1, for instance 0.05 for 5 %".to_owned())
 }

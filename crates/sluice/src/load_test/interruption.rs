@@ -10,27 +10,21 @@ use tokio::sync::watch;
 /// As shells say it of a program that SIGINT ended.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// This process being asked to end.
-pub(super) struct Interruption<T> {
-    /// True as soon as it was asked.
-    pub(super) once: watch::Receiver<bool>,
-    /// Ends when it was asked again: then nothing more is waited for.
-    pub(super) twice: T,
-}
-
-impl Interruption<()> {
-    /// From now on signals do not end this process by themselves.
-    pub(super) fn listen() -> Result<Interruption<impl Future<Output = ()>>> {
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let (sender, once) = watch::channel(false);
-        let twice = async move {
-            either(&mut interrupt, &mut terminate).await;
-            live::note("interrupted: the load ends, what was measured is reported; once more ends at once");
-            sender.send_replace(true);
-            either(&mut interrupt, &mut terminate).await;
-        };
-        Ok(Interruption { once, twice })
-    }
+/// From now on signals do not end this process by themselves. The first result is true as soon as
+/// it was asked to end; the second ends when it was asked again: then nothing more is waited for.
+pub(super) fn listen() -> Result<(watch::Receiver<bool>, impl Future<Output = ()>)> {
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (sender, once) = watch::channel(false);
+    let twice = async move {
+        either(&mut interrupt, &mut terminate).await;
+        live::note(
+            "interrupted: the load ends, what was measured is reported; once more ends at once",
+        );
+        sender.send_replace(true);
+        either(&mut interrupt, &mut terminate).await;
+    };
+    Ok((once, twice))
 }
 
 async fn either(one: &mut Signal, other: &mut Signal) {

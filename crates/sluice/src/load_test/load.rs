@@ -10,12 +10,13 @@ use sluice_load_test::run::Requests;
 use sluice_load_test::{Pace, Protocol};
 use sluice_otlp::{Encoding, Signal};
 
-use crate::arguments::seconds;
+use crate::values::{number, seconds};
 
 /// A canonical run.
 const DURATION: Duration = Duration::from_secs(60);
 /// One try of a search.
 const TRY: Duration = Duration::from_secs(10);
+const PROTOCOLS: [(&str, Protocol); 2] = [("grpc", Protocol::Grpc), ("http", Protocol::Http)];
 const COMPRESSIONS: [(&str, Encoding); 3] =
     [("none", Encoding::Identity), ("gzip", Encoding::Gzip), ("zstd", Encoding::Zstd)];
 
@@ -25,30 +26,53 @@ type Targets = Vec<Target>;
 #[derive(Debug, Args)]
 pub(super) struct LoadArguments {
     /// What is under load
-    #[arg(short = 't', long, default_value = "traces", value_name = "TARGET", value_parser = targets())]
+    #[arg(
+        short = 't',
+        long,
+        default_value = "traces",
+        value_name = "TARGET",
+        value_parser = targets()
+    )]
     target: Targets,
     /// Name of the row in reports, for instance a version
     #[arg(short = 'n', long, default_value = env!("CARGO_PKG_VERSION"))]
     pub(super) name: String,
     /// Three pipelines instead of one
-    #[arg(short = 'm', long, value_name = "BOOL", num_args = 0..=1, default_value_t = false, default_missing_value = "true")]
+    #[arg(
+        short = 'm',
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_value_t = false,
+        default_missing_value = "true"
+    )]
     pub(super) multi: bool,
     /// How long the load lasts, with --find-limit each try [default: 60, with --find-limit 10]
     #[arg(short = 'd', long, value_name = "SECONDS", value_parser = load_seconds)]
     duration: Option<Duration>,
-    /// Items a second, open loop: sent by the clock, whatever the answers are [default: traces as fast as they are
-    /// answered, metrics 6667, metricagent every target once in 30 s, logs-otel 1000, lines of log files as fast as
-    /// they arrive]
-    #[arg(short = 'r', long, value_name = "ITEMS", value_parser = rate)]
+    /// Items a second, open loop: sent by the clock, whatever the answers are [default: traces as
+    /// fast as they are answered, metrics 6667, metricagent every target once in 30 s, logs-otel
+    /// 1000, lines of log files as fast as they arrive]
+    #[arg(
+        short = 'r',
+        long,
+        value_name = "ITEMS",
+        value_parser = number(f64::MIN_POSITIVE..=1e9, "give a number of items above 0")
+    )]
     rate: Option<f64>,
     /// Send as fast as requests are answered, whatever the target's default is
     #[arg(long, conflicts_with = "rate")]
     closed_loop: bool,
     /// Bytes of a log record's body [default: logs-otel 2000, lines of log files 400]
-    #[arg(short = 's', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        short = 's',
+        long,
+        value_name = "BYTES",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
     pub(super) body_bytes: Option<u32>,
     /// How requests reach the subject [default: grpc]
-    #[arg(long, value_name = "PROTOCOL", value_parser = one_of([("grpc", Protocol::Grpc), ("http", Protocol::Http)]))]
+    #[arg(long, value_name = "PROTOCOL", value_parser = one_of(PROTOCOLS))]
     protocol: Option<Protocol>,
     /// How requests are compressed [default: none]
     #[arg(long, value_name = "ENCODING", value_parser = one_of(COMPRESSIONS))]
@@ -84,27 +108,29 @@ where
     T: Copy + Send + Sync + 'static,
 {
     let names = values.map(|(name, _)| name);
-    PossibleValuesParser::new(names).map(move |name| values[names.iter().position(|one| *one == name).unwrap_or(0)].1)
-}
-
-/// By the name that `-t` has for it.
-pub(super) fn name(target: Target) -> String {
-    target.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    PossibleValuesParser::new(names)
+        .map(move |name| values[names.iter().position(|one| *one == name).unwrap_or(0)].1)
 }
 
 impl LoadArguments {
     /// In the order in which they are run. An error where an option has no effect on any of them.
-    pub(super) fn targets(&self) -> Result<Vec<Target>> {
-        let targets = self.target.clone();
-        let takes_requests = |target: &Target| matches!(target, Target::Traces | Target::Metrics | Target::LogsOtel);
+    pub(super) fn targets(&self) -> Result<&[Target]> {
+        let targets = &self.target;
         if let Some(option) = self.option_of_requests()
-            && !targets.iter().any(takes_requests)
+            && !targets.iter().any(|target| target.takes_requests())
         {
-            let name = name(targets[0]);
-            bail!("{option} is about OTLP requests: -t {name} sends none, use -t traces, metrics or logs-otel");
+            bail!(
+                "{option} is about OTLP requests: -t {} sends none, use -t traces, metrics or \
+                 logs-otel",
+                targets[0]
+            );
         }
-        if self.body_bytes.is_some() && !targets.iter().any(|target| target.signal() == Signal::Logs) {
-            bail!("-s sets the size of log bodies: use it with -t logs-otel, logagent or logs-fluentbit");
+        let has_logs = targets.iter().any(|target| target.signal() == Signal::Logs);
+        if self.body_bytes.is_some() && !has_logs {
+            bail!(
+                "-s sets the size of log bodies: use it with -t logs-otel, logagent or \
+                 logs-fluentbit"
+            );
         }
         Ok(targets)
     }
@@ -115,7 +141,7 @@ impl LoadArguments {
     }
 
     /// The first option that only OTLP requests can have.
-    pub(super) fn option_of_requests(&self) -> Option<&'static str> {
+    fn option_of_requests(&self) -> Option<&'static str> {
         let options = [
             (self.protocol.is_some(), "--protocol"),
             (self.compression.is_some(), "--compression"),
@@ -149,12 +175,10 @@ impl LoadArguments {
     }
 }
 
-fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && *rate <= 1e9);
-    rate.ok_or_else(|| "give a number of items above 0".to_owned())
-}
-
 fn load_seconds(text: &str) -> Result<Duration, String> {
     let duration = seconds(text)?;
-    if duration < Duration::from_secs(1) { Err("give 1 second or more".to_owned()) } else { Ok(duration) }
+    match duration < Duration::from_secs(1) {
+        true => Err("give 1 second or more".to_owned()),
+        false => Ok(duration),
+    }
 }

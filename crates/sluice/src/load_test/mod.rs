@@ -18,7 +18,7 @@ use sluice_load_test::run::{self, Cores};
 
 pub(crate) use arguments::LoadTestArguments;
 use arguments::LoadTestCommand;
-use interruption::{INTERRUPTED, Interruption};
+use interruption::INTERRUPTED;
 
 pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
     match &arguments.command {
@@ -34,7 +34,7 @@ pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
     }
     let plans = plan::plans(arguments)?;
     if arguments.dry_run {
-        plans.iter().for_each(|plan| print!("{}", plan.in_words()));
+        plans.iter().try_for_each(|plan| crate::output::print(&plan.in_words()))?;
         return Ok(ExitCode::SUCCESS);
     }
     arguments.output.prepare()?;
@@ -44,9 +44,13 @@ pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
         1 => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
-    let runtime = builder.worker_threads(cores.of_bench()).enable_all().build().context("cannot start the runtime")?;
+    let runtime = builder
+        .worker_threads(cores.of_bench())
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
     let records = runtime.block_on(async {
-        let Interruption { once, twice } = Interruption::listen()?;
+        let (once, twice) = interruption::listen()?;
         tokio::select! {
             records = run::run_all(&plans, &cores, once) => records.map(Some),
             // What was begun is dropped, and with it its processes and files.

@@ -7,11 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use sluice_load_test::report::{self, RunRecord, SubjectRecord};
+use sluice_load_test::report::{self, RunRecord, SubjectRecord, Warning};
 use sluice_load_test::run::Threshold;
 
 use super::interruption::INTERRUPTED;
-use super::load::name;
 
 #[derive(Debug, Args)]
 pub(super) struct OutputArguments {
@@ -27,7 +26,8 @@ pub(super) struct OutputArguments {
     /// Write the figures to this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write record and all reports into this folder; with -t all the records into folders below, one a target
+    /// Write record and all reports into this folder; with -t all the records into folders below,
+    /// one a target
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
@@ -36,7 +36,8 @@ impl OutputArguments {
     /// Makes the folder, and looks for those of the files, before anything is measured.
     pub(super) fn prepare(&self) -> Result<()> {
         for path in [&self.json, &self.csv].into_iter().flatten() {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            // Of a file's bare name the folder is empty.
+            let folder = Path::new(".").join(path.parent().unwrap_or(Path::new("")));
             if !folder.is_dir() || path.is_dir() {
                 bail!("cannot write {}: name a file in a folder that is there", path.display());
             }
@@ -47,14 +48,17 @@ impl OutputArguments {
     /// A record is of one target.
     pub(super) fn check(&self, targets: usize) -> Result<()> {
         if targets > 1 && self.json.is_some() {
-            bail!("--json writes the record of one target: with -t all use --output DIR, which holds one a target");
+            bail!(
+                "--json writes the record of one target: with -t all use --output DIR, which holds \
+                 one a target"
+            );
         }
         Ok(())
     }
 
     /// Prints the tables and writes the files.
     pub(super) fn put_out(&self, records: &[RunRecord]) -> Result<()> {
-        print!("{}", report::to_markdown(records));
+        crate::output::print(&report::to_markdown(records))?;
         // On the same terminal the report has just said it.
         if !std::io::stdout().is_terminal() {
             records.iter().for_each(tell);
@@ -79,7 +83,7 @@ impl OutputArguments {
             }
             (Some(folder), records) => {
                 for record in records {
-                    let folder = folder.join(name(record.scenario.target));
+                    let folder = folder.join(record.scenario.target.to_string());
                     create_folder(&folder)?;
                     record.write(&folder)?;
                 }
@@ -93,7 +97,7 @@ impl OutputArguments {
 /// `sluice load-test report`: one table of several runs.
 pub(super) fn merge(places: &[PathBuf], output: Option<&Path>) -> Result<()> {
     let records = report::load(places)?;
-    print!("{}", report::to_markdown(&records));
+    crate::output::print(&report::to_markdown(&records))?;
     if let Some(folder) = output {
         create_folder(folder)?;
         report::write_reports(&records, folder)?;
@@ -107,10 +111,10 @@ fn create_folder(folder: &Path) -> Result<()> {
 
 /// What the tables leave to standard error.
 fn tell(record: &RunRecord) {
-    for warning in &record.warnings {
-        let subject = warning.subject.as_ref().map_or_else(String::new, |subject| format!("{subject}: "));
-        let remedy = warning.remedy.as_ref().map_or_else(String::new, |remedy| format!(" (remedy: {remedy})"));
-        eprintln!("warning: {subject}{}{remedy}", warning.message);
+    for Warning { subject, message, remedy } in &record.warnings {
+        let subject = subject.as_ref().map_or_else(String::new, |subject| format!("{subject}: "));
+        let remedy = remedy.as_ref().map_or_else(String::new, |text| format!(" (remedy: {text})"));
+        eprintln!("warning: {subject}{message}{remedy}");
     }
     for verdict in record.verdicts.iter().filter(|verdict| verdict.failed) {
         let value = verdict.value.map_or_else(|| "not known".to_owned(), |value| value.to_string());
@@ -121,7 +125,8 @@ fn tell(record: &RunRecord) {
 pub(super) fn verdict(records: &[RunRecord]) -> ExitCode {
     let has_failed = |record: &RunRecord| {
         // A subject that cannot do a target has not failed in it.
-        let is_missing = |subject: &SubjectRecord| subject.turns.is_empty() && subject.cannot.is_none();
+        let is_missing =
+            |subject: &SubjectRecord| subject.turns.is_empty() && subject.cannot.is_none();
         record.verdicts.iter().any(|verdict| verdict.failed)
             || !record.interrupted && record.subjects.iter().any(is_missing)
     };

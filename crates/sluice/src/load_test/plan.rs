@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use sluice_load_test::report::Target;
-use sluice_load_test::run::{Definition, Plan, Unable, pipelines};
+use sluice_load_test::run::{Plan, pipelines};
 
 use super::agents;
 use super::arguments::LoadTestArguments;
@@ -10,42 +10,39 @@ use super::arguments::LoadTestArguments;
 /// One plan a target, in the order in which they are run.
 pub(super) fn plans(arguments: &LoadTestArguments) -> Result<Vec<Plan>> {
     let targets = arguments.load.targets()?;
-    arguments.agents.check(&targets)?;
+    arguments.agents.check(targets)?;
     arguments.output.check(targets.len())?;
-    let of_target = |target: &Target| {
-        let subjects = arguments.subjects.definitions(*target)?;
-        let (able, unable) = agents::able(&subjects, *target, arguments.load.is_all())?;
-        plan(arguments, *target, able, unable)
-    };
-    targets.iter().map(of_target).collect()
+    targets.iter().map(|target| plan(arguments, *target)).collect()
 }
 
-fn plan(arguments: &LoadTestArguments, target: Target, subjects: Vec<Definition>, unable: Vec<Unable>) -> Result<Plan> {
-    let LoadTestArguments { load, agents, faults, limit, subjects: of_subjects, prometheus, output, .. } = arguments;
-    let duration = load.duration(limit.is_search());
-    let command = std::env::args().collect::<Vec<_>>();
+fn plan(arguments: &LoadTestArguments, target: Target) -> Result<Plan> {
+    let LoadTestArguments { load, output, .. } = arguments;
+    let subjects = arguments.subjects.definitions(target)?;
+    let (able, unable) = agents::able(&subjects, target, load.is_all())?;
+    let duration = load.duration(arguments.limit.is_search());
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let plan = Plan {
         name: load.name.clone(),
         multi: load.multi,
-        faults: faults.schedule(duration, pipelines(load.multi))?,
+        faults: arguments.faults.schedule(duration, pipelines(load.multi))?,
         duration,
         pace: load.pace(),
         requests: load.requests(),
-        find_limit: limit.search(duration, &output.fail_if)?,
+        find_limit: arguments.limit.search(duration, &output.fail_if)?,
         body_bytes: load.body_bytes.map(|bytes| bytes as usize),
-        farm: agents.farm(),
-        log_files: agents.log_files(load.body_bytes),
+        farm: arguments.agents.farm(),
+        log_files: arguments.agents.log_files(),
         unable,
-        turns: usize::from(of_subjects.turns),
-        cpus: of_subjects.cpus,
-        memory_mib: of_subjects.memory_limit,
+        turns: arguments.subjects.turns.into(),
+        cpus: arguments.subjects.cpus,
+        memory_mib: arguments.subjects.memory_limit,
         drain_within: load.drain_within,
         fail_if: output.fail_if.clone(),
-        prometheus: prometheus.plan(),
-        metrics_listen: prometheus.metrics_listen(),
+        prometheus: arguments.prometheus.plan(),
+        metrics_listen: arguments.prometheus.metrics_listen(),
         quiet: output.quiet,
-        command: Some(format!("sluice {}", command.get(1..).unwrap_or_default().join(" "))),
-        ..Plan::new(target, subjects)
+        command: Some(format!("sluice {command}")),
+        ..Plan::new(target, able)
     };
     plan.check_requests()?;
     Ok(plan)

@@ -7,14 +7,16 @@ use clap::Args;
 use sluice_load_test::PrometheusUrl;
 use sluice_load_test::run::{METRICS_PORT, PrometheusPlan};
 
-use crate::arguments::seconds;
+use crate::values::seconds;
 
 #[derive(Debug, Args)]
 pub(super) struct PrometheusArguments {
-    /// Take rates, queue, memory, CPU and restarts from this Prometheus, which scrapes the subject at --metrics-listen
+    /// Take rates, queue, memory, CPU and restarts from this Prometheus, which scrapes the subject
+    /// at --metrics-listen
     #[arg(long, value_name = "URL", long_help = PROMETHEUS_HELP)]
     prometheus: Option<PrometheusUrl>,
-    /// Label matchers that select the subject's series there, for instance 'job="gateway"' [default: by the port]
+    /// Label matchers that select the subject's series there, for instance 'job="gateway"'
+    /// [default: by the port]
     #[arg(long, value_name = "MATCHERS", requires = "prometheus", value_parser = matchers)]
     prometheus_selector: Option<String>,
     /// How long it may take until it has scraped a subject that has started [default: 75]
@@ -26,7 +28,8 @@ pub(super) struct PrometheusArguments {
 }
 
 const PROMETHEUS_HELP: &str = "\
-Take received/s, exported/s, queue, memory, CPU and restarts from this Prometheus by the queries of the Kyma load \
+Take received/s, exported/s, queue, memory, CPU and restarts from this Prometheus by the queries \
+of the Kyma load \
 test, with a rate window as \
 long as the load. It has to scrape the subject, which serves its metrics at --metrics-listen:
 
@@ -44,7 +47,9 @@ impl PrometheusArguments {
 
     /// `None`: any free port.
     pub(super) fn metrics_listen(&self) -> Option<SocketAddr> {
-        let usual = || self.prometheus.as_ref().map(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, METRICS_PORT)));
+        let usual = || {
+            self.prometheus.as_ref().map(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, METRICS_PORT)))
+        };
         self.metrics_listen.or_else(usual)
     }
 }
@@ -52,8 +57,11 @@ impl PrometheusArguments {
 fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().ok().filter(|port: &u16| *port > 0);
     let address = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    let address = address.or_else(|| text.parse().ok()).filter(|address: &SocketAddr| address.port() > 0);
-    address.ok_or_else(|| "give a port, or an IP address and a port, for instance 8888 or 0.0.0.0:8888".to_owned())
+    let address =
+        address.or_else(|| text.parse().ok()).filter(|address: &SocketAddr| address.port() > 0);
+    address.ok_or_else(|| {
+        "give a port, or an IP address and a port, for instance 8888 or 0.0.0.0:8888".to_owned()
+    })
 }
 
 /// Prometheus says what is wrong inside; here only what would change the query around it.

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum as _};
+use clap::Args;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use sluice_load_test::report::Target;
 use sluice_load_test::run::{BUILT_IN_NAMES, Definition};
+
+use crate::values::number;
 
 /// Prints the subjects that come with this program.
 pub(super) fn list() -> Result<()> {
@@ -16,16 +18,16 @@ pub(super) fn list() -> Result<()> {
     table.set_header(["Name", "Targets", "Tried", "Program", "What it is"]);
     for name in BUILT_IN_NAMES {
         let definition = Definition::built_in(name)?;
-        let target = |target: Target| target.to_possible_value().map(|value| value.get_name().to_owned());
-        let targets: Vec<String> = definition.targets().into_iter().filter_map(target).collect();
-        let tried =
-            definition.tried().map_or_else(|| "no".to_owned(), |tried| format!("{}, {}", tried.version, tried.date));
+        let targets: Vec<String> = definition.targets().iter().map(Target::to_string).collect();
+        let tried = definition
+            .tried()
+            .map_or_else(|| "no".to_owned(), |tried| format!("{}, {}", tried.version, tried.date));
         let is_here = *name == OURS || definition.is_installed();
         let program = if is_here { "here" } else { "not here" };
         let about = definition.about().unwrap_or_default();
         table.add_row([*name, &targets.join(" "), &tried, program, about]);
     }
-    println!("{}", table.trim_fmt());
+    crate::output::print(&format!("{}\n", table.trim_fmt()))?;
     Ok(())
 }
 
@@ -34,47 +36,58 @@ pub(super) const OURS: &str = "sluice";
 
 #[derive(Debug, Args)]
 pub(super) struct SubjectArguments {
-    #[arg(long, value_name = "NAME", help = format!("The subject: {}; may be given several times [default: sluice, for agents otelcol or fluent-bit]", BUILT_IN_NAMES.join(", ")))]
+    #[arg(long, value_name = "NAME", help = help())]
     subject: Vec<String>,
-    /// Another subject: a folder with `subject.json` and configuration templates; may be given several times
+    /// Another subject: a folder with `subject.json` and configuration templates; may be given
+    /// several times
     #[arg(long, value_name = "DIR")]
     subject_dir: Vec<PathBuf>,
     /// The program of a subject, where it is not in PATH; may be given several times
     #[arg(long, value_name = "NAME=PATH", value_parser = name_and_path)]
     subject_binary: Vec<(String, PathBuf)>,
     /// Turns of each subject, interleaved
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=100)
+    )]
     pub(super) turns: u16,
-    /// CPU quota of each subject, as a pod has it, for instance 1 or 0.5 [default: none but its cores]
-    #[arg(long, value_name = "CORES", value_parser = cpus)]
+    /// CPU quota of each subject, as a pod has it, for instance 1 or 0.5 [default: none but its
+    /// cores]
+    #[arg(
+        long,
+        value_name = "CORES",
+        value_parser = number(0.01..=1024.0, "give a number of cores from 0.01 up, for instance 1 or 0.5")
+    )]
     pub(super) cpus: Option<f64>,
     /// Memory limit of each subject [default: 500 MiB, and 1500 MiB a pipeline]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1_048_576))]
     pub(super) memory_limit: Option<u64>,
 }
 
-fn name_and_path(text: &str) -> Result<(String, PathBuf), String> {
-    let pair = text.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty());
-    let (name, path) =
-        pair.ok_or_else(|| "give the subject's name and the path, for instance rotel=/opt/rotel-agent".to_owned())?;
-    Ok((name.to_owned(), path.into()))
+fn help() -> String {
+    format!(
+        "The subject: {}; may be given several times [default: sluice, for agents otelcol or \
+         fluent-bit]",
+        BUILT_IN_NAMES.join(", ")
+    )
 }
 
-fn cpus(text: &str) -> Result<f64, String> {
-    let cpus = text.parse().ok().filter(|cpus: &f64| (0.01..=1024.0).contains(cpus));
-    cpus.ok_or_else(|| "give a number of cores from 0.01 up, for instance 1 or 0.5".to_owned())
+fn name_and_path(text: &str) -> Result<(String, PathBuf), String> {
+    let pair = text.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty());
+    let (name, path) = pair.ok_or_else(|| {
+        "give the subject's name and the path, for instance rotel=/opt/rotel-agent".to_owned()
+    })?;
+    Ok((name.to_owned(), path.into()))
 }
 
 impl SubjectArguments {
     /// All subjects, each once, each with its program. Where none is named: the target's.
     pub(super) fn definitions(&self, target: Target) -> Result<Vec<Definition>> {
-        let mut definitions = Vec::new();
-        for name in &self.subject {
-            definitions.push(Definition::built_in(name)?);
-        }
-        for folder in &self.subject_dir {
-            definitions.push(Definition::read(folder)?);
-        }
+        let named = self.subject.iter().map(|name| Definition::built_in(name));
+        let described = self.subject_dir.iter().map(|folder| Definition::read(folder));
+        let mut definitions = named.chain(described).collect::<Result<Vec<_>, _>>()?;
         if definitions.is_empty() {
             definitions.push(default_subject(target)?);
         }
@@ -83,15 +96,20 @@ impl SubjectArguments {
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             bail!("subject `{}` is given twice: --turns repeats a subject", twice[0]);
         }
-        if let Some((name, _)) = self.subject_binary.iter().find(|(name, _)| !names.contains(&name)) {
-            bail!("--subject-binary names `{name}`, which is not tested here: add --subject {name}, or leave it out");
+        if let Some((name, _)) = self.subject_binary.iter().find(|(name, _)| !names.contains(&name))
+        {
+            bail!(
+                "--subject-binary names `{name}`, which is not tested here: add --subject {name}, \
+                 or \
+                 leave it out"
+            );
         }
+        let own = || std::env::current_exe().context("cannot find this program's own file");
         for definition in &mut definitions {
-            match self.subject_binary.iter().find(|(name, _)| *name == definition.name) {
+            let given = self.subject_binary.iter().find(|(name, _)| *name == definition.name);
+            match given {
                 Some((_, path)) => definition.set_program(path)?,
-                None if definition.name == OURS => {
-                    definition.set_program(&std::env::current_exe().context("cannot find this program's own file")?)?;
-                }
+                None if definition.name == OURS => definition.set_program(&own()?)?,
                 None => definition.find_program()?,
             }
         }
@@ -99,15 +117,17 @@ impl SubjectArguments {
     }
 }
 
-/// Sluice, and for what it cannot do yet those of the Kyma load test: the first of them that is installed.
+/// Sluice, and for what it cannot do yet those of the Kyma load test: the first of them that is
+/// installed.
 fn default_subject(target: Target) -> Result<Definition> {
     let names: &[_] = match target {
         Target::Traces | Target::Metrics | Target::LogsOtel => &[OURS],
         Target::MetricAgent | Target::LogAgent => &["otelcol"],
         Target::LogsFluentBit => &["fluent-bit", "otelcol"],
     };
-    let definitions = names.iter().map(|name| Definition::built_in(name)).collect::<Result<Vec<_>, _>>()?;
-    let mut able: Vec<_> = definitions.into_iter().filter(|one| one.targets().contains(&target)).collect();
-    let installed = able.iter().position(|definition| definition.clone().find_program().is_ok());
+    let definitions = names.iter().map(|name| Definition::built_in(name));
+    let mut able = definitions.collect::<Result<Vec<_>, _>>()?;
+    able.retain(|one| one.targets().contains(&target));
+    let installed = able.iter().position(Definition::is_installed);
     Ok(able.swap_remove(installed.unwrap_or(0)))
 }

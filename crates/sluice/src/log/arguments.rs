@@ -13,16 +13,19 @@ pub(crate) enum LogCommand {
         sluice log ls /var/lib/sluice --config gateway.yaml   # which deliveries are configured")]
     Ls(LsArguments),
     /// Show the frames in the log
-    #[command(after_help = "Examples:\n  sluice log show /var/lib/sluice --signal traces --limit 20\n  \
+    #[command(
+        after_help = "Examples:\n  sluice log show /var/lib/sluice --signal traces --limit 20\n  \
         sluice log show /var/lib/sluice --delivery 'traces -> otlp/backend' --from 4711\n  \
-        sluice log show /var/lib/sluice --limit 1 --body | jq .")]
-    Show(ShowArguments),
+        sluice log show /var/lib/sluice --limit 1 --body | jq ."
+    )]
+    Show(ListArguments),
     /// List what backends rejected for good, with the reason
     #[command(after_help = "Examples:\n  sluice log dead-letters /var/lib/sluice\n  \
         sluice log dead-letters /var/lib/sluice --delivery 'logs -> otlp/backend' --body")]
-    DeadLetters(DeadLettersArguments),
+    DeadLetters(ListArguments),
     /// Send dead letters to their delivery again, or write dead letters or a backlog to a file
-    #[command(after_help = "Without --to-file, letters are appended to the log for their delivery, made \
+    #[command(
+        after_help = "Without --to-file, letters are appended to the log for their delivery, made \
         durable, and only then removed. If this is interrupted nothing is lost; letters that were \
         already appended are delivered twice when the command is repeated. No process may be \
         running on the directory.\n\nWith --to-file, the file gets one OTLP JSON object a line, as \
@@ -32,14 +35,17 @@ pub(crate) enum LogCommand {
         sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' \
         --to-file letters.jsonl\n  \
         sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' \
-        --backlog --to-file backlog.jsonl")]
+        --backlog --to-file backlog.jsonl"
+    )]
     Replay(ReplayArguments),
     /// Verify every checksum in a directory
-    #[command(after_help = "Exits with 1 if anything is damaged.\n\nExample:\n  sluice log verify /var/lib/sluice")]
+    #[command(after_help = "Exits with 1 if anything is damaged.\n\nExample:\n  \
+        sluice log verify /var/lib/sluice")]
     Verify(VerifyArguments),
     /// Delete the backlog, or the dead letters, of a delivery
     #[command(after_help = "No process may be running on the directory.\n\nExamples:\n  \
-        sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old'         # only says what it would delete\n  \
+        sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old'         \
+        # only says what it would delete\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old' --yes\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old' --dead-letters --yes")]
     Drop(DropArguments),
@@ -69,33 +75,16 @@ pub(crate) struct LsArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ShowArguments {
+pub(crate) struct ListArguments {
     #[command(flatten)]
     pub target: Target,
-    /// Only the backlog of this delivery
+    /// Only the backlog, or the dead letters, of this delivery
     #[arg(long, value_name = "NAME")]
     pub delivery: Option<String>,
-    /// The first offset to show
-    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
-    pub from: u64,
-    /// The most frames to show for each signal
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
-    pub limit: u64,
-    #[command(flatten)]
-    pub output: Output,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DeadLettersArguments {
-    #[command(flatten)]
-    pub target: Target,
-    /// Only dead letters of this delivery
-    #[arg(long, value_name = "NAME")]
-    pub delivery: Option<String>,
-    /// The first number to show
+    /// The first offset, or number of a dead letter, to show
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub from: u64,
-    /// The most letters to show for each delivery
+    /// The most frames of each signal, or dead letters of each delivery, to show
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub limit: u64,
     #[command(flatten)]

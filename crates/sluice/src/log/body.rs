@@ -11,7 +11,12 @@ const INFLATED_LIMIT_BYTES: usize = 1 << 30;
 const JSON_LIMIT_BYTES: usize = 4 << 30;
 
 /// Appends one line with its line break.
-pub(super) fn append_line(signal: Signal, encoding: u8, payload: &[u8], line: &mut Vec<u8>) -> Result<()> {
+pub(super) fn append_line(
+    signal: Signal,
+    encoding: u8,
+    payload: &[u8],
+    line: &mut Vec<u8>,
+) -> Result<()> {
     let Some(encoding) = stored::encoding_of(encoding) else {
         bail!("its encoding code {encoding} is unknown to this release")
     };
@@ -25,5 +30,6 @@ pub(super) fn append_line(signal: Signal, encoding: u8, payload: &[u8], line: &m
 
 /// The name of an encoding.
 pub(super) fn encoding_name(code: u8) -> String {
-    stored::encoding_of(code).map_or_else(|| format!("code {code}"), |encoding| encoding.as_str().to_owned())
+    stored::encoding_of(code)
+        .map_or_else(|| format!("code {code}"), |encoding| encoding.as_str().to_owned())
 }

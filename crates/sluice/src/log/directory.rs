@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorError, CursorFile, DAMAGED_EXTENSION, file_name};
-use sluice_log::dead_letters::{self, DEAD_LETTERS_DIRECTORY, DeadLetterReader};
+use sluice_log::FileError;
+use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, file_name};
+use sluice_log::dead_letters::{self, DEAD_LETTERS_DIRECTORY, DeadLetterReader, DeadLetters};
 use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
 use sluice_log::format::CursorState;
 use sluice_log::inspect::CURSORS_DIRECTORY;
@@ -61,13 +62,20 @@ impl Directory {
                 )
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                bail!("{}: {error}; run this as the user that sluice runs as, or as root", path.display())
+                bail!(
+                    "{}: {error}; run this as the user that sluice runs as, or as root",
+                    path.display()
+                )
             }
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         };
         if let Some(parent) = path.parent().filter(|_| is_inside_a_log(&entries)) {
             let parent = if parent.as_os_str().is_empty() { Path::new("..") } else { parent };
-            bail!("{}: this is a part of a log; give the directory above it: {}", path.display(), parent.display());
+            bail!(
+                "{}: this is a part of a log; give the directory above it: {}",
+                path.display(),
+                parent.display()
+            );
         }
         Ok(directory)
     }
@@ -75,9 +83,11 @@ impl Directory {
     /// The logs of the requested signals: at least one.
     pub(super) fn logs(&self, wanted: Option<Signal>) -> Result<Vec<LogFolder>> {
         let entries = self.list(&self.path)?;
-        let is_there =
-            |signal: &Signal| entries.iter().any(|entry| entry.is_directory && entry.name == signal.as_str());
-        let signals = Signal::ALL.into_iter().filter(|signal| wanted.is_none_or(|wanted| wanted == *signal));
+        let is_there = |signal: &Signal| {
+            entries.iter().any(|entry| entry.is_directory && entry.name == signal.as_str())
+        };
+        let signals =
+            Signal::ALL.into_iter().filter(|signal| wanted.is_none_or(|wanted| wanted == *signal));
         let logs: Vec<_> = signals
             .filter(is_there)
             .map(|signal| LogFolder { signal, path: self.path.join(signal.as_str()) })
@@ -97,7 +107,8 @@ impl Directory {
     pub(super) fn lock(&self) -> Result<DirectoryLock> {
         match DirectoryLock::acquire(&*self.disk, &self.path) {
             Err(error @ LockError::Held { holder, .. }) => {
-                let stop = holder.map_or("stop it".to_owned(), |pid| format!("stop it (`kill {pid}`)"));
+                let stop =
+                    holder.map_or("stop it".to_owned(), |pid| format!("stop it (`kill {pid}`)"));
                 bail!(
                     "{error}; {stop}, wait until it has ended and repeat the command; ls, show, \
                      dead-letters, verify and replay --to-file without --remove can be used while \
@@ -122,12 +133,20 @@ impl Directory {
             }
         }
         if found.len() > 1 {
-            let signals: Vec<_> = found.iter().map(|delivery| delivery.log.signal.as_str()).collect();
-            bail!("{given}: there are deliveries of this name for {}; choose one with --signal", signals.join(" and "));
+            let signals: Vec<_> =
+                found.iter().map(|delivery| delivery.log.signal.as_str()).collect();
+            bail!(
+                "{given}: there are deliveries of this name for {}; choose one with --signal",
+                signals.join(" and ")
+            );
         }
         let Some(delivery) = found.pop() else {
             known.sort();
-            let known = if known.is_empty() { "none".to_owned() } else { format!("'{}'", known.join("', '")) };
+            let known = if known.is_empty() {
+                "none".to_owned()
+            } else {
+                format!("'{}'", known.join("', '"))
+            };
             bail!("{given}: {} has no delivery of this name; it has: {known}", self.path.display());
         };
         Ok(delivery)
@@ -149,10 +168,27 @@ impl Directory {
             }
             let name = DeadLetterReader::open(self.disk.clone(), &path, 0)?.state().name.clone();
             let name = if name.is_empty() { entry.name } else { name };
-            deliveries.push(StoredDelivery { log: log.clone(), name, cursor: Cursor::None, dead_letters: Some(path) });
+            deliveries.push(StoredDelivery {
+                log: log.clone(),
+                name,
+                cursor: Cursor::None,
+                dead_letters: Some(path),
+            });
         }
         deliveries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(deliveries)
+    }
+
+    /// Removes the dead letters below a number, or all of them, for good.
+    pub(super) fn remove_letters(
+        &self,
+        delivery: &StoredDelivery,
+        below: Option<u64>,
+    ) -> Result<()> {
+        let log = &delivery.log.path;
+        let mut letters = DeadLetters::open(self.disk.clone(), log, &delivery.name, u64::MAX)?;
+        let below = below.unwrap_or_else(|| letters.range().1);
+        Ok(letters.remove_below(below)?)
     }
 
     /// The cursors of a log whose files can be read.
@@ -179,7 +215,9 @@ impl Directory {
             }
             match CursorFile::read(&*self.disk, &folder.join(&entry.name)) {
                 Ok(state) => cursors.push((state.name.clone(), Cursor::Known(state))),
-                Err(CursorError::Damaged { .. }) => cursors.push((entry.name + DAMAGED_EXTENSION, Cursor::Lost)),
+                Err(FileError::DamagedCursor { .. }) => {
+                    cursors.push((entry.name + DAMAGED_EXTENSION, Cursor::Lost))
+                }
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error.into()),
             }

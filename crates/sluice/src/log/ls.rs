@@ -7,18 +7,25 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use comfy_table::Cell;
 use serde_json::{Value, json};
-use sluice_log::Holding;
-use sluice_log::cursor_file::CursorError;
-use sluice_log::format::{CursorState, Gap};
+use sluice_log::format::CursorState;
 use sluice_log::inspect::{DeadLetterOverview, LogOverview, overview};
+use sluice_log::{FileError, Holding};
 
 use super::arguments::LsArguments;
 use super::directory::{Cursor, Directory, LogFolder, StoredDelivery};
 use super::{frames, text};
 use crate::configuration;
 
-const TITLES: [&str; 8] =
-    ["Delivery", ">Frames", ">Items", ">Bytes", ">Oldest", ">Items dropped", ">Dead letters", "Configured"];
+const TITLES: [&str; 8] = [
+    "Delivery",
+    ">Frames",
+    ">Items",
+    ">Bytes",
+    ">Oldest",
+    ">Items dropped",
+    ">Dead letters",
+    "Configured",
+];
 
 pub(super) fn run(arguments: &LsArguments) -> Result<ExitCode> {
     let directory = Directory::open(&arguments.target.directory)?;
@@ -56,8 +63,14 @@ fn configured(locations: &[String]) -> Result<Option<Vec<String>>> {
 }
 
 /// Names of unreadable cursor files.
-fn lost_cursors(directory: &Directory, folders: &[LogFolder], log: &LogOverview) -> Result<Vec<String>> {
-    let Some(folder) = folders.iter().find(|folder| folder.path == log.directory) else { return Ok(Vec::new()) };
+fn lost_cursors(
+    directory: &Directory,
+    folders: &[LogFolder],
+    log: &LogOverview,
+) -> Result<Vec<String>> {
+    let Some(folder) = folders.iter().find(|folder| folder.path == log.directory) else {
+        return Ok(Vec::new());
+    };
     let deliveries = directory.deliveries(folder)?.into_iter();
     let is_lost = |delivery: &StoredDelivery| matches!(delivery.cursor, Cursor::Lost);
     Ok(deliveries.filter(is_lost).map(|delivery| delivery.name).collect())
@@ -85,14 +98,16 @@ fn rows<'a>(
         row.cursor = Some(state);
         row.held = cursor.held;
         if cursor.held.frames > 0 {
-            row.oldest_unix_ns = frames::oldest_unix_ns(directory.disk.clone(), &log.directory, state)?;
+            row.oldest_unix_ns =
+                frames::oldest_unix_ns(directory.disk.clone(), &log.directory, state)?;
         }
     }
     for letters in &log.dead_letters {
         rows.entry(&letters.delivery).or_default().dead_letters = Some(letters);
     }
     for (name, row) in &mut rows {
-        row.is_configured = configured.map(|configured| configured.iter().any(|known| known == name));
+        row.is_configured =
+            configured.map(|configured| configured.iter().any(|known| known == name));
     }
     Ok(rows)
 }
@@ -116,7 +131,8 @@ fn print(
         let mut cells = vec![text::cell(name)];
         cells.extend(numbers(row).map(Cell::new));
         if let Some(is_configured) = row.is_configured {
-            cells.push(Cell::new(if is_configured { "yes" } else { "no: kept until `sluice log drop`" }));
+            let no = "no: kept until `sluice log drop`";
+            cells.push(Cell::new(if is_configured { "yes" } else { no }));
         }
         table.add_row(cells);
     }
@@ -125,12 +141,25 @@ fn print(
     }
     for (name, row) in rows {
         for gap in row.cursor.iter().flat_map(|cursor| &cursor.gaps) {
-            writeln!(output, "  gap: {name}: {}", gap_text(gap))?;
+            let frames = text::counted(gap.dropped.frames, "frame");
+            let items = text::counted(gap.dropped.items, "item");
+            let (first, last) = (gap.start, gap.end.saturating_sub(1));
+            let time = text::time(gap.dropped_unix_ns);
+            writeln!(
+                output,
+                "  gap: {name}: {frames} ({items}) dropped between offsets {first} and {last} at \
+                 {time}"
+            )?;
         }
-        if let Some(dropped) = row.dead_letters.map(|letters| letters.dropped).filter(|dropped| dropped.frames > 0) {
+        if let Some(dropped) =
+            row.dead_letters.map(|letters| letters.dropped).filter(|dropped| dropped.frames > 0)
+        {
             let letters = text::counted(dropped.frames, "dead letter");
             let items = text::counted(dropped.items, "item");
-            writeln!(output, "  {name}: {letters} ({items}) were deleted to make space for newer ones")?;
+            writeln!(
+                output,
+                "  {name}: {letters} ({items}) were deleted to make space for newer ones"
+            )?;
         }
     }
     for name in lost {
@@ -148,10 +177,12 @@ fn print(
 }
 
 fn numbers(row: &Row<'_>) -> [String; 6] {
-    let or_dash = |text: String, is_something: bool| if is_something { text } else { "-".to_owned() };
+    let or_dash =
+        |text: String, is_something: bool| if is_something { text } else { "-".to_owned() };
     let dropped = row.cursor.map_or(0, |cursor| cursor.dropped.items);
     let letters = row.dead_letters.map(|letters| letters.held).unwrap_or_default();
-    let letters_text = format!("{} ({})", text::count(letters.frames), text::counted(letters.items, "item"));
+    let letters_text =
+        format!("{} ({})", text::count(letters.frames), text::counted(letters.items, "item"));
     [
         text::count(row.held.frames),
         text::count(row.held.items),
@@ -162,39 +193,36 @@ fn numbers(row: &Row<'_>) -> [String; 6] {
     ]
 }
 
-fn gap_text(gap: &Gap) -> String {
-    format!(
-        "{} ({}) dropped between offsets {} and {} at {}",
-        text::counted(gap.dropped.frames, "frame"),
-        text::counted(gap.dropped.items, "item"),
-        gap.start,
-        gap.end.saturating_sub(1),
-        text::time(gap.dropped_unix_ns)
-    )
-}
-
 /// Unreadable files.
 fn problems(log: &LogOverview) -> Vec<String> {
-    let segments = log.segments.iter().filter_map(|segment| segment.info.as_ref().err().map(ToString::to_string));
+    let segments = log
+        .segments
+        .iter()
+        .filter_map(|segment| segment.info.as_ref().err().map(ToString::to_string));
     let errors = log.cursors.iter().filter_map(|cursor| cursor.state.as_ref().err());
     // Lost cursors have a line of their own.
-    let cursors = errors.filter(|error| !matches!(error, CursorError::Damaged { .. })).map(ToString::to_string);
+    let cursors = errors
+        .filter(|error| !matches!(error, FileError::DamagedCursor { .. }))
+        .map(ToString::to_string);
     segments.chain(cursors).collect()
 }
 
 fn to_json(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>, lost: &[String]) -> Value {
-    let deliveries: Vec<_> = rows.iter().map(|(name, row)| delivery_json(name, row)).collect();
+    let segments = log.segments.iter().map(|segment| {
+        let footer = segment.info.as_ref().ok().and_then(|info| info.footer);
+        json!({
+            "file": segment.path.display().to_string(),
+            "bytes": segment.len_bytes,
+            "sealed": footer.is_some(),
+            "frames": footer.map(|footer| footer.frames),
+            "error": segment.info.as_ref().err().map(ToString::to_string),
+        })
+    });
     json!({
         "signal": log.name,
         "bytes": log.segments.iter().map(|segment| segment.len_bytes).sum::<u64>(),
-        "segments": log.segments.iter().map(|segment| json!({
-            "file": segment.path.display().to_string(),
-            "bytes": segment.len_bytes,
-            "sealed": segment.info.as_ref().is_ok_and(|info| info.footer.is_some()),
-            "frames": segment.info.as_ref().ok().and_then(|info| info.footer).map(|footer| footer.frames),
-            "error": segment.info.as_ref().err().map(ToString::to_string),
-        })).collect::<Vec<_>>(),
-        "deliveries": deliveries,
+        "segments": segments.collect::<Vec<_>>(),
+        "deliveries": rows.iter().map(|(name, row)| delivery_json(name, row)).collect::<Vec<_>>(),
         "lost_cursors": lost,
         "unreadable": problems(log),
     })
@@ -202,6 +230,9 @@ fn to_json(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>, lost: &[String]) -
 
 fn delivery_json(name: &str, row: &Row<'_>) -> Value {
     let gaps = row.cursor.map_or(&[][..], |cursor| &cursor.gaps);
+    let dropped = row.cursor.map(|cursor| cursor.dropped).unwrap_or_default();
+    let letters = row.dead_letters.map(|letters| (letters.held, letters.dropped));
+    let (letters, letters_dropped) = letters.unwrap_or_default();
     json!({
         "name": name,
         "waiting": holding_json(row.held),
@@ -209,15 +240,15 @@ fn delivery_json(name: &str, row: &Row<'_>) -> Value {
         "oldest_age_s": row.oldest_unix_ns.map(|oldest| text::age(oldest).as_secs()),
         "floor": row.cursor.map(|cursor| cursor.floor),
         "cursor_written": row.cursor.map(|cursor| text::time(cursor.written_unix_ns)),
-        "dropped": holding_json(row.cursor.map(|cursor| cursor.dropped).unwrap_or_default()),
+        "dropped": holding_json(dropped),
         "gaps": gaps.iter().map(|gap| json!({
             "first": gap.start,
             "last": gap.end.saturating_sub(1),
             "dropped": holding_json(gap.dropped),
             "time": text::time(gap.dropped_unix_ns),
         })).collect::<Vec<_>>(),
-        "dead_letters": holding_json(row.dead_letters.map(|letters| letters.held).unwrap_or_default()),
-        "dead_letters_dropped": holding_json(row.dead_letters.map(|letters| letters.dropped).unwrap_or_default()),
+        "dead_letters": holding_json(letters),
+        "dead_letters_dropped": holding_json(letters_dropped),
         "configured": row.is_configured,
     })
 }

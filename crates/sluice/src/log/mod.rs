@@ -11,6 +11,7 @@ mod dead_letters;
 mod directory;
 mod drop;
 mod frames;
+mod listing;
 mod ls;
 mod record;
 mod replay;

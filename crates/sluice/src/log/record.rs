@@ -14,18 +14,12 @@ pub(super) struct RawRecord {
 
 impl RawRecord {
     pub(super) fn of_letter(letter: DeadLetter) -> Self {
-        let facts = RecordFacts {
-            received_unix_ns: letter.received_unix_ns,
-            encoding: letter.encoding,
-            flags: letter.flags,
-            uncompressed_len_bytes: letter.uncompressed_len_bytes,
-        };
-        RawRecord { facts, metadata: letter.metadata, payload: letter.payload }
+        RawRecord { facts: letter.facts, metadata: letter.metadata, payload: letter.payload }
     }
 
     /// Its charge against budgets, as the engine computed it.
-    pub(super) fn charge(&self, items: u32) -> Charge {
-        Charge { bytes: stored::charge_bytes(self.payload.len()), items: u64::from(items) }
+    pub(super) fn charge(&self, items: u64) -> Charge {
+        Charge { bytes: stored::charge_bytes(self.payload.len()), items }
     }
 }
 

@@ -1,135 +1,106 @@
 //! `sluice log show`: the frames of a log.
 
-use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use comfy_table::{Cell, Table};
+use comfy_table::Cell;
 use serde_json::json;
 use sluice_log::format::CursorState;
+use sluice_otlp::Signal;
 
-use super::arguments::ShowArguments;
+use super::arguments::ListArguments;
 use super::directory::{Directory, LogFolder};
 use super::frames::{Frames, StoredFrame, report_damage, waits_for};
+use super::listing::{Entry, Kind, Listing};
 use super::{body, record, text};
+use crate::output::complain;
 
-/// A long list is printed as several tables, so that memory is bounded.
-const ROWS_PER_TABLE: usize = 1000;
-const TITLES: [&str; 7] = [">Offset", "Received", ">Items", ">Bytes", "Encoding", "Receiver", "Waits for"];
+const TITLES: [&str; 7] =
+    [">Offset", "Received", ">Items", ">Bytes", "Encoding", "Receiver", "Waits for"];
 
-pub(super) fn run(arguments: &ShowArguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
     let directory = Directory::open(&arguments.target.directory)?;
-    let mut output = BufWriter::new(io::stdout().lock());
-    let mut is_readable = true;
+    let (signal, from) = (arguments.target.signal, arguments.from);
+    let mut listing = Listing::new(arguments.output, arguments.limit);
     match &arguments.delivery {
         Some(name) => {
-            let delivery = directory.delivery(arguments.target.signal, name)?;
-            if let Some(frames) = Frames::backlog(directory.disk.clone(), &delivery, arguments.from)? {
-                is_readable = show(&directory, &delivery.log, frames, arguments, &mut output)?;
+            let delivery = directory.delivery(signal, name)?;
+            if let Some(frames) = Frames::backlog(directory.disk.clone(), &delivery, from)? {
+                show(&directory, &delivery.log, frames, &mut listing)?;
             }
         }
         None => {
-            for log in directory.logs(arguments.target.signal)? {
-                let frames = Frames::from(directory.disk.clone(), &log.path, arguments.from)?;
-                is_readable &= show(&directory, &log, frames, arguments, &mut output)?;
+            for log in directory.logs(signal)? {
+                let frames = Frames::from(directory.disk.clone(), &log.path, from)?;
+                show(&directory, &log, frames, &mut listing)?;
             }
         }
     }
-    output.flush()?;
-    Ok(if is_readable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    listing.finish()
 }
 
-/// False if a body could not be read.
 fn show(
     directory: &Directory,
     log: &LogFolder,
     mut frames: Frames,
-    arguments: &ShowArguments,
-    output: &mut impl Write,
-) -> Result<bool> {
+    listing: &mut Listing,
+) -> Result<()> {
     let cursors = directory.cursors(log)?;
-    let is_table = !arguments.output.json && !arguments.output.body;
-    let mut table = text::table(&TITLES);
-    let mut is_readable = true;
-    let mut shown = 0;
-    let mut next = None;
-    while let Some(frame) = frames.next()? {
-        if shown == arguments.limit {
-            next = Some(frame.header.offset);
-            break;
-        }
-        shown += 1;
-        if arguments.output.body {
-            is_readable &= print_body(log, &frame, output)?;
-        } else if arguments.output.json {
-            serde_json::to_writer(&mut *output, &to_json(log, &frame, &cursors)).map_err(io::Error::from)?;
-            output.write_all(b"\n")?;
-        } else {
-            add_row(&mut table, &frame, &cursors);
-            if table.row_count() == ROWS_PER_TABLE {
-                writeln!(
-                    output,
-                    "{log}\n{}\n",
-                    std::mem::replace(&mut table, text::table(&TITLES)).trim_fmt(),
-                    log = log.signal
-                )?;
-            }
-        }
+    let signal = log.signal;
+    let kind = Kind {
+        signal,
+        heading: signal.as_str(),
+        titles: &TITLES,
+        name: format!("{}: frame", log.path.display()),
+    };
+    let listed =
+        listing.list(&kind, || frames.next(), |frame| describe(signal, frame, &cursors))?;
+    if listed.printed == 0 {
+        listing.note(&format!("{signal}: no frames\n"))?;
     }
-    if is_table && table.row_count() > 0 {
-        writeln!(output, "{}\n{}\n", log.signal, table.trim_fmt())?;
-    } else if is_table && shown == 0 {
-        writeln!(output, "{}: no frames\n", log.signal)?;
-    }
-    output.flush()?;
-    if let Some(next) = next {
-        eprintln!("sluice: there are more frames of {}: use --from {next}, or a higher --limit", log.signal);
+    if let Some(next) = listed.next {
+        complain!(
+            "sluice: there are more frames of {signal}: use --from {next}, or a higher --limit"
+        );
     }
     report_damage(&log.path, frames.damage());
-    Ok(is_readable)
+    Ok(())
 }
 
-fn print_body(log: &LogFolder, frame: &StoredFrame, output: &mut impl Write) -> Result<bool> {
-    let mut line = Vec::new();
-    match body::append_line(log.signal, frame.header.encoding, &frame.body.payload, &mut line) {
-        Ok(()) => output.write_all(&line)?,
-        Err(error) => {
-            eprintln!("sluice: {}: frame {}: {error:#}", log.path.display(), frame.header.offset);
-            return Ok(false);
-        }
+fn describe<'f>(signal: Signal, frame: &'f StoredFrame, cursors: &[CursorState]) -> Entry<'f> {
+    let header = &frame.header;
+    let time = text::time(header.facts.received_unix_ns);
+    let encoding = body::encoding_name(header.facts.encoding);
+    let receiver = record::receiver(&frame.body.metadata);
+    let waiting = names(frame, cursors, true);
+    let shown = if waiting.is_empty() { "-".to_owned() } else { waiting.join(", ") };
+    Entry {
+        number: header.offset,
+        encoding: header.facts.encoding,
+        payload: &frame.body.payload,
+        cells: vec![
+            Cell::new(header.offset),
+            Cell::new(&time),
+            Cell::new(text::count(header.charge.items)),
+            Cell::new(text::count(u64::from(header.payload_len_bytes))),
+            Cell::new(&encoding),
+            text::cell(&receiver),
+            text::cell(&shown),
+        ],
+        json: json!({
+            "signal": signal.as_str(),
+            "offset": header.offset,
+            "received": time,
+            "items": header.charge.items,
+            "bytes": header.payload_len_bytes,
+            "uncompressed_bytes": header.facts.uncompressed_len_bytes,
+            "charge_bytes": header.charge.bytes,
+            "encoding": encoding,
+            "receiver": receiver,
+            "for": names(frame, cursors, false),
+            "waits_for": waiting,
+        }),
     }
-    Ok(true)
-}
-
-fn add_row(table: &mut Table, frame: &StoredFrame, cursors: &[CursorState]) {
-    let header = &frame.header;
-    let waiting = names(frame, cursors, true).join(", ");
-    table.add_row([
-        Cell::new(header.offset),
-        Cell::new(text::time(header.received_unix_ns)),
-        Cell::new(text::count(u64::from(header.items))),
-        Cell::new(text::count(u64::from(header.payload_len_bytes))),
-        Cell::new(body::encoding_name(header.encoding)),
-        text::cell(&record::receiver(&frame.body.metadata)),
-        text::cell(if waiting.is_empty() { "-" } else { &waiting }),
-    ]);
-}
-
-fn to_json(log: &LogFolder, frame: &StoredFrame, cursors: &[CursorState]) -> serde_json::Value {
-    let header = &frame.header;
-    json!({
-        "signal": log.signal.as_str(),
-        "offset": header.offset,
-        "received": text::time(header.received_unix_ns),
-        "items": header.items,
-        "bytes": header.payload_len_bytes,
-        "uncompressed_bytes": header.uncompressed_len_bytes,
-        "charge_bytes": header.charge_bytes,
-        "encoding": body::encoding_name(header.encoding),
-        "receiver": record::receiver(&frame.body.metadata),
-        "for": names(frame, cursors, false),
-        "waits_for": names(frame, cursors, true),
-    })
 }
 
 /// The deliveries of a frame. One that was dropped since then has no name any more, and no backlog.

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use sluice_otlp::civil_date;
+use sluice_otlp::civil_time;
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
@@ -43,7 +43,8 @@ pub(super) fn bytes(bytes: u64) -> String {
 /// The two largest units: `3d 4h`, `12m 5s`, `8s`.
 pub(super) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
-    let (days, hours, minutes) = (seconds / SECONDS_PER_DAY, seconds / 3600 % 24, seconds / 60 % 60);
+    let (days, hours, minutes) =
+        (seconds / SECONDS_PER_DAY, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds}s"),
         (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
@@ -60,11 +61,8 @@ pub(super) fn age(unix_ns: u64) -> Duration {
 
 /// Nanoseconds since 1970 as `2026-11-21T06:05:43.120Z`.
 pub(super) fn time(unix_ns: u64) -> String {
-    let seconds = unix_ns / 1_000_000_000;
-    let (year, month, day) = civil_date((seconds / SECONDS_PER_DAY).cast_signed());
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    let millis = unix_ns / 1_000_000 % 1000;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    let seconds = (unix_ns / 1_000_000_000).cast_signed();
+    format!("{}.{:03}Z", civil_time(seconds), unix_ns / 1_000_000 % 1000)
 }
 
 /// A table without lines; columns whose title begins with `>` are numbers.
@@ -92,9 +90,24 @@ mod tests {
     #[test]
     fn numbers_and_sizes_are_readable() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!((counted(1, "frame"), counted(1200, "frame")), ("1 frame".into(), "1,200 frames".into()));
+        assert_eq!(
+            (counted(1, "frame"), counted(1200, "frame")),
+            ("1 frame".into(), "1,200 frames".into())
+        );
         let sizes = [0, 1023, 1024, 1536, (1 << 20) - 1, 64 << 20, 10 << 30, u64::MAX].map(bytes);
-        assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "64.0 MiB", "10.0 GiB", "16384.0 PiB"]);
+        assert_eq!(
+            sizes,
+            [
+                "0 B",
+                "1023 B",
+                "1.0 KiB",
+                "1.5 KiB",
+                "1.0 MiB",
+                "64.0 MiB",
+                "10.0 GiB",
+                "16384.0 PiB"
+            ]
+        );
     }
 
     #[test]
@@ -103,7 +116,8 @@ mod tests {
         assert_eq!(time(951_782_400_000_000_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(time(1_700_000_000_123_456_789), "2023-11-14T22:13:20.123Z");
         assert_eq!(age(u64::MAX), Duration::ZERO);
-        let texts = [8, 725, 3600, 7_380, 273_600].map(|seconds| duration(Duration::from_secs(seconds)));
+        let texts =
+            [8, 725, 3600, 7_380, 273_600].map(|seconds| duration(Duration::from_secs(seconds)));
         assert_eq!(texts, ["8s", "12m 5s", "1h 0m", "2h 3m", "3d 4h"]);
     }
 }

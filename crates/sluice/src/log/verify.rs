@@ -10,6 +10,7 @@ use sluice_log::inspect::{Finding, Verification, verify};
 use super::arguments::VerifyArguments;
 use super::directory::Directory;
 use super::text;
+use crate::output;
 
 pub(super) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
     let directory = Directory::open(&arguments.directory)?;
@@ -21,7 +22,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
     });
     bar.finish_and_clear();
     let verification = verification.context("cannot verify the directory")?;
-    print!("{}", report(&verification));
+    output::print(&report(&verification))?;
     let is_damaged = verification.findings.iter().any(Finding::is_loss);
     Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -29,7 +30,8 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
 /// Progress on the standard error, if that is a terminal.
 fn progress_bar() -> ProgressBar {
     let template = "{elapsed:>4} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style)
 }
 
@@ -70,14 +72,21 @@ fn describe(finding: &Finding) -> String {
                 text::counted(damage.regions, "place"),
                 text::bytes(damage.bytes)
             );
-            if *is_sealed || damage.frames > 0 {
-                what + "; the frames around it can be read"
-            } else {
-                what + "; the segment was being written: this may be the rest of a write that was never acknowledged"
-            }
+            let rest = match *is_sealed || damage.frames > 0 {
+                true => "the frames around it can be read",
+                false => {
+                    "the segment was being written: this may be the rest of a write that was never \
+                     acknowledged"
+                }
+            };
+            format!("{what}; {rest}")
         }
         Finding::MissingFrames { path, frames } => {
-            format!("{}: {} fewer than its footer counts", path.display(), text::counted(*frames, "frame"))
+            format!(
+                "{}: {} fewer than its footer counts",
+                path.display(),
+                text::counted(*frames, "frame")
+            )
         }
         Finding::UnreadableSegment { error, .. } => error.to_string(),
         Finding::DamagedCursor { path, slots: 1 } => {

@@ -73,7 +73,8 @@ async fn lengths_that_are_only_announced(target: Target) {
 /// One connection whose streams announce lengths and trickle what counts for progress.
 async fn trickle(target: Target, first: usize) {
     const STREAMS: usize = 12;
-    const ANNOUNCED: [usize; 8] = [20_000_000, 5_000_000, 1_000_000, 250_000, 64_000, 16_000, 4_000, 1_000];
+    const ANNOUNCED: [usize; 8] =
+        [20_000_000, 5_000_000, 1_000_000, 250_000, 64_000, 16_000, 4_000, 1_000];
     let Some(client) = connect(target.grpc).await else { return };
     let stream = |index: usize| {
         let client = client.clone();

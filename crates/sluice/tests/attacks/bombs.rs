@@ -8,12 +8,14 @@ use tokio::task::JoinSet;
 use crate::peers::{begin, connect, log_of, post, post_head, prefix, status};
 use crate::{Target, withstand};
 
-withstand!(zstd_bombs, requests_that_never_fit);
-withstand!(within crate::bombs::OVERSHOT_MIB; deflate_bombs, lz4_bombs, bombs_of_several_gzip_members);
-
-/// A known gap: what these bombs are charged stays within the limit, but each thread's allocator keeps
-/// for a moment the buffers that grew. Resident memory was seen to exceed the limit by 15 to 40 %.
-const OVERSHOT_MIB: u64 = crate::LIMIT_MIB * 2;
+withstand!(
+    zstd_bombs,
+    deflate_bombs,
+    lz4_bombs,
+    bombs_of_several_gzip_members,
+    gzip_members_without_number,
+    requests_that_never_fit
+);
 
 const INFLATED_BYTES: usize = 60 << 20;
 const AT_ONCE: usize = 32;
@@ -49,10 +51,18 @@ async fn lz4_bombs(target: Target) {
 
 async fn bombs_of_several_gzip_members(target: Target) {
     let log = log_of(INFLATED_BYTES);
-    let members = log
-        .chunks(1 << 20)
-        .map(|part| compress::compress(Encoding::Gzip, &[Bytes::copy_from_slice(part)], None).expect("packs").to_vec());
+    let members = log.chunks(1 << 20).map(|part| {
+        compress::compress(Encoding::Gzip, &[Bytes::copy_from_slice(part)], None)
+            .expect("packs")
+            .to_vec()
+    });
     post_for_ever(target, "gzip", members.flatten().collect()).await;
+}
+
+/// Each member costs time, however little is in it.
+async fn gzip_members_without_number(target: Target) {
+    let member = compress::compress(Encoding::Gzip, &[Bytes::new()], None).expect("packs");
+    post_for_ever(target, "gzip", member.repeat(20_000)).await;
 }
 
 async fn zstd_bombs(target: Target) {
@@ -68,7 +78,8 @@ async fn requests_that_never_fit(target: Target) {
     loop {
         assert_eq!(post(target.http, &head, &body).await, Some(413));
         let headers = [("grpc-encoding", "gzip")];
-        let (response, mut stream) = begin(&client, Signal::Logs, &headers).await.expect("is begun");
+        let (response, mut stream) =
+            begin(&client, Signal::Logs, &headers).await.expect("is begun");
         let message = Bytes::from([&prefix(1, body.len())[..], &body].concat());
         stream.send_data(message, true).expect("is sent");
         // RESOURCE_EXHAUSTED, which without RetryInfo is final.

@@ -5,14 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use sluice_otlp::Signal;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::peers::{begin, connect, prefix, status};
 use crate::{Target, withstand};
 
-withstand!(many_connections, pipelining_without_reading, rapid_refusals);
+withstand!(many_connections, pipelining_without_reading, rapid_refusals, answers_without_a_window);
 
 /// Each shakes hands, and then does nothing.
 async fn many_connections(target: Target) {
@@ -55,6 +55,27 @@ async fn rapid_refusals(target: Target) {
         });
         futures_util::future::join_all(streams).await;
         panic!("the connection was ended for its refusals");
+    });
+    attackers.collect::<JoinSet<_>>().join_all().await;
+}
+
+/// Streams whose answers flow control has no room for.
+async fn answers_without_a_window(target: Target) {
+    const CONNECTIONS: usize = 64;
+    let attackers = (0..CONNECTIONS).map(|_| async move {
+        let socket = TcpStream::connect(target.grpc).await.ok()?;
+        let builder = h2::client::Builder::new().initial_window_size(0).clone();
+        let (client, connection) = builder.handshake::<_, Bytes>(socket).await.ok()?;
+        tokio::spawn(connection);
+        let mut answers = Vec::new();
+        while let Some((response, mut stream)) = begin(&client, Signal::Traces, &[]).await {
+            let _ = stream.send_data(prefix(0, 0), true);
+            match response.await {
+                Ok(answer) => answers.push(answer),
+                Err(_) => sleep(Duration::from_millis(20)).await,
+            }
+        }
+        Some(())
     });
     attackers.collect::<JoinSet<_>>().join_all().await;
 }

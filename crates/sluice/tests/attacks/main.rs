@@ -18,7 +18,7 @@ use gateway::{Gateway, Options, SOON, alone, eventually, exporter};
 use sluice_load_test::{Backend, BackendOptions, Faults, Retry};
 use sluice_otlp::Signal;
 
-pub(crate) const LIMIT_MIB: u64 = 128;
+const LIMIT_MIB: u64 = 128;
 const THREADS: [u16; 2] = [2, 16];
 /// How long an attack goes on before the well-behaved client begins.
 const HEAD_START: Duration = Duration::from_millis(1_300);
@@ -48,19 +48,18 @@ fn config(healthy: &Backend, dead: &Backend) -> String {
 
 /// The tests of an attack, which is an `async fn(Target)` and goes on until it is dropped.
 macro_rules! withstand {
-    ($($attack:ident),*) => { crate::withstand!(within crate::LIMIT_MIB; $($attack),*); };
-    (within $limit_mib:expr; $($attack:ident),*) => {$(
+    ($($attack:ident),* $(,)?) => {$(
         mod $attack {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn beside_it_each_request_is_accepted_within_the_memory_limit() {
-                crate::send_beside(Some(super::$attack), $limit_mib).await;
+                crate::send_beside(Some(super::$attack)).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             #[ignore = "compares latencies, which needs a machine with nothing else to do"]
             async fn torture_requests_beside_it_are_answered_as_soon_as_without() {
-                let without = crate::send_beside(None::<fn(crate::Target) -> std::future::Pending<()>>, $limit_mib).await;
-                let beside = crate::send_beside(Some(super::$attack), $limit_mib).await;
+                let without = crate::send_beside(None::<crate::NoAttack>).await;
+                let beside = crate::send_beside(Some(super::$attack)).await;
                 crate::assert_as_soon(&without, &beside);
             }
         }
@@ -68,25 +67,41 @@ macro_rules! withstand {
 }
 pub(crate) use withstand;
 
+type NoAttack = fn(Target) -> std::future::Pending<()>;
+
 /// How much later the slowest hundredth of requests may be answered.
 const LATER_AT_MOST: Duration = Duration::from_millis(20);
 
 fn assert_as_soon(without: &[Duration], beside: &[Duration]) {
     for (without, beside) in without.iter().zip(beside) {
-        assert!(*beside <= *without + LATER_AT_MOST, "{beside:?} beside the attack, {without:?} without");
+        assert!(
+            *beside <= *without + LATER_AT_MOST,
+            "{beside:?} beside the attack, {without:?} without"
+        );
     }
 }
 
 /// Runs an attack, if there is one, beside a well-behaved client. Returns the time within which 99
 /// % of the client's requests were accepted, for each number of threads and transport.
-async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>, limit_mib: u64) -> Vec<Duration> {
+async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>) -> Vec<Duration> {
+    send_beside_within(attack, LIMIT_MIB).await
+}
+
+async fn send_beside_within<A: Future<Output = ()>>(
+    attack: Option<fn(Target) -> A>,
+    resident_mib: u64,
+) -> Vec<Duration> {
     let _alone = alone().await;
     let mut latencies = Vec::new();
     for threads in THREADS {
         let healthy = Backend::healthy().await.expect("a backend");
-        let dead = Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+        let dead = Backend::start(BackendOptions::default().faults(Faults::dead()))
+            .await
+            .expect("a backend");
         let args = vec!["--threads".to_owned(), threads.to_string()];
-        let gateway = Gateway::start_with(&config(&healthy, &dead), Options { args, ..Options::default() }).await;
+        let gateway =
+            Gateway::start_with(&config(&healthy, &dead), Options { args, ..Options::default() })
+                .await;
         let target = Target { grpc: gateway.grpc, http: gateway.http };
         let client = async {
             tokio::time::sleep(HEAD_START).await;
@@ -102,7 +117,7 @@ async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>, li
             p99 = client => latencies.extend(p99),
             () = attack => {}
         }
-        gateway.assert_memory_within(limit_mib);
+        gateway.assert_memory_within(resident_mib);
     }
     latencies
 }
@@ -115,7 +130,11 @@ async fn behave_well(gateway: &Gateway, backend: &Backend) -> [Duration; 2] {
         give_up_after: Duration::from_secs(10),
     };
     let load = || {
-        let load = gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(DURATION).concurrency(2, STREAMS);
+        let load = gateway
+            .load(Signal::Traces)
+            .rate(SPANS_PER_S)
+            .duration(DURATION)
+            .concurrency(2, STREAMS);
         load.retry(retry)
     };
     let mut http = load().http();

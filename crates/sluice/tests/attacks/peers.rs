@@ -25,7 +25,8 @@ pub(crate) async fn begin(
 ) -> Option<(ResponseFuture, SendStream<Bytes>)> {
     let request = http::Request::post(format!("http://localhost{}", signal.grpc_path()));
     let request = request.header("content-type", "application/grpc").header("te", "trailers");
-    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let request =
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
     let mut client = client.clone().ready().await.ok()?;
     client.send_request(request.body(()).expect("is valid"), false).ok()
 }

@@ -1,4 +1,5 @@
-//! A gateway with a directory that crashes and starts again, and what becomes of everything that it acknowledged.
+//! A gateway with a directory that crashes and starts again, and what becomes of everything that it
+//! acknowledged.
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
@@ -16,7 +17,8 @@ use crate::mounted::{FileSystem, Mounted};
 
 /// What is resolved is stored at most once a second; the rest is for a busy machine's hesitation.
 const STORED_AFTER: Duration = Duration::from_secs(2);
-/// From an item's arrival at a backend until its cursor is taken to be stored, and until that is on disk.
+/// From an item's arrival at a backend until its cursor is taken to be stored, and until that is on
+/// disk.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// On a machine with much else to do cursors are stored late. That is looked at, as far as this.
 const LOOKED_BACK: Duration = Duration::from_secs(10);
@@ -53,13 +55,19 @@ impl Place {
     }
 }
 
-/// A configuration of one pipeline a backend, `traces/NAME`, that holds its telemetry in this directory. `buffer` are
-/// further lines of that section.
-pub(crate) fn config(directory: &Path, ack: &str, backends: &[(&str, &Backend)], buffer: &str) -> String {
-    let exporters: String = backends.iter().map(|(name, backend)| exporter(name, backend)).collect();
-    let pipelines = backends
-        .iter()
-        .map(|(name, _)| format!("    traces/{name}:\n      receivers: [otlp]\n      exporters: [otlp/{name}]\n"));
+/// A configuration of one pipeline a backend, `traces/NAME`, that holds its telemetry in this
+/// directory. `buffer` are further lines of that section.
+pub(crate) fn config(
+    directory: &Path,
+    ack: &str,
+    backends: &[(&str, &Backend)],
+    buffer: &str,
+) -> String {
+    let exporters: String =
+        backends.iter().map(|(name, backend)| exporter(name, backend)).collect();
+    let pipelines = backends.iter().map(|(name, _)| {
+        format!("    traces/{name}:\n      receivers: [otlp]\n      exporters: [otlp/{name}]\n")
+    });
     let pipelines: String = pipelines.collect();
     format!(
         "exporters:\n{exporters}buffer:\n  directory: {}\n  ack: {ack}\n{buffer}service:\n  pipelines:\n{pipelines}",
@@ -89,13 +97,17 @@ pub(crate) fn missing(reports: &[LoadReport], backend: &Backend) -> u64 {
 pub(crate) async fn assert_all_arrives(reports: &[LoadReport], backend: &Backend, limit: Duration) {
     let arrived = eventually(limit, async || missing(reports, backend) == 0).await;
     let acknowledged: u64 = reports.iter().map(|report| report.accepted).sum();
-    assert!(arrived, "{} of {acknowledged} acknowledged items are missing after {limit:?}", missing(reports, backend));
+    assert!(
+        arrived,
+        "{} of {acknowledged} acknowledged items are missing after {limit:?}",
+        missing(reports, backend)
+    );
 }
 
 type Sets = HashMap<u16, SequenceSet>;
 
-/// Which items a backend may get twice: those that it got in the last moments before a crash, when their cursor was not
-/// stored yet.
+/// Which items a backend may get twice: those that it got in the last moments before a crash, when
+/// their cursor was not stored yet.
 #[derive(Default)]
 struct Allowed {
     recent: VecDeque<(Instant, Sets)>,
@@ -119,7 +131,11 @@ impl Allowed {
 
     /// What had come so long before a moment.
     fn seen_before(&self, moment: Instant, by: Duration) -> Option<&Sets> {
-        let old = self.recent.iter().rev().find(|(seen_at, _)| moment.saturating_duration_since(*seen_at) >= by);
+        let old = self
+            .recent
+            .iter()
+            .rev()
+            .find(|(seen_at, _)| moment.saturating_duration_since(*seen_at) >= by);
         old.map(|(_, sets)| sets)
     }
 
@@ -128,7 +144,8 @@ impl Allowed {
         let settled = self.seen_before(at, STORED_AFTER).cloned().unwrap_or_default();
         let stored_before = (stored_before + ON_ITS_WAY).clamp(STORED_AFTER, LOOKED_BACK);
         let oldest = || self.recent.front().map(|(_, sets)| sets).filter(|_| !settled.is_empty());
-        let stored = self.seen_before(at, stored_before).or_else(oldest).cloned().unwrap_or_default();
+        let stored =
+            self.seen_before(at, stored_before).or_else(oldest).cloned().unwrap_or_default();
         let seen = backend.all_seen();
         allow(&mut self.on_time, &seen, &settled);
         allow(&mut self.allowed, &seen, &stored);
@@ -140,9 +157,9 @@ fn allow(allowed: &mut Sets, seen: &Sets, settled: &Sets) {
     for (generator, seen) in seen {
         let mut seen = seen.clone();
         if let Some(settled) = settled.get(generator) {
-            seen.remove_all(settled);
+            seen -= settled;
         }
-        allowed.entry(*generator).or_default().insert_all(&seen);
+        *allowed.entry(*generator).or_default() |= seen;
     }
 }
 
@@ -152,7 +169,7 @@ fn count_forbidden(sets: &Sets, allowed: &Sets) -> u64 {
 }
 
 fn missing_from(set: &SequenceSet, other: Option<&SequenceSet>) -> u64 {
-    other.map_or(set.len(), |other| set.count_missing_from(other))
+    other.map_or(set.len(), |other| set.difference_len(other))
 }
 
 /// How a life of the gateway ends.
@@ -164,7 +181,8 @@ pub(crate) enum Crash {
     PowerCut,
 }
 
-/// Lives of a gateway under load, each with another acknowledgement and other faults, on one directory.
+/// Lives of a gateway under load, each with another acknowledgement and other faults, on one
+/// directory.
 pub(crate) struct Lives {
     place: Place,
     backends: [Backend; 2],
@@ -183,28 +201,42 @@ const SPANS_PER_S: f64 = 3_000.0;
 
 impl Lives {
     pub(crate) async fn new(place: Place, crash: Crash) -> Lives {
-        let backends = [Backend::healthy().await.expect("a backend"), Backend::healthy().await.expect("a backend")];
+        let backends = [
+            Backend::healthy().await.expect("a backend"),
+            Backend::healthy().await.expect("a backend"),
+        ];
         let allowed = [Allowed::default(), Allowed::default()];
         Lives { place, backends, allowed, reports: Vec::new(), had_segments: 0, crash }
     }
 
     async fn start(&self, ack: &str) -> Gateway {
         let [one, other] = &self.backends;
-        let config = config(&self.place.directory(), ack, &[(NAMES[0], one), (NAMES[1], other)], BUFFER);
+        let config =
+            config(&self.place.directory(), ack, &[(NAMES[0], one), (NAMES[1], other)], BUFFER);
         Gateway::start_with(&config, Options::default()).await
     }
 
     /// One life of random length.
     pub(crate) async fn live(&mut self) {
-        self.backends[0].faults().set(fault(&[(7, Faults::none()), (2, slow()), (1, Faults::dead())]));
-        self.backends[1].faults().set(fault(&[(3, Faults::none()), (3, slow()), (4, Faults::dead())]));
-        // One life at least in which much is delivered long before the crash, so that something must not come twice.
+        self.backends[0].faults().set(fault(&[
+            (7, Faults::none()),
+            (2, slow()),
+            (1, Faults::dead()),
+        ]));
+        self.backends[1].faults().set(fault(&[
+            (3, Faults::none()),
+            (3, slow()),
+            (4, Faults::dead()),
+        ]));
+        // One life at least in which much is delivered long before the crash, so that something
+        // must not come twice.
         let is_long = self.reports.len() == 1 || fastrand::u32(..4) == 0;
         if self.reports.len() == 1 {
             self.backends.iter().for_each(|backend| backend.faults().clear());
         }
         let gateway = self.start(ACKS[self.reports.len() % 2]).await;
-        let load = gateway.load(Signal::Traces).items_per_request(10).rate(SPANS_PER_S).concurrency(2, 16);
+        let load =
+            gateway.load(Signal::Traces).items_per_request(10).rate(SPANS_PER_S).concurrency(2, 16);
         let mut load = load.duration(Duration::from_secs(60));
         load.grace = Duration::ZERO;
         let running = load.start().expect("a load");
@@ -219,14 +251,17 @@ impl Lives {
         let crashed_at = Instant::now();
         // SIGKILL, and waited for.
         drop(gateway);
-        let stored_before = NAMES.map(|name| self.stored_ago(name).saturating_sub(crashed_at.elapsed()));
+        let stored_before =
+            NAMES.map(|name| self.stored_ago(name).saturating_sub(crashed_at.elapsed()));
         self.had_segments += usize::from(!segments(&self.place.directory()).is_empty());
         if self.crash == Crash::PowerCut {
             self.place.mount().cut_power();
         }
         running.stop();
         self.reports.push(running.finish().await.expect("a load"));
-        for ((allowed, backend), stored_before) in self.allowed.iter_mut().zip(&self.backends).zip(stored_before) {
+        for ((allowed, backend), stored_before) in
+            self.allowed.iter_mut().zip(&self.backends).zip(stored_before)
+        {
             allowed.crashed(backend, crashed_at, stored_before);
         }
     }
@@ -245,8 +280,8 @@ impl Lives {
         }
     }
 
-    /// A last life with healthy backends: asserts that all that was ever acknowledged arrives at both, and that nothing
-    /// came twice but what may have.
+    /// A last life with healthy backends: asserts that all that was ever acknowledged arrives at
+    /// both, and that nothing came twice but what may have.
     pub(crate) async fn assert_nothing_is_lost(mut self, limit: Duration) {
         self.backends.iter().for_each(|backend| backend.faults().clear());
         let gateway = self.start(ACKS[0]).await;
@@ -265,15 +300,24 @@ impl Lives {
             let doubled = backend.all_doubled();
             let once = count_forbidden(&backend.all_seen(), &allowed.on_time);
             let late = count_forbidden(&doubled, &allowed.on_time);
-            println!("{twice} came twice or more; {late} of {once} that had been delivered long before a crash");
+            println!(
+                "{twice} came twice or more; {late} of {once} that had been delivered long before a crash"
+            );
             let wrong = count_forbidden(&doubled, &allowed.allowed);
             assert_eq!(wrong, 0, "came twice although their cursor had been stored");
             assert!(once > 0, "the test is about what must not come twice");
             // A busy machine may store a cursor late now and then.
             assert!(100 * late <= once, "cursors are stored late: {late} of {once} came twice");
         }
-        assert!(acknowledged > 100 * lives as u64, "the test is about what is acknowledged: {acknowledged}");
-        assert!(2 * self.had_segments >= lives, "the test is about what is on disk: {} times", self.had_segments);
+        assert!(
+            acknowledged > 100 * lives as u64,
+            "the test is about what is acknowledged: {acknowledged}"
+        );
+        assert!(
+            2 * self.had_segments >= lives,
+            "the test is about what is on disk: {} times",
+            self.had_segments
+        );
         drop(gateway);
     }
 }

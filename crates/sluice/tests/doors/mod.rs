@@ -1,4 +1,5 @@
-//! What receivers' doors are tested with: authorities and their certificates, clients over gRPC and over plain HTTP.
+//! What receivers' doors are tested with: authorities and their certificates, clients over gRPC and
+//! over plain HTTP.
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
@@ -26,8 +27,11 @@ pub(crate) fn spans(count: u8) -> ExportTraceServiceRequest {
         name: format!("span {index}"),
         ..Span::default()
     };
-    let scope_spans = vec![ScopeSpans { spans: (0..count).map(span).collect(), ..ScopeSpans::default() }];
-    ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }
+    let scope_spans =
+        vec![ScopeSpans { spans: (0..count).map(span).collect(), ..ScopeSpans::default() }];
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }],
+    }
 }
 
 pub(crate) fn encoded(count: u8) -> Vec<u8> {
@@ -48,7 +52,10 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
-        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority"))
+        Authority(
+            CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"))
+                .expect("an authority"),
+        )
     }
 
     pub(crate) fn pem(&self) -> String {
@@ -72,13 +79,21 @@ impl Papers {
     }
 }
 
-/// A gRPC client that trusts one authority. It connects at its first export, and again whenever it has to.
-pub(crate) fn grpc(address: SocketAddr, trusted: &Authority, own: Option<&Papers>) -> TraceServiceClient<Channel> {
-    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(trusted.pem())).domain_name("localhost");
+/// A gRPC client that trusts one authority. It connects at its first export, and again whenever it
+/// has to.
+pub(crate) fn grpc(
+    address: SocketAddr,
+    trusted: &Authority,
+    own: Option<&Papers>,
+) -> TraceServiceClient<Channel> {
+    let mut tls = ClientTlsConfig::new()
+        .ca_certificate(Certificate::from_pem(trusted.pem()))
+        .domain_name("localhost");
     if let Some(own) = own {
         tls = tls.identity(Identity::from_pem(&own.certificate, &own.key));
     }
-    let endpoint = Channel::from_shared(format!("https://{address}")).expect("a URI").tls_config(tls);
+    let endpoint =
+        Channel::from_shared(format!("https://{address}")).expect("a URI").tls_config(tls);
     TraceServiceClient::new(endpoint.expect("good settings").connect_lazy())
 }
 
@@ -89,14 +104,20 @@ pub(crate) fn https(
     versions: &[&'static SupportedProtocolVersion],
 ) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).expect("a certificate")).expect("an authority");
+    roots
+        .add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).expect("a certificate"))
+        .expect("an authority");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).expect("versions");
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .expect("versions");
     let builder = builder.with_root_certificates(roots);
     Arc::new(match own {
         None => builder.with_no_client_auth(),
         Some(own) => {
-            let chain = vec![CertificateDer::from_pem_slice(own.certificate.as_bytes()).expect("a certificate")];
+            let chain = vec![
+                CertificateDer::from_pem_slice(own.certificate.as_bytes()).expect("a certificate"),
+            ];
             let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).expect("a key");
             builder.with_client_auth_cert(chain, key).expect("papers")
         }
@@ -104,7 +125,10 @@ pub(crate) fn https(
 }
 
 /// Opens a connection over TLS.
-pub(crate) async fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> std::io::Result<TlsStream<TcpStream>> {
+pub(crate) async fn connect(
+    address: SocketAddr,
+    config: &Arc<ClientConfig>,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let socket = TcpStream::connect(address).await?;
     let name = ServerName::try_from("localhost").expect("a name");
     tokio_rustls::TlsConnector::from(Arc::clone(config)).connect(name, socket).await
@@ -121,21 +145,24 @@ pub(crate) struct Answer {
 impl Answer {
     /// The value of a header that is there once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut values = self.head.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let mut values =
+            self.head.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         let value = values.next();
         assert_eq!(values.next(), None, "{name} twice in {}", self.head);
         value
     }
 }
 
-/// Sends a request over an open connection and reads its answer, which says its length. The connection stays open.
+/// Sends a request over an open connection and reads its answer, which says its length. The
+/// connection stays open.
 pub(crate) async fn ask(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     request_line: &str,
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> std::io::Result<Answer> {
-    let mut text = format!("{request_line} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n", body.len());
+    let mut text =
+        format!("{request_line} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n", body.len());
     headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
     stream.write_all(&[text.as_bytes(), b"\r\n", body].concat()).await?;
     let mut bytes = Vec::new();
@@ -149,7 +176,10 @@ pub(crate) async fn ask(
     };
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
     let mut body = bytes.split_off(end + 4);
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok())
+        .unwrap_or(0);
     while body.len() < length && stream.read_buf(&mut body).await? > 0 {}
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
     Ok(Answer { status, head, body })
@@ -158,7 +188,9 @@ pub(crate) async fn ask(
 pub(crate) const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
 
 /// Exports a span; the answer's status.
-pub(crate) async fn export(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> std::io::Result<u16> {
+pub(crate) async fn export(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+) -> std::io::Result<u16> {
     Ok(ask(stream, "POST /v1/traces", &[PROTOBUF], &encoded(1)).await?.status)
 }
 

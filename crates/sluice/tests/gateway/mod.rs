@@ -1,4 +1,5 @@
-//! The real binary as a gateway: started with a configuration on free ports, watched, reloaded, and ended with the test.
+//! The real binary as a gateway: started with a configuration on free ports, watched, reloaded, and
+//! ended with the test.
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
@@ -34,7 +35,8 @@ pub(crate) struct Options {
     pub(crate) cpus: Vec<usize>,
 }
 
-/// A running gateway. Its receiver `otlp`, metrics and health check are configured here, all else by the test.
+/// A running gateway. Its receiver `otlp`, metrics and health check are configured here, all else
+/// by the test.
 pub(crate) struct Gateway {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
@@ -44,7 +46,8 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts it with this configuration, which is merged over the receiver's, and waits until it listens.
+    /// Starts it with this configuration, which is merged over the receiver's, and waits until it
+    /// listens.
     pub(crate) async fn start(config: &str) -> Gateway {
         Gateway::start_with(config, Options::default()).await
     }
@@ -105,11 +108,19 @@ impl Gateway {
     /// Asserts that resident memory never exceeded this limit by more than a tenth.
     pub(crate) fn assert_memory_within(&self, limit_mib: u64) {
         let peak = self.usage().peak_rss_bytes;
-        assert!(peak <= limit_mib * MIB * 11 / 10, "{} MiB resident of {limit_mib} MiB", peak / MIB);
+        assert!(
+            peak <= limit_mib * MIB * 11 / 10,
+            "{} MiB resident of {limit_mib} MiB",
+            peak / MIB
+        );
     }
 
     pub(crate) fn terminate(&self) {
         self.subject.terminate();
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        self.subject.signal(signal);
     }
 
     /// SIGKILL: it ends without a chance to do anything about it.
@@ -121,7 +132,9 @@ impl Gateway {
     /// Waits for the end.
     pub(crate) async fn ended_within(&mut self, patience: Duration) -> ExitStatus {
         let status = self.subject.wait(patience).await.expect("a status");
-        status.unwrap_or_else(|| panic!("still running after {patience:?}:\n{}", self.subject.output_tail()))
+        status.unwrap_or_else(|| {
+            panic!("still running after {patience:?}:\n{}", self.subject.output_tail())
+        })
     }
 
     pub(crate) async fn scrape(&self) -> Scrape {
@@ -172,12 +185,19 @@ impl Gateway {
     }
 }
 
-fn base_config(grpc: SocketAddr, http: SocketAddr, metrics: SocketAddr, health: SocketAddr) -> String {
+fn base_config(
+    grpc: SocketAddr,
+    http: SocketAddr,
+    metrics: SocketAddr,
+    health: SocketAddr,
+) -> String {
     format!(
         "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {grpc}\n      http:\n        endpoint: {http}\n\
          extensions:\n  health_check:\n    endpoint: {health}\n\
-         service:\n  extensions: [health_check]\n  telemetry:\n    metrics:\n      readers:\n        - pull:\n            \
-         exporter:\n              prometheus:\n                host: {}\n                port: {}\n",
+         service:\n  extensions: [health_check]\n  telemetry:\n    metrics:\n      \
+         readers:\n        - pull:\n            \
+         exporter:\n              prometheus:\n                host: {}\n                \
+         port: {}\n",
         metrics.ip(),
         metrics.port(),
     )
@@ -185,15 +205,19 @@ fn base_config(grpc: SocketAddr, http: SocketAddr, metrics: SocketAddr, health: 
 
 /// An exporter `otlp/NAME` to this backend, as lines of the section `exporters`.
 pub(crate) fn exporter(name: &str, backend: &Backend) -> String {
-    format!("  otlp/{name}:\n    endpoint: {}\n    compression: none\n    tls:\n      insecure: true\n", backend.addr())
+    format!(
+        "  otlp/{name}:\n    endpoint: {}\n    compression: none\n    tls:\n      insecure: true\n",
+        backend.addr()
+    )
 }
 
 /// A configuration of one pipeline a backend, `SIGNAL/NAME` with the exporter `otlp/NAME`.
 pub(crate) fn fan_out(signal: Signal, limit_mib: u64, backends: &[(&str, &Backend)]) -> String {
-    let exporters: String = backends.iter().map(|(name, backend)| exporter(name, backend)).collect();
-    let pipelines = backends
-        .iter()
-        .map(|(name, _)| format!("    {signal}/{name}:\n      receivers: [otlp]\n      exporters: [otlp/{name}]\n"));
+    let exporters: String =
+        backends.iter().map(|(name, backend)| exporter(name, backend)).collect();
+    let pipelines = backends.iter().map(|(name, _)| {
+        format!("    {signal}/{name}:\n      receivers: [otlp]\n      exporters: [otlp/{name}]\n")
+    });
     let pipelines: String = pipelines.collect();
     format!(
         "exporters:\n{exporters}buffer:\n  memory:\n    limit_mib: {limit_mib}\nservice:\n  pipelines:\n{pipelines}"
@@ -202,7 +226,8 @@ pub(crate) fn fan_out(signal: Signal, limit_mib: u64, backends: &[(&str, &Backen
 
 /// Sends an HTTP request. `None`: there is no answer.
 pub(crate) async fn get(addr: SocketAddr, path: &str) -> Option<(u16, String)> {
-    request(addr, &format!("GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n")).await
+    request(addr, &format!("GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n"))
+        .await
 }
 
 /// Sends a request as it stands and reads the answer to its end: the status, and everything.
@@ -230,11 +255,16 @@ pub(crate) async fn eventually(limit: Duration, holds: impl AsyncFn() -> bool) -
     }
 }
 
-/// Asserts that everything that was acknowledged arrives at a backend within this time, exactly once.
+/// Asserts that everything that was acknowledged arrives at a backend within this time, exactly
+/// once.
 pub(crate) async fn assert_arrives_once(report: &LoadReport, backend: &Backend, limit: Duration) {
     let arrived = eventually(limit, async || report.missing_at(backend) == 0).await;
     let missing = report.missing_at(backend);
-    assert!(arrived, "{missing} of {} acknowledged items are missing after {limit:?}", report.accepted);
+    assert!(
+        arrived,
+        "{missing} of {} acknowledged items are missing after {limit:?}",
+        report.accepted
+    );
     let counts = backend.counts();
     assert_eq!((counts.doubled, counts.unidentified), (0, 0), "sent twice, of unknown origin");
 }
@@ -242,6 +272,11 @@ pub(crate) async fn assert_arrives_once(report: &LoadReport, backend: &Backend, 
 /// Asserts that an open-loop load was taken as it was offered.
 pub(crate) fn assert_all_accepted(report: &LoadReport) {
     let ended = (report.never_sent, report.refused, report.failed, report.unanswered);
-    assert_eq!(ended, (0, 0, 0, 0), "never sent, refused, failed, unanswered; {:?}", report.messages);
+    assert_eq!(
+        ended,
+        (0, 0, 0, 0),
+        "never sent, refused, failed, unanswered; {:?}",
+        report.messages
+    );
     assert_eq!(report.accepted, report.offered);
 }

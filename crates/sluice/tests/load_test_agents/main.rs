@@ -1,5 +1,6 @@
-//! `sluice load-test` of subjects that scrape and tail: the real Collector, and a mock that behaves in a known way. Where a
-//! component is missing the test passes over it, unless SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
+//! `sluice load-test` of subjects that scrape and tail: the real Collector, and a mock that behaves
+//! in a known way. Where a component is missing the test passes over it, unless
+//! SLUICE_TEST_REQUIRE_COMPONENTS=1 (see tests/components/env).
 
 #[path = "../command/mod.rs"]
 mod command;
@@ -29,9 +30,14 @@ fn kpis(record: &Value) -> &Value {
 }
 
 fn has_collector() -> bool {
-    let is_there = std::env::var_os("SLUICE_TEST_OTELCOL").is_some_and(|path| Path::new(&path).exists());
-    let required = std::env::var_os("SLUICE_TEST_REQUIRE_COMPONENTS").is_some_and(|value| value == "1");
-    assert!(is_there || !required, "SLUICE_TEST_OTELCOL names no file: run tests/components/install");
+    let is_there =
+        std::env::var_os("SLUICE_TEST_OTELCOL").is_some_and(|path| Path::new(&path).exists());
+    let required =
+        std::env::var_os("SLUICE_TEST_REQUIRE_COMPONENTS").is_some_and(|value| value == "1");
+    assert!(
+        is_there || !required,
+        "SLUICE_TEST_OTELCOL names no file: run tests/components/install"
+    );
     if !is_there {
         eprintln!("passed over: SLUICE_TEST_OTELCOL names no file");
     }
@@ -39,7 +45,8 @@ fn has_collector() -> bool {
 }
 
 /// The farm of these tests: 4 targets of 500 samples, each scraped twice a second.
-const FARM: [&str; 8] = ["--farm-targets", "4", "--farm-metrics", "100", "--farm-series", "5", "-r", "4000"];
+const FARM: [&str; 8] =
+    ["--farm-targets", "4", "--farm-metrics", "100", "--farm-series", "5", "-r", "4000"];
 const LINES: [&str; 4] = ["--log-pods", "3", "-r", "2000"];
 const SHORT: [&str; 4] = ["-d", "2", "--drain-within", "2"];
 
@@ -59,7 +66,11 @@ fn a_mock_agent_that_drops_every_tenth_line_is_reported_to_the_item() {
     let kpis = kpis(&record);
     let lines = kpis["accepted"].as_u64().unwrap();
     assert!(lines > 1_000, "{kpis}");
-    assert_eq!((kpis["lost"].as_u64(), kpis["doubled"].as_u64()), (Some(lines / 10), Some(0)), "{kpis}");
+    assert_eq!(
+        (kpis["lost"].as_u64(), kpis["doubled"].as_u64()),
+        (Some(lines / 10), Some(0)),
+        "{kpis}"
+    );
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }
 
@@ -69,7 +80,11 @@ fn a_mock_agent_that_drops_every_tenth_sample_is_reported_to_the_item() {
     let kpis = kpis(&record);
     let samples = kpis["accepted"].as_u64().unwrap();
     assert!(samples >= 4 * 500 && samples.is_multiple_of(500), "{kpis}");
-    assert_eq!((kpis["lost"].as_u64(), kpis["doubled"].as_u64()), (Some(samples / 10), Some(0)), "{kpis}");
+    assert_eq!(
+        (kpis["lost"].as_u64(), kpis["doubled"].as_u64()),
+        (Some(samples / 10), Some(0)),
+        "{kpis}"
+    );
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }
 
@@ -78,22 +93,44 @@ fn a_mock_agent_that_doubles_every_tenth_line_loses_nothing_and_its_bytes_are_co
     let (output, record) = run_mock("doubles", "logs-fluentbit", &[&SHORT[..], &LINES].concat());
     let kpis = kpis(&record);
     let lines = kpis["accepted"].as_u64().unwrap();
-    assert_eq!((kpis["lost"].as_u64(), kpis["doubled"].as_u64()), (Some(0), Some(lines / 10)), "{kpis}");
+    assert_eq!(
+        (kpis["lost"].as_u64(), kpis["doubled"].as_u64()),
+        (Some(0), Some(lines / 10)),
+        "{kpis}"
+    );
     // 400 bytes of body and 40 before it; the mock has no metrics, so that its lines are counted.
-    let (received, exported) =
-        (kpis["received_bytes_per_s"].as_f64().unwrap(), kpis["exported_bytes_per_s"].as_f64().unwrap());
+    let (received, exported) = (
+        kpis["received_bytes_per_s"].as_f64().unwrap(),
+        kpis["exported_bytes_per_s"].as_f64().unwrap(),
+    );
     assert!((400_000.0..1_500_000.0).contains(&received) && exported > received, "{kpis}");
-    assert!(kpis["buffer_bytes"].is_number() && kpis["latency_p50_ms"].as_f64().unwrap() > 0.0, "{kpis}");
+    assert!(
+        kpis["buffer_bytes"].is_number() && kpis["latency_p50_ms"].as_f64().unwrap() > 0.0,
+        "{kpis}"
+    );
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
-/// The mock takes a sixth more than the second of the rates that come of this, and a quarter less than the third.
+/// The mock takes a sixth more than the second of the rates that come of this, and a quarter less
+/// than the third.
 #[test]
 fn the_limit_of_a_mock_agent_that_keeps_time_lies_in_the_stated_interval() {
-    let search = ["--find-limit", "--find-limit-precision", "0.6", "-d", "5", "--drain-within", "1", "-r", "2136"];
-    let (output, record) = run_mock("paced", "logagent", &[&search[..], &["--log-pods", "3"]].concat());
+    let search = [
+        "--find-limit",
+        "--find-limit-precision",
+        "0.6",
+        "-d",
+        "5",
+        "--drain-within",
+        "1",
+        "-r",
+        "2136",
+    ];
+    let (output, record) =
+        run_mock("paced", "logagent", &[&search[..], &["--log-pods", "3"]].concat());
     let limit = &record["subjects"][0]["limit"];
-    let rate = |name: &str| limit[name].as_f64().unwrap_or_else(|| panic!("{name} is not known: {limit}"));
+    let rate =
+        |name: &str| limit[name].as_f64().unwrap_or_else(|| panic!("{name} is not known: {limit}"));
     let known = f64::from(mock::PACED_ITEMS_PER_S);
     assert!(rate("held_always_per_s") <= known && known <= rate("failed_per_s"), "{limit}");
     assert!(limit["held"].as_u64() >= Some(3) && limit["ended_early"].is_null(), "{limit}");
@@ -101,30 +138,59 @@ fn the_limit_of_a_mock_agent_that_keeps_time_lies_in_the_stated_interval() {
 }
 
 #[test]
-fn the_collector_as_an_agent_of_both_kinds_loses_nothing_in_three_pipelines_of_which_it_is_refused() {
+fn the_collector_as_an_agent_of_both_kinds_loses_nothing_in_three_pipelines_of_which_it_is_refused()
+{
     if !has_collector() {
         return;
     }
     for (target, load) in [("metricagent", &FARM[..]), ("logagent", &LINES[..])] {
         let folder = TempDir::new().unwrap();
-        let mut command = load_test(&["-t", target, "--subject", "otelcol", "-d", "3", "-m", "--fail-if", "lost>0"]);
-        command.args(load).args(["--fault", "refuse,share=0.3,to=2", "--output"]).arg(folder.path());
+        let mut command = load_test(&[
+            "-t",
+            target,
+            "--subject",
+            "otelcol",
+            "-d",
+            "3",
+            "-m",
+            "--fail-if",
+            "lost>0",
+        ]);
+        command
+            .args(load)
+            .args(["--fault", "refuse,share=0.3,to=2", "--output"])
+            .arg(folder.path());
         let output = command.output().unwrap();
         let record = record(&folder.path().join("run.json"));
         let kpis = kpis(&record);
         assert_eq!(output.status.code(), Some(0), "{target}: {} {kpis}", stderr(&output));
-        assert!(kpis["accepted"].as_u64().unwrap() > 1_000 && kpis["drain_s"].is_number(), "{target}: {kpis}");
-        assert_eq!((&kpis["lost"], kpis["pipelines"].as_array().unwrap().len()), (&json!(0), 3), "{target}: {kpis}");
+        assert!(
+            kpis["accepted"].as_u64().unwrap() > 1_000 && kpis["drain_s"].is_number(),
+            "{target}: {kpis}"
+        );
+        assert_eq!(
+            (&kpis["lost"], kpis["pipelines"].as_array().unwrap().len()),
+            (&json!(0), 3),
+            "{target}: {kpis}"
+        );
         assert!(String::from_utf8_lossy(&output.stdout).contains("agent\n"), "a table of its own");
     }
 }
 
-/// One report with a table a target; who cannot do one is named there with the reason and fails nothing.
+/// One report with a table a target; who cannot do one is named there with the reason and fails
+/// nothing.
 #[test]
 fn all_targets_in_turn_with_a_reason_where_a_subject_cannot_do_one() {
     let (mock, folder) = (mock::folder("forwards"), TempDir::new().unwrap());
-    let mut command = load_test(&["-t", "all", "-d", "1", "-r", "4000", "--subject", "sluice", "--subject-dir"]);
-    command.arg(mock.path()).args(&FARM[..6]).args(["--fail-if", "lost>0", "--drain-within", "12", "--output"]);
+    let mut command =
+        load_test(&["-t", "all", "-d", "1", "-r", "4000", "--subject", "sluice", "--subject-dir"]);
+    command.arg(mock.path()).args(&FARM[..6]).args([
+        "--fail-if",
+        "lost>0",
+        "--drain-within",
+        "12",
+        "--output",
+    ]);
     let output = command.arg(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let markdown = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -141,16 +207,27 @@ fn all_targets_in_turn_with_a_reason_where_a_subject_cannot_do_one() {
         let subjects = record["subjects"].as_array().unwrap();
         for (name, can) in [("sluice", sluice), ("forwards", mock)] {
             let subject = subjects.iter().find(|subject| subject["name"] == name).unwrap();
-            assert_eq!((subject["turns"].as_array().unwrap().len(), subject["cannot"].is_null()), (can.into(), can));
+            assert_eq!(
+                (subject["turns"].as_array().unwrap().len(), subject["cannot"].is_null()),
+                (can.into(), can)
+            );
         }
     }
-    assert!(stderr(&output).contains("Sluice has no agent yet, it scrapes no targets"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("Sluice has no agent yet, it scrapes no targets"),
+        "{}",
+        stderr(&output)
+    );
     for report in ["report.md", "report.csv", "report.html"] {
         assert!(folder.path().join(report).exists(), "{report}");
     }
     let merged = load_test(&["report"]).arg(folder.path()).output().unwrap();
     assert!(merged.status.success(), "{}", stderr(&merged));
-    assert_eq!(String::from_utf8(merged.stdout).unwrap(), markdown, "the same from what is on disk");
+    assert_eq!(
+        String::from_utf8(merged.stdout).unwrap(),
+        markdown,
+        "the same from what is on disk"
+    );
 }
 
 /// Also where it is killed, which nothing within it can answer.
@@ -161,9 +238,12 @@ fn a_load_test_that_was_killed_leaves_no_log_files_behind() {
     command.args(LINES).arg("--subject-dir").arg(mock.path()).env("TMPDIR", folder.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let folders = || std::fs::read_dir(folder.path()).unwrap().count();
-    let is_written =
-        |path: &PathBuf| path.ends_with("0.log") && path.metadata().is_ok_and(|metadata| metadata.len() > 0);
-    wait_until("lines are written", || mock::files_below(&folder.path().to_owned()).iter().any(is_written));
+    let is_written = |path: &PathBuf| {
+        path.ends_with("0.log") && path.metadata().is_ok_and(|metadata| metadata.len() > 0)
+    };
+    wait_until("lines are written", || {
+        mock::files_below(&folder.path().to_owned()).iter().any(is_written)
+    });
     assert_eq!(folders(), 2, "the subject's and the log files'");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -191,7 +271,10 @@ fn options_without_effect_and_work_that_cannot_be_are_refused_in_a_sentence() {
         ),
         (&["--farm-targets", "3"], "use them with -t metricagent"),
         (&["-t", "metrics", "--log-pods", "3"], "use them with -t logagent or -t logs-fluentbit"),
-        (&["-t", "metricagent", "-s", "100"], "use it with -t logs-otel, logagent or logs-fluentbit"),
+        (
+            &["-t", "metricagent", "-s", "100"],
+            "use it with -t logs-otel, logagent or logs-fluentbit",
+        ),
         (&["-t", "logagent", "--batch-size", "3"], "-t logagent sends none"),
         (&["-t", "all", "--json", "x.json"], "use --output DIR"),
         (&["-t", "agent"], "possible values: traces"),
@@ -204,10 +287,17 @@ fn options_without_effect_and_work_that_cannot_be_are_refused_in_a_sentence() {
     let mock = mock::folder("forwards");
     for (args, expected) in [
         (["-t", "logagent", "-s", "100"], "a line's body has"),
-        (["-t", "metricagent", "--farm-counters", "5000"], "5000 of 1000 metrics cannot be counters"),
+        (
+            ["-t", "metricagent", "--farm-counters", "5000"],
+            "5000 of 1000 metrics cannot be counters",
+        ),
         (["-t", "logagent", "--log-rotate", "10000"], "set TMPDIR to another disk"),
     ] {
         let output = load_test(&args).arg("--subject-dir").arg(mock.path()).output().unwrap();
-        assert!(!output.status.success() && stderr(&output).contains(expected), "{args:?}: {}", stderr(&output));
+        assert!(
+            !output.status.success() && stderr(&output).contains(expected),
+            "{args:?}: {}",
+            stderr(&output)
+        );
     }
 }

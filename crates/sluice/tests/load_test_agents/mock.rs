@@ -1,5 +1,5 @@
-//! Not an agent but a mock of one, that behaves in a known way: it scrapes and tails as agents do, and hands on what it has read
-//! except for what its mode says.
+//! Not an agent but a mock of one, that behaves in a known way: it scrapes and tails as agents do,
+//! and hands on what it has read except for what its mode says.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -23,11 +23,16 @@ pub(crate) const PACED_ITEMS_PER_S: u32 = 4_000;
 pub(crate) fn folder(mode: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
     let tail = json!({ "env": { "MOCK_LOG_ROOT": "@LOG_ROOT@" } });
-    let scrape =
-        json!({ "env": { "MOCK_TARGETS": "@EACH_TARGET@@TARGET@@END@", "MOCK_INTERVAL_MS": "@SCRAPE_INTERVAL_MS@" } });
+    let scrape = json!({ "env": {
+        "MOCK_TARGETS": "@EACH_TARGET@@TARGET@@END@",
+        "MOCK_INTERVAL_MS": "@SCRAPE_INTERVAL_MS@",
+    } });
     let subject = json!({
         "name": mode,
-        "command": [std::env::current_exe().unwrap(), "mock_agent_process", "--exact", "--ignored", "--nocapture"],
+        "command": [
+            std::env::current_exe().unwrap(), "mock_agent_process", "--exact", "--ignored",
+            "--nocapture",
+        ],
         "env": { "MOCK_MODE": mode, "MOCK_BACKEND": "@BACKEND@" },
         "ready": { "output": READY },
         "targets": { "logagent": tail, "logs-fluentbit": tail, "metricagent": scrape },
@@ -39,7 +44,9 @@ pub(crate) fn folder(mode: &str) -> TempDir {
 /// Runs until it is killed. Nothing where it was not started as a subject.
 pub(crate) fn run() {
     let variable = |name: &str| std::env::var(name).ok();
-    let (Some(mode), Some(backend)) = (variable("MOCK_MODE"), variable("MOCK_BACKEND")) else { return };
+    let (Some(mode), Some(backend)) = (variable("MOCK_MODE"), variable("MOCK_BACKEND")) else {
+        return;
+    };
     let mut outlet = Outlet { backend, mode, count: 0, next: Instant::now() };
     println!("{READY}");
     match (variable("MOCK_LOG_ROOT"), variable("MOCK_TARGETS"), variable("MOCK_INTERVAL_MS")) {
@@ -64,7 +71,9 @@ fn tail(root: &PathBuf, outlet: &mut Outlet) {
             file.read_to_string(&mut text).unwrap();
             let whole = text.rfind('\n').map_or(0, |end| end + 1);
             *position += whole as u64;
-            lines.extend(text[..whole].lines().map(|line| json!({ "log": line, "stream": "stdout" })));
+            lines.extend(
+                text[..whole].lines().map(|line| json!({ "log": line, "stream": "stdout" })),
+            );
         }
         for lines in outlet.chosen(lines).chunks(REQUEST_ITEMS) {
             // As Fluent Bit's output `http` posts them.
@@ -86,9 +95,14 @@ fn scrape(targets: &str, every: Duration, outlet: &mut Outlet) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     loop {
         for target in targets.split(',') {
-            let Ok(page) = runtime.block_on(Scrape::fetch(target.parse().unwrap())) else { continue };
+            let Ok(page) = runtime.block_on(Scrape::fetch(target.parse().unwrap())) else {
+                continue;
+            };
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().to_string();
-            let points = page.samples.iter().map(|sample| json!({ "asDouble": sample.value, "timeUnixNano": now }));
+            let points = page
+                .samples
+                .iter()
+                .map(|sample| json!({ "asDouble": sample.value, "timeUnixNano": now }));
             for points in outlet.chosen(points.collect()).chunks(REQUEST_ITEMS) {
                 let metric = json!({ "name": "of_a_target", "gauge": { "dataPoints": points } });
                 outlet.post(
@@ -137,7 +151,8 @@ impl Outlet {
         let (body, backend) = (body.to_string(), &self.backend);
         let mut stream = TcpStream::connect(backend).unwrap();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {backend}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+            "POST {path} HTTP/1.1\r\nHost: {backend}\r\nContent-Type: \
+             application/json\r\nContent-Length: {}\r\n\
              Connection: close\r\n\r\n",
             body.len()
         );

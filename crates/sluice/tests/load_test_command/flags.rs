@@ -14,7 +14,10 @@ fn what_cannot_be_done_is_refused_in_one_sentence_that_says_what_helps() {
     std::fs::write(folder.path().join("subject.json"), broken.to_string()).unwrap();
     let broken = folder.path().display().to_string();
     let cases: [(&[&str], &str); 29] = [
-        (&["-t", "metricagent", "--subject", "sluice"], "it scrapes no targets: -t metricagent can be tested with"),
+        (
+            &["-t", "metricagent", "--subject", "sluice"],
+            "it scrapes no targets: -t metricagent can be tested with",
+        ),
         (
             &["-t", "logagent", "--subject", "sluice"],
             "it tails no files: -t logagent can be tested with --subject otelcol",
@@ -41,7 +44,10 @@ fn what_cannot_be_done_is_refused_in_one_sentence_that_says_what_helps() {
         (&["--find-limit", "--turns", "3"], "cannot be used with"),
         (&["--find-limit", "--closed-loop"], "cannot be used with"),
         (&["--find-limit-within", "60"], "add --find-limit"),
-        (&["--find-limit", "--find-limit-within", "20"], "give 40 s or more, or shorten the tries with -d"),
+        (
+            &["--find-limit", "--find-limit-within", "20"],
+            "give 40 s or more, or shorten the tries with -d",
+        ),
         (&["--find-limit", "--find-limit-precision", "5"], "0.01 to 1"),
         (&["--fail-if", "limit<1000"], "add --find-limit"),
         (&["--fail-if", "losst>0"], "no figure `losst`"),
@@ -64,8 +70,10 @@ fn dry_run(args: &[&str]) -> String {
 
 #[test]
 fn without_arguments_there_is_a_canonical_run_of_a_minute() {
-    let expected = "Traces, Single Pipeline\nName: 0.1.0\nLoad: as fast as it is answered for 60 s, 1 pipeline(s), 512 items a request, \
-                    gRPC, not compressed, 2 connection(s) of 10 stream(s)\nSubjects: sluice\nTurns of each: 1\n";
+    let expected = "Traces, Single Pipeline\nName: 0.1.0\nLoad: as fast as it is answered for 60 \
+    s, 1 pipeline(s), 512 items a request, \
+                    gRPC, not compressed, 2 connection(s) of 10 stream(s)\nSubjects: \
+                    sluice\nTurns of each: 1\n";
     assert_eq!(dry_run(&[]), expected);
 }
 
@@ -100,18 +108,23 @@ fn every_part_of_the_load_can_be_set() {
     for part in [
         "Logs (OTLP), Multi Pipeline Backpressure",
         "Name: 1.2",
-        "Load: 2500 items/s for 30 s, 3 pipeline(s), 50 items a request, bodies of 500 bytes, HTTP, zstd, 3 connection(s) of 7 stream(s)",
+        "Load: 2500 items/s for 30 s, 3 pipeline(s), 50 items a request, bodies of 500 bytes, \
+         HTTP, zstd, 3 connection(s) of 7 stream(s)",
         "Faults: 70 % of requests answered 503; 70 % of requests delayed by 1 s",
     ] {
         assert!(plan.contains(part), "{part}: {plan}");
     }
     let plan = dry_run(&["-t", "metrics", "--closed-loop", "-m", "false", "-b", "false"]);
     assert!(
-        plan.contains("Single Pipeline\n") && plan.contains("as fast as it is answered for 60 s, 1 pipeline(s)"),
+        plan.contains("Single Pipeline\n")
+            && plan.contains("as fast as it is answered for 60 s, 1 pipeline(s)"),
         "{plan}"
     );
     let plan = dry_run(&["--find-limit", "--find-limit-within", "300"]);
-    assert!(plan.contains("rates searched in tries of 10 s") && plan.contains("at most 300 s"), "{plan}");
+    assert!(
+        plan.contains("rates searched in tries of 10 s") && plan.contains("at most 300 s"),
+        "{plan}"
+    );
 }
 
 /// Runs the script that has the Kyma load test's name and flags.
@@ -140,12 +153,21 @@ fn the_published_commands_of_the_kyma_load_test_are_taken_as_they_stand() {
         ("-t metricagent -n \"0.92\"", "Metric agent, Single Pipeline\n"),
         ("-t metricagent -n \"0.92\" -b true", "Metric agent, Single Pipeline Backpressure\n"),
         ("-t logs-fluentbit -n \"2.2.1\"", "Logs (Fluent Bit), Single Pipeline\n"),
-        ("-t logs-fluentbit -n \"2.2.1\" -b true", "Logs (Fluent Bit), Single Pipeline Backpressure\n"),
+        (
+            "-t logs-fluentbit -n \"2.2.1\" -b true",
+            "Logs (Fluent Bit), Single Pipeline Backpressure\n",
+        ),
         ("-t logs-fluentbit -n \"2.2.1\" -m true", "Logs (Fluent Bit), Multi Pipeline\n"),
-        ("-t logs-fluentbit -n \"2.2.1\" -m true -b true", "Logs (Fluent Bit), Multi Pipeline Backpressure\n"),
+        (
+            "-t logs-fluentbit -n \"2.2.1\" -m true -b true",
+            "Logs (Fluent Bit), Multi Pipeline Backpressure\n",
+        ),
         ("-t logs-otel", "Logs (OTLP), Single Pipeline\n"),
         ("-t logs-otel -r 2000", "Logs (OTLP), Single Pipeline\n"),
-        ("-t logs-otel -n \"0.92\" -m true -b true -d 600", "Logs (OTLP), Multi Pipeline Backpressure\n"),
+        (
+            "-t logs-otel -n \"0.92\" -m true -b true -d 600",
+            "Logs (OTLP), Multi Pipeline Backpressure\n",
+        ),
     ];
     for (arguments, title) in cases {
         let output = script(arguments).arg("--dry-run").output().unwrap();

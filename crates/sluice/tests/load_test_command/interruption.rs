@@ -10,10 +10,15 @@ use tempfile::TempDir;
 
 use crate::support::{kpis, load_test, record, relay_folder, stderr};
 
-/// Starts a long run of a relay, with its temporary files in `folder`, and waits until the relay is there. Its process id.
+/// Starts a long run of a relay, with its temporary files in `folder`, and waits until the relay is
+/// there. Its process id.
 fn start(folder: &TempDir, args: &[&str]) -> (Child, u32) {
     let mut command = load_test(args);
-    command.arg("--subject-dir").arg(folder.path()).arg("--json").arg(folder.path().join("out.json"));
+    command
+        .arg("--subject-dir")
+        .arg(folder.path())
+        .arg("--json")
+        .arg(folder.path().join("out.json"));
     command.env("TMPDIR", folder.path());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let subject = first_child(child.id());
@@ -25,7 +30,8 @@ fn first_child(pid: u32) -> u32 {
     loop {
         assert!(began.elapsed() < Duration::from_secs(20), "the subject does not start");
         std::thread::sleep(Duration::from_millis(50));
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         if let Some(child) = children.split_whitespace().next() {
             return child.parse().unwrap();
         }
@@ -33,7 +39,11 @@ fn first_child(pid: u32) -> u32 {
 }
 
 fn send(child: &Child, signal: Signal) {
-    rustix::process::kill_process(rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap(), signal).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap(),
+        signal,
+    )
+    .unwrap();
 }
 
 /// Waits for the end; nothing may be left running or on disk.
@@ -41,8 +51,11 @@ fn end(child: Child, subject: u32, folder: &TempDir) -> Output {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(usage_of_group(subject).is_none(), "the subject still runs");
-    let left: Vec<_> =
-        std::fs::read_dir(folder.path()).unwrap().flatten().filter(|entry| entry.path().is_dir()).collect();
+    let left: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.path().is_dir())
+        .collect();
     assert!(left.is_empty(), "temporary folders are left: {left:?}");
     output
 }
@@ -52,7 +65,8 @@ fn an_interrupted_run_reports_what_it_has_says_so_and_leaves_nothing_running() {
     for signal in [Signal::INT, Signal::TERM] {
         let folder = relay_folder("forwards");
         let faults = ["--fault", "delay,by=0.01", "--fault", "refuse,from=500"];
-        let (child, subject) = start(&folder, &[&["-r", "5120", "-d", "600"], &faults[..]].concat());
+        let (child, subject) =
+            start(&folder, &[&["-r", "5120", "-d", "600"], &faults[..]].concat());
         std::thread::sleep(Duration::from_secs(2));
         send(&child, signal);
         let output = end(child, subject, &folder);
@@ -70,7 +84,8 @@ fn an_interrupted_run_reports_what_it_has_says_so_and_leaves_nothing_running() {
 #[test]
 fn a_search_that_is_interrupted_reports_what_it_has_tried() {
     let folder = relay_folder("forwards");
-    let search = ["--find-limit", "-r", "100", "--batch-size", "10", "-d", "2", "--drain-within", "1"];
+    let search =
+        ["--find-limit", "-r", "100", "--batch-size", "10", "-d", "2", "--drain-within", "1"];
     let (child, subject) = start(&folder, &search);
     // The second subject process is that of the second try.
     let began = Instant::now();
@@ -83,7 +98,11 @@ fn a_search_that_is_interrupted_reports_what_it_has_tried() {
     end(child, subject, &folder);
     let record = record(&folder.path().join("out.json"));
     let limit = &record["subjects"][0]["limit"];
-    assert_eq!((&record["interrupted"], &limit["ended_early"]), (&json!(true), &json!("interrupted")), "{limit}");
+    assert_eq!(
+        (&record["interrupted"], &limit["ended_early"]),
+        (&json!(true), &json!("interrupted")),
+        "{limit}"
+    );
     assert!(!limit["tries"].as_array().unwrap().is_empty(), "{limit}");
 }
 
@@ -98,7 +117,11 @@ fn a_second_interruption_ends_at_once_and_leaves_nothing_either() {
     send(&child, Signal::INT);
     let began = Instant::now();
     end(child, subject, &folder);
-    assert!(began.elapsed() < Duration::from_secs(8), "it waits for nothing: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "it waits for nothing: {:?}",
+        began.elapsed()
+    );
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{BURNT, QUEUE, REQUEST_ITEMS, count, kpis, run_relay, run_relay_with, stderr, warnings};
+use crate::support::{
+    BURNT, QUEUE, REQUEST_ITEMS, count, kpis, run_relay, run_relay_with, stderr, warnings,
+};
 
 #[test]
 fn a_subject_that_answers_and_stores_nothing_has_lost_everything_and_fails_the_threshold() {
@@ -16,7 +18,10 @@ fn a_subject_that_answers_and_stores_nothing_has_lost_everything_and_fails_the_t
     );
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let verdict = &record["verdicts"][0];
-    assert_eq!((verdict["failed"].as_bool(), verdict["value"].as_f64()), (Some(true), kpis["lost"].as_f64()));
+    assert_eq!(
+        (verdict["failed"].as_bool(), verdict["value"].as_f64()),
+        (Some(true), kpis["lost"].as_f64())
+    );
 }
 
 #[test]
@@ -27,8 +32,14 @@ fn every_tenth_request_doubled_is_reported_to_the_item_and_nothing_is_lost() {
     assert!(requests >= 10, "{kpis}");
     assert_eq!(kpis["doubled"], json!(requests.div_ceil(10) * REQUEST_ITEMS), "{kpis}");
     assert_eq!((&kpis["lost"], &kpis["refused"]), (&json!(0), &json!(0)), "{kpis}");
-    assert!(kpis["wire_out_bytes"].as_u64() > kpis["wire_in_bytes"].as_u64(), "the doubled ones went out too: {kpis}");
-    assert!(kpis["cpu_s_per_million"].as_f64().unwrap() > 0.0 && kpis["drain_s"].is_number(), "{kpis}");
+    assert!(
+        kpis["wire_out_bytes"].as_u64() > kpis["wire_in_bytes"].as_u64(),
+        "the doubled ones went out too: {kpis}"
+    );
+    assert!(
+        kpis["cpu_s_per_million"].as_f64().unwrap() > 0.0 && kpis["drain_s"].is_number(),
+        "{kpis}"
+    );
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
@@ -39,7 +50,10 @@ fn a_subject_that_delays_shows_in_the_latency_and_has_a_sample_a_second() {
     assert!(kpis["latency_p50_ms"].as_f64().unwrap() >= 400.0, "{kpis}");
     assert!(kpis["latency_p999_ms"].as_f64() >= kpis["latency_p50_ms"].as_f64(), "{kpis}");
     assert_eq!(kpis["lost"], json!(0));
-    assert!(record["subjects"][0]["turns"][0]["samples"].as_array().unwrap().len() >= 2, "{record}");
+    assert!(
+        record["subjects"][0]["turns"][0]["samples"].as_array().unwrap().len() >= 2,
+        "{record}"
+    );
 }
 
 #[test]
@@ -70,25 +84,39 @@ fn what_is_refused_is_neither_accepted_nor_lost() {
     assert!(count(kpis, "refused") >= 10 * REQUEST_ITEMS, "{kpis}");
     // A request that was just being sent again when time was up has no answer to that.
     let not_refused = count(kpis, "unanswered") + count(kpis, "never_sent");
-    assert_eq!(count(kpis, "refused") + not_refused, count(kpis, "offered"), "nothing is left out: {kpis}");
-    let failed: Vec<_> = record["verdicts"].as_array().unwrap().iter().map(|verdict| &verdict["failed"]).collect();
+    assert_eq!(
+        count(kpis, "refused") + not_refused,
+        count(kpis, "offered"),
+        "nothing is left out: {kpis}"
+    );
+    let failed: Vec<_> =
+        record["verdicts"].as_array().unwrap().iter().map(|verdict| &verdict["failed"]).collect();
     assert_eq!(failed, [&json!(false), &json!(true)]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }
 
 #[test]
 fn the_bytes_on_both_wires_are_counted() {
-    // What the relay forwards is what it got, less the five bytes before each message, which backends do not count.
+    // What the relay forwards is what it got, less the five bytes before each message, which
+    // backends do not count.
     let (_, record) = run_relay("forwards", &[]);
     let plain = kpis(&record);
     let requests = count(plain, "accepted") / REQUEST_ITEMS;
-    assert_eq!(count(plain, "wire_in_bytes"), count(plain, "wire_out_bytes") + 5 * requests, "{plain}");
+    assert_eq!(
+        count(plain, "wire_in_bytes"),
+        count(plain, "wire_out_bytes") + 5 * requests,
+        "{plain}"
+    );
     let bytes_per_span = count(plain, "wire_in_bytes") / count(plain, "accepted");
     assert!((1_800..2_000).contains(&bytes_per_span), "{bytes_per_span}");
     for compression in ["gzip", "zstd"] {
         let (_, record) = run_relay("forwards", &["--compression", compression]);
         let packed = kpis(&record);
-        assert_eq!((count(packed, "lost"), count(packed, "doubled")), (0, 0), "each item is its own: {packed}");
+        assert_eq!(
+            (count(packed, "lost"), count(packed, "doubled")),
+            (0, 0),
+            "each item is its own: {packed}"
+        );
         assert!(count(packed, "accepted") >= 10 * REQUEST_ITEMS, "{packed}");
         let bytes_per_span = count(packed, "wire_in_bytes") / count(packed, "accepted");
         assert!((300..800).contains(&bytes_per_span), "{compression}: {bytes_per_span}");
@@ -110,14 +138,21 @@ fn cpu_time_is_the_subjects_own() {
 
 #[test]
 fn what_arrives_after_the_load_is_drained_and_not_lost() {
-    let (_, record) = run_relay_with("lags", &["-r", "5120", "-d", "2", "--drain-within", "20", "--fail-if", "lost>0"]);
+    let (_, record) = run_relay_with(
+        "lags",
+        &["-r", "5120", "-d", "2", "--drain-within", "20", "--fail-if", "lost>0"],
+    );
     let kpis = kpis(&record);
-    // The last request is sent up to a tenth of a second before the load ends, and forwarded 1.5 s after that.
+    // The last request is sent up to a tenth of a second before the load ends, and forwarded 1.5 s
+    // after that.
     assert!(kpis["drain_s"].as_f64().unwrap() >= 1.0, "{kpis}");
     assert!(kpis["latency_p50_ms"].as_f64().unwrap() >= 1_490.0, "{kpis}");
     assert_eq!(count(kpis, "lost"), 0, "{kpis}");
     let received = kpis["received_per_s"].as_f64().unwrap();
-    assert!(kpis["exported_per_s"].as_f64().unwrap() < received, "only what came while the load lasted: {kpis}");
+    assert!(
+        kpis["exported_per_s"].as_f64().unwrap() < received,
+        "only what came while the load lasted: {kpis}"
+    );
     let samples = record["subjects"][0]["turns"][0]["samples"].as_array().unwrap();
     let backlog = samples.last().unwrap()["backlog_items"].as_f64().unwrap();
     assert!(backlog >= 5.0 * REQUEST_ITEMS as f64, "what is on its way is seen: {backlog}");
@@ -127,7 +162,10 @@ fn what_arrives_after_the_load_is_drained_and_not_lost() {
 fn the_queue_is_the_subjects_own_word() {
     let (_, record) = run_relay("forwards", &["--fail-if", "queue>=7"]);
     let kpis = kpis(&record);
-    assert_eq!((kpis["queue"].as_f64(), kpis["queue_max"].as_f64()), (Some(QUEUE as f64), Some(QUEUE as f64)));
+    assert_eq!(
+        (kpis["queue"].as_f64(), kpis["queue_max"].as_f64()),
+        (Some(QUEUE as f64), Some(QUEUE as f64))
+    );
     assert_eq!(record["verdicts"][0]["failed"], json!(true));
 }
 
@@ -136,11 +174,18 @@ fn rates_are_of_the_time_that_was_asked_for() {
     let (_, record) = run_relay_with("forwards", &["-r", "5120", "-d", "4"]);
     let kpis = kpis(&record);
     assert_eq!(record["scenario"]["load_s"], json!(4.0));
-    assert_eq!(count(kpis, "offered"), 40 * REQUEST_ITEMS, "ten requests a second for four seconds");
+    assert_eq!(
+        count(kpis, "offered"),
+        40 * REQUEST_ITEMS,
+        "ten requests a second for four seconds"
+    );
     let received = kpis["received_per_s"].as_f64().unwrap();
     // Over any other window than these four seconds it would be another number.
     assert!((0.75 * 5_120.0..=1.1 * 5_120.0).contains(&received), "{kpis}");
-    assert_eq!(count(kpis, "accepted") + count(kpis, "never_sent") + count(kpis, "refused"), count(kpis, "offered"));
+    assert_eq!(
+        count(kpis, "accepted") + count(kpis, "never_sent") + count(kpis, "refused"),
+        count(kpis, "offered")
+    );
 }
 
 #[test]

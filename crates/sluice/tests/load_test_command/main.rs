@@ -1,4 +1,5 @@
-//! `sluice load-test` from outside: its figures against subjects whose behaviour is known, and what it refuses.
+//! `sluice load-test` from outside: its figures against subjects whose behaviour is known, and what
+//! it refuses.
 
 #[path = "../command/mod.rs"]
 mod command;

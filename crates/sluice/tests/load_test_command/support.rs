@@ -1,4 +1,5 @@
-//! The command, and a subject of known behaviour: this program itself, as a relay (a mock of a pipeline engine).
+//! The command, and a subject of known behaviour: this program itself, as a relay (a mock of a
+//! pipeline engine).
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -32,7 +33,8 @@ fn relay_process() {
     else {
         return;
     };
-    let (listen, backend): (SocketAddr, SocketAddr) = (listen.parse().unwrap(), backend.parse().unwrap());
+    let (listen, backend): (SocketAddr, SocketAddr) =
+        (listen.parse().unwrap(), backend.parse().unwrap());
     let metrics: SocketAddr = variable("RELAY_METRICS").unwrap().parse().unwrap();
     std::thread::spawn(move || serve_metrics(metrics));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -78,9 +80,13 @@ fn serve_metrics(addr: SocketAddr) {
         for pipeline in 0..3 {
             page += &format!("relay_pipeline_queue{{pipeline=\"{pipeline}\"}} {}\n", 10 * pipeline);
         }
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", page.len());
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            page.len()
+        );
         // One that goes away early asks again.
-        let _ = stream.read(&mut [0; 4096]).and_then(|_| stream.write_all((head + &page).as_bytes()));
+        let _ =
+            stream.read(&mut [0; 4096]).and_then(|_| stream.write_all((head + &page).as_bytes()));
     }
 }
 
@@ -90,10 +96,12 @@ pub(crate) fn relay_folder(mode: &str) -> TempDir {
     let subject = json!({
         "name": mode,
         "command": [
-            std::env::current_exe().unwrap(), "support::relay_process", "--exact", "--ignored", "--nocapture"
+            std::env::current_exe().unwrap(), "support::relay_process", "--exact", "--ignored",
+            "--nocapture"
         ],
         "env": {
-            "RELAY_LISTEN": "@LISTEN@", "RELAY_BACKEND": "@BACKEND@", "RELAY_METRICS": "@METRICS@", "RELAY_MODE": mode
+            "RELAY_LISTEN": "@LISTEN@", "RELAY_BACKEND": "@BACKEND@",
+            "RELAY_METRICS": "@METRICS@", "RELAY_MODE": mode
         },
         "metrics": {
             "queue": "relay_queue",

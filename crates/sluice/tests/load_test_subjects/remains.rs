@@ -19,16 +19,20 @@ fn kill(pid: u32) {
 /// Control groups that this bench made for its first subject.
 fn groups(bench: u32) -> Vec<String> {
     let name = format!("sluice-load-test-{bench}-0");
-    let below =
-        ["", "cpu", "cpu,cpuacct", "memory"].map(|controller| Path::new("/sys/fs/cgroup").join(controller).join(&name));
+    let below = ["", "cpu", "cpu,cpuacct", "memory"]
+        .map(|controller| Path::new("/sys/fs/cgroup").join(controller).join(&name));
     below.iter().filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
 }
 
 #[test]
 fn a_load_test_that_is_killed_leaves_no_process_no_folder_and_no_control_group() {
     // The subject has a child that would outlive it.
-    let relay =
-        relay_command().as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let relay = relay_command()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap().to_owned())
+        .collect::<Vec<_>>();
     let script = format!("sleep 600 & exec '{}'", relay.join("' '"));
     let folder = relay_folder(json!({ "command": ["/bin/sh", "-c", script] }));
     let temporary = TempDir::new().unwrap();

@@ -19,15 +19,21 @@ pub(crate) const BURNT: Duration = Duration::from_millis(200);
 /// How long the mock lives that ends by itself.
 pub(crate) const LIFE: Duration = Duration::from_secs(1);
 
-/// Not a test: a relay that hands on what it gets, and burns CPU time when it starts. With RELAY_LIFE_S it ends by itself.
+/// Not a test: a relay that hands on what it gets, and burns CPU time when it starts. With
+/// RELAY_LIFE_S it ends by itself.
 #[test]
 #[ignore = "the process that other tests put under load"]
 fn relay_process() {
     let variable = |name: &str| std::env::var(name).ok();
-    let (Some(listen), Some(backend)) = (variable("RELAY_LISTEN"), variable("RELAY_BACKEND")) else { return };
+    let (Some(listen), Some(backend)) = (variable("RELAY_LISTEN"), variable("RELAY_BACKEND"))
+    else {
+        return;
+    };
     while usage_of_process(std::process::id()).unwrap().cpu < BURNT {}
-    let (listen, backend): (SocketAddr, SocketAddr) = (listen.parse().unwrap(), backend.parse().unwrap());
-    let life = variable("RELAY_LIFE_S").map(|seconds| Duration::from_secs(seconds.parse().unwrap()));
+    let (listen, backend): (SocketAddr, SocketAddr) =
+        (listen.parse().unwrap(), backend.parse().unwrap());
+    let life =
+        variable("RELAY_LIFE_S").map(|seconds| Duration::from_secs(seconds.parse().unwrap()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let forward = Arc::new(|_| Action::Forward { times: 1, after: Duration::ZERO });
@@ -42,7 +48,13 @@ fn relay_process() {
 }
 
 pub(crate) fn relay_command() -> Value {
-    json!([std::env::current_exe().unwrap(), "support::relay_process", "--exact", "--ignored", "--nocapture"])
+    json!([
+        std::env::current_exe().unwrap(),
+        "support::relay_process",
+        "--exact",
+        "--ignored",
+        "--nocapture"
+    ])
 }
 
 /// A folder that describes the relay, with other fields added.
@@ -96,7 +108,8 @@ pub(crate) fn wait_for_child(parent: u32, text: &str) -> u32 {
         assert!(began.elapsed() < Duration::from_secs(20), "no child with `{text}`");
         let children = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
             let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            (parent_of(pid)? == parent && command_line(&entry.path())?.contains(text)).then_some(pid)
+            (parent_of(pid)? == parent && command_line(&entry.path())?.contains(text))
+                .then_some(pid)
         });
         if let Some(pid) = children.min() {
             return pid;

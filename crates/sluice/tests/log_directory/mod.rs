@@ -17,8 +17,8 @@ use sluice_log::dead_letters::{DeadLetters, NewDeadLetter};
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::format::Refusal;
 use sluice_log::{
-    Charge, CursorId, DecodeError, FlushPolicy, Keep, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord,
-    Subscription,
+    Charge, CursorId, DecodeError, FlushPolicy, Keep, Log, Next, OpenOptions, Record, RecordFacts,
+    StoredRecord, Subscription,
 };
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
@@ -76,7 +76,11 @@ impl Record for Stored {
     fn decode(stored: StoredRecord) -> Result<Self, DecodeError> {
         assert_eq!(stored.metadata, metadata(), "metadata is kept as it was");
         assert_eq!(stored.charge.bytes, stored::charge_bytes(stored.payload.len()));
-        Ok(Stored { facts: stored.facts, metadata: stored.metadata.to_vec(), payload: stored.payload })
+        Ok(Stored {
+            facts: stored.facts,
+            metadata: stored.metadata.to_vec(),
+            payload: stored.payload,
+        })
     }
 
     fn durable(&self) {}
@@ -90,7 +94,12 @@ fn metadata() -> Vec<u8> {
 
 /// An export request with one span.
 pub(crate) fn request(name: &str) -> Bytes {
-    let span = Span { name: name.to_owned(), trace_id: vec![1; 16], span_id: vec![2; 8], ..Span::default() };
+    let span = Span {
+        name: name.to_owned(),
+        trace_id: vec![1; 16],
+        span_id: vec![2; 8],
+        ..Span::default()
+    };
     let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
     let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
     Bytes::from(ExportTraceServiceRequest { resource_spans }.encode_to_vec())
@@ -103,7 +112,8 @@ fn span_name(request: &[u8]) -> String {
 
 /// The name of the span of a line of OTLP JSON.
 pub(crate) fn name_in_json(line: &str) -> String {
-    let request = sluice_otlp::json::from_json(Signal::Traces, line.as_bytes(), 1 << 24).expect("OTLP JSON");
+    let request =
+        sluice_otlp::json::from_json(Signal::Traces, line.as_bytes(), 1 << 24).expect("OTLP JSON");
     span_name(&request)
 }
 
@@ -133,7 +143,11 @@ impl LogDirectory {
         let log = directory.open();
         let [healthy, dead] = [HEALTHY, DEAD].map(|name| log.subscribe(Subscription::new(name)));
         for index in 0..10 {
-            append(&log, Stored::new(&format!("span {index}"), Encoding::ALL[index % 4]), &[healthy, dead]);
+            append(
+                &log,
+                Stored::new(&format!("span {index}"), Encoding::ALL[index % 4]),
+                &[healthy, dead],
+            );
         }
         // What is resolved before it is written is not written.
         let deadline = Instant::now() + PATIENCE;
@@ -148,7 +162,11 @@ impl LogDirectory {
             }
         }
         close(&log, &[healthy, dead]);
-        directory.bury(HEALTHY, &["refused 0", "refused 1", "refused 2"].map(str::to_owned), "span has no name");
+        directory.bury(
+            HEALTHY,
+            &["refused 0", "refused 1", "refused 2"].map(str::to_owned),
+            "span has no name",
+        );
         directory
     }
 
@@ -167,18 +185,21 @@ impl LogDirectory {
 
     /// Adds dead letters.
     pub(crate) fn bury(&self, delivery: &str, names: &[String], reason: &str) {
-        let mut letters = DeadLetters::open(Arc::new(RealDisk), &self.traces(), delivery, 64 << 20).expect("letters");
-        let refusal = Refusal { refused_unix_ns: RECEIVED_UNIX_NS + 1_000_000_000, code: 0, reason: reason.to_owned() };
+        let mut letters = DeadLetters::open(Arc::new(RealDisk), &self.traces(), delivery, 64 << 20)
+            .expect("letters");
+        let refusal = Refusal {
+            refused_unix_ns: RECEIVED_UNIX_NS + 1_000_000_000,
+            code: 0,
+            reason: reason.to_owned(),
+        };
         // Letters that are to take space are not compressed.
-        let encoding = |name: &str| if name.len() > 1000 { Encoding::Identity } else { Encoding::Zstd };
+        let encoding =
+            |name: &str| if name.len() > 1000 { Encoding::Identity } else { Encoding::Zstd };
         let stored: Vec<_> = names.iter().map(|name| Stored::new(name, encoding(name))).collect();
         let new = |stored: &Stored| NewDeadLetter {
             refusal: refusal.clone(),
-            received_unix_ns: RECEIVED_UNIX_NS,
+            facts: RecordFacts { received_unix_ns: RECEIVED_UNIX_NS, ..stored.facts },
             items: 1,
-            encoding: stored.facts.encoding,
-            flags: stored.facts.flags,
-            uncompressed_len_bytes: stored.facts.uncompressed_len_bytes,
             metadata: leak(&stored.metadata),
             payload: leak(&stored.payload),
         };
@@ -233,8 +254,10 @@ fn leak(bytes: &[u8]) -> &'static [u8] {
 }
 
 pub(crate) fn segments(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-    let mut segments: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "seg")).collect();
+    let entries =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut segments: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "seg")).collect();
     segments.sort();
     segments
 }
@@ -259,7 +282,9 @@ pub(crate) fn next(log: &Log<Stored>, id: CursorId) -> Option<(u64, Arc<Stored>)
         match log.read(id) {
             Next::Entry(offset, stored) => return Some((offset, stored)),
             Next::Empty => return None,
-            Next::Loading | Next::Full if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            Next::Loading | Next::Full if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1))
+            }
             other => panic!("{other:?} for {PATIENCE:?}", other = std::mem::discriminant(&other)),
         }
     }
@@ -294,7 +319,8 @@ pub(crate) fn command(name: &str, directory: &Path, arguments: &[&str]) -> Comma
 }
 
 pub(crate) fn run(name: &str, directory: &Path, arguments: &[&str]) -> Ran {
-    let Output { status, stdout, stderr } = command(name, directory, arguments).output().expect("sluice runs");
+    let Output { status, stdout, stderr } =
+        command(name, directory, arguments).output().expect("sluice runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     Ran { code: status.code(), out: text(stdout), err: text(stderr) }
 }

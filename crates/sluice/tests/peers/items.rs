@@ -68,7 +68,10 @@ fn points(request: &Received, items: &mut Vec<ReceivedItem>) {
             for metric in &scope.metrics {
                 let (kind, points): (String, &[NumberDataPoint]) = match &metric.data {
                     Some(Data::Sum(sum)) => (
-                        format!("sum monotonic={} temporality={}", sum.is_monotonic, sum.aggregation_temporality),
+                        format!(
+                            "sum monotonic={} temporality={}",
+                            sum.is_monotonic, sum.aggregation_temporality
+                        ),
                         &sum.data_points,
                     ),
                     Some(Data::Gauge(gauge)) => ("gauge".to_owned(), &gauge.data_points),
@@ -83,7 +86,11 @@ fn points(request: &Received, items: &mut Vec<ReceivedItem>) {
                     items.push(ReceivedItem {
                         resource: resource_texts(group.resource.as_ref()),
                         attributes: texts(&point.attributes),
-                        text: format!("{}: {} {kind} {value}", scope_name(scope.scope.as_ref()), metric.name),
+                        text: format!(
+                            "{}: {} {kind} {value}",
+                            scope_name(scope.scope.as_ref()),
+                            metric.name
+                        ),
                         span_id: Vec::new(),
                     });
                 }
@@ -105,7 +112,11 @@ fn records(request: &Received, items: &mut Vec<ReceivedItem>) {
                 items.push(ReceivedItem {
                     resource: resource_texts(group.resource.as_ref()),
                     attributes: texts(&record.attributes),
-                    text: format!("{}: {body} severity={}", scope_name(scope.scope.as_ref()), record.severity_number),
+                    text: format!(
+                        "{}: {body} severity={}",
+                        scope_name(scope.scope.as_ref()),
+                        record.severity_number
+                    ),
                     span_id: Vec::new(),
                 });
             }
@@ -122,7 +133,11 @@ fn resource_texts(resource: Option<&Resource>) -> Texts {
 }
 
 fn texts(attributes: &[KeyValue]) -> Texts {
-    let text = |attribute: &KeyValue| match attribute.value.as_ref().and_then(|value| value.value.as_ref()) {
+    let text = |attribute: &KeyValue| match attribute
+        .value
+        .as_ref()
+        .and_then(|value| value.value.as_ref())
+    {
         Some(Value::StringValue(text)) => text.clone(),
         other => format!("{other:?}"),
     };

@@ -91,7 +91,9 @@ fn level_points(data: &mut Data) {
                 point.negative.get_or_insert_default();
             }
         }
-        Data::Summary(summary) => summary.data_points.iter_mut().for_each(|point| level(&mut point.attributes)),
+        Data::Summary(summary) => {
+            summary.data_points.iter_mut().for_each(|point| level(&mut point.attributes))
+        }
     }
     for point in numbers {
         level(&mut point.attributes);
@@ -118,5 +120,6 @@ fn level(attributes: &mut [KeyValue]) {
     // The Collector moves the last attribute to where it deletes one, and so the second of two that
     // share a key before the first.
     let value = |attribute: &KeyValue| format!("{:?}", attribute.value);
-    attributes.sort_by(|one, other| one.key.cmp(&other.key).then_with(|| value(one).cmp(&value(other))));
+    attributes
+        .sort_by(|one, other| one.key.cmp(&other.key).then_with(|| value(one).cmp(&value(other))));
 }

@@ -29,7 +29,8 @@ pub(crate) struct Finished {
 pub(crate) async fn run(program: &Path, args: Vec<String>) -> Finished {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", CLIENT_WITHIN_S]).arg(program).args(args).stdin(Stdio::null());
-    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("the thread ends");
+    let output =
+        tokio::task::spawn_blocking(move || command.output()).await.expect("the thread ends");
     let output = output.expect("coreutils' timeout");
     Finished {
         code: output.status.code(),

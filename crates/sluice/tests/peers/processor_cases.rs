@@ -20,7 +20,11 @@ const LOGS: &[Signal] = &[Signal::Logs];
 const TRACES_AND_LOGS: &[Signal] = &[Signal::Traces, Signal::Logs];
 
 /// A case whose only processor is `attributes/NAME`.
-const fn attributes(name: &'static str, signals: &'static [Signal], processors: &'static str) -> Case {
+const fn attributes(
+    name: &'static str,
+    signals: &'static [Signal],
+    processors: &'static str,
+) -> Case {
     Case { name, signals, processors, chain: "attributes/NAME", changes: true }
 }
 
@@ -226,7 +230,8 @@ pub(crate) const CASES: &[Case] = &[
         "log-bodies",
         LOGS,
         "  attributes/NAME:
-    include: { match_type: strict, log_bodies: [\"login failed for user 7\", \"42\", \"true\", \"2.5\", \"\"] }
+    include: { match_type: strict,
+        log_bodies: [\"login failed for user 7\", \"42\", \"true\", \"2.5\", \"\"] }
     actions: [{ key: selected, value: true, action: upsert }]
 ",
     ),
@@ -296,7 +301,8 @@ pub(crate) const CASES: &[Case] = &[
         "resources",
         TRACES_AND_LOGS,
         "  attributes/NAME:
-    include: { match_type: strict, resources: [{ key: service.name, value: checkout }, { key: process.pid, value: 4711 }] }
+    include: { match_type: strict,
+        resources: [{ key: service.name, value: checkout }, { key: process.pid, value: 4711 }] }
     actions: [{ key: selected, value: true, action: upsert }]
 ",
     ),
@@ -312,7 +318,9 @@ pub(crate) const CASES: &[Case] = &[
         "attribute-values",
         TRACES_AND_LOGS,
         "  attributes/NAME:
-    include: { match_type: strict, attributes: [{ key: http.status_code, value: 200 }, { key: ok, value: true }, { key: url }] }
+    include: { match_type: strict,
+        attributes: [{ key: http.status_code, value: 200 },
+        { key: ok, value: true }, { key: url }] }
     exclude: { match_type: strict, attributes: [{ key: ratio, value: 2.0 }] }
     actions: [{ key: selected, value: true, action: upsert }]
 ",
@@ -321,7 +329,8 @@ pub(crate) const CASES: &[Case] = &[
         "attribute-values-regexp",
         TRACES_AND_LOGS,
         "  attributes/NAME:
-    include: { match_type: regexp, attributes: [{ key: http.status_code, value: \"^[23]\" }, { key: ok, value: \"t|f\" }] }
+    include: { match_type: regexp,
+        attributes: [{ key: http.status_code, value: \"^[23]\" }, { key: ok, value: \"t|f\" }] }
     exclude: { match_type: regexp, attributes: [{ key: ratio, value: \"\\\\.25$\" }] }
     actions: [{ key: selected, value: true, action: upsert }]
 ",
@@ -352,7 +361,8 @@ pub(crate) const CASES: &[Case] = &[
         name: "two-resources",
         signals: TRACES_AND_LOGS,
         processors: "  attributes/NAME:
-    include: { match_type: strict, resources: [{ key: service.name, value: checkout }, { key: process.pid, value: 1 }] }
+    include: { match_type: strict,
+        resources: [{ key: service.name, value: checkout }, { key: process.pid, value: 1 }] }
     actions: [{ key: selected, value: true, action: upsert }]
 ",
         chain: "attributes/NAME",
@@ -396,7 +406,8 @@ pub(crate) const CASES: &[Case] = &[
   attributes/NAME-1:
     actions: [{ key: stage, value: first, action: insert }, { key: url, action: delete }]
   attributes/NAME-2:
-    actions: [{ key: stage, value: second, action: update }, { key: url, value: again, action: insert }]
+    actions: [{ key: stage, value: second, action: update },
+        { key: url, value: again, action: insert }]
 ",
         chain: "resource/NAME, attributes/NAME-1, attributes/NAME-2",
         changes: true,

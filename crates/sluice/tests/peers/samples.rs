@@ -5,11 +5,14 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList};
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList,
+};
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::metrics::v1::{
-    Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram, HistogramDataPoint, Metric,
-    NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, Summary, SummaryDataPoint, metric::Data, number_data_point,
+    Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram,
+    HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, Summary,
+    SummaryDataPoint, metric::Data, number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, span};
@@ -46,7 +49,10 @@ fn pick<'p>(from: &[&'p str], index: usize) -> &'p str {
 /// Attributes of item number `index`: every type, some there only sometimes.
 fn attributes(index: usize) -> Vec<KeyValue> {
     let number = index as i64;
-    let nested = map(vec![entry("a", Value::IntValue(number)), entry("b", map(vec![entry("c", text("d"))]))]);
+    let nested = map(vec![
+        entry("a", Value::IntValue(number)),
+        entry("b", map(vec![entry("c", text("d"))])),
+    ]);
     let mut attributes = vec![
         entry("http.method", text(pick(&["GET", "POST", "get"], index))),
         entry("http.status_code", Value::IntValue(200 + 100 * (number % 4))),
@@ -57,11 +63,29 @@ fn attributes(index: usize) -> Vec<KeyValue> {
         entry("ok", Value::BoolValue(index.is_multiple_of(2))),
         entry("user.email", text(&format!("user{index}@example.com"))),
         entry("url", text(&format!("https://shop.example.com:8443/cart/{index}?q=a%20b"))),
-        entry("numeric.text", text(pick(&["42", "-7", "4.5", "abc", "", "1e3", "9223372036854775808", "0x10"], index))),
+        entry(
+            "numeric.text",
+            text(pick(
+                &["42", "-7", "4.5", "abc", "", "1e3", "9223372036854775808", "0x10"],
+                index,
+            )),
+        ),
         entry("bytes", Value::BytesValue(vec![0, 255, index as u8])),
-        entry("list", list(vec![Value::IntValue(1), text("two"), Value::DoubleValue(3.5), Value::BoolValue(true)])),
+        entry(
+            "list",
+            list(vec![
+                Value::IntValue(1),
+                text("two"),
+                Value::DoubleValue(3.5),
+                Value::BoolValue(true),
+            ]),
+        ),
         entry("map", nested),
-        KeyValue { key: "empty".to_owned(), value: Some(AnyValue { value: None }), ..KeyValue::default() },
+        KeyValue {
+            key: "empty".to_owned(),
+            value: Some(AnyValue { value: None }),
+            ..KeyValue::default()
+        },
         entry("umlaut", text("Grüße 🌍 <&> \"quoted\"")),
         entry("secret.token", text("t0k3n")),
         entry("secret.count", Value::IntValue(number)),
@@ -93,7 +117,8 @@ fn resources() -> [Option<Resource>; 3] {
         entry("labels", map(vec![entry("team", text("red"))])),
     ];
     let plain = vec![entry("service.name", text("api-gateway")), entry("process.pid", text("12"))];
-    let resource = |attributes| Resource { attributes, dropped_attributes_count: 1, entity_refs: Vec::new() };
+    let resource =
+        |attributes| Resource { attributes, dropped_attributes_count: 1, entity_refs: Vec::new() };
     [Some(resource(rich)), Some(resource(plain)), None]
 }
 
@@ -148,7 +173,8 @@ fn span(index: usize) -> Span {
             attributes: attributes(index + 2),
             ..span::Link::default()
         }],
-        status: (!index.is_multiple_of(3)).then(|| Status { message: "why".to_owned(), code: index as i32 % 3 }),
+        status: (!index.is_multiple_of(3))
+            .then(|| Status { message: "why".to_owned(), code: index as i32 % 3 }),
         ..Span::default()
     }
 }
@@ -157,7 +183,11 @@ pub(crate) fn logs() -> ExportLogsServiceRequest {
     let group = |resource| ResourceLogs {
         resource,
         scope_logs: scopes()
-            .map(|scope| ScopeLogs { scope, log_records: (0..ITEMS).map(record).collect(), schema_url: String::new() })
+            .map(|scope| ScopeLogs {
+                scope,
+                log_records: (0..ITEMS).map(record).collect(),
+                schema_url: String::new(),
+            })
             .to_vec(),
         schema_url: "https://r/1".to_owned(),
     };
@@ -244,7 +274,10 @@ fn all_metrics() -> Vec<Metric> {
         metric("http.requests", Data::Sum(sum)),
         metric(
             "http.latency",
-            Data::Histogram(Histogram { data_points: (0..ITEMS).map(histogram).collect(), aggregation_temporality: 1 }),
+            Data::Histogram(Histogram {
+                data_points: (0..ITEMS).map(histogram).collect(),
+                aggregation_temporality: 1,
+            }),
         ),
         metric(
             "rpc.latency",
@@ -253,7 +286,10 @@ fn all_metrics() -> Vec<Metric> {
                 aggregation_temporality: 1,
             }),
         ),
-        metric("rpc.summary", Data::Summary(Summary { data_points: (0..ITEMS).map(summary).collect() })),
+        metric(
+            "rpc.summary",
+            Data::Summary(Summary { data_points: (0..ITEMS).map(summary).collect() }),
+        ),
     ]
 }
 

@@ -28,7 +28,10 @@ pub(crate) async fn connect(address: SocketAddr) -> Option<SendRequest<Bytes>> {
 /// Begins a request whose body is sent by the caller.
 pub(crate) async fn begin(client: SendRequest<Bytes>) -> (ResponseFuture, SendStream<Bytes>) {
     let path = format!("http://localhost{}", Signal::Traces.grpc_path());
-    let request = http::Request::post(path).header("content-type", "application/grpc").body(()).expect("is valid");
+    let request = http::Request::post(path)
+        .header("content-type", "application/grpc")
+        .body(())
+        .expect("is valid");
     let mut client = client.ready().await.expect("is open");
     client.send_request(request, false).expect("is sent")
 }
@@ -36,7 +39,8 @@ pub(crate) async fn begin(client: SendRequest<Bytes>) -> (ResponseFuture, SendSt
 /// The `grpc-status` of an answer, in its headers or its trailers.
 pub(crate) async fn status(response: ResponseFuture) -> Option<String> {
     let (head, mut body) = response.await.ok()?.into_parts();
-    let text = |headers: &http::HeaderMap| Some(headers.get("grpc-status")?.to_str().ok()?.to_owned());
+    let text =
+        |headers: &http::HeaderMap| Some(headers.get("grpc-status")?.to_str().ok()?.to_owned());
     if let Some(status) = text(&head.headers) {
         return Some(status);
     }

@@ -2,7 +2,7 @@ use super::*;
 use crate::source::{Source, Sources};
 
 fn file() -> FileId {
-    Sources::default().add(Source { name: String::new(), text: String::new(), path: None, confidential: false })
+    Sources::default().add(Source::new("", ""))
 }
 
 /// The tree in a compact form, for comparison: `{a:1,b:["x"]}`; strings in quotes, other scalars as
@@ -17,9 +17,12 @@ fn shape(node: &Node) -> String {
             ScalarValue::Float(value) => format!("{value:?}"),
             ScalarValue::String => format!("{:?}", scalar.text),
         },
-        Value::List(items) => format!("[{}]", items.iter().map(shape).collect::<Vec<_>>().join(",")),
+        Value::List(items) => {
+            format!("[{}]", items.iter().map(shape).collect::<Vec<_>>().join(","))
+        }
         Value::Mapping(entries) => {
-            let entries = entries.iter().map(|entry| format!("{}:{}", entry.key, shape(&entry.value)));
+            let entries =
+                entries.iter().map(|entry| format!("{}:{}", entry.key, shape(&entry.value)));
             format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
         }
     }
@@ -45,7 +48,10 @@ fn reads_scalars_lists_and_mappings() {
         ("- a\n- - b\n  - c", "[\"a\",[\"b\",\"c\"]]"),
         ("1: a\ntrue: b", "{1:\"a\",true:\"b\"}"),
         ("a: |\n  x\n  y\nb: >-\n  x\n  y", "{a:\"x\\ny\\n\",b:\"x y\"}"),
-        ("a: !!str 12\nb: !!int '12'\nc: !!float 1\nd: !!bool 'true'", "{a:\"12\",b:12,c:1.0,d:true}"),
+        (
+            "a: !!str 12\nb: !!int '12'\nc: !!float 1\nd: !!bool 'true'",
+            "{a:\"12\",b:12,c:1.0,d:true}",
+        ),
         ("---\na: 1\n...\n", "{a:1}"),
         ("\u{feff}a: 1", "{a:1}"),
         ("a: 1\r\nb: 2\r\n", "{a:1,b:2}"),
@@ -62,7 +68,10 @@ fn expands_anchors_and_merge_keys() {
     for (text, expected) in [
         ("a: &x [1]\nb: *x", "{a:[1],b:[1]}"),
         ("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}", "{a:{p:1,q:2},b:{q:3,p:1}}"),
-        ("a: &x {p: 1}\nb: &y {p: 2, q: 2}\nc:\n  <<: [*x, *y]", "{a:{p:1},b:{p:2,q:2},c:{p:1,q:2}}"),
+        (
+            "a: &x {p: 1}\nb: &y {p: 2, q: 2}\nc:\n  <<: [*x, *y]",
+            "{a:{p:1},b:{p:2,q:2},c:{p:1,q:2}}",
+        ),
         ("a: &x 1\nb: &x 2\nc: *x", "{a:1,b:2,c:2}"),
         ("'<<': 1", "{<<:1}"),
     ] {
@@ -102,7 +111,10 @@ fn stops_a_million_laughs() {
         text.push_str(&format!("a{level}: &a{level} [{}]\n", vec![item; 10].join(", ")));
     }
     let error = parse(&text, file(), &Limits::default()).unwrap_err();
-    assert_eq!(error.message, "the document has more than 200000 values once its aliases are expanded");
+    assert_eq!(
+        error.message,
+        "the document has more than 200000 values once its aliases are expanded"
+    );
     assert_eq!(error.span.unwrap().line, 6);
 }
 
@@ -111,10 +123,16 @@ fn stops_a_million_laughs() {
 fn stops_a_million_laughs_by_merging() {
     let mut text = "a0: &a0 {k: {k: {k: 1}}}\n".to_owned();
     for level in 1..=30 {
-        text.push_str(&format!("a{level}: &a{level} {{x: *a{0}, y: *a{0}, <<: *a{0}}}\n", level - 1));
+        text.push_str(&format!(
+            "a{level}: &a{level} {{x: *a{0}, y: *a{0}, <<: *a{0}}}\n",
+            level - 1
+        ));
     }
     let error = parse(&text, file(), &Limits::default()).unwrap_err();
-    assert_eq!(error.message, "the document has more than 200000 values once its aliases are expanded");
+    assert_eq!(
+        error.message,
+        "the document has more than 200000 values once its aliases are expanded"
+    );
 }
 
 /// Scenario: nesting a million deep, in every form. Guarantee: an error, no exhausted stack.
@@ -162,7 +180,11 @@ mod properties {
 
         /// Guarantee: spans point at what they say.
         #[test]
-        fn spans_point_at_their_text(indent in 0usize..5, key in "[a-z]{1,8}", value in "[a-z]{1,8}1") {
+        fn spans_point_at_their_text(
+            indent in 0usize..5,
+            key in "[a-z]{1,8}",
+            value in "[a-z]{1,8}1",
+        ) {
             let text = format!("top:\n{}{key}: {value}\n", " ".repeat(indent + 1));
             let node = parse(&text, file(), &Limits::default()).unwrap();
             let entry = &node.get("top").unwrap().as_mapping().unwrap()[0];

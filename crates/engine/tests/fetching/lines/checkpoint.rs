@@ -29,7 +29,8 @@ impl Checkpoint {
 
     pub(crate) fn set(&mut self, offsets: BTreeMap<String, u64>) -> io::Result<()> {
         if offsets != self.offsets {
-            let text: String = offsets.iter().map(|(name, offset)| format!("{offset} {name}\n")).collect();
+            let text: String =
+                offsets.iter().map(|(name, offset)| format!("{offset} {name}\n")).collect();
             let new = self.path.with_extension("new");
             std::fs::write(&new, text)?;
             std::fs::rename(new, &self.path)?;

@@ -1,8 +1,10 @@
-//! `lines`: a receiver that fetches. Reads the lines of files, one log record a line, and counts them.
+//! `lines`: a receiver that fetches. Reads the lines of files, one log record a line, and counts
+//! them.
 //!
-//! For tests: it shows what a receiver needs beside this folder (a line in a list of kinds) and what the door promises one
-//! that can read its data again. Its checkpoint is the lowest unresolved offset of each file. It holds no queue: a chunk is
-//! read once there is memory for it, and is in the log before the next one is read.
+//! For tests: it shows what a receiver needs beside this folder (a line in a list of kinds) and
+//! what the door promises one that can read its data again. Its checkpoint is the lowest unresolved
+//! offset of each file. It holds no queue: a chunk is read once there is memory for it, and is in
+//! the log before the next one is read.
 
 mod checkpoint;
 mod reader;
@@ -11,10 +13,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluice_config::{ComponentKind, Fields, Kind};
+use sluice_config::{Fields, Kind};
 use sluice_flow::BoxFuture;
 use sluice_net::server::Listener;
-use sluice_receivers::{BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, StartError, StartedReceiver};
+use sluice_receivers::{
+    BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind, StartError,
+    StartedReceiver,
+};
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::table::{Metric, Table};
 use tokio::task::JoinHandle;
@@ -23,8 +28,11 @@ use tokio_util::sync::CancellationToken;
 use self::checkpoint::Checkpoint;
 use self::reader::Reader;
 
-pub(crate) const KIND: ComponentKind<Box<dyn ReceiverConfig>> =
-    ComponentKind::new(Kind::new("lines", "Reads lines of files"), |fields| Box::new(Config::read(fields)));
+pub(crate) const KIND: ReceiverKind =
+    ReceiverKind::new(Kind::new("lines", "Reads lines of files"), |fields| {
+        Box::new(Config::read(fields))
+    })
+    .metrics(|| METRICS.describe());
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -36,7 +44,9 @@ pub(crate) struct Config {
 impl Config {
     fn read(fields: &mut Fields<'_>) -> Config {
         Config {
-            include: fields.required_string("include", "The files: a path whose last part may hold a `*`.").into(),
+            include: fields
+                .required_string("include", "The files: a path whose last part may hold a `*`.")
+                .into(),
             checkpoint: fields.required_string("checkpoint", "Where offsets are kept.").into(),
         }
     }
@@ -74,10 +84,14 @@ impl ReceiverConfig for Config {
         false
     }
 
-    fn bind<'a>(&'a self, _held: &'a [Listener]) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>> {
+    fn bind<'a>(
+        &'a self,
+        _held: &'a [Listener],
+    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>> {
         Box::pin(async move {
             let checkpoint = Checkpoint::load(&self.checkpoint).map_err(StartError::failed)?;
-            let bound: Box<dyn BoundReceiver> = Box::new(Bound { include: self.include.clone(), checkpoint });
+            let bound: Box<dyn BoundReceiver> =
+                Box::new(Bound { include: self.include.clone(), checkpoint });
             Ok(bound)
         })
     }

@@ -23,7 +23,8 @@ use super::checkpoint::Checkpoint;
 
 /// What is read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-/// A chunk, its lines one by one, and their encoding: a record costs its text and a few hundred bytes.
+/// A chunk, its lines one by one, and their encoding: a record costs its text and a few hundred
+/// bytes.
 const CHUNK_MEMORY_BYTES: usize = 16 * CHUNK_BYTES;
 /// How often files are looked at that had nothing new.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -51,7 +52,14 @@ impl Reader {
         ingress: Arc<dyn Ingress>,
         counters: Arc<Counters>,
     ) -> Reader {
-        Reader { include, checkpoint, ingress, counters, positions: Positions::default(), files: Vec::new() }
+        Reader {
+            include,
+            checkpoint,
+            ingress,
+            counters,
+            positions: Positions::default(),
+            files: Vec::new(),
+        }
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
@@ -63,7 +71,8 @@ impl Reader {
                     () = stop.cancelled() => break,
                     read = self.read(index) => match read {
                         Ok(read) => progressed |= read,
-                        Err(refusal) => tokio::time::sleep(refusal.retry_delay().unwrap_or(PAUSE)).await,
+                        Err(Refusal::Retry { delay, .. }) => tokio::time::sleep(delay).await,
+                        Err(_) => tokio::time::sleep(PAUSE).await,
                     },
                 }
             }
@@ -78,14 +87,18 @@ impl Reader {
     }
 
     fn find_files(&mut self) {
-        let (Some(folder), Some(pattern)) = (self.include.parent(), self.include.file_name()) else { return };
+        let (Some(folder), Some(pattern)) = (self.include.parent(), self.include.file_name())
+        else {
+            return;
+        };
         let pattern = pattern.to_string_lossy();
         let (before, after) = pattern.split_once('*').unwrap_or((&pattern, ""));
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let is_meant =
-                name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after);
+            let is_meant = name.len() >= before.len() + after.len()
+                && name.starts_with(before)
+                && name.ends_with(after);
             if !is_meant || self.files.iter().any(|file| file.name == name) {
                 continue;
             }
@@ -111,7 +124,9 @@ impl Reader {
         let mut permit = route.admit(CHUNK_MEMORY_BYTES, &Patient).await?;
         let mut chunk = vec![0; CHUNK_BYTES];
         let length = file.read_at(&mut chunk, *offset).unwrap_or(0);
-        let Some(end) = chunk[..length].iter().rposition(|byte| *byte == b'\n') else { return Ok(false) };
+        let Some(end) = chunk[..length].iter().rposition(|byte| *byte == b'\n') else {
+            return Ok(false);
+        };
         chunk.truncate(end + 1);
         let (payload, items) = encode(&chunk);
         permit.grow_to(payload.bytes.len())?;
@@ -122,7 +137,8 @@ impl Reader {
         self.counters.read_lines.fetch_add(u64::from(items), Ordering::Relaxed);
         drop(chunk);
         // Where it is refused its position is dropped, and the next turn reads it again.
-        let mut receipt = route.submit(Request { payload, items, metadata: Arc::default(), position }, permit)?;
+        let mut receipt =
+            route.submit(Request { payload, items, metadata: Arc::default(), position }, permit)?;
         receipt.paced().await;
         Ok(true)
     }
@@ -148,7 +164,8 @@ fn encode(chunk: &[u8]) -> (Payload, u32) {
         .collect();
     let items = records.len() as u32;
     let scope_logs = vec![ScopeLogs { log_records: records, ..ScopeLogs::default() }];
-    let request =
-        ExportLogsServiceRequest { resource_logs: vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }] };
+    let request = ExportLogsServiceRequest {
+        resource_logs: vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }],
+    };
     (Payload::identity(Bytes::from(request.encode_to_vec())), items)
 }

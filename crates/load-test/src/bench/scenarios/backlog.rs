@@ -1,23 +1,13 @@
-//! Backlog: a second pipeline's dead backend pins a hundred thousand requests in memory. What a span costs on its way
-//! to the healthy backend, against the same with nothing pinned.
+//! Backlog: a second pipeline's dead backend pins a hundred thousand requests in memory. What a
+//! span costs on its way to the healthy backend, against the same with nothing pinned.
 
-use std::time::Duration;
-
-use anyhow::{Context, ensure};
-use serde_json::json;
-use tokio::time::{Instant, sleep};
-
-use crate::backend::Faults;
-use crate::bench::figures::{Figures, Series, compare};
-use crate::bench::options::Options;
-use crate::bench::scenario::{CORES, Scenario, Turn, sluice_only};
-use crate::bench::stage::{Setting, Stage};
-use crate::generate::{Load, Retry, Shape};
+use super::*;
 
 /// Requests that are pinned before counting begins, of one small span each.
 const PINNED_REQUESTS: u64 = 100_000;
 const PINNED_WITHIN: Duration = Duration::from_secs(60);
-/// Enough for the backlog and what the counted load adds to it, several times over: nothing is dropped.
+/// Enough for the backlog and what the counted load adds to it, several times over: nothing is
+/// dropped.
 const MEMORY_LIMIT_MIB: u64 = 4096;
 const WARM_UP: Duration = Duration::from_secs(1);
 const COUNTED_WINDOWS: u32 = 2;
@@ -37,6 +27,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| compare(all, EMPTY, "ratio", "cpu_s_per_million", |own, empty| own / empty),
     columns: &[
+        SUBJECT,
         ("Backlog", |series| series.case.clone()),
         ("CPU-s/M", |series| series.cell("cpu_s_per_million", 2)),
         ("×", |series| series.cell("ratio", 2)),
@@ -45,22 +36,29 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("p99 ms", |series| series.cell("p99_ms", 2)),
         ("lost", |series| series.worst("lost")),
         ("doubled", |series| series.worst("doubled")),
-        ("peak MiB", |series| series.mebibytes("peak_rss_bytes")),
+        ("peak MiB", |series| series.mebibytes("peak_rss_bytes", 0)),
         CORES[0],
         CORES[1],
     ],
-    holds,
-    notes,
+    holds: |series| series.median("ratio") <= RATIO_BAR && series.none(&["lost", "doubled"]),
+    notes: |options| {
+        format!(
+            "Two pipelines, the second one's backend dead, {:.0} spans/s of 40 attributes; with \
+             nothing in the second one's backlog at first, and with {PINNED_REQUESTS} requests of \
+             one small span.\nBar: a span costs at most {RATIO_BAR} × as much CPU, nothing lost or \
+             doubled at the healthy backend.",
+            options.spans_per_s
+        )
+    },
 };
 
-async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
+async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let setting = Setting::of(turn, MEMORY_LIMIT_MIB, "buffer:\n  policy: drop_oldest\n")?;
-    let setting = setting.with_backends(vec![Faults::none()], vec![Faults::dead()]);
-    let stage = setting.start(turn.contestant).await?;
+    let stage = setting.with_backends(vec![Faults::none()], vec![Faults::dead()]).start().await?;
     let pinned = if turn.case == EMPTY { 0.0 } else { pin(&stage).await? };
-    let counted = turn.options.window * COUNTED_WINDOWS;
-    let load = stage.load().rate(turn.options.spans_per_s).duration(WARM_UP + counted).retry(Retry::SDK);
-    let observed = stage.under_load(load, WARM_UP, counted).await?;
+    let counted = turn.windows(COUNTED_WINDOWS);
+    let load = stage.load().rate(turn.options.spans_per_s).retry(Retry::SDK);
+    let observed = stage.under_load(load.duration(WARM_UP + counted), WARM_UP, counted).await?;
     stage.drained(&observed.report, DRAIN_WITHIN).await;
     let dropped = stage.metric("sluice_delivery_dropped_items", &[]).await;
     ensure!(dropped == Some(0.0), "the backlog did not stay: {dropped:?} spans dropped");
@@ -68,37 +66,28 @@ async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
 }
 
 /// Fills the dead pipeline's backlog, and waits until the healthy one has nothing of it left to do.
-async fn pin(stage: &Stage) -> anyhow::Result<f64> {
+async fn pin(stage: &Stage) -> Result<f64> {
     let load = stage.load().items(PINNED_REQUESTS).retry(Retry::SDK);
     let load = Load { shape: Shape { items_per_request: 1, attributes: 1, ..load.shape }, ..load };
     let report = load.run().await?;
-    ensure!(report.accepted == PINNED_REQUESTS, "{} requests accepted: {:?}", report.accepted, report.messages);
+    let accepted = report.accepted;
+    ensure!(accepted == PINNED_REQUESTS, "{accepted} requests accepted: {:?}", report.messages);
     stage.drained(&report, PINNED_WITHIN).await.context("the healthy pipeline did not keep up")?;
     let began = Instant::now();
     loop {
-        let of = async |exporter| stage.metric("sluice_delivery_backlog_items", &[("exporter", exporter)]).await;
+        let of = async |exporter| {
+            stage.metric("sluice_delivery_backlog_items", &[("exporter", exporter)]).await
+        };
         let (left, pinned) = (of("otlp/0").await, of("otlp/1").await.unwrap_or(0.0));
         if left == Some(0.0) && pinned >= PINNED_REQUESTS as f64 {
             return Ok(pinned);
         }
-        ensure!(began.elapsed() < DRAIN_WITHIN, "the backlog is {pinned} spans, the healthy pipeline's {left:?}");
+        ensure!(
+            began.elapsed() < DRAIN_WITHIN,
+            "the backlog is {pinned} spans, the healthy pipeline's {left:?}"
+        );
         sleep(Duration::from_millis(50)).await;
     }
-}
-
-fn holds(series: &Series) -> bool {
-    series.median("ratio") <= RATIO_BAR && series.none(&["lost", "doubled"])
-}
-
-fn notes(options: &Options) -> String {
-    format!(
-        "Two pipelines, the second one's backend dead, {:.0} spans/s of 40 attributes; with nothing in the second \
-         one's \
-         backlog at first, and with {PINNED_REQUESTS} requests of one small span.\nBar: a span costs at most \
-         {RATIO_BAR} × as \
-         much CPU, nothing lost or doubled at the healthy backend.",
-        options.spans_per_s
-    )
 }
 
 #[cfg(test)]
@@ -115,9 +104,10 @@ mod tests {
                     .map(|cost| json!({ "cpu_s_per_million": cost, "lost": lost, "doubled": 0 }))
                     .collect::<Vec<_>>()
             };
-            let mut all = [series(EMPTY, &turns(&vec![2.0; costs.len()])), series("long", &turns(costs))];
+            let mut all =
+                [series(EMPTY, &turns(&vec![2.0; costs.len()])), series("long", &turns(costs))];
             (SCENARIO.compare)(&mut all);
-            holds(&all[1])
+            (SCENARIO.holds)(&all[1])
         };
         assert!(long(&[2.1, 5.0, 2.0], 0), "the median");
         assert!(!long(&[2.3], 0));

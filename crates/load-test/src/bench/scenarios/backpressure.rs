@@ -1,23 +1,15 @@
-//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE, over HTTP with 503, at random. How much of
-//! what is offered is accepted, how much of that gets through meanwhile, and how soon the rest does.
+//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE, over HTTP with 503, at
+//! random. How much of what is offered is accepted, how much of that gets through meanwhile, and
+//! how soon the rest does.
 
-use std::time::Duration;
-
-use serde_json::json;
-
-use crate::backend::Faults;
-use crate::bench::figures::{Figures, Series};
-use crate::bench::options::Options;
-use crate::bench::scenario::{CORES, MEMORY_BAR, SUBJECT, Scenario, Turn, gateways};
-use crate::bench::stage::{Setting, milliseconds};
-use crate::generate::{Protocol, Retry};
-use crate::report::DASH;
+use super::*;
 
 const REFUSED_SHARE: f64 = 0.7;
 const MEMORY_LIMIT_MIB: u64 = 512;
 /// Windows of load: 30 s by default.
 const WINDOWS: u32 = 6;
-/// What waits for its next attempt is a constant amount, so that a short load has a larger share of it.
+/// What waits for its next attempt is a constant amount, so that a short load has a larger share of
+/// it.
 const LOAD_MIN: Duration = Duration::from_secs(20);
 /// What has not come by then counts as not delivered.
 const DRAIN_WITHIN: Duration = Duration::from_secs(15);
@@ -42,7 +34,11 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("exported of accepted", |series| series.percent("exported_share")),
         ("exported spans/s", |series| series.cell("spans_per_s", 0)),
         ("p99 ms", |series| series.cell("p99_ms", 0)),
-        ("drained after s", drained_after),
+        // A dash where it never drained in some turn: it has no such time.
+        ("drained after s", |series| match series.each("drained_after_s", |_| true) {
+            true => series.cell("drained_after_s", 2),
+            false => DASH.to_owned(),
+        }),
         ("undelivered", |series| series.worst("undelivered")),
         ("lost", |series| series.worst("lost")),
         ("doubled", |series| series.worst("doubled")),
@@ -50,18 +46,37 @@ pub(super) const SCENARIO: Scenario = Scenario {
         CORES[0],
         CORES[1],
     ],
-    holds,
-    notes,
+    holds: |series| {
+        series.median("accepted_share") >= ACCEPTED_BAR
+            && series.median("exported_share") >= EXPORTED_BAR
+            && series.none(&["undelivered"])
+            && series.each("drained_after_s", |after_s| after_s <= DRAINED_BAR_S)
+            && keeps_to_memory(series)
+    },
+    notes: |options| {
+        format!(
+            "{:.0} spans/s of 40 attributes offered for {} s, exported over gRPC and over HTTP, \
+             retry settings left at their defaults, memory limit {MEMORY_LIMIT_MIB} MiB. A backlog \
+             is waited for {} s after the load.\nBar: at least 95 % of what is offered accepted, \
+             at \
+             least 95 % of that exported while the load lasts, the rest within {DRAINED_BAR_S} s, \
+             nothing lost, memory at most 110 % of the limit.",
+            options.spans_per_s,
+            load_duration(options).as_secs(),
+            DRAIN_WITHIN.as_secs(),
+        )
+    },
 };
 
 fn load_duration(options: &Options) -> Duration {
     (options.window * WINDOWS).max(LOAD_MIN)
 }
 
-async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
-    let mut setting = Setting::of(turn, MEMORY_LIMIT_MIB, "")?;
+async fn measure(turn: Turn<'_>) -> Result<Figures> {
+    let sick = vec![Faults::unavailable(REFUSED_SHARE)];
+    let mut setting = Setting::of(turn, MEMORY_LIMIT_MIB, "")?.with_backends(sick, vec![]);
     setting.config.protocol = if turn.case == OVER_HTTP { Protocol::Http } else { Protocol::Grpc };
-    let stage = setting.with_backends(vec![Faults::unavailable(REFUSED_SHARE)], vec![]).start(turn.contestant).await?;
+    let stage = setting.start().await?;
     let lasts = load_duration(turn.options);
     let load = stage.load().rate(turn.options.spans_per_s).duration(lasts).retry(Retry::SDK);
     let observed = stage.under_load(load, Duration::ZERO, lasts).await?;
@@ -70,7 +85,10 @@ async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
     let undelivered = report.missing_at(&stage.backends[0]);
     // Neither at the backend nor held by the subject, by its own count of its backlog.
     let held = stage.metric("sluice_delivery_backlog_items", &[]).await;
-    let lost = if undelivered == 0 { Some(0) } else { held.map(|held| undelivered.saturating_sub(held as u64)) };
+    let lost = match undelivered {
+        0 => Some(0),
+        _ => held.map(|held| undelivered.saturating_sub(held as u64)),
+    };
     let latency = stage.backends[0].latency();
     Ok(stage.figures(&observed)?.with(json!({
         "exported_in_time": exported_in_time,
@@ -84,34 +102,6 @@ async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
     })))
 }
 
-/// A dash where it never drained in some turn: it has no such time.
-fn drained_after(series: &Series) -> String {
-    if series.each("drained_after_s", |_| true) { series.cell("drained_after_s", 2) } else { DASH.to_owned() }
-}
-
-fn holds(series: &Series) -> bool {
-    series.median("accepted_share") >= ACCEPTED_BAR
-        && series.median("exported_share") >= EXPORTED_BAR
-        && series.none(&["undelivered"])
-        && series.each("drained_after_s", |after_s| after_s <= DRAINED_BAR_S)
-        && series.each("memory_share", |share| share <= MEMORY_BAR)
-}
-
-fn notes(options: &Options) -> String {
-    format!(
-        "{:.0} spans/s of 40 attributes offered for {} s, exported over gRPC and over HTTP, retry settings left at \
-         their \
-         defaults, memory limit {MEMORY_LIMIT_MIB} MiB. A backlog is waited for {} s after the load.\nBar: at least \
-         95 % of what is offered accepted, \
-         at least 95 % of that exported while the load lasts, the rest within {DRAINED_BAR_S} s, nothing lost, memory \
-         at most 110 % of \
-         the limit.",
-        options.spans_per_s,
-        load_duration(options).as_secs(),
-        DRAIN_WITHIN.as_secs(),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
@@ -121,10 +111,11 @@ mod tests {
 
     fn holds_with(name: &str, value: Value) -> bool {
         let mut turn = json!({
-            "accepted_share": 0.96, "exported_share": 0.96, "drained_after_s": 1.0, "undelivered": 0, "memory_share": 1.0,
+            "accepted_share": 0.96, "exported_share": 0.96, "drained_after_s": 1.0,
+            "undelivered": 0, "memory_share": 1.0,
         });
         turn[name] = value;
-        holds(&series(OVER_HTTP, &[turn]))
+        (SCENARIO.holds)(&series(OVER_HTTP, &[turn]))
     }
 
     #[test]
@@ -136,12 +127,15 @@ mod tests {
         assert!(!holds_with("drained_after_s", json!(11.0)));
         assert!(!holds_with("undelivered", json!(1)));
         assert!(!holds_with("memory_share", json!(1.11)));
-        assert!(!holds(&series(OVER_HTTP, &[])), "what was not measured does not hold");
+        assert!(!(SCENARIO.holds)(&series(OVER_HTTP, &[])), "what was not measured does not hold");
     }
 
     #[test]
     fn a_turn_that_did_not_drain_takes_the_time_from_the_table() {
-        let series = series("otlp", &[json!({ "drained_after_s": null }), json!({ "drained_after_s": 1.0 })]);
+        let series = series(
+            "otlp",
+            &[json!({ "drained_after_s": null }), json!({ "drained_after_s": 1.0 })],
+        );
         assert!(!table(SCENARIO.columns, &[series]).to_string().contains("1.00"));
     }
 }

@@ -1,24 +1,14 @@
-//! Written through: how near `ack: durable` comes to what the disk does by itself, measured in the same turn. The
-//! backend is away, so that only the disk answers. Twice: on this machine's disk, and on one that is throttled to
-//! what ordinary disks do, because a disk can be faster than what a core or two receive. The subject has all CPUs:
-//! the disk is to be the limit.
+//! Written through: how near `ack: durable` comes to what the disk does by itself, measured in the
+//! same turn. The backend is away, so that only the disk answers. Twice: on this machine's disk,
+//! and on one that is throttled to what ordinary disks do, because a disk can be faster than what a
+//! core or two receive. The subject has all CPUs: the disk is to be the limit.
 
-use std::time::Duration;
-
-use anyhow::ensure;
-use serde_json::json;
 use sluice_otlp::Signal;
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
-use crate::backend::Faults;
+use super::*;
 use crate::bench::disk::{LimitedDisk, measure_disk, measure_syncs};
-use crate::bench::figures::{Figures, Series};
-use crate::bench::options::Options;
-use crate::bench::scenario::{SUBJECT, Scenario, Turn, sluice_only};
-use crate::bench::stage::{Observed, Setting, Stage, milliseconds};
-use crate::generate::{Retry, Shape};
-use crate::latency::Latency;
 
 /// Taken within the warm-up, so that nothing that is counted waits for the kernel to find memory.
 const MEMORY_LIMIT_MIB: u64 = 256;
@@ -53,50 +43,69 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("disk MB/s", |series| series.millions("disk_bytes_per_s", 0)),
         ("MB/s", |series| series.millions("bytes_per_s", 0)),
         ("share", |series| series.cell("bandwidth_share", 2)),
-        ("subject core", |series| series.cell("subject_core", 2)),
-        ("bench core", |series| series.cell("bench_core", 2)),
+        CORES[0],
+        CORES[1],
         ("sync p99 ms", |series| series.cell("disk_sync_p99_ms", 2)),
         ("back to back", |series| series.cell("disk_sync_back_to_back_p99_ms", 2)),
         ("ack p99 ms", |series| series.cell("round_acknowledged_p99_ms", 2)),
         ("×", |series| series.cell("latency_ratio", 2)),
         ("from memory p99 ms", |series| series.cell("acknowledged_from_memory_p99_ms", 2)),
     ],
-    holds,
-    notes,
+    holds: |series| {
+        series.median("bandwidth_share") >= BANDWIDTH_BAR
+            && series.median("latency_ratio") <= LATENCY_BAR
+    },
+    notes: |options| {
+        format!(
+            "`ack: durable`, the backend away, spans of 40 attributes: as fast as they go, then \
+             {:.0} spans/s. The subject has all CPUs, one of them shared with the generator. The \
+             disk by itself: sequential writes to a preallocated file, each with fdatasync, of 4 \
+             MiB for the bandwidth and 192 KiB, as often as requests come and in turns with them, \
+             for the latency. The throttled disk is an ext4 image behind a loop device of {} \
+             MB/s.\nBar: at least {BANDWIDTH_BAR} of the disk's bandwidth, acknowledged within \
+             {LATENCY_BAR} × the disk's p99 at the 99th percentile. What the log by itself makes \
+             of \
+             this machine's disk is shown by the example `log_speed`. From memory: the same rate, \
+             acknowledged without a disk.",
+            options.spans_per_s,
+            THROTTLED_BYTES_PER_S / 1_000_000
+        )
+    },
 };
 
-async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
-    let options = turn.options;
+async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let throttled = match turn.case {
         THROTTLED => Some(LimitedDisk::mount(THROTTLED_SIZE_BYTES, THROTTLED_BYTES_PER_S)?),
         _ => None,
     };
     let folder = throttled.as_ref().map_or_else(std::env::temp_dir, LimitedDisk::path);
-    let (lasts, of_disk) = (options.window * COUNTED_WINDOWS, folder.clone());
+    let (lasts, of_disk) = (turn.windows(COUNTED_WINDOWS), folder.clone());
     let disk = spawn_blocking(move || measure_disk(&of_disk, lasts)).await??;
     let buffer = TempDir::with_prefix_in("sluice-bench-buffer-", &folder)?;
     let durable = format!(
-        "buffer:\n  directory: {}\n  ack: durable\n  policy: backpressure\n  disk:\n    limit_mib: {DISK_LIMIT_MIB}\n",
+        "buffer:\n  directory: {}\n  ack: durable\n  policy: backpressure\n  disk:\n    \
+         limit_mib: {DISK_LIMIT_MIB}\n",
         buffer.path().display()
     );
     let stage = start(turn, &durable).await?;
-    let full = at_full_speed(&stage, options).await?;
+    let full = at_full_speed(&stage, lasts).await?;
     let bytes_per_s = full.acknowledged_per_s() * stage.load().shape.bytes_per_item();
     let figures = stage.figures(&full)?;
     let written = stage.metric("sluice_log_written_frames", &[]).await.unwrap_or(0.0);
     ensure!(written > 0.0, "nothing was written");
-    let requests_per_s = options.spans_per_s / f64::from(Shape::of(Signal::Traces).items_per_request);
+    let spans_per_s = turn.options.spans_per_s;
+    let requests_per_s = spans_per_s / f64::from(Shape::of(Signal::Traces).items_per_request);
     let mut rounds: Vec<[Latency; 2]> = Vec::new();
     for _ in 0..LATENCY_ROUNDS {
         let of_disk = folder.clone();
         let sync = spawn_blocking(move || measure_syncs(&of_disk, lasts, requests_per_s)).await??;
-        rounds.push([sync, at_a_rate(&stage, options).await?]);
+        rounds.push([sync, at_a_rate(&stage, spans_per_s, lasts).await?]);
     }
     drop((stage, buffer));
     // What of the latency is not the disk's.
     let stage = start(turn, "buffer:\n  ack: memory\n  policy: drop_oldest\n").await?;
-    at_full_speed(&stage, options).await?;
-    let from_memory = at_a_rate(&stage, options).await?;
+    at_full_speed(&stage, lasts).await?;
+    let from_memory = at_a_rate(&stage, spans_per_s, lasts).await?;
     let of_rounds = |value: fn(&[Latency; 2]) -> f64| rounds.iter().map(value).collect::<Vec<_>>();
     Ok(figures.with(json!({
         "disk_bytes_per_s": disk.bytes_per_s,
@@ -107,53 +116,34 @@ async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
         "disk_sync_p99_ms": of_rounds(|[sync, _]| milliseconds(sync.p99)),
         "round_acknowledged_p50_ms": of_rounds(|[_, acknowledged]| milliseconds(acknowledged.p50)),
         "round_acknowledged_p99_ms": of_rounds(|[_, acknowledged]| milliseconds(acknowledged.p99)),
-        "latency_ratio": of_rounds(|[sync, acknowledged]| acknowledged.p99.as_secs_f64() / sync.p99.as_secs_f64()),
+        "latency_ratio": of_rounds(|[sync, acknowledged]| {
+            acknowledged.p99.as_secs_f64() / sync.p99.as_secs_f64()
+        }),
         "acknowledged_from_memory_p99_ms": milliseconds(from_memory.p99),
     })))
 }
 
 /// The backend is away.
-async fn start(turn: Turn<'_>, buffer: &str) -> anyhow::Result<Stage> {
-    let mut setting = Setting::of(turn, MEMORY_LIMIT_MIB, buffer)?.with_backends(vec![], vec![Faults::dead()]);
+async fn start(turn: Turn<'_>, buffer: &str) -> Result<Stage> {
+    let mut setting =
+        Setting::of(turn, MEMORY_LIMIT_MIB, buffer)?.with_backends(vec![], vec![Faults::dead()]);
     setting.cpus = turn.options.all_cpus.clone();
-    setting.start(turn.contestant).await
+    setting.start().await
 }
 
-async fn at_full_speed(stage: &Stage, options: &Options) -> anyhow::Result<Observed> {
-    let counted = options.window * COUNTED_WINDOWS;
-    let load = stage.load().concurrency(CONNECTIONS, STREAMS).duration(WARM_UP + counted).retry(Retry::SDK);
-    let observed = stage.under_load(load, WARM_UP, counted).await?;
+async fn at_full_speed(stage: &Stage, counted: Duration) -> Result<Observed> {
+    let load = stage.load().concurrency(CONNECTIONS, STREAMS).retry(Retry::SDK);
+    let observed = stage.under_load(load.duration(WARM_UP + counted), WARM_UP, counted).await?;
     ensure!(observed.acknowledged > 0, "nothing was acknowledged: {:?}", observed.report.messages);
     Ok(observed)
 }
 
-async fn at_a_rate(stage: &Stage, options: &Options) -> anyhow::Result<Latency> {
-    let load = stage.load().concurrency(CONNECTIONS, STREAMS).rate(options.spans_per_s).retry(Retry::SDK);
-    let report = load.duration(options.window * COUNTED_WINDOWS).run().await?;
+async fn at_a_rate(stage: &Stage, spans_per_s: f64, lasts: Duration) -> Result<Latency> {
+    let load = stage.load().concurrency(CONNECTIONS, STREAMS).rate(spans_per_s).retry(Retry::SDK);
+    let report = load.duration(lasts).run().await?;
     let whole = report.accepted == report.offered;
     ensure!(whole, "{} of {} acknowledged: {:?}", report.accepted, report.offered, report.messages);
     Ok(report.acknowledged_after)
-}
-
-fn holds(series: &Series) -> bool {
-    series.median("bandwidth_share") >= BANDWIDTH_BAR && series.median("latency_ratio") <= LATENCY_BAR
-}
-
-fn notes(options: &Options) -> String {
-    format!(
-        "`ack: durable`, the backend away, spans of 40 attributes: as fast as they go, then {:.0} spans/s. The \
-         subject has all CPUs, one of \
-         them shared with the generator. The disk by itself: sequential writes to a preallocated file, each with \
-         fdatasync, of 4 MiB for \
-         the bandwidth and 192 KiB, as often as requests come and in turns with them, for the latency. The throttled disk is an ext4 image behind a loop device of {} MB/s.\n\
-         Bar: at least {BANDWIDTH_BAR} of the disk's bandwidth, acknowledged within {LATENCY_BAR} × the disk's p99 at \
-         the 99th percentile. \
-         What the log by itself makes of this machine's disk is shown by the example `log_speed`. From memory: the \
-         same rate, acknowledged \
-         without a disk.",
-        options.spans_per_s,
-        THROTTLED_BYTES_PER_S / 1_000_000
-    )
 }
 
 #[cfg(test)]
@@ -164,11 +154,14 @@ mod tests {
     #[test]
     fn both_bandwidth_and_latency_have_to_hold() {
         let of = |share: f64, ratio: f64| {
-            holds(&series(THROTTLED, &[json!({ "bandwidth_share": share, "latency_ratio": [ratio] })]))
+            (SCENARIO.holds)(&series(
+                THROTTLED,
+                &[json!({ "bandwidth_share": share, "latency_ratio": [ratio] })],
+            ))
         };
         assert!(of(0.81, 2.4));
         assert!(!of(0.79, 2.4), "too little of the disk");
         assert!(!of(0.81, 2.6), "acknowledged too late");
-        assert!(!holds(&series(THROTTLED, &[])), "what was not measured does not hold");
+        assert!(!(SCENARIO.holds)(&series(THROTTLED, &[])), "what was not measured does not hold");
     }
 }

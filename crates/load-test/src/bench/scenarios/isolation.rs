@@ -1,16 +1,8 @@
-//! Isolation: three pipelines share a receiver, and the third one's backend is dead, refuses everything or never
-//! answers. What the other two deliver, and how soon, against what they do when all three are well.
+//! Isolation: three pipelines share a receiver, and the third one's backend is dead, refuses
+//! everything or never answers. What the other two deliver, and how soon, against what they do when
+//! all three are well.
 
-use std::time::Duration;
-
-use serde_json::json;
-
-use crate::backend::Faults;
-use crate::bench::figures::{Figures, Series, compare};
-use crate::bench::options::Options;
-use crate::bench::scenario::{CORES, MEMORY_BAR, SUBJECT, Scenario, Turn, gateways};
-use crate::bench::stage::Setting;
-use crate::generate::Retry;
+use super::*;
 
 /// Small enough for the sick pipeline's budget to be spent before counting begins.
 const MEMORY_LIMIT_MIB: u64 = 512;
@@ -53,50 +45,43 @@ pub(super) const SCENARIO: Scenario = Scenario {
         CORES[0],
         CORES[1],
     ],
-    holds,
-    notes,
+    holds: |series| {
+        let is_soon = series.median("p99_ratio") <= P99_RATIO_BAR
+            || series.median("p99_added_ms") <= P99_ADDED_BAR_MS;
+        series.median("share_of_healthy") >= SHARE_BAR
+            && is_soon
+            && series.none(&["lost", "doubled"])
+            && keeps_to_memory(series)
+    },
+    notes: |options| {
+        format!(
+            "{:.0} spans/s of 40 attributes offered to three pipelines, memory limit \
+             {MEMORY_LIMIT_MIB} MiB. What the two healthy pipelines deliver, the slower of them; \
+             p99 \
+             from sending to arrival.\nBar: at least 95 % of the rate with three healthy backends, \
+             p99 at most 1.5 × or 5 ms more, nothing lost or doubled, memory at most 110 % of the \
+             limit.",
+            options.spans_per_s
+        )
+    },
 };
 
-fn faults(case: &str) -> Faults {
-    match case {
+async fn measure(turn: Turn<'_>) -> Result<Figures> {
+    let third = match turn.case {
         "dead" => Faults::dead(),
         "refuses all" => Faults::unavailable(1.0),
         "never answers" => Faults::stalled(),
         _ => Faults::none(),
-    }
-}
-
-async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
-    let options = turn.options;
+    };
     let setting = Setting::of(turn, MEMORY_LIMIT_MIB, "")?;
-    let setting = setting.with_backends(vec![Faults::none(); 2], vec![faults(turn.case)]);
-    let stage = setting.start(turn.contestant).await?;
-    let warm_up = (options.window * WARM_UP_WINDOWS).max(WARM_UP_MIN);
-    let counted = options.window * COUNTED_WINDOWS;
-    let load = stage.load().rate(options.spans_per_s).duration(warm_up + counted).retry(Retry::SDK);
-    let observed = stage.under_load(load, warm_up, counted).await?;
+    let stage = setting.with_backends(vec![Faults::none(); 2], vec![third]).start().await?;
+    let warm_up = turn.windows(WARM_UP_WINDOWS).max(WARM_UP_MIN);
+    let counted = turn.windows(COUNTED_WINDOWS);
+    let load = stage.load().rate(turn.options.spans_per_s).retry(Retry::SDK);
+    let observed = stage.under_load(load.duration(warm_up + counted), warm_up, counted).await?;
     stage.drained(&observed.report, DRAIN_WITHIN).await;
     let dropped = stage.metric("sluice_delivery_dropped_items", &[("exporter", "otlp/2")]).await;
     Ok(stage.figures(&observed)?.with(json!({ "third_pipeline_dropped": dropped })))
-}
-
-fn holds(series: &Series) -> bool {
-    let is_soon = series.median("p99_ratio") <= P99_RATIO_BAR || series.median("p99_added_ms") <= P99_ADDED_BAR_MS;
-    series.median("share_of_healthy") >= SHARE_BAR
-        && is_soon
-        && series.none(&["lost", "doubled"])
-        && series.each("memory_share", |share| share <= MEMORY_BAR)
-}
-
-fn notes(options: &Options) -> String {
-    format!(
-        "{:.0} spans/s of 40 attributes offered to three pipelines, memory limit {MEMORY_LIMIT_MIB} MiB. What the two \
-         healthy \
-         pipelines deliver, the slower of them; p99 from sending to arrival.\nBar: at least 95 % of the rate with \
-         three \
-         healthy backends, p99 at most 1.5 × or 5 ms more, nothing lost or doubled, memory at most 110 % of the limit.",
-        options.spans_per_s
-    )
 }
 
 #[cfg(test)]
@@ -107,12 +92,16 @@ mod tests {
     use crate::bench::figures::tests::series;
 
     fn turn(spans_per_s: f64, p99_ms: f64) -> Value {
-        json!({ "spans_per_s": spans_per_s, "p99_ms": p99_ms, "lost": 0, "doubled": 0, "memory_share": 0.2 })
+        json!({
+            "spans_per_s": spans_per_s, "p99_ms": p99_ms, "lost": 0, "doubled": 0,
+            "memory_share": 0.2,
+        })
     }
 
     fn compared(dead: &[Value]) -> [Series; 3] {
         let healthy = [turn(1000.0, 10.0), turn(2000.0, 10.0), turn(1000.0, 10.0)];
-        let mut all = [series(HEALTHY, &healthy), series("dead", dead), series("never answers", &[])];
+        let mut all =
+            [series(HEALTHY, &healthy), series("dead", dead), series("never answers", &[])];
         (SCENARIO.compare)(&mut all);
         all
     }
@@ -125,8 +114,8 @@ mod tests {
             [0.99, 0.96],
             "the failed turn shifts nothing"
         );
-        assert!(holds(&all[1]), "a p99 of 1.4 × the healthy one");
-        assert!(!holds(&all[2]), "what was not measured does not hold");
+        assert!((SCENARIO.holds)(&all[1]), "a p99 of 1.4 × the healthy one");
+        assert!(!(SCENARIO.holds)(&all[2]), "what was not measured does not hold");
     }
 
     #[test]
@@ -134,7 +123,7 @@ mod tests {
         let with = |name: &str, value: f64| {
             let mut turn = turn(1000.0, 10.0);
             turn[name] = json!(value);
-            holds(&compared(&[turn])[1])
+            (SCENARIO.holds)(&compared(&[turn])[1])
         };
         assert!(with("lost", 0.0));
         assert!(with("p99_ms", 15.0), "1.5 ×, or 5 ms more");

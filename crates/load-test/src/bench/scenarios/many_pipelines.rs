@@ -1,17 +1,8 @@
-//! Many pipelines: two hundred share a receiver and a memory limit that is small for so many. Senders go as fast as
-//! they are answered; all backends are well, or one of them is dead. What the healthy pipelines lose, and how much
-//! memory that takes.
+//! Many pipelines: two hundred share a receiver and a memory limit that is small for so many.
+//! Senders go as fast as they are answered; all backends are well, or one of them is dead. What the
+//! healthy pipelines lose, and how much memory that takes.
 
-use std::time::Duration;
-
-use serde_json::json;
-
-use crate::backend::Faults;
-use crate::bench::figures::{Figures, Series};
-use crate::bench::options::Options;
-use crate::bench::scenario::{CORES, MEMORY_BAR, SUBJECT, Scenario, Turn, sluice_only};
-use crate::bench::stage::Setting;
-use crate::generate::{Load, Retry};
+use super::*;
 
 const PIPELINES: usize = 200;
 const MEMORY_LIMIT_MIB: u64 = 512;
@@ -42,35 +33,31 @@ pub(super) const SCENARIO: Scenario = Scenario {
         CORES[0],
         CORES[1],
     ],
-    holds,
-    notes,
+    holds: |series| {
+        series.median("accepted") > 0.0 && series.none(&["lost"]) && keeps_to_memory(series)
+    },
+    notes: |_| {
+        format!(
+            "{PIPELINES} pipelines with a backend each at a memory limit of {MEMORY_LIMIT_MIB} \
+             MiB, \
+             spans of 40 attributes as fast as they are answered.\nBar: the pipelines whose \
+             backends are well lose nothing, memory at most 110 % of the limit."
+        )
+    },
 };
 
-async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
+async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let dead = usize::from(turn.case == ONE_DEAD);
-    let setting = Setting::of(turn, MEMORY_LIMIT_MIB, "")?;
-    let setting = setting.with_backends(vec![Faults::none(); PIPELINES - dead], vec![Faults::dead(); dead]);
-    let stage = setting.start(turn.contestant).await?;
-    let (warm_up, counted) = (turn.options.window * WARM_UP_WINDOWS, turn.options.window * COUNTED_WINDOWS);
+    let (healthy, dead) = (vec![Faults::none(); PIPELINES - dead], vec![Faults::dead(); dead]);
+    let setting = Setting::of(turn, MEMORY_LIMIT_MIB, "")?.with_backends(healthy, dead);
+    let stage = setting.start().await?;
+    let (warm_up, counted) = (turn.windows(WARM_UP_WINDOWS), turn.windows(COUNTED_WINDOWS));
     let load = Load { timeout: DRAIN_WITHIN, grace: DRAIN_WITHIN, ..stage.load() };
-    let observed = stage.under_load(load.duration(warm_up + counted).retry(Retry::SDK), warm_up, counted).await?;
+    let load = load.duration(warm_up + counted).retry(Retry::SDK);
+    let observed = stage.under_load(load, warm_up, counted).await?;
     stage.drained(&observed.report, DRAIN_WITHIN).await;
     let dropped = stage.metric("sluice_delivery_dropped_items", &[]).await;
     Ok(stage.figures(&observed)?.with(json!({ "dropped_items": dropped })))
-}
-
-fn holds(series: &Series) -> bool {
-    series.median("accepted") > 0.0
-        && series.none(&["lost"])
-        && series.each("memory_share", |share| share <= MEMORY_BAR)
-}
-
-fn notes(_: &Options) -> String {
-    format!(
-        "{PIPELINES} pipelines with a backend each at a memory limit of {MEMORY_LIMIT_MIB} MiB, spans of 40 \
-         attributes as fast as \
-         they are answered.\nBar: the pipelines whose backends are well lose nothing, memory at most 110 % of the limit."
-    )
 }
 
 #[cfg(test)]
@@ -81,11 +68,14 @@ mod tests {
     #[test]
     fn a_loss_or_too_much_memory_does_not_hold() {
         let of = |lost: u64, memory_share: f64| {
-            holds(&series(ONE_DEAD, &[json!({ "accepted": 100, "lost": lost, "memory_share": memory_share })]))
+            (SCENARIO.holds)(&series(
+                ONE_DEAD,
+                &[json!({ "accepted": 100, "lost": lost, "memory_share": memory_share })],
+            ))
         };
         assert!(of(0, 1.1));
         assert!(!of(1, 1.1), "lost");
         assert!(!of(0, 1.11), "too much memory");
-        assert!(!holds(&series(ONE_DEAD, &[])), "what was not measured does not hold");
+        assert!(!(SCENARIO.holds)(&series(ONE_DEAD, &[])), "what was not measured does not hold");
     }
 }

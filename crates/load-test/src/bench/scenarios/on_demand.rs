@@ -1,14 +1,7 @@
-//! Durable on demand: what a directory costs while all backends are well, turn by turn against the same without one.
+//! Durable on demand: what a directory costs while all backends are well, turn by turn against the
+//! same without one.
 
-use std::time::Duration;
-
-use serde_json::json;
-
-use crate::bench::figures::{Figures, Series, compare};
-use crate::bench::options::Options;
-use crate::bench::scenario::{CORES, Scenario, Turn, sluice_only};
-use crate::bench::stage::Setting;
-use crate::generate::{Load, Retry};
+use super::*;
 
 const MEMORY_LIMIT_MIB: u64 = 512;
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -26,10 +19,11 @@ pub(super) const SCENARIO: Scenario = Scenario {
     takes: sluice_only,
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| {
-        compare(all, DELIVERED, "cost_ratio", "cpu_s_per_million", |own, delivered| own / delivered);
-        compare(all, DELIVERED, "rate_ratio", "spans_per_s", |own, delivered| own / delivered);
+        compare(all, DELIVERED, "cost_ratio", "cpu_s_per_million", |own, other| own / other);
+        compare(all, DELIVERED, "rate_ratio", "spans_per_s", |own, other| own / other);
     },
     columns: &[
+        SUBJECT,
         ("Acknowledged", |series| series.case.clone()),
         ("CPU-s/M", |series| series.cell("cpu_s_per_million", 2)),
         ("×", |series| series.cell("cost_ratio", 3)),
@@ -41,32 +35,27 @@ pub(super) const SCENARIO: Scenario = Scenario {
         CORES[0],
         CORES[1],
     ],
-    holds,
-    notes,
+    holds: |series| {
+        series.median("cost_ratio") <= COST_BAR && series.median("rate_ratio") >= RATE_BAR
+    },
+    notes: |_| {
+        format!(
+            "One healthy backend, spans of 40 attributes as fast as they go, `ack: delivered` \
+             without a directory and `delivered_or_durable` with one, in turn.\nBar: a span costs \
+             at most {COST_BAR} × as much CPU, and at least {RATE_BAR} × as many go through."
+        )
+    },
 };
 
-async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
+async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let directory = if turn.case == DELIVERED { "" } else { "  directory: {dir}/buffer\n" };
     let buffer = format!("buffer:\n{directory}  ack: {}\n  policy: backpressure\n", turn.case);
-    let stage = Setting::of(turn, MEMORY_LIMIT_MIB, &buffer)?.counting_lightly().start(turn.contestant).await?;
-    let counted = turn.options.window * COUNTED_WINDOWS;
-    let load = Load { grace: Duration::from_secs(2), ..stage.load() };
-    let observed = stage.under_load(load.duration(WARM_UP + counted).retry(Retry::SDK), WARM_UP, counted).await?;
+    let stage = Setting::of(turn, MEMORY_LIMIT_MIB, &buffer)?.counting_lightly().start().await?;
+    let counted = turn.windows(COUNTED_WINDOWS);
+    let load = Load { grace: Duration::from_secs(2), ..stage.load() }.retry(Retry::SDK);
+    let observed = stage.under_load(load.duration(WARM_UP + counted), WARM_UP, counted).await?;
     let written_bytes = stage.metric("sluice_log_written_bytes", &[]).await.unwrap_or(0.0);
     Ok(stage.figures(&observed)?.with(json!({ "written_bytes": written_bytes })))
-}
-
-fn holds(series: &Series) -> bool {
-    series.median("cost_ratio") <= COST_BAR && series.median("rate_ratio") >= RATE_BAR
-}
-
-fn notes(_: &Options) -> String {
-    format!(
-        "One healthy backend, spans of 40 attributes as fast as they go, `ack: delivered` without a directory and \
-         `delivered_or_durable` with one, in turn.\nBar: a span costs at most {COST_BAR} × as much CPU, and at least \
-         {RATE_BAR} × as \
-         many go through."
-    )
 }
 
 #[cfg(test)]
@@ -79,11 +68,12 @@ mod tests {
     #[test]
     fn both_cost_and_rate_have_to_hold() {
         let holds = |turns: &[(f64, f64)]| {
-            let turn = |&(cost, rate): &(f64, f64)| json!({ "cpu_s_per_million": cost, "spans_per_s": rate });
+            let turn = |of: &(f64, f64)| json!({ "cpu_s_per_million": of.0, "spans_per_s": of.1 });
             let turns: Vec<Value> = turns.iter().map(turn).collect();
-            let mut all = [series(DELIVERED, &[turn(&(2.0, 100.0))]), series("delivered_or_durable", &turns)];
+            let mut all =
+                [series(DELIVERED, &[turn(&(2.0, 100.0))]), series("delivered_or_durable", &turns)];
             (SCENARIO.compare)(&mut all);
-            holds(&all[1])
+            (SCENARIO.holds)(&all[1])
         };
         assert!(holds(&[(2.1, 96.0)]));
         assert!(!holds(&[(2.2, 100.0)]), "costs more");

@@ -1,50 +1,37 @@
-//! Overload: a subject with a fraction of a core is offered three times what it can take. How much of its peak it still
-//! delivers, how it answers the senders that it turns away, and whether its memory stays within its limit.
+//! Overload: a subject with a fraction of a core is offered three times what it can take. How much
+//! of its peak it still delivers, how it answers the senders that it turns away, and whether its
+//! memory stays within its limit.
 
-use std::time::Duration;
-
-use anyhow::ensure;
-use serde_json::json;
-
-use crate::bench::contestant::Contestant;
-use crate::bench::figures::{Column, Figures, Series};
-use crate::bench::options::Options;
-use crate::bench::scenario::{CORES, MEMORY_BAR, SUBJECT, Scenario, Turn};
-use crate::bench::stage::{Observed, Setting, Stage};
-use crate::generate::{Load, Retry};
+use super::*;
+use crate::bench::contestant::Kind;
 use crate::report::Spread;
 use crate::subject::Limits;
 
 const MEMORY_LIMIT_MIB: u64 = 128;
 /// So little that generator and backend could take several times as much.
 const CPU_CORES: f64 = 0.1;
-/// Connections and streams of a few senders in closed loops: what the subject takes if hardly anything waits.
+/// Connections and streams of a few senders in closed loops: what the subject takes if hardly
+/// anything waits.
 const FEW_SENDERS: [(usize, usize); 2] = [(4, 2), (4, 8)];
-/// What the many senders offer, of what few senders got through. One of the levels is where most is delivered: the
-/// peak.
+/// What the many senders offer, of what few senders got through. One of the levels is where most is
+/// delivered: the peak.
 const LEVELS: [f64; 4] = [0.5, 0.65, 0.8, 1.0];
-const FLOOD: f64 = 3.0;
+pub(super) const FLOOD: f64 = 3.0;
 /// Windows before counting, and counted.
 const WARM_UP_WINDOWS: u32 = 1;
 const COUNTED_WINDOWS: u32 = 2;
 const DRAIN_WITHIN: Duration = Duration::from_secs(30);
 /// For answers, since a flooded subject is slow to give them.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A sender that is turned away comes back a little later and does not spin.
-const COME_BACK: Retry = Retry::Backoff {
-    initial: Duration::from_millis(50),
-    max: Duration::from_millis(500),
-    give_up_after: Duration::from_secs(10),
-};
 
 const GOODPUT_BAR: f64 = 0.95;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     id: "overload",
     title: "three times as much offered as a subject with a CPU quota can take",
-    // How senders are answered, and connections × streams: clients with a connection each, as SDKs and agents are; a
-    // few gateways with sixteen requests at a time on each connection, which arrive interleaved; and so many that
-    // what they have in flight is more than the subject takes within a second, for which it lets a request wait.
+    // How senders are answered, and connections × streams: a connection each, as SDKs and agents
+    // have it; a few gateways with sixteen requests at a time on each, which arrive interleaved;
+    // and more in flight than the subject takes within the second for which a request may wait.
     cases: &[
         "memory 256 × 1",
         "delivered 256 × 1",
@@ -54,10 +41,10 @@ pub(super) const SCENARIO: Scenario = Scenario {
         "delivered 64 × 32",
     ],
     // The Collector has no `buffer.ack`.
-    takes: |contestant, case| match contestant {
-        Contestant::Nginx { .. } => false,
-        Contestant::Sluice { .. } => true,
-        Contestant::Collector { .. } => case.starts_with("memory"),
+    takes: |contestant, case| match contestant.kind {
+        Kind::Nginx { .. } => false,
+        Kind::Sluice { .. } => true,
+        Kind::Collector => case.starts_with("memory"),
     },
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| all.iter_mut().for_each(of_peak),
@@ -66,7 +53,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("ack", |series| ack_and_senders(&series.case).0.to_owned()),
         ("senders", |series| ack_and_senders(&series.case).1.to_owned()),
         ("few senders spans/s", |series| series.cell("few_senders_per_s", 0)),
-        PEAK,
+        ("peak spans/s", |series| series.cell("peak_per_s", 0)),
         ("offered of peak", |series| series.percent("offered_of_peak")),
         ("sent of peak", |series| series.percent("sent_of_peak")),
         ("goodput of peak", |series| series.percent("goodput_of_peak")),
@@ -78,66 +65,92 @@ pub(super) const SCENARIO: Scenario = Scenario {
         CORES[0],
         CORES[1],
     ],
-    holds,
-    notes,
+    holds: |series| {
+        series.median("goodput_of_peak") >= GOODPUT_BAR
+            && series.none(&["failed", "unanswered", "lost"])
+            && keeps_to_memory(series)
+    },
+    notes: |_| {
+        format!(
+            "{CPU_CORES} cores by quota, memory limit {MEMORY_LIMIT_MIB} MiB, spans of 40 \
+             attributes. Few senders: the better of closed loops of 8 and 32 requests in flight. \
+             Then many in open loop, clients with a connection each (256 × 1) or gateways with \
+             many \
+             requests at a time on each (16 × 16, 64 × 32), offer {LEVELS:?} and {FLOOD} times \
+             that, each to a new subject, and do not come back; what is offered while all their \
+             requests wait is not sent. The peak is the level at which most is delivered, by the \
+             medians of all turns.\nBar: of {FLOOD} times at least 95 % of the peak in the same \
+             turn is delivered (median), every refusal retryable, nothing acknowledged lost, \
+             memory \
+             at most 110 % of the limit."
+        )
+    },
 };
-
-const PEAK: Column = ("peak spans/s", |series| series.cell("peak_per_s", 0));
 
 fn ack_and_senders(case: &str) -> (&str, &str) {
     case.split_once(' ').unwrap_or((case, ""))
 }
 
-/// A new subject with a new backend.
-async fn start(turn: Turn<'_>) -> anyhow::Result<Stage> {
-    let delivered = if turn.case.starts_with("delivered") { "buffer:\n  ack: delivered\n" } else { "" };
-    let mut setting = Setting::of(turn, MEMORY_LIMIT_MIB, delivered)?;
+/// A new subject with a new backend, under this load.
+pub(super) async fn under_load(
+    turn: Turn<'_>,
+    case: &str,
+    args: &[&str],
+    load: impl FnOnce(Load) -> Load,
+) -> Result<(Stage, Observed)> {
+    let is_delivered = case.starts_with("delivered");
+    let ack = if is_delivered { "buffer:\n  ack: delivered\n" } else { "" };
+    let mut setting = Setting::of(turn, MEMORY_LIMIT_MIB, ack)?;
     setting.limits = Limits { cpu_cores: Some(CPU_CORES), memory_bytes: None };
-    setting.start(turn.contestant).await
+    setting.args.extend(args.iter().map(|&arg| arg.to_owned()));
+    let stage = setting.start().await?;
+    let (warm_up, counted) = (turn.windows(WARM_UP_WINDOWS), turn.windows(COUNTED_WINDOWS));
+    let load = Load { timeout: PATIENCE, grace: PATIENCE, ..load(stage.load()) };
+    let observed = stage.under_load(load.duration(warm_up + counted), warm_up, counted).await?;
+    Ok((stage, observed))
 }
 
-fn windows(options: &Options) -> (Duration, Duration) {
-    (options.window * WARM_UP_WINDOWS, options.window * COUNTED_WINDOWS)
-}
-
-async fn under_load(stage: &Stage, load: Load, options: &Options) -> anyhow::Result<Observed> {
-    let (warm_up, counted) = windows(options);
-    let load = Load { duration: Some(warm_up + counted), timeout: PATIENCE, grace: PATIENCE, ..load };
-    stage.under_load(load, warm_up, counted).await
-}
-
-async fn measure(turn: Turn<'_>) -> anyhow::Result<Figures> {
+/// What few senders get through.
+pub(super) async fn of_few_senders(turn: Turn<'_>, case: &str) -> Result<f64> {
     let mut few_per_s = 0.0_f64;
     for (connections, streams) in FEW_SENDERS {
-        let stage = start(turn).await?;
-        let load = stage.load().concurrency(connections, streams).retry(COME_BACK);
-        few_per_s = few_per_s.max(under_load(&stage, load, turn.options).await?.delivered_per_s());
+        let few = |load: Load| load.concurrency(connections, streams).retry(COME_BACK);
+        let (_, observed) = under_load(turn, case, &[], few).await?;
+        few_per_s = few_per_s.max(observed.delivered_per_s());
     }
     ensure!(few_per_s > 0.0, "nothing was delivered");
-    let (_, senders) = ack_and_senders(turn.case);
-    let numbers: Vec<usize> = senders.split(" × ").filter_map(|number| number.parse().ok()).collect();
+    Ok(few_per_s)
+}
+
+/// The case's many senders in open loop.
+pub(super) fn many_senders(load: Load, case: &str, per_s: f64) -> Load {
+    let numbers = ack_and_senders(case).1.split(" × ");
+    let numbers: Vec<usize> = numbers.filter_map(|number| number.parse().ok()).collect();
+    load.concurrency(numbers[0], numbers[1]).rate(per_s)
+}
+
+async fn measure(turn: Turn<'_>) -> Result<Figures> {
+    let few_per_s = of_few_senders(turn, turn.case).await?;
     let (mut levels_per_s, mut flood) = ([0.0; LEVELS.len()], Figures::default());
-    // Each turn begins elsewhere, so that a machine that becomes slower or faster meanwhile favours none of them.
+    // Each turn begins elsewhere, so that a machine that becomes slower or faster meanwhile favours
+    // none of them.
     for place in 0..=LEVELS.len() {
         let level = (place + turn.number) % (LEVELS.len() + 1);
-        let stage = start(turn).await?;
-        let many = stage.load().concurrency(numbers[0], numbers[1]);
-        if level < LEVELS.len() {
-            let load = many.rate(LEVELS[level] * few_per_s);
-            levels_per_s[level] = under_load(&stage, load, turn.options).await?.delivered_per_s();
-        } else {
-            let flooded = under_load(&stage, many.rate(FLOOD * few_per_s), turn.options).await?;
-            flood = of_flood(&stage, &flooded, turn.options).await?;
+        let per_s = LEVELS.get(level).unwrap_or(&FLOOD) * few_per_s;
+        let many = |load: Load| many_senders(load, turn.case, per_s);
+        let (stage, observed) = under_load(turn, turn.case, &[], many).await?;
+        match levels_per_s.get_mut(level) {
+            Some(delivered_per_s) => *delivered_per_s = observed.delivered_per_s(),
+            None => flood = of_flood(turn, &stage, &observed).await?,
         }
     }
     Ok(flood.with(json!({ "few_senders_per_s": few_per_s, "levels_per_s": levels_per_s })))
 }
 
-async fn of_flood(stage: &Stage, flood: &Observed, options: &Options) -> anyhow::Result<Figures> {
+async fn of_flood(turn: Turn<'_>, stage: &Stage, flood: &Observed) -> Result<Figures> {
     let report = &flood.report;
     stage.drained(report, DRAIN_WITHIN).await;
-    let (warm_up, counted) = windows(options);
-    let load_s = (warm_up + counted).as_secs_f64();
+    let load_s = turn.windows(WARM_UP_WINDOWS + COUNTED_WINDOWS).as_secs_f64();
     let turned_away = report.refused + report.failed + report.unanswered;
     Ok(stage.figures(flood)?.with(json!({
         "offered_per_s": report.offered as f64 / load_s,
@@ -148,43 +161,25 @@ async fn of_flood(stage: &Stage, flood: &Observed, options: &Options) -> anyhow:
     })))
 }
 
-/// The peak is the level at which most is delivered, the same for all turns. By medians: the best of single
-/// measurements is the luckiest.
+/// The peak is the level at which most is delivered, the same for all turns. By medians: the best
+/// of single measurements is the luckiest.
 fn of_peak(series: &mut Series) {
     let all: Vec<f64> = series.values("levels_per_s").collect();
     let at = |level: usize| all.iter().copied().skip(level).step_by(LEVELS.len());
     let median_at = |level: usize| Spread::of(at(level)).map_or(0.0, |spread| spread.median);
-    let peak = (0..LEVELS.len()).max_by(|a, b| median_at(*a).total_cmp(&median_at(*b))).unwrap_or(0);
+    let peak =
+        (0..LEVELS.len()).max_by(|a, b| median_at(*a).total_cmp(&median_at(*b))).unwrap_or(0);
     let mut peaks_per_s = at(peak);
-    let peaks = series.turns.iter().map(|turn| turn.as_ref().and_then(|_| peaks_per_s.next())).collect();
+    let peaks =
+        series.turns.iter().map(|turn| turn.as_ref().and_then(|_| peaks_per_s.next())).collect();
     series.put("peak_per_s", peaks);
     series.put("peak_level", vec![Some(LEVELS[peak]); series.turns.len()]);
-    for (name, rate) in
-        [("offered_of_peak", "offered_per_s"), ("sent_of_peak", "sent_per_s"), ("goodput_of_peak", "goodput_per_s")]
-    {
-        let of = |turn: &Option<Figures>| Some(turn.as_ref()?.get(rate)? / turn.as_ref()?.get("peak_per_s")?);
-        series.put(name, series.turns.iter().map(of).collect());
+    for what in ["offered", "sent", "goodput"] {
+        let rate = format!("{what}_per_s");
+        let of = |turn: &Figures| Some(turn.get(&rate)? / turn.get("peak_per_s")?);
+        let shares = series.turns.iter().map(|turn| of(turn.as_ref()?)).collect();
+        series.put(&format!("{what}_of_peak"), shares);
     }
-}
-
-fn holds(series: &Series) -> bool {
-    series.median("goodput_of_peak") >= GOODPUT_BAR
-        && series.none(&["failed", "unanswered", "lost"])
-        && series.each("memory_share", |share| share <= MEMORY_BAR)
-}
-
-fn notes(_: &Options) -> String {
-    format!(
-        "{CPU_CORES} cores by quota, memory limit {MEMORY_LIMIT_MIB} MiB, spans of 40 attributes. Few senders: the \
-         better of closed \
-         loops of 8 and 32 requests in flight. Then many in open loop, clients with a connection each (256 × 1) or \
-         gateways with \
-         many requests at a time on each (16 × 16, 64 × 32), offer {LEVELS:?} and {FLOOD} times that, each to a new \
-         subject, and do not come \
-         back; what is offered while all their requests wait is not sent. The peak is the level at which most is \
-         delivered, by the medians of all turns.\nBar: of {FLOOD} times at least 95 % of \
-         the peak in the same turn is delivered (median), every refusal retryable, nothing acknowledged lost, memory at most 110 % of the limit."
-    )
 }
 
 #[cfg(test)]
@@ -196,8 +191,8 @@ mod tests {
 
     fn turn(levels_per_s: [f64; LEVELS.len()], goodput_per_s: f64) -> Value {
         json!({
-            "levels_per_s": levels_per_s, "goodput_per_s": goodput_per_s, "refused": 5000, "failed": 0, "unanswered": 0,
-            "lost": 0, "memory_share": 1.1,
+            "levels_per_s": levels_per_s, "goodput_per_s": goodput_per_s, "refused": 5000,
+            "failed": 0, "unanswered": 0, "lost": 0, "memory_share": 1.1,
         })
     }
 
@@ -210,7 +205,7 @@ mod tests {
     fn holds_with(name: &str, value: f64) -> bool {
         let mut turn = turn([500.0, 650.0, 1000.0, 900.0], 950.0);
         turn[name] = json!(value);
-        holds(&compared(&[turn]))
+        (SCENARIO.holds)(&compared(&[turn]))
     }
 
     #[test]
@@ -221,7 +216,7 @@ mod tests {
         assert!(!holds_with("unanswered", 1.0));
         assert!(!holds_with("lost", 1.0));
         assert!(!holds_with("memory_share", 1.11));
-        assert!(!holds(&compared(&[])), "not measured");
+        assert!(!(SCENARIO.holds)(&compared(&[])), "not measured");
     }
 
     #[test]
@@ -234,6 +229,6 @@ mod tests {
         assert_eq!(all.median("peak_level"), 0.8, "950 was a lucky moment");
         let shares: Vec<f64> = all.values("goodput_of_peak").collect();
         assert_eq!(shares, [780.0 / 800.0, 1.0, 0.9]);
-        assert!(holds(&all), "the median of them");
+        assert!((SCENARIO.holds)(&all), "the median of them");
     }
 }

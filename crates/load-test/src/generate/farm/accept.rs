@@ -1,9 +1,11 @@
-//! Which text format a scraper asks for (RFC 9110, section 12.5.1, as far as Prometheus' formats need it).
+//! Which text format a scraper asks for (RFC 9110, section 12.5.1, as far as Prometheus' formats
+//! need it).
 
 /// A format of the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Format {
     /// Prometheus' text format 0.0.4.
+    #[default]
     Text,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
@@ -19,7 +21,8 @@ impl Format {
         }
     }
 
-    /// The format of the highest quality; of equals the first named. The plain text where none is known.
+    /// The format of the highest quality; of equals the first named. The plain text where none is
+    /// known.
     pub(super) fn of(accept: &str) -> Format {
         let mut best = (Format::Text, 0.0);
         for range in accept.split(',') {
@@ -29,7 +32,9 @@ impl Format {
                 Some("text/plain" | "text/*" | "*/*") => Format::Text,
                 _ => continue,
             };
-            let quality = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |text| text.parse().ok());
+            let quality = parts
+                .find_map(|part| part.strip_prefix("q="))
+                .map_or(Some(1.0), |text| text.parse().ok());
             if let Some(quality) = quality.filter(|quality| *quality > best.1) {
                 best = (format, quality);
             }
@@ -45,10 +50,14 @@ mod tests {
     #[test]
     fn the_scrapers_preference_decides() {
         let collector = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
-                         application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+                         application/openmetrics-text;version=0.0.1;q=0.4,\
+                         text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
         assert_eq!(Format::of(collector), Format::OpenMetrics);
         assert_eq!(Format::of("text/plain;version=0.0.4;q=0.5,*/*;q=0.1"), Format::Text);
-        assert_eq!(Format::of("application/openmetrics-text; q=0.1, text/plain; q=0.9"), Format::Text);
+        assert_eq!(
+            Format::of("application/openmetrics-text; q=0.1, text/plain; q=0.9"),
+            Format::Text
+        );
         assert_eq!(Format::of("application/openmetrics-text;q=0"), Format::Text);
         assert_eq!(Format::of("application/vnd.google.protobuf"), Format::Text);
         assert_eq!(Format::of(""), Format::Text);

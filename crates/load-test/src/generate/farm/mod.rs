@@ -1,14 +1,15 @@
-//! A farm of targets for a subject that scrapes: HTTP servers with metrics as avalanche shows them, the generator that the
-//! Kyma telemetry load test scrapes. Each sample's value is its identity (target, scrape, series), so what was served in a
-//! completed scrape and has not arrived is told to the sample.
+//! A farm of targets for a subject that scrapes: HTTP servers with metrics as avalanche shows them,
+//! the generator that the Kyma telemetry load test scrapes. Each sample's value is its identity
+//! (target, scrape, series), so what was served in a completed scrape and has not arrived is told
+//! to the sample.
 
 mod accept;
 mod page;
-mod scrape;
 mod server;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -21,7 +22,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::report::{LoadReport, Problem, Progress};
-use crate::identity::{SequenceSet, next_generator};
+use super::running::{RunningLoad, Stop};
+use crate::identity::{SEQUENCE_LIMIT, SequenceSet, next_generator};
 use page::Pages;
 
 /// Samples of one target: about 500 MB of text.
@@ -41,9 +43,11 @@ pub struct Farm {
     pub counters: u32,
     /// Labels of each series besides `series_id` and `cycle_id`.
     pub labels: u32,
-    /// All series are replaced by new ones (another `cycle_id`) after this time, again and again. `None`: never.
+    /// All series are replaced by new ones (another `cycle_id`) after this time, again and again.
+    /// `None`: never.
     pub churn_every: Option<Duration>,
-    /// How often the subject is told to scrape each target; what it leaves out is a [`Problem`] of the report.
+    /// How often the subject is told to scrape each target; what it leaves out is a [`Problem`] of
+    /// the report.
     pub scrape_every: Duration,
 }
 
@@ -63,8 +67,9 @@ pub enum FarmError {
 }
 
 impl Default for Farm {
-    /// The Kyma load test's: 20 targets of 1,000 metrics with 10 series and 10 labels each, scraped every 30 seconds, with
-    /// new series every minute as avalanche makes them unless told otherwise.
+    /// The Kyma load test's: 20 targets of 1,000 metrics with 10 series and 10 labels each, scraped
+    /// every 30 seconds, with new series every minute as avalanche makes them unless told
+    /// otherwise.
     fn default() -> Self {
         Farm {
             targets: 20,
@@ -91,7 +96,9 @@ impl Farm {
     /// Scraped so often that this comes of it.
     pub fn scraped_at(mut self, samples_per_s: f64) -> Self {
         let every_s = self.samples_per_round() as f64 / samples_per_s;
-        self.scrape_every = Duration::try_from_secs_f64(every_s).unwrap_or(Duration::MAX).max(Duration::from_millis(1));
+        self.scrape_every = Duration::try_from_secs_f64(every_s)
+            .unwrap_or(Duration::MAX)
+            .max(Duration::from_millis(1));
         self
     }
 
@@ -103,7 +110,8 @@ impl Farm {
     pub fn open(self) -> Result<OpenFarm, FarmError> {
         self.check()?;
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listeners: Vec<TcpListener> = (0..self.targets).map(|_| listen(any_port)).collect::<Result<_, _>>()?;
+        let listeners: Vec<TcpListener> =
+            (0..self.targets).map(|_| listen(any_port)).collect::<Result<_, _>>()?;
         let addrs = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
         let shared = Arc::new(Shared {
             pages: Pages::new(&self),
@@ -111,7 +119,8 @@ impl Farm {
             generator: next_generator(),
             progress: Arc::default(),
             acknowledged: Mutex::default(),
-            phase: watch::Sender::new(Phase::Waiting),
+            is_started: watch::Sender::new(false),
+            stop: Stop::new(),
             first_scrape: watch::Sender::new(false),
             began: Instant::now(),
             farm: self,
@@ -127,12 +136,16 @@ impl Farm {
     pub fn check(&self) -> Result<(), FarmError> {
         let every = [Some(self.scrape_every), self.churn_every];
         match self.series_per_target() {
-            _ if !(1..=TARGETS_LIMIT).contains(&self.targets) => Err(FarmError::Targets(self.targets)),
+            _ if !(1..=TARGETS_LIMIT).contains(&self.targets) => {
+                Err(FarmError::Targets(self.targets))
+            }
             series if !(1..=SERIES_LIMIT).contains(&series) => Err(FarmError::Series(series)),
             _ if self.counters > self.metrics => {
                 Err(FarmError::Counters { counters: self.counters, metrics: self.metrics })
             }
-            _ if every.into_iter().flatten().any(|every| every.is_zero()) => Err(FarmError::Interval),
+            _ if every.into_iter().flatten().any(|every| every.is_zero()) => {
+                Err(FarmError::Interval)
+            }
             _ => Ok(()),
         }
     }
@@ -146,14 +159,8 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(128)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Scrapes are held.
-    Waiting,
-    Serving,
-    /// Scrapes are answered 503.
-    Stopped,
-}
+/// The sequence numbers of a page as it was served once.
+type Scrape = Range<u64>;
 
 /// The state that all targets share.
 struct Shared {
@@ -164,7 +171,10 @@ struct Shared {
     generator: u16,
     progress: Arc<Progress>,
     acknowledged: Mutex<SequenceSet>,
-    phase: watch::Sender<Phase>,
+    /// Scrapes are held until then.
+    is_started: watch::Sender<bool>,
+    /// Scrapes that begin afterwards are answered 503.
+    stop: Stop,
     /// True when one has come.
     first_scrape: watch::Sender<bool>,
     began: Instant,
@@ -186,53 +196,75 @@ impl OpenFarm {
         self.shared.farm.scrape_every
     }
 
-    /// Waits until the first scrape has come, which is held; false if none has by then. Prometheus and what is made of it
-    /// discover their targets five seconds after they have started.
+    /// Waits until the first scrape has come, which is held; false if none has by then. Prometheus
+    /// and what is made of it discover their targets five seconds after they have started.
     pub async fn wait_for_scraper(&self, limit: Duration) -> bool {
         let mut first = self.shared.first_scrape.subscribe();
         timeout(limit, first.wait_for(|has_come| *has_come)).await.is_ok_and(|come| come.is_ok())
     }
 
     /// Answers scrapes from now on.
-    pub fn start(self) -> RunningFarm {
-        self.shared.phase.send_replace(Phase::Serving);
-        RunningFarm { shared: self.shared, _servers: self.servers, started: Instant::now() }
+    pub fn start(self) -> RunningLoad {
+        self.shared.is_started.send_replace(true);
+        let (progress, stop) = (Arc::clone(&self.shared.progress), self.shared.stop.clone());
+        let report = self.shared.run();
+        RunningLoad::spawn(progress, stop, async { Ok(report.await) }, self.servers)
     }
 }
 
-/// A farm that is scraped. Its targets are gone when this is dropped.
-pub struct RunningFarm {
-    shared: Arc<Shared>,
-    _servers: JoinSet<()>,
-    started: Instant,
-}
-
-impl RunningFarm {
-    pub fn progress(&self) -> &Arc<Progress> {
-        &self.shared.progress
-    }
-
-    /// Scrapes that begin from now on are answered 503.
-    pub fn stop(&self) {
-        self.shared.phase.send_replace(Phase::Stopped);
-    }
-
-    /// Waits for the scrapes that are under way, and says what was served.
-    pub async fn finish(&mut self) -> LoadReport {
-        let elapsed = self.started.elapsed();
-        self.stop();
+impl Shared {
+    /// Says what was served until the farm was stopped.
+    async fn run(self: Arc<Self>) -> LoadReport {
+        let started = Instant::now();
+        self.stop.wait().await;
+        let elapsed = started.elapsed();
         let all_ended = async {
-            while self.shared.under_way() > 0 {
+            while self.under_way() > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         // Scrapes that have not ended by then count as unanswered.
         let _ = timeout(GRACE, all_ended).await;
-        self.shared.report(elapsed)
+        self.report(elapsed)
     }
-}
 
-impl Shared {
+    async fn wait_for_start(&self) {
+        self.first_scrape.send_if_modified(|has_come| !std::mem::replace(has_come, true));
+        // The sender is here: no error.
+        let _ = self.is_started.subscribe().wait_for(|is_started| *is_started).await;
+    }
+
+    /// The next scrape of a target. `None`: the farm is stopped, or has no identities left.
+    fn begin_scrape(&self, target: usize) -> Option<Scrape> {
+        if self.stop.at().is_some() {
+            return None;
+        }
+        let number = u64::from(self.scrapes[target].fetch_add(1, Ordering::Relaxed));
+        let series = self.farm.series_per_target();
+        let first = (number * self.farm.targets as u64 + target as u64) * series;
+        if first + series > SEQUENCE_LIMIT {
+            return None;
+        }
+        self.progress.offered.fetch_add(series, Ordering::Relaxed);
+        self.progress.requests.fetch_add(1, Ordering::Relaxed);
+        Some(first..first + series)
+    }
+
+    /// It was written to its end.
+    fn complete(&self, scrape: &Scrape, bytes: usize) {
+        self.progress.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.progress.accepted.fetch_add(self.farm.series_per_target(), Ordering::Relaxed);
+        self.acknowledged.lock().insert_range(scrape.clone());
+    }
+
+    /// The scraper went away before it had read all of a completed scrape.
+    fn cut_off(&self, scrape: Scrape) {
+        let series = self.farm.series_per_target();
+        self.progress.accepted.fetch_sub(series, Ordering::Relaxed);
+        self.progress.failed.fetch_add(series, Ordering::Relaxed);
+        self.acknowledged.lock().remove_range(scrape);
+    }
+
     /// Samples of scrapes that have neither been completed nor cut off.
     fn under_way(&self) -> u64 {
         let ended = self.progress.accepted() + self.progress.turned_away();
@@ -251,7 +283,8 @@ impl Shared {
         if elapsed < 2 * self.farm.scrape_every {
             report.problems.push(Problem {
                 message: format!(
-                    "the load lasted {:.1} s and each target is scraped every {every_s} s: {} scrapes are little to go by",
+                    "the load lasted {:.1} s and each target is scraped every {every_s} s: \
+                     {} scrapes are little to go by",
                     elapsed.as_secs_f64(),
                     report.requests
                 ),
@@ -262,7 +295,8 @@ impl Shared {
             let targets = left_out.len();
             report.problems.push(Problem {
                 message: format!(
-                    "{targets} of {} targets were scraped less often than every {every_s} s: {scrapes} scrapes were left out",
+                    "{targets} of {} targets were scraped less often than every {every_s} s: \
+                     {scrapes} scrapes were left out",
                     self.farm.targets
                 ),
                 remedy: "set a lower rate with -r: the subject does not keep up",
@@ -273,7 +307,8 @@ impl Shared {
 
     /// Scrapes that the subject was told to make and has not, of each target where there are any.
     fn left_out(&self, elapsed: Duration) -> Vec<u32> {
-        // The first scrape comes at any moment of the first interval, and the last may fall on the end.
+        // The first scrape comes at any moment of the first interval, and the last may fall on the
+        // end.
         let due = (elapsed.as_secs_f64() / self.farm.scrape_every.as_secs_f64()).floor() as u32;
         let due = due.saturating_sub(1);
         let missed = |scrapes: &AtomicU32| due.saturating_sub(scrapes.load(Ordering::Relaxed));

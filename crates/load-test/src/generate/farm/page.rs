@@ -1,6 +1,6 @@
 //! A target's page: written once, then its values are patched in place.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,12 +10,14 @@ use super::accept::Format;
 use crate::identity::{Identity, SAMPLE_DIGITS};
 
 const CYCLE_DIGITS: usize = 6;
-/// Pages of each format that are kept between scrapes; more than these are made while more scrapes are under way.
+/// Pages of each format that are kept between scrapes; more than these are made while more scrapes
+/// are under way.
 const KEPT_PAGES: usize = 8;
 
 /// One page with the places of what varies.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Page {
+    format: Format,
     bytes: Vec<u8>,
     values_at: Vec<u32>,
     cycles_at: Vec<u32>,
@@ -24,16 +26,43 @@ pub(super) struct Page {
 
 impl Page {
     fn build(farm: &Farm, format: Format) -> Page {
-        let mut writer = Writer { text: String::new(), values_at: Vec::new(), cycles_at: Vec::new() };
-        let labels: String =
-            (0..farm.labels).map(|label| format!("label_key_kkkkk_{label}=\"label_val_vvvvv_{label}\",")).collect();
+        let mut page = Page { format, ..Page::default() };
+        let labels: String = (0..farm.labels)
+            .map(|label| format!("label_key_kkkkk_{label}=\"label_val_vvvvv_{label}\","))
+            .collect();
         for metric in 0..farm.metrics {
-            writer.metric(farm, format, metric, &labels);
+            page.push_metric(farm, metric, &labels);
         }
         if format == Format::OpenMetrics {
-            writer.text.push_str("# EOF\n");
+            page.push(format_args!("# EOF\n"));
         }
-        Page { bytes: writer.text.into_bytes(), values_at: writer.values_at, cycles_at: writer.cycles_at, cycle: 0 }
+        page
+    }
+
+    /// Head and series of one metric. OpenMetrics names a counter without the suffix that its
+    /// samples have.
+    fn push_metric(&mut self, farm: &Farm, metric: u32, labels: &str) {
+        let base = format!("avalanche_metric_mmmmm_0_{metric:04}");
+        let is_counter = metric < farm.counters;
+        let (name, kind) =
+            if is_counter { (format!("{base}_total"), "counter") } else { (base.clone(), "gauge") };
+        let head = if self.format == Format::OpenMetrics { &base } else { &name };
+        self.push(format_args!("# HELP {head} A tasty metric morsel\n# TYPE {head} {kind}\n"));
+        for series in 0..farm.series {
+            self.push(format_args!("{name}{{cycle_id=\""));
+            self.cycles_at.push(self.end());
+            self.push(format_args!("{:0CYCLE_DIGITS$}\",{labels}series_id=\"{series}\"}} ", 0));
+            self.values_at.push(self.end());
+            self.push(format_args!("{:0SAMPLE_DIGITS$}\n", 0));
+        }
+    }
+
+    fn push(&mut self, text: std::fmt::Arguments<'_>) {
+        self.bytes.write_fmt(text).expect("a vector takes everything");
+    }
+
+    fn end(&self) -> u32 {
+        u32::try_from(self.bytes.len()).expect("the number of series bounds a page")
     }
 
     /// The series of this cycle, with identities from `first` on.
@@ -55,6 +84,10 @@ impl Page {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+
+    pub(super) fn format(&self) -> Format {
+        self.format
+    }
 }
 
 /// Decimal digits with leading zeros, as many as there is room for.
@@ -62,38 +95,6 @@ fn put_digits(out: &mut [u8], mut value: u64) {
     for digit in out.iter_mut().rev() {
         *digit = b'0' + (value % 10) as u8;
         value /= 10;
-    }
-}
-
-struct Writer {
-    text: String,
-    values_at: Vec<u32>,
-    cycles_at: Vec<u32>,
-}
-
-impl Writer {
-    /// Head and series of one metric. OpenMetrics names a counter without the suffix that its samples have.
-    fn metric(&mut self, farm: &Farm, format: Format, metric: u32, labels: &str) {
-        let base = format!("avalanche_metric_mmmmm_0_{metric:04}");
-        let is_counter = metric < farm.counters;
-        let (name, kind) = if is_counter { (format!("{base}_total"), "counter") } else { (base.clone(), "gauge") };
-        let head = if format == Format::OpenMetrics { &base } else { &name };
-        self.push(format_args!("# HELP {head} A tasty metric morsel\n# TYPE {head} {kind}\n"));
-        for series in 0..farm.series {
-            self.push(format_args!("{name}{{cycle_id=\""));
-            self.cycles_at.push(self.here());
-            self.push(format_args!("{:0CYCLE_DIGITS$}\",{labels}series_id=\"{series}\"}} ", 0));
-            self.values_at.push(self.here());
-            self.push(format_args!("{:0SAMPLE_DIGITS$}\n", 0));
-        }
-    }
-
-    fn push(&mut self, text: std::fmt::Arguments<'_>) {
-        self.text.write_fmt(text).expect("a string takes everything");
-    }
-
-    fn here(&self) -> u32 {
-        u32::try_from(self.text.len()).expect("the number of series bounds a page")
     }
 }
 
@@ -113,8 +114,8 @@ impl Pages {
         idle.unwrap_or_else(|| Page::build(&self.farm, format))
     }
 
-    pub(super) fn put_back(&self, format: Format, page: Page) {
-        let mut idle = self.idle[format as usize].lock();
+    pub(super) fn put_back(&self, page: Page) {
+        let mut idle = self.idle[page.format as usize].lock();
         if idle.len() < KEPT_PAGES {
             idle.push(page);
         }
@@ -122,7 +123,8 @@ impl Pages {
 
     /// Which generation of series is shown after this time.
     pub(super) fn cycle(&self, elapsed: Duration) -> u64 {
-        let cycles = self.farm.churn_every.map_or(0.0, |every| elapsed.as_secs_f64() / every.as_secs_f64());
+        let cycles =
+            self.farm.churn_every.map_or(0.0, |every| elapsed.as_secs_f64() / every.as_secs_f64());
         cycles as u64 % 10_u64.pow(CYCLE_DIGITS as u32)
     }
 }
@@ -144,12 +146,13 @@ mod tests {
     #[test]
     fn the_plain_format_names_a_counter_with_its_suffix() {
         let value = |sequence| Identity::new(3, sequence).to_sample();
+        let total = "avalanche_metric_mmmmm_0_0000_total";
         let label = "label_key_kkkkk_0=\"label_val_vvvvv_0\"";
         let expected = format!(
             "# HELP avalanche_metric_mmmmm_0_0000_total A tasty metric morsel\n\
              # TYPE avalanche_metric_mmmmm_0_0000_total counter\n\
-             avalanche_metric_mmmmm_0_0000_total{{cycle_id=\"000007\",{label},series_id=\"0\"}} {}\n\
-             avalanche_metric_mmmmm_0_0000_total{{cycle_id=\"000007\",{label},series_id=\"1\"}} {}\n\
+             {total}{{cycle_id=\"000007\",{label},series_id=\"0\"}} {}\n\
+             {total}{{cycle_id=\"000007\",{label},series_id=\"1\"}} {}\n\
              # HELP avalanche_metric_mmmmm_0_0001 A tasty metric morsel\n\
              # TYPE avalanche_metric_mmmmm_0_0001 gauge\n\
              avalanche_metric_mmmmm_0_0001{{cycle_id=\"000007\",{label},series_id=\"0\"}} {}\n\
@@ -166,7 +169,10 @@ mod tests {
     fn open_metrics_names_it_without_and_ends_with_eof() {
         let text = text(&small(), Format::OpenMetrics, 0, 0);
         assert!(text.contains("# TYPE avalanche_metric_mmmmm_0_0000 counter\n"), "{text}");
-        assert!(text.contains("\navalanche_metric_mmmmm_0_0000_total{cycle_id=\"000000\","), "{text}");
+        assert!(
+            text.contains("\navalanche_metric_mmmmm_0_0000_total{cycle_id=\"000000\","),
+            "{text}"
+        );
         assert!(text.ends_with("\n# EOF\n"), "{text}");
     }
 
@@ -181,15 +187,20 @@ mod tests {
     #[test]
     fn the_series_are_new_after_each_cycle() {
         let pages = Pages::new(&Farm { churn_every: Some(Duration::from_millis(500)), ..small() });
-        let cycles = [0, 499, 500, 1_700].map(|elapsed_ms| pages.cycle(Duration::from_millis(elapsed_ms)));
+        let cycles =
+            [0, 499, 500, 1_700].map(|elapsed_ms| pages.cycle(Duration::from_millis(elapsed_ms)));
         assert_eq!(cycles, [0, 0, 1, 3]);
-        assert_eq!(Pages::new(&Farm { churn_every: None, ..small() }).cycle(Duration::from_secs(3600)), 0);
+        assert_eq!(
+            Pages::new(&Farm { churn_every: None, ..small() }).cycle(Duration::from_secs(3600)),
+            0
+        );
     }
 
     #[test]
     fn a_series_is_about_as_long_as_avalanches() {
         let farm = Farm { metrics: 10, ..Farm::default() };
-        let bytes = Page::build(&farm, Format::Text).bytes.len() as f64 / farm.series_per_target() as f64;
+        let bytes =
+            Page::build(&farm, Format::Text).bytes.len() as f64 / farm.series_per_target() as f64;
         assert!((400.0..550.0).contains(&bytes), "{bytes}");
     }
 }

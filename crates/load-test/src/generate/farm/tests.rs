@@ -22,7 +22,12 @@ async fn ask(stream: &mut TcpStream, request: &str) -> (String, String) {
         }
     };
     let head = String::from_utf8(bytes[..head_len].to_vec()).unwrap();
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse::<usize>().unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .unwrap()
+        .parse::<usize>()
+        .unwrap();
     while bytes.len() < head_len + length {
         assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "ended early");
     }
@@ -32,7 +37,11 @@ async fn ask(stream: &mut TcpStream, request: &str) -> (String, String) {
 const GET: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
 fn sequences(page: &str) -> Vec<u64> {
-    Scrape::parse(page).samples.iter().map(|sample| Identity::from_sample(sample.value).unwrap().sequence()).collect()
+    Scrape::parse(page)
+        .samples
+        .iter()
+        .map(|sample| Identity::from_sample(sample.value).unwrap().sequence())
+        .collect()
 }
 
 #[tokio::test]
@@ -45,15 +54,19 @@ async fn every_sample_of_every_scrape_has_an_identity_of_its_own_and_all_are_ack
         let mut stream = TcpStream::connect(addr).await.unwrap();
         for _ in 0..3 {
             let (head, page) = ask(&mut stream, GET).await;
-            assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("version=0.0.4"), "{head}");
+            assert!(
+                head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("version=0.0.4"),
+                "{head}"
+            );
             let found = sequences(&page);
             assert_eq!(found.len(), 12);
             assert!(found.into_iter().all(|sequence| all.insert(sequence)), "twice the same");
         }
     }
-    let report = running.finish().await;
+    running.stop();
+    let report = running.join().await.unwrap();
     assert_eq!((report.offered, report.accepted, report.requests, report.failed), (72, 72, 6, 0));
-    assert_eq!((all.len(), report.acknowledged.count_missing_from(&all)), (72, 0));
+    assert_eq!((all.len(), report.acknowledged.difference_len(&all)), (72, 0));
     assert!(report.bytes_sent > 0, "{report:?}");
     let [problem] = &report.problems[..] else { panic!("{report:?}") };
     assert!(
@@ -68,9 +81,13 @@ async fn open_metrics_is_served_to_who_asks_for_it_and_strangers_are_told() {
     let addr = open.addrs()[0];
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let mut running = open.start();
-    let request = "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n";
+    let request =
+        "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n";
     let (head, page) = ask(&mut stream, request).await;
-    assert!(head.contains("application/openmetrics-text; version=1.0.0") && page.ends_with("# EOF\n"), "{head}{page}");
+    assert!(
+        head.contains("application/openmetrics-text; version=1.0.0") && page.ends_with("# EOF\n"),
+        "{head}{page}"
+    );
     for (request, status) in [
         ("GET / HTTP/1.1\r\n\r\n", "404"),
         ("POST /metrics HTTP/1.1\r\nContent-Length: 0\r\n\r\n", "405"),
@@ -80,7 +97,8 @@ async fn open_metrics_is_served_to_who_asks_for_it_and_strangers_are_told() {
         let (head, _) = ask(&mut stream, request).await;
         assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
     }
-    assert_eq!(running.finish().await.offered, 12);
+    running.stop();
+    assert_eq!(running.join().await.unwrap().offered, 12);
 }
 
 #[tokio::test]
@@ -99,7 +117,7 @@ async fn a_scrape_waits_for_the_start_and_gets_nothing_after_the_end() {
     running.stop();
     let (head, body) = ask(&mut stream, GET).await;
     assert!(head.starts_with("HTTP/1.1 503 ") && body.is_empty(), "{head}");
-    assert_eq!(running.finish().await.accepted, 12);
+    assert_eq!(running.join().await.unwrap().accepted, 12);
 }
 
 #[tokio::test]
@@ -118,7 +136,8 @@ async fn a_scrape_that_was_not_read_to_its_end_is_not_acknowledged() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         drop(hasty);
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let (report, samples) = (running.finish().await, u64::from(metrics) * 10);
+        running.stop();
+        let (report, samples) = (running.join().await.unwrap(), u64::from(metrics) * 10);
         let counts = (report.offered, report.accepted, report.failed, report.unanswered);
         assert_eq!(counts, (2 * samples, samples, samples, 0), "{metrics} metrics");
         assert_eq!(report.acknowledged.len(), samples);
@@ -126,12 +145,17 @@ async fn a_scrape_that_was_not_read_to_its_end_is_not_acknowledged() {
 }
 
 #[tokio::test]
-async fn targets_that_nobody_scrapes_are_a_problem_of_the_report() {
-    let mut running = Farm { scrape_every: Duration::from_millis(20), ..farm() }.open().unwrap().start();
+async fn targets_without_scrapes_are_a_problem_of_the_report() {
+    let mut running =
+        Farm { scrape_every: Duration::from_millis(20), ..farm() }.open().unwrap().start();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let report = running.finish().await;
+    running.stop();
+    let report = running.join().await.unwrap();
     let [problem] = &report.problems[..] else { panic!("{report:?}") };
-    assert!(problem.message.starts_with("2 of 2 targets were scraped less often than every 0.02 s"), "{problem:?}");
+    assert!(
+        problem.message.starts_with("2 of 2 targets were scraped less often than every 0.02 s"),
+        "{problem:?}"
+    );
 }
 
 #[test]

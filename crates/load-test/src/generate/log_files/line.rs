@@ -1,4 +1,5 @@
-//! A line as flog's `--format json` writes it and as a container runtime stores it: written once, then patched in place.
+//! A line as flog's `--format json` writes it and as a container runtime stores it: written once,
+//! then patched in place.
 
 use super::civil::{APACHE_LEN, Moment, RFC3339_LEN};
 use crate::generate::template::put_hex;
@@ -35,13 +36,19 @@ impl LineTemplate {
         while let Some(piece) = pieces.next() {
             times_at.push(bytes.len());
             bytes.extend_from_slice(Moment::of(0).rfc3339().as_bytes());
-            bytes.extend_from_slice(if pieces.peek().is_some() { b" stdout P " } else { b" stdout F " });
+            bytes.extend_from_slice(if pieces.peek().is_some() {
+                b" stdout P "
+            } else {
+                b" stdout F "
+            });
             bytes.extend_from_slice(piece);
             bytes.push(b'\n');
         }
         // Both are in the first piece.
-        let find = |text: &str| memchr::memmem::find(&bytes, text.as_bytes()).expect("just written");
-        let (date_at, stamp_at) = (find(&Moment::of(0).apache()), find(TEXT_MARK) + TEXT_MARK.len());
+        let find =
+            |text: &str| memchr::memmem::find(&bytes, text.as_bytes()).expect("just written");
+        let (date_at, stamp_at) =
+            (find(&Moment::of(0).apache()), find(TEXT_MARK) + TEXT_MARK.len());
         LineTemplate { bytes, times_at, date_at, stamp_at }
     }
 
@@ -79,8 +86,9 @@ impl LineTime {
 fn body(filling: &str) -> String {
     let (stamp, date) = ("0".repeat(STAMP_LEN), Moment::of(0).apache());
     format!(
-        "{{\"host\":\"203.0.113.17\", \"user-identifier\":\"{TEXT_MARK}{stamp}\", \"datetime\":\"{date}\", \
-         \"method\": \"GET\", \"request\": \"/{filling}\", \"protocol\":\"HTTP/1.1\", \"status\":200, \"bytes\":20480, \
+        "{{\"host\":\"203.0.113.17\", \"user-identifier\":\"{TEXT_MARK}{stamp}\", \
+         \"datetime\":\"{date}\", \"method\": \"GET\", \"request\": \"/{filling}\", \
+         \"protocol\":\"HTTP/1.1\", \"status\":200, \"bytes\":20480, \
          \"referer\": \"https://www.example.com/{TEXT_END}\"}}"
     )
 }
@@ -103,12 +111,25 @@ mod tests {
     #[test]
     fn a_line_is_cris_and_its_body_flogs_json() {
         let line = line(400);
-        let body = line.strip_prefix("2024-02-29T12:34:56.000000789Z stdout F ").unwrap().strip_suffix('\n').unwrap();
+        let body = line
+            .strip_prefix("2024-02-29T12:34:56.000000789Z stdout F ")
+            .unwrap()
+            .strip_suffix('\n')
+            .unwrap();
         assert_eq!(body.len(), 400);
         let body: serde_json::Value = serde_json::from_str(body).unwrap();
         let fields: Vec<&String> = body.as_object().unwrap().keys().collect();
-        let flogs =
-            ["host", "user-identifier", "datetime", "method", "request", "protocol", "status", "bytes", "referer"];
+        let flogs = [
+            "host",
+            "user-identifier",
+            "datetime",
+            "method",
+            "request",
+            "protocol",
+            "status",
+            "bytes",
+            "referer",
+        ];
         assert_eq!(fields, flogs);
         let stamp = format!("{TEXT_MARK}0007000000000abc{UNIX_NS:016x}");
         assert_eq!(
@@ -125,11 +146,15 @@ mod tests {
             .map(|piece| piece.strip_prefix("2024-02-29T12:34:56.000000789Z stdout ").unwrap())
             .map(|piece| piece.split_once(' ').unwrap())
             .collect();
-        let shape: Vec<(&str, usize)> = pieces.iter().map(|(tag, piece)| (*tag, piece.len())).collect();
+        let shape: Vec<(&str, usize)> =
+            pieces.iter().map(|(tag, piece)| (*tag, piece.len())).collect();
         assert_eq!(shape, [("P", 16_384), ("P", 16_384), ("F", 40_000 - 2 * 16_384)]);
         let whole: String = pieces.iter().map(|(_, piece)| *piece).collect();
         assert!(
-            serde_json::from_str::<serde_json::Value>(&whole).unwrap()["referer"].as_str().unwrap().ends_with(TEXT_END)
+            serde_json::from_str::<serde_json::Value>(&whole).unwrap()["referer"]
+                .as_str()
+                .unwrap()
+                .ends_with(TEXT_END)
         );
     }
 

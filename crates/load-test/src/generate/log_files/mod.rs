@@ -1,5 +1,6 @@
-//! Log files for a subject that tails them: lines as flog writes them, in Kubernetes' CRI format, in a tree like the kubelet's
-//! /var/log/pods, rotated like the kubelet does it. Each line carries its identity (pod and number) and its time.
+//! Log files for a subject that tails them: lines as flog writes them, in Kubernetes' CRI format,
+//! in a tree like the kubelet's /var/log/pods, rotated like the kubelet does it. Each line carries
+//! its identity (pod and number) and its time.
 
 mod civil;
 mod line;
@@ -9,16 +10,15 @@ mod writer;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use thiserror::Error;
-use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 
 use super::load::LoadError;
-use super::report::{LoadReport, Progress};
+use super::report::Progress;
+use super::running::{RunningLoad, Stop};
 use crate::backend::Arrivals;
 use crate::subject::Reaper;
 use line::LineTemplate;
@@ -29,14 +29,16 @@ const PODS_LIMIT: usize = 1_000;
 const BODY_LIMIT_BYTES: usize = 1_000_000;
 /// The kubelet keeps five files of a container, the one that is written included.
 const KEPT_FILES: usize = 5;
-/// A file that has grown to so many times the size at which it is to be rotated does not wait until it is looked at.
+/// A file that has grown to so many times the size at which it is to be rotated does not wait until
+/// it is looked at.
 const OVERGROWN: u64 = 4;
 
 /// The lines that are written, and how fast.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogFiles {
     pub pods: usize,
-    /// Of a line without what CRI puts before it. More than 16 KiB become several lines, all but the last marked as partial.
+    /// Of a line without what CRI puts before it. More than 16 KiB become several lines, all but
+    /// the last marked as partial.
     pub body_bytes: usize,
     /// All pods together. `None`: as fast as the lines arrive at the backends, with a bounded lead.
     pub lines_per_s: Option<f64>,
@@ -53,13 +55,16 @@ pub enum LogFilesError {
     Pods(usize),
     #[error("a line's body has {minimum} to {BODY_LIMIT_BYTES} bytes, not {bytes}: set it with -s")]
     Body { bytes: usize, minimum: usize },
-    #[error("a file must hold at least one line of {line} bytes before it is rotated, {rotate} are too few")]
+    #[error(
+        "a file must hold at least one line of {line} bytes before it is rotated, \
+         {rotate} are too few"
+    )]
     Rotation { line: usize, rotate: u64 },
     #[error("the rate must be above zero")]
     Rate,
     #[error(
-        "the log files of {pods} pods need up to {needed_mib} MiB in {folder}, where {free_mib} MiB are free: set TMPDIR to \
-         another disk, or take fewer or smaller files"
+        "the log files of {pods} pods need up to {needed_mib} MiB in {folder}, where {free_mib} \
+         MiB are free: set TMPDIR to another disk, or take fewer or smaller files"
     )]
     Space { pods: usize, needed_mib: u64, free_mib: u64, folder: PathBuf },
     #[error("{path}: {source}")]
@@ -67,7 +72,8 @@ pub enum LogFilesError {
 }
 
 impl Default for LogFiles {
-    /// As in the Kyma load test: ten pods of flog; and as the kubelet rotates: at 10 MiB, looking every ten seconds.
+    /// As in the Kyma load test: ten pods of flog; and as the kubelet rotates: at 10 MiB, looking
+    /// every ten seconds.
     fn default() -> Self {
         LogFiles {
             pods: 10,
@@ -96,7 +102,7 @@ impl LogFiles {
         };
         let pods = (0..self.pods).map(|pod| PodLog::create(tree.folder.path(), pod, rotation));
         let pods = pods.collect::<Result<_, _>>()?;
-        Ok(OpenLogFiles { shape: self, template, pods, tree })
+        Ok(OpenLogFiles { shape: self, template, tree: Arc::new(tree), pods })
     }
 
     /// An error that says what of it cannot be.
@@ -117,30 +123,34 @@ impl LogFiles {
         }
         let template = LineTemplate::new(self.body_bytes);
         match template.bytes().len() {
-            line if line as u64 > self.rotate_bytes => Err(LogFilesError::Rotation { line, rotate: self.rotate_bytes }),
+            line if line as u64 > self.rotate_bytes => {
+                Err(LogFilesError::Rotation { line, rotate: self.rotate_bytes })
+            }
             _ => Ok(template),
         }
     }
 
     fn check_space(&self, folder: &Path) -> Result<(), LogFilesError> {
-        let needed = self.kept_bytes();
-        let failed = |source: rustix::io::Errno| LogFilesError::Io { path: folder.to_owned(), source: source.into() };
+        let failed = |error: rustix::io::Errno| LogFilesError::Io {
+            path: folder.to_owned(),
+            source: error.into(),
+        };
         let disk = rustix::fs::statvfs(folder).map_err(failed)?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        if free >= needed {
+        let free_bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let needed_bytes = self.file_limit_bytes().saturating_mul((self.pods * KEPT_FILES) as u64);
+        if free_bytes >= needed_bytes {
             return Ok(());
         }
-        let (needed_mib, free_mib) = (needed >> 20, free >> 20);
-        Err(LogFilesError::Space { pods: self.pods, needed_mib, free_mib, folder: folder.to_owned() })
+        Err(LogFilesError::Space {
+            pods: self.pods,
+            needed_mib: needed_bytes >> 20,
+            free_mib: free_bytes >> 20,
+            folder: folder.to_owned(),
+        })
     }
 
     fn file_limit_bytes(&self) -> u64 {
         self.rotate_bytes.saturating_mul(OVERGROWN)
-    }
-
-    /// The size of all files together, at most.
-    fn kept_bytes(&self) -> u64 {
-        self.file_limit_bytes().saturating_mul((self.pods * KEPT_FILES) as u64)
     }
 }
 
@@ -154,7 +164,8 @@ struct Tree {
 pub struct OpenLogFiles {
     shape: LogFiles,
     template: LineTemplate,
-    tree: Tree,
+    /// The writer has it as well, so that it is not removed while a file is begun in it.
+    tree: Arc<Tree>,
     pods: Vec<PodLog>,
 }
 
@@ -164,58 +175,19 @@ impl OpenLogFiles {
         self.tree.folder.path()
     }
 
-    /// Begins to write, on a thread of its own. Without a rate, `backends` say how fast.
-    pub fn start(self, backends: Vec<Arrivals>) -> RunningLogFiles {
-        let (progress, stop) = (Arc::<Progress>::default(), Arc::<AtomicBool>::default());
-        let (sender, outcome) = oneshot::channel();
-        let writer = Writer::new(&self.shape, self.template, self.pods, backends, &progress, &stop);
-        // An error means that the receiver was dropped.
-        let thread = std::thread::spawn(move || drop(sender.send(writer.run())));
-        RunningLogFiles { progress, stop, outcome, thread: Some(thread), tree: self.tree }
-    }
-}
-
-/// Log files that are being written. They are removed when this is dropped.
-pub struct RunningLogFiles {
-    progress: Arc<Progress>,
-    stop: Arc<AtomicBool>,
-    outcome: oneshot::Receiver<Result<LoadReport, LogFilesError>>,
-    thread: Option<JoinHandle<()>>,
-    tree: Tree,
-}
-
-impl RunningLogFiles {
-    pub fn progress(&self) -> &Arc<Progress> {
-        &self.progress
-    }
-
-    pub fn root(&self) -> &Path {
-        self.tree.folder.path()
-    }
-
-    /// Writes no more.
-    pub fn stop(&self) {
-        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    /// Ends the writing. The files stay as long as this does. To be called once.
-    pub async fn finish(&mut self) -> Result<LoadReport, LoadError> {
-        self.stop();
-        match (&mut self.outcome).await {
-            Ok(outcome) => outcome.map_err(|error| LoadError::Broken(error.to_string())),
-            Err(_) => Err(LoadError::Broken("the writer of log files has ended".to_owned())),
-        }
-    }
-}
-
-impl Drop for RunningLogFiles {
-    fn drop(&mut self) {
-        self.stop();
-        // Within milliseconds. A file that it begins while the tree is removed would stay.
-        if let Some(thread) = self.thread.take() {
-            // It has told of its failure otherwise.
-            let _ = thread.join();
-        }
+    /// Begins to write, on a thread of its own, until it is stopped. Without a rate, `backends` say
+    /// how fast.
+    pub fn start(self, backends: Vec<Arrivals>) -> RunningLoad {
+        let OpenLogFiles { shape, template, tree, pods } = self;
+        let (progress, stop) = (Arc::<Progress>::default(), Stop::new());
+        let writer = Writer::new(&shape, template, pods, backends, &progress, &stop);
+        let kept = Arc::clone(&tree);
+        let writing = spawn_blocking(move || (writer.run(), kept).0);
+        let report = async {
+            let outcome = writing.await.map_err(|error| LoadError::Broken(error.to_string()))?;
+            outcome.map_err(|error| LoadError::Broken(error.to_string()))
+        };
+        RunningLoad::spawn(progress, stop, report, tree)
     }
 }
 

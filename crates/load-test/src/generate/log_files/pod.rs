@@ -38,9 +38,14 @@ pub(super) struct Rotation {
 }
 
 impl PodLog {
-    pub(super) fn create(root: &Path, pod: usize, rotation: Rotation) -> Result<PodLog, LogFilesError> {
+    pub(super) fn create(
+        root: &Path,
+        pod: usize,
+        rotation: Rotation,
+    ) -> Result<PodLog, LogFilesError> {
         let uid = format!("{pod:08x}-0000-4000-8000-{pod:012x}");
-        let folder = root.join(format!("{NAMESPACE}_log-load-generator-{pod}_{uid}")).join(CONTAINER);
+        let folder =
+            root.join(format!("{NAMESPACE}_log-load-generator-{pod}_{uid}")).join(CONTAINER);
         let failed = |source| LogFilesError::Io { path: folder.clone(), source };
         fs::create_dir_all(&folder).map_err(failed)?;
         let file = File::create(folder.join(CURRENT)).map_err(failed)?;
@@ -57,7 +62,8 @@ impl PodLog {
 
     /// Appends whole lines to one file.
     pub(super) fn write(&mut self, lines: &[u8], now_unix_ns: u64) -> Result<(), LogFilesError> {
-        self.append(lines, now_unix_ns).map_err(|source| LogFilesError::Io { path: self.folder.clone(), source })
+        self.append(lines, now_unix_ns)
+            .map_err(|source| LogFilesError::Io { path: self.folder.clone(), source })
     }
 
     /// How much can still be appended before a rotation.

@@ -14,7 +14,9 @@ fn small() -> LogFiles {
 
 /// The files of every container, by folder, rotated ones first and in order.
 fn files(root: &Path) -> BTreeMap<PathBuf, Vec<PathBuf>> {
-    let list = |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let list = |folder: &Path| {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
     let containers = list(root).into_iter().flat_map(|pod| list(&pod));
     containers
         .map(|container| {
@@ -38,24 +40,37 @@ fn sequences(path: &Path) -> Vec<u64> {
 #[tokio::test]
 async fn every_pod_has_its_tree_and_what_was_written_is_what_is_reported() {
     let open = small().open().unwrap();
+    let root = open.root().to_owned();
     let mut running = open.start(Vec::new());
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let report = running.finish().await.unwrap();
-    let files = files(running.root());
+    running.stop();
+    let report = running.join().await.unwrap();
+    let files = files(&root);
     assert_eq!(files.len(), 3);
     let mut found = SequenceSet::default();
     for (container, files) in &files {
         let pod = container.parent().unwrap().file_name().unwrap().to_str().unwrap();
-        assert!(pod.starts_with("log-load-test_log-load-generator-") && pod.split('_').count() == 3, "{pod}");
-        assert!(container.ends_with("flog") && files.len() == 1 && files[0].ends_with("0.log"), "{files:?}");
+        assert!(
+            pod.starts_with("log-load-test_log-load-generator-") && pod.split('_').count() == 3,
+            "{pod}"
+        );
+        assert!(
+            container.ends_with("flog") && files.len() == 1 && files[0].ends_with("0.log"),
+            "{files:?}"
+        );
         let sequences = sequences(&files[0]);
-        assert!(sequences.windows(2).all(|pair| pair[1] == pair[0] + 3), "a pod's lines have every third number");
+        assert!(
+            sequences.windows(2).all(|pair| pair[1] == pair[0] + 3),
+            "a pod's lines have every third number"
+        );
         assert!(sequences.into_iter().all(|sequence| found.insert(sequence)));
     }
     assert!(report.accepted >= 3, "{report:?}");
-    assert_eq!((report.offered, found.len()), (report.accepted + report.never_sent, report.accepted));
-    assert_eq!(report.acknowledged.count_missing_from(&found), 0);
-    let root = running.root().to_owned();
+    assert_eq!(
+        (report.offered, found.len()),
+        (report.accepted + report.never_sent, report.accepted)
+    );
+    assert_eq!(report.acknowledged.difference_len(&found), 0);
     drop(running);
     assert!(!root.exists(), "nothing is left");
 }
@@ -64,33 +79,45 @@ async fn every_pod_has_its_tree_and_what_was_written_is_what_is_reported() {
 async fn overgrown_files_are_rotated_at_once_and_four_old_ones_are_kept() {
     let line_bytes = LineTemplate::new(400).bytes().len() as u64;
     let rotate_bytes = 10 * line_bytes / 4 + 5;
-    let open = LogFiles { pods: 1, lines_per_s: Some(100_000.0), rotate_bytes, ..small() }.open().unwrap();
+    let open =
+        LogFiles { pods: 1, lines_per_s: Some(100_000.0), rotate_bytes, ..small() }.open().unwrap();
+    let root = open.root().to_owned();
     let mut running = open.start(Vec::new());
     while running.progress().accepted() < 200 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let report = running.finish().await.unwrap();
-    let files = files(running.root());
+    running.stop();
+    let report = running.join().await.unwrap();
+    let files = files(&root);
     let files = files.values().next().unwrap();
     assert_eq!(files.len(), 5, "{files:?}");
     let kept: Vec<Vec<u64>> = files.iter().map(|file| sequences(file)).collect();
     assert!(kept[..4].iter().all(|file| file.len() == 10), "full files have ten lines: {kept:?}");
     let all: Vec<u64> = kept.concat();
     let last = report.accepted - 1;
-    assert_eq!((all[all.len() - 1], all.len() as u64), (last, last - all[0] + 1), "without a gap to the last line");
-    let names: Vec<&str> = files[..4].iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(
+        (all[all.len() - 1], all.len() as u64),
+        (last, last - all[0] + 1),
+        "without a gap to the last line"
+    );
+    let names: Vec<&str> =
+        files[..4].iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
     assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{names:?}");
     assert!(names.iter().all(|name| name.len() == "0.log.20261121-081532".len()), "{names:?}");
 }
 
 #[tokio::test]
 async fn files_are_looked_at_every_so_often() {
-    let shape = LogFiles { rotate_bytes: 1_000, rotate_every: Duration::from_millis(300), ..small() };
+    let shape =
+        LogFiles { rotate_bytes: 1_000, rotate_every: Duration::from_millis(300), ..small() };
     // 1.4 kB a second and pod: a file is full after 0.7 s, and overgrown after 2.8 s.
-    let mut running = LogFiles { lines_per_s: Some(10.0), ..shape }.open().unwrap().start(Vec::new());
+    let open = LogFiles { lines_per_s: Some(10.0), ..shape }.open().unwrap();
+    let root = open.root().to_owned();
+    let mut running = open.start(Vec::new());
     tokio::time::sleep(Duration::from_millis(2_000)).await;
-    running.finish().await.unwrap();
-    let files = files(running.root());
+    running.stop();
+    running.join().await.unwrap();
+    let files = files(&root);
     assert!(files.values().all(|files| (2..=5).contains(&files.len())), "{files:?}");
 }
 
@@ -110,7 +137,8 @@ async fn without_a_rate_the_writer_keeps_a_bounded_lead_and_goes_on_when_nothing
         assert!(began.elapsed() < Duration::from_secs(20), "it waits for ever");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let report = running.finish().await.unwrap();
+    running.stop();
+    let report = running.join().await.unwrap();
     assert_eq!((report.never_sent, report.accepted % 250), (0, 0), "{report:?}");
 }
 

@@ -1,7 +1,8 @@
-//! The thread that writes: it stamps copies of one line in a buffer and hands the buffer to the pods' files in turn.
+//! The thread that writes: it stamps copies of one line in a buffer and hands the buffer to the
+//! pods' files in turn.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use super::pod::PodLog;
 use super::{LogFiles, LogFilesError};
 use crate::backend::Arrivals;
 use crate::generate::report::{LoadReport, Problem, Progress};
-use crate::identity::{Identity, SequenceSet, next_generator};
+use crate::generate::running::Stop;
+use crate::identity::{Identity, SEQUENCE_LIMIT, SequenceSet, next_generator};
 
 /// Handed to a file at once.
 const BATCH_BYTES: usize = 64 << 10;
@@ -30,12 +32,14 @@ pub(super) struct Writer {
     /// Written so far, by pod.
     lines: Vec<u64>,
     next_pod: usize,
-    batch: Batch,
+    template: LineTemplate,
+    /// Copies of the line.
+    buffer: Vec<u8>,
     pace: Pacer,
     generator: u16,
     acknowledged: SequenceSet,
     progress: Arc<Progress>,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
 }
 
 impl Writer {
@@ -45,9 +49,10 @@ impl Writer {
         pods: Vec<PodLog>,
         backends: Vec<Arrivals>,
         progress: &Arc<Progress>,
-        stop: &Arc<AtomicBool>,
+        stop: &Stop,
     ) -> Writer {
-        // Half of what a file a pod holds: no line is to be rotated away unread because the writer hurried ahead.
+        // Half of what a file a pod holds: no line is to be rotated away unread because the writer
+        // hurried ahead.
         let kept_lines = shape.rotate_bytes * shape.pods as u64 / template.bytes().len() as u64 / 2;
         let pace = match shape.lines_per_s {
             Some(lines_per_s) => Pacer::Fixed { lines_per_s, began: Instant::now() },
@@ -57,12 +62,13 @@ impl Writer {
             lines: vec![0; pods.len()],
             pods,
             next_pod: 0,
-            batch: Batch::new(template),
+            buffer: template.bytes().repeat((BATCH_BYTES / template.bytes().len()).max(1)),
+            template,
             pace,
             generator: next_generator(),
             acknowledged: SequenceSet::default(),
             progress: Arc::clone(progress),
-            stop: Arc::clone(stop),
+            stop: stop.clone(),
         }
     }
 
@@ -70,16 +76,18 @@ impl Writer {
     pub(super) fn run(mut self) -> Result<LoadReport, LogFilesError> {
         let began = Instant::now();
         let mut written = 0;
-        while !self.stop.load(Ordering::Relaxed) && written < SequenceSet::LIMIT {
-            let turn = self.pace.turn(written);
-            self.progress.late_requests.fetch_add(u64::from(turn.is_late), Ordering::Relaxed);
-            let until = (written + turn.lines).min(SequenceSet::LIMIT);
-            while written < until && !self.stop.load(Ordering::Relaxed) {
+        while self.stop.at().is_none() && written < SEQUENCE_LIMIT {
+            let is_late = self.pace.overdue() > written;
+            self.progress.late_requests.fetch_add(u64::from(is_late), Ordering::Relaxed);
+            let (lines, pause) = self.pace.next(written);
+            let until = (written + lines).min(SEQUENCE_LIMIT);
+            while written < until && self.stop.at().is_none() {
                 written += self.write_batch(until - written)?;
             }
-            sleep(turn.pause);
+            sleep(pause);
         }
-        let mut report = LoadReport::of(self.generator, &self.progress, self.acknowledged, began.elapsed());
+        let mut report =
+            LoadReport::of(self.generator, &self.progress, self.acknowledged, began.elapsed());
         report.never_sent = self.pace.overdue().saturating_sub(written);
         report.offered += report.never_sent;
         if report.never_sent > 0 {
@@ -96,63 +104,33 @@ impl Writer {
         let pods = self.pods.len() as u64;
         let pod = self.next_pod;
         self.next_pod = (pod + 1) % self.pods.len();
-        let line_bytes = self.batch.template.bytes().len() as u64;
-        // Up to the end of a file, so that files are rotated at their size.
-        let room = (self.pods[pod].room_bytes() / line_bytes).max(1);
-        let share = wanted.div_ceil(pods);
+        let line_bytes = self.template.bytes().len();
         // A pod's lines have every pods-th number.
         let first = self.lines[pod] * pods + pod as u64;
-        let count = share.min(room).min(self.batch.limit()).min((SequenceSet::LIMIT - first).div_ceil(pods)).max(1);
-        let now_unix_ns = crate::unix_ns();
+        let limits = [
+            wanted.div_ceil(pods),
+            // Up to the end of a file, so that files are rotated at their size.
+            self.pods[pod].room_bytes() / line_bytes as u64,
+            (self.buffer.len() / line_bytes) as u64,
+            (SEQUENCE_LIMIT - first).div_ceil(pods),
+        ];
+        let count = limits.into_iter().min().unwrap_or(1).max(1);
         let sequences = (first..).step_by(self.pods.len()).take(count as usize);
-        let bytes = self.batch.fill(sequences.clone().map(|number| Identity::new(self.generator, number)), now_unix_ns);
+        let now_unix_ns = crate::unix_ns();
+        let time = LineTime::of(now_unix_ns);
+        for (line, number) in self.buffer.chunks_exact_mut(line_bytes).zip(sequences.clone()) {
+            self.template.stamp(line, Identity::new(self.generator, number), &time);
+        }
+        let bytes = &self.buffer[..count as usize * line_bytes];
         self.progress.offered.fetch_add(count, Ordering::Relaxed);
         self.pods[pod].write(bytes, now_unix_ns)?;
         self.progress.bytes_sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.progress.requests.fetch_add(1, Ordering::Relaxed);
         self.progress.accepted.fetch_add(count, Ordering::Relaxed);
-        sequences.for_each(|number| {
-            self.acknowledged.insert(number);
-        });
+        self.acknowledged.extend(sequences);
         self.lines[pod] += count;
         Ok(count)
     }
-}
-
-/// Lines that are written at once.
-struct Batch {
-    template: LineTemplate,
-    /// Copies of the line.
-    buffer: Vec<u8>,
-}
-
-impl Batch {
-    fn new(template: LineTemplate) -> Batch {
-        let count = (BATCH_BYTES / template.bytes().len()).max(1);
-        Batch { buffer: template.bytes().repeat(count), template }
-    }
-
-    fn limit(&self) -> u64 {
-        (self.buffer.len() / self.template.bytes().len()) as u64
-    }
-
-    /// Lines of these identities, at most [`Batch::limit`], at least one.
-    fn fill(&mut self, identities: impl Iterator<Item = Identity>, now_unix_ns: u64) -> &[u8] {
-        let time = LineTime::of(now_unix_ns);
-        let mut len = 0;
-        for (line, identity) in self.buffer.chunks_exact_mut(self.template.bytes().len()).zip(identities) {
-            self.template.stamp(line, identity, &time);
-            len += line.len();
-        }
-        &self.buffer[..len]
-    }
-}
-
-/// The lines to write now, and the pause afterwards.
-struct Turn {
-    lines: u64,
-    is_late: bool,
-    pause: Duration,
 }
 
 enum Pacer {
@@ -161,24 +139,25 @@ enum Pacer {
 }
 
 impl Pacer {
-    fn turn(&mut self, written: u64) -> Turn {
+    /// The lines to write now, and the pause afterwards.
+    fn next(&mut self, written: u64) -> (u64, Duration) {
         match self {
             Pacer::Fixed { lines_per_s, began } => {
-                let lines = due(*lines_per_s, began.elapsed()).saturating_sub(written);
-                let behind_s = began.elapsed().as_secs_f64() - written as f64 / *lines_per_s;
-                Turn { lines, is_late: lines > 0 && behind_s > LATE_AFTER.as_secs_f64(), pause: TICK }
+                (due(*lines_per_s, began.elapsed()).saturating_sub(written), TICK)
             }
-            Pacer::Following(following) => {
-                let lines = following.allowed(written);
-                Turn { lines, is_late: false, pause: if lines > 0 { Duration::ZERO } else { LOOK_EVERY } }
-            }
+            Pacer::Following(following) => match following.allowed(written) {
+                0 => (0, LOOK_EVERY),
+                lines => (lines, Duration::ZERO),
+            },
         }
     }
 
     /// Lines that would be late by now.
     fn overdue(&self) -> u64 {
         match self {
-            Pacer::Fixed { lines_per_s, began } => due(*lines_per_s, began.elapsed().saturating_sub(LATE_AFTER)),
+            Pacer::Fixed { lines_per_s, began } => {
+                due(*lines_per_s, began.elapsed().saturating_sub(LATE_AFTER))
+            }
             Pacer::Following(_) => 0,
         }
     }

@@ -3,7 +3,8 @@
 use std::path::{Component, Path};
 
 /// In the order of their listing.
-pub const BUILT_IN_NAMES: &[&str] = &["sluice", "otelcol", "rotel", "fluent-bit", "vector", "telegraf", "df_engine"];
+pub const BUILT_IN_NAMES: &[&str] =
+    &["sluice", "otelcol", "rotel", "fluent-bit", "vector", "telegraf", "df_engine"];
 
 macro_rules! files {
     ($($path:literal),* $(,)?) => {
@@ -49,12 +50,16 @@ pub(super) fn file(path: &Path) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// A file that is added to the folder must be added here: otherwise `--subject` would not have it.
+    /// A file that is added to the folder must be added here: otherwise `--subject` would not have
+    /// it.
     #[test]
     fn every_file_of_the_repositorys_folder_is_part_of_the_program() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../subjects");
         let mut found = Vec::new();
-        for folder in std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir())
+        for folder in std::fs::read_dir(&root)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_dir())
         {
             for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
                 found.push(file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());

@@ -28,10 +28,10 @@ pub(super) struct Description {
     /// Arguments that make it print its version.
     #[serde(default)]
     pub(super) version: Vec<String>,
-    config: Option<String>,
+    pub(super) config: Option<String>,
     #[serde(default)]
-    env: BTreeMap<String, String>,
-    ready: Option<ReadyWhen>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) ready: Option<ReadyWhen>,
     #[serde(default = "default_ready_within_s")]
     pub(super) ready_within_s: u64,
     #[serde(default = "default_restart")]
@@ -39,7 +39,7 @@ pub(super) struct Description {
     #[serde(default = "default_restart_delay_ms")]
     pub(super) restart_delay_ms: u64,
     #[serde(default)]
-    metrics: Metrics<String>,
+    pub(super) metrics: Metrics,
     targets: Option<BTreeMap<Target, TargetDescription>>,
 }
 
@@ -60,7 +60,7 @@ struct TargetDescription {
     config: Option<String>,
     env: BTreeMap<String, String>,
     ready: Option<ReadyWhen>,
-    metrics: Option<Metrics<String>>,
+    metrics: Option<Metrics>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -77,10 +77,7 @@ pub(super) enum ReadyWhen {
 impl ReadyWhen {
     /// An agent takes no load on a port of its own: it is up when its metrics are.
     fn default_for(target: Target) -> ReadyWhen {
-        let addr = match target {
-            Target::Traces | Target::Metrics | Target::LogsOtel => "@LISTEN@",
-            Target::MetricAgent | Target::LogAgent | Target::LogsFluentBit => "@METRICS@",
-        };
+        let addr = if target.takes_requests() { "@LISTEN@" } else { "@METRICS@" };
         ReadyWhen::Connect(addr.to_owned())
     }
 }
@@ -99,47 +96,40 @@ fn default_restart_delay_ms() -> u64 {
     10_000
 }
 
-/// What holds for one target.
-pub(super) struct Chosen<'a> {
-    pub(super) command: &'a [String],
-    pub(super) config: Option<&'a str>,
-    pub(super) env: BTreeMap<&'a String, &'a String>,
-    pub(super) ready: ReadyWhen,
-    pub(super) metrics: &'a Metrics<String>,
-}
-
 impl Description {
     pub(super) fn parse(path: &Path, text: &str) -> Result<Description, DefinitionError> {
-        let description: Description =
-            serde_json::from_str(text).map_err(|source| DefinitionError::malformed(path, &source))?;
-        let own = description.targets.iter().flat_map(BTreeMap::values).filter_map(|target| target.command.as_ref());
-        if own.chain([&description.command]).any(Vec::is_empty) {
+        let description: Description = serde_json::from_str(text)
+            .map_err(|source| DefinitionError::malformed(path, &source))?;
+        let of_targets = description.targets.iter().flat_map(BTreeMap::values);
+        let commands = of_targets.filter_map(|target| target.command.as_ref());
+        if commands.chain([&description.command]).any(Vec::is_empty) {
             return Err(DefinitionError::NoCommand { path: path.to_owned() });
         }
         Ok(description)
     }
 
     pub(super) fn targets(&self) -> Vec<Target> {
-        self.targets.as_ref().map_or(DEFAULT_TARGETS.to_vec(), |targets| targets.keys().copied().collect())
+        let own = self.targets.as_ref().map(|targets| targets.keys().copied().collect());
+        own.unwrap_or_else(|| DEFAULT_TARGETS.to_vec())
     }
 
-    pub(super) fn template_names(&self) -> Vec<&str> {
-        let of_targets = self.targets.iter().flat_map(BTreeMap::values).filter_map(|target| target.config.as_deref());
-        of_targets.chain(self.config.as_deref()).collect()
+    pub(super) fn template_names(&self) -> impl Iterator<Item = &String> {
+        let of_targets = self.targets.iter().flat_map(BTreeMap::values);
+        of_targets.filter_map(|target| target.config.as_ref()).chain(&self.config)
     }
 
-    pub(super) fn chosen(&self, target: Target) -> Chosen<'_> {
-        let own = self.targets.as_ref().and_then(|targets| targets.get(&target));
-        Chosen {
-            command: own.and_then(|own| own.command.as_ref()).unwrap_or(&self.command),
-            config: own.and_then(|own| own.config.as_deref()).or(self.config.as_deref()),
-            // The later of two with one name holds.
-            env: self.env.iter().chain(own.iter().flat_map(|own| &own.env)).collect(),
-            ready: own
-                .and_then(|own| own.ready.as_ref())
-                .or(self.ready.as_ref())
-                .map_or_else(|| ReadyWhen::default_for(target), ReadyWhen::clone),
-            metrics: own.and_then(|own| own.metrics.as_ref()).unwrap_or(&self.metrics),
+    /// What holds for one target.
+    pub(super) fn chosen(&self, target: Target) -> Description {
+        let mut chosen = self.clone();
+        let own = chosen.targets.as_mut().and_then(|targets| targets.remove(&target));
+        let own = own.unwrap_or_default();
+        chosen.env.extend(own.env);
+        Description {
+            command: own.command.unwrap_or(chosen.command),
+            config: own.config.or(chosen.config),
+            ready: own.ready.or(chosen.ready).or_else(|| Some(ReadyWhen::default_for(target))),
+            metrics: own.metrics.unwrap_or(chosen.metrics),
+            ..chosen
         }
     }
 }

@@ -1,5 +1,6 @@
-//! How a subject is started and what its metrics are called: folders with a description and templates. Those of the
-//! repository (`subjects/`) are part of this program; docs/load-test.md, section "Subjects", says what a folder holds.
+//! How a subject is started and what its metrics are called: folders with a description and
+//! templates. Those of the repository (`subjects/`) are part of this program; docs/load-test.md,
+//! section "Subjects", says what a folder holds.
 
 mod built_in;
 mod description;
@@ -18,15 +19,15 @@ use std::time::Duration;
 pub use built_in::BUILT_IN_NAMES;
 pub use description::{SUBJECT_FILE, Tried};
 pub use error::DefinitionError;
-pub(crate) use metrics::{PipelineMetrics, Selector, Selectors};
+pub(crate) use metrics::{Metrics, PipelineMetrics, Selector};
 use variables::Scope;
 pub(crate) use variables::Setting;
 
 use crate::generate::Protocol;
 use crate::report::{Target, Warning};
 use crate::subject::{Limits, Ready, RestartPolicy, SubjectSpec};
-use description::{Chosen, Description, ReadyWhen};
-use error::Place;
+use description::{Description, ReadyWhen};
+use error::{Problem, place};
 
 /// A subject that can be started.
 #[derive(Clone, Debug)]
@@ -36,27 +37,20 @@ pub struct Definition {
     /// For messages about the description.
     path: PathBuf,
     source: String,
-    /// Templates by the names that the description has for them.
-    templates: BTreeMap<String, Template>,
+    /// Templates, each with its path, by the names that the description has for them.
+    templates: BTreeMap<String, (PathBuf, String)>,
     program: Option<PathBuf>,
-}
-
-#[derive(Clone, Debug)]
-struct Template {
-    path: PathBuf,
-    text: String,
 }
 
 impl Definition {
     /// One of [`BUILT_IN_NAMES`].
     pub fn built_in(name: &str) -> Result<Definition, DefinitionError> {
-        let file = |path: &Path| {
-            built_in::file(path).map(str::to_owned).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-        };
         if !BUILT_IN_NAMES.contains(&name) {
             return Err(DefinitionError::unknown_name(name));
         }
-        Definition::load(&Path::new("subjects").join(name), file)
+        Definition::load(&Path::new("subjects").join(name), |path: &Path| {
+            built_in::file(path).map(str::to_owned).ok_or(io::ErrorKind::NotFound.into())
+        })
     }
 
     /// Reads a folder with [`SUBJECT_FILE`] and the templates that it names.
@@ -64,17 +58,23 @@ impl Definition {
         Definition::load(folder, |path: &Path| fs::read_to_string(path))
     }
 
-    fn load(folder: &Path, read: impl Fn(&Path) -> io::Result<String>) -> Result<Definition, DefinitionError> {
-        let read = |path: &Path| read(path).map_err(|source| DefinitionError::File { path: path.to_owned(), source });
+    fn load(
+        folder: &Path,
+        read: impl Fn(&Path) -> io::Result<String>,
+    ) -> Result<Definition, DefinitionError> {
+        let read = |path: &Path| {
+            read(path).map_err(|source| DefinitionError::File { path: path.to_owned(), source })
+        };
         let path = folder.join(SUBJECT_FILE);
         let source = read(&path)?;
         let description = Description::parse(&path, &source)?;
         let mut templates = BTreeMap::new();
         for name in description.template_names() {
             let path = folder.join(name);
-            templates.insert(name.to_owned(), Template { text: read(&path)?, path });
+            templates.insert(name.clone(), (path.clone(), read(&path)?));
         }
-        Ok(Definition { name: description.name.clone(), description, path, source, templates, program: None })
+        let name = description.name.clone();
+        Ok(Definition { name, description, path, source, templates, program: None })
     }
 
     /// In a sentence, what it is.
@@ -90,11 +90,9 @@ impl Definition {
     /// Where it comes with this program and was never tried: what its figures are worth.
     pub(super) fn warning(&self) -> Option<Warning> {
         let is_doubtful = BUILT_IN_NAMES.contains(&self.name.as_str()) && self.tried().is_none();
-        is_doubtful.then(|| Warning {
-            subject: Some(self.name.clone()),
-            message: "its configuration was written from documentation and has never been tried".to_owned(),
-            remedy: Some(format!("look at {} before you believe its figures", self.path.display())),
-        })
+        let message = "its configuration was written from documentation and has never been tried";
+        let remedy = format!("look at {} before you believe its figures", self.path.display());
+        is_doubtful.then(|| Warning::new(message, &remedy).of(&self.name))
     }
 
     /// Whether its program is there.
@@ -109,11 +107,11 @@ impl Definition {
 
     /// An error that says what it can do, where it cannot do this.
     pub fn require_target(&self, target: Target) -> Result<(), DefinitionError> {
-        let targets = self.targets();
-        if targets.contains(&target) {
-            return Ok(());
+        let (name, targets, path) = (self.name.clone(), self.targets(), self.path.clone());
+        match targets.contains(&target) {
+            true => Ok(()),
+            false => Err(DefinitionError::Target { name, target, targets, path }),
         }
-        Err(DefinitionError::Target { name: self.name.clone(), target, targets, path: self.path.clone() })
     }
 
     /// The variable of the environment that may hold its program's path.
@@ -124,23 +122,25 @@ impl Definition {
 
     /// Uses the program at this path.
     pub fn set_program(&mut self, path: &Path) -> Result<(), DefinitionError> {
+        let (name, path) = (self.name.clone(), path.to_owned());
         if !path.is_file() {
-            return Err(DefinitionError::NoProgram { name: self.name.clone(), path: path.to_owned() });
+            return Err(DefinitionError::NoProgram { name, path });
         }
-        self.program = Some(path.to_owned());
+        self.program = Some(path);
         Ok(())
     }
 
     /// Has this configuration instead of its own, whatever the target.
     pub(crate) fn set_config(&mut self, path: &str, template: &str) {
-        let template = Template { path: path.into(), text: template.to_owned() };
+        let template = (path.into(), template.to_owned());
         self.templates.values_mut().for_each(|own| own.clone_from(&template));
     }
 
-    /// Finds the program: by [`Definition::program_variable`], relative to the folder where the command begins with
-    /// `./`, by its absolute path, or in PATH.
+    /// Finds the program: by [`Definition::program_variable`], relative to the folder where the
+    /// command begins with `./`, by its absolute path, or in PATH.
     pub fn find_program(&mut self) -> Result<(), DefinitionError> {
-        if let Some(path) = std::env::var_os(self.program_variable()).filter(|path| !path.is_empty()) {
+        let variable = self.program_variable();
+        if let Some(path) = std::env::var_os(&variable).filter(|path| !path.is_empty()) {
             return self.set_program(Path::new(&path));
         }
         let program = self.description.command[0].clone();
@@ -151,15 +151,11 @@ impl Definition {
         if program.contains('/') {
             return self.set_program(Path::new(&program));
         }
-        match in_path(&program) {
-            Some(path) => self.set_program(&path),
-            None => Err(DefinitionError::NotInPath {
-                name: self.name.clone(),
-                program,
-                variable: self.program_variable(),
-                install: self.description.install.clone().unwrap_or_else(|| "install it".to_owned()),
-            }),
+        if let Some(path) = in_path(&program) {
+            return self.set_program(&path);
         }
+        let install = self.description.install.as_deref().unwrap_or("install it").to_owned();
+        Err(DefinitionError::NotInPath { name: self.name.clone(), program, variable, install })
     }
 
     /// Its version, if it prints one.
@@ -167,15 +163,26 @@ impl Definition {
         version::ask(self.program.as_ref()?, &self.description.version)
     }
 
-    /// The selectors of its metrics for one turn.
-    pub(super) fn selectors(&self, target: Target, setting: &Setting) -> Result<Selectors, DefinitionError> {
-        let chosen = self.description.chosen(target);
-        let path = |text: &str| self.filled(text, setting, Scope::default());
-        let select = |text: &str, index: Option<usize>| {
-            let scope = index.map_or(Scope::default(), Scope::pipeline);
-            Selector::parse(&self.filled(text, setting, scope)?).map_err(|problem| problem.at(self.place_of(text)))
+    /// Its metrics in one turn.
+    pub(super) fn metrics(
+        &self,
+        target: Target,
+        setting: &Setting,
+    ) -> Result<Metrics, DefinitionError> {
+        let fill = |selector: &mut Selector, scope| {
+            let filled = Selector::parse(&self.filled(&selector.text, setting, scope)?);
+            *selector = filled.map_err(|problem| problem.at(self.place_of(&selector.text)))?;
+            Ok(())
         };
-        chosen.metrics.select(setting.backends.len(), path, select)
+        let mut metrics = self.description.chosen(target).metrics;
+        metrics.path = self.filled(&metrics.path, setting, Scope::default())?;
+        metrics.all_mut().try_for_each(|selector| fill(selector, Scope::default()))?;
+        for index in 0..setting.backends.len() {
+            let mut pipeline = metrics.pipeline.clone();
+            pipeline.all_mut().try_for_each(|selector| fill(selector, Scope::pipeline(index)))?;
+            metrics.pipelines.push(pipeline);
+        }
+        Ok(metrics)
     }
 
     /// What is to be started for one turn.
@@ -190,10 +197,13 @@ impl Definition {
         let chosen = self.description.chosen(target);
         let fill = |text: &String| self.filled(text, setting, Scope::default());
         let (mut config, mut config_file) = (String::new(), String::new());
-        if let Some(Template { path, text }) = chosen.config.and_then(|name| self.templates.get(name)) {
-            config = template::render(text, setting).map_err(|(line, problem)| problem.at(Place::line(path, line)))?;
+        if let Some((path, text)) = chosen.config.as_ref().and_then(|name| self.templates.get(name))
+        {
+            config = template::render(text, setting)
+                .map_err(|(line, problem)| problem.at(place(path, line)))?;
             config_file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         }
+        let delay = Duration::from_millis(chosen.restart_delay_ms);
         let spec = SubjectSpec {
             name: self.name.clone(),
             binary: self.program.clone().unwrap_or_else(|| chosen.command[0].clone().into()),
@@ -203,25 +213,26 @@ impl Definition {
             env: self.environment(&chosen, setting)?,
             cpus: cpus.to_vec(),
             limits,
-            ready: Some(self.ready(&chosen, setting)?),
-            ready_within: Some(Duration::from_secs(self.description.ready_within_s)),
-            restart: self
-                .description
-                .restart
-                .then(|| RestartPolicy::backing_off_from(Duration::from_millis(self.description.restart_delay_ms))),
+            ready: chosen.ready.map(|ready| self.ready(&ready, setting)).transpose()?,
+            ready_within: Some(Duration::from_secs(chosen.ready_within_s)),
+            restart: chosen.restart.then(|| RestartPolicy::backing_off_from(delay)),
         };
-        if matches!(target, Target::Traces | Target::Metrics | Target::LogsOtel) {
+        if target.takes_requests() {
             self.require_address(setting, &spec)?;
         }
         Ok(spec)
     }
 
-    /// One that is never told where the load is sent would not take it. Of gRPC this shows when it is not ready: every
-    /// subject is asked for that.
-    fn require_address(&self, setting: &Setting, spec: &SubjectSpec) -> Result<(), DefinitionError> {
+    /// One that is never told where the load is sent would not take it. Of gRPC this shows when it
+    /// is not ready: every subject is asked for that.
+    fn require_address(
+        &self,
+        setting: &Setting,
+        spec: &SubjectSpec,
+    ) -> Result<(), DefinitionError> {
         let port = setting.listen.port().to_string();
-        let env = spec.env.iter().map(|(_, value)| value);
-        let knows = spec.config.contains(&port) || spec.args.iter().chain(env).any(|text| text.contains(&port));
+        let mut told = spec.args.iter().chain(spec.env.iter().map(|(_, value)| value));
+        let knows = spec.config.contains(&port) || told.any(|text| text.contains(&port));
         match setting.protocol {
             Protocol::Http if !knows => {
                 Err(DefinitionError::NoHttp { name: self.name.clone(), path: self.path.clone() })
@@ -231,7 +242,11 @@ impl Definition {
     }
 
     /// One whose name has the pipeline's index is there once a pipeline.
-    fn environment(&self, chosen: &Chosen<'_>, setting: &Setting) -> Result<Vec<(String, String)>, DefinitionError> {
+    fn environment(
+        &self,
+        chosen: &Description,
+        setting: &Setting,
+    ) -> Result<Vec<(String, String)>, DefinitionError> {
         let mut filled = Vec::new();
         for (name, value) in &chosen.env {
             let scopes = match name.contains("@INDEX@") {
@@ -239,19 +254,20 @@ impl Definition {
                 false => vec![Scope::default()],
             };
             for scope in scopes {
-                filled.push((self.filled(name, setting, scope)?, self.filled(value, setting, scope)?));
+                let fill = |text: &str| self.filled(text, setting, scope);
+                filled.push((fill(name)?, fill(value)?));
             }
         }
         Ok(filled)
     }
 
-    fn ready(&self, chosen: &Chosen<'_>, setting: &Setting) -> Result<Ready, DefinitionError> {
+    fn ready(&self, when: &ReadyWhen, setting: &Setting) -> Result<Ready, DefinitionError> {
         let fill = |text: &str| self.filled(text, setting, Scope::default());
         let address = |text: &str, filled: &str| {
-            let problem = error::Problem::Address(filled.to_owned());
+            let problem = Problem::Address(filled.to_owned());
             filled.parse().map_err(|_| problem.at(self.place_of(text)))
         };
-        Ok(match &chosen.ready {
+        Ok(match when {
             ReadyWhen::Connect(text) => Ready::Connect(address(text, &fill(text)?)?),
             ReadyWhen::Http(text) => {
                 let url = fill(text)?;
@@ -262,20 +278,27 @@ impl Definition {
         })
     }
 
-    fn filled(&self, text: &str, setting: &Setting, scope: Scope) -> Result<String, DefinitionError> {
+    fn filled(
+        &self,
+        text: &str,
+        setting: &Setting,
+        scope: Scope,
+    ) -> Result<String, DefinitionError> {
         template::fill(text, setting, scope).map_err(|problem| problem.at(self.place_of(text)))
     }
 
     /// Where the description has this text.
-    fn place_of(&self, text: &str) -> Place {
+    fn place_of(&self, text: &str) -> String {
         let quoted = serde_json::to_string(text).unwrap_or_default();
         let line = self.source.lines().position(|line| line.contains(&quoted)).unwrap_or(0);
-        Place::line(&self.path, line + 1)
+        place(&self.path, line + 1)
     }
 }
 
 fn in_path(program: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Templates: variables between at signs are replaced, sections are repeated.
 //!
-//! Lines between `@EACH_PIPELINE@` and `@END@`, each on a line of its own, are repeated once a pipeline, those behind
-//! `@EACH_TARGET@` once a scrape target. Within one line such a section is repeated with commas between.
+//! Lines between `@EACH_PIPELINE@` and `@END@`, each on a line of its own, are repeated once a
+//! pipeline, those behind `@EACH_TARGET@` once a scrape target. Within one line such a section is
+//! repeated with commas between.
 
 use super::error::Problem;
 use super::variables::{Scope, Setting, look_up};
@@ -15,48 +16,42 @@ fn scopes(name: &str, setting: &Setting) -> Option<Vec<Scope>> {
     }
 }
 
-/// Lines of a section, with the number of the first.
-struct Section<'a> {
-    name: &'a str,
-    begins: usize,
-    lines: Vec<&'a str>,
-}
-
 /// Renders a whole template. An error has the number of its line, from 1.
 pub(super) fn render(template: &str, setting: &Setting) -> Result<String, (usize, Problem)> {
     let mut out = String::new();
-    let mut section: Option<Section<'_>> = None;
-    for (index, line) in template.lines().enumerate() {
-        let number = index + 1;
-        let alone = variable(line.trim()).filter(|(_, rest)| rest.is_empty()).map(|(name, _)| name);
-        match (alone, &mut section) {
-            (Some("END"), Some(_)) => {
-                let Some(done) = section.take() else { continue };
-                for scope in scopes(done.name, setting).unwrap_or_default() {
-                    for (offset, line) in done.lines.iter().enumerate() {
-                        let filled = fill(line, setting, scope).map_err(|problem| (done.begins + offset, problem))?;
-                        out += &filled;
-                        out.push('\n');
-                    }
-                }
+    let mut lines = (1..).zip(template.lines());
+    while let Some((number, line)) = lines.next() {
+        let Some((name, scopes)) = section(line, setting) else {
+            out += &fill(line, setting, Scope::default()).map_err(|problem| (number, problem))?;
+            out.push('\n');
+            continue;
+        };
+        let mut repeated = Vec::new();
+        loop {
+            let unended = || (number, Problem::Unended(name.to_owned()));
+            let (number, line) = lines.next().ok_or_else(unended)?;
+            if line.trim() == "@END@" {
+                break;
             }
-            (Some(name), Some(_)) if scopes(name, setting).is_some() => {
+            if let Some((name, _)) = section(line, setting) {
                 return Err((number, Problem::Nested(name.to_owned())));
             }
-            (Some(name), None) if scopes(name, setting).is_some() => {
-                section = Some(Section { name, begins: number + 1, lines: Vec::new() });
-            }
-            (_, Some(section)) => section.lines.push(line),
-            (_, None) => {
-                out += &fill(line, setting, Scope::default()).map_err(|problem| (number, problem))?;
+            repeated.push((number, line));
+        }
+        for scope in scopes {
+            for (number, line) in &repeated {
+                out += &fill(line, setting, scope).map_err(|problem| (*number, problem))?;
                 out.push('\n');
             }
         }
     }
-    match section {
-        Some(section) => Err((section.begins - 1, Problem::Unended(section.name.to_owned()))),
-        None => Ok(out),
-    }
+    Ok(out)
+}
+
+/// The name of a section that begins with a line of its own, and what it is repeated for.
+fn section<'a>(line: &'a str, setting: &Setting) -> Option<(&'a str, Vec<Scope>)> {
+    let (name, rest) = variable(line.trim())?;
+    Some((name, scopes(name, setting).filter(|_| rest.is_empty())?))
 }
 
 /// Fills in one line.
@@ -74,22 +69,22 @@ pub(super) fn fill(text: &str, setting: &Setting, scope: Scope) -> Result<String
         };
         rest = after;
         if let Some(scopes) = scopes(name, setting) {
-            let (inside, after) = after.split_once("@END@").ok_or_else(|| Problem::Unended(name.to_owned()))?;
+            let (inside, after) =
+                after.split_once("@END@").ok_or_else(|| Problem::Unended(name.to_owned()))?;
             if scope.pipeline.or(scope.target).is_some() || inside.contains("@EACH_") {
                 return Err(Problem::Nested(name.to_owned()));
             }
-            let filled: Result<Vec<_>, _> = scopes.iter().map(|scope| fill(inside, setting, *scope)).collect();
+            let filled: Result<Vec<_>, _> =
+                scopes.iter().map(|scope| fill(inside, setting, *scope)).collect();
             out += &filled?.join(",");
             rest = after;
-            continue;
-        }
-        if name == "END" {
+        } else if name == "END" {
             return Err(Problem::EndAlone);
+        } else {
+            out += &look_up(name, setting, scope)?;
         }
-        out += &look_up(name, setting, scope)?;
     }
-    out += rest;
-    Ok(out)
+    Ok(out + rest)
 }
 
 /// Splits `@NAME@rest`; `None` where the text does not begin with a variable.

@@ -47,7 +47,7 @@ fn spec(definition: &Definition) -> Result<SubjectSpec, DefinitionError> {
 fn error(description: &str, files: &[(&str, &str)]) -> String {
     let folder = folder(description, files);
     let used = |definition: Definition| {
-        spec(&definition).and_then(|_| definition.selectors(Target::Traces, &setting(Signal::Traces)))
+        spec(&definition).and_then(|_| definition.metrics(Target::Traces, &setting(Signal::Traces)))
     };
     let error = Definition::read(folder.path()).and_then(used).unwrap_err().to_string();
     error.replace(&format!("{}/", folder.path().display()), "")
@@ -63,12 +63,15 @@ fn all_built_in_subjects_can_be_filled_in_for_all_their_targets_and_no_variable_
         for target in definition.targets() {
             let setting = setting(signal(target));
             let spec = definition.spec(target, &setting, Limits::default(), &[]).unwrap();
-            definition.selectors(target, &setting).unwrap();
+            definition.metrics(target, &setting).unwrap();
             let all = format!("{} {:?} {:?}", spec.config, spec.args, spec.env);
             for (variable, _) in variables::all(&setting, Scope::default()) {
                 assert!(!all.contains(&format!("@{variable}@")), "{name} {target:?}: {variable}");
             }
-            assert!(all.contains("127.0.0.1:2") || all.contains("port: 2"), "{name} {target:?}: second backend: {all}");
+            assert!(
+                all.contains("127.0.0.1:2") || all.contains("port: 2"),
+                "{name} {target:?}: second backend: {all}"
+            );
         }
     }
 }
@@ -78,20 +81,32 @@ fn every_pipeline_of_a_gateway_has_its_exporter() {
     let definition = Definition::built_in("sluice").unwrap();
     let spec = spec(&definition).unwrap();
     assert!(spec.config.contains("otlp/1:\n    endpoint: 127.0.0.1:2\n"), "{}", spec.config);
-    assert!(spec.config.contains("traces/0:") && spec.config.contains("traces/1:"), "{}", spec.config);
-    assert_eq!((spec.args.last().unwrap().as_str(), spec.config_file.as_str()), ("{config}", "gateway.yaml"));
-    let selectors = definition.selectors(Target::Traces, &setting(Signal::Traces)).unwrap();
-    assert_eq!(selectors.pipelines.len(), 2);
-    let queue = selectors.pipelines[1].queue.as_ref().unwrap();
-    assert_eq!((queue.name.as_str(), queue.labels[0].1.as_str()), ("otelcol_exporter_queue_size", "otlp/1"));
+    assert!(
+        spec.config.contains("traces/0:") && spec.config.contains("traces/1:"),
+        "{}",
+        spec.config
+    );
+    assert_eq!(
+        (spec.args.last().unwrap().as_str(), spec.config_file.as_str()),
+        ("{config}", "gateway.yaml")
+    );
+    let metrics = definition.metrics(Target::Traces, &setting(Signal::Traces)).unwrap();
+    assert_eq!(metrics.pipelines.len(), 2);
+    let queue = metrics.pipelines[1].queue.as_ref().unwrap();
+    assert_eq!(
+        (queue.name.as_str(), queue.labels[0].1.as_str()),
+        ("otelcol_exporter_queue_size", "otlp/1")
+    );
 }
 
 #[test]
 fn lists_and_sections_are_repeated_and_at_signs_of_its_own_are_left_alone() {
     let template = "mail: a@b.c @x@ @timestamp\nall: [@EACH_PIPELINE@p@INDEX@@END@]\n\
-                    @EACH_TARGET@\n- @TARGET@ of @TARGET_HOST@\n@END@\nevery: @SCRAPE_INTERVAL_S@ @SCRAPE_INTERVAL_MS@\n";
+                    @EACH_TARGET@\n- @TARGET@ of @TARGET_HOST@\n@END@\nevery: @SCRAPE_INTERVAL_S@ \
+                    @SCRAPE_INTERVAL_MS@\n";
     let rendered = template::render(template, &setting(Signal::Traces)).unwrap();
-    let expected = "mail: a@b.c @x@ @timestamp\nall: [p0,p1]\n- 127.0.0.1:10 of 127.0.0.1\n- 127.0.0.1:11 of 127.0.0.1\n\
+    let expected = "mail: a@b.c @x@ @timestamp\nall: [p0,p1]\n- 127.0.0.1:10 of 127.0.0.1\n- \
+    127.0.0.1:11 of 127.0.0.1\n\
                     every: 0.5 500\n";
     assert_eq!(rendered, expected);
 }
@@ -99,12 +114,14 @@ fn lists_and_sections_are_repeated_and_at_signs_of_its_own_are_left_alone() {
 #[test]
 fn an_environment_variable_with_an_index_is_there_once_a_pipeline() {
     let folder = folder(
-        r#"{"name": "x", "command": ["true", "@LISTEN_PORT@"], "env": {"TO_@INDEX@": "@BACKEND@", "FIRST": "@BACKEND_PORT@"},
+        r#"{"name": "x", "command": ["true", "@LISTEN_PORT@"],
+            "env": {"TO_@INDEX@": "@BACKEND@", "FIRST": "@BACKEND_PORT@"},
             "targets": {"traces": {"env": {"FIRST": "mine"}}}}"#,
         &[],
     );
     let spec = spec(&Definition::read(folder.path()).unwrap()).unwrap();
-    let env: Vec<_> = spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let env: Vec<_> =
+        spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(env, [("FIRST", "mine"), ("TO_0", "127.0.0.1:1"), ("TO_1", "127.0.0.1:2")]);
     assert_eq!(spec.args, ["4317"]);
 }
@@ -114,7 +131,10 @@ fn what_is_wrong_is_named_with_file_line_and_the_nearest_valid_name() {
     let with = |more: &str| format!("{{\n\"name\": \"x\",\n\"command\": [\"true\"],\n{more}\n}}");
     let template = |text: &'static str| error(&with("\"config\": \"c.yaml\""), &[("c.yaml", text)]);
     for (found, expected) in [
-        (error(&with("\"metrix\": {}"), &[]), "subject.json:4: unknown field `metrix`: did you mean `metrics`?"),
+        (
+            error(&with("\"metrix\": {}"), &[]),
+            "subject.json:4: unknown field `metrix`: did you mean `metrics`?",
+        ),
         (
             error(&with("\"metrics\": {\"recieved\": \"a\"}"), &[]),
             "subject.json:4: unknown field `recieved`: did you mean `received`?",
@@ -127,8 +147,14 @@ fn what_is_wrong_is_named_with_file_line_and_the_nearest_valid_name() {
             error(&with("\"env\": {\"A\": \"@BACKENDS@\"}"), &[]),
             "subject.json:4: no variable `@BACKENDS@`: did you mean `BACKEND`?",
         ),
-        (error(&with("\"metrics\": {\"queue\": \"q{\"}"), &[]), "subject.json:4: `q{` is no metric"),
-        (error(&with("\"ready\": {\"connect\": \"localhost\"}"), &[]), "subject.json:4: `localhost` is no address"),
+        (
+            error(&with("\"metrics\": {\"queue\": \"q{\"}"), &[]),
+            "subject.json:4: `q{` is no metric",
+        ),
+        (
+            error(&with("\"ready\": {\"connect\": \"localhost\"}"), &[]),
+            "subject.json:4: `localhost` is no address",
+        ),
         (
             error(&with("\"ready_within_s\": \"long\""), &[]),
             "subject.json:4: invalid type: string \"long\", expected u64",
@@ -141,7 +167,10 @@ fn what_is_wrong_is_named_with_file_line_and_the_nearest_valid_name() {
         (template("@EACH_PIPELINE@\na: @LISTN@\n@END@\n"), "c.yaml:2: no variable `@LISTN@`"),
         (template("a\n@EACH_PIPELINE@\nb\n"), "c.yaml:2: `@EACH_PIPELINE@` without `@END@`"),
         (template("@END@\n"), "c.yaml:1: `@END@` without"),
-        (template("@EACH_PIPELINE@\n@EACH_TARGET@\n@END@\n@END@\n"), "c.yaml:2: `@EACH_TARGET@` within a section"),
+        (
+            template("@EACH_PIPELINE@\n@EACH_TARGET@\n@END@\n@END@\n"),
+            "c.yaml:2: `@EACH_TARGET@` within a section",
+        ),
     ] {
         assert!(
             found.starts_with(expected) || found.contains("command") && found.contains(expected),
@@ -153,11 +182,15 @@ fn what_is_wrong_is_named_with_file_line_and_the_nearest_valid_name() {
 }
 
 #[test]
-fn a_target_that_a_subject_cannot_do_and_a_subject_that_is_not_there_are_refused_with_what_there_is() {
-    let folder = folder(r#"{"name": "x", "command": ["true"], "targets": {"metrics": {}, "logs-otel": {}}}"#, &[]);
+fn an_unknown_subject_or_one_that_cannot_do_a_target_is_refused_with_what_there_is() {
+    let folder = folder(
+        r#"{"name": "x", "command": ["true"], "targets": {"metrics": {}, "logs-otel": {}}}"#,
+        &[],
+    );
     let error = spec(&Definition::read(folder.path()).unwrap()).unwrap_err().to_string();
     assert!(
-        error.starts_with("x cannot be tested with -t traces") && error.ends_with("names metrics, logs-otel only"),
+        error.starts_with("x cannot be tested with -t traces")
+            && error.ends_with("names metrics, logs-otel only"),
         "{error}"
     );
     let error = Definition::built_in("otelcoll").unwrap_err().to_string();
@@ -171,7 +204,10 @@ fn one_that_is_never_told_where_requests_over_http_go_is_refused() {
         Definition::built_in(name).unwrap().spec(Target::Metrics, &setting, Limits::default(), &[])
     };
     let error = over_http("telegraf").unwrap_err().to_string();
-    assert!(error.starts_with("telegraf takes no OTLP over HTTP: subjects/telegraf/subject.json"), "{error}");
+    assert!(
+        error.starts_with("telegraf takes no OTLP over HTTP: subjects/telegraf/subject.json"),
+        "{error}"
+    );
     for name in BUILT_IN_NAMES.iter().filter(|name| **name != "telegraf") {
         over_http(name).unwrap();
     }
@@ -180,20 +216,27 @@ fn one_that_is_never_told_where_requests_over_http_go_is_refused() {
 #[test]
 fn a_missing_program_is_said_with_all_ways_to_give_it() {
     let described = |command: &str| {
-        folder(&format!(r#"{{"name": "my-engine", "command": ["{command}"], "install": "build it"}}"#), &[])
+        folder(
+            &format!(r#"{{"name": "my-engine", "command": ["{command}"], "install": "build it"}}"#),
+            &[],
+        )
     };
     let folder = described("no-such-engine");
     let error = Definition::read(folder.path()).unwrap().find_program().unwrap_err().to_string();
     assert_eq!(
         error,
-        "my-engine: no program `no-such-engine` in PATH: build it, or give its path with --subject-binary \
+        "my-engine: no program `no-such-engine` in PATH: build it, or give its path with \
+         --subject-binary \
          my-engine=PATH or \
          SLUICE_TEST_MY_ENGINE"
     );
     let folder = described("./engine");
     let mut definition = Definition::read(folder.path()).unwrap();
     let error = definition.find_program().unwrap_err().to_string();
-    assert!(error.contains("no program at") && error.contains("--subject-binary my-engine=PATH"), "{error}");
+    assert!(
+        error.contains("no program at") && error.contains("--subject-binary my-engine=PATH"),
+        "{error}"
+    );
     fs::write(folder.path().join("engine"), "").unwrap();
     definition.find_program().unwrap();
     assert_eq!(spec(&definition).unwrap().binary, folder.path().join("engine"));
@@ -202,15 +245,19 @@ fn a_missing_program_is_said_with_all_ways_to_give_it() {
 /// docs/load-test.md has a row for every field and every variable.
 #[test]
 fn the_guide_explains_every_field_and_variable() {
-    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load-test.md")).unwrap();
+    let guide =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load-test.md"))
+            .unwrap();
     for (name, _) in variables::all(&setting(Signal::Traces), Scope::default()) {
         let name = name.trim_end_matches("_HOST").trim_end_matches("_PORT");
         assert!(guide.contains(&format!("@{name}@")), "{name}");
     }
     // serde says what it knows when it meets what it does not.
-    for (json, fields) in
-        [("{\"?\":1}", 12), ("{\"metrics\":{\"?\":1}}", 12), ("{\"targets\":{\"traces\":{\"?\":1}}}", 5)]
-    {
+    for (json, fields) in [
+        ("{\"?\":1}", 12),
+        ("{\"metrics\":{\"?\":1}}", 12),
+        ("{\"targets\":{\"traces\":{\"?\":1}}}", 5),
+    ] {
         let error = serde_json::from_str::<Description>(json).unwrap_err().to_string();
         let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
         assert!(known.len() >= fields, "{error}");

@@ -69,19 +69,22 @@ pub(super) fn all(setting: &Setting, scope: Scope) -> Variables {
     let backend = setting.backends.get(scope.pipeline.unwrap_or(0)).copied();
     let target = scope.target.and_then(|index| setting.scrape_targets.get(index).copied());
     let interval = setting.scrape_interval;
-    let texts: [(&str, Option<String>, &'static str); 10] = [
+    // The batches of the Kyma gateways.
+    let batch_items = if setting.signal == Signal::Metrics { 1024 } else { 512 };
+    let own = |value: &dyn ToString| Some(value.to_string());
+    let texts = [
         ("INDEX", scope.pipeline.or(scope.target).map(|index| index.to_string()), IN_PIPELINE),
-        ("SIGNAL", Some(setting.signal.as_str().to_owned()), ""),
-        ("ITEMS", Some(setting.signal.items_name().to_owned()), ""),
-        // The batches of the Kyma gateways.
-        ("BATCH_ITEMS", Some(if setting.signal == Signal::Metrics { "1024" } else { "512" }.to_owned()), ""),
-        ("MEMORY_LIMIT_MIB", Some(setting.memory_limit_mib.to_string()), ""),
-        ("CORES", Some(setting.cores.to_string()), ""),
-        ("SCRAPE_INTERVAL_S", interval.map(|interval| interval.as_secs_f64().to_string()), METRIC_AGENTS),
-        ("SCRAPE_INTERVAL_MS", interval.map(|interval| interval.as_millis().to_string()), METRIC_AGENTS),
+        ("SIGNAL", own(&setting.signal), ""),
+        ("ITEMS", own(&setting.signal.items_name()), ""),
+        ("BATCH_ITEMS", own(&batch_items), ""),
+        ("MEMORY_LIMIT_MIB", own(&setting.memory_limit_mib), ""),
+        ("CORES", own(&setting.cores), ""),
+        ("SCRAPE_INTERVAL_S", interval.map(|every| every.as_secs_f64().to_string()), METRIC_AGENTS),
+        ("SCRAPE_INTERVAL_MS", interval.map(|every| every.as_millis().to_string()), METRIC_AGENTS),
         ("LOG_ROOT", setting.log_root.as_ref().map(|root| root.display().to_string()), LOG_AGENTS),
         // Known when the folder of the subject is made: `Subject` fills these in.
-        ("CONFIG", Some("{config}".to_owned()), ""),
+        ("CONFIG", own(&"{config}"), ""),
+        ("DIR", own(&"{dir}"), ""),
     ];
     let addresses = [
         ("LISTEN", Some(setting.listen), ""),
@@ -92,8 +95,8 @@ pub(super) fn all(setting: &Setting, scope: Scope) -> Variables {
         ("BACKEND", backend, ""),
         ("TARGET", target, IN_TARGET),
     ];
-    let mut all: Variables = texts.map(|(name, value, unset)| (name.to_owned(), value.ok_or(unset))).to_vec();
-    all.push(("DIR".to_owned(), Ok("{dir}".to_owned())));
+    let mut all: Variables =
+        texts.map(|(name, value, unset)| (name.to_owned(), value.ok_or(unset))).to_vec();
     for (name, addr, unset) in addresses {
         let mut add = |suffix, part: fn(SocketAddr) -> String| {
             all.push((format!("{name}{suffix}"), addr.map(part).ok_or(unset)));
@@ -108,7 +111,9 @@ pub(super) fn all(setting: &Setting, scope: Scope) -> Variables {
 pub(super) fn look_up(name: &str, setting: &Setting, scope: Scope) -> Result<String, Problem> {
     let mut all = all(setting, scope);
     match all.iter().position(|(known, _)| known == name) {
-        Some(index) => all.swap_remove(index).1.map_err(|unset| Problem::UnsetVariable(name.to_owned(), unset)),
+        Some(index) => {
+            all.swap_remove(index).1.map_err(|unset| Problem::UnsetVariable(name.to_owned(), unset))
+        }
         None => {
             let names = all.into_iter().map(|(name, _)| name).collect();
             Err(Problem::UnknownVariable(name.to_owned(), names))

@@ -13,7 +13,8 @@ pub(super) fn ask(program: &Path, args: &[String]) -> Option<String> {
         return None;
     }
     let mut command = Command::new(program);
-    let piped = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let piped =
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().ok()?;
     let began = Instant::now();
     while child.try_wait().ok()?.is_none() {
@@ -34,7 +35,8 @@ fn find(text: &str) -> Option<String> {
     let number = |word: &str| {
         let word = word.trim_start_matches('v').trim_end_matches([',', ')']);
         let major = word.split('.').next()?;
-        let is_number = word.contains('.') && !major.is_empty() && major.chars().all(|c| c.is_ascii_digit());
+        let is_number =
+            word.contains('.') && !major.is_empty() && major.chars().all(|c| c.is_ascii_digit());
         is_number.then(|| word.to_owned())
     };
     text.split([' ', '\n', '\t', '/', '(']).find_map(number)

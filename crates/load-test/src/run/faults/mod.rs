@@ -1,8 +1,7 @@
 //! What is wrong with which backend, when, while the load lasts.
 
-mod parse;
+mod text;
 mod timeline;
-mod words;
 
 use std::time::Duration;
 
@@ -12,7 +11,8 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduledFault {
     pub kind: FaultKind,
-    /// Of the requests, above 0.0, up to 1.0. Not for [`FaultKind::Outage`], which concerns them all.
+    /// Of the requests, above 0.0, up to 1.0. Not for [`FaultKind::Outage`], which concerns them
+    /// all.
     pub share: f64,
     /// Since the load began.
     pub from: Duration,
@@ -55,16 +55,23 @@ pub enum FaultError {
     NoDelay,
     #[error("to={to_s}: the fault begins at {from_s} s and must end later")]
     EndsBeforeItBegins { from_s: f64, to_s: f64 },
-    #[error("it begins at {from_s} s and the load ends at {load_s} s: begin earlier, or lengthen the load with -d")]
+    #[error(
+        "it begins at {from_s} s and the load ends at {load_s} s: begin earlier, or lengthen the \
+         load with -d"
+    )]
     BeginsAfterTheLoad { from_s: f64, load_s: f64 },
-    #[error("to={to_s}: the load ends at {load_s} s: leave `to` away for the load's end, or lengthen the load with -d")]
+    #[error(
+        "to={to_s}: the load ends at {load_s} s: leave `to` away for the load's end, or lengthen \
+         the load with -d"
+    )]
     EndsAfterTheLoad { to_s: f64, load_s: f64 },
     #[error("pipeline={index}: there is pipeline 0 only: add -m for pipelines 0 to 2")]
     NotSeveral { index: usize },
     #[error("pipeline={index}: there are pipelines 0 to {last}")]
     NoPipeline { index: usize, last: usize },
     #[error(
-        "it would have to give pipeline {pipeline} another answer than `{other}` does at {at_s} s: let one end before the other begins"
+        "it would have to give pipeline {pipeline} another answer than `{other}` does at {at_s} s: \
+         let one end before the other begins"
     )]
     Overlaps { other: String, pipeline: usize, at_s: f64 },
 }
@@ -83,10 +90,11 @@ impl FaultSchedule {
         pipelines: usize,
     ) -> Result<FaultSchedule, (String, FaultError)> {
         for (index, fault) in faults.iter().enumerate() {
-            fault.check(load, pipelines).map_err(|error| (fault.to_string(), error))?;
-            for before in &faults[..index] {
-                fault.check_beside(before, load, pipelines).map_err(|error| (fault.to_string(), error))?;
-            }
+            let mut before = faults[..index].iter();
+            fault
+                .check(load, pipelines)
+                .and_then(|()| before.try_for_each(|one| fault.check_beside(one, load, pipelines)))
+                .map_err(|error| (fault.to_string(), error))?;
         }
         Ok(FaultSchedule { faults })
     }
@@ -126,12 +134,19 @@ impl ScheduledFault {
     }
 
     /// A request has one answer and is delayed once: two such faults must not meet.
-    fn check_beside(&self, other: &ScheduledFault, load: Duration, pipelines: usize) -> Result<(), FaultError> {
+    fn check_beside(
+        &self,
+        other: &ScheduledFault,
+        load: Duration,
+        pipelines: usize,
+    ) -> Result<(), FaultError> {
         let begins = self.from.max(other.from);
-        let meets = begins < self.end(load).min(other.end(load)) && self.kind.slot() == other.kind.slot();
+        let meets =
+            begins < self.end(load).min(other.end(load)) && self.kind.slot() == other.kind.slot();
+        let (other_text, at_s) = (other.to_string(), begins.as_secs_f64());
         match (0..pipelines).find(|&pipeline| self.concerns(pipeline) && other.concerns(pipeline)) {
             Some(pipeline) if meets => {
-                Err(FaultError::Overlaps { other: other.to_string(), pipeline, at_s: begins.as_secs_f64() })
+                Err(FaultError::Overlaps { other: other_text, pipeline, at_s })
             }
             _ => Ok(()),
         }
@@ -139,17 +154,6 @@ impl ScheduledFault {
 }
 
 impl FaultKind {
-    fn name(self) -> &'static str {
-        match self {
-            FaultKind::Refuse => "refuse",
-            FaultKind::Throttle { .. } => "throttle",
-            FaultKind::Delay { .. } => "delay",
-            FaultKind::Stall => "stall",
-            FaultKind::Reset => "reset",
-            FaultKind::Outage => "outage",
-        }
-    }
-
     /// Kinds with the same slot are the same setting of a backend.
     fn slot(self) -> u8 {
         match self {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::backend::{Backend, Delay, Faults, Refuse};
 use crate::report::FaultWindow;
-use crate::status::Code;
+use sluice_net::grpc::Code;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -46,7 +46,10 @@ fn what_is_written_is_what_is_meant_and_reads_the_same_again() {
 #[test]
 fn the_part_that_is_wrong_is_named_with_what_helps() {
     let cases = [
-        ("stal,from=1", "no fault `stal`: there are refuse, throttle, delay, stall, reset and outage"),
+        (
+            "stal,from=1",
+            "no fault `stal`: there are refuse, throttle, delay, stall, reset and outage",
+        ),
         ("", "no fault ``: there are refuse"),
         ("stall,from", "`from`: write name=value"),
         ("stall,form=1", "`form`: stall takes share, from, to, pipeline"),
@@ -57,7 +60,10 @@ fn the_part_that_is_wrong_is_named_with_what_helps() {
         ("refuse,share=0", "above 0"),
         ("stall,to=soon", "`to=soon`: give a number of seconds"),
         ("stall,from=-1", "give a number of seconds"),
-        ("stall,pipeline=one", "`pipeline=one`: give a pipeline's number from 0, or several as 0+2"),
+        (
+            "stall,pipeline=one",
+            "`pipeline=one`: give a pipeline's number from 0, or several as 0+2",
+        ),
         ("delay", "add by=SECONDS"),
         ("stall,from=20,to=10", "to=10: the fault begins at 20 s and must end later"),
     ];
@@ -74,63 +80,103 @@ fn a_fault_that_the_run_cannot_have_is_refused() {
         (&["stall,to=61"], 1, "to=61: the load ends at 60 s: leave `to` away"),
         (&["stall,pipeline=1"], 1, "pipeline=1: there is pipeline 0 only: add -m"),
         (&["stall,pipeline=0+3"], 3, "pipeline=3: there are pipelines 0 to 2"),
-        (&["refuse,share=0.5,to=20", "throttle,from=10"], 1, "than `refuse,share=0.5,to=20` does at 10 s"),
-        (&["outage,pipeline=1", "outage"], 3, "give pipeline 1 another answer than `outage,pipeline=1` does at 0 s"),
+        (
+            &["refuse,share=0.5,to=20", "throttle,from=10"],
+            1,
+            "than `refuse,share=0.5,to=20` does at 10 s",
+        ),
+        (
+            &["outage,pipeline=1", "outage"],
+            3,
+            "give pipeline 1 another answer than `outage,pipeline=1` does at 0 s",
+        ),
         (&["delay,by=1", "delay,by=2,from=59"], 1, "let one end before the other begins"),
     ];
     for (texts, pipelines, expected) in cases {
         let (fault, error) = schedule(texts, pipelines).unwrap_err();
         assert!(error.to_string().contains(expected), "{texts:?}: {error}");
-        assert_eq!(parse(&fault), parse(texts.last().unwrap()), "the later of two is the one that is named");
+        assert_eq!(
+            parse(&fault),
+            parse(texts.last().unwrap()),
+            "the later of two is the one that is named"
+        );
     }
-    schedule(&["refuse,to=20", "throttle,from=20", "stall,from=10", "outage,from=30,to=40"], 1).unwrap();
+    schedule(&["refuse,to=20", "throttle,from=20", "stall,from=10", "outage,from=30,to=40"], 1)
+        .unwrap();
     schedule(&["refuse,pipeline=0", "throttle,pipeline=1+2"], 3).unwrap();
 }
 
 #[test]
 fn faults_that_meet_are_had_together() {
     let schedule = schedule(
-        &["refuse,share=0.7", "delay,by=1,share=0.7", "outage,from=10,to=20,pipeline=1", "reset,from=15,to=30"],
+        &[
+            "refuse,share=0.7",
+            "delay,by=1,share=0.7",
+            "outage,from=10,to=20,pipeline=1",
+            "reset,from=15,to=30",
+        ],
         3,
     )
     .unwrap();
-    let refuse = Some(Refuse { share: 0.7, code: Code::UNAVAILABLE, retry_delay: None });
-    let always = Faults { refuse, delay: Some(Delay { share: 0.7, by: seconds(1.0) }), ..Faults::none() };
+    let refuse = Some(Refuse { share: 0.7, code: Code::Unavailable, retry_delay: None });
+    let always =
+        Faults { refuse, delay: Some(Delay { share: 0.7, by: seconds(1.0) }), ..Faults::none() };
     let of = |pipeline| -> Vec<_> {
         let windows = schedule.timeline(pipeline, MINUTE).into_iter();
-        windows.map(|window| (window.from.as_secs(), window.until.as_secs(), window.faults)).collect()
+        windows
+            .map(|window| (window.from.as_secs(), window.until.as_secs(), window.faults))
+            .collect()
     };
     let resets = Faults { reset_share: 1.0, ..always.clone() };
-    assert_eq!(of(0), [(0, 15, always.clone()), (15, 30, resets.clone()), (30, 60, always.clone())]);
+    assert_eq!(
+        of(0),
+        [(0, 15, always.clone()), (15, 30, resets.clone()), (30, 60, always.clone())]
+    );
     let dead = Faults { dead: true, ..always.clone() };
     let both = Faults { dead: true, ..resets.clone() };
-    let second = [(0, 10, always.clone()), (10, 15, dead), (15, 20, both), (20, 30, resets), (30, 60, always)];
+    let second = [
+        (0, 10, always.clone()),
+        (10, 15, dead),
+        (15, 20, both),
+        (20, 30, resets),
+        (30, 60, always),
+    ];
     assert_eq!(of(1), second);
 }
 
 #[test]
 fn a_gap_between_two_faults_is_well() {
-    let schedule = schedule(&["outage,from=5,to=10", "throttle,retry-after=3,from=20,share=0.5"], 1).unwrap();
+    let schedule =
+        schedule(&["outage,from=5,to=10", "throttle,retry-after=3,from=20,share=0.5"], 1).unwrap();
     let windows = schedule.timeline(0, MINUTE);
     assert_eq!(windows.len(), 2);
     assert_eq!((windows[0].until, windows[1].from), (seconds(10.0), seconds(20.0)));
-    let refuse = Refuse { share: 0.5, code: Code::RESOURCE_EXHAUSTED, retry_delay: Some(seconds(3.0)) };
+    let refuse =
+        Refuse { share: 0.5, code: Code::ResourceExhausted, retry_delay: Some(seconds(3.0)) };
     assert_eq!(windows[1].faults.refuse, Some(refuse));
 }
 
 #[test]
 fn reports_say_what_was_wrong_and_when() {
-    let texts =
-        ["refuse,share=0.7,to=61", "throttle,retry-after=5,from=61,pipeline=1", "outage,from=10,to=20,pipeline=0+2"];
+    let texts = [
+        "refuse,share=0.7,to=61",
+        "throttle,retry-after=5,from=61,pipeline=1",
+        "outage,from=10,to=20,pipeline=0+2",
+    ];
     let faults = texts.iter().map(|text| parse(text)).collect();
     let schedule = FaultSchedule::new(faults, 2 * MINUTE, 3).unwrap();
-    let words = "70 % of requests answered 503 from 0 to 61 s; all requests answered 429 with Retry-After 5 s \
+    let words = "70 % of requests answered 503 from 0 to 61 s; all requests answered 429 with \
+    Retry-After 5 s \
     (pipeline 1) from 61 s; \
                  connections refused (pipelines 0, 2) from 10 to 20 s";
     assert_eq!(schedule.in_words().unwrap(), words);
     assert_eq!(FaultSchedule::default().in_words(), None);
     // Interrupted at 15 s: what had not begun was not there, and what lasted ended with the load.
-    let window = |from_s, to_s, label: &str| FaultWindow { from_s, to_s: Some(to_s), label: label.to_owned() };
+    let window = |from_s, to_s, label: &str| FaultWindow {
+        from_s,
+        to_s: Some(to_s),
+        label: label.to_owned(),
+    };
     let expected = [
         window(0.0, 15.0, "70 % of requests answered 503"),
         window(10.0, 15.0, "connections refused (pipelines 0, 2)"),

@@ -6,21 +6,24 @@ use tokio::task::JoinHandle;
 
 use super::{FaultKind, FaultSchedule, ScheduledFault};
 use crate::backend::{Backend, Delay, Faults, Refuse, Window};
-use crate::status::Code;
+use sluice_net::grpc::Code;
 
 /// Longer than any drain.
 const OUTLASTING: Duration = Duration::from_secs(24 * 3600);
 
 impl FaultSchedule {
-    /// One after the other: between two moments at which a fault begins or ends, all that there are then together.
+    /// One after the other: between two moments at which a fault begins or ends, all that there are
+    /// then together.
     pub(super) fn timeline(&self, pipeline: usize, load: Duration) -> Vec<Window> {
         let faults: Vec<_> = self.faults.iter().filter(|fault| fault.concerns(pipeline)).collect();
-        let mut borders: Vec<_> = faults.iter().flat_map(|fault| [fault.from, fault.end(load)]).collect();
+        let mut borders: Vec<_> =
+            faults.iter().flat_map(|fault| [fault.from, fault.end(load)]).collect();
         borders.sort();
         borders.dedup();
         let between = borders.windows(2).map(|pair| (pair[0], pair[1]));
         let together = between.map(|(from, until)| {
-            let active = faults.iter().filter(|fault| fault.from <= from && fault.end(load) >= until);
+            let active =
+                faults.iter().filter(|fault| fault.from <= from && fault.end(load) >= until);
             let faults = active.fold(Faults::none(), |faults, fault| fault.add_to(faults));
             Window { from, until, faults }
         });
@@ -28,9 +31,16 @@ impl FaultSchedule {
     }
 
     /// Begins now: what is wrong from the start is wrong when this returns.
-    pub(in crate::run) fn start(&self, backends: &[Backend], load: Duration, outlasts: bool) -> RunningFaults {
+    pub(in crate::run) fn start(
+        &self,
+        backends: &[Backend],
+        load: Duration,
+        outlasts: bool,
+    ) -> RunningFaults {
         let lasts = if outlasts { load + OUTLASTING } else { load };
-        let schedule = |(index, backend): (usize, &Backend)| backend.faults().schedule(self.timeline(index, lasts));
+        let schedule = |(index, backend): (usize, &Backend)| {
+            backend.faults().schedule(self.timeline(index, lasts))
+        };
         RunningFaults { tasks: backends.iter().enumerate().map(schedule).collect(), outlasts }
     }
 }
@@ -42,7 +52,8 @@ pub(in crate::run) struct RunningFaults {
 }
 
 impl RunningFaults {
-    /// All backends get well and stay so, unless faults outlast the load. The backends that can get everything now.
+    /// All backends get well and stay so, unless faults outlast the load. The backends that can get
+    /// everything now.
     pub(in crate::run) async fn end(mut self, backends: &[Backend]) -> Vec<&Backend> {
         for task in self.tasks.drain(..) {
             task.abort();
@@ -66,11 +77,13 @@ impl ScheduledFault {
     fn add_to(&self, faults: Faults) -> Faults {
         let refuse = |code, retry_delay| Some(Refuse { share: self.share, code, retry_delay });
         match self.kind {
-            FaultKind::Refuse => Faults { refuse: refuse(Code::UNAVAILABLE, None), ..faults },
+            FaultKind::Refuse => Faults { refuse: refuse(Code::Unavailable, None), ..faults },
             FaultKind::Throttle { retry_after } => {
-                Faults { refuse: refuse(Code::RESOURCE_EXHAUSTED, Some(retry_after)), ..faults }
+                Faults { refuse: refuse(Code::ResourceExhausted, Some(retry_after)), ..faults }
             }
-            FaultKind::Delay { by } => Faults { delay: Some(Delay { share: self.share, by }), ..faults },
+            FaultKind::Delay { by } => {
+                Faults { delay: Some(Delay { share: self.share, by }), ..faults }
+            }
             FaultKind::Stall => Faults { stall_share: self.share, ..faults },
             FaultKind::Reset => Faults { reset_share: self.share, ..faults },
             FaultKind::Outage => Faults { dead: true, ..faults },

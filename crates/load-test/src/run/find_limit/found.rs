@@ -4,7 +4,12 @@ use super::search::Search;
 use crate::report::{FoundLimit, LimitTry};
 
 /// `try_s` is how long each lasted, `ended_early` why there are not more.
-pub(super) fn found(search: &Search, tries: Vec<LimitTry>, try_s: f64, ended_early: Option<String>) -> FoundLimit {
+pub(super) fn found(
+    search: &Search,
+    tries: Vec<LimitTry>,
+    try_s: f64,
+    ended_early: Option<String>,
+) -> FoundLimit {
     let (best, failed) = (search.best(), search.lowest_failed());
     let failing = tries.iter().filter(|tried| !tried.held && Some(tried.rate_per_s) == failed);
     FoundLimit {
@@ -14,7 +19,8 @@ pub(super) fn found(search: &Search, tries: Vec<LimitTry>, try_s: f64, ended_ear
         try_s,
         held_always_per_s: search.held_always(),
         failed_per_s: failed,
-        bench_was_limit: failing.clone().next().is_some() && failing.clone().all(|tried| tried.bench_was_busy),
+        bench_was_limit: failing.clone().next().is_some()
+            && failing.clone().all(|tried| tried.bench_was_busy),
         ended_early,
         tries,
     }
@@ -37,8 +43,14 @@ mod tests {
 
     #[test]
     fn rate_and_interval_are_told_apart_where_a_try_failed_by_chance() {
-        let chance = [(900.0, true, false), (1_000.0, false, false), (1_000.0, true, false), (1_000.0, true, false)];
-        let limit = of(&[&chance[..], &[(1_050.0, false, false), (1_050.0, false, false)]].concat());
+        let chance = [
+            (900.0, true, false),
+            (1_000.0, false, false),
+            (1_000.0, true, false),
+            (1_000.0, true, false),
+        ];
+        let limit =
+            of(&[&chance[..], &[(1_050.0, false, false), (1_050.0, false, false)]].concat());
         assert_eq!((limit.rate_per_s, limit.held, limit.tries_at_rate), (Some(1_000.0), 2, 3));
         assert_eq!((limit.held_always_per_s, limit.failed_per_s), (Some(900.0), Some(1_050.0)));
     }
@@ -51,7 +63,8 @@ mod tests {
         // A higher rate at which it was busy is not what decided.
         let higher = [(2_000.0, false, true), (2_000.0, false, true)];
         assert!(
-            !of(&[&higher[..], &[held, (1_050.0, false, false), (1_050.0, false, false)]].concat()).bench_was_limit
+            !of(&[&higher[..], &[held, (1_050.0, false, false), (1_050.0, false, false)]].concat())
+                .bench_was_limit
         );
         assert!(!of(&[held]).bench_was_limit);
     }

@@ -1,9 +1,10 @@
-//! Whether a rate was held: no loss, nothing turned away, sent in time, and no more and more waiting.
+//! Whether a rate was held: no loss, nothing turned away, sent in time, and no more and more
+//! waiting.
 
 use crate::report::{Sample, Turn};
 
-/// Share of the requests that may be late: a hiccup of the machine is not the subject's, and a subject that does not
-/// keep up makes ever more of them late.
+/// Share of the requests that may be late: a hiccup of the machine is not the subject's, and a
+/// subject that does not keep up makes ever more of them late.
 const LATE_SHARE: f64 = 0.05;
 /// What waits may grow by this share of the rate.
 const GROWTH_SHARE: f64 = 0.03;
@@ -31,7 +32,8 @@ pub(super) struct Meant {
 }
 
 pub(super) fn judge(turn: &Turn, meant: &Meant) -> Judgement {
-    let bench = turn.bench.generator_cpu_cores.unwrap_or(0.0) + turn.bench.backend_cpu_cores.unwrap_or(0.0);
+    let bench =
+        turn.bench.generator_cpu_cores.unwrap_or(0.0) + turn.bench.backend_cpu_cores.unwrap_or(0.0);
     Judgement { reason: reason(turn, meant), bench_was_busy: bench > meant.bench_limit_cores }
 }
 
@@ -40,7 +42,8 @@ fn reason(turn: &Turn, meant: &Meant) -> Option<String> {
     let of = |count: Option<u64>| count.unwrap_or(0);
     let turned_away = of(kpis.refused) + of(kpis.unanswered);
     let requests = meant.rate_per_s * meant.load_s / meant.items_per_request;
-    let late = of(turn.bench.late_requests) as f64 + of(kpis.never_sent) as f64 / meant.items_per_request;
+    let late =
+        of(turn.bench.late_requests) as f64 + of(kpis.never_sent) as f64 / meant.items_per_request;
     match kpis.lost {
         None => return Some("what was lost is not known".to_owned()),
         Some(0) => {}
@@ -50,19 +53,25 @@ fn reason(turn: &Turn, meant: &Meant) -> Option<String> {
         return Some(format!("{turned_away} items turned away"));
     }
     if late > (LATE_SHARE * requests).max(1.0) {
-        return Some(format!("{:.1} % of the requests sent late or never", (100.0 * late / requests).min(100.0)));
+        return Some(format!(
+            "{:.1} % of the requests sent late or never",
+            (100.0 * late / requests).min(100.0)
+        ));
     }
     if let Some(growth) = growth(&turn.samples, meant) {
         return Some(format!("{growth:.0} more items waiting every second"));
     }
-    kpis.drain_s.is_none().then(|| "not everything had arrived when the time to drain was over".to_owned())
+    kpis.drain_s
+        .is_none()
+        .then(|| "not everything had arrived when the time to drain was over".to_owned())
 }
 
 /// Items a second by which what is on its way grows without end; `None`: it does not.
 fn growth(samples: &[Sample], meant: &Meant) -> Option<f64> {
     let after = WARM_UP_SHARE * meant.load_s;
     let known = samples.iter().filter(|sample| sample.t_s >= after);
-    let points: Vec<(f64, f64)> = known.filter_map(|sample| Some((sample.t_s, sample.backlog_items?))).collect();
+    let points: Vec<(f64, f64)> =
+        known.filter_map(|sample| Some((sample.t_s, sample.backlog_items?))).collect();
     let &(_, at_end) = points.last()?;
     let slope = slope(&points)?;
     let is_bounded = slope <= GROWTH_SHARE * meant.rate_per_s
@@ -85,8 +94,12 @@ mod tests {
     use super::*;
     use crate::report::{BenchCost, Kpis};
 
-    const MEANT: Meant =
-        Meant { rate_per_s: 10_000.0, load_s: 10.0, items_per_request: 100.0, bench_limit_cores: 0.85 };
+    const MEANT: Meant = Meant {
+        rate_per_s: 10_000.0,
+        load_s: 10.0,
+        items_per_request: 100.0,
+        bench_limit_cores: 0.85,
+    };
 
     fn turn(backlog: impl Fn(f64) -> f64) -> Turn {
         let sample = |second: u32| {
@@ -125,7 +138,10 @@ mod tests {
             (|turn| turn.kpis.refused = Some(100), "100 items turned away"),
             (|turn| turn.kpis.unanswered = Some(200), "200 items turned away"),
             (|turn| turn.bench.late_requests = Some(80), "8.0 % of the requests sent late"),
-            (|turn| turn.kpis.never_sent = Some(50_000), "50.0 % of the requests sent late or never"),
+            (
+                |turn| turn.kpis.never_sent = Some(50_000),
+                "50.0 % of the requests sent late or never",
+            ),
             (|turn| turn.kpis.drain_s = None, "time to drain"),
         ];
         for (change, expected) in cases {

@@ -1,5 +1,5 @@
-//! `--find-limit`: the highest rate that a subject holds with no loss and a bounded queue, open loop, and how sure
-//! that is.
+//! `--find-limit`: the highest rate that a subject holds with no loss and a bounded queue, open
+//! loop, and how sure that is.
 
 mod found;
 mod judge;
@@ -47,8 +47,8 @@ struct Seeker<'a> {
     is_over: bool,
 }
 
-/// Searches for all subjects, one try of each in turn, so that they share the machine's moods. Fills in the limits,
-/// and as turns those at the limit.
+/// Searches for all subjects, one try of each in turn, so that they share the machine's moods.
+/// Fills in the limits, and as turns those at the limit.
 pub(super) async fn run(
     bench: Bench<'_>,
     options: LimitSearch,
@@ -63,11 +63,8 @@ pub(super) async fn run(
             break;
         }
         if let Err(error) = seeker.step(bench, options).await {
-            warnings.push(Warning {
-                subject: Some(seeker.definition.name.clone()),
-                message: format!("the search for its limit ended: {error:#}"),
-                remedy: None,
-            });
+            let message = format!("the search for its limit ended: {error:#}");
+            warnings.push(Warning::new(message, "").of(&seeker.definition.name));
             seeker.end(&format!("a try failed: {error:#}"));
             failures.push(error);
         }
@@ -139,7 +136,10 @@ impl<'a> Seeker<'a> {
         if let Some(search) = &mut self.search {
             search.record(rate_per_s, reason.is_none());
         }
-        self.tries.push((LimitTry { rate_per_s, held: reason.is_none(), reason, bench_was_busy }, outcome));
+        self.tries.push((
+            LimitTry { rate_per_s, held: reason.is_none(), reason, bench_was_busy },
+            outcome,
+        ));
     }
 
     fn took(&mut self, time: Duration) {
@@ -163,7 +163,12 @@ impl<'a> Seeker<'a> {
     }
 
     /// Puts the result into the record. The warnings are those of the tries that are the result.
-    fn conclude(mut self, plan: &Plan, is_interrupted: bool, subject: &mut SubjectRecord) -> Vec<Warning> {
+    fn conclude(
+        mut self,
+        plan: &Plan,
+        is_interrupted: bool,
+        subject: &mut SubjectRecord,
+    ) -> Vec<Warning> {
         if is_interrupted && !self.is_over {
             self.end("interrupted");
         }

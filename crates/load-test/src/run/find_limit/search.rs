@@ -1,6 +1,6 @@
-//! Which rate is tried next: rates go up and down by factors until one that is held and one that fails lie close
-//! together, then the one that is held is tried again. A rate fails only if it fails twice, so that one bad moment of
-//! the machine decides nothing.
+//! Which rate is tried next: rates go up and down by factors until one that is held and one that
+//! fails lie close together, then the one that is held is tried again. A rate fails only if it
+//! fails twice, so that one bad moment of the machine decides nothing.
 
 /// Up from a rate that is held, while none has failed.
 const CLIMB: f64 = 1.5;
@@ -42,7 +42,12 @@ pub(super) struct Search {
 
 impl Search {
     pub(super) fn new(start: f64, precision: f64) -> Search {
-        Search { start: tidy(start).clamp(LOWEST, HIGHEST), precision, tried: Vec::new(), last: None }
+        Search {
+            start: tidy(start).clamp(LOWEST, HIGHEST),
+            precision,
+            tried: Vec::new(),
+            last: None,
+        }
     }
 
     pub(super) fn record(&mut self, rate: f64, is_held: bool) {
@@ -94,7 +99,11 @@ impl Search {
     }
 
     pub(super) fn lowest_failed(&self) -> Option<f64> {
-        self.tried.iter().filter(|tried| tried.has_failed()).map(|tried| tried.rate).reduce(f64::min)
+        self.tried
+            .iter()
+            .filter(|tried| tried.has_failed())
+            .map(|tried| tried.rate)
+            .reduce(f64::min)
     }
 
     fn highest(&self, is_meant: impl Fn(&Tried) -> bool) -> Option<Tried> {
@@ -114,7 +123,8 @@ fn tidy(rate: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Runs a search against what holds up to `limit`; `is_noisy` makes the n-th try fail whatever the rate.
+    /// Runs a search against what holds up to `limit`; `is_noisy` makes the n-th try fail whatever
+    /// the rate.
     fn search(start: f64, limit: f64, is_noisy: impl Fn(u32) -> bool) -> (Search, u32) {
         let (mut search, mut tries) = (Search::new(start, 0.05), 0);
         while let Some(rate) = search.next() {
@@ -130,8 +140,12 @@ mod tests {
         for limit in [2.0, 950.0, 1_000.0, 84_321.0, 3.3e6] {
             for start in [1.0, 0.7 * limit, limit, 40.0 * limit] {
                 let (search, tries) = search(start, limit, |_| false);
-                let (held, failed) = (search.held_always().unwrap(), search.lowest_failed().unwrap());
-                assert!(held <= limit && limit < failed, "{limit} from {start}: {held} to {failed}");
+                let (held, failed) =
+                    (search.held_always().unwrap(), search.lowest_failed().unwrap());
+                assert!(
+                    held <= limit && limit < failed,
+                    "{limit} from {start}: {held} to {failed}"
+                );
                 assert!(failed <= held * 1.051, "{limit} from {start}: {held} to {failed}");
                 let best = search.best().unwrap();
                 assert_eq!((best.rate, best.held, best.failed), (held, CONFIRMATIONS, 0));
@@ -156,7 +170,10 @@ mod tests {
     fn a_rate_that_was_held_and_then_fails_twice_is_no_longer_the_result() {
         let mut search = Search::new(1_000.0, 0.05);
         search.record(1_000.0, true);
-        for failing in [1_500.0, 1_500.0, 1_225.0, 1_225.0, 1_107.0, 1_107.0, 1_052.0, 1_052.0, 1_026.0, 1_026.0] {
+        for failing in [
+            1_500.0, 1_500.0, 1_225.0, 1_225.0, 1_107.0, 1_107.0, 1_052.0, 1_052.0, 1_026.0,
+            1_026.0,
+        ] {
             assert_eq!(search.next(), Some(failing));
             search.record(failing, false);
         }
@@ -174,6 +191,9 @@ mod tests {
         assert_eq!((nothing.best(), nothing.lowest_failed()), (None, Some(LOWEST)));
         let (everything, _) = search(1e6, f64::INFINITY, |_| false);
         let best = everything.best().unwrap();
-        assert_eq!((best.rate, best.held, everything.lowest_failed()), (HIGHEST, CONFIRMATIONS, None));
+        assert_eq!(
+            (best.rate, best.held, everything.lowest_failed()),
+            (HIGHEST, CONFIRMATIONS, None)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `google.rpc.Status`, `google.protobuf.Any`, `google.rpc.RetryInfo` and `google.protobuf.Duration` on the wire.
+//! `google.rpc.Status`, `google.protobuf.Any`, `google.rpc.RetryInfo` and
+//! `google.protobuf.Duration` on the wire.
 
 use crate::grpc::answer::{Fields, Value};
 use std::time::Duration;
@@ -60,7 +61,9 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Status> {
     while let Some(field) = fields.next()? {
         match field {
             (1, Value::Number(code)) => status.code = Code::from_number(code),
-            (2, Value::Bytes(message)) => status.message = cut(String::from_utf8_lossy(message).into_owned()),
+            (2, Value::Bytes(message)) => {
+                status.message = cut(String::from_utf8_lossy(message).into_owned())
+            }
             (3, Value::Bytes(any)) => status.retry_delay = status.retry_delay.or(decode_any(any)?),
             _ => {}
         }

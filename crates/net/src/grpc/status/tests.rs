@@ -11,7 +11,12 @@ fn a_status_survives_its_headers() {
     for code in 0..=16 {
         let plain = Status::new(Code::from_number(code), "100 % of the queue is full: \"ö\"\n");
         assert_eq!(round_trip(&plain), plain);
-        for delay in [Duration::ZERO, Duration::from_millis(1500), Duration::from_secs(300), Duration::MAX / 4] {
+        for delay in [
+            Duration::ZERO,
+            Duration::from_millis(1500),
+            Duration::from_secs(300),
+            Duration::MAX / 4,
+        ] {
             let delayed = plain.clone().with_retry_delay(delay);
             assert_eq!(round_trip(&delayed), delayed);
             assert_eq!(Status::decode_details(&delayed.encode_details()), Some(delayed));
@@ -25,7 +30,10 @@ fn the_message_is_percent_encoded_as_the_specification_says() {
     Status::new(Code::Internal, "a%b\u{fc}\r\n~").write_to(&mut headers);
     assert_eq!(headers[GRPC_MESSAGE], "a%25b%C3%BC%0D%0A~");
     headers.insert(GRPC_MESSAGE, HeaderValue::from_static("100% %zz %+1 %C3%BC %2"));
-    assert_eq!(Status::read_from(&headers).expect("has a status").message, "100% %zz %+1 \u{fc} %2");
+    assert_eq!(
+        Status::read_from(&headers).expect("has a status").message,
+        "100% %zz %+1 \u{fc} %2"
+    );
 }
 
 #[test]
@@ -37,7 +45,8 @@ fn retry_info_is_encoded_as_other_implementations_do() {
         b"\x12\x0a\x0a\x08\x08\x01\x10\x80\xca\xb5\xee\x01",
     ]
     .concat();
-    let status = Status::new(Code::Unavailable, "busy").with_retry_delay(Duration::from_millis(1500));
+    let status =
+        Status::new(Code::Unavailable, "busy").with_retry_delay(Duration::from_millis(1500));
     assert_eq!(status.encode_details(), expected);
 }
 

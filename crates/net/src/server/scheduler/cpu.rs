@@ -39,7 +39,12 @@ pub(super) struct CpuShare {
 impl CpuShare {
     pub(super) fn start() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get) as f64;
-        CpuShare { since: Instant::now(), busy: busy(), threads, windows_since_bound: UNBOUND_WINDOWS }
+        CpuShare {
+            since: Instant::now(),
+            busy: busy(),
+            threads,
+            windows_since_bound: UNBOUND_WINDOWS,
+        }
     }
 
     /// The load since the last window. `None`: the window has not ended, or the kernel does not

@@ -54,7 +54,8 @@ impl ConnectionEntry {
     pub(super) fn begin_slice(&self, tick: u64) {
         self.progress_at_tick.store(tick, Ordering::Relaxed);
         self.forecast.store(self.requests.most_in_flight(), Ordering::Relaxed);
-        let (read_bytes, begun) = (self.read_bytes.swap(0, Ordering::Relaxed), self.requests.begun());
+        let (read_bytes, begun) =
+            (self.read_bytes.swap(0, Ordering::Relaxed), self.requests.begun());
         if let Some(request_bytes) = read_bytes.checked_div(begun) {
             self.request_bytes.store(request_bytes, Ordering::Relaxed);
         }
@@ -116,12 +117,16 @@ impl ConnectionEntry {
         let in_flight = self.requests.in_flight();
         let is_forecast = rules.has(Rule::Forecast) && self.has_slice();
         let forecast = if is_forecast { self.forecast.load(Ordering::Relaxed) } else { 0 };
-        let bytes = if rules.has(Rule::WeightByBytes) { self.request_bytes.load(Ordering::Relaxed) } else { 0 };
+        let bytes = if rules.has(Rule::WeightByBytes) {
+            self.request_bytes.load(Ordering::Relaxed)
+        } else {
+            0
+        };
         in_flight.max(forecast).max(weight_of_bytes(bytes))
     }
 
-    /// What it is likely to send in a slice is little. A connection that has sent nothing yet counts
-    /// as one of these.
+    /// What it is likely to send in a slice is little. A connection that has sent nothing yet
+    /// counts as one of these.
     pub(super) fn has_small_requests(&self) -> bool {
         let requests = self.forecast.load(Ordering::Relaxed).max(1);
         requests.saturating_mul(self.request_bytes.load(Ordering::Relaxed)) <= SMALL_SLICE_BYTES

@@ -28,7 +28,10 @@ pub(super) struct InFlightLimit {
 
 impl Default for InFlightLimit {
     fn default() -> Self {
-        InFlightLimit { weight: AtomicUsize::new(usize::MAX), was_memory_short: AtomicBool::new(false) }
+        InFlightLimit {
+            weight: AtomicUsize::new(usize::MAX),
+            was_memory_short: AtomicBool::new(false),
+        }
     }
 }
 
@@ -55,7 +58,9 @@ impl InFlightLimit {
             CpuLoad::Full if weight == usize::MAX => LEAST_WEIGHT,
             CpuLoad::Full => (weight - weight / STEP_PART).max(LEAST_WEIGHT),
             CpuLoad::High => weight,
-            CpuLoad::Low | CpuLoad::Idle if weight < UNLIMITED_WEIGHT => weight + weight / STEP_PART,
+            CpuLoad::Low | CpuLoad::Idle if weight < UNLIMITED_WEIGHT => {
+                weight + weight / STEP_PART
+            }
             CpuLoad::Low | CpuLoad::Idle => usize::MAX,
         };
         self.weight.store(next, Ordering::Relaxed);
@@ -80,7 +85,11 @@ mod tests {
         limit.look(CpuLoad::Low);
         assert!(!limit.is_bounded() && limit.admits_beside(1 << 20));
         limit.look(CpuLoad::Full);
-        assert!(limit.is_bounded() && limit.admits_beside(LEAST_WEIGHT - 1) && !limit.admits_beside(LEAST_WEIGHT));
+        assert!(
+            limit.is_bounded()
+                && limit.admits_beside(LEAST_WEIGHT - 1)
+                && !limit.admits_beside(LEAST_WEIGHT)
+        );
     }
 
     #[test]
@@ -91,7 +100,10 @@ mod tests {
         limit.look(CpuLoad::Low);
         assert!(!limit.admits_beside(LEAST_WEIGHT), "it was short meanwhile");
         limit.look(CpuLoad::Low);
-        assert!(limit.admits_beside(LEAST_WEIGHT) && !limit.admits_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART));
+        assert!(
+            limit.admits_beside(LEAST_WEIGHT)
+                && !limit.admits_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART)
+        );
     }
 
     #[test]

@@ -46,7 +46,11 @@ impl Line {
     }
 
     /// Gives a slice to the first connection in the queue, if the limit admits one more.
-    pub(super) fn next(&mut self, limit: &InFlightLimit, tick: u64) -> Option<Arc<ConnectionEntry>> {
+    pub(super) fn next(
+        &mut self,
+        limit: &InFlightLimit,
+        tick: u64,
+    ) -> Option<Arc<ConnectionEntry>> {
         if self.queue.is_empty() {
             return None;
         }
@@ -57,7 +61,11 @@ impl Line {
     /// As [`Line::next`] while the CPU is idle: the limit holds up a connection only for a bounded
     /// time, whatever the others do. Connections with large requests are passed over unless
     /// `admits_large`: memory is what they wait for, and the CPU may be idle for want of it.
-    pub(super) fn next_overdue(&mut self, tick: u64, admits_large: bool) -> Option<Arc<ConnectionEntry>> {
+    pub(super) fn next_overdue(
+        &mut self,
+        tick: u64,
+        admits_large: bool,
+    ) -> Option<Arc<ConnectionEntry>> {
         let is_overdue = |entry: &ConnectionEntry| {
             tick.saturating_sub(entry.queued_at_tick.load(Ordering::Relaxed)) >= IDLE_WAIT_TICKS
         };

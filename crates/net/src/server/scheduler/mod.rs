@@ -6,20 +6,27 @@
 //! joins a queue and gets a *slice*: it may be read from until the slice ends. Unread data stays in
 //! the socket, where flow control holds the sender. There is one queue a runtime, for all ports.
 //!
-//! Guarantee: while the CPU is idle for more than half of the time, no connection waits in the queue
-//! longer than 50 ms, whatever other connections trickle and however short memory is (`line.rs`).
+//! Guarantee: while the CPU is idle for more than half of the time, no connection waits in the
+//! queue longer than 50 ms, whatever other connections trickle and however short memory is
+//! (`line.rs`).
 //!
-//! | rule | what it does | what it is for |
-//! |---|---|---|
-//! | `queue` | slices begin when a thread of the runtime is about to park | small working set under overload |
-//! | `cpu-limit` | requests in flight are few while the CPU is the bottleneck | what is in flight fits the caches |
-//! | `memory-limit` | the same while memory for receiving is short | fewer refusals: data waits unread |
-//! | `weight-by-bytes` | a large request counts for several | large requests fit the caches too |
-//! | `forecast` | a connection counts for as many requests as in its last slice | the limit is kept, not overrun |
-//! | `slice-bytes` | a slice ends after 16 MiB | connections share the reading |
-//! | `whole-requests` | under the limit a slice ends where no request is half read | no memory for what cannot go on |
-//! | `held-answers` | under the limit answers wait until all requests of the slice are read | slices do end there |
-//! | `skip-stalled` | connections without progress do not count | slow peers hold up no other |
+//! The rules, and in brackets what each is for:
+//!
+//! - `queue`: slices begin when a thread of the runtime is about to park (small working set under
+//!   overload)
+//! - `cpu-limit`: requests in flight are few while the CPU is the bottleneck (what is in flight
+//!   fits the caches)
+//! - `memory-limit`: the same while memory for receiving is short (fewer refusals: data waits
+//!   unread)
+//! - `weight-by-bytes`: a large request counts for several (large requests fit the caches too)
+//! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,
+//!   not overrun)
+//! - `slice-bytes`: a slice ends after 16 MiB (connections share the reading)
+//! - `whole-requests`: under the limit a slice ends where no request is half read (no memory for
+//!   what cannot go on)
+//! - `held-answers`: under the limit answers wait until all requests of the slice are read (slices
+//!   do end there)
+//! - `skip-stalled`: connections without progress do not count (slow peers hold up no other)
 //!
 //! `sluice run --scheduler-without RULE` switches a rule off, for benchmarks.
 //! `docs/decisions/030-read-scheduler.md` has the reasons.
@@ -82,7 +89,11 @@ impl ReadScheduler {
     /// One that some rules do not apply to.
     pub fn without(rules: &[Rule]) -> Arc<ReadScheduler> {
         let rules = Rules::without(rules);
-        Arc::new(ReadScheduler { line: Mutex::new(Line::new(rules)), rules, ..ReadScheduler::default() })
+        Arc::new(ReadScheduler {
+            line: Mutex::new(Line::new(rules)),
+            rules,
+            ..ReadScheduler::default()
+        })
     }
 
     /// Builds a runtime whose threads read from connections when they have nothing else to do.
@@ -147,7 +158,8 @@ impl ReadScheduler {
     fn tick(&self, has_begun: bool, load: Option<CpuLoad>) {
         let tick = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(load) = load {
-            self.is_cpu_bound.store(matches!(load, CpuLoad::Full | CpuLoad::High), Ordering::Relaxed);
+            self.is_cpu_bound
+                .store(matches!(load, CpuLoad::Full | CpuLoad::High), Ordering::Relaxed);
             self.is_cpu_idle.store(load == CpuLoad::Idle, Ordering::Relaxed);
             self.limit.look(if self.rules.has(Rule::CpuLimit) { load } else { CpuLoad::Low });
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// One rule. The table at the head of the scheduler's module says what each does.
+/// One rule. The head of the scheduler's module says what each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     Queue,
@@ -68,26 +68,18 @@ impl FromStr for Rule {
 }
 
 /// The rules that are in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
     disabled: u16,
 }
 
 impl Rules {
-    pub(super) const ALL: Rules = Rules { disabled: 0 };
-
     pub(super) fn without(rules: &[Rule]) -> Self {
         Rules { disabled: rules.iter().fold(0, |bits, rule| bits | 1 << *rule as u16) }
     }
 
     pub(super) const fn has(self, rule: Rule) -> bool {
         self.disabled & 1 << rule as u16 == 0
-    }
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Rules::ALL
     }
 }
 
@@ -100,7 +92,7 @@ mod tests {
         for rule in Rule::ALL {
             assert_eq!(rule.name().parse(), Ok(rule));
             let rules = Rules::without(&[rule]);
-            assert!(Rule::ALL.iter().all(|other| rules.has(*other) == (*other != rule)));
+            assert!(Rule::ALL.into_iter().all(|other| rules.has(other) == (other != rule)));
         }
         assert!("turns".parse::<Rule>().unwrap_err().to_string().contains("held-answers"));
     }

@@ -18,12 +18,16 @@ struct Connection {
 impl Connection {
     fn new(scheduler: &Arc<ReadScheduler>) -> Self {
         let requests = Arc::new(Requests::default());
-        Connection { reads: ScheduledReads::new(Some(Arc::clone(scheduler)), Arc::clone(&requests)), requests }
+        Connection {
+            reads: ScheduledReads::new(Some(Arc::clone(scheduler)), Arc::clone(&requests)),
+            requests,
+        }
     }
 
     /// As the socket asks when there is something to read.
     fn may_read(&mut self) -> bool {
-        self.reads.may_read() || self.reads.poll_may_read(&mut Context::from_waker(Waker::noop())).is_ready()
+        self.reads.may_read()
+            || self.reads.poll_may_read(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     fn begin(&self, requests: usize) -> Vec<Arriving> {
@@ -160,7 +164,8 @@ fn requests_that_have_begun_are_read_to_their_end_in_the_same_slice() {
 
 #[test]
 fn a_connection_counts_for_as_many_requests_as_in_its_last_slice() {
-    for (scheduler, is_forecast) in [(limited(), true), (limited_without(&[Rule::Forecast]), false)] {
+    for (scheduler, is_forecast) in [(limited(), true), (limited_without(&[Rule::Forecast]), false)]
+    {
         let [mut many] = queued(&scheduler);
         park(&scheduler);
         drop(many.begin(LEAST_WEIGHT));
@@ -201,7 +206,10 @@ fn large_requests_count_for_more_if_each_has_a_connection() {
     assert_eq!(active_with_large_requests(&limited(), 1), LEAST_WEIGHT / 4);
     assert_eq!(active_with_large_requests(&limited(), 8), LEAST_WEIGHT / 8);
     // The last one to queue has a slice too.
-    assert_eq!(active_with_large_requests(&limited_without(&[Rule::WeightByBytes]), 1), LEAST_WEIGHT - 1);
+    assert_eq!(
+        active_with_large_requests(&limited_without(&[Rule::WeightByBytes]), 1),
+        LEAST_WEIGHT - 1
+    );
 }
 
 #[test]
@@ -305,6 +313,48 @@ fn a_limit_that_is_left_from_a_busy_time_holds_up_no_connection() {
     assert!(waited.is_some_and(|ticks| ticks * TICK.as_millis() as u64 <= 50), "{waited:?}");
 }
 
+/// Scenario: memory is short, the CPU idle, and connections with large requests queue beside one
+/// with small ones. Guarantee: of the large ones one is let in every 40 ms; the small one does not
+/// wait for them.
+#[test]
+fn while_the_cpu_is_idle_large_requests_are_let_in_one_by_one() {
+    const ROUNDS: u64 = 50;
+    let scheduler = limited();
+    let mut large: [_; 40] = queued(&scheduler);
+    let read_one = |connection: &mut Connection| {
+        drop(connection.begin(1));
+        connection.reads.note_read(SLICE_BYTES);
+        connection.answer(1);
+        assert!(!connection.may_read());
+    };
+    // What a connection sends is known once a slice of it is over.
+    for _ in 0..2 {
+        for connection in &mut large {
+            park(&scheduler);
+            assert!(connection.may_read());
+            read_one(connection);
+        }
+    }
+    let (mut begun, mut small_begun) = (0, 0);
+    let mut small = Connection::new(&scheduler);
+    for tick in 1..=ROUNDS * LARGE_TICKS {
+        // Others have taken the slices that begin in turn.
+        scheduler.tick(true, tick_window(tick, CpuLoad::Idle));
+        for connection in &mut large {
+            if connection.may_read() {
+                begun += 1;
+                read_one(connection);
+            }
+        }
+        if small.may_read() {
+            small_begun += 1;
+            small = Connection::new(&scheduler);
+        }
+    }
+    assert!((ROUNDS - 1..=ROUNDS).contains(&begun), "{begun}");
+    assert!(small_begun > ROUNDS * LARGE_TICKS / 4, "{small_begun}");
+}
+
 fn tick_window(tick: u64, load: CpuLoad) -> Option<CpuLoad> {
     tick.is_multiple_of(WINDOW_TICKS).then_some(load)
 }
@@ -366,7 +416,9 @@ fn a_connection_that_ends_holds_up_no_other() {
 
 #[test]
 fn after_its_slice_a_connection_queues_again() {
-    for (scheduler, ends) in [(ReadScheduler::new(), true), (ReadScheduler::without(&[Rule::SliceBytes]), false)] {
+    for (scheduler, ends) in
+        [(ReadScheduler::new(), true), (ReadScheduler::without(&[Rule::SliceBytes]), false)]
+    {
         let mut connection = Connection::new(&scheduler);
         assert!(!connection.may_read());
         for _ in 0..3 {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use sluice_config::load::read_text;
-use sluice_net::server::{Address, Family};
+use sluice_net::server::{Address, Family, Protocols, ServerOptions};
 
 use super::*;
 
@@ -68,7 +68,8 @@ protocols:
     keep_alives_enabled: false
 ",
     );
-    let no_effect: Vec<_> = messages.iter().filter(|message| message.contains("has no effect")).collect();
+    let no_effect: Vec<_> =
+        messages.iter().filter(|message| message.contains("has no effect")).collect();
     assert_eq!((messages.len(), no_effect.len()), (6, 6), "{messages:?}");
     let grpc = config.grpc.expect("is on").shared;
     assert_eq!(grpc.limit_bytes, 8 << 20);
@@ -80,7 +81,10 @@ protocols:
     assert_eq!(grpc.server.keepalive_timeout, Duration::from_secs(5));
     assert_eq!(grpc.authenticator.as_deref(), Some("basicauth/server"));
     let tls = grpc.tls.expect("is on");
-    assert!(tls.client_authorities.is_some() && tls.common.reload_interval == Some(Duration::from_secs(60)));
+    assert!(
+        tls.client_authorities.is_some()
+            && tls.common.reload_interval == Some(Duration::from_secs(60))
+    );
     let http = config.http.expect("is on");
     assert_eq!(http.traces_url_path, "/v1/t");
     assert_eq!(http.compression_algorithms, ["gzip", "zstd"]);
@@ -93,9 +97,13 @@ protocols:
 
 #[test]
 fn a_limit_of_zero_is_the_default() {
-    let (config, messages) = read("protocols: {grpc: {max_recv_msg_size_mib: 0}, http: {max_request_body_size: 0}}");
+    let (config, messages) =
+        read("protocols: {grpc: {max_recv_msg_size_mib: 0}, http: {max_request_body_size: 0}}");
     assert_eq!(messages, [""; 0]);
-    let limits = [config.grpc.expect("is on").shared.limit_bytes, config.http.expect("is on").shared.limit_bytes];
+    let limits = [
+        config.grpc.expect("is on").shared.limit_bytes,
+        config.http.expect("is on").shared.limit_bytes,
+    ];
     assert_eq!(limits, [64 << 20; 2]);
 }
 
@@ -109,10 +117,14 @@ fn transports_name_a_family() {
         (":1", "tcp6", Family::V6),
         ("localhost:1", "tcp6", Family::V6),
     ] {
-        let (config, messages) =
-            read(&format!("protocols: {{http: {{endpoint: '{endpoint}', transport: {transport}}}}}"));
+        let (config, messages) = read(&format!(
+            "protocols: {{http: {{endpoint: '{endpoint}', transport: {transport}}}}}"
+        ));
         assert_eq!(messages, [""; 0]);
-        assert_eq!(config.http.expect("is on").shared.address, Address::Tcp(endpoint.to_owned(), family));
+        assert_eq!(
+            config.http.expect("is on").shared.address,
+            Address::Tcp(endpoint.to_owned(), family)
+        );
     }
 }
 
@@ -145,7 +157,11 @@ fn unix_sockets_are_named_either_way() {
         "protocols: {grpc: {endpoint: 'unix:/run/sluice.sock'}}",
     ] {
         let (config, messages) = read(text);
-        assert_eq!((config.grpc.expect("is on").shared.address, messages.len()), (expected.clone(), 0), "{text}");
+        assert_eq!(
+            (config.grpc.expect("is on").shared.address, messages.len()),
+            (expected.clone(), 0),
+            "{text}"
+        );
     }
 }
 
@@ -156,16 +172,34 @@ fn row(option: &sluice_config::OptionDoc) -> String {
         Effect::Used => option.doc.clone(),
         Effect::NoEffect(why) => format!("*No effect:* {why}."),
         Effect::NotYet(what) => format!("*Not in this release:* {what}."),
-        Effect::RenamedTo(new) => format!("*Old name of* `{new}`."),
     };
-    format!("| `{}` | {} | {} | {doc} |", option.path, option.kind.replace('|', "\\|"), option.default)
+    format!(
+        "| `{}` | {} | {} | {doc} |",
+        option.path,
+        option.kind.replace('|', "\\|"),
+        option.default
+    )
 }
 
 /// Guarantee: the README has every option as the code has it, and none that the code has not.
 #[test]
 fn the_readme_has_every_option_as_it_is() {
-    let rows: Vec<String> = Fields::describe(|fields| drop(OtlpConfig::read(fields))).iter().map(row).collect();
+    let rows: Vec<String> =
+        Fields::describe(|fields| drop(OtlpConfig::read(fields))).iter().map(row).collect();
     let readme = include_str!("../README.md");
     let table: Vec<&str> = readme.lines().filter(|line| line.starts_with("| `protocols")).collect();
     assert_eq!(table, rows, "the table should be:\n{}", rows.join("\n"));
+}
+
+/// Scenario: zeros, which gRPC's Go library reads as "not set". Guarantee: connections live on, and
+/// pings come as by default.
+#[test]
+fn zero_keepalive_times_mean_the_defaults() {
+    let (config, messages) = read(
+        "protocols: {grpc: {keepalive: {server_parameters: {max_connection_idle: 0s, \
+         max_connection_age: 0s, max_connection_age_grace: 0s, time: 0s, timeout: 0s}}}}",
+    );
+    assert!(messages.is_empty(), "{messages:?}");
+    let defaults = ServerOptions::new(Protocols::Http2);
+    assert_eq!(config.grpc.expect("is on").shared.server, defaults);
 }

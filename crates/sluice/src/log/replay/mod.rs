@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use sluice_log::dead_letters::{DeadLetterReader, DeadLetters};
+use sluice_log::dead_letters::DeadLetterReader;
 
 use super::arguments::ReplayArguments;
 use super::directory::{Directory, StoredDelivery};
@@ -26,18 +26,16 @@ pub(super) fn run(arguments: &ReplayArguments) -> Result<ExitCode> {
 
 /// Opens the delivery's dead letters for reading.
 fn letters(directory: &Directory, delivery: &StoredDelivery) -> Result<DeadLetterReader> {
-    let Some(path) = &delivery.dead_letters else { bail!("{}: there are no dead letters", delivery.name) };
+    let Some(path) = &delivery.dead_letters else {
+        bail!("{}: there are no dead letters", delivery.name)
+    };
     Ok(DeadLetterReader::open(directory.disk.clone(), path, 0)?)
-}
-
-/// Removes the letters below a number for good.
-fn remove_letters(directory: &Directory, delivery: &StoredDelivery, below: u64) -> Result<()> {
-    let mut letters = DeadLetters::open(directory.disk.clone(), &delivery.log.path, &delivery.name, u64::MAX)?;
-    Ok(letters.remove_below(below)?)
 }
 
 /// Progress on the standard error, if that is a terminal. The total is not known in advance.
 fn progress() -> ProgressBar {
-    let style = ProgressStyle::with_template("{elapsed:>4} {spinner} {human_pos} frames, {per_sec}");
-    ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+    let style =
+        ProgressStyle::with_template("{elapsed:>4} {spinner} {human_pos} frames, {per_sec}");
+    ProgressBar::new_spinner()
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use sluice_log::{CursorId, FlushPolicy, Keep, Log, OpenOptions, Subscription};
+use sluice_log::{FlushPolicy, Keep, Log, OpenOptions, Subscription};
 
-use super::{StoredDelivery, letters, progress, remove_letters};
+use super::{StoredDelivery, letters, progress};
 use crate::log::directory::{Cursor, Directory};
 use crate::log::frames::{next_letter, report_damage};
 use crate::log::record::RawRecord;
 use crate::log::text;
+use crate::output;
 
 /// The most bytes that wait in memory for the disk.
 const UNWRITTEN_LIMIT_BYTES: u64 = 16 << 20;
@@ -27,7 +28,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Small, because its space is reserved at once: the disk may be nearly full.
 const SEGMENT_LEN_BYTES: u64 = 4 << 20;
 
-pub(super) fn run(directory: &Directory, delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
+pub(super) fn run(
+    directory: &Directory,
+    delivery: &StoredDelivery,
+    limit: u64,
+) -> Result<ExitCode> {
     if matches!(delivery.cursor, Cursor::Lost) {
         bail!(
             "{}: this is a lost cursor, not a delivery; --backlog --to-file writes what is kept \
@@ -49,11 +54,13 @@ pub(super) fn run(directory: &Directory, delivery: &StoredDelivery, limit: u64) 
         && let Some(letter) = next_letter(&mut reader)?
     {
         appended.letters += 1;
-        appended.items += u64::from(letter.items);
+        appended.items += letter.items;
         appended.below = letter.number + 1;
         let items = letter.items;
         wait_written(&log, UNWRITTEN_LIMIT_BYTES)?;
-        append(&log, id, RawRecord::of_letter(letter), items);
+        let record = RawRecord::of_letter(letter);
+        let charge = record.charge(items);
+        log.append(Arc::new(record), charge, &Arc::from([id]));
         bar.inc(1);
     }
     wait_written(&log, 0)?;
@@ -61,20 +68,25 @@ pub(super) fn run(directory: &Directory, delivery: &StoredDelivery, limit: u64) 
     let unwritten = log.close(CLOSE_TIMEOUT);
     bar.finish_and_clear();
     if unwritten.frames > 0 {
-        bail!("{} of {} frames could not be written{}", unwritten.frames, appended.letters, and_why(&log));
+        bail!(
+            "{} of {} frames could not be written{}",
+            unwritten.frames,
+            appended.letters,
+            and_why(&log)
+        );
     }
     if let Some(path) = &delivery.dead_letters {
         report_damage(path, reader.damage());
     }
     if appended.letters > 0 {
-        remove_letters(directory, delivery, appended.below)?;
+        directory.remove_letters(delivery, Some(appended.below))?;
     }
-    println!(
-        "{} ({}) will go to {} again at the next start",
+    output::print(&format!(
+        "{} ({}) will go to {} again at the next start\n",
         text::counted(appended.letters, "dead letter"),
         text::counted(appended.items, "item"),
         delivery.name
-    );
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -84,11 +96,6 @@ struct Appended {
     items: u64,
     /// Number behind the last letter.
     below: u64,
-}
-
-fn append(log: &Log<RawRecord>, id: CursorId, record: RawRecord, items: u32) {
-    let charge = record.charge(items);
-    log.append(Arc::new(record), charge, &Arc::from([id]));
 }
 
 /// Waits until at most this much waits in memory for the disk. An error if the disk does not work.

@@ -11,11 +11,12 @@ use bytes::Bytes;
 use sluice_log::dead_letters::DeadLetterReader;
 use sluice_log::segment::Damage;
 
-use super::{letters, progress, remove_letters};
+use super::{letters, progress};
 use crate::log::arguments::ReplayArguments;
 use crate::log::directory::{Directory, StoredDelivery};
 use crate::log::frames::{Frames, next_letter, report_damage};
 use crate::log::{body, text};
+use crate::output::complain;
 
 /// Stands for the standard output.
 const STDOUT: &str = "-";
@@ -38,24 +39,26 @@ pub(super) fn run(
         && let Some(telemetry) = source.next()?
     {
         line.clear();
-        match body::append_line(delivery.log.signal, telemetry.encoding, &telemetry.payload, &mut line) {
+        let Telemetry { number, encoding, payload, .. } = &telemetry;
+        match body::append_line(delivery.log.signal, *encoding, payload, &mut line) {
             Ok(()) => {
-                sink.write(&line)?;
+                sink.output.write_all(&line)?;
                 written.frames += 1;
-                written.items += u64::from(telemetry.items);
+                written.items += telemetry.items;
             }
             Err(error) => {
                 written.failed += 1;
-                eprintln!("sluice: {}: {} {}: {error:#}", delivery.name, source.noun(), telemetry.number);
+                complain!("sluice: {}: {} {number}: {error:#}", delivery.name, source.noun());
             }
         }
         written.below = telemetry.number + 1;
         bar.inc(1);
     }
-    sink.finish(path).with_context(|| format!("{}: cannot make the file durable", path.display()))?;
+    sink.finish(path)
+        .with_context(|| format!("{}: cannot make the file durable", path.display()))?;
     bar.finish_and_clear();
     report_damage(&delivery.log.path, source.damage());
-    eprintln!(
+    complain!(
         "sluice: {}: {} ({}) written to {}",
         delivery.name,
         text::counted(written.frames, source.noun()),
@@ -64,11 +67,13 @@ pub(super) fn run(
     );
     if written.failed > 0 {
         let kept = if arguments.remove { "; no dead letter was removed" } else { "" };
-        bail!("{} could not be written as JSON{kept}", text::counted(written.failed, source.noun()));
+        let failed = text::counted(written.failed, source.noun());
+        bail!("{failed} could not be written as JSON{kept}");
     }
     if arguments.remove && written.frames > 0 {
-        remove_letters(directory, delivery, written.below)?;
-        eprintln!("sluice: {}: {} removed", delivery.name, text::counted(written.frames, source.noun()));
+        directory.remove_letters(delivery, Some(written.below))?;
+        let removed = text::counted(written.frames, source.noun());
+        complain!("sluice: {}: {removed} removed", delivery.name);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -86,7 +91,7 @@ struct Written {
 struct Telemetry {
     /// The number of a letter, or the offset of a frame.
     number: u64,
-    items: u32,
+    items: u64,
     encoding: u8,
     payload: Bytes,
 }
@@ -110,14 +115,14 @@ impl Source {
             Source::Letters(letters) => Ok(next_letter(letters)?.map(|letter| Telemetry {
                 number: letter.number,
                 items: letter.items,
-                encoding: letter.encoding,
+                encoding: letter.facts.encoding,
                 payload: letter.payload,
             })),
             Source::Backlog(None) => Ok(None),
             Source::Backlog(Some(frames)) => Ok(frames.next()?.map(|frame| Telemetry {
                 number: frame.header.offset,
-                items: frame.header.items,
-                encoding: frame.header.encoding,
+                items: frame.header.charge.items,
+                encoding: frame.header.facts.encoding,
                 payload: frame.body.payload,
             })),
         }
@@ -138,42 +143,39 @@ impl Source {
     }
 }
 
-enum Sink {
-    File(BufWriter<File>),
-    Stdout(BufWriter<io::StdoutLock<'static>>),
+struct Sink {
+    output: Box<dyn Write>,
+    /// None: the standard output.
+    file: Option<File>,
 }
 
 impl Sink {
     /// The file is readable by its owner only, and an existing file is not overwritten.
     fn create(path: &Path) -> Result<Sink> {
         if path == Path::new(STDOUT) {
-            return Ok(Sink::Stdout(BufWriter::new(io::stdout().lock())));
+            let output = Box::new(BufWriter::new(io::stdout().lock()));
+            return Ok(Sink { output, file: None });
         }
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-            Ok(file) => Ok(Sink::File(BufWriter::with_capacity(1 << 20, file))),
+            Ok(file) => {
+                let output = Box::new(BufWriter::with_capacity(1 << 20, file.try_clone()?));
+                Ok(Sink { output, file: Some(file) })
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 bail!("{}: the file exists already; give the name of a new file", path.display())
             }
-            Err(error) => Err(error).with_context(|| format!("{}: cannot create the file", path.display())),
-        }
-    }
-
-    fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        match self {
-            Sink::File(file) => file.write_all(line),
-            Sink::Stdout(output) => output.write_all(line),
+            Err(error) => {
+                Err(error).with_context(|| format!("{}: cannot create the file", path.display()))
+            }
         }
     }
 
     /// A file and its name in the directory are durable when this returns.
-    fn finish(self, path: &Path) -> io::Result<()> {
-        match self {
-            Sink::File(file) => {
-                file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-            }
-            Sink::Stdout(mut output) => output.flush(),
-        }
+    fn finish(mut self, path: &Path) -> io::Result<()> {
+        self.output.flush()?;
+        let Some(file) = self.file else { return Ok(()) };
+        file.sync_all()?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
     }
 }

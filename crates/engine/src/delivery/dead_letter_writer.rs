@@ -1,0 +1,111 @@
+//! Writes dead letters beside the delivery's task. A frame is resolved only when its letter is
+//! kept: on disk that takes time, and another thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluice_log::Offset;
+use tokio::task::JoinHandle;
+
+use super::Delivery;
+use super::dead_letters::DeadLetter;
+use super::prepare::Leased;
+use crate::entry::Entry;
+
+/// How long to wait before a disk that refused is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What is resolved once the letter is stored.
+pub(super) enum PendingResolution {
+    /// A part of a frame.
+    Part(Arc<Leased>),
+    /// A frame that could not be prepared.
+    Whole(Offset, Arc<Entry>),
+}
+
+/// At most one write at a time; letters that come meanwhile go with the next.
+pub(super) struct DeadLetterWriter {
+    delivery: Arc<Delivery>,
+    waiting: Vec<(DeadLetter, PendingResolution)>,
+    storing: Option<JoinHandle<Vec<PendingResolution>>>,
+    /// The task ends: no further tries.
+    ends: Arc<AtomicBool>,
+}
+
+impl DeadLetterWriter {
+    pub(super) fn new(delivery: Arc<Delivery>) -> Self {
+        DeadLetterWriter { delivery, waiting: Vec::new(), storing: None, ends: Arc::default() }
+    }
+
+    /// Stores a letter. Returns what is resolved now: in memory that is at once.
+    pub(super) fn store(
+        &mut self,
+        letter: DeadLetter,
+        pending: PendingResolution,
+    ) -> Option<PendingResolution> {
+        if !self.delivery.dead_letters.is_on_disk() {
+            // Memory refuses nothing.
+            let _ = self.delivery.dead_letters.store(&[letter]);
+            return Some(pending);
+        }
+        self.waiting.push((letter, pending));
+        self.go_on();
+        None
+    }
+
+    pub(super) fn is_storing(&self) -> bool {
+        self.storing.is_some()
+    }
+
+    /// Waits for the write under way, and begins the next. To be called while one is under way.
+    pub(super) async fn stored(&mut self) -> Vec<PendingResolution> {
+        let Some(storing) = &mut self.storing else { return Vec::new() };
+        let stored = storing.await;
+        self.storing = None;
+        self.go_on();
+        // One that failed unexpectedly leaves its frames leased: the next start reads them again.
+        stored.unwrap_or_default()
+    }
+
+    /// What is not stored by then stays in the log: its frames are not resolved.
+    pub(super) fn end(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.waiting.clear();
+    }
+
+    fn go_on(&mut self) {
+        if self.storing.is_some() || self.waiting.is_empty() {
+            return;
+        }
+        let (letters, pending): (Vec<_>, _) = std::mem::take(&mut self.waiting).into_iter().unzip();
+        let (delivery, ends) = (self.delivery.clone(), self.ends.clone());
+        self.storing = Some(tokio::spawn(async move {
+            if store(delivery, ends, letters.into()).await { pending } else { Vec::new() }
+        }));
+    }
+}
+
+/// True when the letters are stored; false if the end comes before the disk takes them.
+async fn store(delivery: Arc<Delivery>, ends: Arc<AtomicBool>, letters: Arc<[DeadLetter]>) -> bool {
+    loop {
+        let (writer, written) = (delivery.clone(), letters.clone());
+        let result = tokio::task::spawn_blocking(move || writer.dead_letters.store(&written)).await;
+        let problem = match result {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        tracing::error!(
+            pipeline = %delivery.id.pipeline, exporter = %delivery.id.exporter, problem,
+            "dead letters cannot be written to disk; their data is held until they can"
+        );
+        if ends.load(Ordering::Relaxed) {
+            return false;
+        }
+        tokio::time::sleep(RETRY).await;
+        if ends.load(Ordering::Relaxed) {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! The task of a delivery, over the real log.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use sluice_flow::dispatch::{BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, Trigger};
+use sluice_flow::{BoxFuture, Exporter, Frame, Metadata, Outcome, Packed, Payload, Refusal};
+use sluice_otlp::{Encoding, Signal};
+use sluice_processors::{Edit, ProcessError, Processor};
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+use super::*;
+use crate::ack::{Ack, Awaited};
+use crate::entry::SharedWorkMemory;
+use crate::steps::{Chain, Step};
+
+/// A delivery from a log in memory.
+pub(crate) fn delivery(name: &str, log: &Arc<Log<Entry>>) -> Arc<Delivery> {
+    let id = DeliveryId { pipeline: "traces".to_owned(), exporter: name.to_owned() };
+    let (letters, receiving) = (DeadLetters::in_memory(1 << 20), ReceivingBudget::new(0));
+    let delivery =
+        Delivery::new(id, Signal::Traces, log.clone(), letters, receiving, Arc::default(), false);
+    delivery.packed_limit_bytes.store(1 << 20, Ordering::Relaxed);
+    Arc::new(delivery)
+}
+
+/// Appends a frame of one item.
+pub(crate) fn append(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>) {
+    append_from(log, readers, ack, Arc::default());
+}
+
+fn append_from(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>, metadata: Arc<Metadata>) {
+    let frame = Frame {
+        signal: Signal::Traces,
+        items: 1,
+        payload: Payload::identity(Bytes::from_static(b"payload")),
+        receiver: 0,
+        received: Instant::now(),
+        received_wall: SystemTime::now(),
+        metadata,
+    };
+    let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
+    let entry = Arc::new(Entry::new(frame, Arc::default(), ack, memory));
+    let charge = entry.charge();
+    log.append(entry, charge, &readers.to_vec().into());
+}
+
+/// Answers every request alike, and refuses senders with metadata. What it packs is a copy.
+struct Backend(Outcome);
+
+impl Exporter for Backend {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+        Ok((chunks, Encoding::Gzip))
+    }
+
+    fn send<'a>(&'a self, _: &'a Packed) -> BoxFuture<'a, Outcome> {
+        Box::pin(async { self.0.clone() })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    fn refuses(&self, metadata: &Metadata) -> Option<String> {
+        (!metadata.headers.is_empty()).then(|| "two tenants".to_owned())
+    }
+}
+
+struct DropsAll;
+
+impl Processor for DropsAll {
+    fn process(&self, _: Signal, _: &Bytes, _: &Metadata) -> Result<Edit, ProcessError> {
+        Ok(Edit::Changed { payload: Bytes::new(), items: 0 })
+    }
+
+    fn fingerprint(&self) -> u64 {
+        7
+    }
+}
+
+/// Runs the delivery's task until it is told otherwise.
+fn start(delivery: &Arc<Delivery>, backend: Outcome, steps: Vec<Arc<Step>>) -> watch::Sender<Stop> {
+    start_with(delivery, Backend(backend), steps, policy())
+}
+
+fn policy() -> DispatchPolicy {
+    DispatchPolicy {
+        batch: BatchPolicy {
+            trigger: Trigger::Linger(Duration::ZERO),
+            full_items: 0,
+            full_bytes: 1 << 20,
+            max_items: 0,
+            max_bytes: 1 << 20,
+            max_groups: 1,
+        },
+        retry: RetryPolicy::Disabled,
+        concurrency: ConcurrencyLimits::default(),
+        return_rejections: false,
+    }
+}
+
+fn start_with(
+    delivery: &Arc<Delivery>,
+    backend: impl Exporter,
+    steps: Vec<Arc<Step>>,
+    dispatch: DispatchPolicy,
+) -> watch::Sender<Stop> {
+    let preparer = Preparer {
+        exporter: Arc::new(backend),
+        memory: delivery.private.clone(),
+        metadata_keys: Vec::new(),
+        chains: HashMap::new(),
+        receivers: HashMap::new(),
+        orphans: [Chain { steps: steps.into(), sharers: 1 }],
+    };
+    let (stop, stopped) = watch::channel(Stop::No);
+    tokio::spawn(run(delivery.clone(), dispatch, preparer, stopped));
+    stop
+}
+
+async fn until_nothing_is_held(delivery: &Delivery) {
+    while delivery.log.held(delivery.cursor).frames > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Scenario: one delivery of a frame filters all of it out; the other is sick, and may drop what
+/// another delivery has taken. Guarantee: it keeps this frame, which no backend has.
+#[tokio::test]
+async fn what_a_delivery_filters_out_is_not_taken_for_the_other_one() {
+    let step = Step { id: "filter".to_owned(), fingerprint: 7, processor: Box::new(DropsAll) };
+    for (steps, is_taken) in [(vec![Arc::new(step)], false), (Vec::new(), true)] {
+        let log = Arc::<Log<Entry>>::default();
+        let (healthy, sick) = (delivery("healthy", &log), delivery("sick", &log));
+        (0..2).for_each(|_| append(&log, &[healthy.cursor, sick.cursor], None));
+        let _stop = start(&healthy, Outcome::Delivered, steps);
+        until_nothing_is_held(&healthy).await;
+        sick.allow(Sheds::Taken);
+        assert_eq!(sick.shed_alone(1) > 0, is_taken);
+    }
+}
+
+/// Scenario: a request is not taken, and is not tried again. Guarantee: the copy that was packed
+/// for another attempt is charged to the delivery no longer.
+#[tokio::test]
+async fn copies_for_an_attempt_that_never_comes_are_not_charged() {
+    let log = Arc::<Log<Entry>>::default();
+    let delivery = delivery("sick", &log);
+    append(&log, &[delivery.cursor], None);
+    let refused = Outcome::RetryAfter { delay: None, reason: "busy".to_owned() };
+    let _stop = start(&delivery, refused, Vec::new());
+    until_nothing_is_held(&delivery).await;
+    assert_eq!(delivery.dead_letters.totals().letters, 1);
+    assert_eq!(delivery.private.used_bytes(), 0);
+}
+
+/// Appends a frame whose sender waits for this delivery alone.
+fn append_awaited(delivery: &Delivery) -> oneshot::Receiver<Result<(), Refusal>> {
+    let awaited = Awaited { delivered: vec![delivery.cursor], unless_durable: Vec::new() };
+    let (ack, answer) = Ack::new(awaited.into());
+    append(&delivery.log, &[delivery.cursor], Some(ack));
+    answer
+}
+
+/// Scenario: the backend refuses the credentials, while a sender waits for it alone. Guarantee: the
+/// sender is told to come back, at once and every time; what was acknowledged is held.
+#[tokio::test]
+async fn senders_that_wait_are_told_that_the_backend_cannot_be_used() {
+    let log = Arc::<Log<Entry>>::default();
+    let delivery = delivery("sick", &log);
+    let unusable = Outcome::Misconfigured { reason: "401".to_owned() };
+    let dispatch = DispatchPolicy { return_rejections: true, ..policy() };
+    let _stop = start_with(&delivery, Backend(unusable), Vec::new(), dispatch);
+    for _ in 0..3 {
+        let answer = append_awaited(&delivery);
+        delivery.wake.notify_one();
+        let answer = timeout(Duration::from_secs(10), answer).await.expect("is answered");
+        assert!(matches!(answer, Ok(Err(Refusal::Retry { .. }))), "{answer:?}");
+    }
+    until_nothing_is_held(&delivery).await;
+
+    append(&log, &[delivery.cursor], None);
+    delivery.wake.notify_one();
+    while delivery.stats.trouble.lock().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(log.held(delivery.cursor).frames, 1);
+}
+
+/// Is out of order for a while. Counts the items that it takes.
+struct Recovers {
+    at: Instant,
+    taken: Arc<AtomicUsize>,
+}
+
+impl Exporter for Recovers {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+        Ok((chunks, Encoding::Identity))
+    }
+
+    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
+        Box::pin(async {
+            if Instant::now() < self.at {
+                return Outcome::RetryAfter { delay: None, reason: "503".to_owned() };
+            }
+            self.taken.fetch_add(request.items as usize, Ordering::Relaxed);
+            Outcome::Delivered
+        })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+}
+
+/// Scenario: a sender waits for a backend that is out of order, gives up and sends again, eight
+/// times. Guarantee: the backend gets one copy, for the request that is waited for.
+#[tokio::test]
+async fn what_senders_have_left_is_not_sent() {
+    let log = Arc::<Log<Entry>>::default();
+    let delivery = delivery("slow", &log);
+    let dispatch =
+        DispatchPolicy { return_rejections: true, retry: RetryPolicy::default(), ..policy() };
+    let taken = Arc::<AtomicUsize>::default();
+    let backend =
+        Recovers { at: Instant::now() + Duration::from_millis(400), taken: taken.clone() };
+    let _stop = start_with(&delivery, backend, Vec::new(), dispatch);
+    for _ in 0..7 {
+        let answer = append_awaited(&delivery);
+        delivery.wake.notify_one();
+        assert!(timeout(Duration::from_millis(50), answer).await.is_err(), "waits");
+    }
+    let last = append_awaited(&delivery);
+    delivery.wake.notify_one();
+    let answer = timeout(Duration::from_secs(60), last).await.expect("is answered");
+    assert_eq!(answer, Ok(Ok(())));
+    until_nothing_is_held(&delivery).await;
+    assert_eq!(taken.load(Ordering::Relaxed), 1);
+}
+
+/// Scenario: nothing can be sent for one sender. Guarantee: its data is a dead letter at once, and
+/// that of others is delivered.
+#[tokio::test]
+async fn what_cannot_be_sent_for_its_sender_is_a_dead_letter() {
+    let log = Arc::<Log<Entry>>::default();
+    let delivery = delivery("tenants", &log);
+    let headers = vec![("tenant".to_owned(), b"t1".to_vec())];
+    append_from(&log, &[delivery.cursor], None, Arc::new(Metadata { peer: None, headers }));
+    append(&log, &[delivery.cursor], None);
+    let _stop = start(&delivery, Outcome::Delivered, Vec::new());
+    until_nothing_is_held(&delivery).await;
+    assert_eq!(delivery.dead_letters.summaries(1).1[0].reason, "two tenants");
+    assert_eq!(delivery.dead_letters.totals().letters, 1);
+    assert_eq!(delivery.stats.sent_items.load(Ordering::Relaxed), 1);
+}
+
+/// Scenario: nothing is retried, and a sender waits. Guarantee: it is told what the backend said: a
+/// failure of its own, or when to come back.
+#[tokio::test]
+async fn senders_that_wait_are_told_what_the_backend_said() {
+    let reason = || "no".to_owned();
+    let seconds = Duration::from_secs(7);
+    let busy = "not retried (retry_on_failure is disabled): no".to_owned();
+    for (outcome, expected) in [
+        (Outcome::Failed { reason: reason() }, Refusal::Failed { reason: reason() }),
+        (Outcome::Rejected { reason: reason() }, Refusal::Rejected { reason: reason() }),
+        (
+            Outcome::RetryAfter { delay: Some(seconds), reason: reason() },
+            Refusal::Retry { delay: seconds, reason: busy },
+        ),
+    ] {
+        let log = Arc::<Log<Entry>>::default();
+        let delivery = delivery("sick", &log);
+        let answer = append_awaited(&delivery);
+        let dispatch = DispatchPolicy { return_rejections: true, ..policy() };
+        let _stop = start_with(&delivery, Backend(outcome), Vec::new(), dispatch);
+        assert_eq!(answer.await, Ok(Err(expected)));
+    }
+}

@@ -1,0 +1,79 @@
+//! What deliveries hold beside the log: parts that their own steps and cuts made, and packed
+//! copies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Memory of one delivery, or of work that several share, and of all of them together.
+#[derive(Debug, Default)]
+pub(crate) struct PrivateMemory {
+    own_bytes: AtomicU64,
+    all_bytes: Arc<AtomicU64>,
+}
+
+impl PrivateMemory {
+    pub(crate) fn new(all_bytes: Arc<AtomicU64>) -> Arc<Self> {
+        Arc::new(PrivateMemory { own_bytes: AtomicU64::new(0), all_bytes })
+    }
+
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.own_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> HeldMemory {
+        let mut held = HeldMemory { memory: self.clone(), bytes: 0 };
+        held.set(bytes);
+        held
+    }
+}
+
+/// Memory that is charged until this is dropped.
+#[derive(Debug)]
+pub(crate) struct HeldMemory {
+    memory: Arc<PrivateMemory>,
+    bytes: usize,
+}
+
+impl HeldMemory {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives back a part, at most all of it.
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        self.set(self.bytes.saturating_sub(bytes));
+    }
+
+    pub(crate) fn set(&mut self, bytes: usize) {
+        let (before, now) = (self.bytes as u64, bytes as u64);
+        for counter in [&self.memory.own_bytes, &*self.memory.all_bytes] {
+            match now >= before {
+                true => counter.fetch_add(now - before, Ordering::Relaxed),
+                false => counter.fetch_sub(before - now, Ordering::Relaxed),
+            };
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for HeldMemory {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_charged_to_its_delivery_and_to_all_until_it_is_dropped() {
+        let all = Arc::new(AtomicU64::new(0));
+        let (a, b) = (PrivateMemory::new(all.clone()), PrivateMemory::new(all.clone()));
+        let (mut first, second) = (a.hold(100), b.hold(7));
+        first.set(30);
+        assert_eq!((a.used_bytes(), b.used_bytes(), all.load(Ordering::Relaxed)), (30, 7, 37));
+        drop((first, second));
+        assert_eq!((a.used_bytes(), all.load(Ordering::Relaxed)), (0, 0));
+    }
+}

@@ -1,0 +1,107 @@
+//! Options that `otlp` and `otlphttp` have in common.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use sluice_config::Fields;
+use sluice_net::auth::client::read_authenticator;
+use sluice_net::client::{ConnectOptions, Proxy, read_headers};
+use sluice_net::tls::ClientTlsSection;
+
+use crate::{BuildError, Sending};
+
+/// An address that does not answer leaves time to try another within the deadline of a request.
+const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
+
+/// The highest levels of the compressions that have levels.
+pub(crate) const GZIP_LEVELS: Option<i32> = Some(9);
+pub(crate) const ZSTD_LEVELS: Option<i32> = Some(22);
+
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Deadline of one request.
+    pub timeout: Duration,
+    pub compression_level: Option<i32>,
+    pub tls: ClientTlsSection,
+    pub headers: HeaderMap,
+    pub authenticator: Option<String>,
+    pub max_request_bytes: usize,
+    pub sending: Sending,
+}
+
+impl ClientOptions {
+    /// Reads them. `timeout` and `request_limit_bytes` are the defaults; `highest_level` is that of
+    /// the compression, if it has levels.
+    pub(crate) fn read(
+        fields: &mut Fields<'_>,
+        timeout: Duration,
+        highest_level: Option<i32>,
+        request_limit_bytes: u64,
+    ) -> ClientOptions {
+        let range = Duration::from_millis(1)..=Duration::from_secs(3600);
+        ClientOptions {
+            timeout: fields.duration_in("timeout", timeout, range, "Deadline of one request."),
+            compression_level: compression_level(fields, highest_level),
+            tls: ClientTlsSection::read(fields),
+            headers: read_headers(fields),
+            authenticator: read_authenticator(fields),
+            max_request_bytes: request_limit(fields, request_limit_bytes),
+            sending: Sending::read(fields),
+        }
+    }
+
+    /// How connections are made, with TLS or without; `other` has what no option says.
+    pub(crate) fn connect_options(
+        &self,
+        tls: bool,
+        proxy: Result<Option<Proxy>, String>,
+        other: ConnectOptions,
+    ) -> Result<ConnectOptions, BuildError> {
+        let mut connect = ConnectOptions {
+            connect_timeout: self.timeout.min(CONNECT_TIMEOUT_LIMIT),
+            proxy: proxy.map_err(|reason| BuildError::Proxy { reason })?,
+            ..other
+        };
+        if tls {
+            connect.tls = Some(self.tls.build()?);
+            connect.server_name = self.tls.options.server_name_override.clone();
+        }
+        Ok(connect)
+    }
+}
+
+/// Options of the Collector that Sluice does not have.
+pub(crate) fn declare_unsupported(fields: &mut Fields<'_>) {
+    let buffers = "requests are written from where they lie; there is no such buffer";
+    fields.no_effect("read_buffer_size", buffers);
+    fields.no_effect("write_buffer_size", buffers);
+    fields.not_yet("middlewares", "middleware extensions");
+}
+
+fn request_limit(fields: &mut Fields<'_>, default: u64) -> usize {
+    let doc = "Larger requests are split before they are sent. If the backend's own limit is \
+               lower, Sluice learns it from the refusals.";
+    let limit = fields.size("max_request_bytes", default, 1024..=u64::from(u32::MAX), doc);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// `compression_params.level`. Unset or 0 (the Collector's "default"): the fastest level that
+/// compresses well.
+fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i32> {
+    fields.section_or_default("compression_params", "How hard to compress.", |fields| {
+        let doc = "gzip, zlib and deflate: 1 to 9, zstd: 1 to 22. Unset, 0 or -1: the fastest that \
+                   compresses well.";
+        let level = fields.optional_integer("level", -1..=22, doc).filter(|level| *level > 0);
+        match (level, highest) {
+            (Some(_), None) => {
+                fields.warn_at("level", "has no effect: this compression has no levels");
+            }
+            (Some(level), Some(highest)) if level > highest => {
+                let message = format!("must be at most {highest} for this compression");
+                fields.error_at("level", &message);
+            }
+            _ => {}
+        }
+        level
+    })
+}

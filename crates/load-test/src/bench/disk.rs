@@ -1,0 +1,165 @@
+//! Disks as yardsticks of what is written through: what the machine's does by itself, without any
+//! format, and one of a known bandwidth.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use tempfile::TempDir;
+
+use crate::latency::{Latency, new_histogram, record};
+
+/// Bytes a sync where bandwidth is measured: enough that more would not be faster.
+const LARGE_BYTES: usize = 4 << 20;
+/// Bytes a sync where latency is measured: one request of a hundred spans.
+const SMALL_BYTES: usize = 192 << 10;
+/// Reserved beforehand, as a log does. The next one begins when it is full: to write again what was
+/// written once would spare the file system what it has to do for new data.
+const FILE_BYTES: u64 = 512 << 20;
+
+/// Sequential writes to preallocated files, each followed by fdatasync.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DiskItself {
+    pub(super) bytes_per_s: f64,
+    /// Of a write of [`SMALL_BYTES`] with its sync, one after the other.
+    pub(super) sync_back_to_back: Latency,
+}
+
+/// Measures for this time each. Blocks.
+pub(super) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskItself> {
+    let (bytes_per_s, _) = write_for(folder, LARGE_BYTES, lasts, None)?;
+    let (_, sync_back_to_back) = write_for(folder, SMALL_BYTES, lasts, None)?;
+    Ok(DiskItself { bytes_per_s, sync_back_to_back })
+}
+
+/// Of a write of [`SMALL_BYTES`] with its sync, as often as this: what has rested in between, disk
+/// and CPU, takes longer than what is kept busy. Blocks.
+pub(super) fn measure_syncs(
+    folder: &Path,
+    lasts: Duration,
+    syncs_per_s: f64,
+) -> io::Result<Latency> {
+    Ok(write_for(folder, SMALL_BYTES, lasts, Some(Duration::from_secs_f64(1.0 / syncs_per_s)))?.1)
+}
+
+/// Bytes a second and the latency of each sync; one in each interval, or one after the other. The
+/// time that it takes to reserve a file does not count.
+fn write_for(
+    folder: &Path,
+    len_bytes: usize,
+    lasts: Duration,
+    interval: Option<Duration>,
+) -> io::Result<(f64, Latency)> {
+    let bytes = vec![0xa5; len_bytes];
+    let mut syncs_us = new_histogram();
+    let (mut file, mut position) = (reserve(folder)?, 0);
+    let (mut took, mut written) = (Duration::ZERO, 0_u64);
+    let begun = Instant::now();
+    while interval.map_or(took, |_| begun.elapsed()) < lasts {
+        if position + len_bytes as u64 > FILE_BYTES {
+            (file, position) = (reserve(folder)?, 0);
+        }
+        if let Some(interval) = interval {
+            let due = begun + interval * (written / len_bytes as u64) as u32;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+        let before = Instant::now();
+        file.write_all_at(&bytes, position)?;
+        fdatasync(&file)?;
+        took += before.elapsed();
+        record(&mut syncs_us, before.elapsed(), 1);
+        position += len_bytes as u64;
+        written += len_bytes as u64;
+    }
+    Ok((written as f64 / took.as_secs_f64(), Latency::of(&syncs_us)))
+}
+
+fn reserve(folder: &Path) -> io::Result<File> {
+    let file = tempfile::tempfile_in(folder)?;
+    fallocate(&file, FallocateFlags::empty(), 0, FILE_BYTES)?;
+    file.sync_all()?;
+    Ok(file)
+}
+
+/// What is written to a loop device is throttled here (cgroup v1, for all processes).
+const WRITE_LIMITS: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
+
+/// An ext4 image in a file, mounted through a loop device that the kernel throttles; gone when this
+/// is dropped. It shows what happens where all requests wait for the disk, on a machine whose own
+/// disk takes more than one core can receive.
+pub(super) struct LimitedDisk {
+    folder: TempDir,
+    device: String,
+    /// As the kernel wants it: `major:minor`.
+    number: String,
+}
+
+impl LimitedDisk {
+    /// Needs root, loop devices and cgroup v1's `blkio`.
+    pub(super) fn mount(size_bytes: u64, bytes_per_s: u64) -> Result<LimitedDisk> {
+        ensure!(
+            Path::new(WRITE_LIMITS).exists(),
+            "cgroup v1 with blkio is not there, which throttles a disk"
+        );
+        let folder = TempDir::with_prefix("sluice-bench-disk-")?;
+        let image = folder.path().join("image");
+        File::create(&image)?.set_len(size_bytes)?;
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
+        let device =
+            run(Command::new("losetup").args(["--find", "--show"]).arg(&image))?.trim().to_owned();
+        // From here on dropping it cleans up.
+        let mut disk = LimitedDisk { folder, device, number: String::new() };
+        let numbers = fs::metadata(&disk.device)?.rdev();
+        disk.number = format!("{}:{}", rustix::fs::major(numbers), rustix::fs::minor(numbers));
+        fs::create_dir(disk.path())?;
+        run(Command::new("mount").arg(&disk.device).arg(disk.path()))?;
+        fs::write(WRITE_LIMITS, format!("{} {bytes_per_s}", disk.number))
+            .context("cannot throttle the device")?;
+        Ok(disk)
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join("mounted")
+    }
+}
+
+impl Drop for LimitedDisk {
+    fn drop(&mut self) {
+        if !self.number.is_empty() {
+            let _ = fs::write(WRITE_LIMITS, format!("{} 0", self.number));
+        }
+        let _ = run(Command::new("umount").arg(self.path()));
+        let _ = run(Command::new("losetup").args(["--detach", &self.device]));
+    }
+}
+
+/// Its output. An error with what it said where it fails.
+fn run(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot run {name}"))?;
+    ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_has_a_bandwidth_and_a_latency() {
+        let (folder, lasts) = (std::env::temp_dir(), Duration::from_millis(50));
+        let disk = measure_disk(&folder, lasts).unwrap();
+        assert!(disk.bytes_per_s > 0.0, "{disk:?}");
+        let syncs = measure_syncs(&folder, lasts, 100.0).unwrap();
+        assert!(syncs.count <= 6, "the first at once, then no more than were asked for: {syncs:?}");
+        for latency in [disk.sync_back_to_back, syncs] {
+            assert!(latency.p99 > Duration::ZERO && latency.p50 <= latency.p99, "{latency:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Ablations of the read scheduler: what a flood as in `overload` leaves of delivery and memory
+//! without each of its rules, turn by turn against all of them.
+
+use sluice_net::server::Rule;
+
+use super::overload::{FLOOD, many_senders, of_few_senders, under_load};
+use super::*;
+
+const ALL_RULES: &str = "all rules";
+
+/// All rules, then each rule that is left out.
+const CASES: [&str; Rule::ALL.len() + 1] = {
+    let mut cases = [ALL_RULES; Rule::ALL.len() + 1];
+    let mut index = 0;
+    while index < Rule::ALL.len() {
+        cases[index + 1] = Rule::ALL[index].name();
+        index += 1;
+    }
+    cases
+};
+
+/// Cases of `overload`, each with its figures: the rate that is delivered, peak memory, and both
+/// relative to all rules.
+const FLOODS: [(&str, [&str; 4]); 4] = [
+    ("memory 256 × 1", ["m256_per_s", "m256_bytes", "m256_rate_ratio", "m256_memory_ratio"]),
+    ("memory 16 × 16", ["m16_per_s", "m16_bytes", "m16_rate_ratio", "m16_memory_ratio"]),
+    ("delivered 256 × 1", ["d256_per_s", "d256_bytes", "d256_rate_ratio", "d256_memory_ratio"]),
+    ("delivered 16 × 16", ["d16_per_s", "d16_bytes", "d16_rate_ratio", "d16_memory_ratio"]),
+];
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    id: "scheduler",
+    title: "overload without each rule of the read scheduler, relative to all rules",
+    cases: &CASES,
+    takes: sluice_only,
+    measure: |turn| Box::pin(measure(turn)),
+    compare: |all| {
+        for (_, [per_s, bytes, rate_ratio, memory_ratio]) in FLOODS {
+            compare(all, ALL_RULES, rate_ratio, per_s, |own, all_rules| own / all_rules);
+            compare(all, ALL_RULES, memory_ratio, bytes, |own, all_rules| own / all_rules);
+        }
+    },
+    columns: &[
+        SUBJECT,
+        ("without", |series| series.case.clone()),
+        ("memory 256 × 1: rate", |series| series.cell("m256_rate_ratio", 2)),
+        ("memory", |series| series.cell("m256_memory_ratio", 2)),
+        ("memory 16 × 16: rate", |series| series.cell("m16_rate_ratio", 2)),
+        ("memory", |series| series.cell("m16_memory_ratio", 2)),
+        ("delivered 256 × 1: rate", |series| series.cell("d256_rate_ratio", 2)),
+        ("memory", |series| series.cell("d256_memory_ratio", 2)),
+        ("delivered 16 × 16: rate", |series| series.cell("d16_rate_ratio", 2)),
+        ("memory", |series| series.cell("d16_memory_ratio", 2)),
+    ],
+    // A rule has its reason where something gets worse without it; all of them together must work.
+    holds: |series| series.case != ALL_RULES || series.median("m256_per_s") > 0.0,
+    notes: |_| {
+        format!(
+            "The load of `overload` at {FLOOD} times what few senders get through with all rules. \
+             What is delivered under it and the peak of resident memory, relative to the same \
+             flood with all rules in the same turn. Heads: how senders are answered, connections × \
+             streams."
+        )
+    },
+};
+
+async fn measure(turn: Turn<'_>) -> Result<Figures> {
+    let without = ["--scheduler-without", turn.case];
+    let args = if turn.case == ALL_RULES { &[][..] } else { &without };
+    let few_per_s = of_few_senders(turn, ALL_RULES).await?;
+    let mut figures = Figures::from(json!({ "few_senders_per_s": few_per_s }));
+    for (case, [per_s, bytes, ..]) in FLOODS {
+        let flood = |load: Load| many_senders(load, case, FLOOD * few_per_s);
+        let (stage, observed) = under_load(turn, case, args, flood).await?;
+        let peak_bytes = Figures::from(stage.memory()?).get("peak_rss_bytes");
+        figures.set(per_s, Some(observed.delivered_per_s()));
+        figures.set(bytes, peak_bytes);
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figures::tests::series;
+
+    #[test]
+    fn every_rule_is_left_out_once_and_set_against_all_rules() {
+        assert!(Rule::ALL.iter().all(|rule| CASES[1..].contains(&rule.name())));
+        let turn = |per_s: u64, bytes: u64| json!({ "d16_per_s": per_s, "d16_bytes": bytes });
+        let all_rules = series(ALL_RULES, &[turn(1_000, 100), turn(2_000, 100), turn(1_000, 100)]);
+        let without = series("forecast", &[turn(900, 110), turn(1_000, 120), turn(800, 115)]);
+        let mut all = [all_rules, without];
+        (SCENARIO.compare)(&mut all);
+        assert_eq!(
+            (all[1].median("d16_rate_ratio"), all[1].median("d16_memory_ratio")),
+            (0.8, 1.15)
+        );
+        assert_eq!(all[0].median("d16_rate_ratio"), 1.0);
+    }
+}

@@ -1,0 +1,177 @@
+//! The live view as text, made of a scene and the size of a screen alone.
+
+use std::time::Duration;
+
+use console::{StyledObject, style, truncate_str};
+
+use super::scene::{Phase, Scene};
+use crate::report::{DASH, Kpis, MEBIBYTE, Sample, count};
+
+/// Below this many columns or rows, figures share a line.
+const ROOMY: Screen = Screen { rows: 14, columns: 56 };
+const BAR_COLUMNS: usize = 40;
+const CURVE_COLUMNS: usize = 60;
+/// The columns of a figure's name and value.
+const FIGURE_COLUMNS: usize = 26;
+const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Screen {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+}
+
+struct Figure {
+    name: &'static str,
+    value: fn(&Sample) -> Option<f64>,
+    decimals: usize,
+    unit: &'static str,
+}
+
+const FIGURES: [Figure; 6] = [
+    figure("received", |sample| sample.received_per_s, 0, "/s"),
+    figure("exported", |sample| sample.exported_per_s, 0, "/s"),
+    figure("queue", |sample| sample.queue, 0, ""),
+    figure("memory", |sample| sample.memory_bytes.map(|bytes| bytes / MEBIBYTE), 0, " MB"),
+    figure("CPU", |sample| sample.cpu_cores, 2, ""),
+    figure("p99", |sample| sample.latency_p99_ms, 1, " ms"),
+];
+
+const fn figure(
+    name: &'static str,
+    value: fn(&Sample) -> Option<f64>,
+    decimals: usize,
+    unit: &'static str,
+) -> Figure {
+    Figure { name, value, decimals, unit }
+}
+
+impl Figure {
+    fn text(&self, sample: &Sample) -> String {
+        match (self.value)(sample) {
+            Some(value) => format!("{value:.*}{}", self.decimals, self.unit),
+            None => DASH.to_owned(),
+        }
+    }
+}
+
+/// All lines of the picture. Indicatif leaves out those that the screen has no rows for.
+pub(super) fn draw(scene: &Scene, elapsed: Duration, screen: Screen) -> String {
+    let is_roomy = screen.columns >= ROOMY.columns && screen.rows >= ROOMY.rows;
+    let latest = scene.samples.back().cloned().unwrap_or_default();
+    let time = time(scene, elapsed);
+    let faults = faults(scene, elapsed).map(painted).map(StyledObject::red);
+    let doing = doing(&scene.phase);
+    let mut lines = Vec::new();
+    if is_roomy {
+        let turns = scene.turns.map(|turns| format!("  turn {} of {turns}", scene.turn));
+        let done = (share_done(scene, elapsed) * BAR_COLUMNS as f64).round() as usize;
+        let (done, left) = ("━".repeat(done), "─".repeat(BAR_COLUMNS - done));
+        lines.push(format!("{}  {}", painted("sluice load-test").bold(), scene.title));
+        let turns = painted(turns.unwrap_or_default()).dim();
+        lines.push(format!("{}{turns}  {doing}", painted(&scene.label).bold()));
+        lines.push(format!("{}{}  {time}", painted(done).cyan(), painted(left).dim()));
+        lines.push(String::new());
+        let columns = CURVE_COLUMNS.min(screen.columns.saturating_sub(FIGURE_COLUMNS));
+        lines.extend(FIGURES.iter().map(|figure| {
+            let (name, value) = (painted(figure.name).dim(), painted(figure.text(&latest)).bold());
+            let curve = painted(curve(scene, figure.value, columns)).cyan();
+            format!("  {name:<9}{value:>12}  {curve}")
+        }));
+        lines.extend(faults.map(|faults| format!("  {faults}")));
+    } else {
+        lines.push(format!("{}  {doing}", painted(scene.subject()).bold()));
+        lines.push(time);
+        lines.extend(FIGURES.chunks(2).map(|pair| figures(pair, &latest)));
+        lines.extend(faults.map(|faults| faults.to_string()));
+    }
+    // The last column stays free: some terminals wrap when it is written.
+    let columns = screen.columns.saturating_sub(1);
+    let lines: Vec<_> = lines.iter().map(|line| truncate_str(line, columns, "")).collect();
+    lines.join("\n")
+}
+
+/// One line for logs.
+pub(super) fn log_line(scene: &Scene, elapsed: Duration) -> String {
+    let latest = scene.samples.back().cloned().unwrap_or_default();
+    let (seconds, subject) = (elapsed.as_secs(), scene.subject());
+    let faults = faults(scene, elapsed).map_or_else(String::new, |faults| format!(", {faults}"));
+    format!("{seconds:>4} s  {subject}: {}{faults}", figures(&FIGURES, &latest))
+}
+
+/// The figures of a turn that has ended, in one line.
+pub(super) fn summary(scene: &Scene, kpis: &Kpis) -> String {
+    let sample = Sample {
+        received_per_s: kpis.received_per_s,
+        exported_per_s: kpis.exported_per_s,
+        queue: kpis.queue,
+        memory_bytes: kpis.memory_bytes,
+        cpu_cores: kpis.cpu_cores,
+        latency_p99_ms: kpis.latency_p99_ms,
+        ..Sample::default()
+    };
+    let (figures, lost) = (figures(&FIGURES, &sample), count(kpis.lost));
+    format!("{}: {figures}, lost {lost}, doubled {}", scene.subject(), count(kpis.doubled))
+}
+
+fn figures(figures: &[Figure], sample: &Sample) -> String {
+    let texts = figures.iter().map(|figure| format!("{} {}", figure.name, figure.text(sample)));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+fn faults(scene: &Scene, elapsed: Duration) -> Option<String> {
+    let faults = scene.faults(elapsed);
+    (!faults.is_empty()).then(|| format!("faults: {}", faults.join("; ")))
+}
+
+fn painted<T>(text: T) -> StyledObject<T> {
+    style(text).for_stderr()
+}
+
+fn doing(phase: &Phase) -> String {
+    match phase {
+        Phase::Starting => "starts".to_owned(),
+        Phase::Waiting(for_whom) => format!("waits for {for_whom}"),
+        Phase::Load { .. } => "under load".to_owned(),
+        Phase::Draining { .. } => "drains: what is on its way may arrive".to_owned(),
+    }
+}
+
+fn time(scene: &Scene, elapsed: Duration) -> String {
+    let Some(lasts) = scene.lasts() else { return clock(elapsed) };
+    let left = clock(lasts.saturating_sub(elapsed));
+    match (&scene.phase, scene.all_left(elapsed)) {
+        (Phase::Draining { .. }, _) => {
+            format!("{} of at most {}", clock(elapsed.min(lasts)), clock(lasts))
+        }
+        (_, Some(all)) => format!("{left} left, about {} for all turns", clock(all)),
+        (_, None) => format!("{left} left of {}", clock(lasts)),
+    }
+}
+
+/// `0:07`, `12:34`, `1:02:03`. A second that has begun is not over.
+fn clock(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64().ceil() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, minutes, seconds) => format!("{minutes}:{seconds:02}"),
+        (hours, minutes, seconds) => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+fn share_done(scene: &Scene, elapsed: Duration) -> f64 {
+    let lasts = scene.lasts().filter(|lasts| !lasts.is_zero());
+    lasts.map_or(0.0, |lasts| elapsed.div_duration_f64(lasts).min(1.0))
+}
+
+/// The latest seconds, one a column, scaled to their highest value.
+fn curve(scene: &Scene, value: fn(&Sample) -> Option<f64>, columns: usize) -> String {
+    let skipped = scene.samples.len().saturating_sub(columns);
+    let values: Vec<Option<f64>> = scene.samples.iter().skip(skipped).map(value).collect();
+    let most = values.iter().flatten().fold(f64::MIN_POSITIVE, |most, &value| most.max(value));
+    let level = |value: f64| LEVELS[((value / most * 7.0).round() as usize).min(7)];
+    let curve: String = values.into_iter().map(|value| value.map_or(' ', level)).collect();
+    curve.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! What the files of a log can refuse.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::format::Version;
+use crate::types::DiskTrouble;
+
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    #[error("{}: {action}: {source}", path.display())]
+    Io { path: PathBuf, action: &'static str, source: io::Error },
+    #[error(
+        "{}: format version {found}; this release reads up to {}; nothing was changed",
+        path.display(),
+        crate::format::VERSION
+    )]
+    NewerVersion { path: PathBuf, found: Version },
+    #[error("{}: belongs to another log; nothing was changed", path.display())]
+    Foreign { path: PathBuf },
+    /// Nothing can be in it: the process or the power went while the file was being created.
+    #[error("{}: the segment was never finished and holds no frame", path.display())]
+    Unfinished { path: PathBuf },
+    #[error("{}: no segment, or one whose header cannot be read", path.display())]
+    NoSegment { path: PathBuf },
+    #[error("{}: neither of the two slots can be read", path.display())]
+    DamagedCursor { path: PathBuf },
+    #[error("a frame of {body_bytes} bytes for {readers} readers exceeds what the format can hold")]
+    FrameTooLarge { body_bytes: usize, readers: usize },
+    /// An earlier write or sync failed. What was not durable has to be written to another segment.
+    #[error("{}: an earlier write failed", path.display())]
+    Failed { path: PathBuf },
+}
+
+impl FileError {
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| FileError::Io { path, action, source }
+    }
+
+    /// True if the file is not there (any more).
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, FileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// True if nothing but space is missing: disk full, quota exceeded, no inodes left.
+    pub fn is_out_of_space(&self) -> bool {
+        matches!(self, FileError::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+
+    pub(crate) fn trouble(&self) -> DiskTrouble {
+        DiskTrouble { reason: self.to_string(), out_of_space: self.is_out_of_space() }
+    }
+}

@@ -1,0 +1,139 @@
+//! The files of the readers.
+
+use std::collections::HashMap;
+
+use super::Maintenance;
+use crate::cursor::Cursor;
+use crate::cursor_file::CursorFile;
+use crate::format::{CursorState, RANGES_LIMIT};
+use crate::log::budget::unix_now_ns;
+use crate::log::{Inner, Shared};
+use crate::types::{CursorId, Offset};
+use crate::writer::Home;
+
+/// Open cursor files, by reader.
+#[derive(Default)]
+pub(crate) struct CursorFiles {
+    by_reader: HashMap<CursorId, CursorFile>,
+}
+
+impl CursorFiles {
+    pub(crate) fn insert(&mut self, id: CursorId, file: CursorFile) {
+        self.by_reader.insert(id, file);
+    }
+
+    /// Removes the files of readers that are gone. What cannot be removed is tried again later.
+    pub(crate) fn remove_gone<T>(&mut self, shared: &Shared<T>, home: &Home) {
+        let gone = {
+            let mut inner = shared.inner.lock();
+            match &mut inner.store {
+                Some(store) => std::mem::take(&mut store.gone_readers),
+                None => return,
+            }
+        };
+        if gone.is_empty() {
+            return;
+        }
+        let mut left = Vec::new();
+        let mut removed = false;
+        for (id, file_name) in gone {
+            self.by_reader.remove(&id);
+            // The file of a new reader of the same name has taken its place.
+            if self
+                .by_reader
+                .values()
+                .any(|file| file.path().file_name() == Some(file_name.as_ref()))
+            {
+                continue;
+            }
+            match home.disk.remove_file(&home.cursors_directory.join(&file_name)) {
+                Ok(()) => removed = true,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(_) => left.push((id, file_name)),
+            }
+        }
+        if removed {
+            // If this fails the reader may come back after a power cut, as an orphan.
+            let _ = home.disk.sync_directory(&home.cursors_directory);
+        }
+        if let Some(store) = &mut shared.inner.lock().store {
+            store.gone_readers.extend(left);
+        }
+    }
+}
+
+impl<T> Maintenance<T> {
+    /// Writes the cursors that changed; at the end all, so that offsets go on.
+    pub(super) fn store_cursors(&self, at_the_end: bool) {
+        let mut failure = None;
+        let mut files = self.cursor_files.lock();
+        let readers: Vec<CursorId> = files.by_reader.keys().copied().collect();
+        for id in readers {
+            let Some(state) = self.take_changed(id, at_the_end) else { continue };
+            let Some(file) = files.by_reader.get_mut(&id) else { continue };
+            let stored_below = state.head;
+            let stored = file.store(&*self.home.disk, &state);
+            let mut inner = self.shared.inner.lock();
+            if let Some(store) = &mut inner.store {
+                store.stats.cursor_writes += u64::from(stored.is_ok());
+                store.stats.failures += u64::from(stored.is_err());
+            }
+            let Some(cursor) = inner.cursors[id.0].as_mut() else { continue };
+            match stored {
+                Ok(()) => cursor.stored_below = stored_below,
+                Err(error) => {
+                    cursor.is_changed = true;
+                    failure = Some(error.trouble());
+                }
+            }
+        }
+        if let Some(store) = &mut self.shared.inner.lock().store {
+            store.cursor_trouble = failure;
+        }
+    }
+
+    /// What is to be written of a reader, if anything is.
+    fn take_changed(&self, id: CursorId, at_the_end: bool) -> Option<CursorState> {
+        let mut inner = self.shared.inner.lock();
+        inner.lift_idle(id);
+        let newest = inner.store.as_ref()?.segments.first_of_newest();
+        let cursor = inner.cursors[id.0].as_ref()?;
+        // An unchanged cursor is written only where segments begin, for a short next start: each
+        // write is a sync, and syncs delay acknowledgements.
+        let is_old = newest.is_some_and(|first: Offset| cursor.stored_below < first);
+        if !cursor.is_changed && !is_old && !at_the_end {
+            return None;
+        }
+        let state = cursor_state(&inner, id, self.home.log_id)?;
+        inner.cursor_mut(id).is_changed = false;
+        Some(state)
+    }
+}
+
+impl<T> Inner<T> {
+    /// A reader for which there is nothing has come to the head, whether it has read or not.
+    fn lift_idle(&mut self, id: CursorId) {
+        let head = self.slots.head();
+        let is_idle = |cursor: &Cursor<T>| cursor.held().frames == 0 && cursor.floor < head;
+        if self.cursors[id.0].as_ref().is_some_and(is_idle) && !self.waits_for(id) {
+            self.cursor_mut(id).pass_to(head);
+        }
+    }
+}
+
+/// A reader as its file says it. What is in memory only is not held after a crash.
+pub(crate) fn cursor_state<T>(inner: &Inner<T>, id: CursorId, log_id: u128) -> Option<CursorState> {
+    let cursor = inner.cursors[id.0].as_ref()?;
+    Some(CursorState {
+        id: cursor.persistent_id,
+        name: cursor.name.clone(),
+        log_id,
+        floor: cursor.floor,
+        resolved: cursor.resolved.iter().take(RANGES_LIMIT).collect(),
+        head: inner.store.as_ref()?.durable_below,
+        held: cursor.held().without(cursor.unwritten),
+        dropped: cursor.dropped,
+        gaps: cursor.gaps.iter().copied().collect(),
+        written_unix_ns: unix_now_ns(),
+    })
+}

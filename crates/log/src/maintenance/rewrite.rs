@@ -1,0 +1,312 @@
+//! Writing anew segments of which little is still wanted, so that a few old frames do not pin much
+//! space, nor many old segments many files.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::Maintenance;
+use crate::error::FileError;
+use crate::format::{BLOCK_LEN_BYTES, FileKind, FrameRef, Holding, SegmentHeader, VERSION};
+use crate::log::Inner;
+use crate::log::budget::unix_now_ns;
+use crate::log::segments::{Pin, Segment, Shed};
+use crate::log::shed_segments::Ids;
+use crate::record::Record;
+use crate::segment::{
+    Damage, NewSegment, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments,
+    random_u64,
+};
+use crate::types::{CursorId, Offset};
+
+/// A segment of which less than this part is wanted is written anew.
+const WANTED_PART: u64 = 4;
+/// So many neighbours that are each smaller than this part of a segment are made one.
+const SMALL_FILES: usize = 4;
+const SMALL_PART: u64 = 8;
+/// Segments below this length are not worth it one by one.
+const WORTHWHILE_PART: u64 = 16;
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(30);
+
+/// A segment that may be written anew.
+struct Old {
+    segment: Segment,
+    /// An estimate of what is wanted of it.
+    wanted_bytes: u64,
+}
+
+/// What became of some old segments.
+struct Rewritten {
+    writer: SegmentWriter,
+    /// How many of them are in it in full.
+    segments: usize,
+    /// Frames kept, by reader.
+    kept: HashMap<CursorId, u64>,
+    damage: Damage,
+}
+
+impl<T: Record> Maintenance<T> {
+    /// Writes one run of old segments anew, if there is one.
+    pub(super) fn rewrite(&mut self) {
+        let Some(mut olds) = self.shared.inner.lock().choose_olds(self.home.segment_bytes) else {
+            return;
+        };
+        let result = self.without_strangers(&mut olds).and_then(|()| {
+            if is_worthwhile(&olds, self.home.segment_bytes) {
+                return self.rewrite_run(&olds);
+            }
+            self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
+            Ok(())
+        });
+        if let Err(_error) = result {
+            // Nothing was lost by it: the old files are still there.
+            self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
+            if let Some(store) = &mut self.shared.inner.lock().store {
+                store.stats.failures += 1;
+            }
+        }
+    }
+
+    /// Ends the run before the first file that is none of it and that recovery would look into for
+    /// frames of the run: one that could not be removed, or that cannot be read. Of the new segment
+    /// only what is below that file's first offset would count.
+    fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<(), FileError> {
+        let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
+        let files = list_segments(&*self.home.disk, &self.home.directory)?;
+        let within = files
+            .iter()
+            .map(|(name, _)| name)
+            .filter(|name| (first + 1..=last).contains(&name.first_offset));
+        let is_stranger = |name: &&SegmentName| {
+            let path = self.home.directory.join(name.to_string());
+            olds.iter().all(|old| old.segment.path != path)
+        };
+        if let Some(stranger) = within.filter(is_stranger).map(|name| name.first_offset).min() {
+            olds.retain(|old| old.segment.last < stranger);
+        }
+        Ok(())
+    }
+
+    fn rewrite_run(&self, olds: &[Old]) -> Result<(), FileError> {
+        let disk = &*self.home.disk;
+        let directory = &self.home.rewrite_directory;
+        disk.create_directory(directory).map_err(FileError::io(directory, "cannot create"))?;
+        for left in disk.list(directory).map_err(FileError::io(directory, "cannot list"))? {
+            let _ = disk.remove_file(&directory.join(left.name));
+        }
+        let mut rewritten = self.copy(olds)?;
+        if rewritten.segments == 0 {
+            return Err(FileError::Failed { path: rewritten.writer.path().to_owned() });
+        }
+        rewritten.writer.seal()?;
+        let path = olds[0].segment.path.clone();
+        disk.rename(rewritten.writer.path(), &path)
+            .map_err(FileError::io(&path, "cannot rename"))?;
+        disk.sync_directory(&self.home.directory)
+            .map_err(FileError::io(&self.home.directory, "cannot sync the directory"))?;
+        let done = &olds[..rewritten.segments];
+        self.install(path, done, &rewritten);
+        // Recovery looks for later frames in a file that stays: those behind it must stay too.
+        for old in &done[1..] {
+            if disk.remove_file(&old.segment.path).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&self, olds: &[Old]) -> Result<Rewritten, FileError> {
+        let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
+        let header = SegmentHeader {
+            version: VERSION,
+            kind: FileKind::Log,
+            log_id: self.home.log_id,
+            epoch: random_u64()
+                .map_err(FileError::io(&self.home.directory, "cannot get a random number"))?,
+            first_offset: olds[0].segment.first,
+            created_unix_ns: unix_now_ns(),
+            name: self.home.name.clone(),
+        };
+        let len_bytes =
+            all_bytes.min(self.home.segment_bytes).max(olds[0].segment.len_bytes) + BLOCK_LEN_BYTES;
+        let new = NewSegment { directory: &self.home.rewrite_directory, header, len_bytes };
+        let writer = SegmentWriter::create(&*self.home.disk, new)?;
+        let mut rewritten =
+            Rewritten { writer, segments: 0, kept: HashMap::new(), damage: Damage::default() };
+        let ids = self.shared.inner.lock().ids_by_persistent_id();
+        for old in olds {
+            if !self.copy_one(old, &ids, &mut rewritten)? {
+                // What is in the new file of it already is passed over, because the old one stays.
+                break;
+            }
+            rewritten.segments += 1;
+        }
+        Ok(rewritten)
+    }
+
+    /// Copies what is wanted of a segment. False if the new one is full.
+    fn copy_one(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool, FileError> {
+        let options = ReaderOptions::default();
+        let mut reader = SegmentReader::open_path(&*self.home.disk, &old.segment.path, options)?;
+        if let Some(end) = old.segment.end {
+            reader.set_end(end);
+        }
+        let mut next = old.segment.first;
+        while let Some(located) = reader.next()? {
+            let offset = located.header.offset;
+            if offset > old.segment.last {
+                break;
+            }
+            if offset < next {
+                continue;
+            }
+            next = offset + 1;
+            let (wanted_by, is_taken) = {
+                let inner = self.shared.inner.lock();
+                let is_taken = inner.is_taken(&located.header, reader.readers(), ids);
+                (inner.unresolved_of(reader.readers(), ids, offset), is_taken)
+            };
+            if wanted_by.is_empty() {
+                continue;
+            }
+            let Some(body) = reader.body()? else { continue };
+            let persistent_ids: Vec<u32> =
+                wanted_by.iter().map(|&(persistent_id, _)| persistent_id).collect();
+            let frame = FrameRef {
+                offset,
+                facts: located.header.facts,
+                charge: located.header.charge,
+                is_taken,
+                readers: &persistent_ids,
+                metadata: &body.metadata,
+                payload: &body.payload,
+            };
+            if !rewritten.writer.fits(&frame) {
+                return Ok(false);
+            }
+            rewritten.writer.append(&frame)?;
+            for (_, id) in wanted_by {
+                *rewritten.kept.entry(id).or_default() += 1;
+            }
+        }
+        rewritten.damage.add(reader.damage());
+        Ok(true)
+    }
+
+    /// Puts the new segment in the place of the old ones.
+    fn install(&self, path: PathBuf, olds: &[Old], rewritten: &Rewritten) {
+        let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
+        let mut inner = self.shared.inner.lock();
+        let (pins, unknown) = inner.pins_of_rewritten(first, last, rewritten.kept.keys().copied());
+        let Some(store) = &mut inner.store else { return };
+        store.stats.rewrites += 1;
+        store.stats.frames_damaged += rewritten.damage.frames + rewritten.damage.regions;
+        for old in olds {
+            store.segments.remove(old.segment.first);
+        }
+        let generation = store.segments.next_generation();
+        store.segments.insert(Segment {
+            path,
+            first,
+            last,
+            epoch: Some(rewritten.writer.header().epoch),
+            len_bytes: rewritten.writer.len_bytes(),
+            end: Some(rewritten.writer.durable_end()),
+            is_open: false,
+            shed: Shed::No,
+            generation,
+            pins,
+            unknown,
+        });
+    }
+}
+
+impl<T> Inner<T> {
+    pub(crate) fn ids_by_persistent_id(&self) -> Ids {
+        let cursors = self.cursors.iter().enumerate();
+        cursors
+            .filter_map(|(index, cursor)| Some((cursor.as_ref()?.persistent_id, CursorId(index))))
+            .collect()
+    }
+
+    /// Those of some readers that still want a frame.
+    fn unresolved_of(&self, readers: &[u32], ids: &Ids, offset: Offset) -> Vec<(u32, CursorId)> {
+        let wants = |id: CursorId| {
+            self.cursors[id.0].as_ref().is_some_and(|cursor| !cursor.is_resolved(offset))
+        };
+        let known = readers
+            .iter()
+            .filter_map(|persistent_id| Some((*persistent_id, *ids.get(persistent_id)?)));
+        known.filter(|&(_, id)| wants(id)).collect()
+    }
+
+    /// The first run of neighbours that is worth the work.
+    fn choose_olds(&mut self, segment_bytes: u64) -> Option<Vec<Old>> {
+        self.settle_segments();
+        let store = self.store.as_ref()?;
+        let mut run: Vec<Old> = Vec::new();
+        for segment in store.segments.iter() {
+            let is_known = |reader: &CursorId| {
+                self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.damaged_file.is_none())
+            };
+            let candidate = candidate(segment, store.evicted_below, segment_bytes)
+                .filter(|_| segment.unknown.iter().all(is_known));
+            let wanted: u64 = run.iter().map(|old| old.wanted_bytes).sum();
+            let joins = candidate
+                .as_ref()
+                .is_some_and(|old| wanted + old.wanted_bytes <= segment_bytes / 2);
+            if !joins && is_worthwhile(&run, segment_bytes) {
+                return Some(run);
+            }
+            if !joins {
+                run.clear();
+            }
+            run.extend(candidate);
+        }
+        is_worthwhile(&run, segment_bytes).then_some(run)
+    }
+
+    /// Who needs what of a new segment that holds all that was unresolved of some old ones.
+    fn pins_of_rewritten(
+        &self,
+        first: Offset,
+        last: Offset,
+        readers: impl Iterator<Item = CursorId>,
+    ) -> (Vec<Pin>, Vec<CursorId>) {
+        let (mut pins, mut unknown) = (Vec::new(), Vec::new());
+        for reader in readers {
+            let Some(cursor) = &self.cursors[reader.0] else { continue };
+            let mut holding = Holding::default();
+            cursor
+                .disk_leases
+                .range(first..=last)
+                .for_each(|(_, lease)| holding.add_charge(lease.charge));
+            if holding.frames > 0 {
+                pins.push(Pin { reader, holding });
+            }
+            if cursor.next <= last {
+                unknown.push(reader);
+            }
+        }
+        (pins, unknown)
+    }
+}
+
+/// Segments that are on disk only and of which little is wanted, or that are small anyway.
+fn candidate(segment: &Segment, evicted_below: Offset, segment_bytes: u64) -> Option<Old> {
+    if segment.is_open || segment.last >= evicted_below {
+        return None;
+    }
+    let sparse = segment.pinned_bytes().filter(|bytes| bytes * WANTED_PART < segment.len_bytes);
+    let small = (segment.len_bytes < segment_bytes / SMALL_PART).then_some(segment.len_bytes);
+    Some(Old { segment: segment.clone(), wanted_bytes: sparse.or(small)? })
+}
+
+fn is_worthwhile(run: &[Old], segment_bytes: u64) -> bool {
+    let worthwhile_bytes = (segment_bytes / WORTHWHILE_PART).max(4 * BLOCK_LEN_BYTES);
+    let is_sparse = |old: &Old| {
+        old.wanted_bytes * WANTED_PART < old.segment.len_bytes
+            && old.segment.len_bytes >= worthwhile_bytes
+    };
+    run.len() >= SMALL_FILES || run.iter().any(is_sparse)
+}

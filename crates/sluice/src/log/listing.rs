@@ -1,0 +1,122 @@
+//! Prints frames or dead letters: as tables, as JSON lines, or only the telemetry in them.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use comfy_table::{Cell, Table};
+use serde_json::Value;
+use sluice_otlp::Signal;
+
+use super::arguments::Output;
+use super::{body, text};
+use crate::output::complain;
+
+/// A long list is printed as several tables, so that memory is bounded.
+const ROWS_PER_TABLE: usize = 1000;
+
+/// A frame or a dead letter, in all its forms.
+pub(super) struct Entry<'e> {
+    /// Its offset or number, by which `--from` counts.
+    pub number: u64,
+    pub encoding: u8,
+    pub payload: &'e [u8],
+    pub cells: Vec<Cell>,
+    pub json: Value,
+}
+
+/// What is listed.
+pub(super) struct Kind<'k> {
+    pub signal: Signal,
+    /// Above each table.
+    pub heading: &'k str,
+    /// The columns of a table: see [`text::table`].
+    pub titles: &'static [&'static str],
+    /// Its name in messages, before the number.
+    pub name: String,
+}
+
+/// One run of the command.
+pub(super) struct Listing {
+    output: BufWriter<StdoutLock<'static>>,
+    format: Output,
+    /// The most entries of one list.
+    limit: u64,
+    /// False once a body could not be read.
+    is_readable: bool,
+}
+
+/// What became of one list.
+pub(super) struct Listed {
+    pub printed: u64,
+    /// The number of the first entry beyond the limit.
+    pub next: Option<u64>,
+}
+
+impl Listing {
+    pub(super) fn new(format: Output, limit: u64) -> Self {
+        let output = BufWriter::new(io::stdout().lock());
+        Listing { output, format, limit, is_readable: true }
+    }
+
+    /// Prints what `next` yields, up to the limit.
+    pub(super) fn list<T>(
+        &mut self,
+        kind: &Kind<'_>,
+        mut next: impl FnMut() -> Result<Option<T>>,
+        describe: impl Fn(&T) -> Entry<'_>,
+    ) -> Result<Listed> {
+        let mut table = text::table(kind.titles);
+        let mut listed = Listed { printed: 0, next: None };
+        while let Some(entry) = next()? {
+            let entry = describe(&entry);
+            if listed.printed == self.limit {
+                listed.next = Some(entry.number);
+                break;
+            }
+            listed.printed += 1;
+            if self.format.body {
+                self.print_body(kind, &entry)?;
+            } else if self.format.json {
+                writeln!(self.output, "{}", entry.json)?;
+            } else {
+                table.add_row(entry.cells);
+                if table.row_count() == ROWS_PER_TABLE {
+                    self.print_table(kind, &table)?;
+                    table = text::table(kind.titles);
+                }
+            }
+        }
+        if table.row_count() > 0 {
+            self.print_table(kind, &table)?;
+        }
+        self.output.flush()?;
+        Ok(listed)
+    }
+
+    /// A line for people, where tables are printed.
+    pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
+        if self.format.body || self.format.json { Ok(()) } else { writeln!(self.output, "{text}") }
+    }
+
+    pub(super) fn finish(mut self) -> Result<ExitCode> {
+        self.output.flush()?;
+        Ok(if self.is_readable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn print_body(&mut self, kind: &Kind<'_>, entry: &Entry<'_>) -> io::Result<()> {
+        let mut line = Vec::new();
+        match body::append_line(kind.signal, entry.encoding, entry.payload, &mut line) {
+            Ok(()) => self.output.write_all(&line),
+            Err(error) => {
+                complain!("sluice: {} {}: {error:#}", kind.name, entry.number);
+                self.is_readable = false;
+                Ok(())
+            }
+        }
+    }
+
+    fn print_table(&mut self, kind: &Kind<'_>, table: &Table) -> io::Result<()> {
+        writeln!(self.output, "{}\n{}\n", kind.heading, table.trim_fmt())
+    }
+}

@@ -1,0 +1,22 @@
+//! What commands write for people. A reader that has ended (`| head`) is no error: what it did not
+//! want to read is not written.
+
+use std::io::{self, ErrorKind, Write};
+
+/// Writes to the standard output.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Writes a line to the standard error. Unlike `eprintln!`, it does not panic where that is closed.
+macro_rules! complain {
+    ($($message:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($message)*);
+    }};
+}
+pub(crate) use complain;

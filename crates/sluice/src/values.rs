@@ -1,0 +1,24 @@
+//! Values of options on the command line.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Reads a number of this range. `expected` is what is said of another one.
+pub(crate) fn number(
+    range: RangeInclusive<f64>,
+    expected: &'static str,
+) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| expected.to_owned())
+    }
+}
+
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 =
+        text.trim_end_matches('s').parse().map_err(|_| "give a number of seconds".to_owned())?;
+    if !(0.0..=86_400.0).contains(&seconds) {
+        return Err("give 0 to 86400 seconds".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
