@@ -19,3 +19,12 @@ pub enum Refusal {
     /// No pipeline takes this signal from this receiver: UNIMPLEMENTED, 404.
     Unrouted,
 }
+
+impl Refusal {
+    /// Asks the sender to retry in about a second. The delay is random, so that refused senders do
+    /// not return all at once.
+    pub fn overloaded(reason: impl Into<String>) -> Self {
+        let delay = Duration::from_millis(fastrand::u64(750..1500));
+        Refusal::Retry { delay, reason: reason.into() }
+    }
+}

@@ -49,16 +49,6 @@ impl RequestBody {
     }
 }
 
-impl RequestBody {
-    /// Reads the body and forgets it, within bounds.
-    pub(super) async fn drained(mut self) {
-        self.0.arriving = None;
-        if let Some(incoming) = self.0.incoming.take() {
-            drain(incoming).await;
-        }
-    }
-}
-
 /// What of a body is still to be read. Dropped before its end, it is drained: HTTP/2 ends a
 /// connection for data of streams that were closed early, and HTTP/1 can only close one that has
 /// unread data, which may cost the client its answer.

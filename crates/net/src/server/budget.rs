@@ -24,10 +24,10 @@ const OPEN_BYTES: usize = 18 << 10;
 const TLS_BYTES: usize = 12 << 10;
 /// Of the budget, open connections leave this part to streams.
 const STREAMS_PART: usize = 8;
-/// Of the budget, the first blocks of all connections take at most so many percent, and all further
-/// blocks so many: connections with a few streams must not suffer from those with hundreds.
-const FIRST_BLOCKS_PERCENT: usize = 100;
-const FURTHER_BLOCKS_PERCENT: usize = 60;
+/// Of the budget, the first blocks of all connections are sure of so many percent, and all further
+/// blocks of so many: connections with a few streams must not suffer from those with hundreds.
+const FIRST_BLOCKS_PERCENT: usize = 75;
+const FURTHER_BLOCKS_PERCENT: usize = 25;
 /// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
 /// and the first few streams.
 const STREAMS_BLOCK_BYTES: usize = 24 << 10;
@@ -143,12 +143,19 @@ impl ConnectionBudget {
         Some(ConnectionPlace { budget: Arc::clone(self), id })
     }
 
-    /// What exceeds the budget counts as borrowed.
+    /// Beyond the share of streams, what they take has to be free elsewhere.
     fn take_for_streams(&self, bytes: usize, is_first: bool) -> bool {
         let percent = if is_first { FIRST_BLOCKS_PERCENT } else { FURTHER_BLOCKS_PERCENT };
-        let max_bytes = self.limit_bytes.load(Ordering::Relaxed) / 100 * percent;
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        let share_bytes = limit_bytes / 100 * percent;
+        let open_bytes = self.open_bytes.load(Ordering::Relaxed);
         let taken = self.streams_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
-            used.checked_add(bytes).filter(|sum| *sum <= max_bytes)
+            let sum_bytes = used.checked_add(bytes)?;
+            let beyond_bytes = sum_bytes
+                .saturating_sub(share_bytes)
+                .max((sum_bytes + open_bytes).saturating_sub(limit_bytes));
+            let is_free = sum_bytes <= share_bytes || self.may_borrow(beyond_bytes);
+            is_free.then_some(sum_bytes)
         });
         taken.is_ok()
     }
@@ -319,7 +326,7 @@ mod tests {
             streams += many.len();
             assert!(streams * STREAM < LIMIT, "there is an end");
         }
-        assert!((LIMIT / 3..=LIMIT * 3 / 5).contains(&(streams * STREAM)), "{streams}");
+        assert!((LIMIT / 8..=LIMIT / 4).contains(&(streams * STREAM)), "{streams}");
         let few: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();
         assert!(few.iter().all(|charges| charges.try_take(STREAM) && charges.try_take(STREAM)));
         let still_more: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();

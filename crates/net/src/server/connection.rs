@@ -1,5 +1,6 @@
 //! One connection from its handshake to its end.
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -166,22 +167,29 @@ async fn drive<H: Handler>(
         // A client that waits to be asked for its body sends none with a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
         let request = request.map(|incoming| RequestBody::new(incoming, arriving, is_drained));
+        let admitted = if is_http2 && !in_flight.is_charged() {
+            ServerCounters::count(&context.counters.refused_streams);
+            in_flight.answered(false);
+            // Its headers are dropped here: what is refused for want of memory must not wait.
+            Err(context.handler.refuse_for_memory(request))
+        } else {
+            Ok(request)
+        };
         let (context, known) = (Arc::clone(context), Arc::clone(&known));
         async move {
-            if is_http2 && !in_flight.is_charged() {
-                ServerCounters::count(&context.counters.refused_streams);
-                drop(in_flight);
-                // Data for a stream that is reset already would count against the connection.
-                request.into_body().drained().await;
-                return Err(h2::Error::from(h2::Reason::REFUSED_STREAM));
-            }
-            let response = context.handler.handle(&known, request).await;
-            in_flight.answered(is_accepted(&response));
-            if context.resources.holds_answers() {
-                in_flight.hold().await;
-            }
+            let response = match admitted {
+                Err(refusal) => refusal,
+                Ok(request) => {
+                    let response = context.handler.handle(&known, request).await;
+                    in_flight.answered(is_accepted(&response));
+                    if context.resources.holds_answers() {
+                        in_flight.hold().await;
+                    }
+                    response
+                }
+            };
             let in_flight = in_flight.sending();
-            Ok(response.map(|body| Answer { body, _in_flight: in_flight }))
+            Ok::<_, Infallible>(response.map(|body| Answer { body, _in_flight: in_flight }))
         }
     });
     let window = context

@@ -11,7 +11,8 @@
 //!   amid a header block)
 //! - large or endless headers: `max_header_bytes`; h2 bounds CONTINUATION frames by it
 //! - slow bodies: [`BodyReader`]: a bound on each gap and on the whole
-//! - many streams: `max_concurrent_streams`; [`ConnectionBudget`] is charged with their headers
+//! - many streams: `max_concurrent_streams`; [`ConnectionBudget`] is charged with their headers,
+//!   and [`Handler::refuse_for_memory`] answers those for which it has no room
 //! - refusals whose bodies still come: unread bodies are drained beside the answer, 16 MiB and 5 s
 //!   at most
 //! - answers that are not read, or for which flow control has no room: `write_timeout`
@@ -104,4 +105,8 @@ pub trait Handler: Send + Sync + 'static {
         connection: &Self::Connection,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Response<ReplyBody>> + Send;
+
+    /// Refuses a request for whose headers connections have no memory left. Clients are to come
+    /// back later.
+    fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody>;
 }

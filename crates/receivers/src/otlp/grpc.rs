@@ -103,6 +103,13 @@ impl Handler for GrpcHandler {
             }
         }
     }
+    fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
+        let refused = Refused::without_memory();
+        if let Some(signal) = Signal::from_grpc_path(request.uri().path()) {
+            self.ingest.counters.of(signal, Transport::Grpc).count_refused(&refused, 0);
+        }
+        trailers_only(&refused.to_status())
+    }
 }
 
 /// `application/grpc` and its subtype for protobuf, which is the only one here.

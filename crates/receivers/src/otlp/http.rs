@@ -55,10 +55,7 @@ impl HttpHandler {
         {
             return response;
         }
-        let path = request.uri().path();
-        let Some(signal) =
-            self.paths.iter().find(|(_, own)| own == path).map(|(signal, _)| *signal)
-        else {
+        let Some(signal) = self.signal_of(&request) else {
             self.count_unknown();
             return text(StatusCode::NOT_FOUND, "404 page not found\n");
         };
@@ -80,6 +77,11 @@ impl HttpHandler {
             Ok(()) => success(format),
             Err(refused) => self.refuse(format, &refused),
         }
+    }
+
+    fn signal_of(&self, request: &Request<RequestBody>) -> Option<Signal> {
+        let path = request.uri().path();
+        self.paths.iter().find(|(_, own)| own == path).map(|(signal, _)| *signal)
     }
 
     async fn receive(
@@ -181,6 +183,14 @@ impl Handler for HttpHandler {
             headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
+    }
+
+    fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
+        let refused = Refused::without_memory();
+        if let Some(signal) = self.signal_of(&request) {
+            self.ingest.counters.of(signal, Transport::Http).count_refused(&refused, 0);
+        }
+        self.refuse(format_of(request.headers()).unwrap_or(Format::Protobuf), &refused)
     }
 }
 

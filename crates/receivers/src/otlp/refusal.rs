@@ -114,6 +114,11 @@ impl Refused {
         )
     }
 
+    /// Connections have no memory left for the request's headers.
+    pub fn without_memory() -> Self {
+        Refusal::overloaded("the memory for connections is spent").into()
+    }
+
     /// The answer over gRPC.
     pub fn to_status(&self) -> Status {
         let (_, _, code, _) = ANSWERS[self.reason as usize];

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::Reason;
 use h2::client::{ResponseFuture, SendRequest};
 use sluice_net::server::ConnectionBudget;
 use sluice_otlp::Signal;
@@ -78,7 +77,7 @@ async fn the_longest_idle_connection_makes_room() {
 }
 
 /// Scenario: streams with large headers that wait for their bodies, on several connections.
-/// Guarantee: as many as there is memory for are let in, the others are reset as unprocessed;
+/// Guarantee: as many as there is memory for are let in, the others are told to come back later;
 /// another client is served, and all is let in again afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_of_streams_that_wait_are_bounded() {
@@ -108,10 +107,7 @@ async fn headers_of_streams_that_wait_are_bounded() {
         for (response, mut stream) in waiting {
             // One that was refused takes no body.
             let _ = stream.send_data(framed(0, &traces(1)).into(), true);
-            match ended(response).await {
-                Ok(()) => accepted += 1,
-                Err(reason) => assert_eq!(reason, Some(Reason::REFUSED_STREAM)),
-            }
+            accepted += usize::from(is_accepted(response).await);
         }
         assert!((30..100).contains(&accepted), "{accepted}");
     }
@@ -136,12 +132,13 @@ async fn a_tls_handshake_makes_room_for_the_next_connection() {
     let receiver = Receiver::start(&text, MockIntake::default()).await;
     let mut half = TcpStream::connect(receiver.grpc).await.expect("connects");
     half.write_all(b"\x16\x03\x01").await.expect("is sent");
+    let counters = &receiver.running.counters.grpc_connections;
+    until("it is open", || counters.open.load(Ordering::Relaxed) == 1).await;
     sleep(Duration::from_millis(1_500)).await;
     let _next = TcpStream::connect(receiver.grpc).await.expect("connects");
     // Half of the time that a handshake may take.
     let end = timeout(SOON / 2, half.read(&mut [0])).await.expect("is closed");
     assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
-    let counters = &receiver.running.counters.grpc_connections;
     assert_eq!(
         (counters.evicted.load(Ordering::Relaxed), counters.refused.load(Ordering::Relaxed)),
         (1, 0)
@@ -167,9 +164,7 @@ async fn bodies_of_refused_streams_do_not_end_their_connection() {
         sleep(Duration::from_millis(2)).await;
         for (response, mut stream) in sent {
             let _ = stream.send_data(framed(0, &traces(1)).into(), true);
-            if let Err(reason) = ended(response).await {
-                assert_eq!(reason, Some(Reason::REFUSED_STREAM));
-            }
+            let _ = is_accepted(response).await;
         }
     }
     let counters = &receiver.running.counters.grpc_connections;
@@ -212,10 +207,12 @@ async fn answers_without_a_window_end_their_connection() {
     until("it is counted", || counters.failed.load(Ordering::Relaxed) == 1).await;
 }
 
-async fn ended(response: ResponseFuture) -> Result<(), Option<Reason>> {
-    let head = response.await.map_err(|error| error.reason())?;
-    assert_eq!(head.status(), 200);
-    Ok(())
+/// Either that, or refused as one that may come back.
+async fn is_accepted(response: ResponseFuture) -> bool {
+    let head = response.await.expect("is answered");
+    let status = head.headers().get("grpc-status").map(|status| status.as_bytes());
+    assert!(matches!(status, None | Some(b"14")), "{head:?}");
+    status.is_none()
 }
 
 /// Scenario: peers pipeline requests and never read an answer. Guarantee: they are closed, whatever
