@@ -84,11 +84,6 @@ impl Ingest {
         Ok(sender.metadata(head, keys, permit)?)
     }
 
-    /// What a client without credentials is told to show.
-    pub(super) fn challenge(&self) -> Option<&http::HeaderValue> {
-        self.authenticator.as_deref().map(Authenticator::challenge)
-    }
-
     /// All steps, of which `read` does the first four. Counts what becomes of the request.
     pub(super) async fn receive(
         &self,
@@ -97,16 +92,13 @@ impl Ingest {
     ) -> Result<(), Refused> {
         let arrived = read.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
         let len_bytes = arrived.body.len();
-        match self.submit(arrived).await {
-            Ok(items) => {
-                counters.count_accepted(items, len_bytes);
-                Ok(())
-            }
-            Err((refused, items)) => {
+        let submitted = self.submit(arrived).await;
+        submitted.map(|items| counters.count_accepted(items, len_bytes)).map_err(
+            |(refused, items)| {
                 counters.count_refused(&refused, items);
-                Err(refused)
-            }
-        }
+                refused
+            },
+        )
     }
 
     /// Steps 5 to 7: inspects the body and submits it. Returns the items accepted; with an error,
