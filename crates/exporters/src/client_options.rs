@@ -8,7 +8,8 @@ use sluice_net::auth::client::read_authenticator;
 use sluice_net::client::{ConnectOptions, Proxy, read_headers};
 use sluice_net::tls::ClientTlsSection;
 
-use crate::{BuildError, Sending};
+use crate::exporter::BuildError;
+use crate::sending::Sending;
 
 /// An address that does not answer leaves time to try another within the deadline of a request.
 const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
@@ -45,7 +46,12 @@ impl ClientOptions {
             tls: ClientTlsSection::read(fields),
             headers: read_headers(fields),
             authenticator: read_authenticator(fields),
-            max_request_bytes: request_limit(fields, request_limit_bytes),
+            max_request_bytes: {
+                let doc = "Larger requests are split before they are sent. If the backend's own \
+                           limit is lower, Sluice learns it from the refusals.";
+                let range = 1024..=u64::from(u32::MAX);
+                fields.size("max_request_bytes", request_limit_bytes, range, doc) as usize
+            },
             sending: Sending::read(fields),
         }
     }
@@ -59,11 +65,11 @@ impl ClientOptions {
     ) -> Result<ConnectOptions, BuildError> {
         let mut connect = ConnectOptions {
             connect_timeout: self.timeout.min(CONNECT_TIMEOUT_LIMIT),
-            proxy: proxy.map_err(|reason| BuildError::Proxy { reason })?,
+            proxy: proxy.map_err(|reason| format!("the proxy cannot be used: {reason}"))?,
             ..other
         };
         if tls {
-            connect.tls = Some(self.tls.build()?);
+            connect.tls = Some(self.tls.build().map_err(|error| format!("tls: {error}"))?);
             connect.server_name = self.tls.options.server_name_override.clone();
         }
         Ok(connect)
@@ -78,13 +84,6 @@ pub(crate) fn declare_unsupported(fields: &mut Fields<'_>) {
     fields.not_yet("middlewares", "middleware extensions");
 }
 
-fn request_limit(fields: &mut Fields<'_>, default: u64) -> usize {
-    let doc = "Larger requests are split before they are sent. If the backend's own limit is \
-               lower, Sluice learns it from the refusals.";
-    let limit = fields.size("max_request_bytes", default, 1024..=u64::from(u32::MAX), doc);
-    usize::try_from(limit).unwrap_or(usize::MAX)
-}
-
 /// `compression_params.level`. Unset or 0 (the Collector's "default"): the fastest level that
 /// compresses well.
 fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i32> {
@@ -97,8 +96,7 @@ fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i3
                 fields.warn_at("level", "has no effect: this compression has no levels");
             }
             (Some(level), Some(highest)) if level > highest => {
-                let message = format!("must be at most {highest} for this compression");
-                fields.error_at("level", &message);
+                fields.error_at("level", &format!("must be at most {highest} for this compression"))
             }
             _ => {}
         }

@@ -1,5 +1,7 @@
 //! OTLP JSON of a batch.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use sluice_otlp::Signal;
 
@@ -9,16 +11,12 @@ const JSON_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 
 /// The chunks of one protobuf request as one JSON object, without a line break.
 pub(crate) fn to_json(signal: Signal, chunks: &[Bytes]) -> Result<Bytes, String> {
-    let joined;
-    let request: &[u8] = match chunks {
-        [single] => single,
-        several => {
-            joined = several.concat();
-            &joined
-        }
+    let request = match chunks {
+        [single] => Cow::Borrowed(&**single),
+        several => Cow::Owned(several.concat()),
     };
     let mut out = Vec::with_capacity(request.len() * 2);
-    sluice_otlp::json::to_json(signal, request, JSON_LIMIT_BYTES, &mut out)
+    sluice_otlp::json::to_json(signal, &request, JSON_LIMIT_BYTES, &mut out)
         .map_err(|error| error.to_string())?;
     Ok(Bytes::from(out))
 }

@@ -2,17 +2,16 @@
 //! queues and concurrency are not theirs (see `sluice_flow::Exporter`).
 //!
 //! One folder a component, with every option in its README. [`EXPORTERS`] lists them; there is no
-//! registration elsewhere.
+//! registration elsewhere. Components see `exporter.rs`, never this list.
 
 pub mod partial;
 pub mod sending;
 
-mod build;
 mod client_options;
-mod credentials;
 mod debug;
-mod exporter_config;
+mod exporter;
 mod file;
+mod files;
 mod json;
 mod nop;
 mod otlp;
@@ -25,11 +24,9 @@ mod tests;
 
 use sluice_config::ComponentKinds;
 
-pub use build::{BuildContext, BuildError};
 pub use client_options::ClientOptions;
-pub use exporter_config::ExporterConfig;
-pub use file::Files;
-pub use sending::{BatchConfig, QueueConfig, RetryConfig, Sending, Sizer};
+pub use exporter::{BuildContext, BuildError, ExporterConfig};
+pub use files::Files;
 
 /// The kinds of exporters in this build.
 pub static EXPORTERS: ComponentKinds<Box<dyn ExporterConfig>> = ComponentKinds::new(&[

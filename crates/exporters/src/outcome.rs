@@ -2,7 +2,7 @@
 //! that loses least.
 
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, LOCATION};
 use sluice_flow::Outcome;
 use sluice_net::auth::client::AuthError;
 use sluice_net::client::{Answer, TransportError, peer_text, retry_after};
@@ -81,17 +81,13 @@ fn of_http_in_place_of_grpc(http: StatusCode, status: &Status, reason: String) -
 /// than max"), grpc-java ("gRPC message exceeds maximum size"), tonic ("decoded message length too
 /// large"), and their like.
 fn speaks_of_size(message: &str) -> bool {
+    const SIZE: &[&str] = &["size", "bytes", "length", "message", "limit"];
+    const EXCESS: &[&str] =
+        &["larger than", "too large", "too big", "exceed", "maximum", "greater than", "> max"];
+    const QUOTA: &[&str] = &["quota", "rate limit", "per second", "per minute"];
     let message = message.to_ascii_lowercase();
-    let size =
-        ["size", "bytes", "length", "message", "limit"].iter().any(|word| message.contains(word));
-    let excess =
-        ["larger than", "too large", "too big", "exceed", "maximum", "greater than", "> max"]
-            .iter()
-            .any(|word| message.contains(word));
-    let quota = ["quota", "rate limit", "per second", "per minute"]
-        .iter()
-        .any(|word| message.contains(word));
-    size && excess && !quota
+    let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    has(SIZE) && has(EXCESS) && !has(QUOTA)
 }
 
 /// HTTP. Beyond the four statuses of the specification that are retried, what accuses credentials,
@@ -99,10 +95,9 @@ fn speaks_of_size(message: &str) -> bool {
 pub(crate) fn of_http(answer: &Answer) -> Outcome {
     let code = answer.status.as_u16();
     if answer.status.is_success() {
-        return if is_json(answer) {
-            partial::from_json(&answer.body)
-        } else {
-            partial::from_proto(&answer.body)
+        return match content_type(answer).contains("json") {
+            true => partial::from_json(&answer.body),
+            false => partial::from_proto(&answer.body),
         };
     }
     let reason = http_reason(answer);
@@ -119,39 +114,31 @@ pub(crate) fn of_http(answer: &Answer) -> Outcome {
     }
 }
 
-fn is_json(answer: &Answer) -> bool {
-    content_type(answer).is_some_and(|content_type| content_type.contains("json"))
-}
-
-fn content_type(answer: &Answer) -> Option<&str> {
-    answer.headers.get(CONTENT_TYPE)?.to_str().ok()
+/// Empty if there is none.
+fn content_type(answer: &Answer) -> &str {
+    answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 /// The status, and what the body says: a `google.rpc.Status` in protobuf or JSON, or plain text.
 fn http_reason(answer: &Answer) -> String {
     let body = &answer.body[..answer.body.len().min(64 * 1024)];
+    let plain = || String::from_utf8_lossy(body).into_owned();
     let text = match content_type(answer) {
-        Some(content_type) if content_type.contains("protobuf") => {
+        kind if kind.contains("protobuf") => {
             Status::decode_details(body).map(|status| status.message).unwrap_or_default()
         }
-        Some(content_type) if content_type.contains("json") => {
-            let parsed: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-            let message = parsed
-                .as_ref()
-                .and_then(|parsed| parsed.get("message")?.as_str().map(str::to_owned));
-            message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())
+        kind if kind.contains("json") => {
+            let parsed: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+            parsed["message"].as_str().map_or_else(plain, str::to_owned)
         }
-        Some(content_type) if content_type.contains("html") => String::new(),
-        _ => String::from_utf8_lossy(body).into_owned(),
+        kind if kind.contains("html") => String::new(),
+        _ => plain(),
     };
-    let location = answer.headers.get(http::header::LOCATION).and_then(|value| value.to_str().ok());
-    let location = location
-        .map(|location| {
-            format!(
-                " to {location}: only redirects 307 and 308 within the same origin are followed"
-            )
-        })
-        .unwrap_or_default();
+    let location = answer.headers.get(LOCATION).and_then(|value| value.to_str().ok());
+    let location = location.map(|location| {
+        format!(" to {location}: only redirects 307 and 308 within the same origin are followed")
+    });
+    let location = location.unwrap_or_default();
     let separator = if text.trim().is_empty() { "" } else { ": " };
     peer_text(&format!("HTTP status {}{location}{separator}{}", answer.status, text.trim()))
 }

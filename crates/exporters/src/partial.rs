@@ -15,14 +15,10 @@ pub fn from_proto(body: &[u8]) -> Outcome {
 
 /// The same for JSON, in which 64-bit integers are strings or numbers.
 pub fn from_json(body: &[u8]) -> Outcome {
-    let Ok(body) = serde_json::from_slice::<serde_json::Value>(body) else {
-        return Outcome::Delivered;
-    };
-    let Some(partial) = body.get("partialSuccess").or_else(|| body.get("partial_success")) else {
-        return Outcome::Delivered;
-    };
+    let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let partial = body.get("partialSuccess").or_else(|| body.get("partial_success"));
     let mut found = Partial::default();
-    for (key, value) in partial.as_object().into_iter().flatten() {
+    for (key, value) in partial.and_then(|partial| partial.as_object()).into_iter().flatten() {
         match key.as_str() {
             "rejectedSpans"
             | "rejectedDataPoints"
@@ -49,16 +45,14 @@ struct Partial {
 }
 
 fn outcome(partial: Partial) -> Outcome {
-    match u64::try_from(partial.rejected) {
-        Ok(items) if items > 0 => Outcome::PartlyRejected { items, reason: partial.message },
-        _ => {
-            if !partial.message.is_empty() {
-                let message = partial.message;
-                tracing::warn!(%message, "the backend took a request with a warning");
-            }
-            Outcome::Delivered
-        }
+    let Partial { rejected, message } = partial;
+    if let Ok(items @ 1..) = u64::try_from(rejected) {
+        return Outcome::PartlyRejected { items, reason: message };
     }
+    if !message.is_empty() {
+        tracing::warn!(%message, "the backend took a request with a warning");
+    }
+    Outcome::Delivered
 }
 
 fn read_proto(body: &[u8]) -> Option<Partial> {

@@ -113,10 +113,9 @@ impl Sending {
         let doc = "When requests that failed are sent again. Defaults are chosen for quick \
                    recovery: pauses grow from 100 ms to 5 s, without end.";
         let retry = fields.section_or_default("retry_on_failure", doc, read_retry);
-        fields.no_effect(
-            "batcher",
-            "it was experimental in the Collector and is gone there; use `sending_queue.batch`",
-        );
+        let why =
+            "it was experimental in the Collector and is gone there; use `sending_queue.batch`";
+        fields.no_effect("batcher", why);
         Sending { retry, queue: Sending::read_queue(fields) }
     }
 
@@ -142,25 +141,20 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
     let doc = "A request that could not be delivered within this time becomes a dead letter. Zero \
                or unset: never.";
     let max_elapsed_time = fields.optional_duration("max_elapsed_time", any, doc);
-    let retry = RetryConfig {
+    let limit = max_elapsed_time.filter(|limit| !limit.is_zero());
+    for (key, other) in [("initial_interval", initial_interval), ("max_interval", max_interval)] {
+        if limit.zip(other).is_some_and(|(limit, other)| limit < other) {
+            fields.error_at("max_elapsed_time", &format!("must not be less than `{key}`"));
+        }
+    }
+    RetryConfig {
         enabled,
         initial_interval,
         randomization_factor,
         multiplier,
         max_interval,
         max_elapsed_time,
-    };
-    let limit = retry.max_elapsed_time.filter(|limit| !limit.is_zero());
-    for (key, other) in
-        [("initial_interval", retry.initial_interval), ("max_interval", retry.max_interval)]
-    {
-        if let (Some(limit), Some(other)) = (limit, other)
-            && limit < other
-        {
-            fields.error_at("max_elapsed_time", &format!("must not be less than `{key}`"));
-        }
     }
-    retry
 }
 
 fn optional_float(
@@ -170,9 +164,8 @@ fn optional_float(
     range: std::ops::RangeInclusive<f64>,
     doc: &str,
 ) -> Option<f64> {
-    let given = fields.is_present(key);
-    let value = fields.float(key, default, range, doc);
-    given.then_some(value)
+    let is_given = fields.is_present(key);
+    Some(fields.float(key, default, range, doc)).filter(|_| is_given)
 }
 
 fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
@@ -186,9 +179,8 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
     let storage = fields.optional_string("storage", doc).filter(|name| !name.is_empty());
     let wait_for_result = fields.boolean("wait_for_result", false, "As `enabled: false`.");
     let doc = "How requests are put together. Bounded by the backend's message size in any case.";
-    let batch = fields
-        .section("batch", doc, |fields| read_batch(fields, sizer_given.then_some(sizer)))
-        .flatten();
+    let own_sizer = sizer_given.then_some(sizer);
+    let batch = fields.section("batch", doc, |fields| read_batch(fields, own_sizer)).flatten();
     let doc = "At most this number of requests is in flight. Unset: found by measuring.";
     let num_consumers = fields.optional_integer("num_consumers", 1..=10_000, doc);
     let doc = "With `sizer: bytes`, at most this much waits. Unset, or counted otherwise: what the \
@@ -197,7 +189,10 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
     let doc = "Has no effect, and causes a warning: senders always wait, for a second at most, and \
                then get a retryable refusal.";
     let block_on_overflow = fields.boolean("block_on_overflow", false, doc);
-    let queue = QueueConfig {
+    if storage.is_some() && wait_for_result {
+        fields.error_at("wait_for_result", "cannot be used with `storage`");
+    }
+    QueueConfig {
         enabled,
         num_consumers,
         queue_size,
@@ -206,11 +201,7 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
         storage,
         wait_for_result,
         batch,
-    };
-    if queue.storage.is_some() && queue.wait_for_result {
-        fields.error_at("wait_for_result", "cannot be used with `storage`");
     }
-    queue
 }
 
 fn read_batch(fields: &mut Fields<'_>, queue_sizer: Option<Sizer>) -> Option<BatchConfig> {
@@ -232,13 +223,13 @@ fn read_batch(fields: &mut Fields<'_>, queue_sizer: Option<Sizer>) -> Option<Bat
         keys.into_iter().map(|key| key.to_ascii_lowercase()).collect()
     });
     let sizer = given.unwrap_or(default);
-    let batch = BatchConfig { flush_timeout, min_size, max_size, sizer, metadata_keys };
-    if batch.max_size > 0 && batch.max_size < batch.min_size {
+    if max_size > 0 && max_size < min_size {
         fields.error_at("max_size", "must not be less than `min_size`");
     }
     if queue_sizer == Some(Sizer::Requests) && given.is_none() {
         fields.error("needs a `sizer` of its own, `items` or `bytes`: the queue's is `requests`");
     }
+    let batch = BatchConfig { flush_timeout, min_size, max_size, sizer, metadata_keys };
     enabled.then_some(batch)
 }
 

@@ -1,6 +1,8 @@
 //! How the server sides compare credentials: as SHA-256 digests, in constant time. Neither content
 //! nor length shows in how long a refusal takes, and nothing that is kept can be printed.
 
+use std::fmt::Display;
+use std::path::Path;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -16,8 +18,14 @@ pub(crate) const CREDENTIALS_RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {path}: {reason}")]
 pub struct Unreadable {
-    pub path: String,
-    pub reason: String,
+    path: String,
+    reason: String,
+}
+
+impl Unreadable {
+    pub(crate) fn new(path: &Path, reason: impl Display) -> Self {
+        Unreadable { path: path.display().to_string(), reason: reason.to_string() }
+    }
 }
 
 /// The value of the header that credentials come in.
@@ -48,8 +56,6 @@ pub(crate) fn after_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]
 
 /// Compares with every candidate, found or not.
 pub(crate) fn is_among(secret: &Sha256Digest, candidates: &[Sha256Digest]) -> bool {
-    candidates
-        .iter()
-        .fold(subtle::Choice::from(0), |found, candidate| found | secret.ct_eq(candidate))
-        .into()
+    let none = subtle::Choice::from(0);
+    candidates.iter().fold(none, |found, candidate| found | secret.ct_eq(candidate)).into()
 }

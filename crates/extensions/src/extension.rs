@@ -1,12 +1,10 @@
-//! What an extension can do for the components that name it.
+//! What an extension can do for the components that name it. Nothing here knows an extension.
 
 use std::fmt;
 use std::sync::Arc;
 
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
 use sluice_net::auth::server::ServerAuth;
-
-use crate::{file_storage, health_check};
 
 /// Why an extension cannot be made. Each extension has errors of its own.
 pub type BuildError = Box<dyn std::error::Error + Send + Sync>;
@@ -23,11 +21,11 @@ pub trait Extension: fmt::Debug + Send + Sync {
         None
     }
 
-    fn health_check(&self) -> Option<&health_check::Config> {
+    fn health_check(&self) -> Option<&HealthCheck> {
         None
     }
 
-    fn file_storage(&self) -> Option<&file_storage::Config> {
+    fn file_storage(&self) -> Option<&FileStorage> {
         None
     }
 }
@@ -53,4 +51,19 @@ pub trait ClientExtension {
 pub trait ServerExtension {
     /// Makes the server side. Reads files with credentials.
     fn build(&self) -> Result<Arc<dyn ServerAuth>, BuildError>;
+}
+
+/// An address that tells whether data can be accepted. The engine serves it.
+#[derive(Debug)]
+pub struct HealthCheck {
+    /// `host:port`.
+    pub endpoint: String,
+    /// Begins with `/`.
+    pub path: String,
+}
+
+/// Where the engine's log lives.
+#[derive(Debug)]
+pub struct FileStorage {
+    pub directory: String,
 }

@@ -3,23 +3,25 @@
 //!
 //! One folder an extension, with both sides together: `mod.rs` says what it does, `config.rs` has
 //! its options if they are many, `client.rs` and `server.rs` its sides, `README.md` every option.
-//! [`EXTENSIONS`] lists them; there is no registration elsewhere. Receivers and exporters do not import this
-//! crate: they use the traits of `sluice_net::auth`, which the extensions implement.
+//! [`EXTENSIONS`] lists them; there is no registration elsewhere. Extensions see `extension.rs`,
+//! never this list. Receivers and exporters do not import this crate: they use the traits of
+//! `sluice_net::auth`, which the extensions implement.
 
-pub mod basicauth;
+mod basicauth;
 pub mod bearertokenauth;
-pub mod file_storage;
-pub mod headers_setter;
-pub mod health_check;
-pub mod oauth2client;
-
 mod digest;
 mod extension;
-mod secret_source;
+mod file_storage;
+mod headers_setter;
+mod health_check;
+pub mod oauth2client;
+mod secret;
 
-use sluice_config::{ComponentKind, ComponentKinds, Fields};
+use sluice_config::{ComponentKind, ComponentKinds};
 
-pub use extension::{BuildError, ClientExtension, Extension, ServerExtension};
+pub use extension::{
+    BuildError, ClientExtension, Extension, FileStorage, HealthCheck, ServerExtension,
+};
 
 /// The kinds of extensions in this build.
 pub static EXTENSIONS: ComponentKinds<Box<dyn Extension>> = ComponentKinds::new(&[
@@ -40,15 +42,10 @@ pub static EXTENSIONS: ComponentKinds<Box<dyn Extension>> = ComponentKinds::new(
     ),
     ComponentKind::missing(
         "zpages",
-        "`zpages` is not in this build of Sluice: see `/metrics` and `/dead-letters` on the metrics \
-         address",
+        "`zpages` is not in this build of Sluice: see `/metrics` and `/dead-letters` on the \
+         metrics address",
     ),
 ]);
-
-/// An option that names a file; an empty path counts as none.
-fn optional_path(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<String> {
-    fields.optional_string(key, doc).filter(|path| !path.is_empty())
-}
 
 #[cfg(test)]
 mod tests {

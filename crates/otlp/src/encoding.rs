@@ -13,12 +13,7 @@ impl Encoding {
 
     /// The token of `grpc-encoding` and `content-encoding`.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Encoding::Identity => "identity",
-            Encoding::Gzip => "gzip",
-            Encoding::Zstd => "zstd",
-            Encoding::Snappy => "snappy",
-        }
+        ["identity", "gzip", "zstd", "snappy"][self as usize]
     }
 
     pub fn from_name(name: &str) -> Option<Encoding> {

@@ -13,9 +13,7 @@ mod value;
 mod wire;
 
 pub use civil::{civil_date, civil_time};
-pub use edit::{
-    Attributes, Item, ItemEditor, Metric, NewValue, Resource, Scope, edit_items, edit_resources,
-};
+pub use edit::{Attributes, Item, ItemEditor, Metric, NewValue, Scope, edit_items, edit_resources};
 pub use encoding::Encoding;
 pub use scan::{NESTING_LIMIT, Summary, scan};
 pub use signal::Signal;

@@ -1,7 +1,5 @@
 //! Validates and counts an encoded request in one pass.
 
-use std::ops::Range;
-
 use crate::Signal;
 use crate::schema::{self, Message, WireKind};
 use crate::wire::{
@@ -34,16 +32,12 @@ pub struct Summary {
 /// # Errors
 /// [`Malformed`] with the offset and the first thing that is wrong.
 pub fn scan(signal: Signal, request: &[u8]) -> Result<Summary, Malformed> {
-    let mut scanner = Scanner { items: 0 };
-    scanner.message(request, 0, signal.request(), 0)?;
-    Ok(Summary { items: scanner.items })
+    let mut summary = Summary::default();
+    summary.message(request, 0, signal.request(), 0)?;
+    Ok(summary)
 }
 
-struct Scanner {
-    items: u32,
-}
-
-impl Scanner {
+impl Summary {
     /// Validates the message that lies at `position..` of `bytes`. Offsets stay those of the whole
     /// request, as `bytes` is always cut at its end only.
     fn message(
@@ -67,21 +61,19 @@ impl Scanner {
             }
             let content = read_len(bytes, after_tag)?;
             position = content.end;
-            let bytes = &bytes[..content.end];
+            let (bytes, within) = (&bytes[..content.end], content.start);
             match kind {
-                WireKind::KeyValue => self.key_value(bytes, content.start, depth + 1)?,
-                WireKind::Message(nested) => {
-                    self.message(bytes, content.start, nested, depth + 1)?
-                }
+                WireKind::KeyValue => self.key_value(bytes, within, depth + 1)?,
+                WireKind::Message(nested) => self.message(bytes, within, nested, depth + 1)?,
                 WireKind::Item(nested) => {
                     self.items += 1;
-                    self.message(bytes, content.start, nested, depth + 1)?;
+                    self.message(bytes, within, nested, depth + 1)?;
                 }
                 WireKind::Data(nested) => {
                     metric.enter(number, &mut self.items);
-                    self.message(bytes, content.start, nested, depth + 1)?;
+                    self.message(bytes, within, nested, depth + 1)?;
                 }
-                _ => blob(bytes, kind, start, content)?,
+                _ => blob(bytes, kind, start, within)?,
             }
         }
         Ok(())
@@ -152,18 +144,13 @@ fn scalar(
     }
 }
 
-/// A length-delimited field that is no message.
+/// A length-delimited field that is no message. Its content goes to the end of `bytes`.
 #[inline(always)]
-fn blob(
-    bytes: &[u8],
-    kind: WireKind,
-    start: usize,
-    content: Range<usize>,
-) -> Result<(), Malformed> {
-    let blob = &bytes[content.clone()];
+fn blob(bytes: &[u8], kind: WireKind, start: usize, content: usize) -> Result<(), Malformed> {
+    let blob = &bytes[content..];
     match kind {
         WireKind::String if is_utf8(blob) => Ok(()),
-        WireKind::String => Err(malformed(content.start, "a string is not valid UTF-8")),
+        WireKind::String => Err(malformed(content, "a string is not valid UTF-8")),
         WireKind::Bytes | WireKind::Unknown => Ok(()),
         WireKind::TraceId if matches!(blob.len(), 0 | 16) => Ok(()),
         WireKind::TraceId => Err(malformed(start, "a trace id is neither empty nor 16 bytes long")),
@@ -171,7 +158,7 @@ fn blob(
         WireKind::SpanId => Err(malformed(start, "a span id is neither empty nor 8 bytes long")),
         WireKind::RepeatedFixed64 if blob.len().is_multiple_of(8) => Ok(()),
         WireKind::RepeatedFixed64 => Err(malformed(start, "packed values end within a value")),
-        WireKind::RepeatedVarint => packed_varints(bytes, content.start),
+        WireKind::RepeatedVarint => packed_varints(bytes, content),
         _ => Err(malformed(start, "a field has another wire type than its definition")),
     }
 }

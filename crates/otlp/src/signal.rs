@@ -10,53 +10,43 @@ pub enum Signal {
     Logs,
 }
 
+const NAMES: [(&str, &str); 3] =
+    [("traces", "spans"), ("metrics", "metric_points"), ("logs", "log_records")];
+
+/// Over gRPC and HTTP.
+const PATHS: [(&str, &str); 3] = [
+    ("/opentelemetry.proto.collector.trace.v1.TraceService/Export", "/v1/traces"),
+    ("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", "/v1/metrics"),
+    ("/opentelemetry.proto.collector.logs.v1.LogsService/Export", "/v1/logs"),
+];
+
 impl Signal {
     pub const ALL: [Signal; 3] = [Signal::Traces, Signal::Metrics, Signal::Logs];
 
     /// The name that configurations and URL paths use: `traces`, `metrics`, `logs`.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Signal::Traces => "traces",
-            Signal::Metrics => "metrics",
-            Signal::Logs => "logs",
-        }
+        NAMES[self as usize].0
     }
 
     /// What one item is called in the Collector's metric names: `spans`, `metric_points`,
     /// `log_records`.
     pub const fn items_name(self) -> &'static str {
-        match self {
-            Signal::Traces => "spans",
-            Signal::Metrics => "metric_points",
-            Signal::Logs => "log_records",
-        }
+        NAMES[self as usize].1
     }
 
     /// The gRPC method of the signal's collector service.
     pub const fn grpc_path(self) -> &'static str {
-        match self {
-            Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-            Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-            Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-        }
+        PATHS[self as usize].0
     }
 
     /// The default path of OTLP over HTTP.
     pub const fn http_path(self) -> &'static str {
-        match self {
-            Signal::Traces => "/v1/traces",
-            Signal::Metrics => "/v1/metrics",
-            Signal::Logs => "/v1/logs",
-        }
+        PATHS[self as usize].1
     }
 
     /// The export request, as the table of messages has it.
     pub(crate) fn request(self) -> &'static Message {
-        match self {
-            Signal::Traces => &schema::TRACES_REQUEST,
-            Signal::Metrics => &schema::METRICS_REQUEST,
-            Signal::Logs => &schema::LOGS_REQUEST,
-        }
+        [&schema::TRACES_REQUEST, &schema::METRICS_REQUEST, &schema::LOGS_REQUEST][self as usize]
     }
 
     pub fn from_name(name: &str) -> Option<Signal> {

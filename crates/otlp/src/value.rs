@@ -1,8 +1,6 @@
 //! Attribute values (`AnyValue`): read in place, built, written.
 
-use crate::wire::{
-    FIXED64, Fields, LEN, Malformed, VARINT, varint_len, write_len_field, write_varint,
-};
+use crate::wire::{FIXED64, Fields, LEN, Malformed, VARINT, write_len_field, write_varint};
 
 /// A value as it lies on the wire. Strings are known to be UTF-8 once a request went through
 /// [`crate::scan`].
@@ -30,7 +28,7 @@ impl<'a> Value<'a> {
                 (1, LEN) => Value::String(content),
                 (2, VARINT) => Value::Bool(field.varint(encoded) != 0),
                 (3, VARINT) => Value::Int(field.varint(encoded) as i64),
-                (4, FIXED64) => Value::Double(read_double(content)),
+                (4, FIXED64) => Value::Double(content.try_into().map_or(0.0, f64::from_le_bytes)),
                 (5 | 6, LEN) => Value::Nested(encoded),
                 (7, LEN) => Value::Bytes(content),
                 (8, VARINT) => Value::Empty,
@@ -51,10 +49,6 @@ impl<'a> Value<'a> {
             Value::Nested(encoded) => AnyValue::decode(encoded).unwrap_or(AnyValue::Empty),
         }
     }
-}
-
-fn read_double(content: &[u8]) -> f64 {
-    content.try_into().map_or(0.0, f64::from_le_bytes)
 }
 
 /// A value of its own, outside any request.
@@ -92,22 +86,22 @@ impl AnyValue {
         while let Some(field) = fields.next_field()? {
             let content = &encoded[field.content()];
             match (field.number, field.wire_type) {
-                (5, LEN) => {
-                    if !matches!(self, AnyValue::Array(_)) {
-                        *self = AnyValue::Array(Vec::new());
+                (5, LEN) => match self {
+                    AnyValue::Array(values) => merge_array(values, content, depth + 1)?,
+                    _ => {
+                        let mut values = Vec::new();
+                        merge_array(&mut values, content, depth + 1)?;
+                        *self = AnyValue::Array(values);
                     }
-                    if let AnyValue::Array(values) = self {
-                        merge_array(values, content, depth + 1)?;
+                },
+                (6, LEN) => match self {
+                    AnyValue::Map(entries) => merge_map(entries, content, depth + 1)?,
+                    _ => {
+                        let mut entries = Vec::new();
+                        merge_map(&mut entries, content, depth + 1)?;
+                        *self = AnyValue::Map(entries);
                     }
-                }
-                (6, LEN) => {
-                    if !matches!(self, AnyValue::Map(_)) {
-                        *self = AnyValue::Map(Vec::new());
-                    }
-                    if let AnyValue::Map(entries) = self {
-                        merge_map(entries, content, depth + 1)?;
-                    }
-                }
+                },
                 (1..=8, _) => *self = Value::read(&encoded[field.whole()]).to_owned(),
                 _ => {}
             }
@@ -140,16 +134,10 @@ impl AnyValue {
             AnyValue::Map(entries) => {
                 let mut map = Vec::new();
                 for (key, value) in entries {
-                    let value = value.encoded();
-                    let len = 2
-                        + varint_len(key.len())
-                        + key.len()
-                        + varint_len(value.len())
-                        + value.len();
-                    map.push(0x0a);
-                    write_varint(&mut map, len as u64);
-                    write_len_field(&mut map, 1, key.as_bytes());
-                    write_len_field(&mut map, 2, &value);
+                    let mut entry = Vec::new();
+                    write_len_field(&mut entry, 1, key.as_bytes());
+                    write_len_field(&mut entry, 2, &value.encoded());
+                    write_len_field(&mut map, 1, &entry);
                 }
                 write_len_field(out, 6, &map);
             }

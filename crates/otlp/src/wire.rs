@@ -27,8 +27,8 @@ pub(crate) const fn malformed(offset: usize, reason: &'static str) -> Malformed 
     Malformed { offset, reason }
 }
 
-pub(crate) const GROUP_START: u8 = 3;
-pub(crate) const GROUP_END: u8 = 4;
+const GROUP_START: u8 = 3;
+const GROUP_END: u8 = 4;
 
 /// The tag byte of a length-delimited field. Only for field numbers below 16.
 pub(crate) const fn len_tag(number: u32) -> u8 {
@@ -221,22 +221,12 @@ pub(crate) const fn varint_len(value: usize) -> usize {
     (70 - (value as u64 | 1).leading_zeros() as usize) / 7
 }
 
-pub(crate) fn write_varint(out: &mut Vec<u8>, value: u64) {
-    let (bytes, len) = encode_varint(value);
-    out.extend_from_slice(&bytes[..len]);
-}
-
-/// `value` as a varint, and its length in bytes.
-pub(crate) fn encode_varint(mut value: u64) -> ([u8; 10], usize) {
-    let mut bytes = [0; 10];
-    let mut len = 0;
+pub(crate) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        bytes[len] = value as u8 | 0x80;
+        out.push(value as u8 | 0x80);
         value >>= 7;
-        len += 1;
     }
-    bytes[len] = value as u8;
-    (bytes, len + 1)
+    out.push(value as u8);
 }
 
 /// Writes a length-delimited field whose number is below 16.

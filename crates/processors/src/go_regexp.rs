@@ -24,11 +24,9 @@ impl Pattern {
         match Regex::new(&translate(text)) {
             Ok(regex) => Ok(Pattern { text: text.to_owned(), regex }),
             Err(regex::Error::Syntax(message)) => {
-                let reason = message
-                    .lines()
-                    .rev()
-                    .find_map(|line| line.trim().strip_prefix("error: ").map(str::to_owned));
-                Err(reason.unwrap_or_else(|| message.replace('\n', " ")))
+                let mut last_first = message.lines().rev();
+                let reason = last_first.find_map(|line| line.trim().strip_prefix("error: "));
+                Err(reason.map_or_else(|| message.replace('\n', " "), str::to_owned))
             }
             Err(error) => Err(error.to_string()),
         }
@@ -54,17 +52,14 @@ impl Pattern {
         let captures = self.regex.captures(str::from_utf8(text).ok()?)?;
         let names = self.regex.capture_names().enumerate().skip(1);
         let named = names.filter_map(|(index, name)| Some((name?, captures.get(index))));
-        Some(
-            named
-                .map(|(name, group)| (name, group.map_or("", |group| group.as_str()).to_owned()))
-                .collect(),
-        )
+        let text_of =
+            |group: Option<regex::Match<'_>>| group.map_or("", |it| it.as_str()).to_owned();
+        Some(named.map(|(name, group)| (name, text_of(group))).collect())
     }
 }
 
 fn translate(go: &str) -> String {
-    let mut translation =
-        Translation { rest: go.chars().peekable(), out: String::with_capacity(go.len() + 16) };
+    let mut translation = Translation { rest: go.chars().peekable(), out: String::new() };
     translation.run();
     translation.out
 }
@@ -88,14 +83,12 @@ impl Translation<'_> {
 
     /// Whether what follows an opening brace makes it a repetition: `n}`, `n,}` or `n,m}`.
     fn is_repetition(&self) -> bool {
-        let inside: String = self.rest.clone().take_while(|character| *character != '}').collect();
-        if self.rest.clone().count() == inside.chars().count() {
-            return false;
-        }
+        let rest: String = self.rest.clone().collect();
+        let Some((inside, _)) = rest.split_once('}') else { return false };
         let is_number =
             |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match inside.split_once(',') {
-            None => is_number(&inside),
+            None => is_number(inside),
             Some((low, high)) => is_number(low) && (high.is_empty() || is_number(high)),
         }
     }

@@ -17,22 +17,19 @@ pub(crate) fn text_of(value: Value<'_>) -> Cow<'_, str> {
         Value::Bytes(bytes) => Cow::Owned(base64(bytes)),
         Value::Nested(_) => {
             let mut json = String::new();
-            let is_whole = write_json(&value.to_owned(), &mut json).is_some();
-            Cow::Owned(if is_whole { json } else { String::new() })
+            let written = write_json(&value.to_owned(), &mut json);
+            Cow::Owned(written.map_or_else(String::new, |()| json))
         }
     }
 }
 
 /// ECMAScript's notation, with `NaN` and `Infinity`.
 pub(crate) fn double_text(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
-    }
     if value.is_infinite() {
         return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
     let magnitude = value.abs();
-    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
+    if !value.is_nan() && magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
         let text = format!("{value:e}");
         return if text.contains("e-") { text } else { text.replace('e', "e+") };
     }
@@ -61,28 +58,22 @@ fn write_json(value: &AnyValue, out: &mut String) -> Option<()> {
         AnyValue::Bytes(bytes) if bytes.is_empty() => out.push_str("null"),
         AnyValue::Bytes(bytes) => write!(out, "\"{}\"", base64(bytes)).ok()?,
         AnyValue::Array(values) => {
-            out.push('[');
             for (index, value) in values.iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
+                out.push(if index == 0 { '[' } else { ',' });
                 write_json(value, out)?;
             }
-            out.push(']');
+            out.push_str(if values.is_empty() { "[]" } else { "]" });
         }
         AnyValue::Map(entries) => {
-            let sorted: BTreeMap<&str, &AnyValue> =
-                entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
-            out.push('{');
+            let sorted: BTreeMap<&String, &AnyValue> =
+                entries.iter().map(|(key, value)| (key, value)).collect();
             for (index, (key, value)) in sorted.into_iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
+                out.push(if index == 0 { '{' } else { ',' });
                 write_json_string(key, out);
                 out.push(':');
                 write_json(value, out)?;
             }
-            out.push('}');
+            out.push_str(if entries.is_empty() { "{}" } else { "}" });
         }
     }
     Some(())

@@ -6,17 +6,10 @@
 pub mod otlp;
 mod receiver;
 
-use sluice_config::{ComponentKind, ComponentKinds};
-use sluice_telemetry::table::TableDoc;
-
 pub use receiver::{
-    BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, StartError, StartedReceiver,
+    BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind, ReceiverKinds,
+    StartError, StartedReceiver,
 };
 
-/// A kind of receivers, with the table of the metrics that it exposes.
-pub type ReceiverKind = ComponentKind<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
-/// A list of kinds of receivers.
-pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
-
 /// The kinds of receivers in this build.
-pub static RECEIVERS: ReceiverKinds = ComponentKinds::new(&[otlp::KIND]);
+pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[otlp::KIND]);

@@ -1,16 +1,23 @@
 //! What a receiver is: options, then bound, then running. A kind is its folder, which implements
-//! these traits, and its line in [`crate::RECEIVERS`].
+//! these traits, and its line in [`crate::RECEIVERS`]. Nothing here knows a receiver.
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
 
+use sluice_config::{ComponentKind, ComponentKinds};
 use sluice_flow::BoxFuture;
 use sluice_flow::source::Ingress;
 use sluice_net::auth::server::ServerAuth;
 use sluice_net::server::{Listener, ServerResources};
 use sluice_telemetry::exposition::Exposition;
+use sluice_telemetry::table::TableDoc;
+
+/// A kind of receivers, with the table of the metrics that it exposes.
+pub type ReceiverKind = ComponentKind<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
+/// A list of kinds of receivers.
+pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
 
 /// The options of one receiver.
 pub trait ReceiverConfig: Send + Sync {

@@ -95,35 +95,34 @@ impl Out {
         self.field("DroppedEventsCount", integer(span, "droppedEventsCount"));
         self.field("DroppedLinksCount", integer(span, "droppedLinksCount"));
         self.attributes("Attributes", span, "");
-        self.events(list(span, "events"));
-        self.links(list(span, "links"));
+        self.numbered("Events:", "SpanEvent", list(span, "events"), Out::event);
+        self.numbered("Links:", "SpanLink", list(span, "links"), Out::link);
     }
 
-    fn events(&mut self, events: &[Value]) {
-        if !events.is_empty() {
-            self.line("Events:");
+    /// A list under a title, if it is not empty.
+    fn numbered(&mut self, title: &str, name: &str, list: &[Value], each: fn(&mut Out, &Value)) {
+        if !list.is_empty() {
+            self.line(title);
         }
-        for (index, event) in events.iter().enumerate() {
-            self.line(format!("SpanEvent #{index}"));
-            self.arrow("Name", text(event, "name"));
-            self.arrow("Timestamp", timestamp(integer(event, "timeUnixNano")));
-            self.arrow("DroppedAttributesCount", integer(event, "droppedAttributesCount"));
-            self.attributes("     -> Attributes:", event, "     ");
+        for (index, entry) in list.iter().enumerate() {
+            self.line(format!("{name} #{index}"));
+            each(self, entry);
         }
     }
 
-    fn links(&mut self, links: &[Value]) {
-        if !links.is_empty() {
-            self.line("Links:");
-        }
-        for (index, link) in links.iter().enumerate() {
-            self.line(format!("SpanLink #{index}"));
-            self.arrow("Trace ID", text(link, "traceId"));
-            self.arrow("ID", text(link, "spanId"));
-            self.arrow("TraceState", text(link, "traceState"));
-            self.arrow("DroppedAttributesCount", integer(link, "droppedAttributesCount"));
-            self.attributes("     -> Attributes:", link, "     ");
-        }
+    fn event(&mut self, event: &Value) {
+        self.arrow("Name", text(event, "name"));
+        self.arrow("Timestamp", timestamp(integer(event, "timeUnixNano")));
+        self.arrow("DroppedAttributesCount", integer(event, "droppedAttributesCount"));
+        self.attributes("     -> Attributes:", event, "     ");
+    }
+
+    fn link(&mut self, link: &Value) {
+        self.arrow("Trace ID", text(link, "traceId"));
+        self.arrow("ID", text(link, "spanId"));
+        self.arrow("TraceState", text(link, "traceState"));
+        self.arrow("DroppedAttributesCount", integer(link, "droppedAttributesCount"));
+        self.attributes("     -> Attributes:", link, "     ");
     }
 
     fn record(&mut self, index: usize, record: &Value) {
@@ -185,9 +184,11 @@ impl Out {
         } else {
             self.line(format!("Count: {}", integer(point, "count")));
         }
+        if kind.ends_with("Histogram") {
+            self.totals(point);
+        }
         match kind {
             "Histogram" => {
-                self.totals(point);
                 for (index, bound) in list(point, "explicitBounds").iter().enumerate() {
                     self.line(format!("ExplicitBounds #{index}: {}", fixed(double(bound))));
                 }
@@ -195,14 +196,11 @@ impl Out {
                     self.line(format!("Buckets #{index}, Count: {}", integer_of(count)));
                 }
             }
-            "ExponentialHistogram" => {
-                self.totals(point);
-                self.exponential_buckets(point);
-            }
+            "ExponentialHistogram" => self.exponential_buckets(point),
             "Summary" => self.quantiles(point),
             _ => {}
         }
-        self.exemplars(list(point, "exemplars"));
+        self.numbered("Exemplars:", "Exemplar", list(point, "exemplars"), Out::exemplar);
     }
 
     fn value(&mut self, prefix: &str, owner: &Value) {
@@ -242,18 +240,12 @@ impl Out {
         }
     }
 
-    fn exemplars(&mut self, exemplars: &[Value]) {
-        if !exemplars.is_empty() {
-            self.line("Exemplars:");
-        }
-        for (index, exemplar) in exemplars.iter().enumerate() {
-            self.line(format!("Exemplar #{index}"));
-            self.arrow("Trace ID", text(exemplar, "traceId"));
-            self.arrow("Span ID", text(exemplar, "spanId"));
-            self.arrow("Timestamp", timestamp(integer(exemplar, "timeUnixNano")));
-            self.value("     -> ", exemplar);
-            self.pairs("     -> FilteredAttributes", list(exemplar, "filteredAttributes"), "     ");
-        }
+    fn exemplar(&mut self, exemplar: &Value) {
+        self.arrow("Trace ID", text(exemplar, "traceId"));
+        self.arrow("Span ID", text(exemplar, "spanId"));
+        self.arrow("Timestamp", timestamp(integer(exemplar, "timeUnixNano")));
+        self.value("     -> ", exemplar);
+        self.pairs("     -> FilteredAttributes", list(exemplar, "filteredAttributes"), "     ");
     }
 }
 
@@ -266,11 +258,8 @@ fn severity_name(number: i128) -> String {
     match usize::try_from(number) {
         Ok(0) => "Unspecified".to_owned(),
         Ok(number @ 1..=24) => {
-            let name = NAMES[(number - 1) / 4];
-            match (number - 1) % 4 + 1 {
-                1 => name.to_owned(),
-                step => format!("{name}{step}"),
-            }
+            let (name, step) = (NAMES[(number - 1) / 4], (number - 1) % 4 + 1);
+            if step == 1 { name.to_owned() } else { format!("{name}{step}") }
         }
         _ => String::new(),
     }

@@ -1,12 +1,11 @@
 //! Writes requests as text, for people. Best effort: no sender waits for it.
 
-mod config;
 mod detailed;
 mod normal;
 mod sampler;
 #[cfg(test)]
 mod tests;
-pub(crate) mod text;
+mod text;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -16,21 +15,77 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
-use sluice_config::{ComponentKind, Kind};
+use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_otlp::{Encoding, Signal};
 
-pub(crate) use config::DebugConfig;
-use config::Verbosity;
+use crate::exporter::{BuildContext, BuildError, ExporterConfig};
+use crate::sending::Sending;
 use sampler::Sampler;
-
-use crate::build::{BuildContext, BuildError};
-use crate::{ExporterConfig, Sending};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind::new("debug", "Writes what it gets as text, for people").aliases(&["logging"]),
     |fields| Box::new(DebugConfig::read(fields)),
 );
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verbosity {
+    /// One line a request.
+    Basic,
+    /// One line an item.
+    Normal,
+    /// Every field.
+    Detailed,
+}
+
+/// Options of `debug`.
+#[derive(Debug)]
+struct DebugConfig {
+    verbosity: Verbosity,
+    /// This number of requests is written in each second,
+    sampling_initial: u64,
+    /// and of the others every n-th; 0: none of them.
+    sampling_thereafter: u64,
+    /// Where to: `stderr` with time and level, or the outputs bare.
+    use_internal_logger: bool,
+    output_paths: Vec<String>,
+    sending: Sending,
+}
+
+const LEVELS: [(&str, Verbosity); 3] =
+    [("basic", Verbosity::Basic), ("normal", Verbosity::Normal), ("detailed", Verbosity::Detailed)];
+
+impl DebugConfig {
+    fn read(fields: &mut Fields<'_>) -> DebugConfig {
+        let doc = "`basic`: a line a request; `normal`: a line an item; `detailed`: every field.";
+        let verbosity = fields.choice("verbosity", Verbosity::Basic, &LEVELS, doc);
+        fields.no_effect("loglevel", "it is gone in the Collector; use `verbosity`");
+        let doc = "This number of requests is written in each second.";
+        let sampling_initial = fields.integer("sampling_initial", 2, 0..=u64::MAX, doc);
+        let doc = "Of the others in that second, every n-th is written. 0: none.";
+        let sampling_thereafter = fields.integer("sampling_thereafter", 1, 0..=u64::MAX, doc);
+        let doc =
+            "Write to stderr, with time and level. If false, to `output_paths`, without them.";
+        let use_internal_logger = fields.boolean("use_internal_logger", true, doc);
+        let doc = "`stdout`, `stderr` or files, if `use_internal_logger` is false.";
+        let output_paths = fields.string_list("output_paths", &["stdout"], doc);
+        let sending = Sending { queue: Sending::read_queue(fields), ..Sending::default() };
+        if use_internal_logger && fields.is_present("output_paths") {
+            fields.error_at("output_paths", "needs `use_internal_logger: false`");
+        }
+        if output_paths.is_empty() {
+            fields.error_at("output_paths", "must not be empty");
+        }
+        DebugConfig {
+            verbosity,
+            sampling_initial,
+            sampling_thereafter,
+            use_internal_logger,
+            output_paths,
+            sending,
+        }
+    }
+}
 
 impl ExporterConfig for DebugConfig {
     fn sending(&self) -> &Sending {
@@ -42,11 +97,22 @@ impl ExporterConfig for DebugConfig {
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
-        Ok(Arc::new(DebugExporter::new(self, context)?))
+        let outputs = match self.use_internal_logger {
+            true => vec![Box::new(std::io::stderr()) as Box<dyn Write + Send>],
+            false => self.output_paths.iter().map(|path| output(path)).collect::<Result<_, _>>()?,
+        };
+        let shared = Shared {
+            name: context.name.to_owned(),
+            verbosity: self.verbosity,
+            is_log: self.use_internal_logger,
+            outputs: Mutex::new(outputs),
+        };
+        let sampler = Sampler::new(self.sampling_initial, self.sampling_thereafter);
+        Ok(Arc::new(DebugExporter { shared: Arc::new(shared), sampler }))
     }
 }
 
-pub(crate) struct DebugExporter {
+struct DebugExporter {
     shared: Arc<Shared>,
     sampler: Sampler,
 }
@@ -59,37 +125,13 @@ struct Shared {
     outputs: Mutex<Vec<Box<dyn Write + Send>>>,
 }
 
-impl DebugExporter {
-    pub(crate) fn new(
-        config: &DebugConfig,
-        context: &BuildContext<'_>,
-    ) -> Result<DebugExporter, BuildError> {
-        let outputs = match config.use_internal_logger {
-            true => vec![Box::new(std::io::stderr()) as Box<dyn Write + Send>],
-            false => {
-                config.output_paths.iter().map(|path| output(path)).collect::<Result<_, _>>()?
-            }
-        };
-        let shared = Shared {
-            name: context.name.to_owned(),
-            verbosity: config.verbosity,
-            is_log: config.use_internal_logger,
-            outputs: Mutex::new(outputs),
-        };
-        let sampler = Sampler::new(config.sampling_initial, config.sampling_thereafter);
-        Ok(DebugExporter { shared: Arc::new(shared), sampler })
-    }
-}
-
 fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
     match path {
         "stdout" => Ok(Box::new(std::io::stdout())),
         "stderr" => Ok(Box::new(std::io::stderr())),
         path => match OpenOptions::new().create(true).append(true).open(path) {
             Ok(file) => Ok(Box::new(file)),
-            Err(error) => {
-                Err(BuildError::File { path: path.to_owned(), reason: error.to_string() })
-            }
+            Err(error) => Err(format!("cannot open {path}: {error}").into()),
         },
     }
 }
@@ -100,24 +142,26 @@ impl Shared {
         let json = crate::json::to_json(request.signal, &request.chunks).and_then(|json| {
             serde_json::from_slice::<Value>(&json).map_err(|error| error.to_string())
         });
-        let json = match json {
-            Ok(json) => json,
-            Err(reason) => return Outcome::Rejected { reason },
-        };
-        let text = self.render(request.signal, request.items, &json);
-        let mut outputs = self.outputs.lock();
-        for output in outputs.iter_mut() {
-            if let Err(error) = output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-                return Outcome::Rejected { reason: format!("cannot write: {error}") };
-            }
+        let written = json.and_then(|json| {
+            let text = self.render(request.signal, request.items, &json);
+            let mut outputs = self.outputs.lock();
+            let write = |output: &mut Box<dyn Write + Send>| {
+                output.write_all(text.as_bytes()).and_then(|()| output.flush())
+            };
+            let written = outputs.iter_mut().try_for_each(write);
+            written.map_err(|error| format!("cannot write: {error}"))
+        });
+        match written {
+            Ok(()) => Outcome::Delivered,
+            Err(reason) => Outcome::Rejected { reason },
         }
-        Outcome::Delivered
     }
 
     fn render(&self, signal: Signal, items: u32, json: &Value) -> String {
         let (title, counts) = summary(signal, items, json);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let prefix = match self.is_log {
-            true => format!("{}\tinfo\t", text::timestamp(now_nanos())),
+            true => format!("{}\tinfo\t", text::timestamp(now.as_nanos() as i128)),
             false => String::new(),
         };
         let name = &self.name;
@@ -126,15 +170,10 @@ impl Shared {
         let head = format!("{prefix}{title}\t{{{fields}, {counts}}}\n");
         match self.verbosity {
             Verbosity::Basic => head,
-            Verbosity::Normal => format!("{head}{prefix}{}", normal::render(signal, json)),
-            Verbosity::Detailed => format!("{head}{prefix}{}", detailed::render(signal, json)),
+            Verbosity::Normal => head + &prefix + &normal::render(signal, json),
+            Verbosity::Detailed => head + &prefix + &detailed::render(signal, json),
         }
     }
-}
-
-fn now_nanos() -> i128 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i128::try_from(since.as_nanos()).unwrap_or(0)
 }
 
 fn summary(signal: Signal, items: u32, json: &Value) -> (&'static str, String) {

@@ -59,7 +59,23 @@ impl FileConfig {
             |text: &str| u32::from_str_radix(text, 8).map_err(|_| "it must be octal".to_owned());
         let directory_mode =
             fields.parsed("directory_permissions", "octal mode", Some("0755"), doc, parse);
-        let config = FileConfig {
+        let sending = Sending { queue: Sending::read_queue(fields), ..Sending::default() };
+        fields.no_effect("flush_interval", "a request counts as delivered only once it is written");
+        fields.not_yet("encoding", "encoding extensions");
+        let doc = "A file for each value of a resource attribute.";
+        let groups = fields.section("group_by", doc, |fields| {
+            for key in ["resource_attribute", "max_open_files"] {
+                fields.no_effect(key, "`group_by` is not in this build");
+            }
+            fields.boolean("enabled", false, "Not in this build: must be false.")
+        });
+        if groups == Some(true) {
+            fields.error_at("group_by", "is not in this build of Sluice");
+        }
+        if rotation.is_some() && append {
+            fields.error_at("append", "cannot be used with `rotation`");
+        }
+        FileConfig {
             path: PathBuf::from(path),
             format,
             compress,
@@ -67,23 +83,8 @@ impl FileConfig {
             create_directory,
             directory_mode: directory_mode.unwrap_or(0o755),
             rotation,
-            sending: Sending { queue: Sending::read_queue(fields), ..Sending::default() },
-        };
-        fields.no_effect("flush_interval", "a request counts as delivered only once it is written");
-        fields.not_yet("encoding", "encoding extensions");
-        let doc = "A file for each value of a resource attribute.";
-        let groups = fields.section("group_by", doc, |fields| {
-            fields.no_effect("resource_attribute", "`group_by` is not in this build");
-            fields.no_effect("max_open_files", "`group_by` is not in this build");
-            fields.boolean("enabled", false, "Not in this build: must be false.")
-        });
-        if groups == Some(true) {
-            fields.error_at("group_by", "is not in this build of Sluice");
+            sending,
         }
-        if config.rotation.is_some() && config.append {
-            fields.error_at("append", "cannot be used with `rotation`");
-        }
-        config
     }
 
     /// The content that an earlier process left is not kept. With rotation it is, as in the
@@ -94,8 +95,7 @@ impl FileConfig {
 }
 
 fn read_rotation(fields: &mut Fields<'_>) -> Rotation {
-    let why = "the names of old files always have UTC, so that they sort";
-    fields.no_effect("localtime", why);
+    fields.no_effect("localtime", "the names of old files always have UTC, so that they sort");
     let doc = "Largest size of a file, in MiB.";
     let max_megabytes = fields.integer("max_megabytes", 100, 1..=1 << 40, doc);
     let doc = "Older files are removed. 0: whatever their age.";

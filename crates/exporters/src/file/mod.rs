@@ -1,7 +1,6 @@
 //! Appends requests to a file: OTLP JSON lines, or protobuf messages after their lengths.
 
 mod config;
-mod files;
 mod rotate;
 #[cfg(test)]
 mod tests;
@@ -19,13 +18,10 @@ use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
-pub(crate) use config::FileConfig;
-use config::{Format, Rotation};
-use files::Current;
-pub use files::Files;
-
-use crate::build::{BuildContext, BuildError};
-use crate::{ExporterConfig, Sending};
+use crate::exporter::{BuildContext, BuildError, ExporterConfig};
+use crate::files::Current;
+use crate::sending::Sending;
+use config::{FileConfig, Format, Rotation};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
     ComponentKind::new(Kind::new("file", "Appends OTLP JSON or protobuf to files"), |fields| {
@@ -38,51 +34,28 @@ impl ExporterConfig for FileConfig {
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
-        Ok(Arc::new(FileExporter::new(self, context)?))
+        let failed = |error| format!("cannot open {}: {error}", self.path.display());
+        if self.create_directory {
+            create_directory(self).map_err(failed)?;
+        }
+        // Only whether it can be written: the configuration may yet be refused, while another
+        // exporter writes to it.
+        open(&self.path).map_err(failed)?;
+        let current = context.files.at(&self.path);
+        Ok(Arc::new(FileExporter(Arc::new(Shared { config: self.clone(), current }))))
     }
 }
 
-pub(crate) struct FileExporter {
-    format: Format,
-    compress: bool,
-    shared: Arc<Shared>,
-}
+struct FileExporter(Arc<Shared>);
 
 struct Shared {
     config: FileConfig,
     current: Arc<Mutex<Current>>,
 }
 
-impl FileExporter {
-    pub(crate) fn new(
-        config: &FileConfig,
-        context: &BuildContext<'_>,
-    ) -> Result<FileExporter, BuildError> {
-        let failed = |error: io::Error| BuildError::File {
-            path: config.path.display().to_string(),
-            reason: error.to_string(),
-        };
-        if config.create_directory {
-            create_directory(config).map_err(failed)?;
-        }
-        // Only whether it can be written: the configuration may yet be refused, while another
-        // exporter writes to it.
-        open(&config.path).map_err(failed)?;
-        let shared = Shared { config: config.clone(), current: context.files.at(&config.path) };
-        Ok(FileExporter {
-            format: config.format,
-            compress: config.compress,
-            shared: Arc::new(shared),
-        })
-    }
-}
-
 fn create_directory(config: &FileConfig) -> io::Result<()> {
-    let Some(directory) =
-        config.path.parent().filter(|directory| !directory.as_os_str().is_empty())
-    else {
-        return Ok(());
-    };
+    let is_named = |directory: &&Path| !directory.as_os_str().is_empty();
+    let Some(directory) = config.path.parent().filter(is_named) else { return Ok(()) };
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -131,22 +104,21 @@ impl Shared {
 
 impl Exporter for FileExporter {
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        let mut chunks = match self.format {
+        let FileConfig { format, compress, .. } = self.0.config;
+        let mut chunks = match format {
             Format::Json => vec![crate::json::to_json(signal, &chunks)?],
             Format::Proto => chunks,
         };
-        if self.compress {
-            chunks = vec![
-                compress::compress(Encoding::Zstd, &chunks, None)
-                    .map_err(|error| error.to_string())?,
-            ];
+        if compress {
+            let packed = compress::compress(Encoding::Zstd, &chunks, None);
+            chunks = vec![packed.map_err(|error| error.to_string())?];
         }
-        if self.format == Format::Json && !self.compress {
+        if format == Format::Json && !compress {
             chunks.push(Bytes::from_static(b"\n"));
         } else {
             let len_bytes: usize = chunks.iter().map(Bytes::len).sum();
-            let prefix = u32::try_from(len_bytes)
-                .map_err(|_| "a message does not fit into 4 GiB".to_owned())?;
+            let prefix =
+                u32::try_from(len_bytes).map_err(|_| "a message does not fit into 4 GiB")?;
             chunks.insert(0, Bytes::copy_from_slice(&prefix.to_be_bytes()));
         }
         // A request is written in one piece, so that no other writer of the file comes in between.
@@ -155,12 +127,10 @@ impl Exporter for FileExporter {
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
-        let (shared, request) = (self.shared.clone(), request.clone());
+        let (shared, request) = (self.0.clone(), request.clone());
+        let write = move || shared.write(&request.chunks, request.len_bytes);
         Box::pin(async move {
-            let written = tokio::task::spawn_blocking(move || {
-                shared.write(&request.chunks, request.len_bytes)
-            })
-            .await;
+            let written = tokio::task::spawn_blocking(write).await;
             match written.unwrap_or_else(|error| Err(io::Error::other(error))) {
                 Ok(()) => Outcome::Delivered,
                 Err(error) => outcome(&error),
@@ -174,7 +144,7 @@ impl Exporter for FileExporter {
 
     fn shutdown(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.shared.current.lock().file = None;
+            self.0.current.lock().file = None;
         })
     }
 }

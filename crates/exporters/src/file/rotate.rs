@@ -28,61 +28,51 @@ pub(super) fn rotate(path: &Path, rotation: &Rotation) -> io::Result<()> {
 
 fn parts(path: &Path) -> (String, String) {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let extension = path
-        .extension()
-        .map(|extension| format!(".{}", extension.to_string_lossy()))
-        .unwrap_or_default();
-    (stem, extension)
+    let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
+    (stem, extension.unwrap_or_default())
 }
 
+/// The stamp is `2006-01-02T15-04-05.000`.
 fn backup_name(path: &Path, at: SystemTime) -> PathBuf {
     let (stem, extension) = parts(path);
-    path.with_file_name(OsString::from(format!("{stem}-{}{extension}", stamp(at))))
-}
-
-/// `2006-01-02T15-04-05.000`
-fn stamp(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or(0);
-    format!("{}.{:03}", civil_time(seconds).replace(':', "-"), since.subsec_millis())
+    let (seconds, millis) = (since.as_secs().cast_signed(), since.subsec_millis());
+    let stamp = format!("{}.{millis:03}", civil_time(seconds).replace(':', "-"));
+    path.with_file_name(format!("{stem}-{stamp}{extension}"))
 }
 
 /// The old files, the newest first: their names sort by time.
 fn backups(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (stem, extension) = parts(path);
-    let directory = path
-        .parent()
-        .filter(|directory| !directory.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let is_named = |directory: &&Path| !directory.as_os_str().is_empty();
+    let directory = path.parent().filter(is_named).unwrap_or(Path::new("."));
+    let stamp_of = |name: &OsString| {
+        let name = name.to_str()?.strip_prefix(&stem)?.strip_prefix('-')?;
+        Some(name.strip_suffix(&extension)?.as_bytes().to_owned())
+    };
+    let is_stamp =
+        |stamp: Vec<u8>| stamp.len() == 23 && stamp[10] == b'T' && stamp[0].is_ascii_digit();
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let name = entry?.file_name();
-        let is_backup = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(&stem)?.strip_prefix('-')?.strip_suffix(&extension))
-            .is_some_and(|stamp| {
-                stamp.len() == 23
-                    && stamp.as_bytes()[10] == b'T'
-                    && stamp.as_bytes()[0].is_ascii_digit()
-            });
-        if is_backup {
+        if stamp_of(&name).is_some_and(is_stamp) {
             found.push(directory.join(name));
         }
     }
-    found.sort();
-    found.reverse();
+    found.sort_by(|one, other| other.cmp(one));
     Ok(found)
 }
 
 fn remove_old(path: &Path, rotation: &Rotation, now: SystemTime) -> io::Result<()> {
-    let oldest = (rotation.max_days > 0)
-        .then(|| now.checked_sub(Duration::from_secs(rotation.max_days.saturating_mul(86_400))))
-        .flatten()
-        .map(|oldest| backup_name(path, oldest));
+    let age = Duration::from_secs(rotation.max_days.saturating_mul(86_400));
+    let oldest = now.checked_sub(age).map(|oldest| backup_name(path, oldest));
+    let is_old = |backup: &PathBuf| {
+        let oldest = oldest.as_ref().filter(|_| rotation.max_days > 0);
+        oldest.is_some_and(|oldest| backup.file_name() < oldest.file_name())
+    };
     for (index, backup) in backups(path)?.into_iter().enumerate() {
-        let too_many = rotation.max_backups > 0 && index >= rotation.max_backups;
-        let too_old = oldest.as_ref().is_some_and(|oldest| backup.file_name() < oldest.file_name());
-        if too_many || too_old {
+        let is_one_too_many = rotation.max_backups > 0 && index >= rotation.max_backups;
+        if is_one_too_many || is_old(&backup) {
             std::fs::remove_file(backup)?;
         }
     }

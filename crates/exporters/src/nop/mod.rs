@@ -8,7 +8,8 @@ use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_otlp::{Encoding, Signal};
 
-use crate::{BuildContext, BuildError, ExporterConfig, Sending};
+use crate::exporter::{BuildContext, BuildError, ExporterConfig};
+use crate::sending::Sending;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
     ComponentKind::new(Kind::new("nop", "Takes everything and does nothing"), |_| {

@@ -45,14 +45,10 @@ pub(crate) struct OtlpConfig {
 
 impl OtlpConfig {
     pub(crate) fn read(fields: &mut Fields<'_>) -> OtlpConfig {
-        let endpoint = fields.required_string(
-            "endpoint",
-            "The backend: `host:port`, `https://host:port` (TLS), `http://host:port` (no TLS), \
-             `dns:///host:port` or `unix:/path`.",
-        );
-        if let Err(error) = Endpoint::parse(&endpoint)
-            && !endpoint.is_empty()
-        {
+        let doc = "The backend: `host:port`, `https://host:port` (TLS), `http://host:port` (no \
+                   TLS), `dns:///host:port` or `unix:/path`.";
+        let endpoint = fields.required_string("endpoint", doc);
+        if let (Err(error), false) = (Endpoint::parse(&endpoint), endpoint.is_empty()) {
             fields.error_at("endpoint", &format!("cannot be used: {error}"));
         }
         let doc = "How requests are compressed.";
@@ -63,9 +59,11 @@ impl OtlpConfig {
             Encoding::Identity | Encoding::Snappy => None,
         };
         let client = ClientOptions::read(fields, TIMEOUT, levels, REQUEST_LIMIT_BYTES);
-        let user_agent = fields.optional_string("user_agent", "`user-agent` of requests.");
+        let given = |text: &String| !text.is_empty();
+        let doc = "`user-agent` of requests.";
+        let user_agent = fields.optional_string("user_agent", doc).filter(given);
         let doc = "`:authority` of requests, instead of the endpoint's host and port.";
-        let authority = fields.optional_string("authority", doc);
+        let authority = fields.optional_string("authority", doc).filter(given);
         let keepalive = keepalive(fields);
         let doc = "A request waits for a connection until its deadline, instead of failing when \
                    the first attempt to connect fails.";
@@ -79,8 +77,8 @@ impl OtlpConfig {
             endpoint,
             compression,
             client,
-            user_agent: user_agent.filter(|agent| !agent.is_empty()),
-            authority: authority.filter(|authority| !authority.is_empty()),
+            user_agent,
+            authority,
             keepalive,
             wait_for_ready,
             balancer,

@@ -18,12 +18,11 @@ use sluice_net::grpc::Code;
 use sluice_net::grpc::client::{Call, call, call_headers};
 use sluice_otlp::{Encoding, Signal};
 
-pub(crate) use config::OtlpConfig;
-
-use crate::build::{BuildContext, BuildError};
 use crate::client_options::ClientOptions;
-use crate::credentials::Credentials;
-use crate::{ExporterConfig, Sending, outcome};
+use crate::exporter::{BuildContext, BuildError, Credentials, ExporterConfig};
+use crate::outcome;
+use crate::sending::Sending;
+use config::OtlpConfig;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind::new("otlp", "Sends OTLP over gRPC").aliases(&["otlp_grpc"]),
@@ -40,36 +39,27 @@ impl ExporterConfig for OtlpConfig {
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
-        Ok(Arc::new(OtlpExporter::new(self, context)?))
+        Ok(Arc::new(OtlpExporter::new(self, context, ChannelOptions::default())?))
     }
 }
 
 /// An answer's message is a few bytes.
 const ANSWER_LIMIT_BYTES: usize = 4 * 1024 * 1024;
 
-pub(crate) struct OtlpExporter {
+struct OtlpExporter {
+    config: OtlpConfig,
     channel: Channel,
+    /// Of `Signal::ALL`.
     uris: [Uri; 3],
     /// For requests without and with compression of our own choice; passed-through ones have the
     /// latter.
     headers: HashMap<Encoding, HeaderMap>,
     credentials: Credentials,
-    compression: Encoding,
-    compression_level: Option<i32>,
-    timeout: Duration,
-    request_limit_bytes: usize,
 }
 
 impl OtlpExporter {
-    pub(crate) fn new(
-        config: &OtlpConfig,
-        context: &BuildContext<'_>,
-    ) -> Result<OtlpExporter, BuildError> {
-        OtlpExporter::with_options(config, context, ChannelOptions::default())
-    }
-
-    /// With other ways to connect, for tests.
-    pub(crate) fn with_options(
+    /// `options` has what no option of the configuration says.
+    fn new(
         config: &OtlpConfig,
         context: &BuildContext<'_>,
         options: ChannelOptions,
@@ -93,19 +83,16 @@ impl OtlpExporter {
         };
         let channel = Channel::new(endpoint.target, options);
         let uri = |signal: Signal| {
-            channel.uri(signal.grpc_path()).map_err(|error| BuildError::Url {
-                url: config.authority.clone().unwrap_or_else(|| config.endpoint.clone()),
-                reason: error.to_string(),
+            channel.uri(signal.grpc_path()).map_err(|error| {
+                let url = config.authority.as_ref().unwrap_or(&config.endpoint);
+                format!("the URL {url:?} cannot be used: {error}")
             })
         };
         Ok(OtlpExporter {
+            config: config.clone(),
             uris: [uri(Signal::Traces)?, uri(Signal::Metrics)?, uri(Signal::Logs)?],
             headers: all_headers(config, context),
-            credentials: context.credentials(config.authenticator())?,
-            compression: config.compression,
-            compression_level: config.client.compression_level,
-            timeout: config.client.timeout,
-            request_limit_bytes: config.client.max_request_bytes,
+            credentials: context.credentials(&config.client)?,
             channel,
         })
     }
@@ -147,22 +134,20 @@ fn all_headers(config: &OtlpConfig, context: &BuildContext<'_>) -> HashMap<Encod
 impl Exporter for OtlpExporter {
     fn passes_through(&self) -> Option<Encoding> {
         // Two formats are called snappy: what came in may not be what goes out.
-        (self.compression != Encoding::Snappy).then_some(self.compression)
+        (self.config.compression != Encoding::Snappy).then_some(self.config.compression)
     }
 
     fn pass_through_limit_bytes(&self) -> usize {
-        self.request_limit_bytes
+        self.config.client.max_request_bytes
     }
 
     fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        let chunks = match self.compression {
-            Encoding::Identity => chunks,
-            encoding => {
-                let bytes = compress::compress(encoding, &chunks, self.compression_level);
-                vec![bytes.map_err(|error| error.to_string())?]
-            }
-        };
-        Ok((chunks, self.compression))
+        let (encoding, level) = (self.config.compression, self.config.client.compression_level);
+        if encoding == Encoding::Identity {
+            return Ok((chunks, encoding));
+        }
+        let packed = compress::compress(encoding, &chunks, level);
+        Ok((vec![packed.map_err(|error| error.to_string())?], encoding))
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
@@ -170,7 +155,7 @@ impl Exporter for OtlpExporter {
     }
 
     fn timeout(&self) -> Duration {
-        self.timeout
+        self.config.client.timeout
     }
 
     fn metadata_keys(&self) -> &[String] {
@@ -182,8 +167,7 @@ impl Exporter for OtlpExporter {
     }
 
     fn shutdown(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            self.channel.shut_down();
-        })
+        self.channel.shut_down();
+        Box::pin(std::future::ready(()))
     }
 }

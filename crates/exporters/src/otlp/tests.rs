@@ -13,7 +13,8 @@ use sluice_net::client::{ChannelOptions, ConnectOptions};
 use sluice_net::grpc::{Code, Status};
 use tokio::net::TcpStream;
 
-use super::{OtlpConfig, OtlpExporter};
+use super::OtlpExporter;
+use super::config::OtlpConfig;
 use crate::Files;
 use crate::tests::{Backend, Moving, context, kind, packed, read, send};
 
@@ -104,7 +105,7 @@ async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
 
 fn built(text: &str, options: ChannelOptions) -> OtlpExporter {
     let config = read(text, OtlpConfig::read);
-    OtlpExporter::with_options(&config, &context(&ClientAuths::new(), &Files::default()), options)
+    OtlpExporter::new(&config, &context(&ClientAuths::new(), &Files::default()), options)
         .expect("builds")
 }
 

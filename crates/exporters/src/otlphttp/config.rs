@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use sluice_config::Fields;
 use sluice_net::client::Origin;
-use sluice_otlp::Signal;
+use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::{ClientOptions, GZIP_LEVELS, ZSTD_LEVELS, declare_unsupported};
 
@@ -36,18 +36,23 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// The token of `content-encoding`.
-    pub(crate) const fn token(self) -> Option<&'static str> {
-        Some(match self {
-            Compression::None => return None,
-            Compression::Gzip => "gzip",
-            Compression::Zstd => "zstd",
-            Compression::SnappyBlock => "snappy",
-            Compression::SnappyFramed => "x-snappy-framed",
-            Compression::Zlib => "zlib",
-            Compression::Deflate => "deflate",
-            Compression::Lz4 => "lz4",
-        })
+    /// The token of `content-encoding`: the option's name for it.
+    pub(crate) fn token(self) -> Option<&'static str> {
+        let (token, found) = COMPRESSIONS.iter().find(|(_, known)| *known == self)?;
+        (*found != Compression::None).then_some(*token)
+    }
+
+    /// The encoding by which a packed request is known. A coding that has no name outside of HTTP
+    /// counts as gzip: it is packed, and the headers say how.
+    pub(crate) const fn encoding(self) -> Encoding {
+        match self {
+            Compression::None => Encoding::Identity,
+            Compression::Zstd => Encoding::Zstd,
+            Compression::SnappyBlock | Compression::SnappyFramed => Encoding::Snappy,
+            Compression::Gzip | Compression::Zlib | Compression::Deflate | Compression::Lz4 => {
+                Encoding::Gzip
+            }
+        }
     }
 
     /// `None` if it has no levels.
@@ -55,10 +60,7 @@ impl Compression {
         match self {
             Compression::Gzip | Compression::Zlib | Compression::Deflate => GZIP_LEVELS,
             Compression::Zstd => ZSTD_LEVELS,
-            Compression::None
-            | Compression::SnappyBlock
-            | Compression::SnappyFramed
-            | Compression::Lz4 => None,
+            _ => None,
         }
     }
 }
@@ -143,11 +145,8 @@ impl OtlpHttpConfig {
 
 /// `endpoint` with the signal's path behind it, or the signal's own endpoint as it stands.
 fn urls(fields: &mut Fields<'_>) -> [String; 3] {
-    let base = fields.string(
-        "endpoint",
-        "",
-        "URL of the backend; `/v1/traces`, `/v1/metrics` and `/v1/logs` are put behind it.",
-    );
+    let doc = "URL of the backend; `/v1/traces`, `/v1/metrics` and `/v1/logs` are put behind it.";
+    let base = fields.string("endpoint", "", doc);
     let own = Signal::ALL.map(|signal| {
         let doc = format!("URL for {signal}, taken as it stands.");
         fields.string(URL_OPTIONS[signal as usize], "", &doc)
@@ -157,9 +156,7 @@ fn urls(fields: &mut Fields<'_>) -> [String; 3] {
         fields.error_missing("endpoint");
     }
     for (key, url) in URL_OPTIONS.into_iter().zip(&own).chain([("endpoint", &base)]) {
-        if let Err(error) = Origin::of(url)
-            && !url.is_empty()
-        {
+        if let (Err(error), false) = (Origin::of(url), url.is_empty()) {
             fields.error_at(key, &format!("cannot be used: {error}"));
         }
     }

@@ -6,7 +6,6 @@ mod redirect;
 mod tests;
 
 use std::borrow::Cow;
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,14 +20,12 @@ use sluice_net::client::{
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
-use config::URL_OPTIONS;
-pub(crate) use config::{Compression, Format, OtlpHttpConfig};
-use redirect::REDIRECTS_MAX;
-
-use crate::build::{BuildContext, BuildError};
 use crate::client_options::ClientOptions;
-use crate::credentials::Credentials;
-use crate::{ExporterConfig, Sending, outcome};
+use crate::exporter::{BuildContext, BuildError, Credentials, ExporterConfig};
+use crate::outcome;
+use crate::sending::Sending;
+use config::{Compression, Format, OtlpHttpConfig, URL_OPTIONS};
+use redirect::REDIRECTS_MAX;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind::new("otlphttp", "Sends OTLP over HTTP, as protobuf or JSON").aliases(&["otlp_http"]),
@@ -49,25 +46,17 @@ impl ExporterConfig for OtlpHttpConfig {
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
-        Ok(Arc::new(OtlpHttpExporter::new(self, context)?))
+        Ok(Arc::new(OtlpHttpExporter::new(self, context, &HttpOptions::default())?))
     }
 }
 
-/// The encoding by which a request is known whose coding has no name outside of HTTP: it is packed,
-/// and the headers say how.
-const ONLY_OVER_HTTP: Encoding = Encoding::Gzip;
-
-pub(crate) struct OtlpHttpExporter {
+struct OtlpHttpExporter {
+    config: OtlpHttpConfig,
     /// Of `Signal::ALL`; none where the configuration names no URL.
     destinations: [Option<Destination>; 3],
     plain: HeaderMap,
     compressed: HeaderMap,
     credentials: Credentials,
-    format: Format,
-    compression: Compression,
-    compression_level: Option<i32>,
-    timeout: Duration,
-    request_limit_bytes: usize,
 }
 
 struct Destination {
@@ -77,15 +66,8 @@ struct Destination {
 }
 
 impl OtlpHttpExporter {
-    pub(crate) fn new(
-        config: &OtlpHttpConfig,
-        context: &BuildContext<'_>,
-    ) -> Result<OtlpHttpExporter, BuildError> {
-        OtlpHttpExporter::with_options(config, context, &HttpOptions::default())
-    }
-
-    /// With other ways to connect, for tests.
-    pub(crate) fn with_options(
+    /// `options` has what no option of the configuration says.
+    fn new(
         config: &OtlpHttpConfig,
         context: &BuildContext<'_>,
         options: &HttpOptions,
@@ -95,21 +77,16 @@ impl OtlpHttpExporter {
             destinations: destinations(config, options)?,
             plain,
             compressed,
-            credentials: context.credentials(config.authenticator())?,
-            format: config.format,
-            compression: config.compression,
-            compression_level: config.client.compression_level,
-            timeout: config.client.timeout,
-            request_limit_bytes: config.client.max_request_bytes,
+            credentials: context.credentials(&config.client)?,
+            config: config.clone(),
         })
     }
 
     async fn deliver(&self, request: &Packed) -> Outcome {
         let Some(destination) = &self.destinations[request.signal as usize] else {
             let signal = request.signal;
-            return Outcome::Misconfigured {
-                reason: format!("neither endpoint nor {signal}_endpoint is configured"),
-            };
+            let reason = format!("neither endpoint nor {signal}_endpoint is configured");
+            return Outcome::Misconfigured { reason };
         };
         let fixed =
             if request.encoding == Encoding::Identity { &self.plain } else { &self.compressed };
@@ -172,21 +149,16 @@ fn destinations(
 ) -> Result<[Option<Destination>; 3], BuildError> {
     let mut clients: Vec<(Target, bool, HttpClient)> = Vec::new();
     let mut destinations = [None, None, None];
-    for (destination, url) in
-        destinations.iter_mut().zip(&config.urls).filter(|(_, url)| !url.is_empty())
-    {
+    let given = config.urls.iter().enumerate().filter(|(_, url)| !url.is_empty());
+    for (index, url) in given {
         let Origin { uri, target, tls } = Origin::of(url)?;
-        let known =
-            clients.iter().find(|(known, known_tls, _)| *known == target && *known_tls == tls);
+        let known = clients.iter().find(|known| (&known.0, known.1) == (&target, tls));
         let client = match known {
             Some((_, _, client)) => client.clone(),
-            None => {
-                let client = client(config, target.clone(), tls, options.clone())?;
-                clients.push((target, tls, client.clone()));
-                client
-            }
+            None => client(config, target.clone(), tls, options.clone())?,
         };
-        *destination = Some(Destination { uri, client });
+        clients.push((target, tls, client.clone()));
+        destinations[index] = Some(Destination { uri, client });
     }
     Ok(destinations)
 }
@@ -220,52 +192,42 @@ fn client(
     Ok(HttpClient::new(target, options))
 }
 
-fn packed<E: Display>(
-    bytes: Result<Bytes, E>,
-    encoding: Encoding,
-) -> Result<(Vec<Bytes>, Encoding), String> {
-    Ok((vec![bytes.map_err(|error| error.to_string())?], encoding))
-}
-
 impl Exporter for OtlpHttpExporter {
     fn passes_through(&self) -> Option<Encoding> {
-        match (self.format, self.compression) {
-            (Format::Proto, Compression::None) => Some(Encoding::Identity),
-            (Format::Proto, Compression::Gzip) => Some(Encoding::Gzip),
-            (Format::Proto, Compression::Zstd) => Some(Encoding::Zstd),
+        match (self.config.format, self.config.compression) {
+            (
+                Format::Proto,
+                known @ (Compression::None | Compression::Gzip | Compression::Zstd),
+            ) => Some(known.encoding()),
             _ => None,
         }
     }
 
     fn pass_through_limit_bytes(&self) -> usize {
-        self.request_limit_bytes
+        self.config.client.max_request_bytes
     }
 
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        let chunks = match self.format {
+        let chunks = match self.config.format {
             Format::Proto => chunks,
             Format::Json => vec![crate::json::to_json(signal, &chunks)?],
         };
-        let level = self.compression_level;
-        match self.compression {
-            Compression::None => Ok((chunks, Encoding::Identity)),
-            Compression::Gzip => {
-                packed(compress::compress(Encoding::Gzip, &chunks, level), Encoding::Gzip)
-            }
-            Compression::Zstd => {
-                packed(compress::compress(Encoding::Zstd, &chunks, level), Encoding::Zstd)
-            }
-            Compression::SnappyFramed => {
-                packed(compress::compress(Encoding::Snappy, &chunks, level), Encoding::Snappy)
+        let (compression, level) = (self.config.compression, self.config.client.compression_level);
+        let encoding = compression.encoding();
+        let packed = match compression {
+            Compression::None => return Ok((chunks, encoding)),
+            Compression::Gzip | Compression::Zstd | Compression::SnappyFramed => {
+                compress::compress(encoding, &chunks, level).map_err(|error| error.to_string())
             }
             Compression::SnappyBlock => {
-                packed(compress::compress_snappy_block(&chunks), Encoding::Snappy)
+                compress::compress_snappy_block(&chunks).map_err(|error| error.to_string())
             }
             Compression::Zlib | Compression::Deflate => {
-                packed(compress::compress_zlib(&chunks, level), ONLY_OVER_HTTP)
+                compress::compress_zlib(&chunks, level).map_err(|error| error.to_string())
             }
-            Compression::Lz4 => packed(compress::compress_lz4(&chunks), ONLY_OVER_HTTP),
-        }
+            Compression::Lz4 => compress::compress_lz4(&chunks).map_err(|error| error.to_string()),
+        };
+        Ok((vec![packed?], encoding))
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
@@ -273,7 +235,7 @@ impl Exporter for OtlpHttpExporter {
     }
 
     fn timeout(&self) -> Duration {
-        self.timeout
+        self.config.client.timeout
     }
 
     fn metadata_keys(&self) -> &[String] {
@@ -285,11 +247,7 @@ impl Exporter for OtlpHttpExporter {
     }
 
     fn shutdown(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            self.destinations
-                .iter()
-                .flatten()
-                .for_each(|destination| destination.client.shut_down());
-        })
+        self.destinations.iter().flatten().for_each(|it| it.client.shut_down());
+        Box::pin(std::future::ready(()))
     }
 }

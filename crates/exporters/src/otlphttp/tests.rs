@@ -12,7 +12,8 @@ use sluice_net::client::{ConnectOptions, HttpOptions};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
-use super::{OtlpHttpConfig, OtlpHttpExporter};
+use super::OtlpHttpExporter;
+use super::config::OtlpHttpConfig;
 use crate::Files;
 use crate::tests::{
     Backend, HttpRequest, Moving, config, context, exporter, http_backend, kind, one_span, packed,
@@ -495,11 +496,8 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
         let config =
             read(&format!("endpoint: {scheme}://backend:4318\n{tls}"), OtlpHttpConfig::read);
         let files = Files::default();
-        let exporter = OtlpHttpExporter::with_options(
-            &config,
-            &context(&ClientAuths::new(), &files),
-            &options,
-        );
+        let exporter =
+            OtlpHttpExporter::new(&config, &context(&ClientAuths::new(), &files), &options);
         let exporter = Arc::new(exporter.expect("builds"));
         let all = futures_util::future::join_all((0..5).map(|_| send(&*exporter))).await;
         assert_eq!(all, vec![Outcome::Delivered; 5], "{scheme}");

@@ -1,6 +1,8 @@
 //! An exporter that exists only in tests: it shows that a new one is its folder and one line in the
 //! list.
 
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,7 +12,8 @@ use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_otlp::{Encoding, Signal};
 
-use crate::{BuildContext, BuildError, ExporterConfig, Sending};
+use crate::exporter::{BuildContext, BuildError, ExporterConfig};
+use crate::sending::Sending;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind::new("test_exporter", "Counts items up to a limit").aliases(&["counter"]),
@@ -25,12 +28,8 @@ struct Config {
 
 impl Config {
     fn read(fields: &mut Fields<'_>) -> Config {
-        let limit_items = fields.integer(
-            "limit",
-            10,
-            1..=1000,
-            "Items that it takes; further ones are rejected.",
-        );
+        let doc = "Items that it takes; further ones are rejected.";
+        let limit_items = fields.integer("limit", 10, 1..=1000, doc);
         Config { limit_items, sending: Sending::read(fields) }
     }
 }
@@ -65,23 +64,4 @@ impl Exporter for Counter {
     fn timeout(&self) -> Duration {
         Duration::from_secs(1)
     }
-}
-
-/// Guarantee: an exporter that no other file knows is listed, read by any of its names with its
-/// mistakes named, and sends.
-#[tokio::test]
-async fn a_component_is_its_folder_and_one_line_in_the_list() {
-    assert!(crate::EXPORTERS.kinds().iter().any(|kind| kind.is_called("counter")));
-    let exporter = crate::tests::exporter("counter", "limit: 2");
-    for expected in ["delivered", "delivered", "rejected"] {
-        assert_eq!(crate::tests::kind(&crate::tests::send(&*exporter).await), expected);
-    }
-    let read = |text: &str| {
-        sluice_config::read_text("exporters.counter", text, |fields| {
-            crate::EXPORTERS.read("counter", fields)
-        })
-        .1
-    };
-    assert_eq!(read("limits: 2").errors().count(), 1);
-    assert_eq!(read("{limit: 2, retry_on_failure: {enabled: false}}").errors().count(), 0);
 }

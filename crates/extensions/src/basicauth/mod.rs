@@ -1,24 +1,26 @@
 //! `basicauth`: user names and passwords (RFC 7617). Receivers check them against htpasswd lines,
 //! exporters show one.
 
-mod client;
-mod config;
 mod server;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_config::{ComponentKind, Kind};
+use http::header::AUTHORIZATION;
+use sluice_config::{ComponentKind, Fields, Kind, Secret};
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
 use sluice_net::auth::server::ServerAuth;
 
-use crate::{BuildError, ClientExtension, Extension, ServerExtension};
+use crate::extension::{BuildError, ClientExtension, Extension, ServerExtension};
+use crate::secret::{
+    MadeFromSecrets, SecretHeader, SecretSource, basic_credentials, optional_path, sensitive,
+};
 
-pub use client::BasicClient;
-pub(crate) use client::credentials;
-pub use config::{ClientConfig, Config, ServerConfig};
-pub use server::{BasicServer, UsersError};
+use server::BasicServer;
+#[cfg(test)]
+use server::UsersError;
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     Kind::new(
@@ -26,8 +28,21 @@ pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
         "User names and passwords, for receivers (htpasswd) and exporters (client_auth).",
     )
     .aliases(&["basic_auth"]),
-    |fields| Box::new(Config::read(fields)),
+    |fields| {
+        let doc = "How requests to backends are authenticated.";
+        Box::new(Config {
+            client: fields.section("client_auth", doc, ClientConfig::read),
+            server: fields.section("htpasswd", "Who may send.", ServerConfig::read),
+        })
+    },
 );
+
+/// Options of `basicauth`. Either side may be absent.
+#[derive(Debug)]
+struct Config {
+    client: Option<ClientConfig>,
+    server: Option<ServerConfig>,
+}
 
 impl Extension for Config {
     fn client(&self) -> Option<&dyn ClientExtension> {
@@ -39,9 +54,65 @@ impl Extension for Config {
     }
 }
 
+/// `client_auth`.
+#[derive(Debug, Default)]
+struct ClientConfig {
+    username: String,
+    username_file: Option<String>,
+    password: Secret,
+    password_file: Option<String>,
+}
+
+impl ClientConfig {
+    fn read(fields: &mut Fields<'_>) -> ClientConfig {
+        let username = fields.string("username", "", "User name.");
+        let doc = "File with the user name; read again when it changes.";
+        let username_file = optional_path(fields, "username_file", doc);
+        let password = fields.secret("password", "Password.").unwrap_or_default();
+        let doc = "File with the password; read again when it changes.";
+        let password_file = optional_path(fields, "password_file", doc);
+        if username.is_empty() && username_file.is_none() {
+            fields.error_missing("username");
+        }
+        ClientConfig { username, username_file, password, password_file }
+    }
+
+    fn header(&self) -> SecretHeader {
+        let username = SecretSource::of(self.username_file.as_ref(), &self.username);
+        let password = SecretSource::of(self.password_file.as_ref(), self.password.expose());
+        let make = |[name, password]: [&str; 2]| sensitive(&basic_credentials(name, password));
+        let value = MadeFromSecrets::new("user name and password", [username, password], make);
+        SecretHeader { name: AUTHORIZATION, value }
+    }
+}
+
 impl ClientExtension for ClientConfig {
     fn build(&self, _: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> {
-        Ok(Arc::new(BasicClient::new(self)))
+        Ok(Arc::new(self.header()))
+    }
+}
+
+/// `htpasswd`.
+#[derive(Clone, Debug)]
+struct ServerConfig {
+    /// Lines of an htpasswd file.
+    inline: Secret,
+    /// An htpasswd file, read again when it changes. Users in `inline` win.
+    file: Option<PathBuf>,
+}
+
+impl ServerConfig {
+    fn read(fields: &mut Fields<'_>) -> ServerConfig {
+        let doc = "Lines as of an htpasswd file, hashed with bcrypt or {SHA}.";
+        let inline = fields.secret("inline", doc).unwrap_or_default();
+        let doc = "An htpasswd file; read again when it changes.";
+        let file = optional_path(fields, "file", doc).map(PathBuf::from);
+        if let Err(error) = server::check_lines(inline.expose()) {
+            fields.error_at("inline", &format!("cannot be used: {error}"));
+        } else if file.is_none() && inline.expose().trim().is_empty() && !fields.is_describing() {
+            fields.error("names no user: give `inline` or `file`");
+        }
+        ServerConfig { inline, file }
     }
 }
 

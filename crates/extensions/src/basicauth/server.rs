@@ -46,7 +46,7 @@ struct Users {
 
 /// Why htpasswd lines cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UsersError {
+pub(super) enum UsersError {
     #[error("there is no user")]
     NoUsers,
     #[error("line {line} is not `user:password-hash`")]
@@ -61,7 +61,7 @@ pub enum UsersError {
 }
 
 /// Lets in the users of htpasswd lines.
-pub struct BasicServer {
+pub(super) struct BasicServer {
     users: Arc<Reloading<Arc<Users>>>,
     checks: Arc<Semaphore>,
     /// One check serves all requests that show the same credentials meanwhile.
@@ -80,7 +80,7 @@ impl ServerAuth for BasicServer {
 }
 
 impl BasicServer {
-    pub fn new(config: &ServerConfig) -> Result<Self, UsersError> {
+    pub(super) fn new(config: &ServerConfig) -> Result<Self, UsersError> {
         let config = config.clone();
         let users = Reloading::start(
             "the users for basic authentication",
@@ -97,47 +97,47 @@ impl BasicServer {
         let value = sole(headers, &AUTHORIZATION)?;
         let encoded = after_scheme(value.as_bytes(), "Basic").ok_or(AuthError::Malformed)?;
         let credentials = STANDARD.decode(encoded).map_err(|_| AuthError::Malformed)?;
-        let colon =
-            credentials.iter().position(|byte| *byte == b':').ok_or(AuthError::Malformed)?;
-        let user = std::str::from_utf8(&credentials[..colon]).map_err(|_| AuthError::Malformed)?;
-        let password = &credentials[colon + 1..];
+        let mut parts = credentials.splitn(2, |byte| *byte == b':');
+        let (Some(user), Some(password)) = (parts.next(), parts.next()) else {
+            return Err(AuthError::Malformed);
+        };
+        let user = std::str::from_utf8(user).map_err(|_| AuthError::Malformed)?;
         if password.is_empty() {
             return Err(AuthError::Wrong);
         }
 
         let users = Arc::clone(&self.users.current());
-        let check = Check { key: digest(&credentials), password };
+        let key = digest(&credentials);
         let is_good = match users.passwords.get(user) {
-            Some(Password::Bcrypt(_)) if users.good.lock().contains(&check.key) => true,
+            Some(Password::Bcrypt(_)) if users.good.lock().contains(&key) => true,
             Some(Password::Bcrypt(hash)) => {
-                let is_good = self.check_bcrypt(check, hash, Some(&users)).await?;
-                return if is_good { Ok(()) } else { Err(AuthError::Wrong) };
+                let is_good = self.check_bcrypt(key, password, hash, Some(&users)).await?;
+                return is_good.then_some(()).ok_or(AuthError::Wrong);
             }
             Some(Password::Plain(expected)) => digest(password).ct_eq(expected).into(),
-            Some(Password::Sha1(expected)) => {
-                Sha1::digest(password).as_slice().ct_eq(expected).into()
-            }
+            Some(Password::Sha1(expected)) => Sha1::digest(password).ct_eq(expected).into(),
             None => false,
         };
         if is_good {
             return Ok(());
         }
         if let Some(hash) = &users.costliest {
-            self.check_bcrypt(check, hash, None).await?;
+            self.check_bcrypt(key, password, hash, None).await?;
         }
         Err(AuthError::Wrong)
     }
 
-    /// Good credentials are remembered in `known`.
+    /// `key` is the digest of the whole credentials. Good ones are remembered in `known`.
     async fn check_bcrypt(
         &self,
-        check: Check<'_>,
+        key: Sha256Digest,
+        password: &[u8],
         hash: &str,
         known: Option<&Arc<Users>>,
     ) -> Result<bool, AuthError> {
         let outcome = {
             let mut waiting = self.waiting.lock();
-            match waiting.get(&check.key).and_then(Weak::upgrade) {
+            match waiting.get(&key).and_then(Weak::upgrade) {
                 Some(outcome) => outcome,
                 None => {
                     waiting.retain(|_, outcome| outcome.strong_count() > 0);
@@ -145,7 +145,7 @@ impl BasicServer {
                         return Err(AuthError::Busy);
                     }
                     let outcome = Arc::new(OnceCell::new());
-                    waiting.insert(check.key, Arc::downgrade(&outcome));
+                    waiting.insert(key, Arc::downgrade(&outcome));
                     outcome
                 }
             }
@@ -154,18 +154,17 @@ impl BasicServer {
             let turn = Arc::clone(&self.checks).acquire_owned().await;
             let turn = turn.map_err(|_| AuthError::Busy)?;
             // The same credentials may have been checked while this request waited.
-            if known.is_some_and(|users| users.good.lock().contains(&check.key)) {
+            if known.is_some_and(|users| users.good.lock().contains(&key)) {
                 return Ok(true);
             }
-            let (hash, password, known) =
-                (hash.to_owned(), check.password.to_vec(), known.cloned());
+            let (hash, password, known) = (hash.to_owned(), password.to_vec(), known.cloned());
             let verify = move || {
                 let _turn = turn;
                 let is_good = bcrypt::verify(password, &hash).unwrap_or(false);
                 if let Some(users) = known.filter(|_| is_good) {
                     let mut good = users.good.lock();
                     if good.len() < REMEMBERED_MAX {
-                        good.insert(check.key);
+                        good.insert(key);
                     }
                 }
                 is_good
@@ -176,20 +175,11 @@ impl BasicServer {
     }
 }
 
-/// Credentials that are checked.
-#[derive(Clone, Copy)]
-struct Check<'a> {
-    /// The digest of the whole.
-    key: Sha256Digest,
-    password: &'a [u8],
-}
-
 fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, UsersError> {
     let mut passwords = HashMap::new();
     if let Some(path) = &config.file {
-        let unreadable = |reason: String| Unreadable { path: path.display().to_string(), reason };
-        let content = snapshot.content(path).map_err(|reason| unreadable(reason.to_owned()))?;
-        let text = std::str::from_utf8(content).map_err(|error| unreadable(error.to_string()))?;
+        let content = snapshot.content(path).map_err(|reason| Unreadable::new(path, reason))?;
+        let text = std::str::from_utf8(content).map_err(|error| Unreadable::new(path, error))?;
         read_lines(text, &mut passwords)?;
     }
     read_lines(config.inline.expose(), &mut passwords)?;
@@ -215,11 +205,9 @@ fn read_lines(text: &str, passwords: &mut HashMap<String, Password>) -> Result<(
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let not_a_user = UsersError::NotAUser { line: index + 1 };
-        let (user, hash) = line
-            .split_once(':')
-            .filter(|(user, hash)| !user.is_empty() && !hash.is_empty())
-            .ok_or(not_a_user)?;
+        let parts =
+            line.split_once(':').filter(|(user, hash)| !user.is_empty() && !hash.is_empty());
+        let (user, hash) = parts.ok_or(UsersError::NotAUser { line: index + 1 })?;
         passwords.insert(user.to_owned(), read_hash(user, hash)?);
     }
     Ok(())
@@ -231,15 +219,13 @@ fn read_hash(user: &str, hash: &str) -> Result<Password, UsersError> {
         let decoded = STANDARD.decode(encoded).map_err(|_| unsupported())?;
         return decoded.try_into().map(Password::Sha1).map_err(|_| unsupported());
     }
-    if ["$2y$", "$2b$", "$2a$"].iter().any(|prefix| hash.starts_with(prefix)) {
-        return match hash.parse::<bcrypt::HashParts>() {
-            Ok(_) => Ok(Password::Bcrypt(hash.to_owned())),
-            Err(_) => Err(unsupported()),
-        };
+    let is_bcrypt = ["$2y$", "$2b$", "$2a$"].iter().any(|prefix| hash.starts_with(prefix));
+    if is_bcrypt && hash.parse::<bcrypt::HashParts>().is_ok() {
+        return Ok(Password::Bcrypt(hash.to_owned()));
     }
     // `$apr1$` (MD5), `{SSHA}`, crypt: anything that looks like a hash is not a plain password.
-    if hash.starts_with('$') || hash.starts_with('{') {
-        return Err(unsupported());
+    match hash.starts_with(['$', '{']) {
+        true => Err(unsupported()),
+        false => Ok(Password::Plain(digest(hash.as_bytes()))),
     }
-    Ok(Password::Plain(digest(hash.as_bytes())))
 }

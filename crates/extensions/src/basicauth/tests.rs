@@ -30,7 +30,7 @@ async fn a_client_shows_its_credentials_and_debug_hides_them() {
         password: Secret::new("open sesame"),
         ..ClientConfig::default()
     };
-    let client = BasicClient::new(&config);
+    let client = config.header();
     let mut headers = HeaderMap::new();
     client.authenticate(&mut headers, &[]).await.expect("authenticates");
     let value = headers.get(AUTHORIZATION).expect("a header");

@@ -1,22 +1,21 @@
 //! `bearertokenauth`: tokens that are given out elsewhere (RFC 6750). Receivers let in any of them,
 //! exporters show the first.
 
-mod client;
-mod config;
 mod server;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use sluice_config::{ComponentKind, Kind};
+use http::HeaderName;
+use http::header::AUTHORIZATION;
+use sluice_config::{ComponentKind, Fields, Kind, Secret};
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
 use sluice_net::auth::server::ServerAuth;
 
-use crate::{BuildError, ClientExtension, Extension, ServerExtension};
+use crate::extension::{BuildError, ClientExtension, Extension, ServerExtension};
+use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, optional_path, sensitive};
 
-pub use client::BearerClient;
-pub use config::Config;
 pub use server::{BearerServer, TokensError};
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
@@ -24,6 +23,66 @@ pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
         .aliases(&["bearer_token_auth"]),
     |fields| Box::new(Config::read(fields)),
 );
+
+/// Options of `bearertokenauth`. Both sides use them.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The header that carries the token.
+    pub header: HeaderName,
+    /// The word before the token; may be empty.
+    pub scheme: String,
+    pub tokens: Vec<Secret>,
+    /// A file with a token a line. It wins over `tokens`.
+    pub filename: Option<String>,
+}
+
+impl Config {
+    pub fn read(fields: &mut Fields<'_>) -> Config {
+        let token = fields.secret("token", "The token. Ignored beside `tokens`.");
+        let doc = "Several tokens: senders may show any, requests to backends show the first.";
+        let tokens = fields.secret_list("tokens", doc);
+        for (key, given) in [("token", token.as_slice()), ("tokens", &tokens)] {
+            // As a variable makes it that is not set: it would be no secret.
+            if given.iter().any(|token| token.expose().trim().is_empty()) {
+                fields.error_at(key, "is empty");
+            }
+        }
+        if token.is_some() && !tokens.is_empty() {
+            fields.warn_at("token", "is ignored beside `tokens`: move it there to keep it");
+        }
+        let tokens = if tokens.is_empty() { token.into_iter().collect() } else { tokens };
+        let doc = "File with a token a line; read again when it changes. It wins over both.";
+        let filename = optional_path(fields, "filename", doc);
+        let header = fields.string("header", "Authorization", "The header that bears the token.");
+        let header = HeaderName::try_from(header).unwrap_or_else(|_| {
+            fields.error_at("header", "is no header name");
+            AUTHORIZATION
+        });
+        let doc = "What stands before the token; may be empty.";
+        let scheme = fields.string("scheme", "Bearer", doc);
+        if tokens.is_empty() && filename.is_none() {
+            fields.error_missing("token");
+        }
+        Config { header, scheme, tokens, filename }
+    }
+
+    /// A file has a token a line, for the server side. The client side shows the first.
+    fn shown(&self) -> SecretHeader {
+        let token = self.tokens.first().map(Secret::expose).unwrap_or_default();
+        let token = SecretSource::of(self.filename.as_ref(), token);
+        let (scheme, is_file) = (self.scheme.clone(), self.filename.is_some());
+        let make = move |[secret]: [&str; 1]| {
+            let first_line = || secret.lines().next().unwrap_or_default().trim_end();
+            let token = if is_file { first_line() } else { secret };
+            match scheme.as_str() {
+                "" => sensitive(token),
+                scheme => sensitive(&format!("{scheme} {token}")),
+            }
+        };
+        let value = MadeFromSecrets::new("a bearer token", [token], make);
+        SecretHeader { name: self.header.clone(), value }
+    }
+}
 
 impl Extension for Config {
     fn client(&self) -> Option<&dyn ClientExtension> {
@@ -37,7 +96,7 @@ impl Extension for Config {
 
 impl ClientExtension for Config {
     fn build(&self, _: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> {
-        Ok(Arc::new(BearerClient::new(self)))
+        Ok(Arc::new(self.shown()))
     }
 }
 

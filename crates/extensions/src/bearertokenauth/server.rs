@@ -32,12 +32,8 @@ impl BearerServer {
     pub fn new(config: &Config) -> Result<Self, TokensError> {
         let file = config.filename.as_ref().map(PathBuf::from);
         // An empty token, as an unset variable makes it, would let in any request.
-        let fixed = config
-            .tokens
-            .iter()
-            .map(|token| token.expose().as_bytes())
-            .filter(|token| !token.is_empty());
-        let fixed: Vec<Sha256Digest> = fixed.map(digest).collect();
+        let fixed = config.tokens.iter().map(|token| token.expose().as_bytes());
+        let fixed: Vec<_> = fixed.filter(|token| !token.is_empty()).map(digest).collect();
         let tokens = Reloading::start(
             "the bearer tokens",
             file.clone().into_iter().collect(),
@@ -47,27 +43,19 @@ impl BearerServer {
                     None => fixed.clone(),
                     Some(path) => read_tokens(path, snapshot)?,
                 };
-                if tokens.is_empty() { Err(TokensError::NoTokens) } else { Ok(tokens) }
+                (!tokens.is_empty()).then_some(tokens).ok_or(TokensError::NoTokens)
             },
         )?;
         let scheme = if config.scheme.is_empty() { "Bearer" } else { &config.scheme };
         let challenge = HeaderValue::from_str(scheme).unwrap_or(HeaderValue::from_static("Bearer"));
-        Ok(BearerServer {
-            header: config.header.clone(),
-            scheme: config.scheme.clone(),
-            tokens,
-            challenge,
-        })
+        let (header, scheme) = (config.header.clone(), config.scheme.clone());
+        Ok(BearerServer { header, scheme, tokens, challenge })
     }
 
     fn check(&self, headers: &HeaderMap) -> Result<(), AuthError> {
         let value = sole(headers, &self.header)?;
         let token = after_scheme(value.as_bytes(), &self.scheme).ok_or(AuthError::Malformed)?;
-        if is_among(&digest(token), &self.tokens.current()) {
-            Ok(())
-        } else {
-            Err(AuthError::Wrong)
-        }
+        is_among(&digest(token), &self.tokens.current()).then_some(()).ok_or(AuthError::Wrong)
     }
 }
 
@@ -82,10 +70,7 @@ impl ServerAuth for BearerServer {
 }
 
 fn read_tokens(path: &Path, snapshot: &Snapshot) -> Result<Vec<Sha256Digest>, Unreadable> {
-    let content = snapshot.content(path).map_err(|reason| Unreadable {
-        path: path.display().to_string(),
-        reason: reason.to_owned(),
-    })?;
+    let content = snapshot.content(path).map_err(|reason| Unreadable::new(path, reason))?;
     let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     Ok(lines.filter(|line| !line.is_empty()).map(digest).collect())
 }

@@ -81,7 +81,7 @@ async fn a_token_file_is_followed() {
     panic!("the new token was never taken");
 }
 
-async fn shown(client: &BearerClient) -> String {
+async fn shown(client: &SecretHeader) -> String {
     let mut headers = HeaderMap::new();
     client.authenticate(&mut headers, &[]).await.expect("authenticates");
     let value = headers.get(AUTHORIZATION).expect("a header");
@@ -96,15 +96,14 @@ async fn a_bearer_token_follows_its_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("token");
     std::fs::write(&path, "first\n").expect("writes");
-    let auth =
-        BearerClient::new(&Config { filename: Some(path.display().to_string()), ..config(&[]) });
+    let auth = Config { filename: Some(path.display().to_string()), ..config(&[]) }.shown();
     assert_eq!(shown(&auth).await, "Bearer first");
 
     std::fs::remove_file(&path).expect("removes");
-    auth.check_files();
+    auth.value.check_files();
     assert_eq!(shown(&auth).await, "Bearer first");
     std::fs::write(&path, "\n").expect("writes");
-    auth.check_files();
+    auth.value.check_files();
     assert_eq!(shown(&auth).await, "Bearer first");
 
     let next = directory.path().join("next");
@@ -123,13 +122,12 @@ async fn a_bearer_token_follows_its_file() {
 async fn a_token_file_may_come_later() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("token");
-    let auth =
-        BearerClient::new(&Config { filename: Some(path.display().to_string()), ..config(&[]) });
+    let auth = Config { filename: Some(path.display().to_string()), ..config(&[]) }.shown();
     let result = auth.authenticate(&mut HeaderMap::new(), &[]).await;
     let Err(client::AuthError::Misconfigured { reason }) = result else { panic!("{result:?}") };
     assert!(reason.contains("token"), "{reason}");
     std::fs::write(&path, "late").expect("writes");
-    auth.check_files();
+    auth.value.check_files();
     assert_eq!(shown(&auth).await, "Bearer late");
 }
 
@@ -141,7 +139,7 @@ async fn a_client_shows_the_first_token_of_a_file() {
     for content in ["new\nold\n", "\n new \r\nold\n"] {
         std::fs::write(&path, content).expect("writes");
         let config = Config { filename: Some(path.display().to_string()), ..config(&[]) };
-        assert_eq!(shown(&BearerClient::new(&config)).await, "Bearer new", "{content:?}");
+        assert_eq!(shown(&config.shown()).await, "Bearer new", "{content:?}");
     }
 }
 
@@ -149,7 +147,7 @@ async fn a_client_shows_the_first_token_of_a_file() {
 #[tokio::test]
 async fn a_token_cannot_smuggle_headers() {
     let mut headers = HeaderMap::new();
-    let result = BearerClient::new(&config(&["a\r\nx: y"])).authenticate(&mut headers, &[]).await;
+    let result = config(&["a\r\nx: y"]).shown().authenticate(&mut headers, &[]).await;
     assert!(matches!(result, Err(client::AuthError::Misconfigured { .. })));
     assert!(headers.is_empty());
 }

@@ -4,7 +4,7 @@
 
 use sluice_config::{ComponentKind, Fields, Kind};
 
-use crate::Extension;
+use crate::extension::{Extension, FileStorage};
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     Kind::new(
@@ -12,46 +12,32 @@ pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
         "Directory in which telemetry is held, for exporters whose `sending_queue.storage` names \
          it; as `buffer.directory`.",
     ),
-    |fields| Box::new(Config::read(fields)),
+    |fields| Box::new(read(fields)),
 );
 
 /// The Collector's default.
 const DEFAULT_DIRECTORY: &str = "/var/lib/otelcol/file_storage";
 
-/// Options of `file_storage`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    pub directory: String,
-}
-
-impl Config {
-    pub fn read(fields: &mut Fields<'_>) -> Config {
-        fields.no_effect(
-            "timeout",
-            "one process owns the directory; a second one is refused at once",
-        );
-        fields.no_effect(
-            "compaction",
-            "segments that no delivery needs are removed, and thinly used ones rewritten, all the \
-             time",
-        );
-        fields.no_effect("fsync", "what is acknowledged is always synced");
-        fields.no_effect("create_directory", "the directory is created if it is missing");
-        fields.no_effect("directory_permissions", "the directory is created with mode 0700");
-        fields.no_effect(
-            "recreate",
-            "what is damaged is passed over and counted, the rest is delivered",
-        );
-        let directory = fields.string("directory", DEFAULT_DIRECTORY, "Directory of the log.");
-        if directory.is_empty() {
-            fields.error_at("directory", "must not be empty");
-        }
-        Config { directory }
+fn read(fields: &mut Fields<'_>) -> FileStorage {
+    fields.no_effect("timeout", "one process owns the directory; a second one is refused at once");
+    fields.no_effect(
+        "compaction",
+        "segments that no delivery needs are removed, and thinly used ones rewritten, all the time",
+    );
+    fields.no_effect("fsync", "what is acknowledged is always synced");
+    fields.no_effect("create_directory", "the directory is created if it is missing");
+    fields.no_effect("directory_permissions", "the directory is created with mode 0700");
+    let why = "what is damaged is passed over and counted, the rest is delivered";
+    fields.no_effect("recreate", why);
+    let directory = fields.string("directory", DEFAULT_DIRECTORY, "Directory of the log.");
+    if directory.is_empty() {
+        fields.error_at("directory", "must not be empty");
     }
+    FileStorage { directory }
 }
 
-impl Extension for Config {
-    fn file_storage(&self) -> Option<&Config> {
+impl Extension for FileStorage {
+    fn file_storage(&self) -> Option<&FileStorage> {
         Some(self)
     }
 }

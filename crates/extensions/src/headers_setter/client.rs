@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -5,42 +6,37 @@ use http::{HeaderMap, HeaderValue};
 use sluice_net::auth::client::{AuthError, ClientAuth, ClientAuths, MetadataHeader};
 
 use super::{Config, HeaderAction, HeaderRule};
-use crate::BuildError;
+use crate::extension::BuildError;
 
 /// Sets headers by rules, after those of the extension that it builds on.
 #[derive(Debug)]
-pub struct HeadersSetter {
+pub(super) struct HeadersSetter {
     rules: Vec<HeaderRule>,
     metadata_keys: Vec<String>,
     additional: Option<Arc<dyn ClientAuth>>,
 }
 
 impl HeadersSetter {
-    pub fn new(config: &Config, others: &ClientAuths) -> Result<HeadersSetter, BuildError> {
+    pub(super) fn new(config: &Config, others: &ClientAuths) -> Result<Self, BuildError> {
         let find = |name: &String| {
             others.get(name).cloned().ok_or_else(|| {
                 format!("there is no authentication extension {name:?} among those of the service")
             })
         };
         let additional = config.additional_auth.as_ref().map(find).transpose()?;
-        let mut metadata_keys: Vec<String> =
-            config.headers.iter().filter_map(|rule| rule.from_context.clone()).collect();
-        metadata_keys.sort();
-        metadata_keys.dedup();
+        let keys = config.headers.iter().filter_map(|rule| rule.from_context.clone());
+        let metadata_keys = keys.collect::<BTreeSet<_>>().into_iter().collect();
         Ok(HeadersSetter { rules: config.headers.clone(), metadata_keys, additional })
     }
 
     fn apply(&self, headers: &mut HeaderMap, metadata: &[MetadataHeader]) {
         for rule in &self.rules {
-            if rule.action == HeaderAction::Delete {
-                headers.remove(&rule.key);
-                continue;
-            }
-            // As in the Collector, a missing value still makes the header, with an empty value.
-            let value = rule.value(metadata).unwrap_or_else(|| HeaderValue::from_static(""));
             match (rule.action, headers.contains_key(&rule.key)) {
+                (HeaderAction::Delete, _) => drop(headers.remove(&rule.key)),
                 (HeaderAction::Insert, true) | (HeaderAction::Update, false) => {}
                 _ => {
+                    // As in the Collector, a missing value still makes the header, an empty one.
+                    let value = rule.value(metadata).unwrap_or(HeaderValue::from_static(""));
                     headers.insert(rule.key.clone(), value);
                 }
             }

@@ -2,19 +2,18 @@
 //! the senders' requests.
 
 mod client;
-mod config;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use sluice_config::{ComponentKind, Kind};
+use http::HeaderName;
+use sluice_config::{ComponentKind, Fields, Kind, Secret};
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
 
-use crate::{BuildError, ClientExtension, Extension};
+use crate::extension::{BuildError, ClientExtension, Extension};
 
-pub use client::HeadersSetter;
-pub use config::{Config, HeaderAction, HeaderRule};
+use client::HeadersSetter;
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     Kind::new(
@@ -23,6 +22,74 @@ pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     ),
     |fields| Box::new(Config::read(fields)),
 );
+
+#[derive(Debug)]
+struct Config {
+    headers: Vec<HeaderRule>,
+    /// Another extension whose headers are set first.
+    additional_auth: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HeaderAction {
+    /// Only if the request does not have the header.
+    Insert,
+    /// Only if it has.
+    Update,
+    Upsert,
+    Delete,
+}
+
+/// What is done with one header.
+#[derive(Clone, Debug)]
+struct HeaderRule {
+    action: HeaderAction,
+    key: HeaderName,
+    value: Option<Secret>,
+    /// Name of request metadata, in lower case.
+    from_context: Option<String>,
+    default_value: Option<Secret>,
+}
+
+const ACTIONS: [(&str, HeaderAction); 4] = [
+    ("insert", HeaderAction::Insert),
+    ("update", HeaderAction::Update),
+    ("upsert", HeaderAction::Upsert),
+    ("delete", HeaderAction::Delete),
+];
+
+impl Config {
+    fn read(fields: &mut Fields<'_>) -> Config {
+        let doc = "What is done with which headers, in this order.";
+        let headers = fields.sections("headers", doc, read_rule);
+        let doc = "Another authentication extension whose headers are set first.";
+        let additional_auth = fields.optional_string("additional_auth", doc);
+        Config { headers: headers.into_iter().flatten().collect(), additional_auth }
+    }
+}
+
+fn read_rule(fields: &mut Fields<'_>) -> Option<HeaderRule> {
+    let doc = "`insert`: only if absent; `update`: only if there; `upsert`: either way; `delete`.";
+    let action = fields.choice("action", HeaderAction::Upsert, &ACTIONS, doc);
+    let key = fields.required_string("key", "Name of the header.");
+    let value = fields.secret("value", "A fixed value.");
+    let doc = "The request metadata of the sender that has the value.";
+    let from_context = fields.optional_string("from_context", doc);
+    let doc = "The value where the sender's request did not have it.";
+    let default_value = fields.secret("default_value", doc);
+    fields.not_yet("value_file", "header values from files");
+    fields.not_yet("from_attribute", "header values from authentication attributes");
+    let has_one_source = value.is_some() != from_context.is_some();
+    if action != HeaderAction::Delete && !has_one_source && !fields.is_describing() {
+        fields.error("needs exactly one of `value` and `from_context`");
+    }
+    let name = HeaderName::try_from(&key).ok();
+    if name.is_none() && !key.is_empty() {
+        fields.error_at("key", "is no header name");
+    }
+    let from_context = from_context.map(|name| name.to_ascii_lowercase());
+    name.map(|key| HeaderRule { action, key, value, from_context, default_value })
+}
 
 impl Extension for Config {
     fn client(&self) -> Option<&dyn ClientExtension> {

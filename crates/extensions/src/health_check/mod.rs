@@ -3,7 +3,7 @@
 
 use sluice_config::{ComponentKind, Fields, Kind};
 
-use crate::Extension;
+use crate::extension::{Extension, HealthCheck};
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     Kind::new(
@@ -11,39 +11,26 @@ pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
         "Answers 200 while data can be accepted; the body names deliveries that are sick.",
     )
     .aliases(&["healthcheck", "healthcheckv2"]),
-    |fields| Box::new(Config::read(fields)),
+    |fields| Box::new(read(fields)),
 );
 
-/// Options of `health_check`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// `host:port`.
-    pub endpoint: String,
-    /// Begins with `/`.
-    pub path: String,
-}
-
-impl Config {
-    pub fn read(fields: &mut Fields<'_>) -> Config {
-        fields.no_effect(
-            "check_collector_pipeline",
-            "the answer always tells whether data can be accepted",
-        );
-        fields.no_effect("response_body", "the body names the deliveries that are sick");
-        fields.not_yet("tls", "the health check over TLS");
-        fields.no_effect("use_v2", "there is one health check");
-        let endpoint =
-            fields.string("endpoint", "localhost:13133", "Address to listen on, `host:port`.");
-        let path = fields.string("path", "/", "Path of the check.");
-        if !path.starts_with('/') {
-            fields.error_at("path", "must begin with `/`");
-        }
-        Config { endpoint, path }
+fn read(fields: &mut Fields<'_>) -> HealthCheck {
+    let why = "the answer always tells whether data can be accepted";
+    fields.no_effect("check_collector_pipeline", why);
+    fields.no_effect("response_body", "the body names the deliveries that are sick");
+    fields.not_yet("tls", "the health check over TLS");
+    fields.no_effect("use_v2", "there is one health check");
+    let doc = "Address to listen on, `host:port`.";
+    let endpoint = fields.string("endpoint", "localhost:13133", doc);
+    let path = fields.string("path", "/", "Path of the check.");
+    if !path.starts_with('/') {
+        fields.error_at("path", "must begin with `/`");
     }
+    HealthCheck { endpoint, path }
 }
 
-impl Extension for Config {
-    fn health_check(&self) -> Option<&Config> {
+impl Extension for HealthCheck {
+    fn health_check(&self) -> Option<&HealthCheck> {
         Some(self)
     }
 }

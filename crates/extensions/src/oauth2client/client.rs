@@ -14,8 +14,8 @@ use tokio::sync::Mutex;
 
 use super::Config;
 use super::token::{Form, Granted, encode, renewal};
-use crate::secret_source::{MadeFromSecrets, SecretSource, sensitive};
-use crate::{BuildError, basicauth};
+use crate::extension::BuildError;
+use crate::secret::{MadeFromSecrets, SecretSource, basic_credentials, sensitive};
 
 /// A failed fetch is not repeated sooner, however many requests ask for a token.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
@@ -71,6 +71,13 @@ impl ClientAuth for OAuth2Client {
     }
 }
 
+fn failed(is_temporary: bool, reason: String) -> AuthError {
+    match is_temporary {
+        true => AuthError::Unavailable { reason },
+        false => AuthError::Misconfigured { reason },
+    }
+}
+
 impl OAuth2Client {
     pub fn new(config: &Config) -> Result<OAuth2Client, BuildError> {
         let origin = Origin::of(&config.token_url)?;
@@ -100,24 +107,16 @@ impl OAuth2Client {
         // Held while a token is fetched: requests that come meanwhile wait for the same outcome.
         let mut state = self.state.lock().await;
         let now = Instant::now();
-        if let Some(token) = &state.token
-            && token.renew_at.is_none_or(|at| now < at)
-        {
+        let is_new = |token: &&Token| token.renew_at.is_none_or(|at| now < at);
+        if let Some(token) = state.token.as_ref().filter(is_new) {
             return Ok(token.header.clone());
         }
-        let recent = state
-            .failure
-            .as_ref()
-            .filter(|(at, _)| at.elapsed() < FAILURE_PAUSE)
-            .map(|(_, error)| error.clone());
-        let error = match recent {
-            Some(error) => error,
-            None => match self.fetch(&mut state).await {
+        let error = match &state.failure {
+            Some((at, error)) if at.elapsed() < FAILURE_PAUSE => error.clone(),
+            _ => match self.fetch(&mut state).await {
                 Ok(token) => {
-                    let header = token.header.clone();
                     state.failure = None;
-                    state.token = Some(token);
-                    return Ok(header);
+                    return Ok(state.token.insert(token).header.clone());
                 }
                 Err(error) => {
                     let token_url = &self.token_url;
@@ -128,12 +127,8 @@ impl OAuth2Client {
             },
         };
         // The token that should be replaced is good for a while yet.
-        match &state.token {
-            Some(token) if token.ends_at.is_none_or(|at| Instant::now() < at) => {
-                Ok(token.header.clone())
-            }
-            _ => Err(error),
-        }
+        let is_good = |token: &&Token| token.ends_at.is_none_or(|at| Instant::now() < at);
+        state.token.as_ref().filter(is_good).map(|token| token.header.clone()).ok_or(error)
     }
 
     async fn fetch(&self, state: &mut State) -> Result<Token, AuthError> {
@@ -165,10 +160,8 @@ impl OAuth2Client {
             form.add("client_id", id);
             form.add("client_secret", secret);
         } else {
-            headers.insert(
-                AUTHORIZATION,
-                sensitive(&basicauth::credentials(&encode(id), &encode(secret)))?,
-            );
+            let credentials = basic_credentials(&encode(id), &encode(secret));
+            headers.insert(AUTHORIZATION, sensitive(&credentials)?);
         }
         let body: Arc<[Bytes]> = Arc::from([form.into_body()]);
         let timeout = self.config.timeout;
@@ -178,25 +171,18 @@ impl OAuth2Client {
         })?;
         answer.map_err(|error| {
             let reason = format!("token endpoint: {error}");
-            match error.is_configuration() {
-                true => AuthError::misconfigured(reason),
-                false => AuthError::unavailable(reason),
-            }
+            failed(!error.is_configuration(), reason)
         })
     }
 
     fn token(&self, answer: &Answer) -> Result<Token, AuthError> {
         let status = answer.status;
         if !status.is_success() {
-            let text =
-                peer_text(&String::from_utf8_lossy(&answer.body[..answer.body.len().min(4096)]));
-            let reason = format!("the token endpoint answered {}: {text}", status.as_u16());
-            let temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-            return Err(if temporary {
-                AuthError::unavailable(reason)
-            } else {
-                AuthError::misconfigured(reason)
-            });
+            let text = String::from_utf8_lossy(&answer.body[..answer.body.len().min(4096)]);
+            let (code, text) = (status.as_u16(), peer_text(&text));
+            let is_temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+            let reason = format!("the token endpoint answered {code}: {text}");
+            return Err(failed(is_temporary, reason));
         }
         let granted = Granted::read(&answer.body)?;
         let now = Instant::now();

@@ -2,18 +2,20 @@
 //! is fetched when needed and kept until it ends.
 
 mod client;
-mod config;
 mod token;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use sluice_config::{ComponentKind, Kind};
+use sluice_config::{ComponentKind, Fields, Kind, Secret};
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
+use sluice_net::client::Origin;
+use sluice_net::tls::ClientTlsSection;
 
-use crate::{BuildError, ClientExtension, Extension};
+use crate::extension::{BuildError, ClientExtension, Extension};
+use crate::secret::optional_path;
 
 pub use client::OAuth2Client;
-pub use config::Config;
 pub use token::Granted;
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
@@ -21,6 +23,65 @@ pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
         .aliases(&["oauth2_client"]),
     |fields| Box::new(Config::read(fields)),
 );
+
+/// Options of `oauth2client`.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub token_url: String,
+    pub client_id: String,
+    pub client_id_file: Option<String>,
+    pub client_secret: Secret,
+    pub client_secret_file: Option<String>,
+    pub scopes: Vec<String>,
+    pub endpoint_params: Vec<(String, String)>,
+    /// A token is replaced this long before its end.
+    pub expiry_buffer: Duration,
+    /// For one request to the token endpoint.
+    pub timeout: Duration,
+    pub tls: ClientTlsSection,
+}
+
+impl Config {
+    pub fn read(fields: &mut Fields<'_>) -> Config {
+        let token_url = fields.required_string("token_url", "URL of the token endpoint.");
+        let client_id = fields.string("client_id", "", "The client's id.");
+        let doc = "File with the client's id; read again when it changes.";
+        let client_id_file = optional_path(fields, "client_id_file", doc);
+        let secret = fields.secret("client_secret", "The client's secret.");
+        let doc = "File with the client's secret; read again when it changes.";
+        let client_secret_file = optional_path(fields, "client_secret_file", doc);
+        let scopes = fields.string_list("scopes", &[], "Scopes to ask for.");
+        let doc = "Further parameters of the token request, such as `audience`.";
+        let endpoint_params = fields.string_map("endpoint_params", doc);
+        let doc = "A token is replaced this long before its end.";
+        let expiry_buffer = fields.duration("expiry_buffer", Duration::from_secs(300), doc);
+        let doc = "For one request to the token endpoint.";
+        let timeout = fields.duration("timeout", Duration::from_secs(10), doc);
+        let config = Config {
+            token_url,
+            client_id,
+            client_id_file,
+            client_secret: secret.unwrap_or_default(),
+            client_secret_file,
+            scopes,
+            endpoint_params,
+            expiry_buffer,
+            timeout,
+            tls: ClientTlsSection::read(fields),
+        };
+        fields.not_yet("grant_type", "grants other than client credentials");
+        if config.client_id.is_empty() && config.client_id_file.is_none() {
+            fields.error_missing("client_id");
+        }
+        if !fields.is_describing()
+            && !config.token_url.is_empty()
+            && Origin::of(&config.token_url).is_err()
+        {
+            fields.error_at("token_url", "is not a URL that starts with http:// or https://");
+        }
+        config
+    }
+}
 
 impl Extension for Config {
     fn client(&self) -> Option<&dyn ClientExtension> {

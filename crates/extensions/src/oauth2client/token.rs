@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
 use sluice_net::auth::client::AuthError;
 
-use crate::secret_source::sensitive;
+use crate::secret::sensitive;
 
 /// What a token endpoint grants (RFC 6749, section 5.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,23 +22,18 @@ pub struct Granted {
 impl Granted {
     /// Reads the body of a successful answer.
     pub fn read(body: &[u8]) -> Result<Granted, AuthError> {
-        let body: serde_json::Value = serde_json::from_slice(body)
-            .map_err(|_| AuthError::unavailable("the token endpoint's answer is not JSON"))?;
-        let token = body
-            .get("access_token")
-            .and_then(serde_json::Value::as_str)
-            .filter(|token| !token.is_empty());
-        let token = token.ok_or_else(|| {
-            AuthError::unavailable("the token endpoint's answer has no access_token")
-        })?;
-        let scheme = match body.get("token_type").and_then(serde_json::Value::as_str) {
+        let unusable = |what| AuthError::unavailable(format!("the token endpoint's answer {what}"));
+        let body: Value = serde_json::from_slice(body).map_err(|_| unusable("is not JSON"))?;
+        let token = body["access_token"].as_str().filter(|token| !token.is_empty());
+        let token = token.ok_or_else(|| unusable("has no access_token"))?;
+        let scheme = match body["token_type"].as_str() {
             // RFC 6750: the type is compared without case; "bearer" is what many write.
             Some(scheme) if !scheme.is_empty() && !scheme.eq_ignore_ascii_case("bearer") => scheme,
             _ => "Bearer",
         };
         Ok(Granted {
             header: sensitive(&format!("{scheme} {token}"))?,
-            lives: seconds(body.get("expires_in")),
+            lives: seconds(&body["expires_in"]),
         })
     }
 }
@@ -49,9 +45,9 @@ pub(super) fn renewal(lives: Duration, buffer: Duration) -> Duration {
 }
 
 /// A number or a string of seconds; zero and nonsense mean "does not say".
-fn seconds(value: Option<&serde_json::Value>) -> Option<Duration> {
-    let number = match value? {
-        serde_json::Value::String(text) => text.parse().ok()?,
+fn seconds(value: &Value) -> Option<Duration> {
+    let number = match value {
+        Value::String(text) => text.parse().ok()?,
         value => value.as_f64()?,
     };
     (number > 0.0 && number < 1e9).then(|| Duration::from_secs_f64(number))

@@ -129,14 +129,16 @@ impl<'a> Attributes<'a> {
         if current.is_some_and(|index| self.bytes(&self.entries[index].value) == encoded) {
             return None;
         }
-        match value {
-            NewValue::CopyOf(index) => Some(self.entries[index].value.clone()),
-            NewValue::Encoded(bytes) => {
-                let start = self.own.len();
-                self.own.extend_from_slice(bytes);
-                Some(Stored::Own(start..self.own.len()))
-            }
-        }
+        Some(match value {
+            NewValue::CopyOf(index) => self.entries[index].value.clone(),
+            NewValue::Encoded(bytes) => self.keep(bytes),
+        })
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Stored<'a> {
+        let start = self.own.len();
+        self.own.extend_from_slice(bytes);
+        Stored::Own(start..self.own.len())
     }
 
     pub(super) fn clear(&mut self) {
@@ -157,10 +159,8 @@ impl<'a> Attributes<'a> {
         while let Some(field) = fields.next_field()? {
             if field.is_message(number) {
                 if self.entries.len() == ATTRIBUTES_LIMIT {
-                    return Err(malformed(
-                        field.start,
-                        "a message has too many attributes to be edited",
-                    ));
+                    let reason = "a message has too many attributes to be edited";
+                    return Err(malformed(field.start, reason));
                 }
                 let entry = self.entry(&request[field.content()], field.whole())?;
                 self.entries.push(entry);
@@ -177,15 +177,9 @@ impl<'a> Attributes<'a> {
             && let Ok((value_len, start)) = crate::wire::read_varint(value, 0)
             && value_len == (value.len() - start) as u64
         {
-            let (header, value) =
-                (Stored::Wire(&key_value[..2 + key.len()]), Stored::Wire(&value[start..]));
-            return Ok(Entry {
-                field: Some(field),
-                key: Stored::Wire(key),
-                header,
-                value,
-                state: State::Kept,
-            });
+            let header = &key_value[..2 + key.len()];
+            let [key, header, value] = [key, header, &value[start..]].map(Stored::Wire);
+            return Ok(Entry { field: Some(field), key, header, value, state: State::Kept });
         }
         self.unusual_entry(key_value, field)
     }
@@ -212,11 +206,7 @@ impl<'a> Attributes<'a> {
             }
             header.extend_from_slice(&key_value[field.whole()]);
         }
-        let [header, value] = [header, value].map(|bytes| {
-            let start = self.own.len();
-            self.own.extend_from_slice(&bytes);
-            Stored::Own(start..self.own.len())
-        });
+        let [header, value] = [header, value].map(|bytes| self.keep(&bytes));
         Ok(Entry { field: Some(field), key: Stored::Wire(key), header, value, state: State::Kept })
     }
 
@@ -227,10 +217,8 @@ impl<'a> Attributes<'a> {
             return;
         }
         for entry in &self.entries {
-            let Some(field) = entry.field.clone().filter(|field| content.contains(&field.start))
-            else {
-                continue;
-            };
+            let field = entry.field.clone().filter(|field| content.contains(&field.start));
+            let Some(field) = field else { continue };
             match entry.state {
                 State::Kept => {}
                 State::Removed => splices.remove(field),
@@ -244,11 +232,16 @@ impl<'a> Attributes<'a> {
         self.changed && self.added().next().is_some()
     }
 
+    /// Enters what was added as an insertion at `at`.
+    pub(super) fn splice_added(&self, splices: &mut Splices, at: usize, number: u32) {
+        if self.has_added() {
+            splices.replace(at..at, |out| self.write_added(number, out));
+        }
+    }
+
     /// Writes the attributes that were added.
     pub(super) fn write_added(&self, number: u32, out: &mut Vec<u8>) {
-        for entry in self.added() {
-            self.write(entry, number, out);
-        }
+        self.added().for_each(|entry| self.write(entry, number, out));
     }
 
     fn added(&self) -> impl Iterator<Item = &Entry<'a>> {

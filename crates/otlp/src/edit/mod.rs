@@ -17,21 +17,21 @@ use crate::schema::{
     DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_RESOURCE, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES,
     SCOPE_X_SCOPE, is_metric_data,
 };
-use crate::wire::{Field, Fields, Malformed, OCCURRENCES_LIMIT, len_tag, malformed, write_varint};
+use crate::wire::{Field, Fields, Malformed, OCCURRENCES_LIMIT, malformed, write_len_field};
 use splices::Splices;
 use views::Message;
 
 pub use attributes::{Attributes, NewValue};
-pub use views::{Item, Metric, Resource, Scope};
+pub use views::{Item, Metric, Scope};
 
 /// Field of the attributes in `Resource`.
 const RESOURCE_ATTRIBUTES: u32 = 1;
 
 /// Looks at a request from the outside in and changes the attributes of its items. Each of the
-/// first three says whether the items below are of interest; each is called before what it
-/// contains, wherever the fields lie.
+/// first three (of which the first gets the attributes of the resource) says whether the items
+/// below are of interest; each is called before what it contains, wherever the fields lie.
 pub trait ItemEditor {
-    fn resource(&mut self, _resource: Resource<'_>) -> bool {
+    fn resource(&mut self, _attributes: &Attributes<'_>) -> bool {
         true
     }
 
@@ -75,7 +75,7 @@ pub fn edit_resources(
         splice_resource(&attributes, &resources, field.end, &mut splices);
         splices.leave(&entered, field.len(), &field.content());
     }
-    Ok(finish(&splices, request))
+    Ok(splices.apply(request))
 }
 
 /// The occurrences of message `number` within `parent`.
@@ -110,21 +110,15 @@ fn splice_resource(
     for (index, resource) in resources.iter().enumerate() {
         let entered = splices.enter();
         attributes.splice(splices, &resource.content(), RESOURCE_ATTRIBUTES);
-        if index + 1 == resources.len() && attributes.has_added() {
-            splices.replace(resource.end..resource.end, |out| {
-                attributes.write_added(RESOURCE_ATTRIBUTES, out)
-            });
+        if index + 1 == resources.len() {
+            attributes.splice_added(splices, resource.end, RESOURCE_ATTRIBUTES);
         }
         splices.leave(&entered, resource.len(), &resource.content());
     }
     if resources.is_empty() && attributes.has_added() {
         let mut added = Vec::new();
         attributes.write_added(RESOURCE_ATTRIBUTES, &mut added);
-        splices.replace(end..end, |out| {
-            out.push(len_tag(RESOURCE_X_RESOURCE));
-            write_varint(out, added.len() as u64);
-            out.extend_from_slice(&added);
-        });
+        splices.replace(end..end, |out| write_len_field(out, RESOURCE_X_RESOURCE, &added));
     }
 }
 
@@ -138,24 +132,15 @@ pub fn edit_items(
     request: &Bytes,
     editor: &mut dyn ItemEditor,
 ) -> Result<Option<Bytes>, Malformed> {
-    let mut walk = ItemWalk {
-        signal,
-        request,
-        editor,
-        splices: Splices::default(),
-        attributes: Attributes::default(),
-    };
+    let (splices, attributes) = Default::default();
+    let mut walk = ItemWalk { signal, request, editor, splices, attributes };
     let mut fields = Fields::of(request);
     while let Some(field) = fields.next_field()? {
         if field.is_message(REQUEST_RESOURCES) {
             walk.resource(&field)?;
         }
     }
-    Ok(finish(&walk.splices, request))
-}
-
-fn finish(splices: &Splices, request: &Bytes) -> Option<Bytes> {
-    (!splices.is_empty()).then(|| splices.apply(request))
+    Ok(walk.splices.apply(request))
 }
 
 struct ItemWalk<'a, 'e> {
@@ -174,7 +159,7 @@ impl ItemWalk<'_, '_> {
         for occurrence in &found {
             resource.read(self.request, occurrence.content(), RESOURCE_ATTRIBUTES)?;
         }
-        if self.editor.resource(Resource(&resource)) {
+        if self.editor.resource(&resource) {
             self.within(parent, |walk, field| match field.is_message(RESOURCE_X_SCOPES) {
                 true => walk.scope(field),
                 false => Ok(()),
@@ -230,16 +215,11 @@ impl ItemWalk<'_, '_> {
         self.attributes.clear();
         self.attributes.read(self.request, content.clone(), number)?;
         let contents = [content.clone()];
-        self.editor.item(
-            Item(Message { request: self.request, contents: &contents }),
-            &mut self.attributes,
-        );
+        let item = Item(Message { request: self.request, contents: &contents });
+        self.editor.item(item, &mut self.attributes);
         let entered = self.splices.enter();
         self.attributes.splice(&mut self.splices, &content, number);
-        if self.attributes.has_added() {
-            self.splices
-                .replace(content.end..content.end, |out| self.attributes.write_added(number, out));
-        }
+        self.attributes.splice_added(&mut self.splices, content.end, number);
         self.splices.leave(&entered, parent.len(), &content);
         Ok(())
     }

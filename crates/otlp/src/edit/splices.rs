@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::wire::encode_varint;
+use crate::wire::write_varint;
 
 /// Bytes of the request that give way to bytes of the scratch buffer.
 struct Splice {
@@ -29,10 +29,6 @@ pub(super) struct Entered {
 }
 
 impl Splices {
-    pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
     /// Enters a nested message. What is changed until it is left lies within it.
     pub(super) fn enter(&mut self) -> Entered {
         let slot = self.list.len();
@@ -50,11 +46,11 @@ impl Splices {
             return;
         }
         let new_len = content.len() as isize + self.growth - entered.growth_before;
-        let (varint, width) = encode_varint(new_len as u64);
-        self.growth += width as isize - len.len() as isize;
         let start = self.inserted.len();
-        self.inserted.extend_from_slice(&varint[..width]);
-        self.list[entered.slot] = Splice { at: len, insert: start..start + width };
+        write_varint(&mut self.inserted, new_len as u64);
+        let insert = start..self.inserted.len();
+        self.growth += insert.len() as isize - len.len() as isize;
+        self.list[entered.slot] = Splice { at: len, insert };
     }
 
     /// Replaces the bytes at `at` by what `write` appends. `at` lies behind everything that was
@@ -71,8 +67,11 @@ impl Splices {
         self.replace(at, |_| {});
     }
 
-    /// The request with all changes made.
-    pub(super) fn apply(&self, request: &[u8]) -> Bytes {
+    /// The request with all changes made; nothing if there are none.
+    pub(super) fn apply(&self, request: &[u8]) -> Option<Bytes> {
+        if self.list.is_empty() {
+            return None;
+        }
         let len = (request.len() as isize + self.growth) as usize;
         let mut out = Vec::with_capacity(len);
         let mut copied = 0;
@@ -83,6 +82,6 @@ impl Splices {
         }
         out.extend_from_slice(&request[copied..]);
         debug_assert_eq!(out.len(), len);
-        out.into()
+        Some(out.into())
     }
 }

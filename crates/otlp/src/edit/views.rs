@@ -1,10 +1,8 @@
-//! What can be asked of resources, scopes, metrics and items without decoding them.
+//! What can be asked of scopes, metrics and items without decoding them.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::attributes::Attributes;
-use crate::value::Value;
 use crate::wire::{Field, Fields, VARINT};
 
 /// A message in a request: all its occurrences, where a singular field occurs more than once and
@@ -111,23 +109,8 @@ impl<'a> Item<'a> {
         self.0.last(3)
     }
 
-    /// The log record's body: an encoded `AnyValue`, to be read by [`Value::read`].
+    /// The log record's body: an encoded `AnyValue`, to be read by [`crate::Value::read`].
     pub fn body(&self) -> Cow<'a, [u8]> {
         self.0.merged(5)
-    }
-}
-
-/// The attributes of a resource, for reading.
-#[derive(Clone, Copy)]
-pub struct Resource<'a>(pub(super) &'a Attributes<'a>);
-
-impl<'a> Resource<'a> {
-    /// The value of the first attribute with this key.
-    pub fn attribute(&self, key: &[u8]) -> Option<Value<'a>> {
-        self.0.get(key)
-    }
-
-    pub fn attributes(&self) -> &'a Attributes<'a> {
-        self.0
     }
 }

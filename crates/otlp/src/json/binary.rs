@@ -50,21 +50,13 @@ pub(super) fn decode_id(text: &str, len: usize, out: &mut Vec<u8>) -> Result<(),
 pub(super) fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
-    out.extend(
-        bytes
-            .iter()
-            .flat_map(|&byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]),
-    );
+    let digits = |&byte: &u8| [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
+    out.extend(bytes.iter().flat_map(digits));
     out.push(b'"');
 }
 
 fn hex_digit(byte: u8) -> Result<u8, JsonReason> {
-    match byte {
-        b'0'..=b'9' => Ok(byte - b'0'),
-        b'a'..=b'f' => Ok(byte - b'a' + 10),
-        b'A'..=b'F' => Ok(byte - b'A' + 10),
-        _ => Err(JsonReason::InvalidHex),
-    }
+    char::from(byte).to_digit(16).map(|digit| digit as u8).ok_or(JsonReason::InvalidHex)
 }
 
 #[cfg(test)]

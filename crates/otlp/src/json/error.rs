@@ -1,6 +1,6 @@
 //! What may be wrong with a JSON body, and where.
 
-use std::fmt::Write as _;
+use std::fmt::Display;
 
 use crate::Malformed;
 
@@ -69,28 +69,18 @@ pub enum ToJsonError {
 pub(super) struct Failure {
     offset: usize,
     reason: JsonReason,
-    /// Innermost first.
-    path: Vec<Segment>,
-}
-
-#[derive(Debug)]
-enum Segment {
-    Member(&'static str),
-    Element(usize),
+    path: String,
 }
 
 impl Failure {
     pub(super) fn new(offset: usize, reason: JsonReason) -> Self {
-        Failure { offset, reason, path: Vec::new() }
+        Failure { offset, reason, path: String::new() }
     }
 
-    pub(super) fn in_member(mut self, name: &'static str) -> Self {
-        self.path.push(Segment::Member(name));
-        self
-    }
-
-    pub(super) fn in_element(mut self, index: usize) -> Self {
-        self.path.push(Segment::Element(index));
+    /// `place` is a member's name, or the index of an element in brackets.
+    pub(super) fn within(mut self, place: impl Display) -> Self {
+        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        self.path = format!("{place}{dot}{}", self.path);
         self
     }
 
@@ -98,32 +88,13 @@ impl Failure {
         let before = &json[..self.offset.min(json.len())];
         let line_start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
         JsonError {
-            path: render(&self.path),
+            path: self.path,
             offset: self.offset,
             line: 1 + memchr::memchr_iter(b'\n', before).count(),
             column: 1 + before.len() - line_start,
             reason: self.reason,
         }
     }
-}
-
-fn render(innermost_first: &[Segment]) -> String {
-    let mut path = String::new();
-    for segment in innermost_first.iter().rev() {
-        match segment {
-            Segment::Member(name) => {
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.push_str(name);
-            }
-            Segment::Element(index) => {
-                // Writing to a String cannot fail.
-                let _ = write!(path, "[{index}]");
-            }
-        }
-    }
-    path
 }
 
 fn place(path: &str) -> String {

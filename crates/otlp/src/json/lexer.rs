@@ -29,10 +29,10 @@ impl<'a> Lexer<'a> {
     /// The first byte of the next token, which is not consumed.
     pub(super) fn peek(&mut self) -> Result<u8, Failure> {
         while let Some(&byte) = self.json.get(self.position) {
-            if !matches!(byte, b' ' | b'\n' | b'\t' | b'\r') {
-                return Ok(byte);
+            match byte {
+                b' ' | b'\n' | b'\t' | b'\r' => self.position += 1,
+                _ => return Ok(byte),
             }
-            self.position += 1;
         }
         self.fail(JsonReason::UnexpectedEnd)
     }
@@ -131,14 +131,11 @@ impl<'a> Lexer<'a> {
     {
         self.expect(b'"', "a string")?;
         let first = self.plain_run()?;
-        if self.json[self.position] == b'"' {
+        if self.json[self.position] == b'"'
+            && let Ok(text) = str::from_utf8(first)
+        {
             self.position += 1;
-            if let Ok(text) = str::from_utf8(first) {
-                return Ok(text);
-            }
-            scratch.clear();
-            scratch.push_str(&String::from_utf8_lossy(first));
-            return Ok(scratch);
+            return Ok(text);
         }
         scratch.clear();
         scratch.push_str(&String::from_utf8_lossy(first));
@@ -193,18 +190,10 @@ impl<'a> Lexer<'a> {
         };
         let second =
             if (0xd800..0xdc00).contains(&unit) { self.code_unit(self.position + 6) } else { None };
-        let units = [unit, second.unwrap_or(0)];
-        let decoded = char::decode_utf16(units).next();
-        match decoded {
-            Some(Ok(character)) => {
-                self.position += 6 * character.len_utf16();
-                Ok(character)
-            }
-            _ => {
-                self.position += 6;
-                Ok(char::REPLACEMENT_CHARACTER)
-            }
-        }
+        let decoded = char::decode_utf16([unit, second.unwrap_or(0)]).next();
+        let character = decoded.and_then(Result::ok).unwrap_or(char::REPLACEMENT_CHARACTER);
+        self.position += 6 * character.len_utf16();
+        Ok(character)
     }
 
     fn code_unit(&self, position: usize) -> Option<u16> {

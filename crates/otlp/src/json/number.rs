@@ -15,17 +15,14 @@ pub(super) fn integer(text: &str) -> Result<i128, JsonReason> {
     if let Ok(value) = text.parse::<u64>() {
         return Ok(i128::from(value));
     }
-    if text.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
-        return match text.parse::<f64>() {
-            Ok(value) if value.fract() == 0.0 && value.abs() <= EXACT_DOUBLE => Ok(value as i128),
-            _ => Err(JsonReason::Expected("an integer")),
-        };
-    }
     let digits = text.strip_prefix('-').unwrap_or(text);
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(JsonReason::OutOfRange("a 64-bit integer"));
     }
-    Err(JsonReason::Expected("an integer"))
+    match text.parse::<f64>() {
+        Ok(value) if value.fract() == 0.0 && value.abs() <= EXACT_DOUBLE => Ok(value as i128),
+        _ => Err(JsonReason::Expected("an integer")),
+    }
 }
 
 /// A double; `NaN`, `Infinity` and `-Infinity` come as strings only, since JSON has no such

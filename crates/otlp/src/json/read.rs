@@ -5,7 +5,7 @@ use super::error::{Failure, JsonError, JsonReason};
 use super::lexer::Lexer;
 use super::number::{double, integer};
 use crate::schema::{Field, Kind, Message, Presence};
-use crate::wire::{LEN, encode_varint};
+use crate::wire::{LEN, varint_len, write_varint};
 use crate::{NESTING_LIMIT, Signal};
 
 /// Translates the OTLP/JSON of an export request into its protobuf encoding, which is at most
@@ -24,10 +24,8 @@ pub fn from_json(signal: Signal, json: &[u8], limit_bytes: usize) -> Result<Vec<
         scratch: String::new(),
         limit_bytes,
     };
-    match reader.request(signal.request()) {
-        Ok(()) => Ok(reader.out),
-        Err(failure) => Err(failure.into_error(json)),
-    }
+    let read = reader.object(signal.request(), 0).and_then(|()| reader.lexer.end());
+    read.map(|()| reader.out).map_err(|failure| failure.into_error(json))
 }
 
 struct Reader<'a> {
@@ -39,11 +37,6 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn request(&mut self, message: &'static Message) -> Result<(), Failure> {
-        self.object(message, 0)?;
-        self.lexer.end()
-    }
-
     fn object(&mut self, message: &'static Message, depth: usize) -> Result<(), Failure> {
         if depth > NESTING_LIMIT {
             return self.lexer.fail(JsonReason::TooDeep { limit: NESTING_LIMIT });
@@ -63,7 +56,7 @@ impl Reader<'_> {
                 hint = index + 1;
                 let field = &message.fields[index];
                 self.member(field, occurred_before, depth)
-                    .map_err(|failure| failure.in_member(field.name))?;
+                    .map_err(|failure| failure.within(field.name))?;
             } else {
                 self.lexer.skip(&mut self.scratch)?;
             }
@@ -83,11 +76,7 @@ impl Reader<'_> {
             return Ok(());
         }
         match (field.presence, field.kind) {
-            (Presence::Repeated, Kind::Message(child)) => {
-                self.messages(field.number, child, depth)?
-            }
-            (Presence::Repeated, Kind::String) => self.strings(field.number)?,
-            (Presence::Repeated, kind) => self.packed(field.number, kind)?,
+            (Presence::Repeated, kind) => self.repeated(field.number, kind, depth)?,
             (_, Kind::Message(child)) => {
                 let open = self.open(field.number);
                 self.object(child, depth + 1)?;
@@ -106,44 +95,33 @@ impl Reader<'_> {
         self.check_limit()
     }
 
-    /// An array of messages. `null` in it is an empty message, as the Collector reads it.
-    fn messages(
-        &mut self,
-        number: u32,
-        child: &'static Message,
-        depth: usize,
-    ) -> Result<(), Failure> {
-        self.elements(|reader| {
-            let open = reader.open(number);
-            if !reader.lexer.take_null()? {
-                reader.object(child, depth + 1)?;
+    /// Messages and strings each have a field of their own; scalars share one.
+    fn repeated(&mut self, number: u32, kind: Kind, depth: usize) -> Result<(), Failure> {
+        match kind {
+            Kind::Message(child) => self.elements(|reader| {
+                let open = reader.open(number);
+                // `null` is an empty message, as the Collector reads it.
+                if !reader.lexer.take_null()? {
+                    reader.object(child, depth + 1)?;
+                }
+                reader.close(open);
+                Ok(())
+            }),
+            Kind::String => self.elements(|reader| {
+                reader.tag(number, LEN);
+                reader.value(Kind::String).map(drop)
+            }),
+            kind => {
+                let before = self.out.len();
+                let open = self.open(number);
+                self.elements(|reader| reader.value(kind).map(drop))?;
+                match self.out.len() == open {
+                    true => self.out.truncate(before),
+                    false => self.close(open),
+                }
+                Ok(())
             }
-            reader.close(open);
-            reader.check_limit()
-        })
-    }
-
-    fn strings(&mut self, number: u32) -> Result<(), Failure> {
-        self.elements(|reader| {
-            reader.tag(number, LEN);
-            reader.value(Kind::String)?;
-            reader.check_limit()
-        })
-    }
-
-    fn packed(&mut self, number: u32, kind: Kind) -> Result<(), Failure> {
-        let before = self.out.len();
-        let open = self.open(number);
-        self.elements(|reader| {
-            reader.value(kind)?;
-            reader.check_limit()
-        })?;
-        if self.out.len() == open {
-            self.out.truncate(before);
-        } else {
-            self.close(open);
         }
-        Ok(())
     }
 
     fn elements(
@@ -156,7 +134,9 @@ impl Reader<'_> {
         }
         let mut index = 0;
         loop {
-            element(self).map_err(|failure| failure.in_element(index))?;
+            element(self)
+                .and_then(|()| self.check_limit())
+                .map_err(|failure| failure.within(format_args!("[{index}]")))?;
             if !self.lexer.more(b']')? {
                 return Ok(());
             }
@@ -167,14 +147,9 @@ impl Reader<'_> {
     /// Reads one value and writes it without its tag. True if it is the default of its type.
     fn value(&mut self, kind: Kind) -> Result<bool, Failure> {
         self.lexer.peek()?;
+        // Where what a value says is wrong, that is reported at its beginning.
         let start = self.lexer.position();
-        self.value_of(kind).map_err(|error| match error {
-            ValueError::Syntax(failure) => failure,
-            ValueError::Content(reason) => Failure::new(start, reason),
-        })
-    }
-
-    fn value_of(&mut self, kind: Kind) -> Result<bool, ValueError> {
+        let wrong = |reason| Failure::new(start, reason);
         match kind {
             Kind::Bool => {
                 let value = self.lexer.boolean()?;
@@ -182,47 +157,59 @@ impl Reader<'_> {
                 Ok(!value)
             }
             Kind::Enum(prefix, names) => {
-                let value = self.enumeration(prefix, names)?;
-                put_varint(&mut self.out, value as u64);
+                let value = self.enumeration(prefix, names, wrong)?;
+                write_varint(&mut self.out, value as u64);
                 Ok(value == 0)
             }
-            Kind::Int32 => self.integer("a signed 32-bit integer", |out, value: i32| {
-                put_varint(out, value as u64)
+            Kind::Int32 => self.integer("a signed 32-bit integer", wrong, |out, value: i32| {
+                write_varint(out, value as u64)
             }),
-            Kind::Int64 => self.integer("a signed 64-bit integer", |out, value: i64| {
-                put_varint(out, value as u64)
+            Kind::Int64 => self.integer("a signed 64-bit integer", wrong, |out, value: i64| {
+                write_varint(out, value as u64)
             }),
-            Kind::Uint32 => self.integer("an unsigned 32-bit integer", |out, value: u32| {
-                put_varint(out, value.into())
+            Kind::Uint32 => self.integer("an unsigned 32-bit integer", wrong, |out, value: u32| {
+                write_varint(out, value.into())
             }),
-            Kind::Uint64 => {
-                self.integer("an unsigned 64-bit integer", |out, value: u64| put_varint(out, value))
+            Kind::Uint64 => self.integer("an unsigned 64-bit integer", wrong, write_varint),
+            Kind::Sint32 => self.integer("a signed 32-bit integer", wrong, |out, value: i32| {
+                write_varint(out, u64::from((value << 1 ^ value >> 31) as u32));
+            }),
+            Kind::Fixed32 => {
+                self.integer("an unsigned 32-bit integer", wrong, |out, value: u32| {
+                    out.extend_from_slice(&value.to_le_bytes());
+                })
             }
-            Kind::Sint32 => self.integer("a signed 32-bit integer", |out, value: i32| {
-                put_varint(out, u64::from((value << 1 ^ value >> 31) as u32));
-            }),
-            Kind::Fixed32 => self.integer("an unsigned 32-bit integer", |out, value: u32| {
-                out.extend_from_slice(&value.to_le_bytes());
-            }),
-            Kind::Fixed64 => self.integer("an unsigned 64-bit integer", |out, value: u64| {
-                out.extend_from_slice(&value.to_le_bytes());
-            }),
-            Kind::Sfixed64 => self.integer("a signed 64-bit integer", |out, value: i64| {
+            Kind::Fixed64 => {
+                self.integer("an unsigned 64-bit integer", wrong, |out, value: u64| {
+                    out.extend_from_slice(&value.to_le_bytes());
+                })
+            }
+            Kind::Sfixed64 => self.integer("a signed 64-bit integer", wrong, |out, value: i64| {
                 out.extend_from_slice(&value.to_le_bytes());
             }),
             Kind::Double => {
-                let value = double(self.number_text("a number")?)?;
+                let value = double(self.number_text("a number")?).map_err(wrong)?;
                 self.out.extend_from_slice(&value.to_le_bytes());
                 Ok(value == 0.0)
             }
             Kind::String => {
                 let text = self.lexer.string(&mut self.scratch)?;
-                put_varint(&mut self.out, text.len() as u64);
+                write_varint(&mut self.out, text.len() as u64);
                 self.out.extend_from_slice(text.as_bytes());
                 Ok(text.is_empty())
             }
-            Kind::Bytes => self.delimited(decode_base64),
-            Kind::Id(len) => self.delimited(|text, out| decode_id(text, len, out)),
+            Kind::Bytes | Kind::Id(_) => {
+                let open = self.begin();
+                let text = self.lexer.string(&mut self.scratch)?;
+                let decoded = match kind {
+                    Kind::Id(len) => decode_id(text, len, &mut self.out),
+                    _ => decode_base64(text, &mut self.out),
+                };
+                decoded.map_err(wrong)?;
+                let is_empty = self.out.len() == open;
+                self.close(open);
+                Ok(is_empty)
+            }
             Kind::Message(_) => unreachable!("messages are objects, not values"),
         }
     }
@@ -230,10 +217,11 @@ impl Reader<'_> {
     fn integer<T: TryFrom<i128> + Default + PartialEq + Copy>(
         &mut self,
         what: &'static str,
+        wrong: impl Fn(JsonReason) -> Failure,
         put: impl FnOnce(&mut Vec<u8>, T),
-    ) -> Result<bool, ValueError> {
-        let value = integer(self.number_text(what)?)?;
-        let value = T::try_from(value).map_err(|_| JsonReason::OutOfRange(what))?;
+    ) -> Result<bool, Failure> {
+        let value = integer(self.number_text(what)?).map_err(&wrong)?;
+        let value = T::try_from(value).map_err(|_| wrong(JsonReason::OutOfRange(what)))?;
         put(&mut self.out, value);
         Ok(value == T::default())
     }
@@ -247,32 +235,24 @@ impl Reader<'_> {
         }
     }
 
-    fn enumeration(&mut self, prefix: &str, names: &str) -> Result<i32, ValueError> {
+    fn enumeration(
+        &mut self,
+        prefix: &str,
+        names: &str,
+        wrong: impl Fn(JsonReason) -> Failure,
+    ) -> Result<i32, Failure> {
         if self.lexer.peek()? == b'"' {
             let name = self.lexer.string(&mut self.scratch)?.strip_prefix(prefix);
             let value = names.split(' ').position(|known| Some(known) == name);
-            return Ok(value.map(|value| value as i32).ok_or(JsonReason::UnknownEnumName)?);
+            return value.map(|it| it as i32).ok_or_else(|| wrong(JsonReason::UnknownEnumName));
         }
         let what = "an enum value";
-        let value = integer(self.number_text(what)?)?;
-        Ok(i32::try_from(value).map_err(|_| JsonReason::OutOfRange(what))?)
-    }
-
-    /// A string that stands for bytes, which `decode` appends.
-    fn delimited(
-        &mut self,
-        decode: impl FnOnce(&str, &mut Vec<u8>) -> Result<(), JsonReason>,
-    ) -> Result<bool, ValueError> {
-        let open = self.begin();
-        let text = self.lexer.string(&mut self.scratch)?;
-        decode(text, &mut self.out)?;
-        let is_empty = self.out.len() == open;
-        self.close(open);
-        Ok(is_empty)
+        let value = integer(self.number_text(what)?).map_err(&wrong)?;
+        i32::try_from(value).map_err(|_| wrong(JsonReason::OutOfRange(what)))
     }
 
     fn tag(&mut self, number: u32, wire_type: u8) {
-        put_varint(&mut self.out, u64::from(number << 3 | u32::from(wire_type)));
+        write_varint(&mut self.out, u64::from(number << 3 | u32::from(wire_type)));
     }
 
     /// Begins a length-delimited field; answers where its content begins.
@@ -294,11 +274,14 @@ impl Reader<'_> {
             self.out[content - 1] = len;
             return;
         }
-        let (varint, width) = encode_varint(len as u64);
-        let shift = width - 1;
+        let shift = varint_len(len) - 1;
         self.out.resize(self.out.len() + shift, 0);
         self.out.copy_within(content..content + len, content + shift);
-        self.out[content - 1..content + shift].copy_from_slice(&varint[..width]);
+        let varint = &mut self.out[content - 1..content + shift];
+        for (index, byte) in varint.iter_mut().enumerate() {
+            *byte = (len >> (7 * index)) as u8 | 0x80;
+        }
+        varint[shift] &= 0x7f;
     }
 
     fn check_limit(&self) -> Result<(), Failure> {
@@ -307,31 +290,4 @@ impl Reader<'_> {
         }
         Ok(())
     }
-}
-
-/// What is wrong with a value: its JSON, at a position of its own, or what it says, which is
-/// reported where it begins.
-enum ValueError {
-    Syntax(Failure),
-    Content(JsonReason),
-}
-
-impl From<Failure> for ValueError {
-    fn from(failure: Failure) -> Self {
-        ValueError::Syntax(failure)
-    }
-}
-
-impl From<JsonReason> for ValueError {
-    fn from(reason: JsonReason) -> Self {
-        ValueError::Content(reason)
-    }
-}
-
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }

@@ -14,7 +14,7 @@ use super::binary::{write_base64, write_hex};
 use super::error::ToJsonError;
 use crate::schema::{FIELDS_LIMIT, Field, Kind, Message, Presence};
 use crate::wire::{
-    FIXED32, FIXED64, LEN, Malformed, malformed, read_len, read_tag, read_varint, skip_value,
+    Field as Occurrence, Fields as Occurrences, LEN, Malformed, malformed, read_varint, skip_value,
 };
 use crate::{NESTING_LIMIT, Signal};
 
@@ -58,14 +58,6 @@ struct Slot {
     count: u32,
     part: usize,
     position: usize,
-}
-
-/// One occurrence of a field.
-struct Occurrence {
-    number: u32,
-    wire_type: u8,
-    /// The value, without its length prefix.
-    value: Range<usize>,
 }
 
 impl<'a> Writer<'a> {
@@ -112,42 +104,33 @@ impl<'a> Writer<'a> {
         let mut slots = [Slot::default(); FIELDS_LIMIT];
         let mut chosen = None;
         for (part, range) in parts.iter().enumerate() {
-            let mut position = range.start;
-            while position < range.end {
-                let start = position;
-                let occurrence = self.occurrence(range.end, &mut position)?;
+            let mut occurrences = Occurrences::new(self.request, range.clone());
+            while let Some(occurrence) = occurrences.next_field()? {
                 let Some(index) = message.numbered(occurrence.number) else { continue };
                 let field = &message.fields[index];
-                check_wire_type(field, &occurrence, start)?;
-                if field.presence == Presence::Oneof && chosen != Some(index) {
-                    // Another member of the oneof replaces what was there.
-                    if let Some(replaced) = chosen.replace(index) {
-                        slots[replaced] = Slot::default();
-                    }
+                let is_repeated = field.presence == Presence::Repeated;
+                if occurrence.wire_type != field.kind.wire_type()
+                    && !(is_repeated && occurrence.wire_type == LEN)
+                {
+                    let reason = "a field has another wire type than its definition";
+                    return Err(malformed(occurrence.start, reason));
+                }
+                // Another member of the oneof replaces what was there.
+                if field.presence == Presence::Oneof
+                    && chosen != Some(index)
+                    && let Some(replaced) = chosen.replace(index)
+                {
+                    slots[replaced] = Slot::default();
                 }
                 let slot = &mut slots[index];
-                let adds_up =
-                    field.presence == Presence::Repeated || matches!(field.kind, Kind::Message(_));
-                if slot.count == 0 || !adds_up {
-                    *slot = Slot { count: 1, part, position: start };
-                } else {
+                if slot.count > 0 && (is_repeated || matches!(field.kind, Kind::Message(_))) {
                     slot.count += 1;
+                } else {
+                    *slot = Slot { count: 1, part, position: occurrence.start };
                 }
             }
         }
         Ok(slots)
-    }
-
-    /// Reads the field at `position`, which moves behind it.
-    fn occurrence(&self, end: usize, position: &mut usize) -> Result<Occurrence, Malformed> {
-        let bytes = &self.request[..end];
-        let (number, wire_type, start) = read_tag(bytes, *position)?;
-        let value = match wire_type {
-            LEN => read_len(bytes, start)?,
-            _ => start..skip_value(bytes, number, wire_type, start)?,
-        };
-        *position = value.end;
-        Ok(Occurrence { number, wire_type, value })
     }
 
     /// Calls `each` with the occurrences of the field that the slot tells of.
@@ -159,13 +142,12 @@ impl<'a> Writer<'a> {
         mut each: impl FnMut(&mut Self, Occurrence) -> Result<(), ToJsonError>,
     ) -> Result<(), ToJsonError> {
         let mut left = slot.count;
-        let mut position = slot.position;
         for (index, range) in parts[slot.part..].iter().enumerate() {
-            if index > 0 {
-                position = range.start;
-            }
-            while left > 0 && position < range.end {
-                let occurrence = self.occurrence(range.end, &mut position)?;
+            let start = if index == 0 { slot.position } else { range.start };
+            let mut occurrences = Occurrences::new(self.request, start..range.end);
+            while left > 0
+                && let Some(occurrence) = occurrences.next_field()?
+            {
                 if occurrence.number == field.number {
                     left -= 1;
                     each(self, occurrence)?;
@@ -187,15 +169,12 @@ impl<'a> Writer<'a> {
             (Presence::Repeated, _) => return self.repeated(field, parts, slot, depth),
             (_, Kind::Message(child)) => {
                 if slot.count > PARTS_LIMIT {
-                    return Err(malformed(
-                        slot.position,
-                        "a singular message comes in too many parts",
-                    )
-                    .into());
+                    let reason = "a singular message comes in too many parts";
+                    return Err(malformed(slot.position, reason).into());
                 }
                 let mut child_parts = Vec::with_capacity(slot.count as usize);
                 self.occurrences(field, parts, slot, |_, occurrence| {
-                    child_parts.push(occurrence.value);
+                    child_parts.push(occurrence.content());
                     Ok(())
                 })?;
                 self.message(child, &child_parts, depth + 1)?;
@@ -205,7 +184,7 @@ impl<'a> Writer<'a> {
         }
         let mut is_default = false;
         self.occurrences(field, parts, slot, |writer, occurrence| {
-            is_default = writer.value(field.kind, occurrence.value)?;
+            is_default = writer.value(field.kind, occurrence.content())?;
             Ok(())
         })?;
         Ok(!is_default || field.presence != Presence::Implicit)
@@ -223,19 +202,12 @@ impl<'a> Writer<'a> {
         self.occurrences(field, parts, slot, |writer, occurrence| match field.kind {
             Kind::Message(child) => {
                 writer.separate(start);
-                writer.message(child, slice::from_ref(&occurrence.value), depth + 1)
+                writer.message(child, slice::from_ref(&occurrence.content()), depth + 1)
             }
-            Kind::String | Kind::Bytes | Kind::Id(_) => {
-                writer.separate(start);
-                writer.value(field.kind, occurrence.value)?;
-                writer.check_limit()
+            kind if occurrence.wire_type != kind.wire_type() => {
+                writer.packed(kind, occurrence.content(), start)
             }
-            kind if occurrence.wire_type == LEN => writer.packed(kind, occurrence.value, start),
-            kind => {
-                writer.separate(start);
-                writer.value(kind, occurrence.value)?;
-                writer.check_limit()
-            }
+            kind => writer.element(kind, occurrence.content(), start),
         })?;
         let is_empty = self.out.len() == start;
         self.out.push(b']');
@@ -250,24 +222,24 @@ impl<'a> Writer<'a> {
     ) -> Result<(), ToJsonError> {
         let mut position = values.start;
         while position < values.end {
-            let next = match kind.wire_type() {
-                FIXED64 => position + 8,
-                FIXED32 => position + 4,
-                _ => read_varint(&self.request[..values.end], position)?.1,
-            };
-            if next > values.end {
-                return Err(malformed(
-                    position,
-                    "a fixed-width value runs past the end of its message",
-                )
-                .into());
-            }
-            self.separate(start);
-            self.value(kind, position..next)?;
-            self.check_limit()?;
+            let bytes = &self.request[..values.end];
+            let next = skip_value(bytes, 0, kind.wire_type(), position)?;
+            self.element(kind, position..next, start)?;
             position = next;
         }
         Ok(())
+    }
+
+    /// A scalar of the array that begins at `start`.
+    fn element(
+        &mut self,
+        kind: Kind,
+        range: Range<usize>,
+        start: usize,
+    ) -> Result<(), ToJsonError> {
+        self.separate(start);
+        self.value(kind, range)?;
+        self.check_limit()
     }
 
     /// A comma, unless the array that begins at `start` is still empty.
@@ -343,14 +315,6 @@ impl<'a> Writer<'a> {
         }
         Ok(())
     }
-}
-
-fn check_wire_type(field: &Field, occurrence: &Occurrence, start: usize) -> Result<(), Malformed> {
-    let is_packed = field.presence == Presence::Repeated && occurrence.wire_type == LEN;
-    if occurrence.wire_type == field.kind.wire_type() || is_packed {
-        return Ok(());
-    }
-    Err(malformed(start, "a field has another wire type than its definition"))
 }
 
 /// A fixed-width value, whose width its wire type has assured.

@@ -105,16 +105,10 @@ impl Kind {
     /// The wire type of one value that is not packed.
     pub(crate) const fn wire_type(self) -> u8 {
         match self {
-            Kind::Bool
-            | Kind::Int32
-            | Kind::Int64
-            | Kind::Uint32
-            | Kind::Uint64
-            | Kind::Sint32
-            | Kind::Enum(..) => VARINT,
             Kind::Fixed64 | Kind::Sfixed64 | Kind::Double => FIXED64,
             Kind::Fixed32 => FIXED32,
             Kind::String | Kind::Bytes | Kind::Id(_) | Kind::Message(_) => LEN,
+            _ => VARINT,
         }
     }
 

@@ -34,26 +34,13 @@ pub(super) struct Node<'a> {
 
 impl<'a> Node<'a> {
     pub(super) fn request(bytes: &'a [u8], signal: Signal) -> Self {
-        let whole = 0..bytes.len();
-        Node {
-            bytes,
-            signal,
-            level: Level::Request,
-            number: 0,
-            contents: vec![whole.clone()],
-            whole,
-        }
+        let (whole, contents) = (0..bytes.len(), vec![0..bytes.len()]);
+        Node { bytes, signal, level: Level::Request, number: 0, whole, contents }
     }
 
     fn child(&self, level: Level, field: &Field) -> Node<'a> {
-        Node {
-            bytes: self.bytes,
-            signal: self.signal,
-            level,
-            number: field.number,
-            whole: field.whole(),
-            contents: vec![field.content()],
-        }
+        let (whole, contents) = (field.whole(), vec![field.content()]);
+        Node { level, number: field.number, whole, contents, ..*self }
     }
 
     pub(super) fn level(&self) -> Level {
@@ -114,14 +101,12 @@ impl<'a> Node<'a> {
         let mut fields = Fields::new(self.bytes, self.contents[0].clone());
         while let Some(field) = fields.next_field()? {
             let Some(level) = self.child_level(&field) else { continue };
-            match &mut data {
-                Some(node)
-                    if node.number == field.number && node.contents.len() == OCCURRENCES_LIMIT =>
-                {
+            match data.as_mut().filter(|node| node.number == field.number) {
+                Some(node) if node.contents.len() == OCCURRENCES_LIMIT => {
                     return Err(malformed(field.start, "a singular message occurs too often"));
                 }
-                Some(node) if node.number == field.number => node.contents.push(field.content()),
-                _ => data = Some(self.child(level, &field)),
+                Some(node) => node.contents.push(field.content()),
+                None => data = Some(self.child(level, &field)),
             }
         }
         Ok(data)

@@ -41,14 +41,8 @@ impl<'a> Packer<'a> {
     /// `header` holds the request's own fields besides its resources.
     pub(super) fn new(request: &'a Bytes, header: Vec<u8>, limits: SplitLimits) -> Self {
         let root = Frame { tag: 0, content_bytes: header.len(), header: header.into(), step: None };
-        Packer {
-            request,
-            limits,
-            frames: vec![root],
-            steps: Vec::new(),
-            items: 0,
-            parts: Vec::new(),
-        }
+        let (steps, parts) = Default::default();
+        Packer { request, limits, frames: vec![root], steps, items: 0, parts }
     }
 
     /// Whether an element of `len` bytes and `items` items can be added within the limits.
@@ -72,12 +66,8 @@ impl<'a> Packer<'a> {
     /// Opens an element within the innermost one. It shows in a part only once something is added
     /// to it.
     pub(super) fn open(&mut self, tag: u8, header: Vec<u8>) {
-        self.frames.push(Frame {
-            tag,
-            content_bytes: header.len(),
-            header: header.into(),
-            step: None,
-        });
+        let content_bytes = header.len();
+        self.frames.push(Frame { tag, content_bytes, header: header.into(), step: None });
     }
 
     pub(super) fn close(&mut self) {

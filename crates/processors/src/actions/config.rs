@@ -1,9 +1,11 @@
 //! Reads a list of actions.
 
-use sluice_config::{Fields, Node, ScalarValue, Value};
+use sluice_config::{Entry, Fields, Node, ScalarValue, Value};
 use sluice_otlp::AnyValue;
 
-use super::{Action, Actions, ContextKey, ConvertedType, Put, Source};
+use super::convert::ConvertedType;
+use super::source::{ContextKey, Source};
+use super::{Action, Actions, Put};
 use crate::go_regexp::Pattern;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,7 +49,46 @@ fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
     let pattern = fields.parsed("pattern", "regular expression", None, doc, Pattern::new);
     let doc = "For `convert`: the new type.";
     let converted_type = fields.optional_choice("converted_type", &ConvertedType::ALL, doc);
-    action(name?, key, source, pattern, converted_type, fields)
+
+    // The options against the action, as the Collector checks them.
+    let name = name?;
+    let takes_pattern_instead = matches!(name, Name::Delete | Name::Hash);
+    if key.is_empty() && !takes_pattern_instead {
+        fields.error_missing("key");
+        return None;
+    }
+    if key.is_empty() && !fields.is_present("pattern") {
+        fields.error("needs a `key` or a `pattern`");
+        return None;
+    }
+    refuse_foreign_options(name, fields);
+    match name {
+        Name::Put(on) => {
+            check_source(&source, fields);
+            Some(Action::Put { key, on, source })
+        }
+        Name::Delete => Some(Action::Delete { key, pattern }),
+        Name::Hash => Some(Action::Hash { key, pattern }),
+        Name::Extract => {
+            if !fields.is_present("pattern") {
+                fields.error_missing("pattern");
+            }
+            let pattern = pattern?;
+            if pattern.group_names().next().is_none() {
+                fields.error_at("pattern", "has no named group, as in `(?P<name>…)`");
+            } else if pattern.group_names().any(|name| name.is_none()) {
+                let message = "has a group without a name: write `(?:…)` or `(?P<name>…)`";
+                fields.error_at("pattern", message);
+            }
+            Some(Action::Extract { key, pattern })
+        }
+        Name::Convert => {
+            if !fields.is_present("converted_type") {
+                fields.error_missing("converted_type");
+            }
+            converted_type.map(|to| Action::Convert { key, to })
+        }
+    }
 }
 
 fn read_name(fields: &mut Fields<'_>) -> Option<Name> {
@@ -72,7 +113,8 @@ fn read_source(fields: &mut Fields<'_>) -> Source {
     let doc = "For `insert`, `update` and `upsert`: the value, with its type.";
     let value = read_value(fields, "value", doc);
     let doc = "The value of this attribute, if it is there.";
-    let from_attribute = fields.optional_string("from_attribute", doc);
+    let from_attribute =
+        fields.optional_string("from_attribute", doc).filter(|key| !key.is_empty());
     let kind = "`client.address` or `metadata.NAME`";
     let doc = "A fact about the sender: its address, or request metadata (headers), for which the \
                receiver needs `include_metadata`. Several values are joined by `;`. Nothing is \
@@ -80,7 +122,6 @@ fn read_source(fields: &mut Fields<'_>) -> Source {
     let from_context = fields.parsed("from_context", kind, None, doc, ContextKey::parse);
     let doc = "The value if `from_attribute` or `from_context` has none.";
     let default_value = read_value(fields, "default_value", doc);
-    let from_attribute = from_attribute.filter(|key| !key.is_empty());
     Source { value, from_context, from_attribute, default_value }
 }
 
@@ -106,61 +147,11 @@ pub(crate) fn value_of(node: &Node) -> Option<AnyValue> {
             ScalarValue::String => AnyValue::String(scalar.text.clone()),
         }),
         Value::List(items) => {
-            items.iter().map(value_of).collect::<Option<_>>().map(AnyValue::Array)
+            Some(AnyValue::Array(items.iter().map(value_of).collect::<Option<_>>()?))
         }
         Value::Mapping(entries) => {
-            let entries =
-                entries.iter().map(|entry| Some((entry.key.clone(), value_of(&entry.value)?)));
-            entries.collect::<Option<_>>().map(AnyValue::Map)
-        }
-    }
-}
-
-/// Checks the options against the action, as the Collector does.
-fn action(
-    name: Name,
-    key: String,
-    source: Source,
-    pattern: Option<Pattern>,
-    converted_type: Option<ConvertedType>,
-    fields: &mut Fields<'_>,
-) -> Option<Action> {
-    let takes_pattern_instead = matches!(name, Name::Delete | Name::Hash);
-    if key.is_empty() && !(takes_pattern_instead && fields.is_present("pattern")) {
-        match takes_pattern_instead {
-            true => fields.error("needs a `key` or a `pattern`"),
-            false => fields.error_missing("key"),
-        }
-        return None;
-    }
-    refuse_foreign_options(name, fields);
-    match name {
-        Name::Put(on) => {
-            check_source(&source, fields);
-            Some(Action::Put { key, on, source })
-        }
-        Name::Delete => Some(Action::Delete { key, pattern }),
-        Name::Hash => Some(Action::Hash { key, pattern }),
-        Name::Extract => {
-            if !fields.is_present("pattern") {
-                fields.error_missing("pattern");
-            }
-            let pattern = pattern?;
-            if pattern.group_names().next().is_none() {
-                fields.error_at("pattern", "has no named group, as in `(?P<name>…)`");
-            } else if pattern.group_names().any(|name| name.is_none()) {
-                fields.error_at(
-                    "pattern",
-                    "has a group without a name: write `(?:…)` or `(?P<name>…)`",
-                );
-            }
-            Some(Action::Extract { key, pattern })
-        }
-        Name::Convert => {
-            if !fields.is_present("converted_type") {
-                fields.error_missing("converted_type");
-            }
-            converted_type.map(|to| Action::Convert { key, to })
+            let entry = |entry: &Entry| Some((entry.key.clone(), value_of(&entry.value)?));
+            Some(AnyValue::Map(entries.iter().map(entry).collect::<Option<_>>()?))
         }
     }
 }
@@ -184,17 +175,13 @@ fn check_source(source: &Source, fields: &mut Fields<'_>) {
         ("from_attribute", source.from_attribute.is_some()),
         ("from_context", fields.is_present("from_context")),
     ];
-    let given: Vec<&str> =
-        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect();
-    match given.as_slice() {
-        [first, second, ..] => {
+    let mut given = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name);
+    match (given.next(), given.next()) {
+        (Some(first), Some(second)) => {
             fields.error_at(second, &format!("and `{first}` cannot be given both"))
         }
-        [] if source.default_value.is_none() => {
-            fields.error(
-                "needs one of `value`, `from_attribute`, `from_context` and `default_value`",
-            );
-        }
+        (None, _) if source.default_value.is_none() => fields
+            .error("needs one of `value`, `from_attribute`, `from_context` and `default_value`"),
         _ => {}
     }
 }

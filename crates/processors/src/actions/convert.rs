@@ -1,7 +1,5 @@
 //! The action `convert`.
 
-use std::borrow::Cow;
-
 use sluice_otlp::{AnyValue, Value};
 
 use crate::text::text_of;
@@ -21,11 +19,7 @@ impl ConvertedType {
     ];
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            ConvertedType::String => "string",
-            ConvertedType::Int => "int",
-            ConvertedType::Double => "double",
-        }
+        ConvertedType::ALL[self as usize].0
     }
 
     /// The converted value; nothing where it has the type already or cannot be converted.
@@ -59,25 +53,15 @@ fn parse_double(text: &str) -> Option<f64> {
     if is_word("inf") || is_word("infinity") {
         return text.parse().ok();
     }
-    let digits = without_underscores(text)?;
-    digits.parse().ok().filter(|value: &f64| value.is_finite())
-}
-
-/// Takes out underscores, which Go lets stand between two digits.
-fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
+    let parse = |digits: &str| digits.parse().ok().filter(|value: &f64| value.is_finite());
     if !text.contains('_') {
-        return Some(Cow::Borrowed(text));
+        return parse(text);
     }
-    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
-    let bytes = text.as_bytes();
-    let underscores = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'_');
-    let between_digits = |index: usize| {
-        index > 0 && is_digit(bytes.get(index - 1)) && is_digit(bytes.get(index + 1))
-    };
-    underscores
-        .map(|(index, _)| index)
-        .all(between_digits)
-        .then(|| Cow::Owned(text.replace('_', "")))
+    // Go lets an underscore stand between two digits.
+    let is_digit = |character: char| character.is_ascii_digit();
+    let parts: Vec<&str> = text.split('_').collect();
+    let is_between = |pair: &[&str]| pair[0].ends_with(is_digit) && pair[1].starts_with(is_digit);
+    parts.windows(2).all(is_between).then(|| parse(&parts.concat()))?
 }
 
 #[cfg(test)]

@@ -9,14 +9,12 @@ use sha2::{Digest, Sha256};
 use sluice_flow::Metadata;
 use sluice_otlp::{AnyValue, Attributes, NewValue, Value};
 
-pub(crate) use config::read;
-pub(crate) use config::value_of;
-pub(crate) use convert::ConvertedType;
-pub(crate) use source::{ContextKey, Source};
+pub(crate) use config::{read, value_of};
 
 use crate::fingerprint::Fingerprint;
 use crate::go_regexp::Pattern;
-use source::Found;
+use convert::ConvertedType;
+use source::{ContextKey, Found, Source};
 
 /// Actions in the order in which they are carried out; each sees what the one before has done.
 #[derive(Clone, Debug, Default)]
@@ -56,24 +54,17 @@ pub(crate) struct Prepared<'c> {
 
 impl Actions {
     pub(crate) fn prepare(&self, metadata: &Metadata) -> Prepared<'_> {
-        let from_context = self.0.iter().map(|action| match action {
-            Action::Put { source, .. } => {
-                source.from_context.as_ref().and_then(|key| key.find(metadata))
-            }
-            _ => None,
+        let from_context = self.0.iter().map(|action| {
+            let text = action.context_key()?.find(metadata)?;
+            Some(AnyValue::String(text).encoded())
         });
-        let from_context =
-            from_context.map(|text| text.map(|text| AnyValue::String(text).encoded())).collect();
-        Prepared { actions: self, from_context }
+        Prepared { actions: self, from_context: from_context.collect() }
     }
 
     /// Names of the request metadata that actions read.
     pub(crate) fn metadata_keys(&self) -> Vec<String> {
-        let sources = self.0.iter().filter_map(|action| match action {
-            Action::Put { source, .. } => source.from_context.as_ref(),
-            _ => None,
-        });
-        sources.filter_map(ContextKey::metadata_key).map(str::to_owned).collect()
+        let keys = self.0.iter().filter_map(|action| action.context_key()?.metadata_key());
+        keys.map(str::to_owned).collect()
     }
 
     pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
@@ -90,16 +81,22 @@ impl Prepared<'_> {
 }
 
 impl Action {
+    /// What it takes from the request's sender.
+    fn context_key(&self) -> Option<&ContextKey> {
+        match self {
+            Action::Put { source, .. } => source.from_context.as_ref(),
+            _ => None,
+        }
+    }
+
     fn apply(&self, from_context: Option<&[u8]>, attributes: &mut Attributes<'_>) {
         match self {
             Action::Put { key, on, source } => {
                 put(key.as_bytes(), *on, source.find(from_context, attributes), attributes)
             }
-            Action::Delete { key, pattern } => {
-                for index in targets(key, pattern.as_ref(), attributes) {
-                    attributes.remove(index);
-                }
-            }
+            Action::Delete { key, pattern } => targets(key, pattern.as_ref(), attributes)
+                .into_iter()
+                .for_each(|index| attributes.remove(index)),
             Action::Hash { key, pattern } => hash(key, pattern.as_ref(), attributes),
             Action::Extract { key, pattern } => extract(key.as_bytes(), pattern, attributes),
             Action::Convert { key, to } => {
@@ -153,9 +150,8 @@ fn targets(key: &str, pattern: Option<&Pattern>, attributes: &Attributes<'_>) ->
     let named = if key.is_empty() { None } else { attributes.find(key.as_bytes()) };
     let mut targets: Vec<usize> = named.into_iter().collect();
     if let Some(pattern) = pattern {
-        let matching =
-            attributes.keys().filter(|(_, key)| pattern.matches(key)).map(|(index, _)| index);
-        targets.extend(matching.filter(|index| Some(*index) != named));
+        let matching = attributes.keys().filter(|(_, key)| pattern.matches(key));
+        targets.extend(matching.map(|(index, _)| index).filter(|index| Some(*index) != named));
     }
     targets
 }
@@ -180,12 +176,7 @@ fn hash_of(value: Value<'_>) -> String {
         Value::Double(value) => Sha256::digest(value.to_bits().to_le_bytes()),
         Value::Empty | Value::Bytes(_) | Value::Nested(_) => return String::new(),
     };
-    digest.iter().fold(String::with_capacity(64), |mut text, byte| {
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-        }
-        text
-    })
+    format!("{digest:x}")
 }
 
 fn extract(key: &[u8], pattern: &Pattern, attributes: &mut Attributes<'_>) {

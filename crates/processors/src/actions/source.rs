@@ -47,7 +47,9 @@ impl Source {
 
     pub(super) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
         fingerprint.optional(self.value.as_deref());
-        fingerprint.optional(self.from_context.as_ref().map(|key| key.name().as_bytes()));
+        let from_context = self.from_context.as_ref();
+        let from_context = from_context.map(|key| key.metadata_key().unwrap_or("").as_bytes());
+        fingerprint.optional(from_context);
         fingerprint.optional(self.from_attribute.as_deref().map(str::as_bytes));
         fingerprint.optional(self.default_value.as_deref());
     }
@@ -68,11 +70,9 @@ impl ContextKey {
     /// Why it cannot be had.
     pub(crate) fn parse(text: &str) -> Result<ContextKey, String> {
         if text.starts_with("auth.") {
-            return Err(
-                "attributes of an authenticated client (`auth.`) are not available; possible are \
-                        `client.address` and `metadata.NAME`"
-                    .to_owned(),
-            );
+            let message = "attributes of an authenticated client (`auth.`) are not available; \
+                           possible are `client.address` and `metadata.NAME`";
+            return Err(message.to_owned());
         }
         if text == "client.address" {
             return Ok(ContextKey::ClientAddress);
@@ -84,17 +84,10 @@ impl ContextKey {
     }
 
     /// The header that it stands for.
-    pub(crate) fn metadata_key(&self) -> Option<&str> {
+    pub(super) fn metadata_key(&self) -> Option<&str> {
         match self {
             ContextKey::ClientAddress => None,
             ContextKey::Metadata(name) => Some(name),
-        }
-    }
-
-    fn name(&self) -> &str {
-        match self {
-            ContextKey::ClientAddress => "",
-            ContextKey::Metadata(name) => name,
         }
     }
 
@@ -107,8 +100,7 @@ impl ContextKey {
             }
             ContextKey::Metadata(name) => {
                 let values = metadata.headers.iter().filter(|(header, _)| header == name);
-                let texts: Vec<_> =
-                    values.map(|(_, value)| String::from_utf8_lossy(value)).collect();
+                let texts: Vec<_> = values.map(|(_, it)| String::from_utf8_lossy(it)).collect();
                 (!texts.is_empty()).then(|| texts.join(";"))
             }
         }

@@ -1,19 +1,16 @@
 //! `attributes`: actions on the attributes of spans, data points and log records.
 
-mod config;
-
 use bytes::Bytes;
-use sluice_config::{ComponentKind, Kind};
+use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::Metadata;
 use sluice_otlp::{
-    Attributes as ItemAttributes, Item, ItemEditor, Metric, Resource, Scope, Signal, count,
-    edit_items,
+    Attributes as ItemAttributes, Item, ItemEditor, Metric, Scope, Signal, count, edit_items,
 };
 
-use crate::actions::{Actions, Prepared};
+use crate::actions::{self, Actions, Prepared};
 use crate::fingerprint::Fingerprint;
-use crate::matching::{Properties, Selecting, Selection};
-use crate::{BuildError, Built, Edit, ProcessError, Processor, ProcessorConfig};
+use crate::matching::{self, Properties, Selecting, Selection};
+use crate::processor::{BuildError, Built, Edit, ProcessError, Processor, ProcessorConfig};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
     Kind::new(
@@ -21,7 +18,7 @@ pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::
         "Sets, removes, hashes, extracts and converts attributes of spans, data points and log \
          records",
     ),
-    |fields| Box::new(config::read(fields)),
+    |fields| Box::new(read(fields)),
 );
 
 /// The options, and for one signal the processor.
@@ -31,12 +28,23 @@ struct Attributes {
     selection: Selection,
 }
 
+/// Reads the options. They hold for all signals: see [`restrict`].
+fn read(fields: &mut Fields<'_>) -> Attributes {
+    let doc = "Actions on the attributes of every selected item, in this order.";
+    let actions = actions::read(fields, "actions", doc);
+    let doc = "Only items with all of these properties are changed.";
+    let include = fields.section_unless_empty("include", doc, matching::read);
+    let doc = "Of those, items with all of these properties are not changed.";
+    let exclude = fields.section_unless_empty("exclude", doc, matching::read);
+    Attributes { actions, selection: Selection { include, exclude } }
+}
+
 impl ProcessorConfig for Attributes {
     fn build(&self, signal: Signal) -> Result<Option<Built>, BuildError> {
         let mut warnings = Vec::new();
         let mut restrict = |name, properties: &Option<Properties>| match properties.clone() {
             None => Ok(None),
-            Some(properties) => config::restrict(name, properties, signal, &mut warnings),
+            Some(properties) => restrict(name, properties, signal, &mut warnings),
         };
         let selection = Selection {
             include: restrict("include", &self.selection.include)?,
@@ -45,6 +53,54 @@ impl ProcessorConfig for Attributes {
         let processor = Box::new(Attributes { actions: self.actions.clone(), selection });
         Ok(Some(Built { processor, warnings }))
     }
+}
+
+/// What is left of `include` or `exclude` (that is its `name`) for items of one signal; nothing if
+/// that is nothing, which the Collector allows for metrics only.
+fn restrict(
+    name: &str,
+    properties: Properties,
+    signal: Signal,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Properties>, BuildError> {
+    let unfit = |message: String| Err(BuildError { signal, message });
+    let (own, foreign): (Vec<_>, Vec<_>) =
+        properties.given().into_iter().partition(|(_, signals)| signals.contains(&signal));
+    let is_refused = |(property, _): &&(&str, _)| match signal {
+        Signal::Traces => property.starts_with("log_"),
+        Signal::Logs => ["services", "span_names", "span_kinds"].contains(property),
+        Signal::Metrics => false,
+    };
+    if let Some((property, _)) = foreign.iter().find(is_refused) {
+        return unfit(format!("`{name}` cannot have `{property}`"));
+    }
+    if !foreign.is_empty() {
+        let foreign: Vec<String> =
+            foreign.iter().map(|(property, _)| format!("`{name}.{property}`")).collect();
+        warnings.push(format!(
+            "{} cannot be matched against {signal} and has no effect there",
+            foreign.join(" and ")
+        ));
+    }
+    if !own.is_empty() {
+        return Ok(Some(properties.for_signal(signal)));
+    }
+    let needed = match signal {
+        Signal::Traces => {
+            "`services`, `span_names`, `span_kinds`, `attributes`, `resources` or `libraries`"
+        }
+        Signal::Logs => {
+            "`attributes`, `libraries`, `resources`, `log_bodies`, `log_severity_texts` or \
+             `log_severity_number`"
+        }
+        Signal::Metrics => {
+            warnings.push(format!(
+                "`{name}` without `metric_names` or `resources` selects every metric"
+            ));
+            return Ok(None);
+        }
+    };
+    unfit(format!("`{name}` needs at least one of {needed}"))
 }
 
 impl Processor for Attributes {
@@ -80,8 +136,8 @@ struct Editor<'p> {
 }
 
 impl ItemEditor for Editor<'_> {
-    fn resource(&mut self, resource: Resource<'_>) -> bool {
-        self.selecting.resource(resource)
+    fn resource(&mut self, attributes: &ItemAttributes<'_>) -> bool {
+        self.selecting.resource(attributes)
     }
 
     fn scope(&mut self, scope: Scope<'_>) -> bool {

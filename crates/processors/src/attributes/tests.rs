@@ -21,8 +21,8 @@ use sluice_config::read_text;
 use sluice_flow::Metadata;
 use sluice_otlp::Signal;
 
-use super::config::read;
-use crate::{Edit, ProcessorConfig};
+use super::read;
+use crate::processor::{Edit, ProcessorConfig};
 
 fn attribute(key: &str, value: Value) -> KeyValue {
     KeyValue {

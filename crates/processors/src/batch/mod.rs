@@ -1,13 +1,11 @@
 //! `batch`: how large and how old a batch may become. The engine batches, behind its log, where
 //! nothing can be lost.
 
-mod config;
+use sluice_config::{ComponentKind, Fields, Kind};
 
-use sluice_config::{ComponentKind, Kind};
+use crate::processor::ProcessorConfig;
 
-pub use config::{Config, read};
-
-use crate::ProcessorConfig;
+pub use crate::processor::BatchLimits as Config;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
     Kind::new("batch", "Says how large and how old batches may become"),
@@ -17,5 +15,62 @@ pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::
 impl ProcessorConfig for Config {
     fn batch(&self) -> Option<&Config> {
         Some(self)
+    }
+}
+
+fn read(fields: &mut Fields<'_>) -> Config {
+    let any = 0..=u32::MAX;
+    let mut config = Config::default();
+    let doc = "A batch of this many spans, metric points or log records is full and goes out. 0: \
+               only `timeout` counts.";
+    config.send_batch_size =
+        fields.integer("send_batch_size", config.send_batch_size, any.clone(), doc);
+    let doc = "How long a batch may wait for more. If senders wait for delivery, it goes out \
+               sooner, as soon as an exporter is free. 0: no waiting.";
+    config.timeout = fields.duration("timeout", config.timeout, doc);
+    let doc = "The most items of a batch: larger requests are split. 0: no such limit. At least \
+               `send_batch_size`.";
+    config.send_batch_max_size =
+        fields.integer("send_batch_max_size", config.send_batch_max_size, any.clone(), doc);
+    let doc = "Names of request metadata; requests that differ in them are batched apart.";
+    let keys = fields.string_list("metadata_keys", &[], doc);
+    config.metadata_keys = keys.into_iter().map(|key| key.to_lowercase()).collect();
+    let doc = "How many combinations of values of `metadata_keys` are batched at a time. 0: no \
+               limit but the delivery's budget and `timeout`.";
+    let limit = config.metadata_cardinality_limit;
+    config.metadata_cardinality_limit =
+        fields.integer("metadata_cardinality_limit", limit, any, doc);
+    if config.send_batch_max_size > 0 && config.send_batch_max_size < config.send_batch_size {
+        fields.error_at("send_batch_max_size", "must be 0 or at least `send_batch_size`");
+    }
+    for (index, key) in config.metadata_keys.iter().enumerate() {
+        if config.metadata_keys[..index].contains(key) {
+            fields.error_at("metadata_keys", &format!("has `{key}` twice"));
+        }
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::read_text;
+
+    use super::*;
+
+    /// An empty section means the Collector's defaults.
+    #[test]
+    fn defaults_are_the_collectors() {
+        let (config, diagnostics) = read_text("processors.batch", "", read);
+        assert_eq!(config, Config::default());
+        assert!(!diagnostics.has_errors());
+    }
+
+    /// A maximum below the size, and keys that differ in case only, are errors.
+    #[test]
+    fn contradictions_are_refused() {
+        let text =
+            "send_batch_size: 100\nsend_batch_max_size: 50\nmetadata_keys: [X-Tenant, x-tenant]";
+        let (_, diagnostics) = read_text("processors.batch", text, read);
+        assert_eq!(diagnostics.errors().count(), 2, "{}", diagnostics.render(false));
     }
 }

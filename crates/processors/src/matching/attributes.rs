@@ -28,10 +28,10 @@ pub(crate) enum ValueMatcher {
 /// Whether all matchers find their attribute. Of several attributes with the same key the first one
 /// is meant.
 pub(super) fn all_match(matchers: &[AttributeMatcher], attributes: &Attributes<'_>) -> bool {
-    matchers.iter().all(|matcher| {
-        let found = attributes.get(matcher.key.as_bytes());
-        found.is_some_and(|value| matcher.value.matches(value))
-    })
+    let matches = |AttributeMatcher { key, value }: &AttributeMatcher| {
+        attributes.get(key.as_bytes()).is_some_and(|found| value.matches(found))
+    };
+    matchers.iter().all(matches)
 }
 
 impl ValueMatcher {

@@ -3,8 +3,8 @@
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
-use super::attributes::ValueMatcher;
-use super::{AttributeMatcher, Library, Properties, SPAN_KINDS, SeverityNumber, Strings};
+use super::attributes::{AttributeMatcher, ValueMatcher};
+use super::{Library, Properties, SPAN_KINDS, SeverityNumber, Strings};
 use crate::actions::value_of;
 use crate::go_regexp::Pattern;
 
@@ -38,11 +38,10 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Properties {
         span_kinds: read(fields, "span_kinds", "Spans: the kind, as `SPAN_KIND_SERVER`."),
         log_bodies: read(fields, "log_bodies", "Log records: the body as text."),
         log_severity_texts: read(fields, "log_severity_texts", "Log records: the severity text."),
-        log_severity_number: fields.section_unless_empty(
-            "log_severity_number",
-            "Log records: the severity number.",
-            read_severity,
-        ),
+        log_severity_number: {
+            let doc = "Log records: the severity number.";
+            fields.section_unless_empty("log_severity_number", doc, read_severity)
+        },
         metric_names: read(fields, "metric_names", "Metrics: the name."),
         attributes: {
             let doc = "Spans and log records: attributes. All must match.";
@@ -137,10 +136,8 @@ fn read_libraries(fields: &mut Fields<'_>, match_type: Option<MatchType>) -> Vec
         }
     });
     if libraries.len() > 1 {
-        fields.warn_at(
-            "libraries",
-            "must all match, as in the Collector: a scope seldom matches more than one",
-        );
+        let message = "must all match, as in the Collector: a scope seldom matches more than one";
+        fields.warn_at("libraries", message);
     }
     libraries
 }
@@ -149,11 +146,8 @@ fn check_span_kinds(properties: &Properties, fields: &mut Fields<'_>) {
     if let Some(Strings::Strict(kinds)) = &properties.span_kinds
         && let Some(unknown) = kinds.iter().find(|kind| !SPAN_KINDS[1..].contains(&kind.as_str()))
     {
+        let message = format!("has `{unknown}`, which is no kind of span");
         let hint = format!("possible are {}", SPAN_KINDS[1..].join(", "));
-        fields.error_at_with_hint(
-            "span_kinds",
-            &format!("has `{unknown}`, which is no kind of span"),
-            &hint,
-        );
+        fields.error_at_with_hint("span_kinds", &message, &hint);
     }
 }

@@ -3,15 +3,14 @@
 
 mod attributes;
 mod config;
-mod strings;
 
-use sluice_otlp::{Attributes, Item, Metric, Resource, Scope, Signal, Value};
+use attributes::AttributeMatcher;
+use sluice_otlp::{Attributes, Item, Metric, Scope, Signal, Value};
 
-pub(crate) use attributes::AttributeMatcher;
 pub(crate) use config::read;
-pub(crate) use strings::Strings;
 
 use crate::fingerprint::Fingerprint;
+use crate::go_regexp::Pattern;
 use crate::text::text_of;
 
 /// What an item has to be. Every property that is given must match; of a list of strings one is
@@ -49,23 +48,52 @@ pub(crate) struct Library {
     pub version: Option<Strings>,
 }
 
+/// Texts to match against, of which one is enough.
+#[derive(Clone, Debug)]
+pub(crate) enum Strings {
+    Strict(Vec<String>),
+    /// Anywhere in the text, unless a pattern says otherwise.
+    Regexp(Vec<Pattern>),
+}
+
+impl Strings {
+    pub(crate) fn match_text(&self, text: &[u8]) -> bool {
+        match self {
+            Strings::Strict(strings) => strings.iter().any(|string| string.as_bytes() == text),
+            Strings::Regexp(patterns) => patterns.iter().any(|pattern| pattern.matches(text)),
+        }
+    }
+
+    fn fingerprint(strings: Option<&Strings>, fingerprint: &mut Fingerprint) {
+        match strings {
+            None => fingerprint.text("any"),
+            Some(Strings::Strict(strings)) => {
+                fingerprint.text("strict");
+                fingerprint.list(strings, |out, string| out.text(string));
+            }
+            Some(Strings::Regexp(patterns)) => {
+                fingerprint.text("regexp");
+                fingerprint.list(patterns, |out, pattern| out.text(pattern.text()));
+            }
+        }
+    }
+}
+
 impl Properties {
-    pub(crate) fn matches_resource(&self, resource: Resource<'_>) -> bool {
-        let is_service = |services: &Strings| match resource.attribute(b"service.name") {
+    pub(crate) fn matches_resource(&self, resource: &Attributes<'_>) -> bool {
+        let is_service = |services: &Strings| match resource.get(b"service.name") {
             Some(name) => services.match_text(text_of(name).as_bytes()),
             None => services.match_text(b"<nil-service-name>"),
         };
         self.services.as_ref().is_none_or(is_service)
-            && attributes::all_match(&self.resources, resource.attributes())
+            && attributes::all_match(&self.resources, resource)
     }
 
     pub(crate) fn matches_scope(&self, scope: Scope<'_>) -> bool {
         self.libraries.iter().all(|library| {
+            let version = library.version.as_ref();
             library.name.match_text(scope.name())
-                && library
-                    .version
-                    .as_ref()
-                    .is_none_or(|version| version.match_text(scope.version()))
+                && version.is_none_or(|version| version.match_text(scope.version()))
         })
     }
 
@@ -74,21 +102,35 @@ impl Properties {
     }
 
     pub(crate) fn matches_item(&self, item: Item<'_>, item_attributes: &Attributes<'_>) -> bool {
-        let Properties { span_names, span_kinds, log_bodies, log_severity_texts, .. } = self;
-        span_names.as_ref().is_none_or(|names| names.match_text(item.span_name()))
-            && span_kinds
-                .as_ref()
-                .is_none_or(|kinds| kinds.match_text(kind_name(item.span_kind()).as_bytes()))
-            && log_bodies.as_ref().is_none_or(|bodies| body_matches(bodies, item))
-            && log_severity_texts
-                .as_ref()
-                .is_none_or(|texts| texts.match_text(item.severity_text()))
+        let is_kind = |kinds: &Strings| kinds.match_text(kind_name(item.span_kind()).as_bytes());
+        self.span_names.as_ref().is_none_or(|names| names.match_text(item.span_name()))
+            && self.span_kinds.as_ref().is_none_or(is_kind)
+            && self.log_bodies.as_ref().is_none_or(|bodies| body_matches(bodies, item))
+            && self.log_severity_texts.as_ref().is_none_or(|it| it.match_text(item.severity_text()))
             && self.log_severity_number.is_none_or(|number| number.matches(item.severity_number()))
             && attributes::all_match(&self.attributes, item_attributes)
     }
 
+    /// The properties that are given, with the signals whose items have them.
+    pub(crate) fn given(&self) -> Vec<(&'static str, &'static [Signal])> {
+        use Signal::{Logs, Metrics, Traces};
+        let all: [(&str, &[Signal], bool); 10] = [
+            ("services", &[Traces], self.services.is_some()),
+            ("span_names", &[Traces], self.span_names.is_some()),
+            ("span_kinds", &[Traces], self.span_kinds.is_some()),
+            ("log_bodies", &[Logs], self.log_bodies.is_some()),
+            ("log_severity_texts", &[Logs], self.log_severity_texts.is_some()),
+            ("log_severity_number", &[Logs], self.log_severity_number.is_some()),
+            ("metric_names", &[Metrics], self.metric_names.is_some()),
+            ("attributes", &[Traces, Logs], !self.attributes.is_empty()),
+            ("libraries", &[Traces, Logs], !self.libraries.is_empty()),
+            ("resources", &Signal::ALL, !self.resources.is_empty()),
+        ];
+        let given = all.into_iter().filter(|(.., is_given)| *is_given);
+        given.map(|(name, signals, _)| (name, signals)).collect()
+    }
+
     /// Only those properties that items of this signal have.
-    #[must_use]
     pub(crate) fn for_signal(mut self, signal: Signal) -> Properties {
         if signal != Signal::Traces {
             (self.services, self.span_names, self.span_kinds) = (None, None, None);
@@ -107,24 +149,20 @@ impl Properties {
     }
 
     pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
-        let Properties { services, span_names, span_kinds, .. } = self;
-        let Properties { log_bodies, log_severity_texts, metric_names, .. } = self;
-        let strings =
-            [services, span_names, span_kinds, log_bodies, log_severity_texts, metric_names];
-        fingerprint.list(&strings, |fingerprint, strings| {
-            Strings::fingerprint(strings.as_ref(), fingerprint)
+        let of_spans = [&self.services, &self.span_names, &self.span_kinds];
+        let others = [&self.log_bodies, &self.log_severity_texts, &self.metric_names];
+        fingerprint.list(&[of_spans, others].concat(), |out, strings| {
+            Strings::fingerprint(strings.as_ref(), out)
         });
-        let severity = self
-            .log_severity_number
-            .map(|severity| format!("{} {}", severity.min, severity.match_undefined));
+        let severity = self.log_severity_number;
+        let severity = severity.map(|number| format!("{} {}", number.min, number.match_undefined));
         fingerprint.optional(severity.as_deref().map(str::as_bytes));
         for attributes in [&self.attributes, &self.resources] {
-            fingerprint
-                .list(attributes, |fingerprint, attribute| attribute.fingerprint(fingerprint));
+            fingerprint.list(attributes, |out, attribute| attribute.fingerprint(out));
         }
-        fingerprint.list(&self.libraries, |fingerprint, library| {
-            Strings::fingerprint(Some(&library.name), fingerprint);
-            Strings::fingerprint(library.version.as_ref(), fingerprint);
+        fingerprint.list(&self.libraries, |out, library| {
+            Strings::fingerprint(Some(&library.name), out);
+            Strings::fingerprint(library.version.as_ref(), out);
         });
     }
 }
@@ -194,7 +232,7 @@ impl Selection {
 
 impl Selecting<'_> {
     /// False if no item of the resource can be selected.
-    pub(crate) fn resource(&mut self, resource: Resource<'_>) -> bool {
+    pub(crate) fn resource(&mut self, resource: &Attributes<'_>) -> bool {
         self.excluded_by_resource = self.excludes(|exclude| exclude.matches_resource(resource));
         self.includes(|include| include.matches_resource(resource))
     }

@@ -1,21 +1,86 @@
 //! `memory_limiter`: how much memory the process may take. The engine keeps to it, for all
 //! pipelines together.
 
-mod config;
+use sluice_config::{ComponentKind, Fields, Kind};
 
-use sluice_config::{ComponentKind, Kind};
+use crate::processor::{MemoryLimit, MemoryLimiter, ProcessorConfig};
 
-pub use config::{Config, Limit, read};
-
-use crate::ProcessorConfig;
+const MIB: u64 = 1024 * 1024;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
     Kind::new("memory_limiter", "Says how much memory the process may take"),
     |fields| Box::new(read(fields)),
 );
 
-impl ProcessorConfig for Config {
-    fn memory_limiter(&self) -> Option<&Config> {
+impl ProcessorConfig for MemoryLimiter {
+    fn memory_limiter(&self) -> Option<&MemoryLimiter> {
         Some(self)
+    }
+}
+
+fn read(fields: &mut Fields<'_>) -> MemoryLimiter {
+    fields.no_effect(
+        "check_interval",
+        "what telemetry takes is accounted for with every request, not looked at now and then",
+    );
+    let doc = "Memory that the process may take, in MiB. Takes precedence over `limit_percentage`.";
+    let limit_mib = fields.integer("limit_mib", 0, 0..=u32::MAX, doc);
+    let doc = "How many MiB below the limit refusing begins. 0: a fifth of the limit.";
+    let spike_mib = fields.integer("spike_limit_mib", 0, 0..=u32::MAX, doc);
+    let doc = "Memory that the process may take, in percent of the memory available to it (its \
+               cgroup's limit, or the machine's).";
+    let limit = fields.integer("limit_percentage", 0, 0..=100, doc);
+    let doc = "How much below the limit refusing begins, in percent of the memory available. 0: a \
+               fifth of the limit.";
+    let spike = fields.integer("spike_limit_percentage", 0, 0..=100, doc);
+    let why = "memory is given back as soon as it is free, there is no garbage collection";
+    fields.no_effect("min_gc_interval_when_soft_limited", why);
+    fields.no_effect("min_gc_interval_when_hard_limited", why);
+    if limit_mib == 0 && limit == 0 {
+        fields.error("needs a `limit_mib` or a `limit_percentage` greater than 0");
+    } else if limit_mib == 0 && spike >= limit {
+        fields.error_at("spike_limit_percentage", "must be less than `limit_percentage`");
+    } else if limit_mib > 0 && spike_mib >= limit_mib {
+        fields.error_at("spike_limit_mib", "must be less than `limit_mib`");
+    }
+    let limit = match limit_mib {
+        0 => MemoryLimit::Percent { limit, spike },
+        mib => {
+            MemoryLimit::Bytes { limit: u64::from(mib) * MIB, spike: u64::from(spike_mib) * MIB }
+        }
+    };
+    MemoryLimiter { limit }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::read_text;
+
+    use super::*;
+
+    /// Absolute limits go before percentages; the spike is a fifth where nothing is said.
+    #[test]
+    fn limits_are_resolved() {
+        let (config, diagnostics) = read_text("m", "limit_mib: 500\nlimit_percentage: 80", read);
+        assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
+        assert_eq!(config.limit.resolve(1), (500 * MIB, 500 * MIB - 500 * MIB / 100 * 20));
+        let (config, _) = read_text("m", "limit_percentage: 75\nspike_limit_percentage: 15", read);
+        assert_eq!(config.limit.resolve(1000), (750, 600));
+    }
+
+    /// Options that the Collector refuses are refused; options without effect here are named.
+    #[test]
+    fn wrong_limits_are_refused() {
+        for text in [
+            "{}",
+            "limit_mib: 100\nspike_limit_mib: 100",
+            "limit_percentage: 101",
+            "limit_percentage: 10\nspike_limit_percentage: 10",
+        ] {
+            assert!(read_text("m", text, read).1.has_errors(), "{text}");
+        }
+        let text = "check_interval: 1s\nlimit_mib: 9\nmin_gc_interval_when_soft_limited: 5s";
+        let (_, diagnostics) = read_text("m", text, read);
+        assert_eq!((diagnostics.errors().count(), diagnostics.warnings().count()), (0, 2));
     }
 }

@@ -1,30 +1,26 @@
 //! `resource`: actions on the attributes of resources.
 
 use bytes::Bytes;
-use sluice_config::{ComponentKind, Fields, Kind};
+use sluice_config::{ComponentKind, Kind};
 use sluice_flow::Metadata;
 use sluice_otlp::{Signal, count, edit_resources};
 
 use crate::actions::{self, Actions};
 use crate::fingerprint::Fingerprint;
-use crate::{BuildError, Built, Edit, ProcessError, Processor, ProcessorConfig};
+use crate::processor::{BuildError, Built, Edit, ProcessError, Processor, ProcessorConfig};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
     Kind::new("resource", "Sets, removes, hashes, extracts and converts attributes of resources"),
-    |fields| Box::new(Resource::read(fields)),
+    |fields| {
+        let doc = "Actions on the attributes of every resource, in this order.";
+        Box::new(Resource { actions: actions::read(fields, "attributes", doc) })
+    },
 );
 
 /// The options, which are also the processor.
 #[derive(Clone, Debug)]
 struct Resource {
     actions: Actions,
-}
-
-impl Resource {
-    fn read(fields: &mut Fields<'_>) -> Resource {
-        let doc = "Actions on the attributes of every resource, in this order.";
-        Resource { actions: actions::read(fields, "attributes", doc) }
-    }
 }
 
 impl ProcessorConfig for Resource {

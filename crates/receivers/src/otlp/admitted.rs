@@ -29,13 +29,8 @@ pub(super) struct Admitted {
 
 impl Admitted {
     pub(super) fn new(permit: Permit, resources: &ServerResources) -> Self {
-        let now = Instant::now();
-        Admitted {
-            permit,
-            resources: resources.clone(),
-            look_at: now + INTERVAL,
-            progressed: (now, 0),
-        }
+        let (now, resources) = (Instant::now(), resources.clone());
+        Admitted { permit, resources, look_at: now + INTERVAL, progressed: (now, 0) }
     }
 
     /// The next piece of a body, of which `arrived` bytes are there. A body that makes no progress

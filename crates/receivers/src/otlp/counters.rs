@@ -1,7 +1,9 @@
 //! What was received and what was refused. All counters only grow.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
 
 use super::refusal::{Refused, RefusedReason};
@@ -17,10 +19,7 @@ impl Transport {
 
     /// As the Collector labels its metrics.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Transport::Grpc => "grpc",
-            Transport::Http => "http",
-        }
+        ["grpc", "http"][self as usize]
     }
 }
 
@@ -53,7 +52,24 @@ impl SignalCounters {
     }
 }
 
-/// All counters of one receiver.
+/// The counters of a receiver. Cloning shares them.
+#[derive(Clone, Default)]
+pub struct Counters {
+    pub requests: Arc<OtlpCounters>,
+    pub grpc_connections: Arc<ServerCounters>,
+    pub http_connections: Arc<ServerCounters>,
+}
+
+impl Counters {
+    pub(super) fn connections(&self, transport: Transport) -> &Arc<ServerCounters> {
+        match transport {
+            Transport::Grpc => &self.grpc_connections,
+            Transport::Http => &self.http_connections,
+        }
+    }
+}
+
+/// What was received and what was refused.
 #[derive(Debug, Default)]
 pub struct OtlpCounters {
     cells: [[SignalCounters; 2]; 3],
@@ -64,5 +80,9 @@ pub struct OtlpCounters {
 impl OtlpCounters {
     pub fn of(&self, signal: Signal, transport: Transport) -> &SignalCounters {
         &self.cells[signal as usize][transport as usize]
+    }
+
+    pub(super) fn count_unknown(&self) {
+        self.unknown_requests.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,5 @@
 //! OTLP over gRPC.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -35,7 +33,7 @@ impl GrpcHandler {
     ) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Grpc);
         let (head, body) = request.into_parts();
-        let received = async {
+        let arrived = async {
             let route = self.ingest.let_in(signal, &head.headers).await?;
             let encoding = message_encoding(&head.headers)?;
             let (message, mut permit) = self.ingest.read_message(&*route, body).await?;
@@ -58,11 +56,7 @@ impl GrpcHandler {
                 permit,
             })
         };
-        self.ingest.receive(counters, received).await
-    }
-
-    fn count_unknown(&self) {
-        self.ingest.counters.unknown_requests.fetch_add(1, Ordering::Relaxed);
+        self.ingest.receive(counters, arrived.await).await
     }
 }
 
@@ -75,22 +69,20 @@ impl Handler for GrpcHandler {
 
     async fn handle(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
         if request.method() != Method::POST {
-            self.count_unknown();
+            self.ingest.counters.count_unknown();
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return response;
         }
         if !is_grpc(request.headers()) {
-            self.count_unknown();
+            self.ingest.counters.count_unknown();
             return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
         let Some(signal) = Signal::from_grpc_path(request.uri().path()) else {
-            self.count_unknown();
+            self.ingest.counters.count_unknown();
             let path: String = request.uri().path().chars().take(200).collect();
-            return trailers_only(&Status::new(
-                Code::Unimplemented,
-                format!("there is no method {path}"),
-            ));
+            let message = format!("there is no method {path}");
+            return trailers_only(&Status::new(Code::Unimplemented, message));
         };
         match self.receive(signal, sender, request).await {
             Ok(()) => success(),
@@ -114,10 +106,8 @@ impl Handler for GrpcHandler {
 
 /// `application/grpc` and its subtype for protobuf, which is the only one here.
 fn is_grpc(headers: &HeaderMap) -> bool {
-    media_type(headers).is_some_and(|media_type| {
-        media_type.eq_ignore_ascii_case(b"application/grpc")
-            || media_type.eq_ignore_ascii_case(b"application/grpc+proto")
-    })
+    let known: [&[u8]; 2] = [b"application/grpc", b"application/grpc+proto"];
+    media_type(headers).is_some_and(|it| known.iter().any(|known| it.eq_ignore_ascii_case(known)))
 }
 
 fn message_encoding(headers: &HeaderMap) -> Result<Encoding, Refused> {
@@ -129,9 +119,8 @@ fn message_encoding(headers: &HeaderMap) -> Result<Encoding, Refused> {
     let name = String::from_utf8_lossy(value.as_bytes());
     Encoding::from_name(name.trim()).ok_or_else(|| {
         let name: String = name.chars().take(40).collect();
-        let message = format!(
-            "grpc-encoding `{name}` is not supported; there are identity, gzip, zstd, snappy"
-        );
+        let there_are = "there are identity, gzip, zstd, snappy";
+        let message = format!("grpc-encoding `{name}` is not supported; {there_are}");
         Refused::new(RefusedReason::UnsupportedEncoding, message)
     })
 }

@@ -1,13 +1,11 @@
 //! OTLP over HTTP.
 
-use std::sync::atomic::Ordering;
-
 use http::header::{
     ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use sluice_net::compress::Packing;
-use sluice_net::server::{Cors, Handler, Peer, ReplyBody, RequestBody};
+use sluice_net::server::{Handler, Peer, ReplyBody, RequestBody};
 use sluice_otlp::{Encoding, Signal};
 
 use super::config::HttpConfig;
@@ -21,12 +19,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 pub(super) struct HttpHandler {
     ingest: Ingest,
-    paths: [(Signal, String); 3],
+    config: HttpConfig,
     encodings: Vec<(String, Packing)>,
     accepted_encodings: HeaderValue,
-    cors: Option<Cors>,
-    response_headers: Vec<(HeaderName, HeaderValue)>,
-    keep_alive: bool,
 }
 
 impl HttpHandler {
@@ -35,32 +30,25 @@ impl HttpHandler {
         let names: Vec<&str> = encodings.iter().map(|(name, _)| name.as_str()).collect();
         HttpHandler {
             ingest,
-            paths: [
-                (Signal::Traces, config.traces_url_path),
-                (Signal::Metrics, config.metrics_url_path),
-                (Signal::Logs, config.logs_url_path),
-            ],
             accepted_encodings: HeaderValue::from_str(&names.join(", "))
                 .unwrap_or(HeaderValue::from_static("identity")),
             encodings,
-            cors: config.cors,
-            response_headers: config.response_headers,
-            keep_alive: config.keep_alive,
+            config,
         }
     }
 
     async fn answer(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
-        if let Some(response) =
-            self.cors.as_ref().and_then(|cors| cors.preflight(request.method(), request.headers()))
-        {
+        let cors = self.config.cors.as_ref();
+        let preflight = cors.and_then(|cors| cors.preflight(request.method(), request.headers()));
+        if let Some(response) = preflight {
             return response;
         }
         let Some(signal) = self.signal_of(&request) else {
-            self.count_unknown();
+            self.ingest.counters.count_unknown();
             return text(StatusCode::NOT_FOUND, "404 page not found\n");
         };
         if request.method() != Method::POST {
-            self.count_unknown();
+            self.ingest.counters.count_unknown();
             let mut response =
                 text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed, supported: [POST]\n");
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
@@ -81,7 +69,7 @@ impl HttpHandler {
 
     fn signal_of(&self, request: &Request<RequestBody>) -> Option<Signal> {
         let path = request.uri().path();
-        self.paths.iter().find(|(_, own)| own == path).map(|(signal, _)| *signal)
+        Signal::ALL.into_iter().find(|signal| self.config.url_paths[*signal as usize] == path)
     }
 
     async fn receive(
@@ -93,25 +81,23 @@ impl HttpHandler {
     ) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Http);
         let (head, body) = request.into_parts();
-        let received = async {
+        let arrived = async {
             let route = self.ingest.let_in(signal, &head.headers).await?;
             let packing = self.packing_of(&head.headers)?;
             let (bytes, mut permit) = self.ingest.read_body(&*route, body).await?;
             let metadata = self.ingest.metadata(&*route, sender, &head, &mut permit)?;
             Ok(Arrived { route, signal, format, packing, body: bytes, metadata, permit })
         };
-        self.ingest.receive(counters, received).await
+        self.ingest.receive(counters, arrived.await).await
     }
 
     fn packing_of(&self, headers: &HeaderMap) -> Result<Packing, Refused> {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let Some(value) = values.next() else { return Ok(Packing::Known(Encoding::Identity)) };
         let name = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();
-        let found =
-            self.encodings.iter().find(|(own, _)| *own == name).map(|(_, packing)| *packing);
-        match found {
+        match self.encodings.iter().find(|(own, _)| *own == name) {
             // Several codings on top of each other are nothing that any OTLP client sends.
-            Some(packing) if values.next().is_none() => Ok(packing),
+            Some((_, packing)) if values.next().is_none() => Ok(*packing),
             _ if name.is_empty() => Ok(Packing::Known(Encoding::Identity)),
             _ => {
                 let name: String = name.chars().take(40).collect();
@@ -138,16 +124,13 @@ impl HttpHandler {
         if let Some(delay) = refused.retry_delay {
             // Whole seconds are all that the header can say: rounded up, so that no client comes
             // too early.
-            headers.insert(
-                RETRY_AFTER,
-                HeaderValue::from(delay.as_millis().div_ceil(1000).max(1) as u64),
-            );
+            let seconds = delay.as_millis().div_ceil(1000).max(1) as u64;
+            headers.insert(RETRY_AFTER, seconds.into());
         }
         match refused.reason {
             RefusedReason::Unauthenticated => {
-                headers.extend(
-                    self.ingest.challenge().map(|challenge| (WWW_AUTHENTICATE, challenge.clone())),
-                );
+                let authenticator = self.ingest.authenticator.as_deref();
+                headers.extend(authenticator.map(|it| (WWW_AUTHENTICATE, it.challenge().clone())));
             }
             RefusedReason::UnsupportedEncoding => {
                 headers.insert(ACCEPT_ENCODING, self.accepted_encodings.clone());
@@ -155,10 +138,6 @@ impl HttpHandler {
             _ => {}
         }
         response
-    }
-
-    fn count_unknown(&self) {
-        self.ingest.counters.unknown_requests.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -170,16 +149,17 @@ impl Handler for HttpHandler {
     }
 
     async fn handle(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
-        let origin = self.cors.as_ref().and_then(|_| request.headers().get(ORIGIN).cloned());
+        let cors = self.config.cors.as_ref();
+        let origin = cors.and_then(|_| request.headers().get(ORIGIN).cloned());
         let is_http1 = request.version() < http::Version::HTTP_2;
         let is_preflight = request.method() == Method::OPTIONS;
         let mut response = self.answer(sender, request).await;
         let headers = response.headers_mut();
-        if let Some(cors) = self.cors.as_ref().filter(|_| !is_preflight) {
+        if let Some(cors) = cors.filter(|_| !is_preflight) {
             cors.apply(origin.as_ref(), headers);
         }
-        headers.extend(self.response_headers.iter().cloned());
-        if is_http1 && !self.keep_alive {
+        headers.extend(self.config.response_headers.iter().cloned());
+        if is_http1 && !self.config.keep_alive {
             headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -195,14 +175,11 @@ impl Handler for HttpHandler {
 }
 
 fn format_of(headers: &HeaderMap) -> Option<Format> {
+    let known: [(&[u8], Format); 2] =
+        [(b"application/x-protobuf", Format::Protobuf), (b"application/json", Format::Json)];
     let media_type = media_type(headers)?;
-    if media_type.eq_ignore_ascii_case(b"application/x-protobuf") {
-        Some(Format::Protobuf)
-    } else if media_type.eq_ignore_ascii_case(b"application/json") {
-        Some(Format::Json)
-    } else {
-        None
-    }
+    let found = known.iter().find(|(name, _)| media_type.eq_ignore_ascii_case(name));
+    found.map(|(_, format)| *format)
 }
 
 /// The empty response message in either format: nothing was rejected.
@@ -219,8 +196,7 @@ fn success(format: Format) -> Response<ReplyBody> {
 fn text(status: StatusCode, message: &'static str) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::full(message));
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }

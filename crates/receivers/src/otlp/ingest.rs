@@ -84,18 +84,14 @@ impl Ingest {
         Ok(sender.metadata(head, keys, permit)?)
     }
 
-    /// What a client without credentials is told to show.
-    pub(super) fn challenge(&self) -> Option<&http::HeaderValue> {
-        self.authenticator.as_deref().map(Authenticator::challenge)
-    }
-
-    /// All steps, of which `read` does the first four. Counts what becomes of the request.
+    /// Steps 5 to 7 of a request for which the first four have succeeded or not. Counts what becomes
+    /// of it.
     pub(super) async fn receive(
         &self,
         counters: &SignalCounters,
-        read: impl Future<Output = Result<Arrived, Refused>>,
+        arrived: Result<Arrived, Refused>,
     ) -> Result<(), Refused> {
-        let arrived = read.await.inspect_err(|refused| counters.count_refused(refused, 0))?;
+        let arrived = arrived.inspect_err(|refused| counters.count_refused(refused, 0))?;
         let len_bytes = arrived.body.len();
         match self.submit(arrived).await {
             Ok(items) => {

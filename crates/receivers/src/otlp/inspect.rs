@@ -33,9 +33,7 @@ pub(super) struct Inspected {
 /// Inspects bodies of one receiver. Cloning shares the bound on how many large ones are inspected
 /// at a time.
 #[derive(Clone)]
-pub(super) struct Inspector {
-    large: Arc<Semaphore>,
-}
+pub(super) struct Inspector(Arc<Semaphore>);
 
 /// A body that has to be inspected.
 pub(super) struct Work {
@@ -109,7 +107,7 @@ impl Ledger<'_> {
 impl Inspector {
     pub(super) fn new() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Inspector { large: Arc::new(Semaphore::new(threads)) }
+        Inspector(Arc::new(Semaphore::new(threads)))
     }
 
     /// The permit that comes back covers what the payload holds.
@@ -129,7 +127,7 @@ impl Inspector {
         }
         let broken =
             || Refused::new(RefusedReason::Overloaded, "the request could not be inspected");
-        let turn = Arc::clone(&self.large).acquire_owned().await.map_err(|_| broken())?;
+        let turn = Arc::clone(&self.0).acquire_owned().await.map_err(|_| broken())?;
         let inspecting = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             work.run(&mut permit, false).map(|inspected| (inspected, permit))
@@ -152,12 +150,10 @@ impl Work {
         limit_bytes: usize,
     ) -> Self {
         let claimed = compress::claimed_len_bytes(packing, &body);
-        let keeps_compressed = match (format, packing, claimed) {
-            (
-                Format::Protobuf,
-                Packing::Known(encoding @ (Encoding::Gzip | Encoding::Zstd)),
-                Some(claimed),
-            ) => route.keeps_compressed(encoding, claimed),
+        let keeps_compressed = match (format, packing) {
+            (Format::Protobuf, Packing::Known(encoding @ (Encoding::Gzip | Encoding::Zstd))) => {
+                claimed.is_some_and(|claimed| route.keeps_compressed(encoding, claimed))
+            }
             _ => false,
         };
         Work { signal, format, packing, body, limit_bytes, keeps_compressed, claimed }
@@ -178,9 +174,8 @@ impl Work {
         let plain = match self.packing {
             Packing::Known(Encoding::Identity) => self.body.clone(),
             packing => {
-                compress::decompress_admitted(packing, &self.body, self.limit_bytes, &mut |ask| {
-                    ledger.ask(ask)
-                })?
+                let mut ask = |ask| ledger.ask(ask);
+                compress::decompress_admitted(packing, &self.body, self.limit_bytes, &mut ask)?
             }
         };
         let protobuf = match self.format {
@@ -241,9 +236,9 @@ impl Work {
 
     fn count(&self, plain: &[u8]) -> Result<u32, Refused> {
         let signal = self.signal;
-        let summary = sluice_otlp::scan(signal, plain).map_err(|malformed| {
+        let scanned = sluice_otlp::scan(signal, plain);
+        scanned.map(|summary| summary.items).map_err(|malformed| {
             Refused::invalid(format!("not a valid OTLP request of {signal}: {malformed}"))
-        })?;
-        Ok(summary.items)
+        })
     }
 }

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
-use sluice_telemetry::exposition::Exposition;
+use sluice_telemetry::exposition::{Exposition, Series};
 use sluice_telemetry::table::{Metric, Table};
 
-use super::{Counters, RefusedReason, SignalCounters, Transport};
-use crate::ReceiverCounters;
+use super::counters::{Counters, SignalCounters, Transport};
+use super::refusal::RefusedReason;
+use crate::receiver::ReceiverCounters;
 
 impl ReceiverCounters for Counters {
     fn write(&self, receiver: &str, exposition: &mut Exposition<'_>) {
@@ -21,15 +22,24 @@ fn load(counter: &AtomicU64) -> f64 {
 }
 
 impl Counters {
-    fn connections(&self) -> [(Transport, &ServerCounters); 2] {
-        [(Transport::Grpc, &self.grpc_connections), (Transport::Http, &self.http_connections)]
+    fn each_cell(&self, mut visit: impl FnMut(&'static str, Signal, &SignalCounters)) {
+        for signal in Signal::ALL {
+            for transport in Transport::ALL {
+                visit(transport.as_str(), signal, self.requests.of(signal, transport));
+            }
+        }
     }
 
-    fn cells(&self) -> impl Iterator<Item = (Transport, Signal, &SignalCounters)> {
-        let pairs = Signal::ALL
-            .into_iter()
-            .flat_map(|signal| Transport::ALL.map(|transport| (transport, signal)));
-        pairs.map(|(transport, signal)| (transport, signal, self.requests.of(signal, transport)))
+    fn items(&self, series: &mut Series<'_, '_>, of: fn(&SignalCounters) -> &AtomicU64) {
+        self.each_cell(|transport, signal, cell| {
+            series.add_items(signal.items_name(), &[transport], load(of(cell)));
+        });
+    }
+
+    fn by_signal(&self, series: &mut Series<'_, '_>, of: fn(&SignalCounters) -> &AtomicU64) {
+        self.each_cell(|transport, signal, cell| {
+            series.add(&[transport, signal.as_str()], load(of(cell)));
+        });
     }
 }
 
@@ -50,7 +60,7 @@ fn events(counters: &ServerCounters) -> [(&'static str, &AtomicU64); 11] {
     ]
 }
 
-pub(crate) const METRICS: Table<Counters> = Table {
+pub(super) const METRICS: Table<Counters> = Table {
     title: "Receiver otlp",
     labels: &["receiver"],
     metrics: &[
@@ -58,15 +68,7 @@ pub(crate) const METRICS: Table<Counters> = Table {
             "otelcol_receiver_accepted",
             &["transport"],
             "Items that were accepted.",
-            |counters: &Counters, series| {
-                for (transport, signal, cell) in counters.cells() {
-                    series.add_items(
-                        signal.items_name(),
-                        &[transport.as_str()],
-                        load(&cell.accepted_items),
-                    );
-                }
-            },
+            |counters: &Counters, series| counters.items(series, |cell| &cell.accepted_items),
         )
         .by_items(),
         Metric::counters(
@@ -74,15 +76,7 @@ pub(crate) const METRICS: Table<Counters> = Table {
             &["transport"],
             "Items of requests that were refused after they had been read. \
              Those refused unread are requests in sluice_receiver_refused_requests.",
-            |counters: &Counters, series| {
-                for (transport, signal, cell) in counters.cells() {
-                    series.add_items(
-                        signal.items_name(),
-                        &[transport.as_str()],
-                        load(&cell.refused_items),
-                    );
-                }
-            },
+            |counters: &Counters, series| counters.items(series, |cell| &cell.refused_items),
         )
         .by_items(),
         Metric::counters(
@@ -90,21 +84,14 @@ pub(crate) const METRICS: Table<Counters> = Table {
             &["transport", "signal"],
             "Requests that were accepted.",
             |counters: &Counters, series| {
-                for (transport, signal, cell) in counters.cells() {
-                    series
-                        .add(&[transport.as_str(), signal.as_str()], load(&cell.accepted_requests));
-                }
+                counters.by_signal(series, |cell| &cell.accepted_requests)
             },
         ),
         Metric::counters(
             "sluice_receiver_accepted",
             &["transport", "signal"],
             "Bytes of accepted requests, as sent.",
-            |counters: &Counters, series| {
-                for (transport, signal, cell) in counters.cells() {
-                    series.add(&[transport.as_str(), signal.as_str()], load(&cell.accepted_bytes));
-                }
-            },
+            |counters: &Counters, series| counters.by_signal(series, |cell| &cell.accepted_bytes),
         )
         .unit("bytes"),
         Metric::counters(
@@ -112,12 +99,12 @@ pub(crate) const METRICS: Table<Counters> = Table {
             &["transport", "signal", "reason"],
             "Requests that were refused, read or not.",
             |counters: &Counters, series| {
-                for (transport, signal, cell) in counters.cells() {
+                counters.each_cell(|transport, signal, cell| {
                     for reason in RefusedReason::ALL {
-                        let labels = [transport.as_str(), signal.as_str(), reason.as_str()];
+                        let labels = [transport, signal.as_str(), reason.as_str()];
                         series.add(&labels, cell.refused_requests(reason) as f64);
                     }
-                }
+                });
             },
         ),
         Metric::gauges(
@@ -125,8 +112,9 @@ pub(crate) const METRICS: Table<Counters> = Table {
             &["transport"],
             "Connections that are open.",
             |counters: &Counters, series| {
-                for (transport, counters) in counters.connections() {
-                    series.add(&[transport.as_str()], load(&counters.open));
+                for transport in Transport::ALL {
+                    let open = load(&counters.connections(transport).open);
+                    series.add(&[transport.as_str()], open);
                 }
             },
         ),
@@ -135,8 +123,8 @@ pub(crate) const METRICS: Table<Counters> = Table {
             &["transport", "event"],
             "What happened to connections.",
             |counters: &Counters, series| {
-                for (transport, counters) in counters.connections() {
-                    for (event, count) in events(counters) {
+                for transport in Transport::ALL {
+                    for (event, count) in events(counters.connections(transport)) {
                         series.add(&[transport.as_str(), event], load(count));
                     }
                 }

@@ -22,129 +22,107 @@ mod grpc;
 mod http;
 mod ingest;
 mod inspect;
-mod kind;
 mod metrics;
 mod read;
 pub mod refusal;
 mod senders;
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use sluice_config::Kind;
+use sluice_flow::BoxFuture;
 use sluice_flow::source::Ingress;
 use sluice_net::auth::server::Authenticator;
-use sluice_net::server::{
-    BindError, Handler, Listener, ServerCounters, ServerOptions, ServerResources, WeakListener,
-    serve,
-};
-use sluice_net::tls::{ServerTls, TlsError};
+use sluice_net::server::{BindError, Listener, ServerResources, WeakListener, serve};
+use sluice_net::tls::ServerTls;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{GrpcConfig, HttpConfig, OtlpConfig, SharedConfig};
-pub use counters::{OtlpCounters, SignalCounters, Transport};
-pub use kind::KIND;
-pub(crate) use metrics::METRICS;
+use crate::receiver::{
+    BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind, StartError,
+    StartedReceiver,
+};
+
+pub use config::{HttpConfig, OtlpConfig, SharedConfig};
+pub use counters::{Counters, OtlpCounters, SignalCounters, Transport};
 pub use refusal::{Refused, RefusedReason};
 
-/// Why the receiver cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error("{protocol}: {error}")]
-    Bind { protocol: &'static str, error: BindError },
-    #[error("{protocol}: tls: {error}")]
-    Tls { protocol: &'static str, error: TlsError },
-}
+pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
+    Kind::new("otlp", "Receives OTLP over gRPC and HTTP, in protobuf and JSON"),
+    |fields| Box::new(OtlpConfig::read(fields)),
+)
+.metrics(|| metrics::METRICS.describe());
 
-/// Who may send, by protocol. `None`: every client.
-#[derive(Clone, Default)]
-pub struct Authenticators {
-    pub grpc: Option<Arc<Authenticator>>,
-    pub http: Option<Arc<Authenticator>>,
-}
+/// Who may send, by `Transport`. `None`: every client.
+pub type Authenticators = [Option<Arc<Authenticator>>; 2];
 
-impl StartError {
-    /// True if it may succeed once the listeners that were held meanwhile are closed.
-    fn waits_for_held(&self) -> bool {
-        matches!(self, StartError::Bind { error: BindError::Held { .. }, .. })
+impl ReceiverConfig for OtlpConfig {
+    fn authenticators(&self) -> Vec<&str> {
+        self.ports().filter_map(|(_, shared, _)| shared.authenticator.as_deref()).collect()
+    }
+
+    fn bind<'a>(
+        &'a self,
+        held: &'a [Listener],
+    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>> {
+        Box::pin(async move {
+            bind(self, held).await.map(|bound| Box::new(bound) as Box<dyn BoundReceiver>)
+        })
     }
 }
 
 /// A port that is bound and not served yet.
-struct Port<C> {
+struct Port {
+    transport: Transport,
     listener: Listener,
     tls: Option<ServerTls>,
-    config: C,
+    config: SharedConfig,
+    /// For HTTP.
+    http: Option<HttpConfig>,
 }
 
 /// A receiver whose ports are bound and whose certificates are loaded: nothing can fail any more.
-pub struct Bound {
-    grpc: Option<Port<GrpcConfig>>,
-    http: Option<Port<HttpConfig>>,
-}
-
-/// The counters of a receiver. Cloning shares them.
-#[derive(Clone, Default)]
-pub struct Counters {
-    pub requests: Arc<OtlpCounters>,
-    pub grpc_connections: Arc<ServerCounters>,
-    pub http_connections: Arc<ServerCounters>,
-}
-
-/// A receiver that listens.
-pub struct Running {
-    /// Where gRPC is taken, with the real port. `None` if it is off or on a Unix socket.
-    pub grpc_address: Option<SocketAddr>,
-    pub http_address: Option<SocketAddr>,
-    pub counters: Counters,
-    resources: ServerResources,
-    listeners: Vec<WeakListener>,
-    ports: JoinSet<()>,
-    shutdown: CancellationToken,
-}
-
-impl Running {
-    /// Waits until all ports are closed and all their requests answered or cut off. Cancel the
-    /// token given to [`Bound::serve`] first.
-    pub async fn closed(mut self) {
-        while self.ports.join_next().await.is_some() {}
-    }
-
-    /// Serves a port; its real address.
-    fn serve<C>(
-        &mut self,
-        Port { listener, tls, .. }: Port<C>,
-        server: ServerOptions,
-        handler: impl Handler,
-        counters: Arc<ServerCounters>,
-    ) -> Option<SocketAddr> {
-        let address = listener.local_address();
-        self.listeners.push(listener.downgrade());
-        let (resources, shutdown) = (self.resources.clone(), self.shutdown.clone());
-        let handler = Arc::new(handler);
-        self.ports.spawn(serve(listener, server, tls, handler, counters, resources, shutdown));
-        address
-    }
-}
+pub struct Bound(Vec<Port>);
 
 /// Binds the configured ports, or takes over those of `held` that have the same addresses. All of
 /// them or none.
-pub async fn bind(config: OtlpConfig, held: &[Listener]) -> Result<Bound, StartError> {
-    let grpc = match config.grpc {
-        None => None,
-        Some(config) => {
-            let (listener, tls) = bind_port("grpc", &config.shared, held).await?;
-            Some(Port { listener, tls, config })
+pub async fn bind(config: &OtlpConfig, held: &[Listener]) -> Result<Bound, StartError> {
+    let mut ports = Vec::new();
+    for (transport, config, http) in config.ports() {
+        let protocol = transport.as_str();
+        let tls = config.tls.clone().map(|tls| ServerTls::new(tls, config.server.protocols.alpn()));
+        let tls = tls
+            .transpose()
+            .map_err(|error| StartError::failed(format!("{protocol}: tls: {error}")))?;
+        let bound = Listener::bind_or_take_over(&config.address, held).await;
+        let listener = bound.map_err(|error| match error {
+            BindError::Held { .. } => StartError::held(format!("{protocol}: {error}")),
+            _ => StartError::failed(format!("{protocol}: {error}")),
+        })?;
+        ports.push(Port { transport, listener, tls, config: config.clone(), http: http.cloned() });
+    }
+    Ok(Bound(ports))
+}
+
+impl BoundReceiver for Bound {
+    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+        let mut authenticators = Authenticators::default();
+        for Port { transport, config, .. } in &self.0 {
+            let found =
+                config.authenticator.as_ref().and_then(|name| context.authenticators.get(name));
+            authenticators[*transport as usize] = found.cloned();
         }
-    };
-    let http = match config.http {
-        None => None,
-        Some(config) => {
-            let (listener, tls) = bind_port("http", &config.shared, held).await?;
-            Some(Port { listener, tls, config })
-        }
-    };
-    Ok(Bound { grpc, http })
+        let before = context
+            .counters
+            .and_then(|counters| (counters as Arc<dyn Any + Send + Sync>).downcast().ok());
+        let counters =
+            before.map(|counters: Arc<Counters>| (*counters).clone()).unwrap_or_default();
+        let (ingress, resources) = (context.ingress, context.resources);
+        let shutdown = CancellationToken::new();
+        Box::new((*self).serve(ingress, authenticators, counters, resources, shutdown))
+    }
 }
 
 impl Bound {
@@ -153,65 +131,95 @@ impl Bound {
     pub fn serve(
         self,
         ingress: Arc<dyn Ingress>,
-        authenticators: Authenticators,
+        mut authenticators: Authenticators,
         counters: Counters,
         resources: ServerResources,
         shutdown: CancellationToken,
     ) -> Running {
         let inspector = inspect::Inspector::new();
-        let requests = Arc::clone(&counters.requests);
-        let ingest = |authenticator, config: &SharedConfig| ingest::Ingest {
-            ingress: Arc::clone(&ingress),
-            authenticator,
-            counters: Arc::clone(&requests),
-            limit_bytes: config.limit_bytes,
-            body_timeouts: config.body_timeouts,
-            include_metadata: config.include_metadata,
-            resources: resources.clone(),
-            inspector: inspector.clone(),
-        };
-        let mut running = Running {
-            grpc_address: None,
-            http_address: None,
-            counters,
-            resources: resources.clone(),
-            listeners: Vec::new(),
-            ports: JoinSet::new(),
-            shutdown,
-        };
-        if let Some(port) = self.grpc {
-            let shared = &port.config.shared;
-            let handler = grpc::GrpcHandler { ingest: ingest(authenticators.grpc, shared) };
-            let (server, counters) =
-                (shared.server.clone(), Arc::clone(&running.counters.grpc_connections));
-            running.grpc_address = running.serve(port, server, handler, counters);
+        let (mut addresses, mut listeners, mut tasks) = (Vec::new(), Vec::new(), JoinSet::new());
+        for Port { transport, listener, tls, config, http } in self.0 {
+            addresses.extend(listener.local_address().map(|address| (transport, address)));
+            listeners.push(listener.downgrade());
+            let ingest = ingest::Ingest {
+                ingress: Arc::clone(&ingress),
+                authenticator: authenticators[transport as usize].take(),
+                counters: Arc::clone(&counters.requests),
+                limit_bytes: config.limit_bytes,
+                body_timeouts: config.body_timeouts,
+                include_metadata: config.include_metadata,
+                resources: resources.clone(),
+                inspector: inspector.clone(),
+            };
+            let connections = Arc::clone(counters.connections(transport));
+            let (server, resources, shutdown) =
+                (config.server, resources.clone(), shutdown.clone());
+            match http {
+                None => {
+                    let handler = Arc::new(grpc::GrpcHandler { ingest });
+                    tasks.spawn(serve(
+                        listener,
+                        server,
+                        tls,
+                        handler,
+                        connections,
+                        resources,
+                        shutdown,
+                    ))
+                }
+                Some(http) => {
+                    let handler = Arc::new(http::HttpHandler::new(ingest, http));
+                    tasks.spawn(serve(
+                        listener,
+                        server,
+                        tls,
+                        handler,
+                        connections,
+                        resources,
+                        shutdown,
+                    ))
+                }
+            };
         }
-        if let Some(port) = self.http {
-            let shared = &port.config.shared;
-            let handler =
-                http::HttpHandler::new(ingest(authenticators.http, shared), port.config.clone());
-            let (server, counters) =
-                (shared.server.clone(), Arc::clone(&running.counters.http_connections));
-            running.http_address = running.serve(port, server, handler, counters);
-        }
-        running
+        Running { addresses, counters, listeners, tasks, shutdown }
     }
 }
 
-async fn bind_port(
-    protocol: &'static str,
-    config: &SharedConfig,
-    held: &[Listener],
-) -> Result<(Listener, Option<ServerTls>), StartError> {
-    let tls = match &config.tls {
-        None => None,
-        Some(options) => Some(
-            ServerTls::new(options.clone(), config.server.protocols.alpn())
-                .map_err(|error| StartError::Tls { protocol, error })?,
-        ),
-    };
-    let listener = Listener::bind_or_take_over(&config.address, held)
-        .await
-        .map_err(|error| StartError::Bind { protocol, error })?;
-    Ok((listener, tls))
+/// A receiver that listens.
+pub struct Running {
+    /// With the real ports. Not those on Unix sockets.
+    pub addresses: Vec<(Transport, SocketAddr)>,
+    pub counters: Counters,
+    listeners: Vec<WeakListener>,
+    tasks: JoinSet<()>,
+    shutdown: CancellationToken,
+}
+
+impl Running {
+    /// Waits until all ports are closed and all their requests answered or cut off. Cancel the
+    /// token given to [`Bound::serve`] first.
+    pub async fn closed(mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+impl StartedReceiver for Running {
+    fn addresses(&self) -> Vec<(&'static str, String)> {
+        self.addresses.iter().map(|(by, address)| (by.as_str(), address.to_string())).collect()
+    }
+
+    fn listeners(&self) -> Vec<Listener> {
+        self.listeners.iter().filter_map(WeakListener::upgrade).collect()
+    }
+
+    fn counters(&self) -> Arc<dyn ReceiverCounters> {
+        Arc::new(self.counters.clone())
+    }
+
+    fn shutdown(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            self.shutdown.cancel();
+            self.closed().await;
+        })
+    }
 }

@@ -26,27 +26,19 @@ impl Connection for Window<'_> {
 }
 
 impl Ingest {
-    /// Reads the one message of a unary call.
+    /// Reads the one message of a unary call. Memory is asked for as soon as its prefix is there.
     pub(super) async fn read_message(
         &self,
         route: &dyn IngressRoute,
         body: RequestBody,
     ) -> Result<(Message, Permit), Refused> {
-        self.read_admitted_message(route, &mut BodyReader::new(body, self.body_timeouts)).await
-    }
-
-    /// Memory is asked for as soon as the message's prefix is there.
-    async fn read_admitted_message(
-        &self,
-        route: &dyn IngressRoute,
-        body: &mut BodyReader,
-    ) -> Result<(Message, Permit), Refused> {
+        let mut body = BodyReader::new(body, self.body_timeouts);
         let mut reader = MessageReader::new(self.limit_bytes);
         let mut admitted: Option<Admitted> = None;
         loop {
             let piece = match &mut admitted {
                 None => body.next().await?,
-                Some(admitted) => admitted.next(body, reader.received_bytes()).await?,
+                Some(admitted) => admitted.next(&mut body, reader.received_bytes()).await?,
             };
             let Some(mut chunk) = piece else { break };
             if admitted.is_none() {
@@ -67,14 +59,7 @@ impl Ingest {
         route: &dyn IngressRoute,
         body: RequestBody,
     ) -> Result<(Bytes, Permit), Refused> {
-        self.read_admitted(route, &mut BodyReader::new(body, self.body_timeouts)).await
-    }
-
-    async fn read_admitted(
-        &self,
-        route: &dyn IngressRoute,
-        body: &mut BodyReader,
-    ) -> Result<(Bytes, Permit), Refused> {
+        let mut body = BodyReader::new(body, self.body_timeouts);
         let announced =
             body.announced_len_bytes().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if announced.is_some_and(|length| length > self.limit_bytes) {
@@ -84,7 +69,7 @@ impl Ingest {
         let permit = route.admit(at_first, &Window(body.window())).await?;
         let mut admitted = Admitted::new(permit, &self.resources);
         let mut bytes = Vec::with_capacity(announced.unwrap_or(0).min(RESERVED_AT_ONCE_BYTES));
-        while let Some(chunk) = admitted.next(body, bytes.len()).await? {
+        while let Some(chunk) = admitted.next(&mut body, bytes.len()).await? {
             let length = bytes.len() + chunk.len();
             if length > self.limit_bytes {
                 return Err(Refused::too_large(self.limit_bytes));

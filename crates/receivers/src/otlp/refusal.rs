@@ -46,6 +46,7 @@ pub enum RefusedReason {
 /// Each reason as a metric's label, and its answer over gRPC and HTTP.
 const ANSWERS: [(RefusedReason, &str, Code, StatusCode); 11] = {
     use RefusedReason::*;
+    const UNSUPPORTED: StatusCode = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     [
         (Unauthenticated, "unauthenticated", Code::Unauthenticated, StatusCode::UNAUTHORIZED),
         (Unrouted, "unrouted", Code::Unimplemented, StatusCode::NOT_FOUND),
@@ -54,18 +55,8 @@ const ANSWERS: [(RefusedReason, &str, Code, StatusCode); 11] = {
         (Invalid, "invalid", Code::InvalidArgument, StatusCode::BAD_REQUEST),
         (Rejected, "rejected", Code::InvalidArgument, StatusCode::BAD_REQUEST),
         (Failed, "failed", Code::Unknown, StatusCode::INTERNAL_SERVER_ERROR),
-        (
-            UnsupportedEncoding,
-            "unsupported_encoding",
-            Code::Unimplemented,
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        ),
-        (
-            UnsupportedMediaType,
-            "unsupported_media_type",
-            Code::InvalidArgument,
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        ),
+        (UnsupportedEncoding, "unsupported_encoding", Code::Unimplemented, UNSUPPORTED),
+        (UnsupportedMediaType, "unsupported_media_type", Code::InvalidArgument, UNSUPPORTED),
         (TooSlow, "too_slow", Code::DeadlineExceeded, StatusCode::SERVICE_UNAVAILABLE),
         (BrokenOff, "broken_off", Code::Cancelled, StatusCode::BAD_REQUEST),
     ]
@@ -108,10 +99,8 @@ impl Refused {
     }
 
     pub fn too_large(limit_bytes: usize) -> Self {
-        Refused::new(
-            RefusedReason::TooLarge,
-            format!("the request is larger than the limit of {limit_bytes} bytes"),
-        )
+        let message = format!("the request is larger than the limit of {limit_bytes} bytes");
+        Refused::new(RefusedReason::TooLarge, message)
     }
 
     /// Connections have no memory left for the request's headers.
@@ -121,33 +110,33 @@ impl Refused {
 
     /// The answer over gRPC.
     pub fn to_status(&self) -> Status {
-        let (_, _, code, _) = ANSWERS[self.reason as usize];
+        let code = ANSWERS[self.reason as usize].2;
         Status { code, message: self.message.clone(), retry_delay: self.retry_delay }
     }
 
     /// The answer over HTTP.
     pub fn http_status(&self) -> StatusCode {
-        let (_, _, _, status) = ANSWERS[self.reason as usize];
-        status
+        ANSWERS[self.reason as usize].3
     }
 }
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Retry { delay, reason } => Refused {
-                reason: RefusedReason::Overloaded,
-                message: reason,
-                retry_delay: Some(delay),
-            },
-            Refusal::TooLarge { reason } => Refused::new(RefusedReason::TooLarge, reason),
-            Refusal::Invalid { reason } => Refused::invalid(reason),
-            Refusal::Rejected { reason } => Refused::new(RefusedReason::Rejected, reason),
-            Refusal::Failed { reason } => Refused::new(RefusedReason::Failed, reason),
-            Refusal::Unrouted => {
-                Refused::new(RefusedReason::Unrouted, "no pipeline takes this signal")
+        let mut retry_delay = None;
+        let (reason, message) = match refusal {
+            Refusal::Retry { delay, reason } => {
+                retry_delay = Some(delay);
+                (RefusedReason::Overloaded, reason)
             }
-        }
+            Refusal::TooLarge { reason } => (RefusedReason::TooLarge, reason),
+            Refusal::Invalid { reason } => (RefusedReason::Invalid, reason),
+            Refusal::Rejected { reason } => (RefusedReason::Rejected, reason),
+            Refusal::Failed { reason } => (RefusedReason::Failed, reason),
+            Refusal::Unrouted => {
+                (RefusedReason::Unrouted, "no pipeline takes this signal".to_owned())
+            }
+        };
+        Refused { reason, message, retry_delay }
     }
 }
 
@@ -164,19 +153,16 @@ impl From<AuthError> for Refused {
 
 impl From<DecompressError> for Refused {
     fn from(error: DecompressError) -> Self {
-        match error {
-            DecompressError::TooLarge { limit_bytes } => Refused::new(
-                RefusedReason::TooLarge,
-                format!(
-                    "the request is larger than the limit of {limit_bytes} bytes after \
-                     decompression"
-                ),
-            ),
-            DecompressError::Corrupt { .. } => Refused::invalid(error.to_string()),
-            DecompressError::Unsupported { .. } => {
-                Refused::new(RefusedReason::UnsupportedEncoding, error.to_string())
+        let reason = match error {
+            DecompressError::TooLarge { limit_bytes } => {
+                let mut refused = Refused::too_large(limit_bytes);
+                refused.message.push_str(" after decompression");
+                return refused;
             }
-        }
+            DecompressError::Corrupt { .. } => RefusedReason::Invalid,
+            DecompressError::Unsupported { .. } => RefusedReason::UnsupportedEncoding,
+        };
+        Refused::new(reason, error.to_string())
     }
 }
 

@@ -40,7 +40,7 @@ async fn slow_beginnings_are_cut_off() {
     let start = async |text: &str| {
         let mut config = config(text);
         for server in [
-            &mut config.grpc.as_mut().expect("is on").shared.server,
+            &mut config.grpc.as_mut().expect("is on").server,
             &mut config.http.as_mut().expect("is on").shared.server,
         ] {
             server.handshake_timeout = Duration::from_millis(500);
@@ -91,7 +91,7 @@ async fn slow_beginnings_are_cut_off() {
 async fn header_blocks_that_never_end_are_cut_off() {
     let mut config = config(BOTH);
     for server in [
-        &mut config.grpc.as_mut().expect("is on").shared.server,
+        &mut config.grpc.as_mut().expect("is on").server,
         &mut config.http.as_mut().expect("is on").shared.server,
     ] {
         server.keepalive_time = Duration::from_millis(300);
@@ -250,7 +250,7 @@ async fn peers_that_answer_no_ping_are_given_up() {
 #[tokio::test]
 async fn shutdown_drains_for_a_bounded_time() {
     let mut config = config(BOTH);
-    config.grpc.as_mut().expect("is on").shared.server.drain_timeout = Duration::from_millis(300);
+    config.grpc.as_mut().expect("is on").server.drain_timeout = Duration::from_millis(300);
     let intake = MockIntake { stalls: Some(Signal::Traces), ..MockIntake::default() };
     let receiver = Receiver::start_with(config, intake, Authenticators::default()).await;
     let address = receiver.grpc;

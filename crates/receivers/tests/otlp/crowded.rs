@@ -178,7 +178,7 @@ async fn bodies_of_refused_streams_do_not_end_their_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_without_a_window_end_their_connection() {
     let mut config = config(BOTH);
-    config.grpc.as_mut().expect("is on").shared.server.write_timeout = Duration::from_millis(500);
+    config.grpc.as_mut().expect("is on").server.write_timeout = Duration::from_millis(500);
     let receiver =
         Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
     let attack = async {

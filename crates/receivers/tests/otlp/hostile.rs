@@ -182,7 +182,7 @@ async fn lengths_that_lie_hold_a_permit_but_no_memory_and_not_for_long() {
 fn quick_bodies(config: &mut OtlpConfig) {
     let timeouts =
         BodyTimeouts { gap: Duration::from_millis(300), total: Duration::from_millis(1000) };
-    config.grpc.as_mut().expect("is on").shared.body_timeouts = timeouts;
+    config.grpc.as_mut().expect("is on").body_timeouts = timeouts;
     config.http.as_mut().expect("is on").shared.body_timeouts = timeouts;
 }
 

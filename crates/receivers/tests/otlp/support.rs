@@ -23,7 +23,7 @@ use sluice_flow::{BoxFuture, Metadata, Payload, Refusal};
 use sluice_net::grpc::Status;
 use sluice_net::server::{ConnectionBudget, ServerResources};
 use sluice_otlp::{Encoding, Signal};
-use sluice_receivers::otlp::{self, Authenticators, Counters, OtlpConfig, Running};
+use sluice_receivers::otlp::{self, Authenticators, Counters, OtlpConfig, Running, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -199,13 +199,15 @@ impl Receiver {
         let runtime = ServerRuntime::start();
         let resources = ServerResources { connections, scheduler: Some(runtime.scheduler()) };
         let serve = async move {
-            let bound = otlp::bind(config, &[]).await.expect("binds");
+            let bound = otlp::bind(&config, &[]).await.expect("binds");
             bound.serve(shared, authenticators, Counters::default(), resources, token)
         };
         let running = runtime.run(serve).await;
         let none = SocketAddr::from(([127, 0, 0, 1], 1));
-        let (grpc, http) =
-            (running.grpc_address.unwrap_or(none), running.http_address.unwrap_or(none));
+        let [grpc, http] = Transport::ALL.map(|transport| {
+            let mut addresses = running.addresses.iter();
+            addresses.find(|(by, _)| *by == transport).map_or(none, |(_, address)| *address)
+        });
         Receiver { intake, running, shutdown, grpc, http, _runtime: runtime }
     }
 

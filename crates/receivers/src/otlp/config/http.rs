@@ -4,14 +4,10 @@ use std::time::Duration;
 
 use ::http::{HeaderName, HeaderValue};
 use sluice_config::Fields;
-use sluice_net::server::{BodyTimeouts, Cors, Protocols, ServerOptions};
+use sluice_net::server::{Cors, Protocols};
 use sluice_otlp::Signal;
 
-use super::grpc::connections;
-use super::{
-    DEFAULT_LIMIT_MIB, HttpConfig, SharedConfig, address, authenticator, include_metadata, packing,
-    tls,
-};
+use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig, address, packing};
 
 /// In the order in which they are offered.
 const ALGORITHMS: [&str; 7] =
@@ -19,50 +15,25 @@ const ALGORITHMS: [&str; 7] =
 
 pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
     let address = address(fields, "localhost:4318");
-    let paths = Signal::ALL.map(|signal| url_path(fields, signal));
-    let tls = tls::read(fields);
-    let authenticator = authenticator(fields);
-    let include_metadata = include_metadata(fields);
-    let limit_bytes = fields.size(
-        "max_request_body_size",
-        DEFAULT_LIMIT_MIB << 20,
-        0..=2 << 30,
-        "Largest request in bytes, as sent and again after decompression. Larger ones are \
-         answered 413. 0 means the default. (The Collector's default is 20 MiB; OTLP recommends \
-         64 MiB.)",
-    );
-    let limit_bytes = if limit_bytes == 0 { DEFAULT_LIMIT_MIB << 20 } else { limit_bytes };
-    let mut server = ServerOptions::new(Protocols::Http1AndHttp2);
-    let body_timeouts = timeouts(fields, &mut server);
-    server.max_connections = connections(fields, server.max_connections);
-    let keep_alive = fields.boolean(
-        "keep_alives_enabled",
-        true,
-        "Let HTTP/1 connections carry several requests.",
-    );
+    let url_paths = Signal::ALL.map(|signal| url_path(fields, signal));
+    let mut shared = SharedConfig::read(fields, address, Protocols::Http1AndHttp2);
+    let doc = "Largest request in bytes, as sent and again after decompression. Larger ones are \
+               answered 413. 0 means the default. (The Collector's default is 20 MiB; OTLP \
+               recommends 64 MiB.)";
+    let default = DEFAULT_LIMIT_BYTES as u64;
+    let limit_bytes = fields.size("max_request_body_size", default, 0..=2 << 30, doc);
+    if limit_bytes > 0 {
+        shared.limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
+    }
+    timeouts(fields, &mut shared);
+    shared.read_connections(fields);
+    let doc = "Let HTTP/1 connections carry several requests.";
+    let keep_alive = fields.boolean("keep_alives_enabled", true, doc);
     let cors = cors(fields);
     let response_headers = response_headers(fields);
     let compression_algorithms = compression_algorithms(fields);
     fields.not_yet("middlewares", "middleware extensions");
-    let [traces_url_path, metrics_url_path, logs_url_path] = paths;
-    HttpConfig {
-        shared: SharedConfig {
-            address,
-            tls,
-            authenticator,
-            include_metadata,
-            limit_bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX),
-            server,
-            body_timeouts,
-        },
-        traces_url_path,
-        metrics_url_path,
-        logs_url_path,
-        cors,
-        response_headers,
-        compression_algorithms,
-        keep_alive,
-    }
+    HttpConfig { shared, url_paths, cors, response_headers, compression_algorithms, keep_alive }
 }
 
 fn url_path(fields: &mut Fields<'_>, signal: Signal) -> String {
@@ -72,69 +43,38 @@ fn url_path(fields: &mut Fields<'_>, signal: Signal) -> String {
     if path.starts_with('/') { path } else { format!("/{path}") }
 }
 
-fn timeouts(fields: &mut Fields<'_>, server: &mut ServerOptions) -> BodyTimeouts {
+fn timeouts(fields: &mut Fields<'_>, config: &mut SharedConfig) {
     let least = Duration::from_millis(10);
-    let mut timeouts = BodyTimeouts::default();
-    timeouts.total = or_default(
-        fields.duration(
-            "read_timeout",
-            timeouts.total,
-            "What the body of a request may take to arrive. 0 means the default.",
-        ),
-        timeouts.total,
-    );
-    timeouts.gap = timeouts.gap.min(timeouts.total);
+    let (body, server) = (&mut config.body_timeouts, &mut config.server);
+    let doc = "What the body of a request may take to arrive. 0 means the default.";
+    body.total = or_default(fields, "read_timeout", body.total, doc);
+    body.gap = body.gap.min(body.total);
     // One timer serves both in HTTP/1: it runs from the end of one request to the end of the next
     // one's headers.
-    let header_default = server.read_header_timeout;
-    let read_header = or_default(
-        fields.duration(
-            "read_header_timeout",
-            header_default,
-            "What the headers of a request may take to arrive, on a new or an idle connection. 0 \
-             means the default.",
-        ),
-        header_default,
-    );
-    server.read_header_timeout = read_header.max(least);
-    let idle = fields.duration(
-        "idle_timeout",
-        header_default,
-        "How long an HTTP/2 connection may be without a request. HTTP/1 connections are bounded \
-         by `read_header_timeout`. 0 means the default.",
-    );
-    server.max_connection_idle = Some(or_default(idle, header_default).max(least));
+    let default = server.read_header_timeout;
+    let doc = "What the headers of a request may take to arrive, on a new or an idle connection. 0 \
+               means the default.";
+    server.read_header_timeout = or_default(fields, "read_header_timeout", default, doc).max(least);
+    let doc = "How long an HTTP/2 connection may be without a request. HTTP/1 connections are \
+               bounded by `read_header_timeout`. 0 means the default.";
+    server.max_connection_idle = Some(or_default(fields, "idle_timeout", default, doc).max(least));
     fields.no_effect("write_timeout", "answers are a few bytes");
-    timeouts
 }
 
-fn or_default(given: Duration, default: Duration) -> Duration {
-    if given.is_zero() { default } else { given }
+fn or_default(fields: &mut Fields<'_>, key: &str, default: Duration, doc: &str) -> Duration {
+    Some(fields.duration(key, default, doc)).filter(|given| !given.is_zero()).unwrap_or(default)
 }
 
 fn cors(fields: &mut Fields<'_>) -> Option<Cors> {
     let section = fields.section("cors", "Which web pages may send. Without it, none.", |fields| {
-        let origins = fields.string_list(
-            "allowed_origins",
-            &[],
-            "Origins such as `https://shop.example.com`; `*` in them stands for anything.",
-        );
-        let headers = fields.string_list(
-            "allowed_headers",
-            &[],
-            "Headers that pages may set beyond the usual ones.",
-        );
-        let exposed = fields.string_list(
-            "exposed_headers",
-            &[],
-            "Headers of the answer that pages may read.",
-        );
-        let max_age = fields.integer(
-            "max_age",
-            0_u64,
-            0..=86_400 * 365,
-            "Seconds for which browsers may remember this.",
-        );
+        let doc = "Origins such as `https://shop.example.com`; `*` in them stands for anything.";
+        let origins = fields.string_list("allowed_origins", &[], doc);
+        let doc = "Headers that pages may set beyond the usual ones.";
+        let headers = fields.string_list("allowed_headers", &[], doc);
+        let doc = "Headers of the answer that pages may read.";
+        let exposed = fields.string_list("exposed_headers", &[], doc);
+        let doc = "Seconds for which browsers may remember this.";
+        let max_age = fields.integer("max_age", 0_u64, 0..=86_400 * 365, doc);
         let max_age = (max_age > 0).then(|| Duration::from_secs(max_age));
         if origins.is_empty() {
             return None;
@@ -150,39 +90,31 @@ fn response_headers(fields: &mut Fields<'_>) -> Vec<(HeaderName, HeaderValue)> {
     let map = fields.secret_map("response_headers", "Headers that are added to every answer.");
     let mut headers = Vec::new();
     for (name, value) in map {
-        match (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value.expose())) {
+        match (HeaderName::try_from(&name), HeaderValue::from_str(value.expose())) {
             (Ok(name), Ok(value)) => headers.push((name, value)),
-            _ => fields.error_at(
-                "response_headers",
-                &format!("has a header that cannot be sent: `{name}`"),
-            ),
+            _ => {
+                let message = format!("has a header that cannot be sent: `{name}`");
+                fields.error_at("response_headers", &message);
+            }
         }
     }
     headers
 }
 
 fn compression_algorithms(fields: &mut Fields<'_>) -> Vec<String> {
-    let given = fields.string_list(
-        "compression_algorithms",
-        &ALGORITHMS,
-        "Content codings that are taken besides `identity`: `gzip`, `zstd`, `snappy` (block or \
-         framed), `x-snappy-framed`, `deflate` and `zlib` (both the zlib format), `lz4` (frames).",
-    );
-    let mut algorithms = Vec::new();
-    for name in given {
-        match name.as_str() {
-            "" | "none" | "identity" => {}
-            known if packing(known).is_some() => algorithms.push(name),
-            unknown => {
-                let message =
-                    format!("has `{unknown}`, which is no content coding that can be taken");
-                fields.error_at_with_hint(
-                    "compression_algorithms",
-                    &message,
-                    &format!("there are {}", ALGORITHMS.join(", ")),
-                );
-            }
+    let doc = "Content codings that are taken besides `identity`: `gzip`, `zstd`, `snappy` (block \
+               or framed), `x-snappy-framed`, `deflate` and `zlib` (both the zlib format), `lz4` \
+               (frames).";
+    let mut algorithms = fields.string_list("compression_algorithms", &ALGORITHMS, doc);
+    algorithms.retain(|name| !["", "none", "identity"].contains(&name.as_str()));
+    algorithms.retain(|name| {
+        let is_known = packing(name).is_some();
+        if !is_known {
+            let message = format!("has `{name}`, which is no content coding that can be taken");
+            let hint = format!("there are {}", ALGORITHMS.join(", "));
+            fields.error_at_with_hint("compression_algorithms", &message, &hint);
         }
-    }
+        is_known
+    });
     algorithms
 }

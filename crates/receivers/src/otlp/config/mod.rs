@@ -3,7 +3,6 @@
 
 mod grpc;
 mod http;
-mod tls;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,16 +10,18 @@ use std::path::PathBuf;
 use ::http::{HeaderName, HeaderValue};
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
-use sluice_net::server::{Address, BodyTimeouts, Cors, Family, ServerOptions};
-use sluice_net::tls::ServerTlsOptions;
+use sluice_net::server::{Address, BodyTimeouts, Cors, Family, Protocols, ServerOptions};
+use sluice_net::tls::{Pem, ServerTlsOptions, TlsOptions};
 use sluice_otlp::Encoding;
 
+use super::counters::Transport;
+
 /// What OTLP recommends as the limit of a request after decompression.
-pub(super) const DEFAULT_LIMIT_MIB: u64 = 64;
+const DEFAULT_LIMIT_BYTES: usize = 64 << 20;
 
 #[derive(Clone, Debug)]
 pub struct OtlpConfig {
-    pub grpc: Option<GrpcConfig>,
+    pub grpc: Option<SharedConfig>,
     pub http: Option<HttpConfig>,
 }
 
@@ -39,16 +40,10 @@ pub struct SharedConfig {
 }
 
 #[derive(Clone, Debug)]
-pub struct GrpcConfig {
-    pub shared: SharedConfig,
-}
-
-#[derive(Clone, Debug)]
 pub struct HttpConfig {
     pub shared: SharedConfig,
-    pub traces_url_path: String,
-    pub metrics_url_path: String,
-    pub logs_url_path: String,
+    /// Of `Signal::ALL`.
+    pub url_paths: [String; 3],
     pub cors: Option<Cors>,
     /// Added to every answer.
     pub response_headers: Vec<(HeaderName, HeaderValue)>,
@@ -61,33 +56,35 @@ pub struct HttpConfig {
 impl OtlpConfig {
     /// Reads the component's options.
     pub fn read(fields: &mut Fields<'_>) -> OtlpConfig {
-        let config = fields.section_or_default(
-            "protocols",
-            "The protocols to listen for; at least one.",
-            |fields| {
-                let grpc = fields.section("grpc", "OTLP over gRPC.", grpc::read);
-                let http =
-                    fields.section("http", "OTLP over HTTP, in protobuf and JSON.", http::read);
-                OtlpConfig { grpc, http }
-            },
-        );
-        if config.grpc.is_none() && config.http.is_none() {
-            fields.error_with_hint(
-                "has no protocol to listen for",
-                "write `protocols: {grpc: {}, http: {}}`",
-            );
+        let doc = "The protocols to listen for; at least one.";
+        let config = fields.section_or_default("protocols", doc, |fields| OtlpConfig {
+            grpc: fields.section("grpc", "OTLP over gRPC.", grpc::read),
+            http: fields.section("http", "OTLP over HTTP, in protobuf and JSON.", http::read),
+        });
+        if config.ports().next().is_none() {
+            let hint = "write `protocols: {grpc: {}, http: {}}`";
+            fields.error_with_hint("has no protocol to listen for", hint);
         }
         config
+    }
+}
+
+impl OtlpConfig {
+    /// The protocols that are on, with the options that HTTP alone has.
+    pub(super) fn ports(
+        &self,
+    ) -> impl Iterator<Item = (Transport, &SharedConfig, Option<&HttpConfig>)> {
+        let grpc = self.grpc.iter().map(|grpc| (Transport::Grpc, grpc, None));
+        let http = self.http.iter().map(|http| (Transport::Http, &http.shared, Some(http)));
+        grpc.chain(http)
     }
 }
 
 impl HttpConfig {
     /// The content codings that are taken, by name.
     pub(super) fn encodings(&self) -> Vec<(String, Packing)> {
-        let known = self
-            .compression_algorithms
-            .iter()
-            .filter_map(|name| Some((name.clone(), packing(name)?)));
+        let names = self.compression_algorithms.iter();
+        let known = names.filter_map(|name| Some((name.clone(), packing(name)?)));
         let identity = ("identity".to_owned(), Packing::Known(Encoding::Identity));
         std::iter::once(identity).chain(known).collect()
     }
@@ -107,12 +104,9 @@ pub(super) fn packing(name: &str) -> Option<Packing> {
 
 /// `endpoint` and `transport`.
 fn address(fields: &mut Fields<'_>, default_endpoint: &str) -> Address {
-    let endpoint = fields.string(
-        "endpoint",
-        default_endpoint,
-        "Where to listen: `host:port`, `[ipv6]:port`, `:port` for all interfaces; or the path of \
-         a Unix socket.",
-    );
+    let doc = "Where to listen: `host:port`, `[ipv6]:port`, `:port` for all interfaces; or the \
+               path of a Unix socket.";
+    let endpoint = fields.string("endpoint", default_endpoint, doc);
     // `None`: a path.
     let transports = [
         ("tcp", Some(Family::Any)),
@@ -120,34 +114,27 @@ fn address(fields: &mut Fields<'_>, default_endpoint: &str) -> Address {
         ("tcp6", Some(Family::V6)),
         ("unix", None),
     ];
-    let family = fields.choice(
-        "transport",
-        Some(Family::Any),
-        &transports,
-        "`tcp4` and `tcp6` listen on addresses of that family alone; `unix` makes `endpoint` a \
-         path.",
-    );
-    let prefixed = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"));
-    match (prefixed, family) {
-        (Some(path), _) => Address::Unix(PathBuf::from(path)),
-        (None, None) => Address::Unix(PathBuf::from(endpoint)),
-        (None, Some(family)) => {
-            match check_endpoint(&endpoint) {
-                Err(why) => fields.error_at_with_hint(
-                    "endpoint",
-                    why,
-                    "write `localhost:4317` or `0.0.0.0:4317`",
-                ),
-                Ok(Some(ip)) if !family.has(ip) => fields.error_at_with_hint(
-                    "endpoint",
-                    &format!("must be an {family} address with this `transport`"),
-                    "write `transport: tcp`, or another address",
-                ),
-                Ok(_) => {}
-            }
-            Address::Tcp(endpoint, family)
-        }
+    let doc = "`tcp4` and `tcp6` listen on addresses of that family alone; `unix` makes \
+               `endpoint` a path.";
+    let family = fields.choice("transport", Some(Family::Any), &transports, doc);
+    if let Some(path) = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"))
+    {
+        return Address::Unix(PathBuf::from(path));
     }
+    let Some(family) = family else { return Address::Unix(PathBuf::from(endpoint)) };
+    match check_endpoint(&endpoint) {
+        Err(why) => {
+            let hint = "write `localhost:4317` or `0.0.0.0:4317`";
+            fields.error_at_with_hint("endpoint", why, hint);
+        }
+        Ok(Some(ip)) if !family.has(ip) => {
+            let message = format!("must be an {family} address with this `transport`");
+            let hint = "write `transport: tcp`, or another address";
+            fields.error_at_with_hint("endpoint", &message, hint);
+        }
+        Ok(_) => {}
+    }
+    Address::Tcp(endpoint, family)
 }
 
 /// The address in `host:port`, if the host is one and not a name.
@@ -164,29 +151,74 @@ fn check_endpoint(endpoint: &str) -> Result<Option<IpAddr>, &'static str> {
     Ok(in_brackets.unwrap_or(host).parse().ok())
 }
 
+impl SharedConfig {
+    /// Reads what both protocols have next to each other; the rest has its defaults.
+    fn read(fields: &mut Fields<'_>, address: Address, protocols: Protocols) -> SharedConfig {
+        let doc = "TLS. Without it, connections are not encrypted.";
+        let tls = fields.section("tls", doc, tls);
+        let authenticator = authenticator(fields);
+        let doc = "Keep those of the request's headers that `headers_setter`, `metadata_keys` or \
+                   `from_context` name. Requests whose kept headers differ are never merged where \
+                   an exporter reads them.";
+        SharedConfig {
+            address,
+            tls,
+            authenticator,
+            include_metadata: fields.boolean("include_metadata", false, doc),
+            limit_bytes: DEFAULT_LIMIT_BYTES,
+            server: ServerOptions::new(protocols),
+            body_timeouts: BodyTimeouts::default(),
+        }
+    }
+
+    /// Sluice's own option: bounds the memory that connections alone can take.
+    fn read_connections(&mut self, fields: &mut Fields<'_>) {
+        let default = self.server.max_connections;
+        let doc = "Connections at a time. A further one takes the place of the longest idle one, \
+                   or is closed. Those of all receivers together may take an eighth of the memory \
+                   limit, which `sluice plan` shows. (Sluice's own option.)";
+        self.server.max_connections =
+            fields.integer("max_connections", default, 1..=1_000_000, doc);
+    }
+}
+
 /// `auth.authenticator`.
 fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
     let doc = "Who may send. Without it, every client that can connect.";
     let name = fields.section("auth", doc, |fields| {
-        let name = fields.required_string(
-            "authenticator",
-            "Name of the extension that decides: `basicauth` or `bearertokenauth`, with its \
-             `/name` if it has one.",
-        );
+        let doc = "Name of the extension that decides: `basicauth` or `bearertokenauth`, with its \
+                   `/name` if it has one.";
+        let name = fields.required_string("authenticator", doc);
         fields.no_effect("request_params", "authenticators see headers only");
         name
     });
     name.filter(|name| !name.is_empty())
 }
 
-fn include_metadata(fields: &mut Fields<'_>) -> bool {
-    fields.boolean(
-        "include_metadata",
-        false,
-        "Keep those of the request's headers that `headers_setter`, `metadata_keys` or \
-         `from_context` name. Requests whose kept headers differ are never merged where an \
-         exporter reads them.",
-    )
+/// `tls` of a server.
+fn tls(fields: &mut Fields<'_>) -> ServerTlsOptions {
+    let certificate =
+        Pem::read(fields, "cert_file", "cert_pem", "Our certificate, followed by its chain");
+    let key = Pem::read(fields, "key_file", "key_pem", "The private key of our certificate");
+    let doc = "Senders must show a certificate of one of the authorities in this PEM file (mTLS). \
+               It is read again when it changes.";
+    let client_ca_file = fields.optional_string("client_ca_file", doc);
+    let protocol = TlsOptions::read_protocol(fields);
+    fields.no_effect("client_ca_file_reload", "all files are read again when they change");
+    let why = "it has no meaning for a server: `client_ca_file` names the authorities of senders";
+    fields.no_effect("ca_file", why);
+    fields.no_effect("ca_pem", why);
+    let why = "senders are never trusted for a certificate of the system's authorities";
+    fields.no_effect("include_system_ca_certs_pool", why);
+    if certificate.is_none() || key.is_none() {
+        fields.error_with_hint("needs a certificate and its key", "set `cert_file` and `key_file`");
+    }
+    ServerTlsOptions {
+        common: TlsOptions { certificate, key, ..protocol },
+        client_authorities: client_ca_file
+            .filter(|path| !path.is_empty())
+            .map(|path| Pem::File(PathBuf::from(path))),
+    }
 }
 
 #[cfg(test)]

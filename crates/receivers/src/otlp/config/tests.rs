@@ -15,11 +15,11 @@ fn an_empty_protocol_has_the_collectors_ports_on_localhost() {
     let (config, messages) = read("protocols: {grpc: , http: }");
     assert_eq!(messages, [""; 0]);
     let (grpc, http) = (config.grpc.expect("is on"), config.http.expect("is on"));
-    assert_eq!(grpc.shared.address, Address::Tcp("localhost:4317".to_owned(), Family::Any));
+    assert_eq!(grpc.address, Address::Tcp("localhost:4317".to_owned(), Family::Any));
     assert_eq!(http.shared.address, Address::Tcp("localhost:4318".to_owned(), Family::Any));
-    assert_eq!((grpc.shared.limit_bytes, http.shared.limit_bytes), (64 << 20, 64 << 20));
-    assert_eq!(http.logs_url_path, "/v1/logs");
-    assert!(grpc.shared.tls.is_none() && !grpc.shared.include_metadata);
+    assert_eq!((grpc.limit_bytes, http.shared.limit_bytes), (64 << 20, 64 << 20));
+    assert_eq!(http.url_paths[2], "/v1/logs");
+    assert!(grpc.tls.is_none() && !grpc.include_metadata);
 }
 
 #[test]
@@ -71,7 +71,7 @@ protocols:
     let no_effect: Vec<_> =
         messages.iter().filter(|message| message.contains("has no effect")).collect();
     assert_eq!((messages.len(), no_effect.len()), (6, 6), "{messages:?}");
-    let grpc = config.grpc.expect("is on").shared;
+    let grpc = config.grpc.expect("is on");
     assert_eq!(grpc.limit_bytes, 8 << 20);
     assert_eq!(grpc.server.max_concurrent_streams, 16);
     assert_eq!(grpc.server.max_connection_idle, Some(Duration::from_secs(11)));
@@ -86,7 +86,7 @@ protocols:
             && tls.common.reload_interval == Some(Duration::from_secs(60))
     );
     let http = config.http.expect("is on");
-    assert_eq!(http.traces_url_path, "/v1/t");
+    assert_eq!(http.url_paths[0], "/v1/t");
     assert_eq!(http.compression_algorithms, ["gzip", "zstd"]);
     assert!(http.cors.is_some() && !http.keep_alive);
     assert_eq!(http.response_headers.len(), 1);
@@ -100,10 +100,8 @@ fn a_limit_of_zero_is_the_default() {
     let (config, messages) =
         read("protocols: {grpc: {max_recv_msg_size_mib: 0}, http: {max_request_body_size: 0}}");
     assert_eq!(messages, [""; 0]);
-    let limits = [
-        config.grpc.expect("is on").shared.limit_bytes,
-        config.http.expect("is on").shared.limit_bytes,
-    ];
+    let limits =
+        [config.grpc.expect("is on").limit_bytes, config.http.expect("is on").shared.limit_bytes];
     assert_eq!(limits, [64 << 20; 2]);
 }
 
@@ -158,7 +156,7 @@ fn unix_sockets_are_named_either_way() {
     ] {
         let (config, messages) = read(text);
         assert_eq!(
-            (config.grpc.expect("is on").shared.address, messages.len()),
+            (config.grpc.expect("is on").address, messages.len()),
             (expected.clone(), 0),
             "{text}"
         );
@@ -201,5 +199,5 @@ fn zero_keepalive_times_mean_the_defaults() {
     );
     assert!(messages.is_empty(), "{messages:?}");
     let defaults = ServerOptions::new(Protocols::Http2);
-    assert_eq!(config.grpc.expect("is on").shared.server, defaults);
+    assert_eq!(config.grpc.expect("is on").server, defaults);
 }

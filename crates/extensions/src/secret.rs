@@ -1,13 +1,18 @@
 //! Secrets that requests show: written in the configuration, or in a file that may change at any
 //! time.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use http::HeaderValue;
-use sluice_net::auth::client::AuthError;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sluice_config::Fields;
+use sluice_net::auth::client::{AuthError, ClientAuth, MetadataHeader};
 use sluice_net::reload::{Reloading, Snapshot};
 
 use crate::digest::CREDENTIALS_RELOAD_INTERVAL;
@@ -92,6 +97,39 @@ impl<T: Clone + Send + Sync + 'static> MadeFromSecrets<T> {
     pub(crate) fn get(&self) -> Result<T, AuthError> {
         (*self.0.current()).clone()
     }
+}
+
+/// An authentication by one header.
+pub(crate) struct SecretHeader {
+    pub(crate) name: HeaderName,
+    pub(crate) value: MadeFromSecrets<HeaderValue>,
+}
+
+impl fmt::Debug for SecretHeader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SecretHeader({}, hidden)", self.name)
+    }
+}
+
+impl ClientAuth for SecretHeader {
+    fn authenticate<'a>(
+        &'a self,
+        headers: &'a mut HeaderMap,
+        _: &'a [MetadataHeader],
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        let shown = self.value.get().map(|value| drop(headers.insert(self.name.clone(), value)));
+        Box::pin(std::future::ready(shown))
+    }
+}
+
+/// The value of `authorization` for a user name and a password (RFC 7617).
+pub(crate) fn basic_credentials(username: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))
+}
+
+/// An option that names a file; an empty path counts as none.
+pub(crate) fn optional_path(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<String> {
+    fields.optional_string(key, doc).filter(|path| !path.is_empty())
 }
 
 /// A header value that is never shown.

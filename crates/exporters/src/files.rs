@@ -12,15 +12,15 @@ use parking_lot::Mutex;
 pub struct Files(Mutex<HashMap<PathBuf, Arc<Mutex<Current>>>>);
 
 #[derive(Default)]
-pub(super) struct Current {
-    pub(super) file: Option<File>,
+pub(crate) struct Current {
+    pub(crate) file: Option<File>,
     /// This process has written to it.
-    pub(super) begun: bool,
+    pub(crate) begun: bool,
 }
 
 impl Files {
     /// The file at a path, whatever links lead to it. It should exist.
-    pub(super) fn at(&self, path: &Path) -> Arc<Mutex<Current>> {
+    pub(crate) fn at(&self, path: &Path) -> Arc<Mutex<Current>> {
         // A file without a path of its own, as a pipe behind /dev/stdout, is known by the name that
         // it was given.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -1,0 +1,140 @@
+//! What a processor is: options, and for each signal what is built from them. Nothing here knows a
+//! component; what the engine obeys itself has its type here.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluice_flow::Metadata;
+use sluice_otlp::{Malformed, Signal};
+
+/// The options of one processor. `Debug` must not show secrets.
+pub trait ProcessorConfig: fmt::Debug + Send + Sync {
+    /// Makes the processor for pipelines of one signal. None for a processor that is only settings
+    /// for the engine. An error where the options do not fit the signal.
+    fn build(&self, _signal: Signal) -> Result<Option<Built>, BuildError> {
+        Ok(None)
+    }
+
+    /// Ceilings of batches, which the engine makes.
+    fn batch(&self) -> Option<&BatchLimits> {
+        None
+    }
+
+    /// The memory of the process, which the engine shares out.
+    fn memory_limiter(&self) -> Option<&MemoryLimiter> {
+        None
+    }
+}
+
+/// A processor made for one signal, and what is doubtful about it there.
+pub struct Built {
+    pub processor: Box<dyn Processor>,
+    /// Whole sentences for the log and for `validate`.
+    pub warnings: Vec<String>,
+}
+
+/// Why a processor cannot be used in a pipeline although its options are valid by themselves.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("in a pipeline for {signal}, {message}")]
+pub struct BuildError {
+    pub signal: Signal,
+    pub message: String,
+}
+
+/// Edits one request after another. Keeps nothing between them.
+pub trait Processor: Send + Sync {
+    /// `request` is uncompressed and was accepted by [`sluice_otlp::scan`]; any other may be an
+    /// error.
+    fn process(
+        &self,
+        signal: Signal,
+        request: &Bytes,
+        metadata: &Metadata,
+    ) -> Result<Edit, ProcessError>;
+
+    /// Names of the request metadata (lower case) that this processor reads.
+    fn metadata_keys(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Stable hash of what the processor does: equal for equal configurations, over restarts and
+    /// releases.
+    fn fingerprint(&self) -> u64;
+}
+
+/// What a processor made of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// The request stays as it is, and so do the bytes in which it came.
+    Unchanged,
+    /// The request is now this one (not compressed), with so many spans, metric points or log
+    /// records left in it.
+    Changed { payload: Bytes, items: u32 },
+}
+
+/// Why a request could not be processed. Cannot happen to one that was validated on its way in.
+pub type ProcessError = Malformed;
+
+/// Ceilings of a batch. Zero means none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// A batch with so many items goes out at once.
+    pub send_batch_size: u32,
+    /// A batch goes out once its oldest item has waited this long.
+    pub timeout: Duration,
+    /// A batch never has more items; larger requests are split.
+    pub send_batch_max_size: u32,
+    /// Names of request metadata, in lower case. Requests that differ in them never come into one
+    /// batch.
+    pub metadata_keys: Vec<String>,
+    /// How many combinations of their values may be batched at a time.
+    pub metadata_cardinality_limit: u32,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        BatchLimits {
+            send_batch_size: 8192,
+            timeout: Duration::from_millis(200),
+            send_batch_max_size: 0,
+            metadata_keys: Vec::new(),
+            metadata_cardinality_limit: 1000,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct MemoryLimiter {
+    pub limit: MemoryLimit,
+}
+
+/// Hard limit, and how far below it refusing begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLimit {
+    Bytes {
+        limit: u64,
+        spike: u64,
+    },
+    /// Of the memory that the process may have (the cgroup's limit, or the machine's).
+    Percent {
+        limit: u32,
+        spike: u32,
+    },
+}
+
+impl MemoryLimit {
+    /// The part of the limit that is kept free for spikes where nothing is said.
+    const DEFAULT_SPIKE_PERCENT: u64 = 20;
+
+    /// The hard and the soft limit in bytes. Refusing begins at the soft one.
+    pub fn resolve(self, available_bytes: u64) -> (u64, u64) {
+        let part = |percent: u32| (u128::from(available_bytes) * u128::from(percent) / 100) as u64;
+        let (limit, spike) = match self {
+            MemoryLimit::Bytes { limit, spike } => (limit, spike),
+            MemoryLimit::Percent { limit, spike } => (part(limit), part(spike)),
+        };
+        let spike = if spike == 0 { limit / 100 * Self::DEFAULT_SPIKE_PERCENT } else { spike };
+        (limit, limit.saturating_sub(spike))
+    }
+}
