@@ -8,7 +8,7 @@ use sluice_flow::Refusal;
 use sluice_log::CursorId;
 use tokio::sync::oneshot;
 
-use crate::refusals::overloaded;
+use crate::error::overloaded;
 
 /// What a sender waits for, the same for all frames of a route.
 #[derive(Debug, Default, PartialEq, Eq)]

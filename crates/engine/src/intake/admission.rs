@@ -9,7 +9,7 @@ use sluice_flow::overload::admission::{Obstacle, Patience};
 use sluice_flow::source::{Connection, Permit};
 
 use super::ReceiverRoute;
-use crate::refusals::overloaded;
+use crate::error::overloaded;
 
 /// So often it is asked whether the CPU still is the bottleneck, and a backend still works.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -39,11 +39,9 @@ impl ReceiverRoute {
                     }
                     return Ok(permit);
                 }
-                Err(refusal) => refusal,
+                Err(refusal @ Refusal::Retry { .. }) => refusal,
+                Err(refusal) => return Err(refusal),
             };
-            if !matches!(refusal, Refusal::Retry { .. }) {
-                return Err(refusal);
-            }
             if patience.is_over(now) {
                 self.note_refused(bytes, now);
                 return Err(refusal);
@@ -117,9 +115,11 @@ impl ReceiverRoute {
     /// Refuses for good what no waiting would make room for.
     fn check_fits(&self, bytes: usize) -> Result<(), Refusal> {
         let receiving = (self.door.receiving.limit_bytes(), "the memory for receiving");
-        let unwritten = self.route.unwritten_limit_bytes();
+        // A frame beyond what the disk may have to take never finds room.
+        let disk = self.route.disk.as_ref();
+        let unwritten = disk.map_or(usize::MAX, |disk| disk.unwritten_limit_bytes as usize);
         let unwritten = (unwritten, "the memory for what is not on disk yet");
-        let (limit, what) = if receiving.0 <= unwritten.0 { receiving } else { unwritten };
+        let (limit, what) = receiving.min(unwritten);
         if bytes <= limit {
             return Ok(());
         }

@@ -20,9 +20,9 @@ use tokio::sync::oneshot;
 
 use crate::ack::Ack;
 use crate::delivery::{Delivery, inflated};
-use crate::entry::{Entry, Processed, SharedWorkMemory};
+use crate::entry::{Entry, Processed, SharedWorkMemory, Source};
+use crate::error::overloaded;
 use crate::receiving::ReceivingBudget;
-use crate::refusals::overloaded;
 use crate::steps;
 
 /// Compressed frames from this inflated size on go out as they came; smaller ones are worth
@@ -160,17 +160,17 @@ impl ReceiverRoute {
             items,
             payload,
             receiver: self.door.receiver,
-            received: Instant::now(),
             received_wall: SystemTime::now(),
             metadata,
         };
         let route = &self.route;
         let awaited = (!route.awaited.is_nothing()).then(|| Ack::new(route.awaited.clone()));
         let (ack, answer) = awaited.unzip();
-        let entry = Entry::new(frame, route.origin.clone(), ack, self.door.shared_work.clone())
-            .makes_room_in(route.disk.as_ref().map(|_| self.door.receiving.clone()))
-            .at(position, route.readers.len());
-        let entry = Arc::new(entry);
+        let entry = Arc::new(Entry {
+            receiving: route.disk.as_ref().map(|_| self.door.receiving.clone()),
+            source: position.map(|position| Source::new(position, route.readers.len())),
+            ..Entry::new(frame, route.origin.clone(), ack, self.door.shared_work.clone())
+        });
         let charge = entry.charge();
         let appended = route.log.append(entry.clone(), charge, &route.readers);
         entry.released(route.readers.len() - appended.readers);
@@ -196,11 +196,10 @@ impl ReceiverRoute {
         if prefix.is_empty() {
             return Ok((payload, items));
         }
-        let invalid =
-            |error: &dyn std::error::Error| Refusal::Invalid { reason: error.to_string() };
-        let bytes = inflated(&payload).map_err(|error| invalid(&error))?;
-        let processed = steps::run(prefix, self.signal, bytes, items, metadata);
-        let Processed { payload, items, .. } = processed.map_err(|error| invalid(&error))?;
+        let processed = inflated(&payload)
+            .and_then(|bytes| steps::run(prefix, self.signal, bytes, items, metadata));
+        let Processed { payload, items, .. } =
+            processed.map_err(|reason| Refusal::Invalid { reason })?;
         Ok((payload, items))
     }
 }
