@@ -8,7 +8,6 @@ use sluice_flow::Refusal;
 use sluice_log::CursorId;
 use tokio::sync::oneshot;
 
-use crate::refusals::overloaded;
 
 /// What a sender waits for, the same for all frames of a route.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -66,7 +65,7 @@ impl Ack {
     /// ever.
     pub(crate) fn abandoned(&self, reader: CursorId) {
         if self.awaited.delivered.contains(&reader) {
-            self.answer(Err(overloaded(
+            self.answer(Err(Refusal::overloaded(
                 "a reload has removed a delivery that the sender waits for",
             )));
         }

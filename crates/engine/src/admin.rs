@@ -9,6 +9,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::error::StartError;
 use crate::metrics;
 use crate::plan::Plan;
 use crate::status::EngineStatus;
@@ -21,15 +22,11 @@ pub(crate) enum AdminPlan {
 
 impl AdminPlan {
     pub(crate) fn all(plan: &Plan) -> Vec<AdminPlan> {
-        let metrics = plan.metrics.iter();
-        let metrics =
-            metrics.map(|metrics| AdminPlan::Metrics { endpoint: metrics.endpoint.clone() });
+        let metrics = plan.metrics.iter().map(|it| it.endpoint.clone());
         let checks = plan.extensions.values().filter_map(|extension| extension.health_check());
-        let checks = checks.map(|check| AdminPlan::Health {
-            endpoint: check.endpoint.clone(),
-            path: check.path.clone(),
-        });
-        metrics.chain(checks).collect()
+        let checks = checks.map(|it| (it.endpoint.clone(), it.path.clone()));
+        let checks = checks.map(|(endpoint, path)| AdminPlan::Health { endpoint, path });
+        metrics.map(|endpoint| AdminPlan::Metrics { endpoint }).chain(checks).collect()
     }
 
     pub(crate) fn endpoint(&self) -> &str {
@@ -42,7 +39,7 @@ impl AdminPlan {
     pub(crate) async fn serve(
         &self,
         status: &Arc<EngineStatus>,
-    ) -> Result<AdminServer, AdminError> {
+    ) -> Result<AdminServer, StartError> {
         let (what, option, router) = match self {
             AdminPlan::Metrics { .. } => (
                 "the metrics endpoint",
@@ -56,7 +53,12 @@ impl AdminPlan {
             ),
         };
         let endpoint = self.endpoint();
-        let failed = |source| AdminError { what, endpoint: endpoint.to_owned(), option, source };
+        let failed = |error: std::io::Error| {
+            StartError(format!(
+                "{what} cannot listen on {endpoint}: {error}; \
+                 choose another address with `{option}`"
+            ))
+        };
         let listener = TcpListener::bind(endpoint).await.map_err(failed)?;
         let addr = listener.local_addr().map_err(failed)?;
         let stop = CancellationToken::new();
@@ -71,7 +73,6 @@ impl AdminPlan {
     }
 }
 
-/// A small HTTP server. It runs until it is dropped.
 pub(crate) struct AdminServer {
     pub addr: SocketAddr,
     stop: CancellationToken,
@@ -89,15 +90,6 @@ impl Drop for AdminServer {
     fn drop(&mut self) {
         self.stop.cancel();
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("{what} cannot listen on {endpoint}: {source}; choose another address with `{option}`")]
-pub struct AdminError {
-    what: &'static str,
-    endpoint: String,
-    option: &'static str,
-    source: std::io::Error,
 }
 
 /// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`, the backlog of

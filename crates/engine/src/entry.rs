@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluice_flow::source::Position;
 use sluice_flow::{Frame, Payload, Refusal};
@@ -10,7 +10,6 @@ use sluice_log::{Charge, CursorId, DecodeError, Record, RecordFacts, StoredRecor
 
 use crate::ack::Ack;
 use crate::receiving::ReceivingBudget;
-use crate::refusals::overloaded;
 pub(crate) use crate::shared_work::{Processed, SharedWork, SharedWorkMemory};
 use crate::stored::{self, FrameMetadata};
 
@@ -29,17 +28,17 @@ pub(crate) struct Origin {
 pub(crate) struct Entry {
     pub frame: Frame,
     pub origin: Arc<Origin>,
-    ack: Option<Ack>,
+    pub ack: Option<Ack>,
     /// None: each delivery has read the frame from disk for itself.
-    shared: Option<SharedWork>,
+    pub shared: Option<SharedWork>,
     /// Where requests may wait for the disk to have taken frames like this one.
-    receiving: Option<Arc<ReceivingBudget>>,
+    pub receiving: Option<Arc<ReceivingBudget>>,
     /// Set where the source can read the frame again.
-    source: Option<Source>,
+    pub source: Option<Source>,
 }
 
 /// Where a source has a frame from, and the deliveries for which its checkpoint has to wait.
-struct Source {
+pub(crate) struct Source {
     position: Position,
     /// Deliveries that have neither resolved the frame nor left.
     unresolved: AtomicUsize,
@@ -48,6 +47,12 @@ struct Source {
 }
 
 impl Source {
+    /// So many deliveries have to resolve the frame.
+    pub(crate) fn new(position: Position, deliveries: usize) -> Self {
+        let unresolved = AtomicUsize::new(deliveries);
+        Source { position, unresolved, is_resolved: AtomicBool::new(false) }
+    }
+
     fn leave(&self, deliveries: usize) {
         let before = self.unresolved.fetch_sub(deliveries, Ordering::SeqCst);
         if before == deliveries && self.is_resolved.load(Ordering::SeqCst) {
@@ -65,21 +70,6 @@ impl Entry {
     ) -> Self {
         let shared = Some(SharedWork::new(memory));
         Entry { frame, origin, ack, shared, receiving: None, source: None }
-    }
-
-    /// Names the place in its source, which so many deliveries have to resolve.
-    pub(crate) fn at(self, position: Option<Position>, deliveries: usize) -> Self {
-        let source = position.map(|position| Source {
-            position,
-            unresolved: AtomicUsize::new(deliveries),
-            is_resolved: AtomicBool::new(false),
-        });
-        Entry { source, ..self }
-    }
-
-    /// Lets a request that waits for memory try again when the frame is on disk.
-    pub(crate) fn makes_room_in(self, receiving: Option<Arc<ReceivingBudget>>) -> Self {
-        Entry { receiving, ..self }
     }
 
     pub(crate) fn charge(&self) -> Charge {
@@ -108,7 +98,7 @@ impl Entry {
     pub(crate) fn given_up(&self, reader: CursorId, is_lost: bool) {
         self.settle_source();
         if let Some(ack) = &self.ack {
-            let lost = || Err(overloaded("dropped before it was delivered or on disk"));
+            let lost = || Err(Refusal::overloaded("dropped before it was delivered or on disk"));
             ack.resolved(reader, if is_lost { lost() } else { Ok(()) });
         }
     }
@@ -147,19 +137,6 @@ impl Entry {
     /// Its sender has gone without an answer, and sends it again if it still matters.
     pub(crate) fn is_deserted(&self) -> bool {
         self.source.is_none() && self.ack.as_ref().is_some_and(Ack::is_deserted)
-    }
-
-    /// The result of `chain`, computed by the first of `sharers` deliveries that asks.
-    pub(crate) fn get_or_compute<E>(
-        &self,
-        chain: u64,
-        sharers: usize,
-        compute: impl FnOnce() -> Result<Processed, E>,
-    ) -> Result<Processed, E> {
-        match &self.shared {
-            Some(shared) if sharers > 1 => shared.get_or_compute(chain, sharers, compute),
-            _ => compute(),
-        }
     }
 }
 
@@ -204,7 +181,6 @@ impl Record for Entry {
             items: u32::try_from(record.charge.items).unwrap_or(u32::MAX),
             payload,
             receiver: RECEIVER_BY_NAME,
-            received: Instant::now(),
             received_wall: received_wall.unwrap_or_else(SystemTime::now),
             metadata: Arc::new(sender),
         };
@@ -248,7 +224,6 @@ mod tests {
                 uncompressed_len_bytes: 400,
             },
             receiver: 0,
-            received: Instant::now(),
             received_wall: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
             metadata: Arc::new(metadata),
         }
@@ -262,7 +237,7 @@ mod tests {
     #[test]
     fn a_frame_that_is_on_disk_lets_a_request_in_that_waits_for_memory() {
         let receiving = ReceivingBudget::new(0);
-        let waited_for = entry(frame()).makes_room_in(Some(receiving.clone()));
+        let waited_for = Entry { receiving: Some(receiving.clone()), ..entry(frame()) };
         let mut waits = pin!(receiving.freed(sluice_otlp::Signal::Logs).notified());
         assert!(!waits.as_mut().enable());
         waited_for.durable();

@@ -1,23 +1,17 @@
-//! Why an engine could not start.
+//! Why an engine cannot start.
+
+use std::fmt::Display;
 
 use sluice_config::Class;
 
-use crate::admin::AdminError;
-use crate::storage::StorageError;
-
+/// Why an engine could not start, or not take over another configuration. For people: it names the
+/// component or the option at fault.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error("{class} {id}: {reason}")]
-    Component { class: &'static str, id: String, reason: String },
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    #[error(transparent)]
-    Admin(#[from] AdminError),
-}
+#[error("{0}")]
+pub struct StartError(pub(crate) String);
 
 impl StartError {
-    pub(crate) fn of(class: Class, id: &str, reason: impl ToString) -> StartError {
-        let (class, id, reason) = (class.name(), id.to_owned(), reason.to_string());
-        StartError::Component { class, id, reason }
+    pub(crate) fn of(class: Class, id: &str, reason: impl Display) -> StartError {
+        StartError(format!("{} {id}: {reason}", class.name()))
     }
 }

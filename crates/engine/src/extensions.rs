@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use sluice_config::Class;
-use sluice_extensions::{Extension, ServerExtension};
+use sluice_extensions::Extension;
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
 
@@ -15,7 +15,6 @@ use crate::error::StartError;
 pub(crate) struct Extensions {
     /// For exporters, and receivers that fetch.
     pub clients: ClientAuths,
-    /// For receivers.
     pub servers: HashMap<String, Arc<dyn ServerAuth>>,
 }
 
@@ -25,21 +24,19 @@ impl Extensions {
     ) -> Result<Extensions, StartError> {
         let mut extensions = Extensions::default();
         for (id, extension) in planned {
-            if let Some(server) = extension.server().map(ServerExtension::build) {
-                extensions.servers.insert(
-                    id.clone(),
-                    server.map_err(|error| StartError::of(Class::Extension, id, error))?,
-                );
+            if let Some(server) = extension.server() {
+                let built = server.build();
+                let server = built.map_err(|error| StartError::of(Class::Extension, id, error))?;
+                extensions.servers.insert(id.clone(), server);
             }
         }
         let clients = planned.iter().filter_map(|(id, extension)| Some((id, extension.client()?)));
-        let mut clients: Vec<_> = clients.collect();
         // A foundation is there before what builds on it.
-        clients.sort_by_key(|(_, client)| client.builds_on().is_some());
-        for (id, client) in clients {
-            let client = client
-                .build(&extensions.clients)
-                .map_err(|error| StartError::of(Class::Extension, id, error))?;
+        let (building, foundations): (Vec<_>, Vec<_>) =
+            clients.partition(|(_, client)| client.builds_on().is_some());
+        for (id, client) in foundations.into_iter().chain(building) {
+            let built = client.build(&extensions.clients);
+            let client = built.map_err(|error| StartError::of(Class::Extension, id, error))?;
             extensions.clients.insert(id.clone(), client);
         }
         Ok(extensions)

@@ -17,17 +17,14 @@ pub mod plan;
 mod private_memory;
 mod receiving;
 pub mod reference;
-mod refusals;
 mod shared_work;
 mod status;
 mod steps;
 mod storage;
 pub mod stored;
 
-pub use admin::AdminError;
 pub use catalog::Components;
 pub use delivery::{DeliveryId, Policy};
 pub use engine::{Engine, ShutdownReport, Undelivered};
 pub use error::StartError;
 pub use plan::Plan;
-pub use storage::StorageError;

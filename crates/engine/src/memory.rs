@@ -9,25 +9,17 @@ pub fn available_bytes() -> u64 {
     cgroup_limit_bytes().map_or(machine, |limit| limit.min(machine))
 }
 
-/// The process's resident memory in bytes.
 pub fn resident_bytes() -> u64 {
     field_kib("/proc/self/status", "VmRSS:").map_or(0, |kib| kib * 1024)
 }
 
 /// CPU seconds (user and system) that the process has used.
 pub fn cpu_seconds() -> f64 {
-    let usage = rustix::process::getpid();
-    let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", usage.as_raw_nonzero())) else {
-        return 0.0;
-    };
+    let Ok(stat) = fs::read_to_string("/proc/self/stat") else { return 0.0 };
     // The command name may contain spaces and parentheses: fields are counted after its last `)`.
     let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
-    let ticks: u64 = rest
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .filter_map(|field| field.parse::<u64>().ok())
-        .sum();
+    let user_and_system = rest.split_whitespace().skip(11).take(2);
+    let ticks: u64 = user_and_system.filter_map(|field| field.parse::<u64>().ok()).sum();
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
@@ -43,11 +35,8 @@ fn cgroup_limit_bytes() -> Option<u64> {
         "/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned(),
     ];
     for line in membership.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
+        let Some((_, rest)) = line.split_once(':') else { continue };
+        let Some((controllers, path)) = rest.split_once(':') else { continue };
         if controllers.is_empty() {
             candidates.push(format!("/sys/fs/cgroup{path}/memory.max"));
         } else if controllers.split(',').any(|controller| controller == "memory") {

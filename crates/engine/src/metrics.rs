@@ -6,7 +6,7 @@ pub(crate) mod log;
 mod process;
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use sluice_receivers::RECEIVERS;
@@ -18,7 +18,6 @@ use crate::status::EngineStatus;
 /// The newest dead letters of a delivery that are listed one by one.
 const LISTED_LETTERS: usize = 20;
 
-/// What a metric may be read from.
 trait Number {
     fn value(&self) -> f64;
 }
@@ -41,16 +40,13 @@ impl Number for AtomicU64 {
     }
 }
 
-impl Number for AtomicUsize {
-    fn value(&self) -> f64 {
-        self.load(Ordering::Relaxed) as f64
-    }
-}
-
-/// A row of a table whose value is a field of the sample.
+/// A row of a table: its value is a field of the sample, or read by a function.
 macro_rules! row {
-    ($kind:ident $name:literal = $($field:ident).+, $meaning:literal) => {
-        Metric::$kind($name, $meaning, |sample: &Sample| Number::value(&sample.$($field).+))
+    ($kind:ident $name:literal $(in $unit:literal)? = $($field:ident).+, $meaning:literal) => {
+        row!($kind $name $(in $unit)?, |it: &Sample| Number::value(&it.$($field).+), $meaning)
+    };
+    ($kind:ident $name:literal $(in $unit:literal)?, $read:expr, $meaning:literal) => {
+        Metric::$kind($name, $meaning, $read)$(.unit($unit))?
     };
 }
 use row;
@@ -64,7 +60,6 @@ pub fn tables() -> Vec<TableDoc> {
     tables
 }
 
-/// Everything, as text.
 pub(crate) fn render(status: &EngineStatus) -> String {
     let shown = status.shown.load();
     let unnamed = Naming::default();

@@ -45,13 +45,10 @@ impl HeldMemory {
     }
 
     pub(crate) fn set(&mut self, bytes: usize) {
-        let (before, now) = (self.bytes as u64, bytes as u64);
-        for counter in [&self.memory.own_bytes, &*self.memory.all_bytes] {
-            match now >= before {
-                true => counter.fetch_add(now - before, Ordering::Relaxed),
-                false => counter.fetch_sub(before - now, Ordering::Relaxed),
-            };
-        }
+        // Where it shrinks the sum wraps around, as a subtraction does.
+        let more = (bytes as u64).wrapping_sub(self.bytes as u64);
+        self.memory.own_bytes.fetch_add(more, Ordering::Relaxed);
+        self.memory.all_bytes.fetch_add(more, Ordering::Relaxed);
         self.bytes = bytes;
     }
 }

@@ -11,7 +11,6 @@ use sluice_flow::source::{MemoryPool, Permit};
 use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
-use crate::refusals::overloaded;
 
 /// After a request found no memory, it counts as wanted for this long.
 const WANTED_FOR: Duration = Duration::from_secs(1);
@@ -91,7 +90,6 @@ fn take(used_bytes: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     used_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, add).is_ok()
 }
 
-/// A request that waits for memory.
 pub(crate) struct Waiting<'a> {
     budget: &'a ReceivingBudget,
     held_bytes: usize,
@@ -113,10 +111,8 @@ impl MemoryPool for ReceivingBudget {
             );
             return Err(Refusal::TooLarge { reason });
         }
-        match take(&self.used_bytes, bytes, limit) {
-            true => Ok(()),
-            false => Err(overloaded("the memory for receiving is spent")),
-        }
+        let is_taken = take(&self.used_bytes, bytes, limit);
+        is_taken.then_some(()).ok_or_else(|| Refusal::overloaded("the memory for receiving is spent"))
     }
 
     fn give_back(&self, bytes: usize) {
@@ -126,7 +122,7 @@ impl MemoryPool for ReceivingBudget {
 
     fn asked_back(&self) -> Option<Refusal> {
         let is_wanted = self.wanted.is_within(WANTED_FOR, Instant::now());
-        is_wanted.then(|| overloaded("the request comes too slowly while others wait for memory"))
+        is_wanted.then(|| Refusal::overloaded("the request comes too slowly while others wait for memory"))
     }
 }
 

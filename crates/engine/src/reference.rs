@@ -36,7 +36,6 @@ the configuration no longer has, and dropped data with its time. `/dead-letters`
 dead letters with their reasons.
 ";
 
-/// The text of `docs/configuration.md`.
 pub fn markdown() -> String {
     let mut text = HEAD.to_owned();
     text.push_str("\n## Process, pipelines and buffer\n\n");
@@ -51,7 +50,6 @@ pub fn markdown() -> String {
     text
 }
 
-/// The text of `docs/metrics.md`.
 pub fn metrics_markdown() -> String {
     let mut text = METRICS_HEAD.to_owned();
     for TableDoc { title, metrics } in metric_tables() {

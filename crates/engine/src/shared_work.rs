@@ -2,7 +2,7 @@
 //! copy.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use sluice_flow::Payload;
@@ -15,29 +15,18 @@ pub(crate) struct SharedWorkMemory {
     /// Everything that was made for several deliveries, until the last of them let go of it.
     private: Arc<PrivateMemory>,
     /// The part that is kept for deliveries that have not asked yet.
-    used_bytes: AtomicUsize,
-    limit_bytes: AtomicUsize,
+    kept: Arc<PrivateMemory>,
+    pub(crate) limit_bytes: AtomicU64,
 }
 
 impl SharedWorkMemory {
-    pub(crate) fn new(limit_bytes: usize, private: Arc<PrivateMemory>) -> Self {
-        SharedWorkMemory {
-            private,
-            used_bytes: AtomicUsize::new(0),
-            limit_bytes: AtomicUsize::new(limit_bytes),
-        }
-    }
-
-    pub(crate) fn limit_bytes(&self) -> usize {
-        self.limit_bytes.load(Ordering::Relaxed)
-    }
-
-    fn let_go(&self, processed: &Processed) {
-        self.used_bytes.fetch_sub(processed.payload.bytes.len(), Ordering::Relaxed);
+    pub(crate) fn new(limit_bytes: u64, private: Arc<PrivateMemory>) -> Self {
+        let limit_bytes = AtomicU64::new(limit_bytes);
+        SharedWorkMemory { private, kept: Arc::default(), limit_bytes }
     }
 
     /// Changes the limit (reload). Results that are kept stay until their last use.
-    pub(crate) fn set_limit(&self, limit_bytes: usize) {
+    pub(crate) fn set_limit(&self, limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 }
@@ -55,6 +44,7 @@ struct SharedResult {
     chain: u64,
     processed: Processed,
     uses_left: usize,
+    _kept: HeldMemory,
 }
 
 /// Results of steps that several deliveries need, kept until the last of them took its copy. A
@@ -82,27 +72,17 @@ impl SharedWork {
             if results[index].uses_left > 0 {
                 return Ok(results[index].processed.clone());
             }
-            let SharedResult { processed, .. } = results.swap_remove(index);
-            self.memory.let_go(&processed);
-            return Ok(processed);
+            return Ok(results.swap_remove(index).processed);
         }
         let mut processed = compute()?;
         let bytes = processed.payload.bytes.len();
         processed.held = Some(Arc::new(self.memory.private.hold(bytes)));
-        let used_bytes = self.memory.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if used_bytes <= self.memory.limit_bytes() {
+        let _kept = self.memory.kept.hold(bytes);
+        if self.memory.kept.used_bytes() <= self.memory.limit_bytes.load(Ordering::Relaxed) {
             let (processed, uses_left) = (processed.clone(), sharers - 1);
-            results.push(SharedResult { chain, processed, uses_left });
-        } else {
-            self.memory.let_go(&processed);
+            results.push(SharedResult { chain, processed, uses_left, _kept });
         }
         Ok(processed)
-    }
-}
-
-impl Drop for SharedWork {
-    fn drop(&mut self) {
-        self.results.get_mut().iter().for_each(|result| self.memory.let_go(&result.processed));
     }
 }
 
@@ -133,7 +113,7 @@ mod tests {
                 })
                 .unwrap();
         }
-        assert_eq!((computed, memory.used_bytes.load(Ordering::Relaxed)), (1, 0));
+        assert_eq!((computed, memory.kept.used_bytes()), (1, 0));
     }
 
     #[test]
@@ -146,11 +126,11 @@ mod tests {
                 .for_each(|shared| drop(shared.get_or_compute(7, 3, || processed(100)).unwrap()))
         };
         work();
-        assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 100);
+        assert_eq!(memory.kept.used_bytes(), 100);
         memory.set_limit(250);
         work();
-        assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 200);
+        assert_eq!(memory.kept.used_bytes(), 200);
         drop(entries);
-        assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(memory.kept.used_bytes(), 0);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_otlp::Signal;
 
 use crate::backlog::Backlog;
-use crate::delivery::{Delivery, DeliveryId};
+use crate::delivery::{Delivery, DeliveryId, Trouble};
 use crate::plan::{DeliveryPlan, MetricsPlan};
 use crate::receiving::ReceivingBudget;
 use crate::storage::Storage;
@@ -24,7 +24,6 @@ pub(crate) struct Shown {
 
 pub(crate) struct EngineStatus {
     pub started: Instant,
-    /// Data can be accepted.
     pub ready: AtomicBool,
     pub shown: ArcSwap<Shown>,
     pub receiving: Arc<ReceivingBudget>,
@@ -40,17 +39,15 @@ impl EngineStatus {
             let DeliveryId { pipeline, exporter } = id;
             json!({ "pipeline": pipeline, "exporter": exporter, "state": state, "reason": reason })
         };
-        let mut deliveries: Vec<Value> = Vec::new();
-        for (_, delivery) in &self.shown.load().deliveries {
-            if let Some(trouble) = &*delivery.stats.trouble.lock() {
-                let state = if trouble.held { "held" } else { "out of order" };
-                deliveries.push(sick(&delivery.id, state, &trouble.reason));
-            }
-        }
-        for delivery in self.backlog.leaving() {
-            let reason = "a reload removed it; it sends its remaining data";
-            deliveries.push(sick(&delivery.id, "leaving", reason));
-        }
+        let shown = self.shown.load();
+        let in_trouble = shown.deliveries.iter().filter_map(|(_, delivery)| {
+            let Trouble { held, reason } = delivery.stats.trouble.lock().clone()?;
+            Some(sick(&delivery.id, if held { "held" } else { "out of order" }, &reason))
+        });
+        let leaving = self.backlog.leaving();
+        let why = "a reload removed it; it sends its remaining data";
+        let leaving = leaving.iter().map(|delivery| sick(&delivery.id, "leaving", why));
+        let deliveries: Vec<Value> = in_trouble.chain(leaving).collect();
         let troubled = |signal: Signal| {
             let reason = self.storage.watches[signal as usize].trouble()?;
             Some(json!({ "signal": signal.as_str(), "reason": reason }))

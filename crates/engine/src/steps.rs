@@ -6,11 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluice_flow::{Metadata, Payload};
 use sluice_otlp::Signal;
-use sluice_processors::{Edit, ProcessError, Processor};
+use sluice_processors::{Edit, Processor};
 
 use crate::entry::Processed;
 
-/// One processor of a pipeline.
 pub(crate) struct Step {
     pub id: String,
     /// Hash of kind and configuration: two steps with the same fingerprint do the same.
@@ -49,7 +48,6 @@ pub(crate) fn identity(steps: &[Arc<Step>]) -> u64 {
     hasher.finish()
 }
 
-/// The common first steps of all chains.
 pub(crate) fn common_prefix(chains: &[Vec<Arc<Step>>]) -> Vec<Arc<Step>> {
     let mut prefix = chains.first().cloned().unwrap_or_default();
     for chain in chains {
@@ -60,14 +58,15 @@ pub(crate) fn common_prefix(chains: &[Vec<Arc<Step>>]) -> Vec<Arc<Step>> {
     prefix
 }
 
-/// Runs steps over an uncompressed request. With zero items there is nothing left to send.
+/// Runs steps over an uncompressed request. With zero items there is nothing left to send. Says
+/// which processor failed, and why.
 pub(crate) fn run(
     steps: &[Arc<Step>],
     signal: Signal,
     mut bytes: Bytes,
     mut items: u32,
     metadata: &Metadata,
-) -> Result<Processed, StepError> {
+) -> Result<Processed, String> {
     for step in steps {
         match step.processor.process(signal, &bytes, metadata) {
             Ok(Edit::Unchanged) => {}
@@ -75,15 +74,8 @@ pub(crate) fn run(
                 bytes = payload;
                 items = left;
             }
-            Err(source) => return Err(StepError { step: step.id.clone(), source }),
+            Err(error) => return Err(format!("processor {}: {error}", step.id)),
         }
     }
     Ok(Processed { payload: Payload::identity(bytes), items, held: None })
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("processor {step}: {source}")]
-pub(crate) struct StepError {
-    step: String,
-    source: ProcessError,
 }

@@ -4,7 +4,6 @@
 use sluice_flow::Metadata;
 use sluice_otlp::{Encoding, Signal};
 
-/// First byte of the metadata.
 const VERSION: u8 = 1;
 /// Bits of a frame's flags that hold its signal.
 const SIGNAL_MASK: u8 = 0b11;
@@ -16,11 +15,9 @@ pub struct FrameMetadata {
     pub receiver: String,
     /// Fingerprints of the processors that were run before the frame was held, in order.
     pub prepared: Vec<u64>,
-    /// Of the sender.
     pub sender: Metadata,
 }
 
-/// Why metadata cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
     #[error("its metadata has the version {0}; this release knows version {VERSION}")]
@@ -63,7 +60,6 @@ impl FrameMetadata {
     }
 }
 
-/// The code of an encoding in a frame's header.
 pub fn encoding_code(encoding: Encoding) -> u8 {
     match encoding {
         Encoding::Identity => 0,
@@ -78,7 +74,6 @@ pub fn encoding_of(code: u8) -> Option<Encoding> {
     Encoding::ALL.into_iter().find(|encoding| encoding_code(*encoding) == code)
 }
 
-/// The flags of a frame.
 pub fn flags(signal: Signal) -> u8 {
     match signal {
         Signal::Traces => 1,
@@ -130,18 +125,15 @@ impl<'a> Rest<'a> {
 
     fn metadata(&mut self) -> Option<FrameMetadata> {
         let receiver = self.text()?;
-        let fingerprints = self.len()?;
-        let mut prepared = Vec::new();
-        for _ in 0..fingerprints {
-            prepared.push(u64::from_le_bytes(self.take(8)?.try_into().ok()?));
-        }
+        // Nothing is reserved for lengths that may be damaged.
+        let count = self.len()?;
+        let fingerprint = |_| Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?));
+        let prepared = (0..count).map(fingerprint).collect::<Option<_>>()?;
         let has_peer = self.byte()? != 0;
         let peer = Some(self.text()?).filter(|_| has_peer);
         let count = self.len()?;
-        let mut headers = Vec::new();
-        for _ in 0..count {
-            headers.push((self.text()?, self.bytes()?.to_vec()));
-        }
+        let header = |_| Some((self.text()?, self.bytes()?.to_vec()));
+        let headers = (0..count).map(header).collect::<Option<_>>()?;
         Some(FrameMetadata { receiver, prepared, sender: Metadata { peer, headers } })
     }
 }

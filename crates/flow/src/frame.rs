@@ -2,7 +2,7 @@
 //! send it.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use sluice_otlp::{Encoding, Signal};
@@ -60,7 +60,7 @@ pub struct Frame {
     pub payload: Payload,
     /// Index of the receiver in the running plan.
     pub receiver: u16,
-    pub received: Instant,
+    /// Wall clock.
     pub received_wall: SystemTime,
     pub metadata: Arc<Metadata>,
 }

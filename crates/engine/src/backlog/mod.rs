@@ -45,17 +45,16 @@ impl Members {
     fn new(routes: impl Iterator<Item = Vec<Arc<Delivery>>>, leaving: Vec<Arc<Delivery>>) -> Self {
         let mut members = Members { leaving, ..Members::default() };
         for route in routes {
-            let indices = route.iter().map(|delivery| members.index_of(delivery)).collect();
+            let index_of = |delivery: Arc<Delivery>| {
+                *members.by_cursor.entry((delivery.signal, delivery.cursor)).or_insert_with(|| {
+                    members.deliveries.push(delivery);
+                    members.deliveries.len() - 1
+                })
+            };
+            let indices = route.into_iter().map(index_of).collect();
             members.routes.push(indices);
         }
         members
-    }
-
-    fn index_of(&mut self, delivery: &Arc<Delivery>) -> usize {
-        *self.by_cursor.entry((delivery.signal, delivery.cursor)).or_insert_with(|| {
-            self.deliveries.push(delivery.clone());
-            self.deliveries.len() - 1
-        })
     }
 
     /// The routes as far as their deliveries stay.
@@ -85,7 +84,7 @@ impl Members {
 
 pub(crate) struct Backlog {
     /// Of all logs.
-    memory: Arc<MemoryUse>,
+    pub(crate) memory: Arc<MemoryUse>,
     /// Of all deliveries, beside the logs.
     private_bytes: Arc<AtomicU64>,
     /// Of results that several deliveries share.
@@ -136,8 +135,7 @@ impl Backlog {
         // Set once: an engine has one budget for connections.
         let _ = self.connections.set(Arc::downgrade(connections));
         let backlog = Arc::downgrade(self);
-        connections
-            .set_lender(move || backlog.upgrade().map_or(0, |backlog| backlog.lendable_bytes()));
+        connections.set_lender(move || backlog.upgrade().map_or(0, |it| it.lendable_bytes()));
     }
 
     /// What connections may have borrowed as things stand. With a directory the pool is the disk's,
@@ -151,17 +149,11 @@ impl Backlog {
         (free_bytes / 100 * LENDABLE_PERCENT) as usize
     }
 
-    fn borrowed_bytes(&self) -> u64 {
-        let connections = self.connections.get().and_then(Weak::upgrade);
-        connections.map_or(0, |connections| connections.borrowed_bytes() as u64)
-    }
-
     /// What all deliveries hold in memory.
     fn held_in_memory_bytes(&self) -> u64 {
         self.memory.stored_bytes() + self.private_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit (reload).
     pub(crate) fn set_limit(&self, limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
@@ -180,7 +172,6 @@ impl Backlog {
         });
     }
 
-    /// Deliveries that a reload removed and that still send what they hold.
     pub(crate) fn leaving(&self) -> Vec<Arc<Delivery>> {
         self.members.load().leaving.clone()
     }
@@ -204,20 +195,20 @@ impl Backlog {
     }
 
     pub(crate) fn state(&self) -> PoolState {
-        let in_memory = || self.held_in_memory_bytes() + self.borrowed_bytes();
-        let used_bytes =
-            self.disk_bytes.as_ref().map_or_else(in_memory, |bytes| bytes.load(Ordering::Relaxed));
+        let used_bytes = match &self.disk_bytes {
+            Some(bytes) => bytes.load(Ordering::Relaxed),
+            None => {
+                let connections = self.connections.get().and_then(Weak::upgrade);
+                let borrowed_bytes = connections.map_or(0, |it| it.borrowed_bytes() as u64);
+                self.held_in_memory_bytes() + borrowed_bytes
+            }
+        };
         PoolState {
             limit_bytes: self.limit_bytes.load(Ordering::Relaxed),
             used_bytes,
             firm_bytes: self.firm_bytes.load(Ordering::Relaxed).min(used_bytes),
             deliveries: self.members.load().deliveries.len(),
         }
-    }
-
-    /// Bytes of frames in memory that are not on disk, of all logs.
-    pub(crate) fn unwritten_bytes(&self) -> u64 {
-        self.memory.unwritten_bytes()
     }
 
     /// Looks anew at what each delivery may shed, unless that was done a moment ago.
@@ -234,16 +225,13 @@ impl Backlog {
         for route in &members.routes {
             let view = RouteView::of(route.iter().map(|&index| states[index]));
             for &index in route {
-                sheds[index] = most(sheds[index], isolation::sheds(&states[index], &view));
+                sheds[index] = sheds[index].max(isolation::sheds(&states[index], &view));
             }
         }
-        for (delivery, &sheds) in members.deliveries.iter().zip(&sheds) {
-            delivery.allow(sheds);
-        }
+        members.deliveries.iter().zip(&sheds).for_each(|(delivery, &sheds)| delivery.allow(sheds));
         let pinned = states.iter().zip(&sheds).zip(&members.deliveries);
-        let pinned = pinned.map(|((state, &sheds), delivery)| {
-            (sheds, state.pinned_bytes(), delivery.alone_bytes())
-        });
+        let pinned =
+            pinned.map(|((state, &sheds), it)| (sheds, state.pinned_bytes(), it.alone_bytes()));
         let firm_bytes = budget::firm_bytes(self.state().used_bytes, pinned);
         self.firm_bytes.store(firm_bytes, Ordering::Relaxed);
     }
@@ -265,9 +253,8 @@ impl Backlog {
                 return;
             }
             let candidates =
-                members.deliveries.iter().enumerate().filter(|(index, _)| !is_exhausted[*index]);
-            let candidates = candidates
-                .map(|(index, delivery)| (index, delivery.may_shed(), delivery.alone_bytes()));
+                members.deliveries.iter().zip(0..).filter(|(_, it)| !is_exhausted[*it]);
+            let candidates = candidates.map(|(it, index)| (index, it.may_shed(), it.alone_bytes()));
             let else_alone = match budget::shed_first(&pool, candidates) {
                 ShedFirst::Alone(index) => Some(index),
                 ShedFirst::Together { .. } if self.shed_together(&members, wanted_bytes) > 0 => {
@@ -285,25 +272,19 @@ impl Backlog {
     pub(crate) fn give_up_unwritten(&self, deliveries: &[Arc<Delivery>], now: Instant) {
         self.look(now);
         let is_cpu_bound = self.is_cpu_bound();
-        for delivery in
-            deliveries.iter().filter(|delivery| disk::is_late(&delivery.state(now, is_cpu_bound)))
-        {
-            delivery.drop_unwritten(0);
-        }
+        let late = deliveries.iter().filter(|it| disk::is_late(&it.state(now, is_cpu_bound)));
+        late.for_each(|delivery| delivery.drop_unwritten(0));
     }
 
     /// To be called a few times a second: looks at the disk, and notes how backlogs grow.
     pub(crate) fn tick(&self, now: Instant) {
         let members = self.members.load();
-        members
-            .deliveries
-            .iter()
-            .for_each(|delivery| delivery.stats.filling.lock().note(now, delivery.lag_bytes()));
+        for delivery in &members.deliveries {
+            delivery.stats.filling.lock().note(now, delivery.lag_bytes());
+        }
         if let Some(disk_bytes) = &self.disk_bytes {
-            disk_bytes.store(
-                self.logs.iter().map(|log| log.needed_disk_bytes()).sum(),
-                Ordering::Relaxed,
-            );
+            let needed_bytes = self.logs.iter().map(|log| log.needed_disk_bytes()).sum();
+            disk_bytes.store(needed_bytes, Ordering::Relaxed);
             self.make_room_on_disk(&members, now);
         }
     }
@@ -323,7 +304,7 @@ impl Backlog {
             members.note_given_up(signal, given_up);
             wanted_bytes = wanted_bytes.saturating_sub(freed_bytes);
             if wanted_bytes == 0 {
-                break;
+                return;
             }
         }
     }
@@ -349,9 +330,4 @@ impl Backlog {
 
 fn has(deliveries: &[Arc<Delivery>], delivery: &Arc<Delivery>) -> bool {
     deliveries.iter().any(|other| Arc::ptr_eq(other, delivery))
-}
-
-fn most(one: Sheds, other: Sheds) -> Sheds {
-    let rank = |sheds: &Sheds| *sheds as u8;
-    if rank(&one) >= rank(&other) { one } else { other }
 }

@@ -316,7 +316,6 @@ fn entry(memory: &Arc<SharedWorkMemory>) -> Entry {
         items: 1,
         payload: Payload::identity(Bytes::from_static(&BYTES)),
         receiver: 0,
-        received: Instant::now(),
         received_wall: SystemTime::now(),
         metadata: Arc::default(),
     };

@@ -1,34 +1,24 @@
-//! Writes dead letters beside the delivery's task. A frame is resolved only when its letter is
-//! kept: on disk that takes time, and another thread.
+//! Writes dead letters beside the delivery's task. A part of a frame is settled only when its
+//! letter is kept: on disk that takes time, and another thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sluice_log::Offset;
 use tokio::task::JoinHandle;
 
 use super::Delivery;
 use super::dead_letters::DeadLetter;
 use super::prepare::Leased;
-use crate::entry::Entry;
 
 /// How long to wait before a disk that refused is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What is resolved once the letter is stored.
-pub(super) enum PendingResolution {
-    /// A part of a frame.
-    Part(Arc<Leased>),
-    /// A frame that could not be prepared.
-    Whole(Offset, Arc<Entry>),
-}
-
 /// At most one write at a time; letters that come meanwhile go with the next.
 pub(super) struct DeadLetterWriter {
     delivery: Arc<Delivery>,
-    waiting: Vec<(DeadLetter, PendingResolution)>,
-    storing: Option<JoinHandle<Vec<PendingResolution>>>,
+    waiting: Vec<(DeadLetter, Arc<Leased>)>,
+    storing: Option<JoinHandle<Vec<Arc<Leased>>>>,
     /// The task ends: no further tries.
     ends: Arc<AtomicBool>,
 }
@@ -38,18 +28,15 @@ impl DeadLetterWriter {
         DeadLetterWriter { delivery, waiting: Vec::new(), storing: None, ends: Arc::default() }
     }
 
-    /// Stores a letter. Returns what is resolved now: in memory that is at once.
-    pub(super) fn store(
-        &mut self,
-        letter: DeadLetter,
-        pending: PendingResolution,
-    ) -> Option<PendingResolution> {
+    /// Stores the letter of a part. Returns the part if it is settled now: in memory that is at
+    /// once.
+    pub(super) fn store(&mut self, letter: DeadLetter, part: Arc<Leased>) -> Option<Arc<Leased>> {
         if !self.delivery.dead_letters.is_on_disk() {
             // Memory refuses nothing.
             let _ = self.delivery.dead_letters.store(&[letter]);
-            return Some(pending);
+            return Some(part);
         }
-        self.waiting.push((letter, pending));
+        self.waiting.push((letter, part));
         self.go_on();
         None
     }
@@ -59,7 +46,7 @@ impl DeadLetterWriter {
     }
 
     /// Waits for the write under way, and begins the next. To be called while one is under way.
-    pub(super) async fn stored(&mut self) -> Vec<PendingResolution> {
+    pub(super) async fn stored(&mut self) -> Vec<Arc<Leased>> {
         let Some(storing) = &mut self.storing else { return Vec::new() };
         let stored = storing.await;
         self.storing = None;
@@ -78,10 +65,10 @@ impl DeadLetterWriter {
         if self.storing.is_some() || self.waiting.is_empty() {
             return;
         }
-        let (letters, pending): (Vec<_>, _) = std::mem::take(&mut self.waiting).into_iter().unzip();
+        let (letters, parts): (Vec<_>, _) = std::mem::take(&mut self.waiting).into_iter().unzip();
         let (delivery, ends) = (self.delivery.clone(), self.ends.clone());
         self.storing = Some(tokio::spawn(async move {
-            if store(delivery, ends, letters.into()).await { pending } else { Vec::new() }
+            if store(delivery, ends, letters.into()).await { parts } else { Vec::new() }
         }));
     }
 }
@@ -100,10 +87,9 @@ async fn store(delivery: Arc<Delivery>, ends: Arc<AtomicBool>, letters: Arc<[Dea
             pipeline = %delivery.id.pipeline, exporter = %delivery.id.exporter, problem,
             "dead letters cannot be written to disk; their data is held until they can"
         );
-        if ends.load(Ordering::Relaxed) {
-            return false;
+        if !ends.load(Ordering::Relaxed) {
+            tokio::time::sleep(RETRY).await;
         }
-        tokio::time::sleep(RETRY).await;
         if ends.load(Ordering::Relaxed) {
             return false;
         }

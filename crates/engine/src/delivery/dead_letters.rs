@@ -9,29 +9,60 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sluice_flow::{Metadata, Payload};
-use sluice_log::RecordFacts;
+use sluice_flow::Payload;
 use sluice_log::dead_letters::{
     DeadLetterError, DeadLetterReader, DeadLetters as Store, NewDeadLetter, directory_of,
 };
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
-use sluice_otlp::Signal;
+use sluice_log::{Record, RecordFacts};
 
+use crate::entry::Entry;
 use crate::stored;
 
+/// A frame or a part of one, as it is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct DeadLetter {
-    pub reason: String,
+    refusal: Refusal,
+    facts: RecordFacts,
     pub items: u32,
-    pub payload: Payload,
-    pub at: SystemTime,
     /// What a replay needs to know.
-    pub signal: Signal,
-    pub received: SystemTime,
-    pub receiver: String,
-    pub prepared: Vec<u64>,
-    pub sender: Arc<Metadata>,
+    metadata: Vec<u8>,
+    payload: Bytes,
+}
+
+impl DeadLetter {
+    /// `prepared`: fingerprints of the steps that were run over the payload.
+    pub(crate) fn new(
+        entry: &Entry,
+        prepared: &[u64],
+        payload: Payload,
+        items: u32,
+        reason: String,
+    ) -> Self {
+        let mut metadata = Vec::new();
+        let sender = &entry.frame.metadata;
+        stored::encode(&entry.origin.receiver, prepared, sender, &mut metadata);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let refusal = Refusal { refused_unix_ns: now.as_nanos() as u64, code: 0, reason };
+        let facts = RecordFacts {
+            encoding: stored::encoding_code(payload.encoding),
+            uncompressed_len_bytes: payload.uncompressed_len_bytes as u32,
+            ..entry.facts()
+        };
+        DeadLetter { refusal, facts, items, metadata, payload: payload.bytes }
+    }
+
+    pub(crate) fn reason(&self) -> &str {
+        &self.refusal.reason
+    }
+
+    /// What it costs in memory.
+    fn held_bytes(&self) -> u64 {
+        let DeadLetter { refusal, metadata, payload, .. } = self;
+        let parts_bytes = refusal.reason.len() + metadata.len() + payload.len();
+        (size_of::<DeadLetter>() + parts_bytes) as u64
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +75,7 @@ pub(crate) struct DeadLetterTotals {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeadLetterSummary {
     pub at: SystemTime,
-    pub items: u32,
+    pub items: u64,
     pub reason: String,
 }
 
@@ -64,7 +95,7 @@ impl DeadLetters {
     pub(crate) fn store(&self, letters: &[DeadLetter]) -> Result<(), DeadLetterError> {
         match self {
             DeadLetters::InMemory(list) => letters.iter().for_each(|it| list.lock().push(it)),
-            DeadLetters::OnDisk(store) => store.append(letters)?,
+            DeadLetters::OnDisk(store) => return store.append(letters),
         }
         Ok(())
     }
@@ -113,14 +144,13 @@ pub(crate) struct InMemory {
 
 impl InMemory {
     fn push(&mut self, letter: &DeadLetter) {
-        let held_bytes = held_bytes(letter);
+        let held_bytes = letter.held_bytes();
         if held_bytes > self.limit_bytes {
             self.totals.evicted_items += u64::from(letter.items);
             return;
         }
         // It may be a small part of a large request, all of which a part holds on to.
-        let bytes = Bytes::copy_from_slice(&letter.payload.bytes);
-        let payload = Payload { bytes, ..letter.payload.clone() };
+        let payload = Bytes::copy_from_slice(&letter.payload);
         self.letters.push_back(DeadLetter { payload, ..letter.clone() });
         self.totals.letters += 1;
         self.totals.bytes += held_bytes;
@@ -131,28 +161,22 @@ impl InMemory {
         while self.totals.bytes > self.limit_bytes {
             let Some(evicted) = self.letters.pop_front() else { break };
             self.totals.letters -= 1;
-            self.totals.bytes -= held_bytes(&evicted);
+            self.totals.bytes -= evicted.held_bytes();
             self.totals.evicted_items += u64::from(evicted.items);
         }
     }
 
     fn summaries(&self, count: usize) -> (u64, VecDeque<DeadLetterSummary>) {
         let items = self.letters.iter().map(|letter| u64::from(letter.items)).sum();
-        let newest = self.letters.iter().rev().take(count).map(|letter| DeadLetterSummary {
-            at: letter.at,
-            items: letter.items,
-            reason: letter.reason.clone(),
-        });
-        (items, newest.collect())
+        let newest = self.letters.iter().rev().take(count);
+        let summary = |letter: &DeadLetter| summary(u64::from(letter.items), &letter.refusal);
+        (items, newest.map(summary).collect())
     }
 }
 
-/// What a letter in the list costs. Its sender's metadata are shared with other requests.
-fn held_bytes(letter: &DeadLetter) -> u64 {
-    let DeadLetter { reason, payload, receiver, prepared, .. } = letter;
-    let text_bytes = reason.len() + receiver.len();
-    let prepared_bytes = size_of_val(prepared.as_slice());
-    (size_of::<DeadLetter>() + payload.bytes.len() + text_bytes + prepared_bytes) as u64
+fn summary(items: u64, refusal: &Refusal) -> DeadLetterSummary {
+    let at = UNIX_EPOCH + Duration::from_nanos(refusal.refused_unix_ns);
+    DeadLetterSummary { at, items, reason: refusal.reason.clone() }
 }
 
 /// The store on disk. It is opened with the first letter: where nothing is refused nothing is
@@ -206,35 +230,31 @@ impl OnDisk {
             closed => closed.insert(self.open_store()?),
         };
         store.set_limit(self.limit_bytes.load(Ordering::Relaxed));
-        let metadata: Vec<Vec<u8>> = letters.iter().map(encoded_metadata).collect();
-        let new: Vec<NewDeadLetter<'_>> = letters
-            .iter()
-            .zip(&metadata)
-            .map(|(letter, metadata)| new_letter(letter, metadata))
-            .collect();
-        match store.append(&new) {
-            Err(DeadLetterError::ExceedsLimit { .. }) => self.append_what_fits(store, &new)?,
-            result => drop(result?),
-        }
-        self.note_totals(store);
-        Ok(())
-    }
-
-    /// One by one: those that are larger than the whole store are counted as gone. Some may be
-    /// stored twice.
-    fn append_what_fits(
-        &self,
-        store: &mut Store,
-        new: &[NewDeadLetter<'_>],
-    ) -> Result<(), DeadLetterError> {
-        for letter in new {
-            match store.append(std::slice::from_ref(letter)) {
-                Err(DeadLetterError::ExceedsLimit { .. }) => {
+        let new = letters.iter().map(|letter| NewDeadLetter {
+            refusal: letter.refusal.clone(),
+            facts: letter.facts,
+            items: u64::from(letter.items),
+            metadata: &letter.metadata,
+            payload: &letter.payload,
+        });
+        let new: Vec<_> = new.collect();
+        let exceeds = |it: &Result<_, _>| matches!(it, Err(DeadLetterError::ExceedsLimit { .. }));
+        let appended = store.append(&new);
+        if !exceeds(&appended) {
+            appended?;
+        } else {
+            // One by one: those that are larger than the whole store are counted as gone. Some may
+            // be stored twice.
+            for letter in &new {
+                let appended = store.append(std::slice::from_ref(letter));
+                if exceeds(&appended) {
                     self.too_large_items.fetch_add(letter.items, Ordering::Relaxed);
+                } else {
+                    appended?;
                 }
-                result => drop(result?),
             }
         }
+        self.note_totals(store);
         Ok(())
     }
 
@@ -257,65 +277,36 @@ impl OnDisk {
         };
         while let Ok(Some(letter)) = reader.next() {
             items += letter.items;
-            newest.push_front(DeadLetterSummary {
-                at: UNIX_EPOCH + Duration::from_nanos(letter.refusal.refused_unix_ns),
-                items: letter.items as u32,
-                reason: letter.refusal.reason,
-            });
+            newest.push_front(summary(letter.items, &letter.refusal));
             newest.truncate(count);
         }
         (items, newest)
     }
 }
 
-fn encoded_metadata(letter: &DeadLetter) -> Vec<u8> {
-    let mut metadata = Vec::new();
-    stored::encode(&letter.receiver, &letter.prepared, &letter.sender, &mut metadata);
-    metadata
-}
-
-fn new_letter<'a>(letter: &'a DeadLetter, metadata: &'a [u8]) -> NewDeadLetter<'a> {
-    NewDeadLetter {
-        refusal: Refusal {
-            refused_unix_ns: unix_ns(letter.at),
-            code: 0,
-            reason: letter.reason.clone(),
-        },
-        facts: RecordFacts {
-            received_unix_ns: unix_ns(letter.received),
-            encoding: stored::encoding_code(letter.payload.encoding),
-            flags: stored::flags(letter.signal),
-            uncompressed_len_bytes: letter.payload.uncompressed_len_bytes as u32,
-        },
-        items: u64::from(letter.items),
-        metadata,
-        payload: &letter.payload.bytes,
-    }
-}
-
-fn unix_ns(at: SystemTime) -> u64 {
-    at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
-}
-
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
+    use sluice_flow::Frame;
     use sluice_log::disk::RealDisk;
+    use sluice_otlp::Signal;
 
     use super::*;
+    use crate::entry::{Origin, SharedWorkMemory};
 
     fn letter(len: usize, items: u32, reason: &str) -> DeadLetter {
-        DeadLetter {
-            reason: reason.to_owned(),
+        let frame = Frame {
+            signal: Signal::Traces,
             items,
             payload: Payload::identity(Bytes::from(vec![7; len])),
-            at: SystemTime::now(),
-            signal: Signal::Traces,
-            received: SystemTime::now(),
-            receiver: "otlp".to_owned(),
-            prepared: vec![1],
-            sender: Arc::default(),
-        }
+            receiver: 0,
+            received_wall: SystemTime::now(),
+            metadata: Arc::default(),
+        };
+        let payload = frame.payload.clone();
+        let origin = Origin { receiver: "otlp".to_owned(), prepared: Vec::new() };
+        let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
+        let entry = Entry::new(frame, Arc::new(origin), None, memory);
+        DeadLetter::new(&entry, &[1], payload, items, reason.to_owned())
     }
 
     fn reasons(letters: &DeadLetters) -> Vec<String> {
@@ -324,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_list_is_bounded_in_bytes_and_counts_what_it_let_go() {
-        let one = held_bytes(&letter(100, 10, "reason 0"));
+        let one = letter(100, 10, "reason 0").held_bytes();
         let letters = DeadLetters::in_memory(2 * one + 50);
         for index in 0..5 {
             letters.store(&[letter(100, 10, &format!("reason {index}"))]).unwrap();
@@ -339,10 +330,7 @@ mod tests {
     #[test]
     fn a_letter_does_not_hold_the_request_that_it_was_part_of() {
         let request = Bytes::from(vec![7; 1 << 20]);
-        let part = DeadLetter {
-            payload: Payload::identity(request.slice(..100)),
-            ..letter(100, 1, "poison")
-        };
+        let part = DeadLetter { payload: request.slice(..100), ..letter(100, 1, "poison") };
         let letters = DeadLetters::in_memory(10_000);
         letters.store(&[part]).unwrap();
         assert_eq!(letters.totals().letters, 1);
@@ -364,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_list_whose_limit_is_lowered_lets_go_at_once() {
-        let one = held_bytes(&letter(100, 10, "old"));
+        let one = letter(100, 10, "old").held_bytes();
         let letters = DeadLetters::in_memory(2 * one + 50);
         letters.store(&[letter(100, 10, "old"), letter(100, 10, "new")]).unwrap();
         letters.set_limit(one + 50);

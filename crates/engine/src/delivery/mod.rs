@@ -5,7 +5,6 @@
 mod dead_letter_writer;
 mod dead_letters;
 mod filling;
-mod packing;
 mod prepare;
 mod stats;
 mod task;
@@ -172,7 +171,6 @@ impl Delivery {
         }
     }
 
-    /// How far it lags.
     pub(crate) fn lag_bytes(&self) -> u64 {
         self.gauges.held_bytes()
     }
@@ -182,10 +180,8 @@ impl Delivery {
     pub(crate) fn budget_bytes(&self, pool: &PoolState) -> u64 {
         let (lag_bytes, limit_bytes) = (self.lag_bytes(), self.bounds().limit_bytes);
         let left_bytes = pool.high_water_bytes().saturating_sub(pool.used_bytes);
-        match lag_bytes > pool.fair_share_bytes().min(limit_bytes / 2) {
-            true => limit_bytes.min(lag_bytes + left_bytes),
-            false => limit_bytes,
-        }
+        let has_part = lag_bytes > pool.fair_share_bytes().min(limit_bytes / 2);
+        if has_part { limit_bytes.min(lag_bytes + left_bytes) } else { limit_bytes }
     }
 
     /// Memory that is free once this delivery lets go of it.
@@ -247,13 +243,6 @@ impl Delivery {
     pub(crate) fn drop_unwritten(&self, keep_bytes: u64) {
         if self.may_shed() != Sheds::Nothing && self.gauges.unwritten_bytes() > keep_bytes {
             self.note_given_up(self.log.drop_unwritten(self.cursor, keep_bytes));
-        }
-    }
-
-    /// Counts what the log dropped on disk.
-    fn note_dropped_on_disk(&self) {
-        if self.on_disk {
-            self.count_dropped(self.log.take_dropped(self.cursor).items);
         }
     }
 

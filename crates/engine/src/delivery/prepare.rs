@@ -1,5 +1,5 @@
 //! From an entry of the log to units that can be sent: the steps that are left, and cuts at the
-//! limits.
+//! limits. And from the units of a batch to what goes over the wire.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use sluice_flow::dispatch::{Division, Unit};
-use sluice_flow::{Exporter, Metadata, Payload};
+use sluice_flow::dispatch::{Batch, Unit};
+use sluice_flow::{Exporter, Metadata, Packed, Payload};
 use sluice_log::Offset;
 use sluice_net::compress::decompress;
-use sluice_otlp::{Encoding, Signal, SplitLimits, split};
+use sluice_otlp::{Encoding, Part, Signal, SplitLimits, split};
 
 use crate::entry::{Entry, Processed};
 use crate::private_memory::{HeldMemory, PrivateMemory};
@@ -25,6 +25,11 @@ pub(crate) struct Leased {
 }
 
 impl Leased {
+    /// Of one part, until units are made of it.
+    pub(crate) fn new(offset: Offset, entry: Arc<Entry>) -> Arc<Self> {
+        Arc::new(Leased { offset, entry, parts: AtomicU32::new(1) })
+    }
+
     /// Takes note that a part is settled. True if it was the last.
     pub(crate) fn part_done(&self) -> bool {
         self.parts.fetch_sub(1, Ordering::AcqRel) == 1
@@ -40,20 +45,6 @@ pub(crate) struct Lease {
     path: usize,
     /// The memory of the payload, where it is not the frame's own.
     _held: Option<Arc<HeldMemory>>,
-}
-
-/// The frame becomes a dead letter. Inflating what was validated on receipt can only fail by a
-/// fault of ours.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PrepareError {
-    #[error(transparent)]
-    Step(#[from] steps::StepError),
-    #[error("{0}")]
-    Refused(String),
-    #[error("cannot inflate a frame that was valid on receipt: {0}")]
-    Inflate(String),
-    #[error("cannot cut a frame that was valid on receipt: {0}")]
-    Split(String),
 }
 
 pub(crate) struct Preparer {
@@ -73,25 +64,24 @@ pub(crate) struct Preparer {
 }
 
 impl Preparer {
-    /// The units of an entry. None at all if its items were filtered out.
+    /// The units of an entry. None at all if its items were filtered out. Fails with the reason for
+    /// which the frame becomes a dead letter.
     pub(crate) fn units(
         &self,
-        offset: Offset,
-        entry: Arc<Entry>,
-        limits: Division,
-    ) -> Result<Vec<Unit<Lease>>, PrepareError> {
-        if let Some(reason) = self.exporter.refuses(&entry.frame.metadata) {
-            return Err(PrepareError::Refused(reason));
-        }
-        let leased = Arc::new(Leased { offset, entry, parts: AtomicU32::new(0) });
-        let mut units = Vec::new();
+        leased: &Arc<Leased>,
+        limits: SplitLimits,
+    ) -> Result<Vec<Unit<Lease>>, String> {
         let frame = &leased.entry.frame;
+        if let Some(reason) = self.exporter.refuses(&frame.metadata) {
+            return Err(reason);
+        }
+        let mut units = Vec::new();
         for (path, chain) in self.paths_of(&leased.entry).iter().enumerate() {
             let processed = self.process(&leased.entry, chain)?;
             if processed.items == 0 && frame.items > 0 {
                 continue;
             }
-            self.cut(&leased, path, processed, limits, &mut units)?;
+            self.cut(leased, path, processed, limits, &mut units)?;
         }
         leased.parts.store(units.len() as u32, Ordering::Release);
         Ok(units)
@@ -114,17 +104,21 @@ impl Preparer {
         prepared.iter().copied().chain(steps).collect()
     }
 
-    fn process(&self, entry: &Arc<Entry>, chain: &Chain) -> Result<Processed, PrepareError> {
+    fn process(&self, entry: &Entry, chain: &Chain) -> Result<Processed, String> {
         let frame = &entry.frame;
         let remaining = chain.remaining(&entry.origin.prepared);
         if remaining.is_empty() {
             let (payload, items) = (frame.payload.clone(), frame.items);
             return Ok(Processed { payload, items, held: None });
         }
-        entry.get_or_compute(steps::identity(&remaining), chain.sharers, || {
+        let compute = || {
             let bytes = inflated(&frame.payload)?;
-            Ok(steps::run(&remaining, frame.signal, bytes, frame.items, &frame.metadata)?)
-        })
+            steps::run(&remaining, frame.signal, bytes, frame.items, &frame.metadata)
+        };
+        let Some(shared) = entry.shared.as_ref().filter(|_| chain.sharers > 1) else {
+            return compute();
+        };
+        shared.get_or_compute(steps::identity(&remaining), chain.sharers, compute)
     }
 
     fn cut(
@@ -132,9 +126,9 @@ impl Preparer {
         leased: &Arc<Leased>,
         path: usize,
         processed: Processed,
-        limits: Division,
+        limits: SplitLimits,
         units: &mut Vec<Unit<Lease>>,
-    ) -> Result<(), PrepareError> {
+    ) -> Result<(), String> {
         let Processed { payload, items, held } = processed;
         let whole = payload.bytes.clone();
         let mut push = |payload: Payload, items, alone| {
@@ -156,7 +150,7 @@ impl Preparer {
             push(Payload::identity(bytes), items, false);
             return Ok(());
         }
-        for (bytes, items) in cut_bytes(leased.entry.frame.signal, &bytes, limits)? {
+        for Part { bytes, items } in parts(leased, &bytes, limits)? {
             push(Payload::identity(bytes), items, false);
         }
         Ok(())
@@ -187,16 +181,45 @@ impl Preparer {
     pub(crate) fn divide(
         &self,
         unit: Unit<Lease>,
-        division: Division,
-    ) -> Result<Vec<Unit<Lease>>, PrepareError> {
+        limits: SplitLimits,
+    ) -> Result<Vec<Unit<Lease>>, String> {
         let Lease { leased, payload, path, _held } = unit.lease;
-        let bytes = inflated(&payload)?;
-        let parts = cut_bytes(leased.entry.frame.signal, &bytes, division)?;
+        let parts = parts(&leased, &inflated(&payload)?, limits)?;
         leased.parts.fetch_add(parts.len() as u32 - 1, Ordering::AcqRel);
-        let unit =
-            |(bytes, items)| self.unit(&leased, path, Payload::identity(bytes), items, false, None);
+        let unit = |Part { bytes, items }| {
+            self.unit(&leased, path, Payload::identity(bytes), items, false, None)
+        };
         Ok(parts.into_iter().map(unit).collect())
     }
+}
+
+pub(super) fn payloads(batch: &Batch<Lease>) -> Vec<Payload> {
+    batch.units.iter().map(|unit| unit.lease.payload.clone()).collect()
+}
+
+/// Bytes that a packed request holds beside the frames it was made from: none where it only refers
+/// to them.
+pub(super) fn copied_bytes(packed: &Packed) -> usize {
+    if packed.encoding == Encoding::Identity { 0 } else { packed.len_bytes }
+}
+
+pub(super) fn pack(
+    exporter: &dyn Exporter,
+    signal: Signal,
+    items: u32,
+    sources: Vec<Payload>,
+    metadata: Arc<Metadata>,
+) -> Result<Packed, String> {
+    if let [Payload { bytes, encoding, .. }] = sources.as_slice()
+        && *encoding != Encoding::Identity
+        && exporter.passes_through() == Some(*encoding)
+    {
+        let chunks = vec![bytes.clone()];
+        return Ok(Packed::new(signal, items, chunks, *encoding, metadata));
+    }
+    let chunks = sources.iter().map(inflated).collect::<Result<_, _>>()?;
+    let (chunks, encoding) = exporter.pack(signal, chunks)?;
+    Ok(Packed::new(signal, items, chunks, encoding, metadata))
 }
 
 /// True if the bytes lie within others, so that they cost nothing.
@@ -205,23 +228,18 @@ fn is_part(whole: &Bytes, part: &Bytes) -> bool {
     whole.start <= part.start && part.end <= whole.end
 }
 
-fn cut_bytes(
-    signal: Signal,
-    bytes: &Bytes,
-    limits: Division,
-) -> Result<Vec<(Bytes, u32)>, PrepareError> {
-    let limits = SplitLimits { max_bytes: limits.max_bytes, max_items: limits.max_items };
-    let parts =
-        split(signal, bytes, limits).map_err(|error| PrepareError::Split(error.to_string()))?;
-    Ok(parts.into_iter().map(|part| (part.bytes, part.items)).collect())
+fn parts(leased: &Leased, bytes: &Bytes, limits: SplitLimits) -> Result<Vec<Part>, String> {
+    split(leased.entry.frame.signal, bytes, limits)
+        .map_err(|error| format!("cannot cut a frame that was valid on receipt: {error}"))
 }
 
-pub(crate) fn inflated(payload: &Payload) -> Result<Bytes, PrepareError> {
+/// The uncompressed request. What was validated on receipt can only fail by a fault of ours.
+pub(crate) fn inflated(payload: &Payload) -> Result<Bytes, String> {
     if payload.encoding == Encoding::Identity {
         return Ok(payload.bytes.clone());
     }
     decompress(payload.encoding, &payload.bytes, payload.uncompressed_len_bytes)
-        .map_err(|error| PrepareError::Inflate(error.to_string()))
+        .map_err(|error| format!("cannot inflate a frame that was valid on receipt: {error}"))
 }
 
 /// Units that differ in the metadata that their exporter reads are of different groups.
@@ -231,9 +249,8 @@ fn group(keys: &[String], metadata: &Metadata) -> u64 {
     }
     let mut hasher = DefaultHasher::new();
     for key in keys {
-        for (_, value) in metadata.headers.iter().filter(|(name, _)| name == key) {
-            (key, value).hash(&mut hasher);
-        }
+        let values = metadata.headers.iter().filter(|(name, _)| name == key);
+        values.for_each(|header| header.hash(&mut hasher));
     }
     hasher.finish()
 }

@@ -1,6 +1,6 @@
 //! Counters of one delivery.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use sluice_flow::Outcome;
@@ -31,9 +31,9 @@ pub(crate) struct Stats {
     pub returned_items: AtomicU64,
     pub requests: [AtomicU64; OUTCOMES.len()],
     pub sent_bytes: AtomicU64,
-    pub in_flight: AtomicUsize,
-    pub concurrency_limit: AtomicUsize,
-    pub waiting: AtomicUsize,
+    pub in_flight: AtomicU64,
+    pub concurrency_limit: AtomicU64,
+    pub waiting: AtomicU64,
     pub filling: Mutex<Filling>,
     /// What is wrong, if the delivery is in an outage or held.
     pub trouble: Mutex<Option<Trouble>>,

@@ -4,22 +4,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
+use futures_util::future::OptionFuture;
 use sluice_flow::dispatch::{Batch, Cause, DispatchPolicy, Dispatcher, Settled, State, Unit};
-use sluice_flow::{Outcome, Packed, Payload, Refusal};
+use sluice_flow::{Outcome, Packed, Refusal};
 use sluice_log::Next;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::dead_letter_writer::{DeadLetterWriter, PendingResolution};
+use super::dead_letter_writer::DeadLetterWriter;
 use super::dead_letters::DeadLetter;
-use super::packing::{copied_bytes, pack, payloads};
-use super::prepare::{Lease, Leased, Preparer};
+use super::prepare::{Lease, Leased, Preparer, copied_bytes, pack, payloads};
 use super::{Delivery, DeliveryId, Trouble};
-use crate::entry::Entry;
 use crate::private_memory::HeldMemory;
-use crate::refusals::overloaded;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
@@ -62,28 +60,29 @@ pub(crate) async fn run(
     };
     loop {
         let stopping = *stop.borrow_and_update();
+        let mut wake_at = None;
         if stopping == Stop::HandOver {
             task.dead_letters.end();
             if task.sending.is_empty() && !task.dead_letters.is_storing() {
                 break;
             }
-        }
-        if stopping != Stop::HandOver {
+        } else {
             task.advance(stopping == Stop::Drain);
+            if stopping == Stop::Drain && task.is_done() {
+                break;
+            }
+            wake_at = task.dispatcher.next_wake();
         }
-        if stopping == Stop::Drain && task.is_done() {
-            break;
-        }
-        let wake_at = if stopping == Stop::HandOver { None } else { task.dispatcher.next_wake() };
+        let wake = wake_at.map(|at| tokio::time::sleep_until(at.into()));
         tokio::select! {
             () = task.delivery.wake.notified() => {}
             Some(done) = task.sending.join_next_with_id(), if !task.sending.is_empty() => {
                 task.finish(done);
             }
             stored = task.dead_letters.stored(), if task.dead_letters.is_storing() => {
-                task.resolve_pending(stored);
+                stored.iter().for_each(|part| task.part_done(part, Ok(())));
             }
-            () = sleep_until(wake_at), if wake_at.is_some() => {}
+            Some(()) = OptionFuture::from(wake) => {}
             // A closed channel means that the engine is gone: hand over.
             changed = stop.changed() => if changed.is_err() { break },
         }
@@ -94,17 +93,12 @@ pub(crate) async fn run(
     task.delivery.log.rewind(task.delivery.cursor);
 }
 
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
-}
-
 impl Task {
     /// Does all that can be done now without waiting.
     fn advance(&mut self, draining: bool) {
-        self.delivery.note_dropped_on_disk();
+        if self.delivery.on_disk {
+            self.delivery.count_dropped(self.delivery.log.take_dropped(self.delivery.cursor).items);
+        }
         self.shed_retries();
         let now = Instant::now();
         loop {
@@ -126,12 +120,20 @@ impl Task {
             }
         }
         let stats = &self.delivery.stats;
-        stats.in_flight.store(self.dispatcher.in_flight(), Ordering::Relaxed);
-        stats.concurrency_limit.store(self.dispatcher.concurrency_limit(), Ordering::Relaxed);
-        stats.waiting.store(self.dispatcher.waiting_len(), Ordering::Relaxed);
+        for (shown, count) in [
+            (&stats.in_flight, self.dispatcher.in_flight()),
+            (&stats.concurrency_limit, self.dispatcher.concurrency_limit()),
+            (&stats.waiting, self.dispatcher.waiting_len()),
+        ] {
+            shown.store(count as u64, Ordering::Relaxed);
+        }
         if self.in_flight.is_empty() && self.dispatcher.waiting_len() == 0 {
             self.delivery.health.note_idle();
         }
+    }
+
+    fn is_done(&self) -> bool {
+        self.has_read_all && self.dispatcher.is_idle() && !self.dead_letters.is_storing()
     }
 
     /// Takes the next frame of the log. False if there is none now: what comes from disk wakes the
@@ -140,16 +142,9 @@ impl Task {
         let next = self.delivery.log.read(self.delivery.cursor);
         self.has_read_all = matches!(next, Next::Empty);
         let Next::Entry(offset, entry) = next else { return false };
-        self.take(offset, entry, now);
-        true
-    }
-
-    fn is_done(&self) -> bool {
-        self.has_read_all && self.dispatcher.is_idle() && !self.dead_letters.is_storing()
-    }
-
-    fn take(&mut self, offset: u64, entry: Arc<Entry>, now: Instant) {
-        match self.preparer.units(offset, entry.clone(), self.dispatcher.unit_limits()) {
+        let leased = Leased::new(offset, entry);
+        let entry = &leased.entry;
+        match self.preparer.units(&leased, self.dispatcher.unit_limits()) {
             Ok(units) if units.is_empty() => {
                 // Its processors let nothing pass: no other delivery may drop the frame for that.
                 if self.delivery.log.resolve_unwanted(self.delivery.cursor, offset) {
@@ -157,15 +152,13 @@ impl Task {
                 }
             }
             Ok(units) => units.into_iter().for_each(|unit| self.dispatcher.offer(unit, now)),
-            Err(error) => {
-                let frame = &entry.frame;
-                let letter = DeadLetter {
-                    prepared: entry.origin.prepared.clone(),
-                    ..letter(&entry, frame.payload.clone(), frame.items, error.to_string())
-                };
-                self.set_aside(letter, None, PendingResolution::Whole(offset, entry));
+            Err(reason) => {
+                let (payload, items) = (entry.frame.payload.clone(), entry.frame.items);
+                let letter = DeadLetter::new(entry, &entry.origin.prepared, payload, items, reason);
+                self.set_aside(letter, None, leased.clone());
             }
         }
+        true
     }
 
     /// Gives up what senders that wait for this delivery alone have left without an answer: they
@@ -219,13 +212,11 @@ impl Task {
                 },
             };
             let timeout = exporter.timeout();
-            let outcome = match tokio::time::timeout(timeout, exporter.send(&packed)).await {
-                Ok(outcome) => outcome,
-                Err(_) => {
-                    let reason = format!("no answer within {timeout:?} (timeout)");
-                    Outcome::RetryAfter { delay: None, reason }
-                }
-            };
+            let outcome = tokio::time::timeout(timeout, exporter.send(&packed)).await;
+            let outcome = outcome.unwrap_or_else(|_| {
+                let reason = format!("no answer within {timeout:?} (timeout)");
+                Outcome::RetryAfter { delay: None, reason }
+            });
             (Some(packed), outcome)
         });
         self.in_flight.insert(handle.id(), batch);
@@ -251,15 +242,11 @@ impl Task {
             return self.hand_back(batch.units, reason);
         }
         let mut kept_bytes = 0;
-        match &outcome {
-            Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. } => {
-                kept_bytes = self.keep_packed(&mut batch, packed);
-            }
-            Outcome::Delivered | Outcome::PartlyRejected { .. } => {
-                let bytes = packed.map_or(0, |packed| packed.len_bytes as u64);
-                self.delivery.stats.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
-            }
-            _ => {}
+        if outcome.is_taken() {
+            let bytes = packed.map_or(0, |packed| packed.len_bytes as u64);
+            self.delivery.stats.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        } else if matches!(outcome, Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. }) {
+            kept_bytes = self.keep_packed(&mut batch, packed);
         }
         self.log_outcome(&outcome, batch.items);
         let settled = self.dispatcher.settle(batch, outcome, Instant::now(), fastrand::f64());
@@ -302,15 +289,13 @@ impl Task {
                         "the backend took a request but refused some of its items for good"
                     );
                 }
-                for unit in units {
-                    self.part_done(&unit.lease.leased, Ok(()));
-                }
+                units.iter().for_each(|unit| self.part_done(&unit.lease.leased, Ok(())));
             }
-            Settled::Divide { unit, division } => {
+            Settled::Divide { unit, limits } => {
                 let (lease, items) = (unit.lease.clone(), unit.items);
-                match self.preparer.divide(unit, division) {
+                match self.preparer.divide(unit, limits) {
                     Ok(parts) => self.dispatcher.divided(parts),
-                    Err(error) => self.set_part_aside(&lease, items, None, error.to_string()),
+                    Err(reason) => self.set_part_aside(&lease, items, None, reason),
                 }
             }
             Settled::Dead { units, cause, reason } => self.dead(units, cause, &reason),
@@ -327,16 +312,13 @@ impl Task {
             }
             let returned = &self.delivery.stats.returned_items;
             returned.fetch_add(u64::from(unit.items), Ordering::Relaxed);
+            let reason = reason.to_owned();
             let refusal = match cause {
-                Cause::Rejected | Cause::TooLarge => {
-                    Refusal::Rejected { reason: reason.to_owned() }
-                }
-                Cause::Failed => Refusal::Failed { reason: reason.to_owned() },
+                Cause::Rejected | Cause::TooLarge => Refusal::Rejected { reason },
+                Cause::Failed => Refusal::Failed { reason },
                 // The backend may take it yet: the sender decides whether it is tried again.
-                Cause::NotRetried { asked: Some(delay) } => {
-                    Refusal::Retry { delay, reason: reason.to_owned() }
-                }
-                Cause::GivenUp | Cause::NotRetried { asked: None } => overloaded(reason),
+                Cause::NotRetried { asked: Some(delay) } => Refusal::Retry { delay, reason },
+                Cause::GivenUp | Cause::NotRetried { asked: None } => Refusal::overloaded(reason),
             };
             self.part_done(&unit.lease.leased, Err(refusal));
         }
@@ -347,43 +329,30 @@ impl Task {
             // The sender is told at once, whatever becomes of the other parts.
             leased.entry.resolved(self.delivery.cursor, result.clone());
         }
-        if leased.part_done() {
-            self.resolve(leased.offset, &leased.entry, result);
-        }
-    }
-
-    fn resolve(&self, offset: u64, entry: &Entry, result: Result<(), Refusal>) {
-        if self.delivery.log.resolve(self.delivery.cursor, offset) && result.is_ok() {
-            entry.resolved(self.delivery.cursor, Ok(()));
+        if leased.part_done()
+            && self.delivery.log.resolve(self.delivery.cursor, leased.offset)
+            && result.is_ok()
+        {
+            leased.entry.resolved(self.delivery.cursor, Ok(()));
         }
     }
 
     fn set_part_aside(&mut self, lease: &Lease, items: u32, cause: Option<Cause>, reason: String) {
-        let letter = DeadLetter {
-            prepared: self.preparer.steps_done(lease),
-            ..letter(&lease.leased.entry, lease.payload.clone(), items, reason)
-        };
-        self.set_aside(letter, cause, PendingResolution::Part(lease.leased.clone()));
+        let Lease { leased, payload, .. } = lease;
+        let prepared = self.preparer.steps_done(lease);
+        let letter = DeadLetter::new(&leased.entry, &prepared, payload.clone(), items, reason);
+        self.set_aside(letter, cause, leased.clone());
     }
 
-    fn set_aside(&mut self, letter: DeadLetter, cause: Option<Cause>, pending: PendingResolution) {
+    fn set_aside(&mut self, letter: DeadLetter, cause: Option<Cause>, part: Arc<Leased>) {
         self.delivery.stats.count_dead(cause, letter.items);
         tracing::error!(
             pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter,
-            items = letter.items, reason = letter.reason,
+            items = letter.items, reason = letter.reason(),
             "items could not be delivered for good and were put among the dead letters"
         );
-        let stored = self.dead_letters.store(letter, pending);
-        self.resolve_pending(stored);
-    }
-
-    fn resolve_pending(&mut self, stored: impl IntoIterator<Item = PendingResolution>) {
-        for pending in stored {
-            match pending {
-                PendingResolution::Part(leased) => self.part_done(&leased, Ok(())),
-                PendingResolution::Whole(offset, entry) => self.resolve(offset, &entry, Ok(())),
-            }
-        }
+        let stored = self.dead_letters.store(letter, part);
+        stored.iter().for_each(|part| self.part_done(part, Ok(())));
     }
 
     /// Sheds batches that wait for a retry: what the log could not find elsewhere.
@@ -438,10 +407,12 @@ impl Task {
     }
 
     fn note_state(&self) {
+        let held = matches!(self.dispatcher.state(), State::Held(_));
         let trouble = match self.dispatcher.state() {
             State::Open => None,
-            State::Outage(reason) => Some(Trouble { held: false, reason: reason.clone() }),
-            State::Held(reason) => Some(Trouble { held: true, reason: reason.clone() }),
+            State::Outage(reason) | State::Held(reason) => {
+                Some(Trouble { held, reason: reason.clone() })
+            }
         };
         let mut known = self.delivery.stats.trouble.lock();
         if *known == trouble {
@@ -449,34 +420,16 @@ impl Task {
         }
         let DeliveryId { pipeline, exporter } = &self.delivery.id;
         match (&*known, &trouble) {
-            (Some(_), None) => {
-                tracing::info!(%pipeline, %exporter, "the backend takes data again");
-            }
-            (None, Some(Trouble { held, reason })) => {
-                let what = match held {
-                    true => "delivery held until the configuration is mended",
-                    false => "backend out of order",
-                };
-                tracing::error!(%pipeline, %exporter, reason, "{what}");
+            (Some(_), None) => tracing::info!(%pipeline, %exporter, "the backend takes data again"),
+            (None, Some(Trouble { held: true, reason })) => tracing::error!(
+                %pipeline, %exporter, reason, "delivery held until the configuration is mended"
+            ),
+            (None, Some(Trouble { held: false, reason })) => {
+                tracing::error!(%pipeline, %exporter, reason, "backend out of order");
             }
             _ => {}
         }
         self.delivery.health.note_outage(trouble.is_some());
         *known = trouble;
-    }
-}
-
-/// A dead letter of an entry, over which no step was run.
-fn letter(entry: &Entry, payload: Payload, items: u32, reason: String) -> DeadLetter {
-    DeadLetter {
-        reason,
-        items,
-        payload,
-        at: SystemTime::now(),
-        signal: entry.frame.signal,
-        received: entry.frame.received_wall,
-        receiver: entry.origin.receiver.clone(),
-        prepared: Vec::new(),
-        sender: entry.frame.metadata.clone(),
     }
 }

@@ -38,7 +38,6 @@ fn append_from(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>, metadat
         items: 1,
         payload: Payload::identity(Bytes::from_static(b"payload")),
         receiver: 0,
-        received: Instant::now(),
         received_wall: SystemTime::now(),
         metadata,
     };

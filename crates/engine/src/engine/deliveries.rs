@@ -2,6 +2,7 @@
 //! new task, and removed ones send their remaining data.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -35,11 +36,16 @@ impl Engine {
             .partition(|(id, _)| planned.contains(id));
         self.deliveries = kept;
         for planned in &plan.deliveries {
-            let fingerprint = self.delivery_fingerprint(plan, planned, exporters);
+            let fingerprint = delivery_fingerprint(plan, &planned.id, exporters);
             self.wait_until_left(&planned.id).await;
             let kept = self.deliveries.remove(&planned.id);
+            let is_same = |it: &RunningDelivery| {
+                it.fingerprint == fingerprint
+                    && it.plan.dispatch == planned.dispatch
+                    && it.plan.metadata_keys == planned.metadata_keys
+            };
             let delivery = match kept {
-                Some(mut running) if running.fingerprint == fingerprint => {
+                Some(mut running) if is_same(&running) => {
                     set_bounds(plan, planned, &running.delivery);
                     running.plan = planned.clone();
                     self.deliveries.insert(planned.id.clone(), running);
@@ -157,24 +163,20 @@ impl Engine {
         }
         chains
     }
+}
 
-    fn delivery_fingerprint(
-        &self,
-        plan: &Plan,
-        planned: &DeliveryPlan,
-        exporters: &HashMap<String, RunningExporter>,
-    ) -> u64 {
-        use std::hash::{DefaultHasher, Hash, Hasher};
-        let mut hasher = DefaultHasher::new();
-        exporters[&planned.id.exporter].fingerprint.hash(&mut hasher);
-        planned.dispatch.hash(&mut hasher);
-        planned.metadata_keys.hash(&mut hasher);
-        for path in plan.paths.iter().filter(|path| path.delivery == planned.id) {
-            path.receiver.hash(&mut hasher);
-            steps::identity(&plan.steps_of(path)).hash(&mut hasher);
-        }
-        hasher.finish()
+/// Changes with the exporter and with the steps before it.
+fn delivery_fingerprint(
+    plan: &Plan,
+    id: &DeliveryId,
+    exporters: &HashMap<String, RunningExporter>,
+) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    exporters[&id.exporter].fingerprint.hash(&mut hasher);
+    for path in plan.paths.iter().filter(|path| path.delivery == *id) {
+        (&path.receiver, steps::identity(&plan.steps_of(path))).hash(&mut hasher);
     }
+    hasher.finish()
 }
 
 /// Tells senders and sources of what is left in memory that the delivery has gone: its task has

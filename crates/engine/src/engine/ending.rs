@@ -8,7 +8,7 @@ use sluice_log::{Holding, Keep};
 use sluice_otlp::Signal;
 
 use super::{Engine, RunningReceiver};
-use crate::delivery::{DeliveryId, Stop};
+use crate::delivery::{Delivery, DeliveryId, Stop};
 
 /// The time for receivers that fetch to write their checkpoints.
 const LAST_CHECKPOINTS: Duration = Duration::from_secs(3);
@@ -67,7 +67,8 @@ impl Engine {
             let amounts = |(signal, held): (_, Holding)| (signal, held.items, held.bytes);
             report.unwritten = unwritten.into_iter().map(amounts).collect();
         } else {
-            report.lost = self.drain_deliveries(deadline).await;
+            self.tell_deliveries(|_| Stop::Drain);
+            report.lost = self.end_deliveries(deadline, Keep::Nothing).await;
         }
         self.status.shown.store(Arc::default());
         if !all_answered {
@@ -86,21 +87,20 @@ impl Engine {
         report
     }
 
-    async fn drain_deliveries(&mut self, deadline: Instant) -> Vec<Undelivered> {
+    fn tell_deliveries(&self, stop: impl Fn(&Delivery) -> Stop) {
         for running in self.deliveries.values() {
-            let _ = running.stop.send(Stop::Drain);
+            let _ = running.stop.send(stop(&running.delivery));
         }
-        self.end_deliveries(deadline, Keep::Nothing).await
     }
 
     /// Healthy deliveries continue briefly, the others hand over at once; all wait for requests in
     /// flight.
     async fn leave_deliveries(&mut self, deadline: Instant) -> Vec<Undelivered> {
         let sending_until = deadline.min(Instant::now() + LAST_SENDING);
-        for running in self.deliveries.values() {
-            let is_healthy = running.delivery.stats.trouble.lock().is_none();
-            let _ = running.stop.send(if is_healthy { Stop::Drain } else { Stop::HandOver });
-        }
+        self.tell_deliveries(|delivery| match *delivery.stats.trouble.lock() {
+            None => Stop::Drain,
+            Some(_) => Stop::HandOver,
+        });
         for running in self.deliveries.values_mut() {
             // A task that has ended by itself has dropped its side.
             let ended = running.stop.closed();
@@ -130,7 +130,8 @@ impl Engine {
     }
 }
 
-async fn shut_down(receivers: Vec<RunningReceiver>) {
+/// All at once: their listeners close first, then what is in flight ends.
+pub(super) async fn shut_down(receivers: Vec<RunningReceiver>) {
     let ends = receivers.into_iter().map(|running| running.handle.shutdown());
     futures_util::future::join_all(ends).await;
 }

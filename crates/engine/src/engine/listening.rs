@@ -8,8 +8,8 @@ use std::time::Duration;
 use sluice_config::Class;
 use sluice_receivers::{BoundReceiver, ReceiverContext, ReceiverCounters};
 
-use super::{Engine, RunningReceiver};
-use crate::admin::{AdminError, AdminPlan, AdminServer};
+use super::{Engine, RunningReceiver, shut_down};
+use crate::admin::{AdminPlan, AdminServer};
 use crate::error::StartError;
 use crate::plan::{Plan, ReceiverPlan};
 
@@ -59,17 +59,12 @@ impl Engine {
                 self.serve_receiver(planned, receiver, &counters);
             }
         }
-        // All at once: their listeners close first, then what is in flight ends.
-        futures_util::future::join_all(ended.into_iter().map(|running| running.handle.shutdown()))
-            .await;
+        shut_down(ended).await;
         for planned in plan.receivers.iter().filter(|planned| bound.contains_key(&planned.id)) {
             if !self.has_receiver(planned) {
-                let receiver = planned
-                    .config
-                    .bind(&[])
-                    .await
-                    .map_err(|error| StartError::of(Class::Receiver, &planned.id, error))?;
-                self.serve_receiver(planned, receiver, &counters);
+                let receiver = planned.config.bind(&[]).await;
+                let failed = |error| StartError::of(Class::Receiver, &planned.id, error);
+                self.serve_receiver(planned, receiver.map_err(failed)?, &counters);
             }
         }
         Ok(())
@@ -127,9 +122,9 @@ impl Engine {
 
 /// Tries again until a server that was just ended has let go of its port.
 async fn started_soon(
-    mut error: AdminError,
-    start: impl AsyncFn() -> Result<AdminServer, AdminError>,
-) -> Result<AdminServer, AdminError> {
+    mut error: StartError,
+    start: impl AsyncFn() -> Result<AdminServer, StartError>,
+) -> Result<AdminServer, StartError> {
     for _ in 0..PORT_TRIES {
         tokio::time::sleep(PORT_PAUSE).await;
         match start().await {

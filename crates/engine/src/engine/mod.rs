@@ -1,6 +1,5 @@
 //! The running engine: applies a plan at start and at every reload, and shuts down.
 
-mod apply;
 mod deliveries;
 mod ending;
 mod listening;
@@ -12,13 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use sluice_exporters::Files;
+use sluice_config::Class;
+use sluice_exporters::{BuildContext, Files};
 use sluice_flow::Exporter;
 use sluice_net::server::{ConnectionBudget, ReadScheduler, ServerResources};
 use sluice_receivers::StartedReceiver;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use self::ending::shut_down;
 pub use self::ending::{ShutdownReport, Undelivered};
 use crate::admin::{AdminPlan, AdminServer};
 use crate::backlog::Backlog;
@@ -27,10 +28,12 @@ use crate::entry::SharedWorkMemory;
 use crate::error::StartError;
 use crate::extensions::Extensions;
 use crate::intake::ReceiverIngress;
-use crate::plan::{DeliveryPlan, Plan, ReceiverPlan};
+use crate::plan::{DeliveryPlan, MemoryPlan, Plan, ReceiverPlan};
 use crate::receiving::ReceivingBudget;
-use crate::status::EngineStatus;
+use crate::status::{EngineStatus, Shown};
 use crate::storage::{self, Storage};
+
+const USER_AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
 
 struct RunningReceiver {
     id: String,
@@ -104,8 +107,7 @@ impl Engine {
             let resources = resources.clone();
             move || resources.is_cpu_bound()
         });
-        let shared_work_bytes = memory.shared_work_bytes as usize;
-        let shared_work = SharedWorkMemory::new(shared_work_bytes, backlog.shared.clone());
+        let shared_work = SharedWorkMemory::new(memory.shared_work_bytes, backlog.shared.clone());
         let watch = storage::watch(storage.logs.clone(), storage.watches.clone(), backlog.clone());
         let watcher = tokio::spawn(watch);
         let status = Arc::new(EngineStatus {
@@ -151,37 +153,153 @@ impl Engine {
     /// Applies another plan to the running engine. If that fails, the old plan stays in force.
     pub async fn reload(&mut self, plan: Plan) -> Result<(), StartError> {
         self.storage.check_reload(&plan)?;
-        match self.apply(&plan).await {
-            Ok(()) => self.plan = Some(plan),
-            Err(error) => {
-                let old = self.plan.take();
-                if let Some(old) = &old
-                    && let Err(error) = self.apply(old).await
-                {
-                    tracing::error!(
-                        %error, "the previous configuration could not be restored in full"
-                    );
-                }
-                self.plan = old;
-                return Err(error);
-            }
+        let applied = self.apply(&plan).await;
+        let in_force = if applied.is_ok() { Some(plan) } else { self.plan.take() };
+        if let (Err(_), Some(old)) = (&applied, &in_force)
+            && let Err(error) = self.apply(old).await
+        {
+            tracing::error!(%error, "the previous configuration could not be restored in full");
         }
-        Ok(())
+        self.plan = in_force;
+        applied
     }
 
     /// The listeners of a receiver: protocol and bound address.
     pub fn listen_addresses(&self) -> Vec<(String, &'static str, String)> {
-        let mut addresses = Vec::new();
-        for receiver in &self.receivers {
-            for (protocol, address) in receiver.handle.addresses() {
-                addresses.push((receiver.id.clone(), protocol, address));
-            }
-        }
-        addresses
+        let of_receiver = |receiver: &RunningReceiver| {
+            let addresses = receiver.handle.addresses().into_iter();
+            let id = receiver.id.clone();
+            addresses.map(move |(protocol, address)| (id.clone(), protocol, address))
+        };
+        self.receivers.iter().flat_map(of_receiver).collect()
     }
 
     pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
         let metrics = self.admin.iter().find(|(plan, _)| matches!(plan, AdminPlan::Metrics { .. }));
         metrics.map(|(_, server)| server.addr)
+    }
+
+    async fn apply(&mut self, plan: &Plan) -> Result<(), StartError> {
+        let extensions = Extensions::build(&plan.extensions)?;
+        let exporters = self.build_exporters(plan, &extensions)?;
+        let dead_letters = self.open_dead_letters(plan).await?;
+        let bound = self.bind_receivers(plan).await?;
+        self.apply_admin(plan).await?;
+        self.receiving.set_limit(plan.memory.receiving_bytes as usize);
+        self.backlog.set_limit(plan.pool_bytes());
+        self.shared_work.set_limit(plan.memory.shared_work_bytes);
+        self.storage.apply(plan);
+        let MemoryPlan { connections_bytes, windows_bytes, .. } = plan.memory;
+        self.resources.connections.set_limits(connections_bytes as usize, windows_bytes as usize);
+        self.extensions = extensions;
+        self.open_intakes(plan);
+        let gone = self.apply_deliveries(plan, &exporters, dead_letters).await;
+        self.exporters = exporters;
+        let leaving: Vec<_> = gone.iter().map(|(_, running)| running.delivery.clone()).collect();
+        self.apply_routes(plan, &leaving);
+        // Only now no receiver submits to them any more.
+        for (id, running) in gone {
+            self.leave(id, running);
+        }
+        self.apply_receivers(plan, bound).await?;
+        self.show(plan);
+        Ok(())
+    }
+
+    /// Exporters with an unchanged configuration keep their connections.
+    fn build_exporters(
+        &self,
+        plan: &Plan,
+        extensions: &Extensions,
+    ) -> Result<HashMap<String, RunningExporter>, StartError> {
+        let built = plan.exporters.iter().map(|(id, planned)| {
+            let fingerprint = planned.fingerprint;
+            let kept = self.exporters.get(id).filter(|kept| kept.fingerprint == fingerprint);
+            let exporter = match kept {
+                Some(running) => running.exporter.clone(),
+                None => {
+                    let context = BuildContext {
+                        name: id,
+                        authenticators: &extensions.clients,
+                        user_agent: USER_AGENT,
+                        files: &self.files,
+                    };
+                    let built = planned.config.build(&context);
+                    built.map_err(|error| StartError::of(Class::Exporter, id, error))?
+                }
+            };
+            Ok((id.clone(), RunningExporter { fingerprint, exporter }))
+        });
+        built.collect()
+    }
+
+    fn open_intakes(&mut self, plan: &Plan) {
+        for receiver in &plan.receivers {
+            let index = self.intakes.len() as u16;
+            self.intakes.entry(receiver.id.clone()).or_insert_with(|| {
+                Arc::new(ReceiverIngress::new(
+                    index,
+                    self.receiving.clone(),
+                    self.shared_work.clone(),
+                    self.resources.clone(),
+                ))
+            });
+        }
+    }
+
+    fn show(&self, plan: &Plan) {
+        let deliveries = self.deliveries.values();
+        let receivers = self.receivers.iter();
+        self.status.shown.store(Arc::new(Shown {
+            deliveries: deliveries.map(|it| (it.plan.clone(), it.delivery.clone())).collect(),
+            receivers: receivers.map(|it| (it.id.clone(), it.handle.counters())).collect(),
+            metrics: plan.metrics.clone(),
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::SystemEnvironment;
+
+    use super::*;
+
+    fn plan(limit_mib: u64, pipelines: &[&str]) -> Plan {
+        let pipelines: String = pipelines
+            .iter()
+            .map(|id| format!("    {id}: {{receivers: [otlp], exporters: [otlp]}}\n"))
+            .collect();
+        let text = format!(
+            "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}}}\n\
+             exporters: {{otlp: {{endpoint: 'localhost:1', tls: {{insecure: true}}}}}}\n\
+             buffer: {{memory: {{limit_mib: {limit_mib}}}}}\n\
+             service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n{pipelines}"
+        );
+        let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+        plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)))
+    }
+
+    /// Scenario: a reload that halves the memory, and one that brings another delivery to share it
+    /// with.
+    #[tokio::test]
+    async fn every_part_of_the_memory_follows_a_reload() {
+        let mut engine = Engine::start(plan(512, &["traces"]), None).await.expect("starts");
+        for (limit_mib, pipelines) in
+            [(256, vec!["traces"]), (256, vec!["traces", "traces/second"])]
+        {
+            engine.reload(plan(limit_mib, &pipelines)).await.expect("reloads");
+            let memory = engine.plan.as_ref().expect("is applied").memory;
+            assert_eq!(engine.receiving.limit_bytes() as u64, memory.receiving_bytes);
+            assert_eq!(engine.backlog.state().limit_bytes, memory.backlog_bytes);
+            let shared_bytes = engine.shared_work.limit_bytes.load(Ordering::Relaxed);
+            assert_eq!(shared_bytes, memory.shared_work_bytes);
+            for running in engine.deliveries.values() {
+                assert_eq!(
+                    running.delivery.packed_limit_bytes.load(Ordering::Relaxed),
+                    memory.packed_bytes
+                );
+            }
+        }
+        engine.shutdown(Duration::ZERO).await;
     }
 }

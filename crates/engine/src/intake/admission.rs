@@ -9,7 +9,6 @@ use sluice_flow::overload::admission::{Obstacle, Patience};
 use sluice_flow::source::{Connection, Permit};
 
 use super::ReceiverRoute;
-use crate::refusals::overloaded;
 
 /// So often it is asked whether the CPU still is the bottleneck, and a backend still works.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -39,11 +38,9 @@ impl ReceiverRoute {
                     }
                     return Ok(permit);
                 }
-                Err(refusal) => refusal,
+                Err(refusal @ Refusal::Retry { .. }) => refusal,
+                Err(refusal) => return Err(refusal),
             };
-            if !matches!(refusal, Refusal::Retry { .. }) {
-                return Err(refusal);
-            }
             if patience.is_over(now) {
                 self.note_refused(bytes, now);
                 return Err(refusal);
@@ -93,12 +90,12 @@ impl ReceiverRoute {
         self.route.admit(arriving, may_be_paced, now).map_err(|obstacle| match obstacle {
             Obstacle::Paced => {
                 *is_paced = true;
-                overloaded("deliveries are behind")
+                Refusal::overloaded("deliveries are behind")
             }
             Obstacle::Delivery(full) => {
-                overloaded(format!("the budget of delivery {} is spent", full.id))
+                Refusal::overloaded(format!("the budget of delivery {} is spent", full.id))
             }
-            Obstacle::Pool => overloaded("the memory for backlogs is spent"),
+            Obstacle::Pool => Refusal::overloaded("the memory for backlogs is spent"),
         })?;
         self.route.check_disk(arriving, now)?;
         let admitted = self.door.receiving.try_admit(bytes);
@@ -117,9 +114,11 @@ impl ReceiverRoute {
     /// Refuses for good what no waiting would make room for.
     fn check_fits(&self, bytes: usize) -> Result<(), Refusal> {
         let receiving = (self.door.receiving.limit_bytes(), "the memory for receiving");
-        let unwritten = self.route.unwritten_limit_bytes();
+        // A frame beyond what the disk may have to take never finds room.
+        let disk = self.route.disk.as_ref();
+        let unwritten = disk.map_or(usize::MAX, |disk| disk.unwritten_limit_bytes as usize);
         let unwritten = (unwritten, "the memory for what is not on disk yet");
-        let (limit, what) = if receiving.0 <= unwritten.0 { receiving } else { unwritten };
+        let (limit, what) = receiving.min(unwritten);
         if bytes <= limit {
             return Ok(());
         }

@@ -20,9 +20,8 @@ use tokio::sync::oneshot;
 
 use crate::ack::Ack;
 use crate::delivery::{Delivery, inflated};
-use crate::entry::{Entry, Processed, SharedWorkMemory};
+use crate::entry::{Entry, Processed, SharedWorkMemory, Source};
 use crate::receiving::ReceivingBudget;
-use crate::refusals::overloaded;
 use crate::steps;
 
 /// Compressed frames from this inflated size on go out as they came; smaller ones are worth
@@ -105,7 +104,7 @@ impl Door {
     }
 
     fn check_open(&self) -> Result<(), Refusal> {
-        if self.is_closed() { Err(overloaded("shutting down")) } else { Ok(()) }
+        if self.is_closed() { Err(Refusal::overloaded("shutting down")) } else { Ok(()) }
     }
 }
 
@@ -160,17 +159,17 @@ impl ReceiverRoute {
             items,
             payload,
             receiver: self.door.receiver,
-            received: Instant::now(),
             received_wall: SystemTime::now(),
             metadata,
         };
         let route = &self.route;
         let awaited = (!route.awaited.is_nothing()).then(|| Ack::new(route.awaited.clone()));
         let (ack, answer) = awaited.unzip();
-        let entry = Entry::new(frame, route.origin.clone(), ack, self.door.shared_work.clone())
-            .makes_room_in(route.disk.as_ref().map(|_| self.door.receiving.clone()))
-            .at(position, route.readers.len());
-        let entry = Arc::new(entry);
+        let entry = Arc::new(Entry {
+            receiving: route.disk.as_ref().map(|_| self.door.receiving.clone()),
+            source: position.map(|position| Source::new(position, route.readers.len())),
+            ..Entry::new(frame, route.origin.clone(), ack, self.door.shared_work.clone())
+        });
         let charge = entry.charge();
         let appended = route.log.append(entry.clone(), charge, &route.readers);
         entry.released(route.readers.len() - appended.readers);
@@ -180,7 +179,7 @@ impl ReceiverRoute {
         // OK.
         self.door.check_open()?;
         if appended.readers == 0 && !route.readers.is_empty() {
-            return Err(overloaded("a reload has removed all pipelines that the request was for"));
+            return Err(Refusal::overloaded("a reload has removed all pipelines that the request was for"));
         }
         Ok((answer, is_tight))
     }
@@ -196,11 +195,10 @@ impl ReceiverRoute {
         if prefix.is_empty() {
             return Ok((payload, items));
         }
-        let invalid =
-            |error: &dyn std::error::Error| Refusal::Invalid { reason: error.to_string() };
-        let bytes = inflated(&payload).map_err(|error| invalid(&error))?;
-        let processed = steps::run(prefix, self.signal, bytes, items, metadata);
-        let Processed { payload, items, .. } = processed.map_err(|error| invalid(&error))?;
+        let processed = inflated(&payload)
+            .and_then(|bytes| steps::run(prefix, self.signal, bytes, items, metadata));
+        let Processed { payload, items, .. } =
+            processed.map_err(|reason| Refusal::Invalid { reason })?;
         Ok((payload, items))
     }
 }
@@ -216,7 +214,7 @@ impl Route {
                 Err(_) if watch.has_lasting_trouble() => {
                     self.backlog.give_up_unwritten(&self.deliveries, Instant::now());
                     // The frame stays, and may be delivered. But nothing tells when it is safe.
-                    let trouble = || overloaded(watch.trouble().unwrap_or_default());
+                    let trouble = || Refusal::overloaded(watch.trouble().unwrap_or_default());
                     break answer.try_recv().or_else(|_| Ok(Err(trouble())));
                 }
                 Err(_) => {}
@@ -224,6 +222,6 @@ impl Route {
         };
         // The log let go of the entry: the process is shutting down before the backend took the
         // frame, or the frame is on disk while the sender waits for the delivery.
-        result.unwrap_or_else(|_| Err(overloaded("given up before it was delivered")))
+        result.unwrap_or_else(|_| Err(Refusal::overloaded("given up before it was delivered")))
     }
 }

@@ -14,7 +14,6 @@ use crate::ack::Awaited;
 use crate::backlog::Backlog;
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Origin};
-use crate::refusals::overloaded;
 use crate::steps::Step;
 use crate::storage::LogWatch;
 
@@ -112,11 +111,6 @@ impl Route {
         }
     }
 
-    /// What the disk may have to take: a frame beyond it never finds room.
-    pub(super) fn unwritten_limit_bytes(&self) -> usize {
-        self.disk.as_ref().map_or(usize::MAX, |disk| disk.unwritten_limit_bytes as usize)
-    }
-
     /// Sees to it that what is not written yet stays within its memory.
     pub(super) fn check_disk(&self, arriving_bytes: u64, now: Instant) -> Result<(), Refusal> {
         let Some(disk) = &self.disk else { return Ok(()) };
@@ -127,16 +121,17 @@ impl Route {
                     && disk::waits_in_vain(&state)
             };
             if self.states(now).any(waits_in_vain) {
-                return Err(overloaded(disk.watch.trouble().unwrap_or_default()));
+                return Err(Refusal::overloaded(disk.watch.trouble().unwrap_or_default()));
             }
         }
-        let (unwritten, limit) = (|| self.backlog.unwritten_bytes(), disk.unwritten_limit_bytes);
+        let unwritten = || self.backlog.memory.unwritten_bytes();
+        let limit = disk.unwritten_limit_bytes;
         if let Some(keep_bytes) = disk::keep_unwritten_bytes(unwritten(), arriving_bytes, limit) {
             self.backlog.look(now);
             self.deliveries.iter().for_each(|delivery| delivery.drop_unwritten(keep_bytes));
         }
         if disk::is_unwritten_full(unwritten(), arriving_bytes, limit) {
-            return Err(overloaded(
+            return Err(Refusal::overloaded(
                 "the disk does not keep up, and memory for what it has not taken is spent",
             ));
         }

@@ -86,35 +86,32 @@ fn add_each(series: &mut Series<'_, '_>, names: &[&str], counts: &[AtomicU64]) {
     names.iter().zip(counts).for_each(|(name, count)| series.add(&[name], count.value()));
 }
 
+/// A counter of items, named after the delivery's signal.
+const fn items(
+    name: &'static str,
+    meaning: &'static str,
+    read: fn(&Sample, &mut Series<'_, '_>),
+) -> Metric<Sample> {
+    Metric::counters(name, &[], meaning, read).by_items()
+}
+
 pub(super) const DELIVERIES: Table<Sample> = Table {
     title: "Deliveries",
     labels: &["exporter", "pipeline"],
     metrics: &[
-        Metric::counters(
-            "otelcol_exporter_sent",
-            &[],
-            "Items that the backend has taken.",
-            |sample: &Sample, series| {
-                sample.add_items(series, sample.delivery.stats.sent_items.value());
-            },
-        )
-        .by_items(),
-        Metric::counters(
+        items("otelcol_exporter_sent", "Items that the backend has taken.", |it, series| {
+            it.add_items(series, it.delivery.stats.sent_items.value());
+        }),
+        items(
             "otelcol_exporter_send_failed",
-            &[],
             "Items that could not be delivered for good.",
-            |sample: &Sample, series| sample.add_items(series, sample.failed_items()),
-        )
-        .by_items(),
-        Metric::counters(
+            |it, series| it.add_items(series, it.failed_items()),
+        ),
+        items(
             "otelcol_exporter_enqueue_failed",
-            &[],
             "Items dropped because the delivery's budget was spent.",
-            |sample: &Sample, series| {
-                sample.add_items(series, sample.delivery.stats.dropped_items.value());
-            },
-        )
-        .by_items(),
+            |it, series| it.add_items(series, it.delivery.stats.dropped_items.value()),
+        ),
         Metric::gauges(
             "otelcol_exporter_queue_size",
             &["data_type"],
@@ -130,27 +127,20 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
         ),
         row!(gauge "sluice_delivery_backlog_items" = waiting.items,
             "Items that wait for the delivery."),
-        row!(gauge "sluice_delivery_backlog" = waiting.bytes, "Bytes that wait for the delivery.")
-            .unit("bytes"),
-        row!(gauge "sluice_delivery_budget" = limit_bytes,
-            "How far the delivery may lag, in bytes: all that backlogs may take, or its own limit.")
-        .unit("bytes"),
-        Metric::gauge(
-            "sluice_delivery_oldest_age",
-            "Age of the oldest frame that is not resolved.",
+        row!(gauge "sluice_delivery_backlog" in "bytes" = waiting.bytes,
+            "Bytes that wait for the delivery."),
+        row!(gauge "sluice_delivery_budget" in "bytes" = limit_bytes,
+            "How far the delivery may lag, in bytes: all that backlogs may take, or its own \
+             limit."),
+        row!(gauge "sluice_delivery_oldest_age" in "seconds",
             |Sample { delivery, .. }: &Sample| {
                 let age = delivery.log.oldest_age(delivery.cursor);
                 age.unwrap_or_default().as_secs_f64()
             },
-        )
-        .unit("seconds"),
-        Metric::gauge(
-            "sluice_delivery_budget_spent_in",
+            "Age of the oldest frame that is not resolved."),
+        row!(gauge "sluice_delivery_budget_spent_in" in "seconds", Sample::seconds_left,
             "Time until the delivery's budget is spent, at the rate of the last two minutes; \
-             0 while frames are dropped, +Inf while its backlog does not grow.",
-            Sample::seconds_left,
-        )
-        .unit("seconds"),
+             0 while frames are dropped, +Inf while its backlog does not grow."),
         Metric::counters(
             "sluice_delivery_requests",
             &["outcome"],
@@ -173,18 +163,15 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "Items whose refusal was handed to the waiting sender."),
         row!(counter "sluice_delivery_dropped_items" = delivery.stats.dropped_items,
             "Items dropped because the budget was spent."),
-        Metric::gauge(
-            "sluice_delivery_dropped_items_ever",
-            "Items that were ever dropped because the budget was spent, \
-             also before a restart where there is a directory.",
+        row!(gauge "sluice_delivery_dropped_items_ever",
             |Sample { delivery, .. }| delivery.log.dropped_total(delivery.cursor).items as f64,
-        ),
+            "Items that were ever dropped because the budget was spent, \
+             also before a restart where there is a directory."),
         row!(counter "sluice_delivery_held_back_answers" = delivery.stats.held_back_answers,
             "Answers to senders that were held back while the delivery fell behind, so that it \
              need not drop."),
-        row!(counter "sluice_delivery_sent" = delivery.stats.sent_bytes,
-            "Bytes of requests that the backend has taken, as sent.")
-        .unit("bytes"),
+        row!(counter "sluice_delivery_sent" in "bytes" = delivery.stats.sent_bytes,
+            "Bytes of requests that the backend has taken, as sent."),
         row!(gauge "sluice_delivery_in_flight_requests" = delivery.stats.in_flight,
             "Requests in flight."),
         row!(gauge "sluice_delivery_concurrency_limit" = delivery.stats.concurrency_limit,

@@ -52,22 +52,18 @@ pub(super) const LOGS: Table<Sample> = Table {
     title: "Logs",
     labels: &["signal"],
     metrics: &[
-        row!(gauge "sluice_log_stored" = stored_bytes,
-            "Bytes of frames in memory that are not resolved everywhere.")
-        .unit("bytes"),
-        row!(gauge "sluice_log_unwritten" = unwritten_bytes,
-            "Bytes of frames in memory that are neither resolved everywhere nor on disk.")
-        .unit("bytes"),
+        row!(gauge "sluice_log_stored" in "bytes" = stored_bytes,
+            "Bytes of frames in memory that are not resolved everywhere."),
+        row!(gauge "sluice_log_unwritten" in "bytes" = unwritten_bytes,
+            "Bytes of frames in memory that are neither resolved everywhere nor on disk."),
         row!(gauge "sluice_log_trouble" = is_in_trouble, "1 while the disk does not work."),
-        row!(gauge "sluice_log_disk" = stats.disk_bytes,
-            "Length of all segment files, reserved space included.")
-        .unit("bytes"),
+        row!(gauge "sluice_log_disk" in "bytes" = stats.disk_bytes,
+            "Length of all segment files, reserved space included."),
         row!(gauge "sluice_log_segments" = stats.segments, "Segment files."),
         row!(counter "sluice_log_written_frames" = stats.frames_written,
             "Frames written to disk."),
-        row!(counter "sluice_log_written" = stats.bytes_written,
-            "Bytes written to segment files.")
-        .unit("bytes"),
+        row!(counter "sluice_log_written" in "bytes" = stats.bytes_written,
+            "Bytes written to segment files."),
         row!(counter "sluice_log_syncs" = stats.commits, "Group commits, each with one sync."),
         row!(counter "sluice_log_cursor_writes" = stats.cursor_writes,
             "Writes of cursor files, each with one sync."),

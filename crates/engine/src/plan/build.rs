@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sluice_config::Diagnostics;
 use sluice_config::document::{Acknowledge, Document, OverflowPolicy};
-use sluice_exporters::sending::{QueueConfig, Sizer};
+use sluice_exporters::sending::Sizer;
 use sluice_otlp::Signal;
 use sluice_telemetry::logging::LoggingOptions;
 
@@ -136,6 +136,10 @@ impl Planner<'_> {
             linger: self.document.buffer.linger,
             request_limit_bytes: exporter.request_limit_bytes(),
         };
+        // Of `batch.metadata_keys` and `sending_queue.batch.partition`.
+        let batch = self.batch_processor(id);
+        let of_processor = batch.map(|batch| &batch.metadata_keys).into_iter();
+        let of_queue = queue.batch.as_ref().map(|batch| &batch.metadata_keys);
         DeliveryPlan {
             id: id.clone(),
             signal,
@@ -143,18 +147,10 @@ impl Planner<'_> {
             best_effort,
             senders_wait,
             budget_bytes,
-            has_own_limit: budget_bytes < pool_bytes,
             lease_bytes,
-            metadata_keys: self.metadata_keys(id, queue),
-            dispatch: dispatch::policy(exporter.sending(), self.batch_processor(id), setting),
+            metadata_keys: of_processor.chain(of_queue).flatten().cloned().collect(),
+            dispatch: dispatch::policy(exporter.sending(), batch, setting),
         }
-    }
-
-    /// Of `batch.metadata_keys` and `sending_queue.batch.partition`.
-    fn metadata_keys(&self, id: &DeliveryId, queue: &QueueConfig) -> Vec<String> {
-        let of_processor = self.batch_processor(id).map(|batch| &batch.metadata_keys);
-        let of_queue = queue.batch.as_ref().map(|batch| &batch.metadata_keys);
-        of_processor.into_iter().chain(of_queue).flatten().cloned().collect()
     }
 
     /// What may wait for all deliveries together, and what a delivery may have taken of it at a

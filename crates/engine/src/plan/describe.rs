@@ -1,10 +1,15 @@
-//! A plan in words: the topology, every budget, and what each delivery promises.
+//! A plan in words: the topology, every budget, what each delivery promises, and what its directory
+//! holds already. Reads only, also while a process runs on it.
 
 use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_config::document::Acknowledge;
 use sluice_flow::dispatch::{RetryPolicy, Trigger};
+use sluice_log::disk::{Disk, RealDisk};
+use sluice_log::inspect::{self, LogOverview};
 use sluice_net::server::ConnectionBudget;
 
 use super::{DeliveryPlan, DiskPlan, Plan};
@@ -14,13 +19,14 @@ use crate::delivery::{DeliveryId, Policy};
 const EXAMPLE_RATE: u64 = 4_000;
 
 impl Plan {
-    /// The text of `sluice plan`.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         self.describe_memory(&mut text);
         self.describe_topology(&mut text);
         for delivery in &self.deliveries {
-            self.describe_delivery(&mut text, delivery);
+            let (promise, batches) = (self.promise(delivery), batching(delivery));
+            let retries = retrying(delivery);
+            let _ = writeln!(text, "{}\n  {promise}\n  {batches}\n  {retries}\n", delivery.id);
         }
         text
     }
@@ -50,7 +56,7 @@ impl Plan {
         let _ = writeln!(text, "  {} for {of_one}, {} for {of_other}", bytes(one), bytes(other));
         if let Some(disk) = &self.disk {
             describe_disk(text, disk);
-            self.describe_found(text);
+            self.describe_found(text, &disk.directory);
         }
         let answered = match self.ack {
             Acknowledge::Memory => "when its data is in memory (buffer.ack: memory)",
@@ -80,13 +86,6 @@ impl Plan {
         text.push('\n');
     }
 
-    fn describe_delivery(&self, text: &mut String, delivery: &DeliveryPlan) {
-        let (promise, batches) = (self.promise(delivery), batching(delivery));
-        let retries = retrying(delivery);
-        let _ = writeln!(text, "{}\n  {promise}\n  {batches}\n  {retries}\n", delivery.id);
-    }
-
-    /// What a delivery promises, in one plain sentence.
     fn promise(&self, delivery: &DeliveryPlan) -> String {
         if delivery.best_effort {
             return "Best effort: may lose data rather than hold up a sender.".to_owned();
@@ -110,7 +109,7 @@ impl Plan {
         let time = duration(Duration::from_millis(delivery.budget_bytes / EXAMPLE_RATE));
         let place = if self.disk.is_some() { " on disk" } else { "" };
         let is_alone = self.deliveries.iter().filter(|other| !other.best_effort).count() == 1;
-        let shared = match delivery.has_own_limit {
+        let shared = match delivery.budget_bytes < self.pool_bytes() {
             true => " (its own limit)",
             false if is_alone => "",
             false => ", shared with the other deliveries",
@@ -129,6 +128,49 @@ impl Plan {
             }
         };
         format!("{crash}; {lag}; {then}.")
+    }
+
+    /// What is there of an earlier run, for whom, and whether it can be read.
+    fn describe_found(&self, text: &mut String, directory: &Path) {
+        use rustix::fs::{Access, access};
+        if !directory.exists() {
+            return;
+        }
+        let real: Arc<dyn Disk> = Arc::new(RealDisk);
+        match inspect::overview(&real, directory) {
+            Ok(logs) => logs.iter().for_each(|log| self.describe_log(text, log)),
+            Err(error) => {
+                let _ = writeln!(text, "  It cannot be read: {error}");
+            }
+        }
+        // A directory that cannot be written to is better known before the start.
+        let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+        if let Err(error) = access(directory, all) {
+            let _ = writeln!(text, "  It cannot be used by this user: {error}");
+        }
+    }
+
+    fn describe_log(&self, text: &mut String, log: &LogOverview) {
+        for segment in &log.segments {
+            if let Err(error) = &segment.info {
+                let _ = writeln!(text, "  {}: {error}", segment.path.display());
+            }
+        }
+        for cursor in &log.cursors {
+            let items = cursor.held.items;
+            let _ = match &cursor.state {
+                Err(error) => writeln!(text, "  {}: {error}", cursor.path.display()),
+                Ok(_) if cursor.held.frames == 0 => Ok(()),
+                Ok(state) if self.deliveries.iter().any(|it| it.id.to_string() == state.name) => {
+                    writeln!(text, "  Holds {items} items for {}.", state.name)
+                }
+                Ok(state) => writeln!(
+                    text,
+                    "  Holds {items} items for {}, which this configuration does not have.",
+                    state.name
+                ),
+            };
+        }
     }
 }
 
@@ -159,20 +201,19 @@ fn batching(delivery: &DeliveryPlan) -> String {
         }
         Trigger::Timeout(wait) => format!("after at most {}", duration(wait)),
     };
-    let or_items = match batch.full_items {
-        0 => String::new(),
-        items => format!("{items} items or "),
+    let (full, most) = (bytes(batch.full_bytes as u64), bytes(batch.max_bytes as u64));
+    let full = match batch.full_items {
+        0 => full,
+        items => format!("{items} items or {full}"),
     };
-    let and_items = match batch.max_items {
-        0 => String::new(),
-        items => format!(" and {items} items"),
+    let most = match batch.max_items {
+        0 => most,
+        items => format!("{most} and {items} items"),
     };
+    let in_flight = delivery.dispatch.concurrency.max;
     format!(
-        "Batches go out at {or_items}{}, or {when}; none is larger than {}{and_items}; \
-         at most {} requests in flight.",
-        bytes(batch.full_bytes as u64),
-        bytes(batch.max_bytes as u64),
-        delivery.dispatch.concurrency.max
+        "Batches go out at {full}, or {when}; none is larger than {most}; \
+         at most {in_flight} requests in flight."
     )
 }
 

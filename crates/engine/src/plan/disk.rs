@@ -44,26 +44,20 @@ pub struct DiskPlan {
     pub read_ahead_bytes: u64,
 }
 
-/// What the document says, before budgets are known.
-pub(super) struct DiskSettings {
-    pub directory: PathBuf,
-    flush: FlushPolicy,
-}
-
-/// Finds the directory, the acknowledgement and the flush policy, and what contradicts itself among
+/// Finds the acknowledgement, the directory and the flush policy, and what contradicts itself among
 /// them.
 pub(super) fn settings(
     document: &Document,
     read: &Read,
     diagnostics: &mut Diagnostics,
-) -> (Acknowledge, Option<DiskSettings>) {
+) -> (Acknowledge, Option<(PathBuf, FlushPolicy)>) {
     let directory = directory(document, read, diagnostics);
     let ack = ack(&document.buffer, directory.is_some(), diagnostics);
     if directory.is_none() {
         warn_of_disk_options(document, diagnostics);
     }
     let flush = flush(&document.buffer, ack, directory.is_some(), diagnostics);
-    (ack, directory.map(|directory| DiskSettings { directory: PathBuf::from(directory), flush }))
+    (ack, directory.map(|directory| (PathBuf::from(directory), flush)))
 }
 
 fn ack(buffer: &Buffer, has_directory: bool, diagnostics: &mut Diagnostics) -> Acknowledge {
@@ -114,18 +108,15 @@ fn span_of<T>(placed: &Option<Placed<T>>) -> Option<Span> {
 /// `buffer.directory`, or the one directory that exporters' `sending_queue.storage` leads to.
 fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) -> Option<String> {
     let own = document.buffer.directory.as_ref();
-    let mut chosen: Option<(String, Span, String)> =
+    let mut chosen =
         own.map(|placed| (placed.value.clone(), placed.span, "buffer.directory".to_owned()));
     for (id, exporter) in &read.exporters {
         let place = format!("exporters.{id}.sending_queue.storage");
-        let Some(directory) = storage_directory(&place, exporter, document, read, diagnostics)
-        else {
-            continue;
-        };
-        match &chosen {
-            None => chosen = Some((directory, exporter.span, place)),
-            Some((first, _, _)) if *first == directory => {}
-            Some((first, span, by)) => {
+        let found = storage_directory(&place, exporter, document, read, diagnostics);
+        match (found, &chosen) {
+            (None, _) => {}
+            (Some(directory), None) => chosen = Some((directory, exporter.span, place)),
+            (Some(directory), Some((first, span, by))) if *first != directory => {
                 let message = format!(
                     "`{place}` leads to the directory `{directory}`, `{by}` to `{first}`: \
                      one process has one directory"
@@ -133,6 +124,7 @@ fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) ->
                 let error = Diagnostic::error(exporter.span, message);
                 diagnostics.push(error.with_related(*span, "the other one"));
             }
+            (Some(_), Some(_)) => {}
         }
     }
     warn_of_unused_storage(document, read, diagnostics);
@@ -154,11 +146,11 @@ fn storage_directory(
         None => "is not among `service.extensions`",
     };
     let message = format!("`{place}` names `{storage}`, which {problem}");
-    let mut error = Diagnostic::error(exporter.span, message);
-    if let Some(extension) = extension(document, storage) {
-        error = error.with_related(extension.span, "defined here");
-    }
-    diagnostics.push(error);
+    let error = Diagnostic::error(exporter.span, message);
+    diagnostics.push(match extension(document, storage) {
+        Some(extension) => error.with_related(extension.span, "defined here"),
+        None => error,
+    });
     None
 }
 
@@ -188,10 +180,9 @@ fn warn_of_disk_options(document: &Document, diagnostics: &mut Diagnostics) {
         let path = format!("service.pipelines.{}.buffer.disk.limit_mib", pipeline.id);
         given.push((path, span_of(&pipeline.buffer.disk_limit_mib)));
     }
-    for (path, span) in given.iter().filter(|(_, span)| span.is_some()) {
+    for (path, span) in given.into_iter().filter(|(_, span)| span.is_some()) {
         let message = format!("`{path}` has no effect: telemetry is held in memory only");
-        let warning = Diagnostic::warning(*span, message);
-        diagnostics.push(warning.with_hint("set `buffer.directory`"));
+        diagnostics.push(Diagnostic::warning(span, message).with_hint("set `buffer.directory`"));
     }
 }
 
@@ -199,14 +190,13 @@ impl DiskPlan {
     /// Shares out the disk and the part of memory that is the backlog's among deliveries;
     /// best-effort ones are not among them. `signals` is the number of logs in use.
     pub(super) fn new(
-        settings: DiskSettings,
+        (directory, flush): (PathBuf, FlushPolicy),
         document: &Document,
         memory: &MemoryPlan,
         holding: &[&DeliveryId],
         signals: u64,
         diagnostics: &mut Diagnostics,
     ) -> DiskPlan {
-        let DiskSettings { directory, flush } = settings;
         let buffer = &document.buffer;
         let deliveries = holding.len().max(1) as u64;
         let limit_bytes = limit(&directory, document, diagnostics);
@@ -324,7 +314,7 @@ mod tests {
         };
         let ids: Vec<_> = (0..own_limits_mib.len()).map(id).collect();
         let memory = MemoryPlan::new(512 * MIB, ids.len(), Some(0), None);
-        let settings = DiskSettings { directory, flush: FlushPolicy::AtOnce };
+        let settings = (directory, FlushPolicy::AtOnce);
         let plan = DiskPlan::new(
             settings,
             &document,

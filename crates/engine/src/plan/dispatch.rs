@@ -36,15 +36,14 @@ pub(super) fn policy(
     batch: Option<&BatchProcessor>,
     setting: Setting,
 ) -> DispatchPolicy {
-    let max = sending.queue.num_consumers;
-    let default = ConcurrencyLimits::default();
+    let mut concurrency = ConcurrencyLimits::default();
+    if let Some(max) = sending.queue.num_consumers {
+        concurrency = ConcurrencyLimits { initial: concurrency.initial.min(max), max };
+    }
     DispatchPolicy {
         batch: batching(sending.queue.batch.as_ref(), batch, setting),
         retry: retry(&sending.retry),
-        concurrency: ConcurrencyLimits {
-            initial: default.initial.min(max.unwrap_or(default.initial)),
-            max: max.unwrap_or(default.max),
-        },
+        concurrency,
         return_rejections: setting.senders_wait && setting.is_sole,
     }
 }
@@ -63,9 +62,14 @@ fn batching(
         max_bytes: limit_bytes,
         max_groups: MAX_GROUPS,
     };
-    let mut timeout = None;
-    if let Some(batch) = queue {
+    let timeout = queue.map(|it| it.flush_timeout).or(processor.map(|it| it.timeout));
+    if let Some(timeout) = timeout {
         policy.full_bytes = FULL_BYTES_CONFIGURED.min(limit_bytes);
+        if !setting.lingers {
+            policy.trigger = Trigger::Timeout(timeout);
+        }
+    }
+    if let Some(batch) = queue {
         match batch.sizer {
             Sizer::Bytes => {
                 policy.full_bytes = (batch.min_size as usize).clamp(1, limit_bytes);
@@ -78,9 +82,7 @@ fn batching(
                 policy.max_items = batch.max_size as usize;
             }
         }
-        timeout = Some(batch.flush_timeout);
     } else if let Some(batch) = processor {
-        policy.full_bytes = FULL_BYTES_CONFIGURED.min(limit_bytes);
         policy.full_items = batch.send_batch_size as usize;
         policy.max_items = batch.send_batch_max_size as usize;
         policy.max_groups = match batch.metadata_cardinality_limit {
@@ -88,12 +90,6 @@ fn batching(
             0 => usize::MAX,
             limit => limit as usize,
         };
-        timeout = Some(batch.timeout);
-    }
-    if let Some(timeout) = timeout
-        && !setting.lingers
-    {
-        policy.trigger = Trigger::Timeout(timeout);
     }
     policy
 }

@@ -6,7 +6,6 @@ mod build;
 mod describe;
 mod disk;
 mod dispatch;
-mod found;
 mod load;
 mod own_limits;
 mod read;
@@ -99,8 +98,6 @@ pub struct DeliveryPlan {
     pub senders_wait: bool,
     /// How far it may lag: on disk if there is a directory, else in memory.
     pub budget_bytes: u64,
-    /// That is less than what all deliveries may hold together.
-    pub has_own_limit: bool,
     /// What it may have taken from the log at a time.
     pub lease_bytes: u64,
     /// Request metadata by which batches are told apart, beside what the exporter reads.

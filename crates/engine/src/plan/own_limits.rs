@@ -27,7 +27,6 @@ pub(super) const DISK: OwnLimit = OwnLimit {
 };
 
 impl OwnLimit {
-    /// What the delivery's pipeline says, in bytes.
     pub(super) fn bytes(&self, document: &Document, id: &DeliveryId) -> Option<u64> {
         let pipeline = document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline)?;
         (self.of_pipeline)(&pipeline.buffer).as_ref().map(|placed| placed.value * MIB)

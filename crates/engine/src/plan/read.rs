@@ -18,11 +18,14 @@ use sluice_receivers::ReceiverKinds;
 use super::{ExporterPlan, PipelineSpec, ReceiverPlan};
 use crate::steps::Step;
 
+type Processors = BTreeMap<String, Box<dyn ProcessorConfig>>;
+type Steps = BTreeMap<(String, Signal), Arc<Step>>;
+
 /// All components of a document with their options read.
 pub(super) struct Read {
     pub receivers: Vec<ReceiverPlan>,
-    pub processors: BTreeMap<String, Box<dyn ProcessorConfig>>,
-    pub steps: BTreeMap<(String, Signal), Arc<Step>>,
+    pub processors: Processors,
+    pub steps: Steps,
     pub exporters: BTreeMap<String, ExporterPlan>,
     pub extensions: BTreeMap<String, Box<dyn Extension>>,
     pub pipelines: Vec<PipelineSpec>,
@@ -34,117 +37,110 @@ impl Read {
         receivers: &ReceiverKinds,
         diagnostics: &mut Diagnostics,
     ) -> Read {
-        let pipelines: Vec<PipelineSpec> = document.pipelines.iter().map(spec).collect();
-        let used = |ids: fn(&PipelineSpec) -> &Vec<String>| -> BTreeSet<&str> {
-            pipelines.iter().flat_map(|pipeline| ids(pipeline).iter().map(String::as_str)).collect()
-        };
-        let used_receivers = used(|pipeline| &pipeline.receivers);
-        let used_exporters = used(|pipeline| &pipeline.exporters);
         let extensions = read_extensions(document, diagnostics);
-        let mut read = Read {
-            receivers: Vec::new(),
-            processors: BTreeMap::new(),
-            steps: BTreeMap::new(),
-            exporters: BTreeMap::new(),
-            extensions,
-            pipelines: pipelines.clone(),
-        };
-        for component in &document.receivers {
+        let pipelines = document.pipelines.iter().map(spec).collect();
+        let mut reader = Reader { document, diagnostics, extensions, pipelines };
+        let receivers = reader.receivers(receivers);
+        reader.check_additional_auth();
+        let (processors, steps) = reader.processors();
+        let exporters = reader.exporters();
+        let Reader { extensions, pipelines, .. } = reader;
+        Read { receivers, processors, steps, exporters, extensions, pipelines }
+    }
+}
+
+struct Reader<'a> {
+    document: &'a Document,
+    diagnostics: &'a mut Diagnostics,
+    extensions: BTreeMap<String, Box<dyn Extension>>,
+    pipelines: Vec<PipelineSpec>,
+}
+
+impl Reader<'_> {
+    fn receivers(&mut self, kinds: &ReceiverKinds) -> Vec<ReceiverPlan> {
+        let mut receivers = Vec::new();
+        for component in &self.document.receivers {
             let id = component.id.to_string();
-            let config = options(receivers, component, diagnostics);
+            let config = options(kinds, component, self.diagnostics);
             for name in config.authenticators() {
-                let fits = |extension: &dyn Extension| extension.server().is_some();
-                read.check_authenticator(document, component, name, fits, diagnostics);
+                self.check_authenticator(component, name, |it| it.server().is_some());
             }
-            if used_receivers.contains(id.as_str()) {
-                let fingerprint = fingerprint(component, document, config.authenticators());
-                read.receivers.push(ReceiverPlan { id, config, fingerprint });
-            }
-        }
-        read.check_additional_auth(document, diagnostics);
-        read.processors(document, diagnostics);
-        for component in &document.exporters {
-            let (id, span) = (component.id.to_string(), component.span);
-            let config = options(&EXPORTERS, component, diagnostics);
-            if let Some(name) = config.authenticator() {
-                let fits = |extension: &dyn Extension| extension.client().is_some();
-                read.check_authenticator(document, component, name, fits, diagnostics);
-            }
-            if used_exporters.contains(id.as_str()) {
-                let authenticator = config.authenticator();
-                let additional = authenticator.and_then(|name| read.builds_on(name));
-                let uses = authenticator.into_iter().chain(additional).collect();
-                let fingerprint = fingerprint(component, document, uses);
-                read.check_signals(component, &*config, diagnostics);
-                read.exporters.insert(id, ExporterPlan { config, span, fingerprint });
+            if self.pipelines.iter().any(|pipeline| pipeline.receivers.contains(&id)) {
+                let fingerprint = fingerprint(component, self.document, config.authenticators());
+                receivers.push(ReceiverPlan { id, config, fingerprint });
             }
         }
-        read
+        receivers
     }
 
-    fn processors(&mut self, document: &Document, diagnostics: &mut Diagnostics) {
-        for component in &document.processors {
-            let id = component.id.to_string();
-            let settings = options(&PROCESSORS, component, diagnostics);
-            let signals: BTreeSet<Signal> = self
-                .pipelines
-                .iter()
-                .filter(|pipeline| pipeline.processors.contains(&id))
-                .map(|pipeline| pipeline.signal)
-                .collect();
-            for signal in signals {
+    fn processors(&mut self) -> (Processors, Steps) {
+        let (mut processors, mut steps) = (Processors::new(), Steps::new());
+        for component in &self.document.processors {
+            let (id, path, span) = (component.id.to_string(), &component.path, component.span);
+            let settings = options(&PROCESSORS, component, self.diagnostics);
+            let users = self.pipelines.iter().filter(|it| it.processors.contains(&id));
+            for signal in users.map(|it| it.signal).collect::<BTreeSet<Signal>>() {
                 match settings.build(signal) {
                     Ok(Some(Built { processor, warnings })) => {
                         for warning in warnings {
-                            let message = format!("{}: {warning}", component.path);
-                            diagnostics.warning(component.span, message);
+                            self.diagnostics.warning(span, format!("{path}: {warning}"));
                         }
                         let fingerprint = processor.fingerprint();
                         let step = Step { id: id.clone(), fingerprint, processor };
-                        self.steps.insert((id.clone(), signal), Arc::new(step));
+                        steps.insert((id.clone(), signal), Arc::new(step));
                     }
                     Ok(None) => {}
-                    Err(error) => {
-                        diagnostics.error(component.span, format!("{}: {error}", component.path))
-                    }
+                    Err(error) => self.diagnostics.error(span, format!("{path}: {error}")),
                 }
             }
-            self.processors.insert(id, settings);
+            processors.insert(id, settings);
         }
+        (processors, steps)
+    }
+
+    fn exporters(&mut self) -> BTreeMap<String, ExporterPlan> {
+        let mut exporters = BTreeMap::new();
+        for component in &self.document.exporters {
+            let (id, span) = (component.id.to_string(), component.span);
+            let config = options(&EXPORTERS, component, self.diagnostics);
+            let authenticator = config.authenticator();
+            if let Some(name) = authenticator {
+                self.check_authenticator(component, name, |it| it.client().is_some());
+            }
+            if self.pipelines.iter().any(|pipeline| pipeline.exporters.contains(&id)) {
+                let additional = authenticator.and_then(|name| self.builds_on(name));
+                let uses = authenticator.into_iter().chain(additional);
+                let fingerprint = fingerprint(component, self.document, uses);
+                self.check_signals(component, &id, &*config);
+                exporters.insert(id, ExporterPlan { config, span, fingerprint });
+            }
+        }
+        exporters
     }
 
     /// The exporter must be able to send what its pipelines carry.
-    fn check_signals(
-        &self,
-        component: &Component,
-        config: &dyn ExporterConfig,
-        diagnostics: &mut Diagnostics,
-    ) {
-        let id = component.id.to_string();
-        for pipeline in self.pipelines.iter().filter(|pipeline| pipeline.exporters.contains(&id)) {
+    fn check_signals(&mut self, component: &Component, id: &String, config: &dyn ExporterConfig) {
+        for pipeline in self.pipelines.iter().filter(|pipeline| pipeline.exporters.contains(id)) {
             if let Some(option) = config.missing_option(pipeline.signal) {
                 let (path, pipeline) = (&component.path, &pipeline.id);
                 let message = format!("`{path}.{option}` is required: `{pipeline}` sends there");
-                let hint = "or give `endpoint`, to which the signals' paths are added".to_owned();
-                let error = Diagnostic::error(component.span, message);
-                diagnostics.push(error.with_hint_if(Some(hint)));
+                let hint = "or give `endpoint`, to which the signals' paths are added";
+                self.diagnostics.push(Diagnostic::error(component.span, message).with_hint(hint));
             }
         }
     }
 
     fn check_authenticator(
-        &self,
-        document: &Document,
+        &mut self,
         component: &Component,
         name: &str,
         fits: fn(&dyn Extension) -> bool,
-        diagnostics: &mut Diagnostics,
     ) {
         let fitting = self.extensions.iter().filter(|(_, extension)| fits(&***extension));
         let (problem, hint) = match self.extensions.get(name) {
             Some(extension) if fits(&**extension) => return,
             Some(_) => ("cannot authenticate here", None),
-            None if extension(document, name).is_some() => {
+            None if extension(self.document, name).is_some() => {
                 ("is not started", Some(format!("add `{name}` to `service.extensions`")))
             }
             None => {
@@ -154,7 +150,7 @@ impl Read {
         };
         let span = authenticator_span(&component.node, name).unwrap_or(component.span);
         let message = format!("{}: the extension `{name}` {problem}", component.path);
-        diagnostics.push(Diagnostic::error(span, message).with_hint_if(hint));
+        self.diagnostics.push(Diagnostic::error(span, message).with_hint_if(hint));
     }
 
     /// The extension that this one builds on.
@@ -163,13 +159,12 @@ impl Read {
     }
 
     /// An extension may only build on one that has credentials itself.
-    fn check_additional_auth(&self, document: &Document, diagnostics: &mut Diagnostics) {
-        let fits = |extension: &dyn Extension| {
-            extension.client().is_some_and(|client| client.is_foundation())
-        };
-        for component in &document.extensions {
-            if let Some(name) = self.builds_on(&component.id.to_string()) {
-                self.check_authenticator(document, component, name, fits, diagnostics);
+    fn check_additional_auth(&mut self) {
+        for component in &self.document.extensions {
+            if let Some(name) = self.builds_on(&component.id.to_string()).map(str::to_owned) {
+                let fits =
+                    |it: &dyn Extension| it.client().is_some_and(|client| client.is_foundation());
+                self.check_authenticator(component, &name, fits);
             }
         }
     }
@@ -223,27 +218,24 @@ fn read_extensions(
     document: &Document,
     diagnostics: &mut Diagnostics,
 ) -> BTreeMap<String, Box<dyn Extension>> {
-    let mut plans = BTreeMap::new();
-    for component in &document.extensions {
-        let plan = options(&EXTENSIONS, component, diagnostics);
-        if document.started_extensions.iter().any(|reference| reference.id == component.id) {
-            plans.insert(component.id.to_string(), plan);
-        }
-    }
-    plans
+    let read = document.extensions.iter();
+    let read = read.map(|it| (&it.id, options(&EXTENSIONS, it, diagnostics)));
+    let started = &document.started_extensions;
+    let started = read.filter(|(id, _)| started.iter().any(|it| it.id == **id));
+    started.map(|(id, plan)| (id.to_string(), plan)).collect()
 }
 
 /// Changes when the component's options change, or those of the extensions that it uses; not when
 /// lines move.
-fn fingerprint(component: &Component, document: &Document, uses: Vec<&str>) -> u64 {
+fn fingerprint<'a>(
+    component: &Component,
+    document: &Document,
+    uses: impl IntoIterator<Item = &'a str>,
+) -> u64 {
     let mut hasher = DefaultHasher::new();
     component.kind.hash(&mut hasher);
-    hash_node(&component.node, &mut hasher);
-    for name in uses {
-        if let Some(extension) = extension(document, name) {
-            hash_node(&extension.node, &mut hasher);
-        }
-    }
+    let extensions = uses.into_iter().filter_map(|name| extension(document, name));
+    [component].into_iter().chain(extensions).for_each(|it| hash_node(&it.node, &mut hasher));
     hasher.finish()
 }
 

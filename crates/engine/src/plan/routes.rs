@@ -63,7 +63,6 @@ fn follow(
     }
 }
 
-/// The paths by receiver and signal.
 pub(crate) fn by_receiver(paths: &[Path]) -> BTreeMap<(&str, Signal), Vec<&Path>> {
     let mut grouped: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for path in paths {

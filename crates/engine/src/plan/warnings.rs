@@ -17,57 +17,42 @@ pub(super) fn of_queue_options(
 ) {
     for (id, exporter) in &read.exporters {
         let queue = &exporter.config.sending().queue;
-        let path = format!("exporters.{id}.sending_queue");
-        let mut warn = |message: String, hint: &str| {
+        let mut warn = |option: &str, message: String, hint: &str| {
+            let message = format!("exporters.{id}.sending_queue.{option} {message}");
             diagnostics.push(Diagnostic::warning(exporter.span, message).with_hint(hint));
         };
         let own = || deliveries.iter().filter(|delivery| delivery.id.exporter == *id);
-        match queue.queue_size {
+        if let Some(size) = queue.queue_size {
             // A number of requests says nothing about memory.
-            Some(_) if queue.sizer != Sizer::Bytes => warn(
-                format!(
-                    "{path}.queue_size has no effect: a backlog is bounded in bytes, \
-                     by memory_limiter, buffer.memory.limit_mib and buffer.disk.limit_mib"
-                ),
-                "`sluice plan` shows by how many; \
-                 `sizer: bytes` makes `queue_size` a bound in bytes",
-            ),
-            Some(size) => {
-                if let Some(less) = own().find(|delivery| delivery.budget_bytes < size) {
-                    let (size, budget, id) = (size / MIB, less.budget_bytes / MIB, &less.id);
-                    warn(
-                        format!(
-                            "{path}.queue_size is {size} MiB, \
-                             but {id} has {budget} MiB for its backlog"
-                        ),
-                        "raise `buffer.memory.limit_mib` or `buffer.disk.limit_mib`",
-                    );
-                }
+            if queue.sizer != Sizer::Bytes {
+                let message = "has no effect: a backlog is bounded in bytes, by memory_limiter, \
+                               buffer.memory.limit_mib and buffer.disk.limit_mib";
+                let hint = "`sluice plan` shows by how many; \
+                            `sizer: bytes` makes `queue_size` a bound in bytes";
+                warn("queue_size", message.to_owned(), hint);
+            } else if let Some(less) = own().find(|delivery| delivery.budget_bytes < size) {
+                let (size, budget, id) = (size / MIB, less.budget_bytes / MIB, &less.id);
+                let message = format!("is {size} MiB, but {id} has {budget} MiB for its backlog");
+                let hint = "raise `buffer.memory.limit_mib` or `buffer.disk.limit_mib`";
+                warn("queue_size", message, hint);
             }
-            None => {}
         }
         if queue.block_on_overflow {
-            warn(
-                format!(
-                    "{path}.block_on_overflow has no effect: \
-                     senders are held up for a second at most, then refused"
-                ),
-                "they come back, and nothing that was acknowledged is lost",
-            );
+            let message = "has no effect: senders are held up for a second at most, then refused";
+            let hint = "they come back, and nothing that was acknowledged is lost";
+            warn("block_on_overflow", message.to_owned(), hint);
         }
         let ignores = |delivery: &&DeliveryPlan| !delivery.senders_wait && !delivery.best_effort;
         if queue.makes_senders_wait()
             && let Some(DeliveryPlan { id: DeliveryId { pipeline, .. }, .. }) = own().find(ignores)
         {
             let option = if queue.enabled { "wait_for_result: true" } else { "enabled: false" };
-            warn(
-                format!(
-                    "{path}.{option} has no effect in pipeline {pipeline}: \
-                     with its policy no sender waits for {id}"
-                ),
-                "`buffer: {policy: backpressure}` in the pipeline \
-                 makes senders wait for its deliveries",
+            let message = format!(
+                "has no effect in pipeline {pipeline}: with its policy no sender waits for {id}"
             );
+            let hint = "`buffer: {policy: backpressure}` in the pipeline \
+                        makes senders wait for its deliveries";
+            warn(option, message, hint);
         }
     }
 }

@@ -7,31 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_log::disk::{Disk, RealDisk};
-use sluice_log::lock::{DirectoryLock, LockError};
-use sluice_log::{FileError, Holding, Log, MemoryUse, OpenOptions, Recovered};
+use sluice_log::lock::DirectoryLock;
+use sluice_log::{Holding, Log, MemoryUse, OpenOptions, Recovered};
 use sluice_otlp::Signal;
 pub(crate) use watch::{LogWatch, watch};
 
 use crate::delivery::{DeadLetters, DeliveryId, OnDisk};
 use crate::entry::Entry;
+use crate::error::StartError;
 use crate::plan::{DiskPlan, Plan};
-
-/// Why the directory cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StorageError {
-    #[error("buffer.directory {}: {source}", path.display())]
-    Directory { path: PathBuf, source: std::io::Error },
-    #[error("buffer.directory: {0}; give each process a directory of its own")]
-    Lock(#[from] LockError),
-    #[error("the log of {signal} cannot be opened: {source}")]
-    Log { signal: Signal, source: FileError },
-    #[error("dead letters of {delivery}: {reason}")]
-    DeadLetters { delivery: DeliveryId, reason: String },
-    #[error("{0}")]
-    NeedsRestart(String),
-    #[error("the thread that opens the directory ended: {0}")]
-    Thread(String),
-}
 
 /// What all logs have in common.
 pub(crate) struct Storage {
@@ -50,14 +34,13 @@ struct OwnedDirectory {
 }
 
 impl Storage {
-    pub(crate) async fn open(plan: &Plan) -> Result<Storage, StorageError> {
+    pub(crate) async fn open(plan: &Plan) -> Result<Storage, StartError> {
         let Some(disk) = plan.disk.clone() else {
             let memory = Arc::<MemoryUse>::default();
             let logs = Signal::ALL.map(|_| Arc::new(Log::in_memory(memory.clone())));
             return Ok(Storage { logs, watches: Default::default(), memory, directory: None });
         };
-        let opened = tokio::task::spawn_blocking(move || open_directory(&disk)).await;
-        opened.map_err(|error| StorageError::Thread(error.to_string()))?
+        opening(move || open_directory(&disk)).await?
     }
 
     pub(crate) fn log(&self, signal: Signal) -> &Arc<Log<Entry>> {
@@ -69,19 +52,17 @@ impl Storage {
     }
 
     /// Whether a plan can be applied without a restart, before anything of it is.
-    pub(crate) fn check_reload(&self, plan: &Plan) -> Result<(), StorageError> {
-        let needs_restart = |what: &str, directory: &Path| {
-            let directory = directory.display();
-            Err(StorageError::NeedsRestart(format!("{what} {directory}: that needs a restart")))
-        };
+    pub(crate) fn check_reload(&self, plan: &Plan) -> Result<(), StartError> {
         match (&self.directory, &plan.disk) {
-            (None, Some(disk)) => {
-                needs_restart("the configuration now has a directory,", &disk.directory)
-            }
-            (Some(running), None) => needs_restart(
-                "the configuration no longer has a directory, telemetry is held in",
-                &running.path,
-            ),
+            (None, Some(disk)) => Err(StartError(format!(
+                "the configuration now has a directory, {}: that needs a restart",
+                disk.directory.display()
+            ))),
+            (Some(running), None) => Err(StartError(format!(
+                "the configuration no longer has a directory, telemetry is held in {}: \
+                 that needs a restart",
+                running.path.display()
+            ))),
             (Some(running), Some(disk)) => {
                 if running.path != disk.directory {
                     tracing::warn!(
@@ -124,27 +105,22 @@ impl Storage {
         }
     }
 
-    /// The dead letters of a delivery.
     pub(crate) async fn dead_letters(
         &self,
         plan: &Plan,
         id: &DeliveryId,
         signal: Signal,
-    ) -> Result<DeadLetters, StorageError> {
+    ) -> Result<DeadLetters, StartError> {
         let (Some(directory), Some(disk)) = (&self.directory, &plan.disk) else {
             return Ok(DeadLetters::in_memory(plan.memory.dead_letters_bytes));
         };
         let (path, limit_bytes) = (directory.path.join(signal.as_str()), disk.dead_letters_bytes);
         let name = id.to_string();
-        let opening = tokio::task::spawn_blocking(move || {
-            OnDisk::open(Arc::new(RealDisk), path, name, limit_bytes)
-        });
-        let opened = opening.await.map_err(|error| StorageError::Thread(error.to_string()))?;
-        let failed = |error: sluice_log::dead_letters::DeadLetterError| StorageError::DeadLetters {
-            delivery: id.clone(),
-            reason: error.to_string(),
-        };
-        Ok(DeadLetters::OnDisk(Box::new(opened.map_err(failed)?)))
+        let open = move || OnDisk::open(Arc::new(RealDisk), path, name, limit_bytes);
+        match opening(open).await? {
+            Ok(opened) => Ok(DeadLetters::OnDisk(Box::new(opened))),
+            Err(error) => Err(StartError(format!("dead letters of {id}: {error}"))),
+        }
     }
 
     /// Writes what is unresolved, and ends. Returns what could not be written, by signal.
@@ -161,12 +137,23 @@ impl Storage {
     }
 }
 
-fn open_directory(plan: &DiskPlan) -> Result<Storage, StorageError> {
+/// Opens files on a thread that may wait for the disk.
+async fn opening<T: Send + 'static>(
+    open: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StartError> {
+    tokio::task::spawn_blocking(open)
+        .await
+        .map_err(|error| StartError(format!("the thread that opens the directory ended: {error}")))
+}
+
+fn open_directory(plan: &DiskPlan) -> Result<Storage, StartError> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let path = &plan.directory;
-    let failed = |source| StorageError::Directory { path: path.clone(), source };
-    disk.create_directory(path).map_err(failed)?;
-    let lock = DirectoryLock::acquire(&*disk, path)?;
+    disk.create_directory(path)
+        .map_err(|error| StartError(format!("buffer.directory {}: {error}", path.display())))?;
+    let lock = DirectoryLock::acquire(&*disk, path).map_err(|error| {
+        StartError(format!("buffer.directory: {error}; give each process a directory of its own"))
+    })?;
     let memory = Arc::<MemoryUse>::default();
     let mut logs = Vec::new();
     for signal in Signal::ALL {
@@ -178,8 +165,9 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage, StorageError> {
             flush: plan.flush,
             ..OpenOptions::new(disk.clone(), path.join(signal.as_str()), signal.as_str())
         };
-        let (log, recovered) =
-            Log::open(options).map_err(|source| StorageError::Log { signal, source })?;
+        let (log, recovered) = Log::open(options).map_err(|error| {
+            StartError(format!("the log of {signal} cannot be opened: {error}"))
+        })?;
         tell(signal, &recovered);
         logs.push(Arc::new(log));
     }

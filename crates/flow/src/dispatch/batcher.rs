@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Batch, Unit};
 
 /// When a batch that is not full goes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// Senders wait for the delivery: at once when nothing is in flight, else as soon as a slot is
     /// free and the oldest unit has waited this long.
@@ -23,12 +23,11 @@ impl Trigger {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPolicy {
     pub trigger: Trigger,
     /// A batch of this many items is full (`send_batch_size`; 0: never by items).
     pub full_items: usize,
-    /// A batch of this many bytes is full.
     pub full_bytes: usize,
     /// No batch is larger than this (`send_batch_max_size`; 0: no bound by items).
     pub max_items: usize,
@@ -39,15 +38,11 @@ pub struct BatchPolicy {
     pub max_groups: usize,
 }
 
-struct Open<L> {
-    batch: Batch<L>,
-    since: Instant,
-}
-
 /// Open batches, one a metadata group, and closed ones that wait for a slot.
 pub(super) struct Batcher<L> {
     pub(super) policy: BatchPolicy,
-    open: HashMap<u64, Open<L>>,
+    /// With the time of the first unit.
+    open: HashMap<u64, (Instant, Batch<L>)>,
     ready: VecDeque<Batch<L>>,
 }
 
@@ -62,24 +57,20 @@ impl<L> Batcher<L> {
             self.ready.push_back(Batch::new(vec![unit]));
             return;
         }
-        if self.open.get(&group).is_some_and(|open| self.would_exceed(&open.batch, &unit)) {
+        if self.open.get(&group).is_some_and(|(_, batch)| self.would_exceed(batch, &unit)) {
             self.close(group);
         }
         if self.open.len() >= self.policy.max_groups && !self.open.contains_key(&group) {
-            let oldest =
-                self.open.iter().min_by_key(|(_, open)| open.since).map(|(&group, _)| group);
-            oldest.into_iter().for_each(|oldest| self.close(oldest));
+            let oldest = self.open.iter().min_by_key(|(_, (since, _))| *since);
+            oldest.map(|(&group, _)| group).into_iter().for_each(|oldest| self.close(oldest));
         }
-        let open = self
-            .open
-            .entry(group)
-            .or_insert_with(|| Open { batch: Batch::new(Vec::new()), since: now });
-        open.batch.items += u64::from(unit.items);
-        open.batch.bytes += unit.bytes;
-        open.batch.units.push(unit);
-        let full_by_items =
-            self.policy.full_items > 0 && open.batch.items >= self.policy.full_items as u64;
-        if full_by_items || open.batch.bytes >= self.policy.full_bytes {
+        let (_, batch) = self.open.entry(group).or_insert_with(|| (now, Batch::new(Vec::new())));
+        batch.items += u64::from(unit.items);
+        batch.bytes += unit.bytes;
+        batch.units.push(unit);
+        let BatchPolicy { full_items, full_bytes, .. } = self.policy;
+        let is_full_by_items = full_items > 0 && batch.items >= full_items as u64;
+        if is_full_by_items || batch.bytes >= full_bytes {
             self.close(group);
         }
     }
@@ -91,31 +82,18 @@ impl<L> Batcher<L> {
     }
 
     fn close(&mut self, group: u64) {
-        if let Some(open) = self.open.remove(&group) {
-            self.ready.push_back(open.batch);
-        }
+        self.ready.extend(self.open.remove(&group).map(|(_, batch)| batch));
     }
 
-    /// Closes every open batch whose time has come.
     pub(super) fn close_due(&mut self, now: Instant) {
         let wait = self.policy.trigger.wait();
-        let due: Vec<u64> = self
-            .open
-            .iter()
-            .filter(|(_, open)| now >= open.since + wait)
-            .map(|(&group, _)| group)
-            .collect();
-        for group in due {
-            self.close(group);
-        }
+        let due = self.open.extract_if(|_, (since, _)| now >= *since + wait);
+        self.ready.extend(due.map(|(_, (_, batch))| batch));
     }
 
     /// Closes every open batch, to be sent without waiting (drain).
     pub(super) fn close_all(&mut self) {
-        let groups: Vec<u64> = self.open.keys().copied().collect();
-        for group in groups {
-            self.close(group);
-        }
+        self.ready.extend(self.open.drain().map(|(_, (_, batch))| batch));
     }
 
     pub(super) fn pop(&mut self) -> Option<Batch<L>> {
@@ -130,9 +108,8 @@ impl<L> Batcher<L> {
         self.ready.is_empty() && self.open.is_empty()
     }
 
-    /// When the first open batch comes due.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.open.values().map(|open| open.since + self.policy.trigger.wait()).min()
+        self.open.values().map(|(since, _)| *since + self.policy.trigger.wait()).min()
     }
 }
 

@@ -7,8 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Bounds of the climb.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConcurrencyLimits {
     pub initial: usize,
     pub max: usize,
@@ -115,13 +114,11 @@ impl Concurrency {
             Experiment::Rest { next_up, .. } => self.try_other(goodput, next_up),
             Experiment::Trial { limit: before, baseline } => {
                 let raised = self.limit > before;
-                let keep =
-                    if raised { goodput >= baseline * GAIN } else { goodput >= baseline * LOSS };
-                if keep && raised {
-                    self.rest = REST_WINDOWS;
-                    self.try_other(goodput, true);
-                } else if keep {
-                    self.try_other(goodput, false);
+                if goodput >= baseline * if raised { GAIN } else { LOSS } {
+                    if raised {
+                        self.rest = REST_WINDOWS;
+                    }
+                    self.try_other(goodput, raised);
                 } else {
                     self.climbing = false;
                     self.limit = before;

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use sluice_otlp::SplitLimits;
+
 use super::batcher::{BatchPolicy, Batcher, Trigger};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
-use super::retry::{
-    Backoff, HOLD_BACKOFF, OUTAGE_BACKOFF, RetryPolicy, TAKEN_SHARE_REQUESTS, ceiling,
-    failures_of_an_outage,
-};
+use super::retry::{self, Backoff, RetryPolicy};
 use super::{Batch, Unit};
 use crate::TakenShare;
 use crate::export::Outcome;
@@ -27,7 +26,7 @@ const PROBE_CANDIDATES: usize = 4;
 /// Among so many batches one is sought that may be shed.
 const SHED_CANDIDATES: usize = 64;
 
-#[derive(Clone, Copy, Debug, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DispatchPolicy {
     pub batch: BatchPolicy,
     pub retry: RetryPolicy,
@@ -48,13 +47,6 @@ pub enum State {
     Held(String),
 }
 
-/// How a unit that is too large or refused has to be cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Division {
-    pub max_items: usize,
-    pub max_bytes: usize,
-}
-
 /// What an outcome means for the units of a batch.
 #[derive(Debug)]
 pub enum Settled<L> {
@@ -64,7 +56,7 @@ pub enum Settled<L> {
     /// (partial success).
     Delivered { units: Vec<Unit<L>>, rejected_items: u64, reason: Option<String> },
     /// The unit has to be cut; its parts come back through [`Dispatcher::divided`].
-    Divide { unit: Unit<L>, division: Division },
+    Divide { unit: Unit<L>, limits: SplitLimits },
     /// Refused for good, or given up.
     Dead { units: Vec<Unit<L>>, cause: Cause, reason: String },
 }
@@ -85,10 +77,18 @@ pub enum Cause {
     },
 }
 
+#[derive(Default)]
 struct Probing {
     failures: u32,
     /// The next probe may start then; None while one is in flight.
     next: Option<Instant>,
+}
+
+/// When an outcome came, and a number uniform in 0..1.
+#[derive(Clone, Copy)]
+struct Moment {
+    now: Instant,
+    random: f64,
 }
 
 pub struct Dispatcher<L> {
@@ -102,7 +102,7 @@ pub struct Dispatcher<L> {
     waiting_sequence: u64,
     state: State,
     probing: Probing,
-    taken_share: TakenShare,
+    taken_share: TakenShare<{ retry::TAKEN_SHARE_REQUESTS }>,
     failures_in_a_row: u32,
     /// What the backend took before the first of them.
     share_before_failures: f64,
@@ -120,8 +120,8 @@ impl<L> Dispatcher<L> {
             suspects: Vec::new(),
             waiting_sequence: 0,
             state: State::Open,
-            probing: Probing { failures: 0, next: None },
-            taken_share: TakenShare::over(TAKEN_SHARE_REQUESTS),
+            probing: Probing::default(),
+            taken_share: TakenShare::default(),
             failures_in_a_row: 0,
             share_before_failures: 1.0,
             rejections_in_a_row: 0,
@@ -150,10 +150,10 @@ impl<L> Dispatcher<L> {
     }
 
     /// The largest unit that should be offered, in uncompressed bytes and items.
-    pub fn unit_limits(&self) -> Division {
+    pub fn unit_limits(&self) -> SplitLimits {
         // Its bytes are learned from `TooLarge`.
         let BatchPolicy { max_items, max_bytes, .. } = self.batcher.policy;
-        Division { max_items: if max_items == 0 { usize::MAX } else { max_items }, max_bytes }
+        SplitLimits { max_items: if max_items == 0 { usize::MAX } else { max_items }, max_bytes }
     }
 
     /// Nothing is held: every unit that was offered is settled.
@@ -229,7 +229,7 @@ impl<L> Dispatcher<L> {
             return None;
         }
         if self.state != State::Open {
-            return if self.in_flight() > 0 { None } else { self.probing.next };
+            return self.probing.next.filter(|_| self.in_flight() == 0);
         }
         let retry = self.waiting.first_key_value().map(|(&(due, _), _)| due);
         [retry, self.batcher.next_due()].into_iter().flatten().min()
@@ -247,33 +247,27 @@ impl<L> Dispatcher<L> {
         if !matches!(outcome, Outcome::RetryAfter { .. }) {
             self.failures_in_a_row = 0;
         }
-        match outcome {
-            Outcome::Delivered => self.delivered(batch, 0, None, now),
-            Outcome::PartlyRejected { items, reason } => {
-                self.delivered(batch, items, Some(reason), now)
-            }
+        let at = Moment { now, random };
+        let (rejected_items, reason) = match outcome {
+            Outcome::Delivered => (0, None),
+            Outcome::PartlyRejected { items, reason } => (items, Some(reason)),
             Outcome::RetryAfter { delay, reason } => {
-                let asked = delay.map(|delay| delay.min(ASKED_DELAY_MAX));
-                self.retry(batch, asked, reason, now, random)
+                return self.retry(batch, delay.map(|it| it.min(ASKED_DELAY_MAX)), reason, at);
             }
-            Outcome::Misconfigured { reason } => {
-                self.hold(reason, now, random);
-                self.wait_until(batch, now);
-                Settled::Kept
-            }
-            Outcome::TooLarge { reason } => self.too_large(batch, reason),
+            Outcome::Misconfigured { reason } => return self.hold(batch, reason, at),
+            Outcome::TooLarge { reason } => return self.too_large(batch, reason),
             Outcome::Rejected { reason } => {
-                self.rejected(batch, Cause::Rejected, reason, now, random)
+                return self.rejected(batch, Cause::Rejected, reason, at);
             }
-            Outcome::Failed { reason } => self.rejected(batch, Cause::Failed, reason, now, random),
-        }
+            Outcome::Failed { reason } => return self.rejected(batch, Cause::Failed, reason, at),
+        };
+        self.note_delivered(now);
+        Settled::Delivered { units: batch.units, rejected_items, reason }
     }
 
     /// The parts of a unit that was cut, in order, each going out as a request of its own.
     pub fn divided(&mut self, parts: Vec<Unit<L>>) {
-        for part in parts.into_iter().rev() {
-            self.suspects.push(Batch::new(vec![part]));
-        }
+        self.suspects.extend(parts.into_iter().rev().map(|part| Batch::new(vec![part])));
     }
 
     /// Takes back the first batch that waits for a retry and may go. Of very many that may not,
@@ -293,27 +287,20 @@ impl<L> Dispatcher<L> {
         }
     }
 
-    fn delivered(
-        &mut self,
-        batch: Batch<L>,
-        rejected_items: u64,
-        reason: Option<String>,
-        now: Instant,
-    ) -> Settled<L> {
+    fn note_delivered(&mut self, now: Instant) {
         self.taken_share.note(true);
         self.rejections_in_a_row = 0;
-        if self.state != State::Open {
-            self.state = State::Open;
-            self.probing = Probing { failures: 0, next: None };
-            if matches!(self.policy.retry, RetryPolicy::Adaptive { .. }) {
-                // They waited for the backend, not for their own time.
-                let waiting = std::mem::take(&mut self.waiting).into_iter();
-                self.waiting = waiting
-                    .map(|((due, sequence), batch)| ((due.min(now), sequence), batch))
-                    .collect();
-            }
+        if self.state == State::Open {
+            return;
         }
-        Settled::Delivered { units: batch.units, rejected_items, reason }
+        self.state = State::Open;
+        self.probing = Probing::default();
+        if matches!(self.policy.retry, RetryPolicy::Adaptive { .. }) {
+            // They waited for the backend, not for their own time.
+            let waiting = std::mem::take(&mut self.waiting).into_iter();
+            self.waiting =
+                waiting.map(|((due, number), batch)| ((due.min(now), number), batch)).collect();
+        }
     }
 
     fn retry(
@@ -321,30 +308,27 @@ impl<L> Dispatcher<L> {
         batch: Batch<L>,
         asked: Option<Duration>,
         reason: String,
-        now: Instant,
-        random: f64,
+        at: Moment,
     ) -> Settled<L> {
         if self.failures_in_a_row == 0 {
             self.share_before_failures = self.taken_share.get();
         }
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         self.taken_share.note(false);
-        let (own, max_elapsed) = match self.policy.retry {
-            RetryPolicy::Adaptive { backoff, ceiling_while_delivering } => {
-                let max =
-                    ceiling(self.taken_share.get(), backoff.initial, ceiling_while_delivering);
-                (Backoff { max, ..backoff }.delay(batch.attempts, random), None)
+        let (backoff, max_elapsed) = match self.policy.retry {
+            RetryPolicy::Adaptive { backoff, ceiling_while_delivering: ceiling } => {
+                let max = retry::ceiling(self.taken_share.get(), backoff.initial, ceiling);
+                (Backoff { max, ..backoff }, None)
             }
-            RetryPolicy::Explicit { backoff, max_elapsed } => {
-                (backoff.delay(batch.attempts, random), max_elapsed)
-            }
+            RetryPolicy::Explicit { backoff, max_elapsed } => (backoff, max_elapsed),
             RetryPolicy::Disabled => {
                 let reason = format!("not retried (retry_on_failure is disabled): {reason}");
                 let cause = Cause::NotRetried { asked };
                 return Settled::Dead { units: batch.units, cause, reason };
             }
         };
-        let due = now + own.max(asked.unwrap_or_default());
+        let own = backoff.delay(batch.attempts, at.random);
+        let due = at.now + own.max(asked.unwrap_or_default());
         if let (Some(max_elapsed), Some(first)) = (max_elapsed, batch.first_attempt)
             && due > first + max_elapsed
         {
@@ -354,51 +338,42 @@ impl<L> Dispatcher<L> {
             );
             return Settled::Dead { units: batch.units, cause: Cause::GivenUp, reason };
         }
-        let is_outage = self.failures_in_a_row >= failures_of_an_outage(self.share_before_failures);
-        if is_outage || self.state != State::Open {
-            self.outage(reason, asked, now, random);
+        let most_failures = retry::failures_of_an_outage(self.share_before_failures);
+        let is_open = self.state == State::Open;
+        // While it is not open and a probe is to come, this was in flight when the outage began.
+        if is_open && self.failures_in_a_row >= most_failures
+            || !is_open && self.probing.next.is_none()
+        {
+            if !matches!(self.state, State::Held(_)) {
+                self.state = State::Outage(reason);
+            }
+            self.probe_later(retry::OUTAGE_BACKOFF, asked, at);
         }
-        self.wait_until(batch, due);
+        self.wait_until(batch, due)
+    }
+
+    fn wait_until(&mut self, batch: Batch<L>, due: Instant) -> Settled<L> {
+        self.waiting_sequence += 1;
+        self.waiting.insert((due, self.waiting_sequence), batch);
         Settled::Kept
     }
 
-    fn wait_until(&mut self, batch: Batch<L>, due: Instant) {
-        self.waiting_sequence += 1;
-        self.waiting.insert((due, self.waiting_sequence), batch);
-    }
-
-    fn outage(&mut self, reason: String, asked: Option<Duration>, now: Instant, random: f64) {
-        if self.state != State::Open && self.probing.next.is_some() {
-            // A request that was in flight when the outage began, not the probe.
-            return;
-        }
+    /// Keeps the batch whole: when the probe of it succeeds, the rest follows.
+    fn hold(&mut self, batch: Batch<L>, reason: String, at: Moment) -> Settled<L> {
         if !matches!(self.state, State::Held(_)) {
-            self.state = State::Outage(reason);
+            self.probing = Probing::default();
         }
-        self.probe_later(OUTAGE_BACKOFF, asked, now, random);
-    }
-
-    fn hold(&mut self, reason: String, now: Instant, random: f64) {
-        let held_before = matches!(self.state, State::Held(_));
         self.state = State::Held(reason);
-        if !held_before {
-            self.probing = Probing { failures: 0, next: None };
-        }
         if self.probing.next.is_none() {
-            self.probe_later(HOLD_BACKOFF, None, now, random);
+            self.probe_later(retry::HOLD_BACKOFF, None, at);
         }
+        self.wait_until(batch, at.now)
     }
 
-    fn probe_later(
-        &mut self,
-        backoff: Backoff,
-        asked: Option<Duration>,
-        now: Instant,
-        random: f64,
-    ) {
+    fn probe_later(&mut self, backoff: Backoff, asked: Option<Duration>, at: Moment) {
         self.probing.failures = self.probing.failures.saturating_add(1);
-        let own = backoff.delay(self.probing.failures, random);
-        self.probing.next = Some(now + own.max(asked.unwrap_or_default()));
+        let own = backoff.delay(self.probing.failures, at.random);
+        self.probing.next = Some(at.now + own.max(asked.unwrap_or_default()));
     }
 
     fn too_large(&mut self, batch: Batch<L>, reason: String) -> Settled<L> {
@@ -415,22 +390,15 @@ impl<L> Dispatcher<L> {
         batch: Batch<L>,
         cause: Cause,
         reason: String,
-        now: Instant,
-        random: f64,
+        at: Moment,
     ) -> Settled<L> {
-        if self.policy.return_rejections {
-            return if batch.units.len() == 1 {
-                Settled::Dead { units: batch.units, cause, reason }
-            } else {
-                self.halve(batch, cause, reason)
-            };
-        }
-        self.rejections_in_a_row = self.rejections_in_a_row.saturating_add(1);
-        if self.rejections_in_a_row >= HOLD_AFTER_REJECTIONS {
-            self.hold(reason, now, random);
-            // Kept whole: when the probe of it succeeds, the rest follows.
-            self.wait_until(batch, now);
-            return Settled::Kept;
+        if !self.policy.return_rejections {
+            self.rejections_in_a_row = self.rejections_in_a_row.saturating_add(1);
+            if self.rejections_in_a_row >= HOLD_AFTER_REJECTIONS {
+                return self.hold(batch, reason, at);
+            }
+        } else if batch.units.len() == 1 {
+            return Settled::Dead { units: batch.units, cause, reason };
         }
         self.halve(batch, cause, reason)
     }
@@ -439,16 +407,15 @@ impl<L> Dispatcher<L> {
     fn halve(&mut self, mut batch: Batch<L>, cause: Cause, reason: String) -> Settled<L> {
         if batch.units.len() > 1 {
             let second = batch.units.split_off(batch.units.len() / 2);
-            for units in [second, batch.units] {
-                self.suspects
-                    .push(Batch { first_attempt: batch.first_attempt, ..Batch::new(units) });
-            }
+            let first_attempt = batch.first_attempt;
+            let halves = [second, batch.units].map(Batch::new);
+            self.suspects.extend(halves.map(|half| Batch { first_attempt, ..half }));
             return Settled::Kept;
         }
         match batch.units.pop() {
             Some(unit) if unit.items > 1 => {
                 let max_items = (unit.items as usize).div_ceil(2);
-                Settled::Divide { unit, division: Division { max_items, max_bytes: usize::MAX } }
+                Settled::Divide { unit, limits: SplitLimits { max_items, max_bytes: usize::MAX } }
             }
             last => Settled::Dead { units: last.into_iter().collect(), cause, reason },
         }

@@ -10,7 +10,7 @@ mod tests;
 
 pub use batcher::{BatchPolicy, Trigger};
 pub use concurrency::{Concurrency, ConcurrencyLimits};
-pub use dispatcher::{Cause, DispatchPolicy, Dispatcher, Division, Settled, State};
+pub use dispatcher::{Cause, DispatchPolicy, Dispatcher, Settled, State};
 pub use retry::{Backoff, RetryPolicy};
 
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub struct Unit<L> {
     /// The engine's lease on the frame.
     pub lease: L,
     pub items: u32,
-    /// Uncompressed size in bytes.
+    /// Uncompressed.
     pub bytes: usize,
     /// Goes out as it is, never merged (a large compressed frame).
     pub alone: bool,
@@ -37,33 +37,27 @@ pub struct Unit<L> {
 pub struct Batch<L> {
     pub units: Vec<Unit<L>>,
     pub items: u64,
-    /// Uncompressed size in bytes.
+    /// Uncompressed.
     pub bytes: usize,
     /// What goes over the wire, once it was made.
     pub packed: Option<Packed>,
-    /// How often it was sent.
     pub attempts: u32,
     first_attempt: Option<Instant>,
 }
 
 impl<L> Batch<L> {
     fn new(units: Vec<Unit<L>>) -> Self {
-        let mut batch = Batch {
-            units: Vec::new(),
-            items: 0,
-            bytes: 0,
-            packed: None,
-            attempts: 0,
-            first_attempt: None,
-        };
-        batch.set_units(units);
-        batch
+        let (items, bytes) = sizes(&units);
+        Batch { units, items, bytes, packed: None, attempts: 0, first_attempt: None }
     }
 
     /// Puts other units in the place of its own. What was packed of those is of no use then.
     pub fn set_units(&mut self, units: Vec<Unit<L>>) {
-        self.items = units.iter().map(|unit| u64::from(unit.items)).sum();
-        self.bytes = units.iter().map(|unit| unit.bytes).sum();
+        (self.items, self.bytes) = sizes(&units);
         self.units = units;
     }
+}
+
+fn sizes<L>(units: &[Unit<L>]) -> (u64, usize) {
+    (units.iter().map(|it| u64::from(it.items)).sum(), units.iter().map(|it| it.bytes).sum())
 }

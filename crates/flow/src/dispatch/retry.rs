@@ -1,6 +1,5 @@
 //! When a refused request is sent again.
 
-use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 /// Exponential growth between two bounds with jitter.
@@ -11,13 +10,6 @@ pub struct Backoff {
     pub multiplier: f64,
     /// Share of the delay by which it is varied at random, 0 to 1.
     pub jitter: f64,
-}
-
-impl Hash for Backoff {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let Backoff { initial, max, multiplier, jitter } = self;
-        (initial, max, multiplier.to_bits(), jitter.to_bits()).hash(hasher);
-    }
 }
 
 impl Backoff {
@@ -31,7 +23,7 @@ impl Backoff {
 }
 
 /// What `retry_on_failure` says.
-#[derive(Clone, Copy, Debug, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RetryPolicy {
     /// Nothing was set: the quicker, the more of what it is sent the backend takes, slow only in an
     /// outage, without end. While it takes anything at all no request waits longer than the
@@ -93,12 +85,8 @@ pub(super) const OUTAGE_BACKOFF: Backoff = Backoff {
 
 /// Pace of the probes while a delivery is held for a misconfiguration: nothing mends itself within
 /// milliseconds.
-pub(super) const HOLD_BACKOFF: Backoff = Backoff {
-    initial: Duration::from_secs(1),
-    max: Duration::from_secs(30),
-    multiplier: 2.0,
-    jitter: 0.25,
-};
+pub(super) const HOLD_BACKOFF: Backoff =
+    Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30), ..OUTAGE_BACKOFF };
 
 #[cfg(test)]
 mod tests {
@@ -108,7 +96,7 @@ mod tests {
     #[test]
     fn the_less_a_backend_takes_the_less_often_it_is_asked() {
         let (initial, max) = (Duration::from_millis(100), Duration::from_millis(400));
-        let share = TakenShare::over(TAKEN_SHARE_REQUESTS);
+        let share = TakenShare::<TAKEN_SHARE_REQUESTS>::default();
         let mut ceilings = Vec::new();
         for taken_of_twenty in [20, 6, 2, 0, 20] {
             (0..200).for_each(|request| share.note(request % 20 < taken_of_twenty));

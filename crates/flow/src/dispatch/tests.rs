@@ -325,12 +325,12 @@ fn what_is_too_large_is_cut_and_later_batches_are_smaller() {
     dispatcher.offer(unit(0, 100, 3 << 20), now);
     let batch = dispatcher.next(now).unwrap();
     let too_large = Outcome::TooLarge { reason: "larger than max".into() };
-    let Settled::Divide { unit: cut, division } =
+    let Settled::Divide { unit: cut, limits } =
         dispatcher.settle(batch, too_large.clone(), now, 0.5)
     else {
         panic!("one unit of several items is cut")
     };
-    assert_eq!((cut.lease, division.max_items), (0, 50));
+    assert_eq!((cut.lease, limits.max_items), (0, 50));
     assert_eq!(dispatcher.unit_limits().max_bytes, (3 << 20) / 2);
     dispatcher.divided(vec![unit(1, 50, 10), unit(2, 50, 10)]);
     assert_eq!(dispatcher.next(now).unwrap().units[0].lease, 1);

@@ -16,22 +16,19 @@ pub fn delays<I>(
 ) -> Option<I> {
     let best = best_taken_share(route.clone().map(|(_, state)| state));
     let found = route.find(|(_, delivery)| {
+        let backend = delivery.backend;
+        let works = backend.is_moving && !backend.is_outpaced && !backend.in_outage;
         delivery.policy == Policy::Isolate
-            && is_worth_waiting_for(delivery)
+            && works
             && !takes_much_less(delivery, best)
             && is_nearly_full(pool, in_flight_bytes, delivery)
     });
     found.map(|(id, _)| id)
 }
 
-fn is_worth_waiting_for(delivery: &DeliveryState) -> bool {
-    let backend = delivery.backend;
-    backend.is_moving && !backend.is_outpaced && !backend.in_outage
-}
-
 /// More than half of its limit is spent, or of the pool together with others that do not shed, and
 /// what may arrive would exceed it.
-pub fn is_nearly_full(pool: &PoolState, in_flight_bytes: u64, delivery: &DeliveryState) -> bool {
+fn is_nearly_full(pool: &PoolState, in_flight_bytes: u64, delivery: &DeliveryState) -> bool {
     let high_water = pool.high_water_bytes();
     let fills_pool = pool.firm_bytes + in_flight_bytes.min(high_water / 2) > high_water;
     delivery.is_full(in_flight_bytes.min(delivery.limit_bytes / 2))

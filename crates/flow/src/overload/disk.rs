@@ -22,7 +22,7 @@ pub fn is_unwritten_full(unwritten_bytes: u64, arriving_bytes: u64, limit_bytes:
 
 /// What comes now is not delivered soon, so that it waits for the disk.
 pub fn is_late(delivery: &DeliveryState) -> bool {
-    delivery.backend.in_outage || delivery.unread_bytes > BACKLOG_BYTES
+    delivery.backend.in_outage || is_backlog(delivery.unread_bytes)
 }
 
 /// The delivery's lag alone makes it a backlog.

@@ -13,11 +13,9 @@ const STILL: Duration = Duration::from_millis(500);
 const STILL_CPU_BOUND: Duration = Duration::from_secs(5);
 /// How long a delivery counts as outpaced after slowing senders down for it was in vain.
 const OUTPACED: Duration = Duration::from_secs(60);
-/// At 70 % refused, the share that is taken of so many requests varies by two hundredths.
-const SHARE_REQUESTS: u32 = 256;
 
 /// Written by the delivery's task, read by receivers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct BackendHealth {
     /// When something was taken, or sent after there was nothing to send.
     moved: Stamp,
@@ -30,7 +28,8 @@ pub struct BackendHealth {
     in_outage: AtomicBool,
     /// Something is under way or waits to be sent again.
     is_busy: AtomicBool,
-    taken_share: TakenShare,
+    /// At 70 % refused, the share varies by two hundredths.
+    taken_share: TakenShare<256>,
 }
 
 /// What is known of a backend at a moment.
@@ -48,20 +47,6 @@ pub struct Backend {
     pub taken_share: f64,
 }
 
-impl Default for BackendHealth {
-    fn default() -> Self {
-        BackendHealth {
-            moved: Stamp::default(),
-            shed: Stamp::default(),
-            held_up: Stamp::default(),
-            outpaced: Stamp::default(),
-            in_outage: AtomicBool::new(false),
-            is_busy: AtomicBool::new(false),
-            taken_share: TakenShare::over(SHARE_REQUESTS),
-        }
-    }
-}
-
 impl BackendHealth {
     /// The first request after there was none under way.
     pub fn note_begun(&self, now: Instant) {
@@ -69,7 +54,6 @@ impl BackendHealth {
         self.is_busy.store(true, Ordering::Relaxed);
     }
 
-    /// Nothing is under way, and nothing waits to be sent again.
     pub fn note_idle(&self) {
         self.is_busy.store(false, Ordering::Relaxed);
     }

@@ -6,7 +6,7 @@ use super::{DeliveryState, Policy};
 /// A delivery keeps up if it lags by less than this part of what a sick one does.
 const KEEPS_UP_PART: u64 = 4;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sheds {
     #[default]
     Nothing,
@@ -51,9 +51,8 @@ impl RouteView {
     pub fn of(route: impl Iterator<Item = DeliveryState> + Clone) -> Self {
         let best_taken_share = best_taken_share(route.clone());
         let mut view = RouteView { best_taken_share, has_close: false, least_lag_bytes: u64::MAX };
-        for other in
-            route.filter(|other| !other.is_best_effort && !is_sick(other, best_taken_share))
-        {
+        let is_healthy = |it: &DeliveryState| !it.is_best_effort && !is_sick(it, best_taken_share);
+        for other in route.filter(is_healthy) {
             view.has_close |= other.lag_bytes <= PACE_BYTES.min(other.limit_bytes / KEEPS_UP_PART);
             view.least_lag_bytes = view.least_lag_bytes.min(other.lag_bytes);
         }
@@ -66,18 +65,16 @@ impl RouteView {
     }
 }
 
-/// What a delivery of a route may shed.
 pub fn sheds(delivery: &DeliveryState, route: &RouteView) -> Sheds {
     match delivery.policy {
         Policy::DropOldest => Sheds::Everything,
         Policy::Backpressure => Sheds::Nothing,
-        Policy::Isolate if is_isolated(delivery, route) => Sheds::Taken,
+        // A delivery that is sick itself does not keep up.
+        Policy::Isolate
+            if is_sick(delivery, route.best_taken_share) && route.another_keeps_up(delivery) =>
+        {
+            Sheds::Taken
+        }
         Policy::Isolate => Sheds::Nothing,
     }
-}
-
-/// No sender waits for this delivery: its backend is sick, and another delivery of the route keeps
-/// up. A delivery that is sick itself does not keep up.
-fn is_isolated(delivery: &DeliveryState, route: &RouteView) -> bool {
-    is_sick(delivery, route.best_taken_share) && route.another_keeps_up(delivery)
 }

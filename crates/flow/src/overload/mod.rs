@@ -66,16 +66,6 @@ pub enum Policy {
     Isolate,
 }
 
-impl Policy {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Policy::Backpressure => "backpressure",
-            Policy::DropOldest => "drop_oldest",
-            Policy::Isolate => "isolate",
-        }
-    }
-}
-
 /// One delivery at a moment. All figures in bytes of charge.
 #[derive(Clone, Copy, Debug)]
 pub struct DeliveryState {

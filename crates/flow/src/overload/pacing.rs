@@ -13,19 +13,11 @@ const PACE_PART: u64 = 4;
 /// A delivery with the policy `backpressure` paces on its own. The others pace together: while one
 /// of them has too little to do, the rest have slow backends.
 pub fn is_paced(is_cpu_bound: bool, route: impl Iterator<Item = DeliveryState> + Clone) -> bool {
-    if !is_cpu_bound {
-        return false;
-    }
-    let has_enough = |delivery: &DeliveryState| !is_apart(delivery) && has_enough_to_do(delivery);
-    let mut counted = route.filter(|delivery| delivery.policy != Policy::DropOldest);
-    if counted
-        .clone()
-        .any(|delivery| delivery.policy == Policy::Backpressure && has_enough(&delivery))
-    {
-        return true;
-    }
-    let some = counted.clone().any(|delivery| has_enough(&delivery));
-    some && !counted.any(|delivery| !is_apart(&delivery) && !has_enough_to_do(&delivery))
+    let counted = route.filter(|it| it.policy != Policy::DropOldest && !is_apart(it));
+    let busy = counted.clone().filter(has_enough_to_do);
+    is_cpu_bound
+        && (busy.clone().any(|it| it.policy == Policy::Backpressure)
+            || busy.clone().next().is_some() && counted.clone().all(|it| has_enough_to_do(&it)))
 }
 
 fn has_enough_to_do(delivery: &DeliveryState) -> bool {

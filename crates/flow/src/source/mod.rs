@@ -18,14 +18,197 @@
 //! it reads more, and so holds no more than it was admitted for. Where it is refused it asks again
 //! after the refusal's delay.
 
-mod ingress;
-mod permit;
 mod position;
-mod receipt;
-mod refusal;
 
-pub use ingress::{Connection, Ingress, IngressRoute, Patient, Request};
-pub use permit::{MemoryPool, Permit};
+use std::sync::Arc;
+use std::time::Duration;
+
 pub use position::{Position, Positions};
-pub use receipt::Receipt;
-pub use refusal::Refusal;
+use sluice_otlp::{Encoding, Signal};
+
+use crate::export::BoxFuture;
+use crate::frame::{Metadata, Payload};
+
+pub trait Ingress: Send + Sync + 'static {
+    /// Where data of the signal goes as things stand now: one snapshot, to be held for the life of
+    /// one request. A reload in between changes nothing for that request. `None`: no pipeline takes
+    /// the signal from this receiver.
+    fn route(&self, signal: Signal) -> Option<Arc<dyn IngressRoute>>;
+}
+
+/// Where a receiver's data of one signal goes.
+pub trait IngressRoute: Send + Sync + 'static {
+    /// Asks for memory, before bytes are read or inflated. Waits for a bounded time if `connection`
+    /// lets it, then refuses.
+    fn admit<'a>(
+        &'a self,
+        bytes: usize,
+        connection: &'a dyn Connection,
+    ) -> BoxFuture<'a, Result<Permit, Refusal>>;
+
+    /// Whether a compressed payload may be submitted as it came. True if some exporter passes it on
+    /// unchanged and it is large enough to go alone.
+    fn keeps_compressed(&self, encoding: Encoding, uncompressed_len_bytes: usize) -> bool;
+
+    /// Names of the request metadata that something downstream reads, in lower case. Nothing else
+    /// may be kept.
+    fn metadata_keys(&self) -> &[String];
+
+    /// Puts a validated request into the log, and gives back its permit. CPU work only.
+    fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal>;
+}
+
+#[derive(Debug)]
+pub struct Request {
+    pub payload: Payload,
+    /// Spans, metric points or log records in the payload.
+    pub items: u32,
+    pub metadata: Arc<Metadata>,
+    /// Where a source that can be read again has it from.
+    pub position: Option<Position>,
+}
+
+/// The connection that a request comes on. Its other requests may not be able to wait.
+pub trait Connection: Send + Sync {
+    /// Permission to let a request of `bytes` wait, until the returned value is dropped. `None`:
+    /// requests of this connection that were admitted might make no progress meanwhile.
+    fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>>;
+}
+
+/// The connection of a receiver that fetches: while it waits nothing is on its way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Patient;
+
+impl Connection for Patient {
+    fn try_wait(&self, _bytes: usize) -> Option<Box<dyn Send>> {
+        // A box of nothing costs no allocation.
+        Some(Box::new(()))
+    }
+}
+
+/// Memory for requests on their way from their source to the log.
+pub trait MemoryPool: Send + Sync + 'static {
+    /// Takes `bytes` more for a request that has `held_bytes` already. Refuses at once where there
+    /// are none: a request that can never fit with [`Refusal::TooLarge`].
+    fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal>;
+
+    fn give_back(&self, bytes: usize);
+
+    /// The answer to a sender whose body makes no progress, if other requests need its memory now.
+    fn asked_back(&self) -> Option<Refusal>;
+}
+
+/// A part of the memory for receiving, given back when dropped.
+pub struct Permit {
+    pool: Arc<dyn MemoryPool>,
+    bytes: usize,
+}
+
+impl Permit {
+    pub fn take(pool: Arc<dyn MemoryPool>, bytes: usize) -> Result<Permit, Refusal> {
+        pool.take(0, bytes)?;
+        Ok(Permit { pool, bytes })
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Asks for more, before it is used.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.pool.take(self.bytes, bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Asks for as much more as it takes to hold `bytes` in all.
+    pub fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if bytes > self.bytes { self.grow(bytes - self.bytes) } else { Ok(()) }
+    }
+
+    /// Gives back what exceeds `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        if bytes < self.bytes {
+            self.pool.give_back(self.bytes - bytes);
+            self.bytes = bytes;
+        }
+    }
+
+    /// See [`MemoryPool::asked_back`].
+    pub fn asked_back(&self) -> Option<Refusal> {
+        self.pool.asked_back()
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.pool.give_back(self.bytes);
+    }
+}
+
+/// A request that is in the log. Dropping it changes nothing for the request, except where the
+/// sender waits for its only backend: without an answer it has to send again, and the request is
+/// not sent any more.
+///
+/// Where there is nothing to wait for, a receipt costs no allocation.
+#[must_use = "a sender is answered when the receipt says so"]
+#[derive(Default)]
+pub struct Receipt {
+    pace: Option<BoxFuture<'static, ()>>,
+    answer: Option<BoxFuture<'static, Result<(), Refusal>>>,
+}
+
+impl Receipt {
+    /// `pace`: until then the source should send nothing more. `answer`: what the sender is told.
+    /// `None`: there is nothing to wait for.
+    pub fn new(
+        pace: Option<BoxFuture<'static, ()>>,
+        answer: Option<BoxFuture<'static, Result<(), Refusal>>>,
+    ) -> Receipt {
+        Receipt { pace, answer }
+    }
+
+    /// Waits until the deliveries want more from this source. Returns at once unless one falls
+    /// behind.
+    pub async fn paced(&mut self) {
+        if let Some(pace) = &mut self.pace {
+            pace.await;
+            self.pace = None;
+        }
+    }
+
+    /// Waits until the sender may be answered, as `buffer.ack` promises. Says nothing about
+    /// backends under `ack: memory`.
+    pub async fn accepted(mut self) -> Result<(), Refusal> {
+        self.paced().await;
+        if let Some(answer) = self.answer { answer.await } else { Ok(()) }
+    }
+}
+
+/// Why a request is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Come back later: UNAVAILABLE + RetryInfo, 503 + Retry-After.
+    Retry { delay: Duration, reason: String },
+    /// The request can never fit, however often it is sent: RESOURCE_EXHAUSTED without RetryInfo,
+    /// 413.
+    TooLarge { reason: String },
+    /// The data is at fault and will be refused again: INVALID_ARGUMENT, 400.
+    Invalid { reason: String },
+    /// The sole backend refused it for good (`buffer.ack: delivered` with one delivery): handed on
+    /// to the sender.
+    Rejected { reason: String },
+    /// The same, but the backend says that it has failed itself: UNKNOWN, 500.
+    Failed { reason: String },
+    /// No pipeline takes this signal from this receiver: UNIMPLEMENTED, 404.
+    Unrouted,
+}
+
+impl Refusal {
+    /// Asks the sender to retry in about a second. The delay is random, so that refused senders do
+    /// not return all at once.
+    pub fn overloaded(reason: impl Into<String>) -> Self {
+        let delay = Duration::from_millis(fastrand::u64(750..1500));
+        Refusal::Retry { delay, reason: reason.into() }
+    }
+}
