@@ -10,4 +10,5 @@ pub mod grpc;
 pub mod headers;
 pub mod reload;
 pub mod server;
+mod text;
 pub mod tls;

@@ -4,13 +4,12 @@
 //! symlink, and every mechanism that watches files misses some way of replacing one. The files are
 //! small and the interval is seconds.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -22,29 +21,27 @@ pub const DEFAULT_RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 /// No certificate, key or password file is larger.
 const FILE_LIMIT_BYTES: u64 = 16 << 20;
 
-/// The files as they were at one moment.
-pub struct Snapshot {
-    contents: HashMap<PathBuf, Result<Vec<u8>, String>>,
-}
+/// The files as they were at one moment: their contents, or why they cannot be read.
+pub struct Snapshot(BTreeMap<PathBuf, Result<Vec<u8>, String>>);
 
 impl Snapshot {
     fn take(files: &[PathBuf]) -> Self {
         let read = |path: &PathBuf| read_bounded(path).map_err(|error| error.to_string());
-        Snapshot { contents: files.iter().map(|path| (path.clone(), read(path))).collect() }
+        Snapshot(files.iter().map(|path| (path.clone(), read(path))).collect())
     }
 
     /// The content of one of the files, or why it cannot be read.
     pub fn content(&self, path: &Path) -> Result<&[u8], &str> {
-        match self.contents.get(path) {
+        match self.0.get(path) {
             Some(Ok(content)) => Ok(content),
             Some(Err(reason)) => Err(reason),
             None => Err("it is not among the watched files"),
         }
     }
 
-    fn fingerprint(&self, files: &[PathBuf]) -> u64 {
+    fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        files.iter().for_each(|path| self.contents.get(path).hash(&mut hasher));
+        self.0.hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -59,8 +56,6 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-type Build<T> = dyn Fn(&Snapshot) -> Result<T, String> + Send + Sync;
-
 /// A value that follows its files.
 pub struct Reloading<T> {
     what: String,
@@ -68,11 +63,7 @@ pub struct Reloading<T> {
     current: ArcSwap<T>,
     /// Of the contents that were tried last, whether they were good or not.
     fingerprint: Mutex<u64>,
-    build: Box<Build<T>>,
-    /// How often new contents were taken.
-    pub reloads: AtomicU64,
-    /// How often new contents were refused and the old value kept.
-    pub failures: AtomicU64,
+    build: Box<dyn Fn(&Snapshot) -> Result<T, String> + Send + Sync>,
 }
 
 impl<T: Send + Sync + 'static> Reloading<T> {
@@ -89,18 +80,25 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         let first = build(&snapshot)?;
         let reloading = Arc::new(Reloading {
             what: what.into(),
-            fingerprint: Mutex::new(snapshot.fingerprint(&files)),
+            fingerprint: Mutex::new(snapshot.fingerprint()),
             files,
             current: ArcSwap::from_pointee(first),
             build: Box::new(move |snapshot| build(snapshot).map_err(|error| error.to_string())),
-            reloads: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
         });
-        if let (Some(interval), false, Ok(runtime)) =
-            (interval, reloading.files.is_empty(), tokio::runtime::Handle::try_current())
+        if let Some(interval) = interval.filter(|_| !reloading.files.is_empty())
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime
-                .spawn(poll(Arc::downgrade(&reloading), interval.max(Duration::from_millis(10))));
+            let interval = interval.max(Duration::from_millis(10));
+            let reloading = Arc::downgrade(&reloading);
+            runtime.spawn(async move {
+                loop {
+                    tokio::time::sleep(interval).await;
+                    let Some(reloading) = reloading.upgrade() else { return };
+                    if tokio::task::spawn_blocking(move || reloading.check()).await.is_err() {
+                        return;
+                    }
+                }
+            });
         }
         Ok(reloading)
     }
@@ -115,7 +113,7 @@ impl<T: Send + Sync + 'static> Reloading<T> {
     pub fn check(&self) -> bool {
         let mut fingerprint = self.fingerprint.lock();
         let snapshot = Snapshot::take(&self.files);
-        let now = snapshot.fingerprint(&self.files);
+        let now = snapshot.fingerprint();
         if now == *fingerprint {
             return false;
         }
@@ -123,12 +121,10 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         match (self.build)(&snapshot) {
             Ok(value) => {
                 self.current.store(Arc::new(value));
-                self.reloads.fetch_add(1, Ordering::Relaxed);
                 tracing::info!(what = %self.what, "reloaded: its files have changed");
                 true
             }
             Err(reason) => {
-                self.failures.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(
                     what = %self.what,
                     %reason,
@@ -140,24 +136,21 @@ impl<T: Send + Sync + 'static> Reloading<T> {
     }
 }
 
-async fn poll<T: Send + Sync + 'static>(reloading: Weak<Reloading<T>>, interval: Duration) {
-    loop {
-        tokio::time::sleep(interval).await;
-        let Some(reloading) = reloading.upgrade() else { return };
-        if tokio::task::spawn_blocking(move || reloading.check()).await.is_err() {
-            return;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::os::unix::fs::symlink;
 
     use super::*;
 
+    thread_local! {
+        /// Values that were built, or could not be.
+        static BUILDS: Cell<u32> = const { Cell::new(0) };
+    }
+
     fn number(path: PathBuf, interval: Option<Duration>) -> Result<Arc<Reloading<u32>>, String> {
         Reloading::start("a number", vec![path.clone()], interval, move |snapshot: &Snapshot| {
+            BUILDS.set(BUILDS.get() + 1);
             let content = snapshot.content(&path).map_err(str::to_owned)?;
             String::from_utf8_lossy(content)
                 .trim()
@@ -177,13 +170,14 @@ mod tests {
         let value = number(path.clone(), None).expect("is good");
         assert!(!value.check());
         std::fs::write(&path, "one").expect("is written");
+        BUILDS.set(0);
         assert!(!value.check() && !value.check());
-        assert_eq!((*value.current(), value.failures.load(Ordering::Relaxed)), (1, 1));
+        assert_eq!((*value.current(), BUILDS.get()), (1, 1));
         std::fs::remove_file(&path).expect("is removed");
         assert!(!value.check());
         std::fs::write(&path, "2").expect("is written");
         assert!(value.check());
-        assert_eq!((*value.current(), value.reloads.load(Ordering::Relaxed)), (2, 1));
+        assert_eq!(*value.current(), 2);
     }
 
     /// Scenario: Kubernetes updates a mounted secret: `..data` is renamed to point at another

@@ -9,36 +9,34 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{HeaderMap, Uri};
 use rustls::pki_types::PrivateKeyDer;
+use sluice_config::Secret;
 use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Target, TransportError};
+use sluice_net::tls::{ClientTls, ClientTlsOptions, Pem, TlsOptions};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 const REQUESTS: usize = 16;
 
 /// Both sides' TLS settings, with a certificate for 127.0.0.1.
-fn tls() -> (TlsAcceptor, Arc<rustls::ClientConfig>) {
+fn tls() -> (TlsAcceptor, Arc<ClientTls>) {
     let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("generates");
     let der = PrivateKeyDer::try_from(key.signing_key.serialize_der()).expect("a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut server = rustls::ServerConfig::builder_with_provider(provider.clone())
+    let mut server = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_no_client_auth()
         .with_single_cert(vec![key.cert.der().clone()], der)
         .expect("a certificate");
     server.alpn_protocols = vec![b"h2".to_vec()];
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(key.cert.der().clone()).expect("an authority");
-    let client = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    (TlsAcceptor::from(Arc::new(server)), Arc::new(client))
+    let authorities = Some(Pem::Inline(Secret::new(key.cert.pem())));
+    let common = TlsOptions { authorities, ..TlsOptions::default() };
+    let client = ClientTls::new(ClientTlsOptions { common, ..ClientTlsOptions::default() });
+    (TlsAcceptor::from(Arc::new(server)), Arc::new(client.expect("good settings")))
 }
 
-fn client(address: SocketAddr, tls: Arc<rustls::ClientConfig>) -> (HttpClient, Uri) {
-    let connect = ConnectOptions { tls: Some(Arc::new(tls)), ..ConnectOptions::default() };
+fn client(address: SocketAddr, tls: Arc<ClientTls>) -> (HttpClient, Uri) {
+    let connect = ConnectOptions { tls: Some(tls), ..ConnectOptions::default() };
     let target = Target::Host { host: "127.0.0.1".to_owned(), port: address.port() };
     let uri = format!("https://{address}/v1/traces").parse().expect("a URI");
     (HttpClient::new(target, HttpOptions { connect, ..HttpOptions::default() }), uri)

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
+/// Of a gRPC message's prefix.
+const PREFIX_BYTES: usize = 5;
+
 /// Shared chunks, read front to back, with an optional gRPC message prefix before them. Making one
 /// allocates nothing.
 #[derive(Clone, Debug)]
 pub struct ChunkedBuf {
-    prefix: [u8; 5],
+    prefix: [u8; PREFIX_BYTES],
     /// Bytes of the prefix still to be read; they are its last ones.
     prefix_left: usize,
     chunks: Arc<[Bytes]>,
@@ -22,23 +25,17 @@ pub struct ChunkedBuf {
 impl ChunkedBuf {
     pub fn new(chunks: Arc<[Bytes]>) -> ChunkedBuf {
         let remaining = chunks.iter().map(Bytes::len).sum();
-        let mut buf =
-            ChunkedBuf { prefix: [0; 5], prefix_left: 0, chunks, index: 0, offset: 0, remaining };
+        let prefix = [0; PREFIX_BYTES];
+        let mut buf = ChunkedBuf { prefix, prefix_left: 0, chunks, index: 0, offset: 0, remaining };
         buf.skip_empty();
         buf
     }
 
-    /// With the length-prefixed message header of gRPC in front: compressed flag, 4 bytes of
-    /// length.
-    pub fn grpc(chunks: Arc<[Bytes]>, compressed: bool) -> Result<ChunkedBuf, TooLong> {
-        let mut buf = ChunkedBuf::new(chunks);
-        let length =
-            u32::try_from(buf.remaining).map_err(|_| TooLong { len_bytes: buf.remaining })?;
-        buf.prefix[0] = u8::from(compressed);
-        buf.prefix[1..].copy_from_slice(&length.to_be_bytes());
-        buf.prefix_left = 5;
-        buf.remaining += 5;
-        Ok(buf)
+    /// With the prefix of a message in front.
+    pub fn prefixed(prefix: [u8; PREFIX_BYTES], chunks: Arc<[Bytes]>) -> ChunkedBuf {
+        let buf = ChunkedBuf::new(chunks);
+        let remaining = buf.remaining + PREFIX_BYTES;
+        ChunkedBuf { prefix, prefix_left: PREFIX_BYTES, remaining, ..buf }
     }
 
     fn skip_empty(&mut self) {
@@ -49,13 +46,6 @@ impl ChunkedBuf {
     }
 }
 
-/// A gRPC message cannot exceed 4 GiB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message of {len_bytes} bytes does not fit into gRPC's 32-bit length")]
-pub struct TooLong {
-    pub len_bytes: usize,
-}
-
 impl Buf for ChunkedBuf {
     fn remaining(&self) -> usize {
         self.remaining
@@ -63,7 +53,7 @@ impl Buf for ChunkedBuf {
 
     fn chunk(&self) -> &[u8] {
         if self.prefix_left > 0 {
-            return &self.prefix[5 - self.prefix_left..];
+            return &self.prefix[PREFIX_BYTES - self.prefix_left..];
         }
         self.chunks.get(self.index).map_or(&[], |chunk| &chunk[self.offset..])
     }
@@ -71,7 +61,7 @@ impl Buf for ChunkedBuf {
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut filled = 0;
         if self.prefix_left > 0 && !slices.is_empty() {
-            slices[0] = IoSlice::new(&self.prefix[5 - self.prefix_left..]);
+            slices[0] = IoSlice::new(self.chunk());
             filled = 1;
         }
         let mut offset = self.offset;
@@ -127,7 +117,8 @@ mod tests {
             expected.extend((flat.len() as u32).to_be_bytes());
             expected.extend(&flat);
 
-            let mut buf = ChunkedBuf::grpc(chunks(&parts), compressed).expect("small");
+            let prefix = *expected.first_chunk().expect("begins with it");
+            let mut buf = ChunkedBuf::prefixed(prefix, chunks(&parts));
             let mut read = Vec::new();
             for step in steps.iter().cycle() {
                 let mut slices = [IoSlice::new(&[]); 16];

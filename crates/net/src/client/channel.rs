@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, Request, Uri};
+use http::{HeaderMap, Uri};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio::time::sleep;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::body::ChunkedBuf;
 use super::connect::{Address, ConnectOptions, Connector};
-use super::connection::{Answer, Connection, Keepalive};
+use super::connection::{Answer, Connection, Driver, Keepalive};
 use super::endpoint::Target;
 use super::error::TransportError;
 use super::slot::{Look, Slot};
@@ -63,7 +65,7 @@ impl Default for ChannelOptions {
 pub struct Channel {
     inner: Arc<Inner>,
     /// Ends the tasks when the last clone is dropped: the tasks hold `inner`, but not this.
-    _alive: Arc<tokio_util::sync::DropGuard>,
+    _alive: Arc<DropGuard>,
 }
 
 struct Inner {
@@ -77,7 +79,7 @@ struct Inner {
     lookup: Slot,
     resolved: Mutex<Resolved>,
     resolving: AtomicBool,
-    tasks: AtomicUsize,
+    tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
@@ -103,8 +105,9 @@ impl Channel {
             }
             Balancer::RoundRobin => Vec::new(),
         };
+        let connect = options.connect.clone();
         let inner = Inner {
-            connector: Connector::new(target, options.connect.clone(), &[b"h2"]),
+            connector: Connector { target, options: connect, alpn: &[b"h2"] },
             options,
             slots: ArcSwap::from_pointee(slots),
             next: AtomicUsize::new(0),
@@ -112,7 +115,7 @@ impl Channel {
             lookup: Slot::new(None),
             resolved: Mutex::default(),
             resolving: AtomicBool::new(false),
-            tasks: AtomicUsize::new(0),
+            tasks: TaskTracker::new(),
             shutdown: shutdown.clone(),
         };
         Channel { inner: Arc::new(inner), _alive: Arc::new(shutdown.drop_guard()) }
@@ -120,11 +123,10 @@ impl Channel {
 
     /// The full URI of a path on this channel. Make it once, not once a request.
     pub fn uri(&self, path: &str) -> Result<Uri, http::Error> {
-        let scheme = if self.inner.connector.uses_tls() { "https" } else { "http" };
-        let authority = match &self.inner.options.authority {
-            Some(authority) => authority.clone(),
-            None => self.inner.connector.target().authority(),
-        };
+        let Connector { target, options, .. } = &self.inner.connector;
+        let scheme = if options.tls.is_some() { "https" } else { "http" };
+        let authority = self.inner.options.authority.clone();
+        let authority = authority.unwrap_or_else(|| target.authority());
         Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build()
     }
 
@@ -139,12 +141,10 @@ impl Channel {
         let mut sent_before = false;
         loop {
             let (slot, connection) = self.inner.acquire().await?;
-            let error = match connection.send(request(uri, headers.clone()), body.clone()).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
+            let result = connection.send(uri.clone(), headers.clone(), body.clone()).await;
+            let Err(error) = result else { return result };
             if !error.spares_connection() {
-                slot.retire(&connection.id(), error.clone(), Instant::now());
+                slot.retire(&connection.state, error.clone(), Instant::now());
             }
             if sent_before || !error.is_unprocessed() {
                 return Err(error);
@@ -155,12 +155,12 @@ impl Channel {
 
     /// Connections that are open or being opened, and other background work. For tests and reports.
     pub fn tasks(&self) -> usize {
-        self.inner.tasks.load(Ordering::Acquire)
+        self.inner.tasks.len()
     }
 
     /// Requests under way.
     pub fn in_flight(&self) -> usize {
-        self.inner.slots.load().iter().filter_map(|slot| slot.in_flight()).sum()
+        self.inner.slots.load().iter().map(|slot| slot.in_flight()).sum()
     }
 
     /// Closes all connections; later requests fail.
@@ -169,15 +169,6 @@ impl Channel {
         self.inner.slots.load().iter().for_each(|slot| slot.remove());
         self.inner.changed.send_replace(());
     }
-}
-
-fn request(uri: &Uri, headers: HeaderMap) -> Request<()> {
-    let mut request = Request::new(());
-    *request.method_mut() = http::Method::POST;
-    *request.uri_mut() = uri.clone();
-    *request.version_mut() = http::Version::HTTP_2;
-    *request.headers_mut() = headers;
-    request
 }
 
 impl Inner {
@@ -190,14 +181,12 @@ impl Inner {
             }
             self.refresh_addresses();
             let pause = match self.look() {
-                Found::Ready(slot, connection) => return Ok((slot, connection)),
-                Found::Underway => Duration::MAX,
-                Found::Failed(error)
-                    if error.is_configuration() || !self.options.wait_for_ready =>
-                {
+                Ok(Some(ready)) => return Ok(ready),
+                Ok(None) => Duration::MAX,
+                Err(error) if error.is_configuration() || !self.options.wait_for_ready => {
                     return Err(error);
                 }
-                Found::Failed(_) => BACKOFF_POLL,
+                Err(_) => BACKOFF_POLL,
             };
             let Some(receiver) = &mut changed else {
                 // Subscribe, then look again: so no change in between is missed.
@@ -206,62 +195,46 @@ impl Inner {
             };
             tokio::select! {
                 _ = receiver.changed() => {}
-                () = wait(pause) => {}
+                () = sleep(pause) => {}
             }
         }
     }
 
     /// Looks through the slots, beginning with the next in turn. A ready one wins; idle ones on the
-    /// way are started.
-    fn look(self: &Arc<Self>) -> Found {
+    /// way are started. `None`: an attempt is under way. An error: all have failed.
+    fn look(self: &Arc<Self>) -> Result<Option<(Arc<Slot>, Connection)>, TransportError> {
         let slots = self.slots.load();
         let now = Instant::now();
         if slots.is_empty() {
-            return match self.lookup.look(now) {
-                Look::Waiting { error } => Found::Failed(error),
-                Look::Start => {
-                    self.start_resolving();
-                    Found::Underway
-                }
-                Look::Connecting | Look::Ready(_) => Found::Underway,
-            };
+            match self.lookup.look(now) {
+                Look::Waiting(error) => return Err(error),
+                Look::Start => self.start_resolving(),
+                Look::Connecting | Look::Ready(_) => {}
+            }
+            return Ok(None);
         }
         let first = if slots.len() == 1 { 0 } else { self.next.fetch_add(1, Ordering::Relaxed) };
-        let (mut ready, mut underway, mut failed) = (None, false, None);
+        let (mut underway, mut failed) = (false, None);
         for index in 0..slots.len() {
             let slot = &slots[(first.wrapping_add(index)) % slots.len()];
             match slot.look(now) {
-                Look::Ready(connection) => {
-                    ready = Some((slot.clone(), connection));
-                    break;
-                }
+                Look::Ready(connection) => return Ok(Some((slot.clone(), connection))),
                 Look::Start => {
                     underway = true;
                     self.start(slot.clone());
                 }
                 Look::Connecting => underway = true,
-                Look::Waiting { error } => failed = failed.or(Some(error)),
+                Look::Waiting(error) => failed = failed.or(Some(error)),
             }
         }
-        match (ready, underway, failed) {
-            (Some((slot, connection)), _, _) => Found::Ready(slot, connection),
-            (None, true, _) => Found::Underway,
-            (None, false, Some(error)) => Found::Failed(error),
-            (None, false, None) => Found::Underway,
-        }
+        failed.filter(|_| !underway).map_or(Ok(None), Err)
     }
 
     /// Runs background work that ends with the channel, and counts it.
     fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.fetch_add(1, Ordering::AcqRel);
         let inner = self.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                () = inner.shutdown.cancelled() => {}
-                () = work => {}
-            }
-            inner.tasks.fetch_sub(1, Ordering::AcqRel);
+        self.tasks.spawn(async move {
+            inner.shutdown.run_until_cancelled(work).await;
             inner.changed.send_replace(());
         });
     }
@@ -271,10 +244,10 @@ impl Inner {
     fn start(self: &Arc<Self>, slot: Arc<Slot>) {
         let inner = self.clone();
         self.spawn(async move {
+            let target = &inner.connector.target;
             let (connection, driver) = match inner.open(&slot).await {
-                Ok((connection, driver)) => (connection, driver),
+                Ok(opened) => opened,
                 Err(error) => {
-                    let target = inner.connector.target();
                     tracing::debug!(%target, %error, "connecting failed");
                     inner.doubt_addresses();
                     slot.connected(Err(error), Instant::now());
@@ -287,20 +260,16 @@ impl Inner {
             inner.changed.send_replace(());
             // Not held here: when the slot lets go of the connection and its requests are done, h2
             // closes it.
-            let (id, address) = (connection.id(), connection.address.clone());
+            let (state, address) = (connection.state.clone(), connection.address.clone());
             drop(connection);
-            let reason = driver.run().await;
-            let target = inner.connector.target();
+            let reason = driver.await;
             tracing::debug!(%target, %address, %reason, "connection ended");
             inner.doubt_addresses();
-            slot.retire(&id, TransportError::Lost { reason }, Instant::now());
+            slot.retire(&state, TransportError::Lost { reason }, Instant::now());
         });
     }
 
-    async fn open(
-        &self,
-        slot: &Slot,
-    ) -> Result<(Connection, super::connection::Driver), TransportError> {
+    async fn open(&self, slot: &Slot) -> Result<(Connection, Driver), TransportError> {
         let addresses = match &slot.address {
             Some(address) => vec![address.clone()],
             None => {
@@ -309,8 +278,8 @@ impl Inner {
                 addresses
             }
         };
-        let (connected, address) = self.connector.connect_any(addresses).await?;
-        Connection::establish(connected.io, address, self.options.keepalive).await
+        let connected = self.connector.connect_any(addresses).await?;
+        Connection::establish(connected.io, connected.address, self.options.keepalive).await
     }
 
     fn doubt_addresses(&self) {
@@ -323,15 +292,10 @@ impl Inner {
         if !self.connector.resolves() {
             return;
         }
-        let due = {
-            let resolved = self.resolved.lock();
-            let interval =
-                if resolved.doubtful { RESOLVE_PAUSE } else { self.options.resolve_interval };
-            resolved
-                .at
-                .is_some_and(|at| at.elapsed() >= interval.min(self.options.resolve_interval))
-        };
-        if due {
+        let resolved = self.resolved.lock();
+        let interval = self.options.resolve_interval;
+        let interval = if resolved.doubtful { interval.min(RESOLVE_PAUSE) } else { interval };
+        if resolved.at.is_some_and(|at| at.elapsed() >= interval) {
             self.start_resolving();
         }
     }
@@ -346,7 +310,7 @@ impl Inner {
             match inner.connector.addresses().await {
                 Ok(addresses) => inner.use_addresses(&addresses),
                 Err(error) => {
-                    let target = inner.connector.target();
+                    let target = &inner.connector.target;
                     tracing::debug!(%target, %error, "the name cannot be looked up");
                     *inner.resolved.lock() = Resolved { at: Some(Instant::now()), doubtful: false };
                     // Requests without an address must learn why; old addresses serve on.
@@ -359,44 +323,22 @@ impl Inner {
 
     fn use_addresses(&self, addresses: &[Address]) {
         *self.resolved.lock() = Resolved { at: Some(Instant::now()), doubtful: false };
-        let slots = self.slots.load_full();
-        match self.options.balancer {
-            Balancer::PickFirst => slots.iter().for_each(|slot| slot.follow(addresses)),
-            Balancer::RoundRobin => {
-                let kept = self.slots_for(addresses, &slots);
-                let gone =
-                    slots.iter().filter(|slot| !kept.iter().any(|kept| Arc::ptr_eq(kept, slot)));
-                gone.for_each(|slot| slot.remove());
-                self.slots.store(Arc::new(kept));
-                self.lookup.reset();
-            }
+        let old = self.slots.load_full();
+        if self.options.balancer == Balancer::PickFirst {
+            old.iter().for_each(|slot| slot.follow(addresses));
+            return;
         }
-    }
-
-    /// As many slots for each address as configured: the old ones where the address was there
-    /// before.
-    fn slots_for(&self, addresses: &[Address], old: &[Arc<Slot>]) -> Vec<Arc<Slot>> {
-        let per_address = self.options.connections.max(1);
-        let mut slots = Vec::with_capacity(addresses.len() * per_address);
-        for address in addresses {
+        // As many slots for each address as configured: the old ones where the address was there
+        // before.
+        let slots_of = |address: &Address| {
             let old = old.iter().filter(|slot| slot.address.as_ref() == Some(address)).cloned();
             let new = std::iter::repeat_with(|| Arc::new(Slot::new(Some(address.clone()))));
-            slots.extend(old.chain(new).take(per_address));
-        }
-        slots
-    }
-}
-
-enum Found {
-    Ready(Arc<Slot>, Connection),
-    Underway,
-    Failed(TransportError),
-}
-
-async fn wait(pause: Duration) {
-    if pause == Duration::MAX {
-        std::future::pending().await
-    } else {
-        tokio::time::sleep(pause).await
+            old.chain(new).take(self.options.connections.max(1)).collect::<Vec<_>>()
+        };
+        let kept: Vec<_> = addresses.iter().flat_map(slots_of).collect();
+        let is_kept = |slot: &Arc<Slot>| kept.iter().any(|kept| Arc::ptr_eq(kept, slot));
+        old.iter().filter(|slot| !is_kept(slot)).for_each(|slot| slot.remove());
+        self.slots.store(Arc::new(kept));
+        self.lookup.reset();
     }
 }

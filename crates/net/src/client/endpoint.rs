@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use http::Uri;
+
 /// A host and port to resolve, or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -30,53 +32,39 @@ pub struct Endpoint {
     pub security: Security,
 }
 
+/// Why an endpoint cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EndpointError {
-    #[error("the endpoint is empty")]
-    Empty,
-    #[error("the endpoint {0:?} has no port")]
-    NoPort(String),
-    #[error(
-        "the endpoint {endpoint:?} has the port {port:?}, which is not a number from 1 to 65535"
-    )]
-    BadPort { endpoint: String, port: String },
-    #[error("the endpoint {0:?} has no host")]
-    NoHost(String),
-    #[error("the endpoint {endpoint:?} has a path ({path:?}), which gRPC does not know")]
-    Path { endpoint: String, path: String },
-    #[error(
-        "the endpoint {endpoint:?} starts with {scheme:?}; http, https, dns, passthrough and unix \
-         are known"
-    )]
-    Scheme { endpoint: String, scheme: String },
-    #[error("the endpoint {0:?} has an IPv6 address without brackets")]
-    Brackets(String),
-}
+#[error("the endpoint {0}")]
+pub struct EndpointError(String);
 
 impl Endpoint {
     pub fn parse(text: &str) -> Result<Endpoint, EndpointError> {
         let (rest, security) = match split_scheme(text) {
-            ("unix", rest) => return unix(text, rest),
+            ("unix", "") => return Err(EndpointError(format!("{text:?} has no host"))),
+            ("unix", path) => {
+                let target = Target::Unix(PathBuf::from(path));
+                return Ok(Endpoint { target, security: Security::Unset });
+            }
             ("http", rest) => (rest, Security::Plain),
             ("https", rest) => (rest, Security::Tls),
             ("dns" | "passthrough", rest) => (rest.trim_start_matches('/'), Security::Unset),
             ("", rest) => (rest, Security::Unset),
             (scheme, _) => {
-                return Err(EndpointError::Scheme {
-                    endpoint: text.to_owned(),
-                    scheme: scheme.to_owned(),
-                });
+                return Err(EndpointError(format!(
+                    "{text:?} starts with {scheme:?}; http, https, dns, passthrough and unix are \
+                     known"
+                )));
             }
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if let Some(at) = rest.find('/') {
-            return Err(EndpointError::Path {
-                endpoint: text.to_owned(),
-                path: rest[at..].to_owned(),
-            });
+            let path = &rest[at..];
+            return Err(EndpointError(format!(
+                "{text:?} has a path ({path:?}), which gRPC does not know"
+            )));
         }
-        let (host, port) = split_host_port(rest).map_err(|problem| problem.at(text))?;
-        let port = port.ok_or_else(|| EndpointError::NoPort(text.to_owned()))?;
+        let (host, port) = split_host_port(rest, text)?;
+        let port = port.ok_or_else(|| EndpointError(format!("{text:?} has no port")))?;
         Ok(Endpoint { target: Target::Host { host, port }, security })
     }
 }
@@ -85,73 +73,44 @@ fn split_scheme(text: &str) -> (&str, &str) {
     if let Some((scheme, rest)) = text.split_once("://") {
         return (scheme, rest);
     }
-    for scheme in ["unix", "dns", "passthrough"] {
-        // `dns:host:port` and `unix:path` have no slashes. A host that is called "dns" has a number
-        // behind its colon.
-        if let Some(rest) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(':'))
-            && (scheme == "unix" || rest.contains(':'))
-        {
-            return (scheme, rest);
-        }
-    }
-    ("", text)
-}
-
-fn unix(text: &str, path: &str) -> Result<Endpoint, EndpointError> {
-    if path.is_empty() {
-        return Err(EndpointError::NoHost(text.to_owned()));
-    }
-    Ok(Endpoint { target: Target::Unix(PathBuf::from(path)), security: Security::Unset })
-}
-
-pub(crate) enum HostPortProblem {
-    Empty,
-    NoHost,
-    BadPort(String),
-    Brackets,
-}
-
-impl HostPortProblem {
-    pub(crate) fn at(self, endpoint: &str) -> EndpointError {
-        let endpoint = endpoint.to_owned();
-        match self {
-            HostPortProblem::Empty => EndpointError::Empty,
-            HostPortProblem::NoHost => EndpointError::NoHost(endpoint),
-            HostPortProblem::BadPort(port) => EndpointError::BadPort { endpoint, port },
-            HostPortProblem::Brackets => EndpointError::Brackets(endpoint),
-        }
+    // `dns:host:port` and `unix:path` have no slashes. A host that is called "dns" has a number
+    // behind its colon.
+    match text.split_once(':') {
+        Some(("unix", path)) => ("unix", path),
+        Some((scheme @ ("dns" | "passthrough"), rest)) if rest.contains(':') => (scheme, rest),
+        _ => ("", text),
     }
 }
 
 /// Splits `host:port`, `[v6]:port`, `host` and `[v6]`. The host comes back without brackets.
-pub(crate) fn split_host_port(text: &str) -> Result<(String, Option<u16>), HostPortProblem> {
+/// `endpoint` is what errors name.
+pub(crate) fn split_host_port(
+    text: &str,
+    endpoint: &str,
+) -> Result<(String, Option<u16>), EndpointError> {
+    let brackets = || EndpointError(format!("{endpoint:?} has an IPv6 address without brackets"));
     if text.is_empty() {
-        return Err(HostPortProblem::Empty);
+        return Err(EndpointError("is empty".to_owned()));
     }
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
-        Some((host, rest)) => {
-            (host, Some(rest.strip_prefix(':').ok_or(HostPortProblem::Brackets)?))
-        }
+        Some((host, rest)) => (host, Some(rest.strip_prefix(':').ok_or_else(brackets)?)),
         None => match text.split_once(':') {
-            Some((_, rest)) if rest.contains(':') => return Err(HostPortProblem::Brackets),
+            Some((_, rest)) if rest.contains(':') => return Err(brackets()),
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
         },
     };
     if host.is_empty() {
-        return Err(HostPortProblem::NoHost);
+        return Err(EndpointError(format!("{endpoint:?} has no host")));
     }
-    let port = match port {
-        None => None,
-        Some(port) => Some(
-            port.parse()
-                .ok()
-                .filter(|port| *port > 0)
-                .ok_or_else(|| HostPortProblem::BadPort(port.to_owned()))?,
-        ),
+    let number = |port: &str| match port.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(EndpointError(format!(
+            "{endpoint:?} has the port {port:?}, which is not a number from 1 to 65535"
+        ))),
     };
-    Ok((host.to_owned(), port))
+    Ok((host.to_owned(), port.map(number).transpose()?))
 }
 
 impl Target {
@@ -190,6 +149,37 @@ impl fmt::Display for Target {
     }
 }
 
+/// An `http://` or `https://` URL, and the server that it leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub uri: Uri,
+    pub target: Target,
+    /// The scheme is `https`.
+    pub tls: bool,
+}
+
+/// Why a URL cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the URL {0:?} cannot be used: {1}")]
+pub struct UrlError(String, &'static str);
+
+impl Origin {
+    pub fn of(url: &str) -> Result<Origin, UrlError> {
+        let wrong = |reason: &'static str| UrlError(url.to_owned(), reason);
+        let uri: Uri = url.parse().map_err(|_| wrong("it is not a URL"))?;
+        let tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(wrong("it must start with http:// or https://")),
+        };
+        let host =
+            uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        Ok(Origin { uri, target: Target::Host { host, port }, tls })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,17 +209,21 @@ mod tests {
     /// Scenario: mistakes. Guarantee: each is refused and named.
     #[test]
     fn wrong_endpoints_are_refused() {
-        assert_eq!(Endpoint::parse(""), Err(EndpointError::Empty));
-        assert_eq!(Endpoint::parse("backend"), Err(EndpointError::NoPort("backend".into())));
-        assert!(matches!(Endpoint::parse("backend:x"), Err(EndpointError::BadPort { .. })));
-        assert!(matches!(Endpoint::parse("backend:70000"), Err(EndpointError::BadPort { .. })));
-        assert!(matches!(
-            Endpoint::parse("http://backend:4317/v1"),
-            Err(EndpointError::Path { .. })
-        ));
-        assert!(matches!(Endpoint::parse("ftp://backend:4317"), Err(EndpointError::Scheme { .. })));
-        assert!(matches!(Endpoint::parse("::1:4317"), Err(EndpointError::Brackets(_))));
-        assert!(matches!(Endpoint::parse(":4317"), Err(EndpointError::NoHost(_))));
-        assert!(matches!(Endpoint::parse("unix:"), Err(EndpointError::NoHost(_))));
+        for (text, reason) in [
+            ("", "the endpoint is empty"),
+            ("backend", "the endpoint \"backend\" has no port"),
+            ("backend:x", "has the port \"x\", which"),
+            ("backend:70000", "has the port \"70000\", which"),
+            ("backend:0", "has the port \"0\", which"),
+            ("http://backend:4317/v1", "has a path (\"/v1\")"),
+            ("ftp://backend:4317", "starts with \"ftp\"; http, https, dns"),
+            ("::1:4317", "without brackets"),
+            ("[::1]4317", "without brackets"),
+            (":4317", "has no host"),
+            ("unix:", "has no host"),
+        ] {
+            let error = Endpoint::parse(text).expect_err(text).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 }

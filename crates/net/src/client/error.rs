@@ -1,10 +1,10 @@
 //! Why a request got no answer that could be read.
 
+use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
-/// Longest text of a peer that is kept in an error, in bytes.
-pub(crate) const PEER_TEXT_LIMIT_BYTES: usize = 1024;
+use crate::text::cut;
 
 /// Nothing usable came back from the peer. Cheap to clone, because every call that waited for a
 /// connection gets it.
@@ -50,12 +50,8 @@ pub enum TransportError {
 impl TransportError {
     /// True where waiting does not help: a certificate or a setting has to change.
     pub fn is_configuration(&self) -> bool {
-        matches!(
-            self,
-            TransportError::Tls { .. }
-                | TransportError::TlsSettings { .. }
-                | TransportError::NotGrpc { .. }
-        )
+        use TransportError::{NotGrpc, Tls, TlsSettings};
+        matches!(self, Tls { .. } | TlsSettings { .. } | NotGrpc { .. })
     }
 
     /// True where the peer cannot have processed the request, so that sending it again cannot
@@ -66,35 +62,30 @@ impl TransportError {
 
     /// True where the connection is still good for other requests.
     pub(crate) fn spares_connection(&self) -> bool {
-        matches!(
-            self,
-            TransportError::Refused { .. }
-                | TransportError::Reset { .. }
-                | TransportError::AnswerTooLarge { .. }
-        )
+        use TransportError::{AnswerTooLarge, Refused, Reset};
+        matches!(self, Refused { .. } | Reset { .. } | AnswerTooLarge { .. })
     }
 
     /// Sorts an error of an established HTTP/2 connection or stream.
-    pub(crate) fn from_h2(error: &h2::Error, address: &str) -> TransportError {
+    pub(crate) fn from_h2(error: &h2::Error, address: impl Display) -> TransportError {
         if let Some(io) = error.get_io() {
             return TransportError::from_io(io, address);
         }
         let reason = peer_text(&error.to_string());
         match error.reason() {
-            Some(h2::Reason::REFUSED_STREAM) if error.is_remote() => {
-                TransportError::Refused { reason }
-            }
-            _ if error.is_go_away() && error.is_remote() => TransportError::GoingAway { reason },
-            _ if error.is_reset() && error.is_remote() => TransportError::Reset { reason },
             _ if error.is_library() => TransportError::Garbage { reason },
+            _ if !error.is_remote() => TransportError::Lost { reason },
+            Some(h2::Reason::REFUSED_STREAM) => TransportError::Refused { reason },
+            _ if error.is_go_away() => TransportError::GoingAway { reason },
+            _ if error.is_reset() => TransportError::Reset { reason },
             _ => TransportError::Lost { reason },
         }
     }
 
     /// Sorts an I/O error of an established connection: a TLS alert arrives as one.
-    pub(crate) fn from_io(error: &io::Error, address: &str) -> TransportError {
+    pub(crate) fn from_io(error: &io::Error, address: impl Display) -> TransportError {
         match rustls_reason(error) {
-            Some(reason) => TransportError::Tls { address: address.to_owned(), reason },
+            Some(reason) => TransportError::Tls { address: address.to_string(), reason },
             None => TransportError::Lost { reason: error.to_string() },
         }
     }
@@ -107,26 +98,20 @@ pub(crate) fn rustls_reason(error: &io::Error) -> Option<String> {
 
 /// Shortens what a peer said and makes it one line of printable text.
 pub fn peer_text(text: &str) -> String {
-    let mut end = text.len().min(PEER_TEXT_LIMIT_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end]
-        .chars()
-        .map(|character| if character.is_control() { ' ' } else { character })
-        .collect()
+    cut(text).replace(char::is_control, " ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::TEXT_LIMIT_BYTES;
 
     /// Scenario: a hostile backend answers with a megabyte of multi-byte text and control
     /// characters. Guarantee: what is kept is bounded, valid and one line.
     #[test]
     fn peer_text_is_bounded_and_printable() {
         let text = peer_text(&"ä\n".repeat(500_000));
-        assert!(text.len() <= PEER_TEXT_LIMIT_BYTES);
+        assert!(text.len() <= TEXT_LIMIT_BYTES);
         assert!(!text.contains('\n'));
     }
 

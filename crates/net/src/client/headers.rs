@@ -29,23 +29,18 @@ pub fn read_headers(fields: &mut Fields<'_>) -> HeaderMap {
             fields.error_at("headers", &format!("cannot set `{name}`: the protocol does"));
             continue;
         }
-        let header = HeaderName::try_from(lower.as_str()).ok();
-        let value = HeaderValue::from_str(value.expose()).ok();
-        match (header, value) {
-            (Some(header), Some(mut value)) => {
+        let problem = match (HeaderName::try_from(&lower), HeaderValue::from_str(value.expose())) {
+            (Ok(header), Ok(mut value)) => {
                 value.set_sensitive(true);
                 headers.insert(header, value);
+                continue;
             }
-            (None, _) => {
-                fields.error_at("headers", &format!("has `{name}`, which is no header name"))
+            (Err(_), _) => format!("has `{name}`, which is no header name"),
+            (_, Err(_)) => {
+                format!("has a value for `{name}` with characters that no header may have")
             }
-            (_, None) => {
-                fields.error_at(
-                    "headers",
-                    &format!("has a value for `{name}` with characters that no header may have"),
-                );
-            }
-        }
+        };
+        fields.error_at("headers", &problem);
     }
     headers
 }

@@ -8,23 +8,24 @@
 //! processed the request. `hyper_util::client::pool` shares one connection as we do, but ties it to
 //! no address and no GOAWAY, which is the part that has to be written anyway.
 
+use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, HOST};
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::body::ChunkedBuf;
-use super::connect::{Address, ConnectOptions, Connector};
-use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Keepalive};
+use super::connect::{ConnectOptions, Connected, Connector};
+use super::connection::{Answer, Connection, Keepalive, append};
 use super::endpoint::Target;
 use super::error::TransportError;
 use super::pool::{Idle, Line, Pool};
@@ -87,8 +88,9 @@ struct Inner {
     attempt: tokio::sync::Mutex<Option<TransportError>>,
     /// Attempts that have ended.
     attempts: AtomicU64,
-    permits: Option<Semaphore>,
-    tasks: Arc<AtomicUsize>,
+    /// For each connection that may be in use.
+    permits: Semaphore,
+    tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
@@ -100,14 +102,16 @@ impl HttpClient {
         let first_hop = clear_proxy.as_ref().map_or(target, |proxy| proxy.target.clone());
         let alpn: &[&[u8]] = if options.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
         let shutdown = CancellationToken::new();
+        let connect = options.connect.clone();
+        let connections = options.connections.unwrap_or(Semaphore::MAX_PERMITS);
         let inner = Inner {
-            connector: Connector::new(first_hop, options.connect.clone(), alpn),
+            connector: Connector { target: first_hop, options: connect, alpn },
             clear_proxy,
             pool: Pool::new(options.idle_connections, options.idle_timeout),
             attempt: tokio::sync::Mutex::default(),
             attempts: AtomicU64::new(0),
-            permits: options.connections.map(Semaphore::new),
-            tasks: Arc::new(AtomicUsize::new(0)),
+            permits: Semaphore::new(connections.min(Semaphore::MAX_PERMITS)),
+            tasks: TaskTracker::new(),
             shutdown: shutdown.clone(),
             options,
         };
@@ -129,8 +133,13 @@ impl HttpClient {
             if self.inner.shutdown.is_cancelled() {
                 return Err(TransportError::ShutDown);
             }
-            let _permit = self.inner.permit().await?;
+            let permit = self.inner.permits.acquire().await;
+            let _permit = permit.map_err(|_| TransportError::ShutDown)?;
             let (line, reused) = self.inner.line(fresh).await?;
+            let mut headers = headers.clone();
+            let length: usize = body.iter().map(Bytes::len).sum();
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            let body = ChunkedBuf::new(body.clone());
             let result = match line {
                 Line::H1(idle) => self.inner.post_h1(idle, uri, headers, body).await,
                 Line::H2(connection) => self.inner.post_h2(connection, uri, headers, body).await,
@@ -152,7 +161,7 @@ impl HttpClient {
 
     /// Open connections and other background work. For tests and reports.
     pub fn tasks(&self) -> usize {
-        self.inner.tasks.load(Ordering::Acquire)
+        self.inner.tasks.len()
     }
 
     pub fn shut_down(&self) {
@@ -162,15 +171,6 @@ impl HttpClient {
 }
 
 impl Inner {
-    async fn permit(&self) -> Result<Option<SemaphorePermit<'_>>, TransportError> {
-        match &self.permits {
-            None => Ok(None),
-            Some(permits) => {
-                permits.acquire().await.map(Some).map_err(|_| TransportError::ShutDown)
-            }
-        }
-    }
-
     /// A connection to send on, and whether it was used before. `fresh`: not one that has been
     /// idle, which the peer may have closed unnoticed.
     async fn line(&self, fresh: bool) -> Result<(Line, bool), TransportError> {
@@ -178,81 +178,61 @@ impl Inner {
         if let Some(line) = self.pool.take(fresh, Instant::now()) {
             return Ok((line, true));
         }
-        if !self.may_share() {
-            return Ok((self.connect().await?, false));
+        if self.may_share() {
+            let mut last_failure = self.attempt.lock().await;
+            if let Some(line) = self.pool.take(fresh, Instant::now()) {
+                return Ok((line, true));
+            }
+            if self.may_share() {
+                // An attempt that ended while this request waited was made for it, too.
+                if self.attempts.load(Ordering::Acquire) != attempts_before
+                    && let Some(error) = &*last_failure
+                {
+                    return Err(error.clone());
+                }
+                let result = self.connect().await;
+                *last_failure = result.as_ref().err().cloned();
+                self.attempts.fetch_add(1, Ordering::Release);
+                return Ok((result?, false));
+            }
         }
-        let mut last_failure = self.attempt.lock().await;
-        if let Some(line) = self.pool.take(fresh, Instant::now()) {
-            return Ok((line, true));
-        }
-        if !self.may_share() {
-            drop(last_failure);
-            return Ok((self.connect().await?, false));
-        }
-        // An attempt that ended while this request waited was made for it, too.
-        if self.attempts.load(Ordering::Acquire) != attempts_before
-            && let Some(error) = &*last_failure
-        {
-            return Err(error.clone());
-        }
-        let result = self.connect().await;
-        *last_failure = result.as_ref().err().cloned();
-        self.attempts.fetch_add(1, Ordering::Release);
-        Ok((result?, false))
+        Ok((self.connect().await?, false))
     }
 
     /// True if the next connection may turn out to speak HTTP/2, which all requests then share.
     fn may_share(&self) -> bool {
-        self.connector.uses_tls() && self.options.http2 && !self.pool.speaks_h1()
+        self.connector.options.tls.is_some()
+            && self.options.http2
+            && !self.pool.speaks_h1.load(Ordering::Acquire)
     }
 
     async fn connect(&self) -> Result<Line, TransportError> {
         let addresses = self.connector.addresses().await?;
         self.pool.follow(&addresses, Instant::now());
-        let (connected, address) = self.connector.connect_any(addresses).await?;
-        if !connected.alpn_h2 {
-            self.pool.learn_h1();
-            return self.handshake_h1(connected.io, address).await;
+        let Connected { io, address, alpn_h2 } = self.connector.connect_any(addresses).await?;
+        self.pool.speaks_h1.store(!alpn_h2, Ordering::Release);
+        if alpn_h2 {
+            let (connection, driver) =
+                Connection::establish(io, address, self.options.http2_keepalive).await?;
+            self.spawn(driver);
+            self.pool.share(connection.clone());
+            return Ok(Line::H2(connection));
         }
-        let (connection, driver) =
-            Connection::establish(connected.io, address, self.options.http2_keepalive).await?;
-        self.spawn(async move {
-            driver.run().await;
-        });
-        self.pool.share(connection.clone());
-        Ok(Line::H2(connection))
-    }
-
-    async fn handshake_h1(
-        &self,
-        io: super::connect::BoxIo,
-        address: Address,
-    ) -> Result<Line, TransportError> {
         let (sender, connection) = http1::Builder::new()
             .max_headers(HEADERS_LIMIT)
             .max_buf_size(HEADERS_LIMIT_BYTES)
             .handshake(TokioIo::new(io))
             .await
             .map_err(|error| self.failed(&error))?;
-        self.spawn(async move {
-            // Its error reaches the request that it concerns; there is none when an idle connection
-            // is closed.
-            let _ = connection.await;
-        });
+        // Its error reaches the request that it concerns; there is none when an idle connection is
+        // closed.
+        self.spawn(connection);
         Ok(Line::H1(Idle { sender, address, since: Instant::now() }))
     }
 
     /// Drives a connection until it ends or the client does.
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let (tasks, shutdown) = (self.tasks.clone(), self.shutdown.clone());
-        tasks.fetch_add(1, Ordering::AcqRel);
-        tokio::spawn(async move {
-            tokio::select! {
-                () = work => {}
-                () = shutdown.cancelled() => {}
-            }
-            tasks.fetch_sub(1, Ordering::AcqRel);
-        });
+    fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) {
+        self.tasks.spawn(self.shutdown.clone().run_until_cancelled_owned(work));
     }
 
     fn refresh_addresses(self: &Arc<Self>) {
@@ -275,21 +255,12 @@ impl Inner {
         &self,
         connection: Connection,
         uri: &Uri,
-        headers: &HeaderMap,
-        body: &Arc<[Bytes]>,
+        mut headers: HeaderMap,
+        body: ChunkedBuf,
     ) -> Result<Answer, TransportError> {
-        let mut request = Request::new(());
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri.clone();
-        *request.version_mut() = Version::HTTP_2;
-        *request.headers_mut() = headers.clone();
-        let host = request.headers_mut().remove(HOST);
-        if let Some(uri) = host.and_then(|host| with_authority(uri, &host)) {
-            *request.uri_mut() = uri;
-        }
-        let length: usize = body.iter().map(Bytes::len).sum();
-        request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-        let result = connection.send(request, ChunkedBuf::new(body.clone())).await;
+        let with_host = headers.remove(HOST).and_then(|host| with_authority(uri, &host));
+        let uri = with_host.unwrap_or_else(|| uri.clone());
+        let result = connection.send(uri, headers, body).await;
         if result.as_ref().is_err_and(|error| !error.spares_connection())
             || !self.options.keep_alive
         {
@@ -302,15 +273,20 @@ impl Inner {
         &self,
         mut idle: Idle,
         uri: &Uri,
-        headers: &HeaderMap,
-        body: &Arc<[Bytes]>,
+        headers: HeaderMap,
+        body: ChunkedBuf,
     ) -> Result<Answer, TransportError> {
+        let failed = |error: hyper::Error| self.failed(&error);
         let request = self.request_h1(uri, headers, body);
-        idle.sender.ready().await.map_err(|error| self.failed(&error))?;
-        let response =
-            idle.sender.send_request(request).await.map_err(|error| self.failed(&error))?;
-        let (head, mut stream) = response.into_parts();
-        let body = self.read_h1(&mut stream).await?;
+        idle.sender.ready().await.map_err(failed)?;
+        let response = idle.sender.send_request(request).await.map_err(failed)?;
+        let (head, mut incoming) = response.into_parts();
+        let mut body = Bytes::new();
+        while let Some(frame) = incoming.frame().await {
+            if let Ok(chunk) = frame.map_err(failed)?.into_data() {
+                append(&mut body, chunk)?;
+            }
+        }
         // Ready again means: the answer has ended, and the peer keeps the connection.
         if self.options.keep_alive && idle.sender.ready().await.is_ok() {
             self.pool.put(idle, Instant::now());
@@ -321,67 +297,50 @@ impl Inner {
     fn request_h1(
         &self,
         uri: &Uri,
-        headers: &HeaderMap,
-        body: &Arc<[Bytes]>,
+        mut headers: HeaderMap,
+        body: ChunkedBuf,
     ) -> Request<Full<ChunkedBuf>> {
-        let mut request = Request::new(Full::new(ChunkedBuf::new(body.clone())));
-        *request.method_mut() = Method::POST;
-        *request.headers_mut() = headers.clone();
-        let length: usize = body.iter().map(Bytes::len).sum();
-        request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-        if !request.headers().contains_key(HOST)
+        if !headers.contains_key(HOST)
             && let Some(host) =
                 uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
         {
-            request.headers_mut().insert(HOST, host);
+            headers.insert(HOST, host);
         }
         if !self.options.keep_alive {
-            request
-                .headers_mut()
-                .insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        match &self.clear_proxy {
+        let uri = match &self.clear_proxy {
             Some(proxy) => {
-                *request.uri_mut() = uri.clone();
-                if let Some(authorization) = proxy.authorization() {
-                    request.headers_mut().insert(http::header::PROXY_AUTHORIZATION, authorization);
+                let authorization = proxy.authorization.as_ref();
+                let authorization =
+                    authorization.map(|value| HeaderValue::from_str(value.expose()));
+                if let Some(Ok(mut authorization)) = authorization {
+                    authorization.set_sensitive(true);
+                    headers.insert(PROXY_AUTHORIZATION, authorization);
                 }
+                uri.clone()
             }
             None => {
                 let path = uri.path_and_query().map_or("/", |path| path.as_str());
-                *request.uri_mut() = Uri::try_from(path).unwrap_or_default();
+                Uri::try_from(path).unwrap_or_default()
             }
-        }
+        };
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
         request
     }
 
-    async fn read_h1(&self, stream: &mut Incoming) -> Result<Bytes, TransportError> {
-        let mut body = BytesMut::new();
-        while let Some(frame) = stream.frame().await {
-            let frame = frame.map_err(|error| self.failed(&error))?;
-            let Ok(data) = frame.into_data() else { continue };
-            if body.len() + data.len() > ANSWER_LIMIT_BYTES {
-                return Err(TransportError::AnswerTooLarge { limit_bytes: ANSWER_LIMIT_BYTES });
-            }
-            body.extend_from_slice(&data);
-        }
-        Ok(body.freeze())
-    }
-
     fn failed(&self, error: &hyper::Error) -> TransportError {
-        let address = self.connector.target().to_string();
-        let mut cause: Option<&(dyn std::error::Error + 'static)> =
-            std::error::Error::source(error);
-        while let Some(source) = cause {
-            if let Some(io) = source.downcast_ref::<std::io::Error>() {
-                return TransportError::from_io(io, &address);
-            }
-            cause = source.source();
+        let io = std::iter::successors(error.source(), |&cause| cause.source())
+            .find_map(|cause| cause.downcast_ref::<std::io::Error>());
+        let reason = error.to_string();
+        match io {
+            Some(io) => TransportError::from_io(io, &self.connector.target),
+            None if error.is_parse() => TransportError::Garbage { reason },
+            None => TransportError::Lost { reason },
         }
-        if error.is_parse() {
-            return TransportError::Garbage { reason: error.to_string() };
-        }
-        TransportError::Lost { reason: error.to_string() }
     }
 }
 

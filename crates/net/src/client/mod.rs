@@ -1,7 +1,6 @@
 //! Clients: how Sluice talks to backends. `Channel` for gRPC (HTTP/2), `HttpClient` for OTLP over
 //! HTTP.
 
-mod backoff;
 mod body;
 mod channel;
 mod connect;
@@ -10,7 +9,6 @@ mod endpoint;
 mod error;
 mod headers;
 mod http;
-mod origin;
 mod pool;
 mod proxy;
 mod resolve;
@@ -18,14 +16,13 @@ mod retry_after;
 mod slot;
 
 pub use self::http::{HttpClient, HttpOptions};
-pub use body::{ChunkedBuf, TooLong};
+pub use body::ChunkedBuf;
 pub use channel::{Balancer, Channel, ChannelOptions};
-pub use connect::{Address, BoxIo, ConnectOptions, Io, TlsSettings};
+pub use connect::ConnectOptions;
 pub use connection::{Answer, Keepalive};
-pub use endpoint::{Endpoint, EndpointError, Security, Target};
+pub use endpoint::{Endpoint, EndpointError, Origin, Security, Target, UrlError};
 pub use error::{TransportError, peer_text};
 pub use headers::read_headers;
-pub use origin::{Origin, UrlError};
 pub use proxy::Proxy;
-pub use resolve::{Resolve, ResolveFuture, SystemResolver};
+pub use resolve::{Resolve, ResolveFuture};
 pub use retry_after::retry_after;

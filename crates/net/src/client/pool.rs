@@ -1,6 +1,8 @@
 //! The connections of an HTTP client that are not in use, and the one HTTP/2 connection that all
 //! requests share.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use http_body_util::Full;
@@ -27,6 +29,8 @@ pub(crate) struct Pool {
     limit: usize,
     /// Zero: no limit.
     idle_timeout: Duration,
+    /// The peer's choice in the last TLS handshake.
+    pub(crate) speaks_h1: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -35,7 +39,6 @@ struct Inner {
     /// The most recently used is last, and used first, so that the others can time out.
     idle: Vec<Idle>,
     shared: Option<Connection>,
-    speaks_h1: bool,
     /// What the name stood for when it was last looked up.
     addresses: Vec<Address>,
     resolved: Option<Instant>,
@@ -43,38 +46,30 @@ struct Inner {
 
 impl Pool {
     pub(crate) fn new(limit: usize, idle_timeout: Duration) -> Pool {
-        Pool { limit, idle_timeout, inner: Mutex::default() }
+        Pool { limit, idle_timeout, speaks_h1: AtomicBool::new(false), inner: Mutex::default() }
     }
 
     /// A connection that is open, as far as is known: the shared one or, unless only that is
     /// wanted, an idle one.
     pub(crate) fn take(&self, only_shared: bool, now: Instant) -> Option<Line> {
         let mut inner = self.inner.lock();
+        inner.shared.take_if(|shared| shared.state.is_closed());
         if let Some(connection) = &inner.shared {
-            if !connection.is_closed() {
-                return Some(Line::H2(connection.clone()));
-            }
-            inner.shared = None;
+            return Some(Line::H2(connection.clone()));
         }
         if only_shared {
             return None;
         }
         self.drop_old(&mut inner, now);
-        while let Some(idle) = inner.idle.pop() {
-            if !idle.sender.is_closed() {
-                return Some(Line::H1(idle));
-            }
-        }
-        None
+        std::iter::from_fn(|| inner.idle.pop()).find(|idle| !idle.sender.is_closed()).map(Line::H1)
     }
 
-    pub(crate) fn put(&self, mut idle: Idle, now: Instant) {
-        idle.since = now;
+    pub(crate) fn put(&self, idle: Idle, now: Instant) {
         let mut inner = self.inner.lock();
         self.drop_old(&mut inner, now);
         let known = inner.addresses.is_empty() || inner.addresses.contains(&idle.address);
         if known && inner.idle.len() < self.limit {
-            inner.idle.push(idle);
+            inner.idle.push(Idle { since: now, ..idle });
         }
     }
 
@@ -87,44 +82,29 @@ impl Pool {
     }
 
     pub(crate) fn share(&self, connection: Connection) {
-        let mut inner = self.inner.lock();
-        inner.shared = Some(connection);
-        inner.speaks_h1 = false;
+        self.inner.lock().shared = Some(connection);
     }
 
     pub(crate) fn unshare(&self, connection: &Connection) {
-        let mut inner = self.inner.lock();
-        if inner.shared.as_ref().is_some_and(|shared| shared.id() == connection.id()) {
-            inner.shared = None;
-        }
-    }
-
-    /// The peer's choice in the last TLS handshake.
-    pub(crate) fn learn_h1(&self) {
-        self.inner.lock().speaks_h1 = true;
-    }
-
-    pub(crate) fn speaks_h1(&self) -> bool {
-        self.inner.lock().speaks_h1
+        let shared = &mut self.inner.lock().shared;
+        shared.take_if(|shared| Arc::ptr_eq(&shared.state, &connection.state));
     }
 
     /// The name stands for these addresses now: connections to others are not used again.
     pub(crate) fn follow(&self, addresses: &[Address], now: Instant) {
         let mut inner = self.inner.lock();
         inner.idle.retain(|idle| addresses.contains(&idle.address));
-        if inner.shared.as_ref().is_some_and(|shared| !addresses.contains(&shared.address)) {
-            inner.shared = None;
-        }
+        inner.shared.take_if(|shared| !addresses.contains(&shared.address));
         inner.addresses = addresses.to_vec();
         inner.resolved = Some(now);
     }
 
     /// True once an interval: the caller then looks the name up.
     pub(crate) fn due(&self, now: Instant, interval: Duration) -> bool {
-        let mut inner = self.inner.lock();
-        let due = inner.resolved.is_some_and(|at| now.duration_since(at) >= interval);
+        let resolved = &mut self.inner.lock().resolved;
+        let due = resolved.is_some_and(|at| now.duration_since(at) >= interval);
         if due {
-            inner.resolved = Some(now);
+            *resolved = Some(now);
         }
         due
     }

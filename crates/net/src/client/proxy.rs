@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use percent_encoding::percent_decode_str;
+use sluice_config::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::connect::BoxIo;
@@ -19,56 +20,36 @@ use super::error::{TransportError, peer_text};
 /// The answer to `CONNECT` must end within this many bytes.
 const ANSWER_LIMIT_BYTES: usize = 8 * 1024;
 
-/// A proxy that tunnels with `CONNECT`. `Debug` does not show its credentials.
-#[derive(Clone, PartialEq, Eq)]
+/// A proxy that tunnels with `CONNECT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
     pub target: Target,
-    /// The value of `proxy-authorization`.
-    authorization: Option<String>,
-}
-
-impl std::fmt::Debug for Proxy {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Proxy({})", self.target)
-    }
+    /// The value of `proxy-authorization`, where the URL has credentials.
+    pub(super) authorization: Option<Secret>,
 }
 
 impl Proxy {
     /// Reads `http://[user:password@]host[:port]`; the scheme may be missing. TLS to the proxy
     /// itself is not supported.
     pub fn parse(url: &str) -> Result<Proxy, String> {
-        let rest = match url.split_once("://") {
-            Some(("http", rest)) => rest,
-            Some((scheme, _)) => {
-                return Err(format!(
-                    "a proxy URL cannot start with {scheme}://, only with http://"
-                ));
-            }
-            None => url,
-        };
+        let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+        if scheme != "http" {
+            return Err(format!("a proxy URL cannot start with {scheme}://, only with http://"));
+        }
         let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let (credentials, address) = match rest.rsplit_once('@') {
-            Some((credentials, address)) => (Some(credentials), address),
-            None => (None, rest),
-        };
-        let (host, port) =
-            split_host_port(address).map_err(|problem| problem.at(address).to_string())?;
+        let (credentials, address) = rest
+            .rsplit_once('@')
+            .map_or((None, rest), |(credentials, address)| (Some(credentials), address));
+        let (host, port) = split_host_port(address, address).map_err(|error| error.to_string())?;
         let authorization = credentials.map(|credentials| {
             let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
             let plain: Vec<u8> = percent_decode_str(user)
                 .chain(std::iter::once(b':'))
                 .chain(percent_decode_str(password))
                 .collect();
-            format!("Basic {}", BASE64_STANDARD.encode(plain))
+            Secret::new(format!("Basic {}", BASE64_STANDARD.encode(plain)))
         });
         Ok(Proxy { target: Target::Host { host, port: port.unwrap_or(80) }, authorization })
-    }
-
-    /// The value of `proxy-authorization`, where the proxy's URL has credentials.
-    pub(crate) fn authorization(&self) -> Option<http::HeaderValue> {
-        let mut value = http::HeaderValue::from_str(self.authorization.as_deref()?).ok()?;
-        value.set_sensitive(true);
-        Some(value)
     }
 
     /// The proxy that `HTTPS_PROXY` or `HTTP_PROXY` (in either case) names for the target, unless
@@ -115,17 +96,13 @@ fn excluded(host: &str, port: u16, rules: &str) -> bool {
             if let (Some(ip), Some((network, bits))) = (ip, rule.split_once('/')) {
                 return in_network(ip, network, bits);
             }
-            let (name, rule_port) = split_host_port(&rule).unwrap_or((rule.clone(), None));
+            let (name, rule_port) = split_host_port(&rule, &rule).unwrap_or((rule.clone(), None));
             if rule_port.is_some_and(|rule_port| rule_port != port) {
                 return false;
             }
-            match name.strip_prefix("*.").or_else(|| name.strip_prefix('.')) {
-                Some(suffix) => host.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.')),
-                None => {
-                    host == name
-                        || host.strip_suffix(name.as_str()).is_some_and(|rest| rest.ends_with('.'))
-                }
-            }
+            let suffix = name.strip_prefix("*.").or_else(|| name.strip_prefix('.'));
+            let above = host.strip_suffix(suffix.unwrap_or(&name));
+            above.is_some_and(|above| above.ends_with('.') || above.is_empty() && suffix.is_none())
         })
 }
 
@@ -133,16 +110,12 @@ fn in_network(ip: IpAddr, network: &str, bits: &str) -> bool {
     let (Ok(network), Ok(bits)) = (network.parse::<IpAddr>(), bits.parse::<u32>()) else {
         return false;
     };
-    match (ip, network) {
-        (IpAddr::V4(ip), IpAddr::V4(network)) if bits <= 32 => {
-            let shift = 32 - bits;
-            u64::from(ip.to_bits()) >> shift == u64::from(network.to_bits()) >> shift
-        }
-        (IpAddr::V6(ip), IpAddr::V6(network)) if bits <= 128 => {
-            bits == 0 || ip.to_bits() >> (128 - bits) == network.to_bits() >> (128 - bits)
-        }
-        _ => false,
-    }
+    let (differing, width) = match (ip, network) {
+        (IpAddr::V4(ip), IpAddr::V4(network)) => (u128::from(ip.to_bits() ^ network.to_bits()), 32),
+        (IpAddr::V6(ip), IpAddr::V6(network)) => (ip.to_bits() ^ network.to_bits(), 128),
+        _ => return false,
+    };
+    bits <= width && differing.checked_shr(width - bits).is_none_or(|differing| differing == 0)
 }
 
 /// Asks the proxy for a tunnel to the target. The caller bounds the time.
@@ -153,14 +126,13 @@ pub(crate) async fn tunnel(
 ) -> Result<BoxIo, TransportError> {
     let failed = |reason: String| TransportError::Proxy { proxy: proxy.target.to_string(), reason };
     let authority = target.authority();
-    let authorization = proxy
-        .authorization
-        .as_ref()
-        .map(|value| format!("proxy-authorization: {value}\r\n"))
-        .unwrap_or_default();
+    let authorization = proxy.authorization.as_ref();
+    let authorization = authorization
+        .map_or(String::new(), |value| format!("proxy-authorization: {}\r\n", value.expose()));
     let request =
         format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n{authorization}\r\n");
-    io.write_all(request.as_bytes()).await.map_err(|error| failed(error.to_string()))?;
+    let broken = |error: std::io::Error| failed(error.to_string());
+    io.write_all(request.as_bytes()).await.map_err(broken)?;
 
     // Byte by byte: what follows the empty line belongs to the tunnel. It is a few hundred bytes
     // once a connection.
@@ -169,7 +141,7 @@ pub(crate) async fn tunnel(
         if answer.len() == ANSWER_LIMIT_BYTES {
             return Err(failed(format!("its answer exceeds {ANSWER_LIMIT_BYTES} bytes")));
         }
-        answer.push(io.read_u8().await.map_err(|error| failed(error.to_string()))?);
+        answer.push(io.read_u8().await.map_err(broken)?);
     }
     let line = String::from_utf8_lossy(&answer);
     let line = line.lines().next().unwrap_or_default();
@@ -202,8 +174,9 @@ mod tests {
             .expect("a proxy");
         assert_eq!(proxy.target.to_string(), "proxy:3128");
         let expected = format!("Basic {}", BASE64_STANDARD.encode("me:p@ss"));
-        assert_eq!(proxy.authorization.as_deref(), Some(expected.as_str()));
-        assert_eq!(format!("{proxy:?}"), "Proxy(proxy:3128)");
+        assert_eq!(proxy.authorization.as_ref().map(Secret::expose), Some(expected.as_str()));
+        let shown = format!("{proxy:?}");
+        assert!(shown.contains("3128") && !shown.contains("Basic"), "{shown}");
         assert_eq!(chosen("backend", false, &[("HTTPS_PROXY", "http://proxy:3128")]), None);
         assert_eq!(chosen("localhost", true, &[("HTTPS_PROXY", "http://proxy:3128")]), None);
         assert_eq!(chosen("127.0.0.1", true, &[("HTTPS_PROXY", "http://proxy:3128")]), None);

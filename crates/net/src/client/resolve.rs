@@ -1,10 +1,10 @@
 //! From a name to addresses, behind a small trait so that tests can move a name.
 
-use std::future::Future;
+use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::net::lookup_host;
 
 use super::error::TransportError;
@@ -15,8 +15,7 @@ pub(crate) const ADDRESSES_LIMIT: usize = 64;
 /// How long the system's resolver may take.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub type ResolveFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, TransportError>> + Send + 'a>>;
+pub type ResolveFuture<'a> = BoxFuture<'a, Result<Vec<SocketAddr>, TransportError>>;
 
 /// Finds the addresses of a name.
 pub trait Resolve: Send + Sync + 'static {
@@ -26,7 +25,7 @@ pub trait Resolve: Send + Sync + 'static {
 /// The system's resolver (`getaddrinfo`), which honours /etc/hosts, search domains and `ndots` as
 /// every other program does.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemResolver;
+pub(crate) struct SystemResolver;
 
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str, port: u16) -> ResolveFuture<'a> {
@@ -37,17 +36,16 @@ impl Resolve for SystemResolver {
             match tokio::time::timeout(RESOLVE_TIMEOUT, lookup_host((host, port))).await {
                 Err(_) => Err(failed(format!("no answer within {RESOLVE_TIMEOUT:?}"))),
                 Ok(Err(error)) => Err(failed(error.to_string())),
-                Ok(Ok(addresses)) => non_empty(addresses.take(ADDRESSES_LIMIT).collect())
-                    .ok_or_else(|| failed("no addresses".to_owned())),
+                Ok(Ok(addresses)) => {
+                    let mut seen = HashSet::new();
+                    let addresses = addresses.filter(|address| seen.insert(*address));
+                    let addresses: Vec<_> = addresses.take(ADDRESSES_LIMIT).collect();
+                    let failure = || failed("no addresses".to_owned());
+                    (!addresses.is_empty()).then_some(addresses).ok_or_else(failure)
+                }
             }
         })
     }
-}
-
-fn non_empty(mut addresses: Vec<SocketAddr>) -> Option<Vec<SocketAddr>> {
-    let mut seen = std::collections::HashSet::new();
-    addresses.retain(|address| seen.insert(*address));
-    (!addresses.is_empty()).then_some(addresses)
 }
 
 #[cfg(test)]

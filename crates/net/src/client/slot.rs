@@ -1,13 +1,20 @@
 //! A place for one connection of a channel: idle, connecting, ready, or waiting to connect again.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::backoff;
 use super::connect::Address;
-use super::connection::{Connection, ConnectionId};
+use super::connection::{Connection, ConnectionState};
 use super::error::TransportError;
+
+/// How long to wait before connecting again: gRPC's connection backoff with shorter times, because
+/// the deliveries above wait, too, and a backend that is back should be used soon.
+const FIRST: Duration = Duration::from_millis(100);
+const FACTOR: f64 = 1.6;
+const JITTER: f64 = 0.2;
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// What a request finds when it looks for a connection.
 pub(crate) enum Look {
@@ -15,12 +22,12 @@ pub(crate) enum Look {
     /// The caller has to connect: no attempt is under way.
     Start,
     Connecting,
-    Waiting {
-        error: TransportError,
-    },
+    Waiting(TransportError),
 }
 
+#[derive(Default)]
 enum State {
+    #[default]
     Idle,
     Connecting,
     Ready(Connection),
@@ -28,11 +35,12 @@ enum State {
     Waiting {
         until: Instant,
         error: TransportError,
-        after: Option<ConnectionId>,
+        after: Option<Arc<ConnectionState>>,
     },
     Removed,
 }
 
+#[derive(Default)]
 struct Inner {
     state: State,
     /// Attempts in a row that brought no answer.
@@ -48,25 +56,25 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn new(address: Option<Address>) -> Slot {
-        Slot { address, inner: Mutex::new(Inner { state: State::Idle, failures: 0 }) }
+        Slot { address, inner: Mutex::default() }
     }
 
     /// `Start` is said once: it makes the slot connecting.
     pub(crate) fn look(&self, now: Instant) -> Look {
         let mut inner = self.inner.lock();
         match &inner.state {
-            State::Ready(connection) if !connection.is_closed() => {
+            State::Ready(connection) if !connection.state.is_closed() => {
                 return Look::Ready(connection.clone());
             }
             State::Ready(connection) => {
-                let id = connection.id();
+                let state = connection.state.clone();
                 let reason = format!("{} closed the connection", connection.address);
-                inner.lost(id, TransportError::Lost { reason }, now);
+                inner.lost(state, TransportError::Lost { reason }, now);
             }
             State::Waiting { until, .. } if *until <= now => inner.state = State::Idle,
             // Its last answer was read only after its end was noticed.
-            State::Waiting { after: Some(id), .. } if id.was_useful() => {
-                *inner = Inner { state: State::Idle, failures: 0 };
+            State::Waiting { after: Some(ended), .. } if ended.was_useful() => {
+                *inner = Inner::default();
             }
             _ => {}
         }
@@ -76,9 +84,9 @@ impl Slot {
                 Look::Start
             }
             State::Connecting => Look::Connecting,
-            State::Waiting { error, .. } => Look::Waiting { error: error.clone() },
+            State::Waiting { error, .. } => Look::Waiting(error.clone()),
             State::Ready(_) => unreachable!("a closed connection was just removed"),
-            State::Removed => Look::Waiting { error: TransportError::ShutDown },
+            State::Removed => Look::Waiting(TransportError::ShutDown),
         }
     }
 
@@ -102,10 +110,10 @@ impl Slot {
 
     /// The connection ended or turned out unusable. It is retired, if it is still the slot's:
     /// requests under way on it finish, new ones get another.
-    pub(crate) fn retire(&self, connection: &ConnectionId, error: TransportError, now: Instant) {
+    pub(crate) fn retire(&self, ended: &Arc<ConnectionState>, error: TransportError, now: Instant) {
         let mut inner = self.inner.lock();
-        if matches!(&inner.state, State::Ready(current) if current.id() == *connection) {
-            inner.lost(connection.clone(), error, now);
+        if matches!(&inner.state, State::Ready(current) if Arc::ptr_eq(&current.state, ended)) {
+            inner.lost(ended.clone(), error, now);
         }
     }
 
@@ -121,18 +129,17 @@ impl Slot {
 
     /// Forgets failures: what was waited for is there.
     pub(crate) fn reset(&self) {
-        let mut inner = self.inner.lock();
-        *inner = Inner { state: State::Idle, failures: 0 };
+        *self.inner.lock() = Inner::default();
     }
 
     pub(crate) fn remove(&self) {
         self.inner.lock().state = State::Removed;
     }
 
-    pub(crate) fn in_flight(&self) -> Option<usize> {
+    pub(crate) fn in_flight(&self) -> usize {
         match &self.inner.lock().state {
-            State::Ready(connection) => Some(connection.in_flight()),
-            _ => None,
+            State::Ready(connection) => connection.state.in_flight(),
+            _ => 0,
         }
     }
 }
@@ -141,17 +148,41 @@ impl Inner {
     /// A connection that brought answers may be replaced at once. One that brought none counts as a
     /// failed attempt, so that a peer that accepts and closes, or says GOAWAY at once, is not
     /// hammered.
-    fn lost(&mut self, id: ConnectionId, error: TransportError, now: Instant) {
-        if id.was_useful() {
-            self.failures = 0;
-            self.state = State::Idle;
+    fn lost(&mut self, ended: Arc<ConnectionState>, error: TransportError, now: Instant) {
+        if ended.was_useful() {
+            *self = Inner::default();
         } else {
-            self.failed(error, Some(id), now);
+            self.failed(error, Some(ended), now);
         }
     }
 
-    fn failed(&mut self, error: TransportError, after: Option<ConnectionId>, now: Instant) {
+    fn failed(&mut self, error: TransportError, after: Option<Arc<ConnectionState>>, now: Instant) {
         self.failures = self.failures.saturating_add(1);
-        self.state = State::Waiting { until: now + backoff::pause(self.failures), error, after };
+        self.state = State::Waiting { until: now + pause(self.failures), error, after };
+    }
+}
+
+/// The pause after `failures` failed attempts in a row (1 or more).
+fn pause(failures: u32) -> Duration {
+    let exponent = failures.saturating_sub(1).min(20);
+    let seconds = (FIRST.as_secs_f64() * FACTOR.powi(exponent as i32)).min(LIMIT.as_secs_f64());
+    Duration::from_secs_f64(seconds * (1.0 + JITTER * (2.0 * fastrand::f64() - 1.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: one failure, many failures. Guarantee: the pause grows and stays within its limit
+    /// and jitter.
+    #[test]
+    fn pauses_grow_to_a_limit() {
+        for _ in 0..1000 {
+            let first = pause(1);
+            assert!(first >= FIRST.mul_f64(1.0 - JITTER) && first <= FIRST.mul_f64(1.0 + JITTER));
+            let last = pause(u32::MAX);
+            assert!(last >= LIMIT.mul_f64(1.0 - JITTER) && last <= LIMIT.mul_f64(1.0 + JITTER));
+        }
+        assert!(pause(4) > pause(1));
     }
 }

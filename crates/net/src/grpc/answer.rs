@@ -1,7 +1,6 @@
 //! Reads the few small protobuf messages in backends' answers: statuses with their details, partial
 //! successes.
 
-/// What a field holds.
 pub enum Value<'a> {
     /// A varint.
     Number(u64),

@@ -8,7 +8,7 @@ use http::header::{CONTENT_TYPE, TE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use sluice_otlp::Encoding;
 
-use super::frame::MessageReader;
+use super::frame::{MessageReader, Prefix};
 use super::status::{Code, Status};
 use super::timeout;
 use crate::client::{Answer, Channel, ChunkedBuf, TransportError, peer_text};
@@ -28,7 +28,6 @@ pub struct Call<'a> {
     pub chunks: &'a Arc<[Bytes]>,
 }
 
-/// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub status: Status,
@@ -54,9 +53,7 @@ pub fn call_headers(
         headers.insert(GRPC_ENCODING, HeaderValue::from_static(encoding.as_str()));
     }
     headers.insert(http::header::USER_AGENT, user_agent.clone());
-    if let Some(value) =
-        deadline.and_then(|deadline| HeaderValue::try_from(timeout::format(deadline)).ok())
-    {
+    if let Some(Ok(value)) = deadline.map(timeout::format).map(HeaderValue::try_from) {
         headers.insert(GRPC_TIMEOUT, value);
     }
     headers
@@ -70,8 +67,12 @@ pub async fn call(
     call: Call<'_>,
     answer_limit_bytes: usize,
 ) -> Result<Reply, TransportError> {
-    let body = ChunkedBuf::grpc(call.chunks.clone(), call.encoding != Encoding::Identity)
-        .map_err(|error| TransportError::RequestTooLarge { reason: error.to_string() })?;
+    let len_bytes = call.chunks.iter().map(Bytes::len).sum();
+    let prefix = Prefix { compressed: call.encoding != Encoding::Identity, len_bytes };
+    let prefix = prefix.encode().ok_or_else(|| TransportError::RequestTooLarge {
+        reason: format!("a message of {len_bytes} bytes does not fit into gRPC's 32-bit length"),
+    })?;
+    let body = ChunkedBuf::prefixed(prefix, call.chunks.clone());
     let answer = channel.send(call.uri, call.headers, body).await?;
     read(&answer, answer_limit_bytes)
 }
@@ -84,7 +85,11 @@ fn read(answer: &Answer, limit_bytes: usize) -> Result<Reply, TransportError> {
         .and_then(Status::read_from)
         .or_else(|| Status::read_from(&answer.headers));
     if let Some(status) = status {
-        let message = if status.is_ok() { message(answer, limit_bytes) } else { Bytes::new() };
+        let message = if status.is_ok() { message(answer, limit_bytes) } else { Ok(Bytes::new()) };
+        let message = message.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the message of a successful answer cannot be read");
+            Bytes::new()
+        });
         return Ok(Reply { status, message, http_status: None });
     }
     if answer.status != StatusCode::OK {
@@ -92,17 +97,15 @@ fn read(answer: &Answer, limit_bytes: usize) -> Result<Reply, TransportError> {
     }
     let content_type =
         answer.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    match content_type {
+    let reason = match content_type {
         Some(content_type) if content_type.starts_with("application/grpc") => {
-            Err(TransportError::Garbage { reason: "an answer without grpc-status".to_owned() })
+            let reason = "an answer without grpc-status".to_owned();
+            return Err(TransportError::Garbage { reason });
         }
-        content_type => Err(TransportError::NotGrpc {
-            reason: match content_type {
-                Some(content_type) => format!("content-type {:?}", peer_text(&content_type)),
-                None => "no content-type".to_owned(),
-            },
-        }),
-    }
+        Some(content_type) => format!("content-type {:?}", peer_text(&content_type)),
+        None => "no content-type".to_owned(),
+    };
+    Err(TransportError::NotGrpc { reason })
 }
 
 /// An HTTP error in place of a gRPC status: from a proxy, or from something that is no gRPC server.
@@ -118,28 +121,16 @@ fn from_http(answer: &Answer) -> Reply {
 }
 
 /// The answer's message. Servers may compress it the way the request was compressed.
-fn message(answer: &Answer, limit_bytes: usize) -> Bytes {
+fn message(answer: &Answer, limit_bytes: usize) -> Result<Bytes, String> {
     let mut reader = MessageReader::new(limit_bytes);
-    let message = match reader.feed(answer.body.clone()).and_then(|()| reader.finish()) {
-        Ok(message) if !message.compressed => return message.bytes,
-        Ok(message) => message,
-        Err(error) => {
-            tracing::debug!(%error, "the message of a successful answer cannot be read");
-            return Bytes::new();
-        }
-    };
-    let encoding = answer
-        .headers
-        .get(GRPC_ENCODING)
-        .and_then(|value| Encoding::from_name(value.to_str().ok()?));
-    match encoding.map(|encoding| compress::decompress(encoding, &message.bytes, limit_bytes)) {
-        Some(Ok(bytes)) => bytes,
-        Some(Err(error)) => {
-            tracing::debug!(%error, "the message of a successful answer cannot be decompressed");
-            Bytes::new()
-        }
-        None => Bytes::new(),
+    let message = reader.feed(answer.body.clone()).and_then(|()| reader.finish());
+    let message = message.map_err(|error| error.to_string())?;
+    if !message.compressed {
+        return Ok(message.bytes);
     }
+    let name = answer.headers.get(GRPC_ENCODING).and_then(|value| value.to_str().ok());
+    let encoding = name.and_then(Encoding::from_name).ok_or("its encoding is not known")?;
+    compress::decompress(encoding, &message.bytes, limit_bytes).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

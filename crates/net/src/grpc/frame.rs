@@ -8,7 +8,6 @@ pub const PREFIX_BYTES: usize = 5;
 /// The whole body of a successful unary answer whose message is empty: a prefix that says so.
 pub const EMPTY_MESSAGE: Bytes = Bytes::from_static(&[0; PREFIX_BYTES]);
 
-/// What is wrong with a body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("the compressed flag is {flag}, not 0 or 1")]
@@ -58,7 +57,7 @@ pub struct Message {
 /// Feed chunks until `prefix()` is known, decide whether the message may come in, then feed the
 /// rest. The buffer is exactly as large as the prefix says, and is allocated with the first bytes
 /// of the message, never for the prefix alone.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MessageReader {
     limit_bytes: usize,
     head: [u8; PREFIX_BYTES],
@@ -73,13 +72,7 @@ const RESERVED_AT_ONCE_BYTES: usize = 256 << 10;
 
 impl MessageReader {
     pub fn new(limit_bytes: usize) -> Self {
-        MessageReader {
-            limit_bytes,
-            head: [0; PREFIX_BYTES],
-            head_len: 0,
-            prefix: None,
-            message: Vec::new(),
-        }
+        MessageReader { limit_bytes, ..MessageReader::default() }
     }
 
     /// What the prefix says, once its five bytes have arrived.
@@ -100,11 +93,9 @@ impl MessageReader {
             self.head_len += wanted;
             if self.head_len == PREFIX_BYTES {
                 let prefix = Prefix::parse(self.head)?;
-                if prefix.len_bytes > self.limit_bytes {
-                    return Err(FrameError::TooLarge {
-                        len_bytes: prefix.len_bytes,
-                        limit_bytes: self.limit_bytes,
-                    });
+                let (len_bytes, limit_bytes) = (prefix.len_bytes, self.limit_bytes);
+                if len_bytes > limit_bytes {
+                    return Err(FrameError::TooLarge { len_bytes, limit_bytes });
                 }
                 self.prefix = Some(prefix);
             }
@@ -126,9 +117,9 @@ impl MessageReader {
         while chunk.has_remaining() {
             let part = chunk.chunk();
             let needed = self.message.len() + part.len();
-            if needed > self.message.capacity() {
-                let doubled =
-                    self.message.capacity().saturating_mul(2).max(needed).min(prefix.len_bytes);
+            let capacity = self.message.capacity();
+            if needed > capacity {
+                let doubled = capacity.saturating_mul(2).max(needed).min(prefix.len_bytes);
                 self.message.reserve_exact(doubled - self.message.len());
             }
             self.message.extend_from_slice(part);
@@ -138,17 +129,16 @@ impl MessageReader {
         Ok(())
     }
 
-    /// The message, after the end of the body.
     pub fn finish(self) -> Result<Message, FrameError> {
+        let received_bytes = self.message.len();
         match self.prefix {
             None if self.head_len == 0 => Err(FrameError::Missing),
-            None => Err(FrameError::Truncated { received_bytes: 0, expected_bytes: 0 }),
-            Some(prefix) if prefix.len_bytes > self.message.len() => Err(FrameError::Truncated {
-                received_bytes: self.message.len(),
-                expected_bytes: prefix.len_bytes,
-            }),
-            Some(prefix) => {
-                Ok(Message { bytes: Bytes::from(self.message), compressed: prefix.compressed })
+            None => Err(FrameError::Truncated { received_bytes, expected_bytes: 0 }),
+            Some(Prefix { len_bytes: expected_bytes, .. }) if expected_bytes > received_bytes => {
+                Err(FrameError::Truncated { received_bytes, expected_bytes })
+            }
+            Some(Prefix { compressed, .. }) => {
+                Ok(Message { bytes: Bytes::from(self.message), compressed })
             }
         }
     }

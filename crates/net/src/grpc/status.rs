@@ -11,14 +11,13 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 
+use crate::text::cut;
+
 pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 pub const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
 const RETRY_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RetryInfo";
-
-/// Messages are cut here: they come from peers and land in headers and logs.
-const MESSAGE_MAX_BYTES: usize = 1024;
 
 /// The canonical codes (google/rpc/code.proto).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +100,6 @@ impl std::fmt::Display for Code {
     }
 }
 
-/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Status {
@@ -133,9 +131,8 @@ impl Status {
     pub fn write_to(&self, headers: &mut HeaderMap) {
         headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(self.code.number())));
         if !self.message.is_empty()
-            && let Ok(message) = HeaderValue::try_from(
-                utf8_percent_encode(cut_str(&self.message), PLAIN).to_string(),
-            )
+            && let Ok(message) =
+                HeaderValue::try_from(utf8_percent_encode(cut(&self.message), PLAIN).to_string())
         {
             headers.insert(GRPC_MESSAGE, message);
         }
@@ -153,13 +150,13 @@ impl Status {
         let code = number.trim().parse().map_or(Code::Unknown, Code::from_number);
         let message = headers
             .get(GRPC_MESSAGE)
-            .map(|value| percent_decode(value.as_bytes()).decode_utf8_lossy().into_owned())
+            .map(|value| percent_decode(value.as_bytes()).decode_utf8_lossy())
             .unwrap_or_default();
         let retry_delay = headers
             .get(GRPC_STATUS_DETAILS)
             .and_then(|value| decode_base64(value.as_bytes()))
             .and_then(|details| details::decode_retry_delay(&details));
-        Some(Status { code, message: cut(message), retry_delay })
+        Some(Status { code, message: cut(&message).to_owned(), retry_delay })
     }
 
     /// The encoded `google.rpc.Status`: also the body of OTLP's HTTP errors.
@@ -178,19 +175,6 @@ impl Status {
 fn decode_base64(value: &[u8]) -> Option<Vec<u8>> {
     let unpadded = value.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
     STANDARD_NO_PAD.decode(&value[..unpadded]).or_else(|_| STANDARD.decode(value)).ok()
-}
-
-fn cut(mut message: String) -> String {
-    message.truncate(cut_str(&message).len());
-    message
-}
-
-fn cut_str(message: &str) -> &str {
-    let mut end = message.len().min(MESSAGE_MAX_BYTES);
-    while !message.is_char_boundary(end) {
-        end -= 1;
-    }
-    &message[..end]
 }
 
 /// What the specification lets stand: space to tilde, but for the percent sign.

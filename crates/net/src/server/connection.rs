@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
+use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
@@ -122,14 +123,11 @@ pub(super) async fn serve_connection<H: Handler>(
         }
     };
     let read_bytes = Arc::new(AtomicU64::new(0));
-    drive(
-        Transport { stream, read_bytes: Arc::clone(&read_bytes) },
-        &read_bytes,
-        activity,
-        &peer,
-        &context,
-    )
-    .await;
+    let counter = Arc::clone(&read_bytes);
+    let transport = InspectReader::new(stream, move |bytes: &[u8]| {
+        counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    });
+    drive(transport, &read_bytes, activity, &peer, &context).await;
 }
 
 /// A warning if one side refused the other. Probes that only connect are not worth one.
@@ -154,7 +152,7 @@ fn is_due(warned_at: &mut Option<Instant>, now: Instant) -> bool {
 }
 
 async fn drive<H: Handler>(
-    transport: Transport,
+    transport: InspectReader<Transport, impl FnMut(&[u8]) + Send + 'static>,
     read_bytes: &AtomicU64,
     activity: Arc<Activity>,
     peer: &Peer,

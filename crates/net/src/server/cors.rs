@@ -25,9 +25,10 @@ pub struct CorsError {
 #[derive(Clone, Debug)]
 pub struct Cors {
     origins: Vec<String>,
-    allowed_headers: HeaderValue,
-    exposed_headers: Option<HeaderValue>,
-    max_age: Option<HeaderValue>,
+    /// In every answer to an origin that is allowed.
+    always: HeaderMap,
+    /// In answers to preflight requests as well.
+    preflight: HeaderMap,
 }
 
 impl Cors {
@@ -43,16 +44,18 @@ impl Cors {
             |text: String| HeaderValue::from_str(&text).map_err(|_| CorsError { value: text });
         let allowed: Vec<&str> =
             ALWAYS_ALLOWED.into_iter().chain(headers.iter().map(String::as_str)).collect();
-        Ok(Cors {
-            origins: origins.into_iter().map(|origin| origin.to_ascii_lowercase()).collect(),
-            allowed_headers: value(allowed.join(", "))?,
-            exposed_headers: if exposed.is_empty() {
-                None
-            } else {
-                Some(value(exposed.join(", "))?)
-            },
-            max_age: max_age.map(|age| HeaderValue::from(age.as_secs())),
-        })
+        let (mut always, mut preflight) = (HeaderMap::new(), HeaderMap::new());
+        always.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        if !exposed.is_empty() {
+            always.insert(ACCESS_CONTROL_EXPOSE_HEADERS, value(exposed.join(", "))?);
+        }
+        preflight.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST"));
+        preflight.insert(ACCESS_CONTROL_ALLOW_HEADERS, value(allowed.join(", "))?);
+        if let Some(age) = max_age {
+            preflight.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from(age.as_secs()));
+        }
+        let origins = origins.into_iter().map(|origin| origin.to_ascii_lowercase()).collect();
+        Ok(Cors { origins, always, preflight })
     }
 
     /// The answer to a preflight request. `None` if the request is none.
@@ -63,12 +66,7 @@ impl Cors {
         let mut response = Response::new(ReplyBody::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         if self.apply(headers.get(ORIGIN), response.headers_mut()) {
-            let answer = response.headers_mut();
-            answer.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST"));
-            answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.allowed_headers.clone());
-            if let Some(max_age) = &self.max_age {
-                answer.insert(ACCESS_CONTROL_MAX_AGE, max_age.clone());
-            }
+            response.headers_mut().extend(self.preflight.clone());
         }
         Some(response)
     }
@@ -81,10 +79,7 @@ impl Cors {
             return false;
         }
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        answer.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
-        if let Some(exposed) = &self.exposed_headers {
-            answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
-        }
+        answer.extend(self.always.clone());
         true
     }
 

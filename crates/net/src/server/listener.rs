@@ -16,7 +16,6 @@ use super::transport::Socket;
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 1024;
 
-/// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// `host:port`; no host means all interfaces, port 0 a free one.
@@ -61,7 +60,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// Why the address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("`{address}` is not an address to listen on: use host:port, [ipv6]:port or :port")]
@@ -75,15 +73,11 @@ pub enum BindError {
     /// it is closed there may be room.
     #[error("cannot listen on {address}: the listener that it replaces has the port still")]
     Held { address: String },
-    #[error("cannot listen on {address}: no interface of this machine has that address")]
-    NotLocal { address: String },
     #[error(
         "cannot listen on {address}: its host has no {family} address; name one that has, or \
          write `transport: tcp`"
     )]
     OtherFamily { address: String, family: Family },
-    #[error("cannot listen on {address}: permission denied")]
-    Denied { address: String },
     #[error("cannot listen on {address}: {reason}")]
     Other { address: String, reason: String },
 }
@@ -91,12 +85,15 @@ pub enum BindError {
 impl BindError {
     fn new(address: &Address, error: &io::Error) -> Self {
         let address = address.to_string();
-        match error.kind() {
-            io::ErrorKind::AddrInUse => BindError::InUse { address },
-            io::ErrorKind::AddrNotAvailable => BindError::NotLocal { address },
-            io::ErrorKind::PermissionDenied => BindError::Denied { address },
-            _ => BindError::Other { address, reason: error.to_string() },
-        }
+        let reason = match error.kind() {
+            io::ErrorKind::AddrInUse => return BindError::InUse { address },
+            io::ErrorKind::AddrNotAvailable => {
+                "no interface of this machine has that address".to_owned()
+            }
+            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            _ => error.to_string(),
+        };
+        BindError::Other { address, reason }
     }
 }
 
@@ -131,21 +128,16 @@ impl Listener {
         address: &Address,
         held: &[Listener],
     ) -> Result<Self, BindError> {
-        match address {
-            Address::Tcp(text, family) => bind_tcp(address, text, *family, held).await,
-            Address::Unix(path) => {
-                if let Some(own) = held.iter().find(|own| own.has_path(path)) {
-                    return Ok(own.clone());
-                }
-                let listener =
-                    bind_unix(path).await.map_err(|error| BindError::new(address, &error))?;
-                Ok(Listener::new(Inner::Unix(listener, path.clone())))
-            }
+        let path = match address {
+            Address::Tcp(text, family) => return bind_tcp(address, text, *family, held).await,
+            Address::Unix(path) => path,
+        };
+        let has_path = |own: &&Listener| matches!(&*own.0, Inner::Unix(_, own) if own == path);
+        if let Some(own) = held.iter().find(has_path) {
+            return Ok(own.clone());
         }
-    }
-
-    fn new(inner: Inner) -> Self {
-        Listener(Arc::new(inner))
+        let listener = bind_unix(path).await.map_err(|error| BindError::new(address, &error))?;
+        Ok(Listener(Arc::new(Inner::Unix(listener, path.clone()))))
     }
 
     pub fn downgrade(&self) -> WeakListener {
@@ -154,18 +146,10 @@ impl Listener {
 
     /// True if it is bound to this, and takes as many families there.
     fn has_address(&self, address: SocketAddr, only_v6: bool) -> bool {
-        match &*self.0 {
-            Inner::Tcp(listener) => {
-                let is_only_v6 = || socket2::SockRef::from(listener).only_v6().unwrap_or(true);
-                listener.local_addr().is_ok_and(|own| own == address)
-                    && (address.is_ipv4() || is_only_v6() == only_v6)
-            }
-            Inner::Unix(..) => false,
-        }
-    }
-
-    fn has_path(&self, path: &Path) -> bool {
-        matches!(&*self.0, Inner::Unix(_, own) if own == path)
+        let Inner::Tcp(listener) = &*self.0 else { return false };
+        let is_only_v6 = || socket2::SockRef::from(listener).only_v6().unwrap_or(true);
+        listener.local_addr().is_ok_and(|own| own == address)
+            && (address.is_ipv4() || is_only_v6() == only_v6)
     }
 
     /// The address as it is now, with its real port. `None` for a Unix socket.
@@ -177,19 +161,17 @@ impl Listener {
     }
 
     pub(super) async fn accept(&self) -> io::Result<(Socket, Peer)> {
-        match &*self.0 {
+        let (socket, address) = match &*self.0 {
             Inner::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 // A small answer must not wait for the acknowledgement of the one before.
                 let _ = stream.set_nodelay(true);
                 let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-                Ok((Either::Left(stream), Peer { address: Some(address), is_tls: false }))
+                (Either::Left(stream), Some(address))
             }
-            Inner::Unix(listener, _) => {
-                let (stream, _) = listener.accept().await?;
-                Ok((Either::Right(stream), Peer { address: None, is_tls: false }))
-            }
-        }
+            Inner::Unix(listener, _) => (Either::Right(listener.accept().await?.0), None),
+        };
+        Ok((socket, Peer { address, is_tls: false }))
     }
 }
 
@@ -216,12 +198,12 @@ async fn bind_tcp(
         vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
     } else {
         let resolved = tokio::net::lookup_host((host, port)).await;
-        resolved.map_err(|error| BindError::new(address, &error))?.collect()
-    };
-    if !host.is_empty() {
+        let mut resolved: Vec<_> =
+            resolved.map_err(|error| BindError::new(address, &error))?.collect();
         // `localhost` means 127.0.0.1 to most clients.
-        candidates.sort_by_key(SocketAddr::is_ipv6);
-    }
+        resolved.sort_by_key(SocketAddr::is_ipv6);
+        resolved
+    };
     candidates.retain(|candidate| family.has(candidate.ip()));
     if candidates.is_empty() {
         return Err(BindError::OtherFamily { address: address.to_string(), family });
@@ -233,11 +215,11 @@ async fn bind_tcp(
             return Ok(own.clone());
         }
         match listen(candidate, only_v6) {
-            Ok(listener) => return Ok(Listener::new(Inner::Tcp(listener))),
+            Ok(listener) => return Ok(Listener(Arc::new(Inner::Tcp(listener)))),
             // The next candidate would be another socket than the one that was meant.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                let mut ports = held.iter().filter_map(|own| Some(own.local_address()?.port()));
-                return Err(if ports.any(|own| own == port) {
+                let mut held = held.iter().filter_map(Listener::local_address);
+                return Err(if held.any(|own| own.port() == port) {
                     BindError::Held { address: address.to_string() }
                 } else {
                     BindError::new(address, &error)
@@ -267,8 +249,8 @@ fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let is_socket = std::fs::symlink_metadata(path)
-                .is_ok_and(|metadata| metadata.file_type().is_socket());
+            let metadata = std::fs::symlink_metadata(path);
+            let is_socket = metadata.is_ok_and(|metadata| metadata.file_type().is_socket());
             if !is_socket || UnixStream::connect(path).await.is_ok() {
                 return Err(error);
             }

@@ -34,7 +34,6 @@ mod options;
 mod scheduler;
 mod serve;
 mod transport;
-mod unread;
 mod windows;
 
 use std::future::Future;
@@ -49,9 +48,8 @@ pub use cors::{Cors, CorsError};
 pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Family, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
-pub use scheduler::{ReadScheduler, Rule, UnknownRule};
+pub use scheduler::{ReadScheduler, Rule, SharedWindow, UnknownRule, WaitsUnread};
 pub use serve::serve;
-pub use unread::{SharedWindow, WaitsUnread};
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

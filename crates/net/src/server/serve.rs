@@ -14,7 +14,6 @@ use super::connection::{Context, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
 use super::open::Port;
-use super::transport::Socket;
 use super::{Handler, ServerOptions, ServerResources};
 use crate::tls::ServerTls;
 
@@ -59,7 +58,12 @@ pub async fn serve<H: Handler>(
                 let budget = &context.resources.connections;
                 let activity = Arc::new(Activity::new(budget));
                 let Some(place) = budget.try_open(&port, &activity, Instant::now()) else {
-                    refuse(socket, &context.counters);
+                    // The client sees an orderly end and tries again.
+                    ServerCounters::count(&context.counters.refused);
+                    tracing::warn!(
+                        "a connection was closed: there are as many as `max_connections` or the \
+                         memory limit allows"
+                    );
                     continue;
                 };
                 let context = Arc::clone(&context);
@@ -83,15 +87,6 @@ pub async fn serve<H: Handler>(
         context.cut_off.cancel();
         connections.wait().await;
     }
-}
-
-/// Closes a connection for which there is no room. The client sees an orderly end and tries again.
-fn refuse(socket: Socket, counters: &ServerCounters) {
-    ServerCounters::count(&counters.refused);
-    tracing::warn!(
-        "a connection was closed: there are as many as `max_connections` or the memory limit allows"
-    );
-    drop(socket);
 }
 
 /// The peer was gone before it was accepted.

@@ -2,8 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -53,11 +51,8 @@ impl ScheduledSocket {
     }
 }
 
-/// A stream with or without TLS that tells how much was read from it.
-pub(super) struct Transport {
-    pub stream: Either<ScheduledSocket, Box<TlsStream<ScheduledSocket>>>,
-    pub read_bytes: Arc<AtomicU64>,
-}
+/// With or without TLS.
+pub(super) type Transport = Either<ScheduledSocket, Box<TlsStream<ScheduledSocket>>>;
 
 fn poll_read_ready(socket: &Socket, context: &mut Context<'_>) -> Poll<io::Result<()>> {
     match socket {
@@ -113,52 +108,5 @@ impl AsyncWrite for ScheduledSocket {
 
     fn is_write_vectored(&self) -> bool {
         self.socket.is_write_vectored()
-    }
-}
-
-impl AsyncRead for Transport {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buffer.filled().len();
-        let poll = Pin::new(&mut this.stream).poll_read(context, buffer);
-        let read = buffer.filled().len() - before;
-        if read > 0 {
-            this.read_bytes.fetch_add(read as u64, Ordering::Relaxed);
-        }
-        poll
-    }
-}
-
-impl AsyncWrite for Transport {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }

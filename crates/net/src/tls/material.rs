@@ -1,5 +1,6 @@
 //! Certificates, keys and authorities out of PEM.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use rustls::RootCertStore;
@@ -11,33 +12,21 @@ use crate::reload::Snapshot;
 
 /// The files among the sources.
 pub(super) fn files<'a>(sources: impl IntoIterator<Item = &'a Option<Pem>>) -> Vec<PathBuf> {
-    let file = |source: &Option<Pem>| match source {
-        Some(Pem::File(path)) => Some(path.clone()),
-        _ => None,
-    };
-    sources.into_iter().filter_map(file).collect()
+    let sources = sources.into_iter().flatten();
+    sources
+        .filter_map(|source| if let Pem::File(path) = source { Some(path.clone()) } else { None })
+        .collect()
 }
 
-/// The certificate chain and its key, if the options name them.
+/// The certificate chain and its key, if the options name both.
 pub(super) fn identity(
     options: &TlsOptions,
     snapshot: &Snapshot,
 ) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, TlsError> {
-    match (&options.certificate, &options.key) {
-        (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => Ok(Some((
-            certificates(certificate, snapshot, "certificate")?,
-            private_key(key, snapshot)?,
-        ))),
-        (Some(_), None) => Err(TlsError::Option {
-            option: "cert_file",
-            reason: "it needs a key_file as well".to_owned(),
-        }),
-        (None, Some(_)) => Err(TlsError::Option {
-            option: "key_file",
-            reason: "it needs a cert_file as well".to_owned(),
-        }),
-    }
+    let (Some(certificate), Some(key)) = (&options.certificate, &options.key) else {
+        return Ok(None);
+    };
+    Ok(Some((certificates(certificate, snapshot, "certificate")?, private_key(key, snapshot)?)))
 }
 
 /// Whom a side trusts.
@@ -52,10 +41,7 @@ pub(super) fn authorities(source: &Pem, snapshot: &Snapshot) -> Result<Trusted, 
     let own = certificates(source, snapshot, "authority's certificate")?;
     let mut roots = RootCertStore::empty();
     for certificate in &own {
-        roots.add(certificate.clone()).map_err(|error| TlsError::NotPem {
-            origin: origin(source),
-            reason: error.to_string(),
-        })?;
+        roots.add(certificate.clone()).map_err(|error| not_pem(source, &error))?;
     }
     Ok(Trusted { roots, own })
 }
@@ -88,7 +74,7 @@ fn certificates(
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_slice_iter(bytes(source, snapshot)?)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| TlsError::NotPem { origin: origin(source), reason: error.to_string() })?;
+        .map_err(|error| not_pem(source, &error))?;
     if certificates.is_empty() {
         return Err(TlsError::Empty { origin: origin(source), what });
     }
@@ -99,18 +85,22 @@ fn private_key(source: &Pem, snapshot: &Snapshot) -> Result<PrivateKeyDer<'stati
     use rustls::pki_types::pem::Error;
     PrivateKeyDer::from_pem_slice(bytes(source, snapshot)?).map_err(|error| match error {
         Error::NoItemsFound => TlsError::Empty { origin: origin(source), what: "private key" },
-        error => TlsError::NotPem { origin: origin(source), reason: error.to_string() },
+        error => not_pem(source, &error),
     })
 }
 
 fn bytes<'a>(source: &'a Pem, snapshot: &'a Snapshot) -> Result<&'a [u8], TlsError> {
     match source {
-        Pem::Inline(text) => Ok(text.as_bytes()),
+        Pem::Inline(text) => Ok(text.expose().as_bytes()),
         Pem::File(path) => snapshot.content(path).map_err(|reason| TlsError::Unreadable {
             path: path.display().to_string(),
             reason: reason.to_owned(),
         }),
     }
+}
+
+fn not_pem(source: &Pem, error: &dyn Display) -> TlsError {
+    TlsError::NotPem { origin: origin(source), reason: error.to_string() }
 }
 
 fn origin(source: &Pem) -> String {

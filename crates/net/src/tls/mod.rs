@@ -8,7 +8,6 @@ mod client;
 mod material;
 mod options;
 mod provider;
-mod read;
 mod section;
 mod self_signed;
 mod server;
@@ -31,6 +30,10 @@ pub enum TlsError {
     Unusable { reason: String },
     #[error("{option}: {reason}")]
     Option { option: &'static str, reason: String },
+}
+
+fn unusable(error: impl std::fmt::Display) -> TlsError {
+    TlsError::Unusable { reason: error.to_string() }
 }
 
 #[cfg(test)]

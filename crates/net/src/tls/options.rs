@@ -1,24 +1,19 @@
-use std::fmt;
+//! The options that the `tls` sections of clients and servers share.
+
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sluice_config::{Fields, Secret};
+
+use super::provider::{CURVES, cipher_suite_names};
 use crate::reload::DEFAULT_RELOAD_INTERVAL;
 
 /// PEM data: in a file, which is read again when it changes, or as it stands in the configuration.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pem {
     File(PathBuf),
-    Inline(String),
-}
-
-/// Never shows inline data: it may be a key.
-impl fmt::Debug for Pem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Pem::File(path) => formatter.debug_tuple("File").field(path).finish(),
-            Pem::Inline(_) => formatter.write_str("Inline([REDACTED])"),
-        }
-    }
+    /// It may be a key.
+    Inline(Secret),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,4 +76,63 @@ pub struct ServerTlsOptions {
     pub common: TlsOptions,
     /// `client_ca_file`: clients must show a certificate of one of these authorities (mTLS).
     pub client_authorities: Option<Pem>,
+}
+
+const VERSIONS: [(&str, TlsVersion); 2] = [("1.2", TlsVersion::V1_2), ("1.3", TlsVersion::V1_3)];
+
+impl Pem {
+    /// Reads PEM data that is in a file or stands in the configuration. `what` begins the options'
+    /// documentation.
+    pub fn read(fields: &mut Fields<'_>, file: &str, inline: &str, what: &str) -> Option<Pem> {
+        let doc = format!("{what}, as a PEM file. It is read again when it changes.");
+        let path = fields.optional_string(file, &doc);
+        let text = fields.secret(inline, &format!("{what}, as PEM text."));
+        let path = path.filter(|path| !path.is_empty());
+        let text = text.filter(|text| !text.expose().is_empty());
+        if path.is_some() && text.is_some() {
+            let message = format!("is there together with `{file}`: only one of them can be used");
+            fields.error_at(inline, &message);
+        }
+        let file = path.map(|path| Pem::File(PathBuf::from(path)));
+        file.or_else(|| text.map(Pem::Inline))
+    }
+}
+
+impl TlsOptions {
+    /// Reads how to speak: versions, cipher suites, curves; and how often files are looked at.
+    /// Whose certificates there are is left to the caller.
+    pub fn read_protocol(fields: &mut Fields<'_>) -> TlsOptions {
+        let min_version =
+            fields.choice("min_version", TlsVersion::V1_2, &VERSIONS, "Lowest TLS version.");
+        let max_version =
+            fields.choice("max_version", TlsVersion::V1_3, &VERSIONS, "Highest TLS version.");
+        let names = cipher_suite_names();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let doc = "Cipher suites of TLS 1.2; those of 1.3 are always there. Without it, all that \
+                   are secure.";
+        let cipher_suites = fields.name_list("cipher_suites", &names, doc);
+        let doc = "Key exchange curves, the preferred one first. Without it, all.";
+        let names = CURVES.map(|(name, _)| name);
+        let curve_preferences = fields.name_list("curve_preferences", &names, doc);
+        let doc = "How often the files are looked at. Unlike in the Collector, they are looked at \
+                   by default.";
+        let reload_interval = fields.duration("reload_interval", DEFAULT_RELOAD_INTERVAL, doc);
+        let reason = "insecure cipher suites are not available";
+        fields.no_effect("include_insecure_cipher_suites", reason);
+        fields.not_yet("tpm", "keys in a TPM");
+        if min_version > max_version {
+            fields.error_at("min_version", "is above `max_version`");
+        }
+        let mut options = TlsOptions {
+            min_version,
+            max_version,
+            cipher_suites,
+            curve_preferences,
+            ..TlsOptions::default()
+        };
+        if !reload_interval.is_zero() {
+            options.reload_interval = Some(reload_interval);
+        }
+        options
+    }
 }

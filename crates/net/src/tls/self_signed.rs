@@ -6,29 +6,58 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use super::TlsError;
 use super::material::Trusted;
+use super::{TlsError, unusable};
 
 /// The extended key usage extension, as a DER object identifier.
 const EXTENDED_KEY_USAGE: &[u8] = &[0x06, 0x03, 0x55, 0x1d, 0x25];
 const SERVER_AUTHENTICATION: &[u8] = &[0x06, 0x08, 0x2b, 6, 1, 5, 5, 7, 3, 1];
 const CLIENT_AUTHENTICATION: &[u8] = &[0x06, 0x08, 0x2b, 6, 1, 5, 5, 7, 3, 2];
 
+/// The parts of a verifier that check handshakes' signatures with its `algorithms`.
+macro_rules! verify_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            verify_tls12_signature(message, certificate, signature, &self.algorithms)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.algorithms.supported_schemes()
+        }
+    };
+}
+
 /// Verifies servers' certificates.
 pub(super) fn server_verifier(
     Trusted { roots, own }: Trusted,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
-    let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-        .build()
-        .map_err(|error| TlsError::Unusable { reason: error.to_string() })?;
-    Ok(Arc::new(OrTrustedItself { webpki, own }))
+    let webpki = WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
+    let webpki = webpki.build().map_err(unusable)?;
+    let algorithms = provider.signature_verification_algorithms;
+    Ok(Arc::new(OrTrustedItself { webpki, own, algorithms }))
 }
 
 /// Verifies clients' certificates.
@@ -36,10 +65,31 @@ pub(super) fn client_verifier(
     Trusted { roots, own }: Trusted,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let webpki = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-        .build()
-        .map_err(|error| TlsError::Unusable { reason: error.to_string() })?;
-    Ok(Arc::new(OrTrustedItself { webpki, own }))
+    let webpki = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
+    let webpki = webpki.build().map_err(unusable)?;
+    let algorithms = provider.signature_verification_algorithms;
+    Ok(Arc::new(OrTrustedItself { webpki, own, algorithms }))
+}
+
+/// `insecure_skip_verify`: any certificate will do. That the peer holds its key is still verified.
+#[derive(Debug)]
+pub(super) struct AnyServer {
+    pub(super) algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    verify_signatures!();
 }
 
 /// What `webpki` takes, and certificates that are trusted themselves.
@@ -47,6 +97,7 @@ pub(super) fn client_verifier(
 struct OrTrustedItself<V: ?Sized> {
     own: Vec<CertificateDer<'static>>,
     webpki: Arc<V>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl<V: ?Sized> OrTrustedItself<V> {
@@ -83,41 +134,17 @@ impl ServerCertVerifier for OrTrustedItself<WebPkiServerVerifier> {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verified = self.webpki.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
+        let (webpki, name) = (&self.webpki, server_name);
+        let verified =
+            webpki.verify_server_cert(end_entity, intermediates, name, ocsp_response, now);
         verified.or_else(|why| {
             self.take(end_entity, SERVER_AUTHENTICATION, why)?;
-            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
             Ok(ServerCertVerified::assertion())
         })
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.webpki.supported_verify_schemes()
-    }
+    verify_signatures!();
 }
 
 impl ClientCertVerifier for OrTrustedItself<dyn ClientCertVerifier> {
@@ -138,25 +165,5 @@ impl ClientCertVerifier for OrTrustedItself<dyn ClientCertVerifier> {
         })
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.webpki.supported_verify_schemes()
-    }
+    verify_signatures!();
 }

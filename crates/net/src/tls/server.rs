@@ -5,13 +5,11 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 
-use super::{ServerTlsOptions, TlsError, material, provider, self_signed};
+use super::{ServerTlsOptions, TlsError, material, provider, self_signed, unusable};
 use crate::reload::{Reloading, Snapshot};
 
-/// A server's TLS settings, following their files. Ask for `current` at every handshake.
-pub struct ServerTls {
-    config: Arc<Reloading<Arc<ServerConfig>>>,
-}
+/// A server's TLS settings, following their files.
+pub struct ServerTls(pub(super) Arc<Reloading<ServerConfig>>);
 
 impl ServerTls {
     /// `alpn`: the protocols that are offered, the preferred one first (`h2`, `http/1.1`).
@@ -19,35 +17,18 @@ impl ServerTls {
         options: ServerTlsOptions,
         alpn: &'static [&'static [u8]],
     ) -> Result<Self, TlsError> {
-        if options.common.certificate.is_none() {
-            return Err(TlsError::Option {
-                option: "cert_file",
-                reason: "a server needs a certificate and its key".to_owned(),
-            });
-        }
-        let provider = provider::provider(&options.common)?;
-        let files = material::files([
-            &options.common.certificate,
-            &options.common.key,
-            &options.client_authorities,
-        ]);
-        let interval = options.common.reload_interval;
-        let config = Reloading::start(
-            "the server's TLS certificate",
-            files,
-            interval,
-            move |snapshot: &Snapshot| build(&options, &provider, alpn, snapshot).map(Arc::new),
-        )?;
-        Ok(ServerTls { config })
+        let provider = provider::provider(&options.common);
+        let common = &options.common;
+        let files =
+            material::files([&common.certificate, &common.key, &options.client_authorities]);
+        let interval = common.reload_interval;
+        let build = move |snapshot: &Snapshot| build(&options, &provider, alpn, snapshot);
+        Reloading::start("the server's TLS certificate", files, interval, build).map(ServerTls)
     }
 
+    /// The settings as the files are now: ask at every handshake.
     pub fn current(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.config.current())
-    }
-
-    /// Reads the files now instead of at the next interval. Returns whether anything changed.
-    pub fn check_files(&self) -> bool {
-        self.config.check()
+        self.0.current()
     }
 }
 
@@ -57,10 +38,9 @@ fn build(
     alpn: &[&[u8]],
     snapshot: &Snapshot,
 ) -> Result<ServerConfig, TlsError> {
-    let unusable = |reason: String| TlsError::Unusable { reason };
     let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
-        .with_protocol_versions(provider::versions(&options.common)?)
-        .map_err(|error| unusable(error.to_string()))?;
+        .with_protocol_versions(&provider::versions(&options.common))
+        .map_err(unusable)?;
     let builder = match &options.client_authorities {
         None => builder.with_no_client_auth(),
         Some(source) => {
@@ -73,8 +53,7 @@ fn build(
             option: "cert_file",
             reason: "a server needs a certificate and its key".to_owned(),
         })?;
-    let mut config =
-        builder.with_single_cert(chain, key).map_err(|error| unusable(error.to_string()))?;
+    let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
 }

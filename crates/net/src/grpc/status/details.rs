@@ -4,7 +4,8 @@
 use crate::grpc::answer::{Fields, Value};
 use std::time::Duration;
 
-use super::{Code, RETRY_INFO_TYPE, Status, cut, cut_str};
+use super::{Code, RETRY_INFO_TYPE, Status};
+use crate::text::cut;
 
 /// google.rpc.Status: code = 1 (int32), message = 2 (string), details = 3 (repeated Any).
 pub(super) fn encode(status: &Status) -> Vec<u8> {
@@ -12,7 +13,7 @@ pub(super) fn encode(status: &Status) -> Vec<u8> {
     if status.code != Code::Ok {
         bytes.extend_from_slice(&[0x08, status.code.number()]);
     }
-    let message = cut_str(&status.message);
+    let message = cut(&status.message);
     if !message.is_empty() {
         put_bytes(&mut bytes, 2, message.as_bytes());
     }
@@ -62,7 +63,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Status> {
         match field {
             (1, Value::Number(code)) => status.code = Code::from_number(code),
             (2, Value::Bytes(message)) => {
-                status.message = cut(String::from_utf8_lossy(message).into_owned())
+                status.message = cut(&String::from_utf8_lossy(message)).to_owned();
             }
             (3, Value::Bytes(any)) => status.retry_delay = status.retry_delay.or(decode_any(any)?),
             _ => {}
@@ -75,42 +76,37 @@ pub(super) fn decode_retry_delay(bytes: &[u8]) -> Option<Duration> {
     decode(bytes)?.retry_delay
 }
 
-/// The delay, if this detail is a RetryInfo. The outer `None` means malformed.
-fn decode_any(bytes: &[u8]) -> Option<Option<Duration>> {
-    let (mut type_url, mut value) = (&b""[..], &b""[..]);
-    let mut fields = Fields::new(bytes);
-    while let Some(field) = fields.next()? {
-        match field {
-            (1, Value::Bytes(bytes)) => type_url = bytes,
-            (2, Value::Bytes(bytes)) => value = bytes,
-            _ => {}
-        }
-    }
+/// The delay, if this detail is a RetryInfo. The outer `None` means malformed, here and below.
+fn decode_any(any: &[u8]) -> Option<Option<Duration>> {
     // Only the last segment of the URL names the type.
-    if !type_url.ends_with(b"/google.rpc.RetryInfo") {
+    if !bytes_of(any, 1)?.ends_with(b"/google.rpc.RetryInfo") {
         return Some(None);
     }
-    let mut delay = Duration::ZERO;
-    let mut fields = Fields::new(value);
-    while let Some(field) = fields.next()? {
-        if let (1, Value::Bytes(duration)) = field {
-            delay = decode_duration(duration)?;
-        }
-    }
+    let duration = bytes_of(bytes_of(any, 2)?, 1)?;
+    let (seconds, nanos) = (number_of(duration, 1)?, number_of(duration, 2)?);
+    let nanos = nanos.clamp(0, 999_999_999) as u32;
+    // Negative durations count as zero.
+    let delay = u64::try_from(seconds).map_or(Duration::ZERO, |secs| Duration::new(secs, nanos));
     Some(Some(delay))
 }
 
-/// Negative durations count as zero.
-fn decode_duration(bytes: &[u8]) -> Option<Duration> {
-    let (mut seconds, mut nanos) = (0_i64, 0_i64);
-    let mut fields = Fields::new(bytes);
-    while let Some(field) = fields.next()? {
-        match field {
-            (1, Value::Number(number)) => seconds = number as i64,
-            (2, Value::Number(number)) => nanos = number as i64,
-            _ => {}
+fn bytes_of(message: &[u8], field: u64) -> Option<&[u8]> {
+    let value = last(message, field)?;
+    Some(if let Some(Value::Bytes(bytes)) = value { bytes } else { &[] })
+}
+
+fn number_of(message: &[u8], field: u64) -> Option<i64> {
+    let value = last(message, field)?;
+    Some(if let Some(Value::Number(number)) = value { number as i64 } else { 0 })
+}
+
+/// The last value of a field counts.
+fn last(message: &[u8], field: u64) -> Option<Option<Value<'_>>> {
+    let (mut fields, mut found) = (Fields::new(message), None);
+    while let Some((number, value)) = fields.next()? {
+        if number == field {
+            found = Some(value);
         }
     }
-    let nanos = u32::try_from(nanos.clamp(0, 999_999_999)).ok()?;
-    Some(u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos)))
+    Some(found)
 }

@@ -87,6 +87,6 @@ fn unknown_codes_are_unknown_and_no_code_is_no_status() {
 #[test]
 fn long_messages_are_cut_at_a_character() {
     let status = round_trip(&Status::new(Code::Internal, "\u{fc}".repeat(10_000)));
-    assert!(status.message.len() <= MESSAGE_MAX_BYTES);
+    assert!(status.message.len() <= crate::text::TEXT_LIMIT_BYTES);
     assert!(status.message.chars().all(|character| character == '\u{fc}'));
 }

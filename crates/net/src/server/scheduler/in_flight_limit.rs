@@ -19,30 +19,24 @@ pub(super) fn weight_of_bytes(bytes: usize) -> usize {
     1 + bytes / BYTES_OF_WEIGHT
 }
 
-#[derive(Debug)]
+/// Of the limit: there is none.
+const UNBOUNDED: usize = 0;
+
+#[derive(Debug, Default)]
 pub(super) struct InFlightLimit {
     weight: AtomicUsize,
     /// In the current window.
     was_memory_short: AtomicBool,
 }
 
-impl Default for InFlightLimit {
-    fn default() -> Self {
-        InFlightLimit {
-            weight: AtomicUsize::new(usize::MAX),
-            was_memory_short: AtomicBool::new(false),
-        }
-    }
-}
-
 impl InFlightLimit {
     /// Whether one more connection may be read from beside others of this weight.
     pub(super) fn admits_beside(&self, weight: usize) -> bool {
-        weight < self.weight.load(Ordering::Relaxed)
+        !self.is_bounded() || weight < self.weight.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_bounded(&self) -> bool {
-        self.weight.load(Ordering::Relaxed) != usize::MAX
+        self.weight.load(Ordering::Relaxed) != UNBOUNDED
     }
 
     pub(super) fn note_memory_short(&self) {
@@ -55,13 +49,11 @@ impl InFlightLimit {
         let weight = self.weight.load(Ordering::Relaxed);
         let next = match cpu {
             _ if self.was_memory_short.swap(false, Ordering::Relaxed) => LEAST_WEIGHT,
-            CpuLoad::Full if weight == usize::MAX => LEAST_WEIGHT,
             CpuLoad::Full => (weight - weight / STEP_PART).max(LEAST_WEIGHT),
             CpuLoad::High => weight,
-            CpuLoad::Low | CpuLoad::Idle if weight < UNLIMITED_WEIGHT => {
-                weight + weight / STEP_PART
-            }
-            CpuLoad::Low | CpuLoad::Idle => usize::MAX,
+            // Above the highest limit there is none; none stays none.
+            CpuLoad::Low | CpuLoad::Idle if weight >= UNLIMITED_WEIGHT => UNBOUNDED,
+            CpuLoad::Low | CpuLoad::Idle => weight + weight / STEP_PART,
         };
         self.weight.store(next, Ordering::Relaxed);
     }
@@ -71,7 +63,7 @@ impl InFlightLimit {
     }
 
     pub(super) fn open(&self) {
-        self.weight.store(usize::MAX, Ordering::Relaxed);
+        self.weight.store(UNBOUNDED, Ordering::Relaxed);
     }
 }
 

@@ -18,14 +18,9 @@ pub(super) struct Line {
     queue: VecDeque<Arc<ConnectionEntry>>,
     /// Connections that had a slice and have requests in flight, or may yet have some.
     active: Vec<Arc<ConnectionEntry>>,
-    rules: Rules,
 }
 
 impl Line {
-    pub(super) fn new(rules: Rules) -> Self {
-        Line { rules, ..Line::default() }
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -49,13 +44,19 @@ impl Line {
     pub(super) fn next(
         &mut self,
         limit: &InFlightLimit,
+        rules: Rules,
         tick: u64,
     ) -> Option<Arc<ConnectionEntry>> {
         if self.queue.is_empty() {
             return None;
         }
-        self.retire_finished();
-        self.is_admitted(limit, tick).then(|| self.begin_first(tick)).flatten()
+        for entry in self.active.extract_if(.., |entry| entry.is_finished()) {
+            entry.end_slice();
+            entry.is_active.store(false, Ordering::Relaxed);
+        }
+        let weight = || self.active.iter().map(|entry| entry.weight(tick, rules)).sum();
+        let is_admitted = !limit.is_bounded() || limit.admits_beside(weight());
+        is_admitted.then(|| self.begin(0, tick)).flatten()
     }
 
     /// As [`Line::next`] while the CPU is idle: the limit holds up a connection only for a bounded
@@ -72,26 +73,6 @@ impl Line {
         let is_next = |entry: &Arc<ConnectionEntry>| admits_large || entry.has_small_requests();
         let index = self.queue.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
         self.begin(index, tick)
-    }
-
-    fn retire_finished(&mut self) {
-        self.active.retain(|entry| {
-            let is_finished = entry.is_finished();
-            if is_finished {
-                entry.end_slice();
-                entry.is_active.store(false, Ordering::Relaxed);
-            }
-            !is_finished
-        });
-    }
-
-    fn is_admitted(&self, limit: &InFlightLimit, tick: u64) -> bool {
-        let weight = || self.active.iter().map(|entry| entry.weight(tick, self.rules)).sum();
-        !limit.is_bounded() || limit.admits_beside(weight())
-    }
-
-    fn begin_first(&mut self, tick: u64) -> Option<Arc<ConnectionEntry>> {
-        self.begin(0, tick)
     }
 
     fn begin(&mut self, index: usize, tick: u64) -> Option<Arc<ConnectionEntry>> {

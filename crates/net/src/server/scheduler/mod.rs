@@ -54,6 +54,7 @@ use entry::ConnectionEntry;
 use in_flight_limit::InFlightLimit;
 use line::Line;
 pub(super) use requests::{Arriving, Requests};
+pub use requests::{SharedWindow, WaitsUnread};
 use rules::Rules;
 pub use rules::{Rule, UnknownRule};
 
@@ -88,12 +89,7 @@ impl ReadScheduler {
 
     /// One that some rules do not apply to.
     pub fn without(rules: &[Rule]) -> Arc<ReadScheduler> {
-        let rules = Rules::without(rules);
-        Arc::new(ReadScheduler {
-            line: Mutex::new(Line::new(rules)),
-            rules,
-            ..ReadScheduler::default()
-        })
+        Arc::new(ReadScheduler { rules: Rules::without(rules), ..ReadScheduler::default() })
     }
 
     /// Builds a runtime whose threads read from connections when they have nothing else to do.
@@ -178,7 +174,8 @@ impl ReadScheduler {
     }
 
     fn begin_next(&self, line: &mut Line) {
-        if let Some(entry) = line.next(&self.limit, self.ticks.load(Ordering::Relaxed)) {
+        if let Some(entry) = line.next(&self.limit, self.rules, self.ticks.load(Ordering::Relaxed))
+        {
             self.wake(&entry);
         }
     }

@@ -1,17 +1,24 @@
-//! The requests of one connection: how many are in flight, and how many are only partly read.
+//! The requests of one connection: how many are in flight, how many are only partly read, and how
+//! much of the connection's flow-control window is filled by those that wait unread.
+//!
+//! All requests of an HTTP/2 connection share one window: if requests that wait to be admitted
+//! filled it, those that were admitted could not go on, and would keep the memory that the others
+//! wait for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::server::unread::{SharedWindow, Unread};
+use crate::server::windows::WindowSizes;
 
 /// No answer is held longer: a peer may be slow with one body, or wait for this answer before it
 /// sends the rest of another.
 pub(super) const HELD_AT_MOST: Duration = Duration::from_millis(250);
+/// Requests that wait unread get at most this part of a connection's window.
+const PART_OF_WINDOW: usize = 2;
 
 #[derive(Debug, Default)]
 pub(in crate::server) struct Requests {
@@ -95,5 +102,86 @@ impl Drop for Arriving {
         if self.0.arriving.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.all_have_arrived.notify_waiters();
         }
+    }
+}
+
+/// The window of one connection, as its requests share it. Without sizes it is unlimited.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Unread {
+    bytes: AtomicUsize,
+    sizes: OnceLock<WindowSizes>,
+}
+
+impl Unread {
+    /// Once, when the connection begins.
+    pub(in crate::server) fn set_sizes(&self, sizes: WindowSizes) {
+        let _ = self.sizes.set(sizes);
+    }
+}
+
+/// The window of a request's connection, asked before the request waits unread.
+#[derive(Clone, Debug)]
+pub struct SharedWindow(Arc<Requests>);
+
+/// A request that waits unread.
+#[derive(Debug)]
+pub struct WaitsUnread {
+    window: SharedWindow,
+    bytes: usize,
+}
+
+impl SharedWindow {
+    /// Whether a request of `len_bytes` may wait. `None`: it would hold up requests of the
+    /// connection that are being read.
+    pub fn try_wait(&self, len_bytes: usize) -> Option<WaitsUnread> {
+        let unread = &self.0.unread;
+        let (limit, stream_bytes) = unread.sizes.get().map_or((usize::MAX, usize::MAX), |sizes| {
+            (sizes.connection_bytes as usize / PART_OF_WINDOW, sizes.stream_bytes as usize)
+        });
+        let bytes = len_bytes.min(stream_bytes);
+        let is_alone = self.0.arriving() <= 1;
+        let taken = unread.bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |sum| {
+            sum.checked_add(bytes).filter(|sum| is_alone || *sum <= limit)
+        });
+        taken.is_ok().then(|| WaitsUnread { window: self.clone(), bytes })
+    }
+}
+
+impl Drop for WaitsUnread {
+    fn drop(&mut self) {
+        self.window.0.unread.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_wait_leave_others_half_of_the_window() {
+        let requests = Arc::new(Requests::default());
+        requests.unread.set_sizes(WindowSizes { connection_bytes: 100_000, stream_bytes: 30_000 });
+        let window = SharedWindow(Arc::clone(&requests));
+        let first = requests.begin();
+        let alone = window.try_wait(80_000).expect("there is no other request to hold up");
+        let _others = [requests.begin(), requests.begin()];
+        assert!(
+            window.try_wait(20_001).is_none(),
+            "as much of the first one as its own window lets through counts"
+        );
+        let second = window.try_wait(20_000).expect("half of the window");
+        assert!(window.try_wait(1).is_none());
+        drop((alone, second));
+        assert!(window.try_wait(usize::MAX).is_some());
+        drop(first);
+    }
+
+    #[test]
+    fn without_a_window_every_request_may_wait() {
+        let requests = Arc::new(Requests::default());
+        let _arriving = [requests.begin(), requests.begin()];
+        let window = SharedWindow(requests);
+        let _waits =
+            [window.try_wait(1 << 30).expect("may"), window.try_wait(1 << 30).expect("may too")];
     }
 }

@@ -1,6 +1,5 @@
 //! The rules of the read scheduler, each of which can be switched off to measure what it is worth.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// One rule. The head of the scheduler's module says what each does.
@@ -46,17 +45,9 @@ impl Rule {
 }
 
 /// There is no rule of this name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no rule `{0}`; there are {names}", names = Rule::ALL.map(Rule::name).join(", "))]
 pub struct UnknownRule(String);
-
-impl fmt::Display for UnknownRule {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Rule::ALL.map(Rule::name).join(", ");
-        write!(formatter, "there is no rule `{}`; there are {names}", self.0)
-    }
-}
-
-impl std::error::Error for UnknownRule {}
 
 impl FromStr for Rule {
     type Err = UnknownRule;
