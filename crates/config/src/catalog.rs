@@ -98,18 +98,6 @@ impl Kind {
         self
     }
 
-    #[must_use]
-    pub const fn signals(mut self, signals: &'static [PipelineSignal]) -> Self {
-        self.signals = signals;
-        self
-    }
-
-    #[must_use]
-    pub const fn missing(mut self, text: &'static str) -> Self {
-        self.missing = Some(text);
-        self
-    }
-
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
     }

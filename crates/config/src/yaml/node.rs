@@ -100,14 +100,8 @@ impl Scalar {
 
 impl Node {
     pub fn null(span: Span) -> Self {
-        Node {
-            value: Value::Scalar(Scalar {
-                value: ScalarValue::Null,
-                text: String::new(),
-                expanded: false,
-            }),
-            span,
-        }
+        let (value, text) = (ScalarValue::Null, String::new());
+        Node { value: Value::Scalar(Scalar { value, text, expanded: false }), span }
     }
 
     pub fn is_null(&self) -> bool {
@@ -147,10 +141,10 @@ impl fmt::Debug for Node {
         match &self.value {
             Value::Scalar(scalar) => fmt::Debug::fmt(scalar, formatter),
             Value::List(items) => formatter.debug_list().entries(items).finish(),
-            Value::Mapping(entries) => formatter
-                .debug_map()
-                .entries(entries.iter().map(|entry| (&entry.key, &entry.value)))
-                .finish(),
+            Value::Mapping(entries) => {
+                let entries = entries.iter().map(|entry| (&entry.key, &entry.value));
+                formatter.debug_map().entries(entries).finish()
+            }
         }
     }
 }

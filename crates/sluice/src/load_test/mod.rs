@@ -14,7 +14,7 @@ mod subjects;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use sluice_load_test::run::{self, Cores};
+use sluice_load_test::run::{self, Cores, Plan};
 
 pub(crate) use arguments::LoadTestArguments;
 use arguments::LoadTestCommand;
@@ -23,19 +23,17 @@ use interruption::INTERRUPTED;
 pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
     match &arguments.command {
         Some(LoadTestCommand::Report { places, output }) => {
-            output::merge(places, output.as_deref())?;
-            return Ok(ExitCode::SUCCESS);
+            output::merge(places, output.as_deref())
         }
-        Some(LoadTestCommand::Subjects) => {
-            subjects::list()?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        None => {}
+        Some(LoadTestCommand::Subjects) => subjects::list(),
+        None => run_plans(arguments),
     }
+}
+
+fn run_plans(arguments: &LoadTestArguments) -> Result<ExitCode> {
     let plans = plan::plans(arguments)?;
     if arguments.dry_run {
-        plans.iter().try_for_each(|plan| crate::output::print(&plan.in_words()))?;
-        return Ok(ExitCode::SUCCESS);
+        return crate::output::print(&plans.iter().map(Plan::in_words).collect::<String>());
     }
     arguments.output.prepare()?;
     // Before the runtime: its threads are to be the bench's.
@@ -44,11 +42,8 @@ pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
         1 => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
-    let runtime = builder
-        .worker_threads(cores.of_bench())
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let builder = builder.worker_threads(cores.of_bench()).enable_all();
+    let runtime = builder.build().context("cannot start the runtime")?;
     let records = runtime.block_on(async {
         let (once, twice) = interruption::listen()?;
         tokio::select! {

@@ -32,7 +32,7 @@ pub(crate) fn run(command: &LogCommand) -> Result<ExitCode> {
         LogCommand::Show(arguments) => show::run(arguments),
         LogCommand::DeadLetters(arguments) => dead_letters::run(arguments),
         LogCommand::Replay(arguments) => replay::run(arguments),
-        LogCommand::Verify(arguments) => verify::run(arguments),
+        LogCommand::Verify { directory } => verify::run(directory),
         LogCommand::Drop(arguments) => drop::run(arguments),
     };
     match result {
