@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use comfy_table::Cell;
 use serde_json::json;
-use sluice_log::dead_letters::Refusal;
+use sluice_log::format::Refusal;
 
 use super::arguments::ListArguments;
 use super::directory::{Directory, StoredDelivery};

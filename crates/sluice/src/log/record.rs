@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use sluice_engine::stored::{self, FrameMetadata};
-use sluice_log::dead_letters::{DeadLetter, Refusal};
+use sluice_log::dead_letters::DeadLetter;
+use sluice_log::format::Refusal;
 use sluice_log::{Charge, DecodeError, Record, RecordFacts, StoredRecord};
 
 /// What is stored of a request. The log appends, keeps and drops it without interpreting it.
