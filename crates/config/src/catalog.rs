@@ -71,10 +71,8 @@ impl fmt::Display for PipelineSignal {
     }
 }
 
-/// One kind of component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// The canonical name.
     pub name: &'static str,
     /// Other names that mean the same.
     pub aliases: &'static [&'static str],

@@ -33,8 +33,19 @@ impl ComponentId {
         if kind.len() > TYPE_LIMIT {
             return Err(format!("the type is longer than {TYPE_LIMIT} characters"));
         }
-        let name = name.map(validate_name).transpose()?.unwrap_or_default();
-        Ok(ComponentId { kind: kind.to_owned(), name })
+        if name == Some("") {
+            return Err("the name after the slash is missing".to_owned());
+        }
+        let name = name.unwrap_or_default();
+        if name.chars().count() > NAME_LIMIT {
+            return Err(format!("the name is longer than {NAME_LIMIT} characters"));
+        }
+        // The name becomes a label of metrics and a part of messages.
+        let mut characters = name.chars();
+        if let Some(character) = characters.find(|one| one.is_whitespace() || one.is_control()) {
+            return Err(format!("the name has the character {character:?}"));
+        }
+        Ok(ComponentId { kind: kind.to_owned(), name: name.to_owned() })
     }
 
     /// The part before the slash.
@@ -46,21 +57,6 @@ impl ComponentId {
     pub fn name(&self) -> &str {
         &self.name
     }
-}
-
-fn validate_name(name: &str) -> Result<String, String> {
-    if name.is_empty() {
-        return Err("the name after the slash is missing".to_owned());
-    }
-    if name.chars().count() > NAME_LIMIT {
-        return Err(format!("the name is longer than {NAME_LIMIT} characters"));
-    }
-    // The name becomes a label of metrics and a part of messages.
-    let mut characters = name.chars();
-    if let Some(character) = characters.find(|one| one.is_whitespace() || one.is_control()) {
-        return Err(format!("the name has the character {character:?}"));
-    }
-    Ok(name.to_owned())
 }
 
 impl fmt::Display for ComponentId {

@@ -17,7 +17,6 @@ pub struct Diagnostic {
     /// A sentence without full stop. Never contains the value of a secret.
     pub message: String,
     pub span: Option<Span>,
-    /// What to do about it.
     pub hint: Option<String>,
     /// Other relevant positions, each with a short reason.
     pub related: Vec<(Span, String)>,

@@ -26,7 +26,6 @@ impl Span {
     }
 }
 
-/// One text that configuration came from.
 #[derive(Clone)]
 pub struct Source {
     /// Its name in messages: the path as the user gave it, or for example `env:NAME`.
@@ -60,7 +59,6 @@ impl Sources {
         FileId(id)
     }
 
-    /// Adds a source unless it is there already.
     pub(crate) fn add_once(&mut self, source: Source) -> FileId {
         let same = |other: &Source| {
             (&other.path, &other.name, &other.text) == (&source.path, &source.name, &source.text)

@@ -41,7 +41,6 @@ pub(crate) enum Read<S> {
     Many(fn(&S, &mut Series<'_, '_>)),
 }
 
-/// What a metric is called and means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Without unit and suffix.

@@ -8,7 +8,6 @@ use crate::nearest::did_you_mean;
 use crate::source::Span;
 use crate::yaml::{Entry, Node};
 
-/// A component that the file defines.
 #[derive(Clone, Debug)]
 pub struct Component {
     pub id: ComponentId,

@@ -61,8 +61,8 @@ impl Connections<'_> {
         let connector = self.definitions.find(Class::Connector, id);
         let connector = connector.filter(|_| is_connectable(Class::Connector, class));
         if let (Some(own), Some(connector)) = (own, connector) {
-            let message =
-                format!("`{path}`: `{id}` is both {} and a connector", class.with_article());
+            let one = class.with_article();
+            let message = format!("`{path}`: `{id}` is both {one} and a connector");
             let error = Diagnostic::error(*span, message).with_related(own.span, class.name());
             return self.diagnostics.push(error.with_related(connector.span, "connector"));
         }
@@ -129,9 +129,8 @@ impl Connections<'_> {
                 class => is_in(side(pipeline, *class)),
             };
             let is_extension = *class == Class::Extension;
-            let is_used =
-                is_extension && is_in(self.extensions) || self.pipelines.iter().any(is_in_pipeline);
-            if is_used || kind.is_none() {
+            let is_started = is_extension && is_in(self.extensions);
+            if is_started || kind.is_none() || self.pipelines.iter().any(is_in_pipeline) {
                 continue;
             }
             let message = format!("the {} `{id}` is defined but not used", class.name());

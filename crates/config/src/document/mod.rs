@@ -18,7 +18,6 @@ use crate::yaml::Node;
 use components::Definitions;
 use connections::Connections;
 
-/// A whole configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     pub receivers: Vec<Component>,

@@ -69,13 +69,8 @@ impl Default for LogSampling {
 
 impl Default for OwnLogs {
     fn default() -> Self {
-        let output_paths = vec!["stderr".to_owned()];
-        OwnLogs {
-            level: "info",
-            is_json: false,
-            output_paths,
-            sampling: Some(LogSampling::default()),
-        }
+        let (output_paths, sampling) = (vec!["stderr".to_owned()], Some(LogSampling::default()));
+        OwnLogs { level: "info", is_json: false, output_paths, sampling }
     }
 }
 

@@ -64,10 +64,10 @@ impl<'a> Fields<'a> {
         };
         let items = self.items_of(entry).unwrap_or_default().iter().enumerate();
         let path = self.path_of(key);
-        let mut read_item = |(index, item): (usize, &Node)| {
+        let read_item = |(index, item): (usize, &Node)| {
             self.nested(format!("{path}[{index}]"), Some((item, item.span)), &mut read)
         };
-        items.map(&mut read_item).collect()
+        items.map(read_item).collect()
     }
 
     /// A mapping of names that the user chooses to sections, in the file's order. `read` also gets
@@ -91,12 +91,12 @@ impl<'a> Fields<'a> {
             }
             return Vec::new();
         };
-        let mut read_entry = |Entry { key, key_span, value }: &Entry| {
+        let read_entry = |Entry { key, key_span, value }: &Entry| {
             let node = Some((value, *key_span));
             let section = self.nested(format!("{path}.{key}"), node, |fields| read(key, fields));
             (key.clone(), section)
         };
-        entries.iter().map(&mut read_entry).collect()
+        entries.iter().map(read_entry).collect()
     }
 
     /// The node itself, for options of a shape that no other method reads. `kind` names the

@@ -13,7 +13,6 @@ use crate::source::{FileId, Span};
 /// Bounds on one text.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of text.
     pub text_bytes: usize,
     /// Depth of nested lists and mappings.
     pub depth: usize,
@@ -125,7 +124,6 @@ enum Key {
     Merge(Span),
 }
 
-/// A node with what is in it.
 #[derive(Clone)]
 struct Finished {
     node: Node,

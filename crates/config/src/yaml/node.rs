@@ -120,7 +120,6 @@ impl Node {
         if let Value::Mapping(entries) = &self.value { Some(entries) } else { None }
     }
 
-    /// The value of a key, if this is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.as_mapping()?.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }

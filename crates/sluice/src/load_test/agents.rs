@@ -27,7 +27,8 @@ struct FarmArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = up_to::<u16>(1_000))]
     farm_targets: u16,
     /// Metrics of each target
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = up_to::<u32>(1_000_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    #[arg(value_parser = up_to::<u32>(1_000_000))]
     farm_metrics: u32,
     /// Series of each metric
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = up_to::<u32>(1_000_000))]

@@ -101,8 +101,8 @@ impl LoadArguments {
         {
             let target = targets[0];
             bail!(
-                "{option} is about OTLP requests: -t {target} sends none, use -t traces, metrics or \
-                 logs-otel"
+                "{option} is about OTLP requests: -t {target} sends none, use -t traces, metrics \
+                 or logs-otel"
             );
         }
         let has_logs = targets.iter().any(|target| target.signal() == Signal::Logs);

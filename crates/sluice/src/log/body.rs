@@ -26,7 +26,6 @@ pub(super) fn append_line(signal: Signal, stored: &Stored, line: &mut Vec<u8>) -
     Ok(())
 }
 
-/// The name of an encoding.
 pub(super) fn encoding_name(code: u8) -> String {
     encoding_of(code)
         .map_or_else(|| format!("code {code}"), |encoding| encoding.as_str().to_owned())

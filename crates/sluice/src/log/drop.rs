@@ -49,9 +49,9 @@ fn describe(delivery: &StoredDelivery, holding: Holding) -> String {
     if matches!(delivery.cursor, Cursor::Lost) {
         return "everything on disk that no other delivery needs".to_owned();
     }
-    let (frames, items) =
-        (text::counted(holding.frames, "frame"), text::counted(holding.items, "item"));
-    format!("{frames}, {items}, {}", text::bytes(holding.bytes))
+    let Holding { frames, items, bytes } = holding;
+    let (frames, items) = (text::counted(frames, "frame"), text::counted(items, "item"));
+    format!("{frames}, {items}, {}", text::bytes(bytes))
 }
 
 fn held(directory: &Directory, delivery: &StoredDelivery, dead_letters: bool) -> Result<Holding> {

@@ -113,7 +113,8 @@ pub(super) fn report_damage(what: &Path, damage: Damage) {
         let places = text::counted(damage.regions, "unreadable place");
         let (what, bytes) = (what.display(), text::bytes(damage.bytes));
         complain!(
-            "sluice: {what}: skipped {frames} and {places} ({bytes}); `sluice log verify` shows where"
+            "sluice: {what}: skipped {frames} and {places} ({bytes}); `sluice log verify` shows \
+             where"
         );
     }
 }

@@ -172,7 +172,6 @@ fn numbers(row: &Row<'_>) -> [String; 6] {
     ]
 }
 
-/// Unreadable files.
 fn problems(log: &LogOverview) -> Vec<String> {
     let segments = log.segments.iter().filter_map(|segment| segment.info.as_ref().err());
     let cursors = log.cursors.iter().filter_map(|cursor| cursor.state.as_ref().err());
