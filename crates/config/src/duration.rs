@@ -75,8 +75,8 @@ pub fn format(duration: Duration) -> String {
     }
     if total_ns < 1_000_000_000 {
         let (unit_ns, unit) = match total_ns {
-            ..1_000 => (1, "ns"),
-            ..1_000_000 => (1_000, "us"),
+            0..1_000 => (1, "ns"),
+            1_000..1_000_000 => (1_000, "us"),
             _ => (1_000_000, "ms"),
         };
         return format!("{}{unit}", decimal(total_ns, unit_ns));
