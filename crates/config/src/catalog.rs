@@ -71,10 +71,8 @@ impl fmt::Display for PipelineSignal {
     }
 }
 
-/// One kind of component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// The canonical name.
     pub name: &'static str,
     /// Other names that mean the same.
     pub aliases: &'static [&'static str],
@@ -95,18 +93,6 @@ impl Kind {
     #[must_use]
     pub const fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
-        self
-    }
-
-    #[must_use]
-    pub const fn signals(mut self, signals: &'static [PipelineSignal]) -> Self {
-        self.signals = signals;
-        self
-    }
-
-    #[must_use]
-    pub const fn missing(mut self, text: &'static str) -> Self {
-        self.missing = Some(text);
         self
     }
 

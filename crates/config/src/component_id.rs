@@ -17,17 +17,14 @@ impl ComponentId {
     /// Parses `type` or `type/name`. The error is a sentence part to follow "`x` is not a component
     /// id: ".
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (kind, name) = match text.split_once('/') {
-            Some((kind, name)) => (kind.trim(), Some(name.trim())),
-            None => (text.trim(), None),
-        };
+        let (kind, name) = text.split_once('/').unzip();
+        let (kind, name) = (kind.unwrap_or(text).trim(), name.map(str::trim));
+        let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
         if kind.is_empty() {
             return Err("the type is missing".to_owned());
         }
-        let mut characters = kind.chars();
-        let starts_well = characters.next().is_some_and(|first| first.is_ascii_alphabetic());
-        if !starts_well
-            || !characters.all(|character| character.is_ascii_alphanumeric() || character == '_')
+        if !kind.starts_with(|first: char| first.is_ascii_alphabetic())
+            || !kind.chars().all(is_word)
         {
             return Err(format!(
                 "the type `{kind}` may only have letters, digits and `_`, and starts with a letter"
@@ -36,8 +33,19 @@ impl ComponentId {
         if kind.len() > TYPE_LIMIT {
             return Err(format!("the type is longer than {TYPE_LIMIT} characters"));
         }
-        let name = name.map(validate_name).transpose()?.unwrap_or_default();
-        Ok(ComponentId { kind: kind.to_owned(), name })
+        if name == Some("") {
+            return Err("the name after the slash is missing".to_owned());
+        }
+        let name = name.unwrap_or_default();
+        if name.chars().count() > NAME_LIMIT {
+            return Err(format!("the name is longer than {NAME_LIMIT} characters"));
+        }
+        // The name becomes a label of metrics and a part of messages.
+        let mut characters = name.chars();
+        if let Some(character) = characters.find(|one| one.is_whitespace() || one.is_control()) {
+            return Err(format!("the name has the character {character:?}"));
+        }
+        Ok(ComponentId { kind: kind.to_owned(), name: name.to_owned() })
     }
 
     /// The part before the slash.
@@ -49,22 +57,6 @@ impl ComponentId {
     pub fn name(&self) -> &str {
         &self.name
     }
-}
-
-fn validate_name(name: &str) -> Result<String, String> {
-    if name.is_empty() {
-        return Err("the name after the slash is missing".to_owned());
-    }
-    if name.chars().count() > NAME_LIMIT {
-        return Err(format!("the name is longer than {NAME_LIMIT} characters"));
-    }
-    // The name becomes a label of metrics and a part of messages.
-    if let Some(character) =
-        name.chars().find(|character| character.is_whitespace() || character.is_control())
-    {
-        return Err(format!("the name has the character {character:?}"));
-    }
-    Ok(name.to_owned())
 }
 
 impl fmt::Display for ComponentId {

@@ -27,7 +27,8 @@ impl<C, M: Copy> ComponentKind<C, M> {
 
     /// A kind that cannot be used; `reason` is the text of the error.
     pub const fn missing(name: &'static str, reason: &'static str) -> Self {
-        ComponentKind { kind: Kind::new(name, "").missing(reason), metrics: None, read: None }
+        let kind = Kind { missing: Some(reason), ..Kind::new(name, "") };
+        ComponentKind { kind, metrics: None, read: None }
     }
 }
 

@@ -1,6 +1,5 @@
 //! All errors and warnings about a configuration.
 
-use crate::render;
 use crate::source::{Sources, Span};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,15 +10,13 @@ pub enum Severity {
     Warning,
 }
 
-/// One finding.
+/// A finding. [`Diagnostics::render`] shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
     pub severity: Severity,
     /// A sentence without full stop. Never contains the value of a secret.
     pub message: String,
-    /// Its position, if it has one.
     pub span: Option<Span>,
-    /// What to do about it.
     pub hint: Option<String>,
     /// Other relevant positions, each with a short reason.
     pub related: Vec<(Span, String)>,
@@ -27,13 +24,8 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     pub fn error(span: impl Into<Option<Span>>, message: impl Into<String>) -> Self {
-        Diagnostic {
-            severity: Severity::Error,
-            message: message.into(),
-            span: span.into(),
-            hint: None,
-            related: Vec::new(),
-        }
+        let (severity, message, span) = (Severity::Error, message.into(), span.into());
+        Diagnostic { severity, message, span, hint: None, related: Vec::new() }
     }
 
     pub fn warning(span: impl Into<Option<Span>>, message: impl Into<String>) -> Self {
@@ -46,7 +38,6 @@ impl Diagnostic {
         self
     }
 
-    /// Adds a hint if there is one to add.
     #[must_use]
     pub fn with_hint_if(mut self, hint: Option<String>) -> Self {
         self.hint = hint.or(self.hint);
@@ -66,7 +57,7 @@ pub struct Diagnostics {
     pub sources: Sources,
     items: Vec<Diagnostic>,
     /// Ranges with values of secret options, to be masked wherever they are shown.
-    secrets: Vec<Span>,
+    pub(crate) secrets: Vec<Span>,
 }
 
 /// The most findings that are kept. A file with more is probably not a configuration.
@@ -88,15 +79,6 @@ impl Diagnostics {
         self.push(Diagnostic::warning(span, message));
     }
 
-    /// Marks a range as the value of a secret.
-    pub fn mark_secret(&mut self, span: Span) {
-        self.secrets.push(span);
-    }
-
-    pub(crate) fn secrets(&self) -> &[Span] {
-        &self.secrets
-    }
-
     pub fn items(&self) -> &[Diagnostic] {
         &self.items
     }
@@ -111,19 +93,5 @@ impl Diagnostics {
 
     pub fn has_errors(&self) -> bool {
         self.errors().next().is_some()
-    }
-
-    /// `file:line:column: error: message`, and the hint in brackets: one line, for logs.
-    pub fn one_line(&self, diagnostic: &Diagnostic) -> String {
-        render::one_line(self, diagnostic)
-    }
-
-    /// All findings with their lines. Errors come last, where a terminal shows them.
-    pub fn render(&self, colours: bool) -> String {
-        let in_order = self.warnings().chain(self.errors());
-        in_order
-            .map(|diagnostic| render::with_snippet(self, diagnostic, colours))
-            .collect::<Vec<_>>()
-            .join("\n\n")
     }
 }

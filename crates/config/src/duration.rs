@@ -2,18 +2,6 @@
 
 use std::time::Duration;
 
-/// Nanoseconds in each unit. A name comes before its own prefixes.
-const UNITS: [(&str, u64); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("μs", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-
 /// The maximum of Go's `time.Duration`: about 292 years.
 const LIMIT_NS: u128 = i64::MAX as u128;
 
@@ -33,43 +21,41 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     let mut rest = unsigned;
     let mut total_ns: u128 = 0;
     while !rest.is_empty() {
-        let (part_ns, remaining) = parse_part(rest)?;
+        let part_ns;
+        (part_ns, rest) = parse_part(rest)?;
         total_ns = total_ns.saturating_add(part_ns);
-        rest = remaining;
     }
-    if total_ns > LIMIT_NS {
-        return Err("it is longer than 292 years".to_owned());
+    match total_ns {
+        0..=LIMIT_NS => Ok(Duration::from_nanos(total_ns as u64)),
+        _ => Err("it is longer than 292 years".to_owned()),
     }
-    Ok(Duration::from_nanos(total_ns as u64))
 }
 
 /// One number and its unit from the start of `text`, in nanoseconds, and what follows.
 fn parse_part(text: &str) -> Result<(u128, &str), String> {
-    let number_end = text
-        .find(|character: char| !character.is_ascii_digit() && character != '.')
-        .unwrap_or(text.len());
+    let is_number = |character: char| character.is_ascii_digit() || character == '.';
+    let number_end = text.find(|character| !is_number(character)).unwrap_or(text.len());
     let (number, rest) = text.split_at(number_end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return Err("a number is expected before each unit".to_owned());
     }
-    let unit_end = rest
-        .find(|character: char| character.is_ascii_digit() || character == '.')
-        .unwrap_or(rest.len());
+    let unit_end = rest.find(is_number).unwrap_or(rest.len());
     let (unit_name, rest) = rest.split_at(unit_end);
-    if unit_name.is_empty() {
-        return Err("a unit is missing (ns, us, ms, s, m, h)".to_owned());
-    }
-    let Some((_, unit_ns)) = UNITS.iter().find(|(name, _)| *name == unit_name) else {
-        return Err(format!("`{unit_name}` is not a unit (ns, us, ms, s, m, h)"));
+    let unit_ns: u128 = match unit_name {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "" => return Err("a unit is missing (ns, us, ms, s, m, h)".to_owned()),
+        _ => return Err(format!("`{unit_name}` is not a unit (ns, us, ms, s, m, h)")),
     };
-    let unit_ns = u128::from(*unit_ns);
-    let whole_ns = if whole.is_empty() {
-        0
-    } else {
-        whole.parse::<u64>().map_err(|_| "the number is too large".to_owned())?
+    let whole = match whole {
+        "" => 0,
+        _ => whole.parse::<u64>().map_err(|_| "the number is too large".to_owned())?,
     };
-    let mut part_ns = u128::from(whole_ns) * unit_ns;
     // Digits beyond the 18th stand for less than a nanosecond in every unit.
     let mut digit_ns = unit_ns * 1_000_000_000_000_000_000;
     let mut fraction_scaled: u128 = 0;
@@ -77,8 +63,7 @@ fn parse_part(text: &str) -> Result<(u128, &str), String> {
         digit_ns /= 10;
         fraction_scaled += u128::from(digit - b'0') * digit_ns;
     }
-    part_ns += fraction_scaled / 1_000_000_000_000_000_000;
-    Ok((part_ns, rest))
+    Ok((u128::from(whole) * unit_ns + fraction_scaled / 1_000_000_000_000_000_000, rest))
 }
 
 /// Writes a duration so that [`parse`] and Go read the same back: `1h30m`, `5s`, `1.5s`, `300ms`,
@@ -89,12 +74,10 @@ pub fn format(duration: Duration) -> String {
         return "0s".to_owned();
     }
     if total_ns < 1_000_000_000 {
-        let (unit_ns, unit) = if total_ns < 1_000 {
-            (1, "ns")
-        } else if total_ns < 1_000_000 {
-            (1_000, "us")
-        } else {
-            (1_000_000, "ms")
+        let (unit_ns, unit) = match total_ns {
+            0..1_000 => (1, "ns"),
+            1_000..1_000_000 => (1_000, "us"),
+            _ => (1_000_000, "ms"),
         };
         return format!("{}{unit}", decimal(total_ns, unit_ns));
     }

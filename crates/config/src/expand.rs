@@ -76,24 +76,24 @@ struct Retrieved {
 impl Expander<'_> {
     fn node(&mut self, node: Node, depth: usize) -> Node {
         let span = node.span;
-        match node.value {
+        let value = match node.value {
             Value::Scalar(scalar)
                 if scalar.value == ScalarValue::String && scalar.text.contains('$') =>
             {
-                self.scalar(scalar, span, depth)
+                return self.scalar(scalar, span, depth);
             }
-            Value::Scalar(_) => node,
+            Value::Scalar(_) => return node,
             Value::List(items) => {
-                let items = items.into_iter().map(|item| self.node(item, depth + 1)).collect();
-                Node { value: Value::List(items), span }
+                Value::List(items.into_iter().map(|item| self.node(item, depth + 1)).collect())
             }
             Value::Mapping(entries) => {
-                let entries = entries
-                    .into_iter()
-                    .map(|entry| Entry { value: self.node(entry.value, depth + 1), ..entry });
-                Node { value: Value::Mapping(entries.collect()), span }
+                let entries = entries.into_iter();
+                let expand =
+                    |entry: Entry| Entry { value: self.node(entry.value, depth + 1), ..entry };
+                Value::Mapping(entries.map(expand).collect())
             }
-        }
+        };
+        Node { value, span }
     }
 
     /// Expands one value until nothing is left to expand.
@@ -139,15 +139,12 @@ impl Expander<'_> {
 
     /// Reads the text as YAML; text that is not YAML is a string.
     fn parse(&mut self, retrieved: &Retrieved, span: Span, depth: usize) -> Node {
-        let limits =
-            Limits { depth: Limits::default().depth.saturating_sub(depth), ..Limits::default() };
-        let mut node = yaml::parse(&retrieved.text, retrieved.source.unwrap_or(span.file), &limits)
-            .unwrap_or_else(|_| Node {
-                value: Value::Scalar(Scalar::string(retrieved.text.clone())),
-                span,
-            });
-        let is_own_source = retrieved.source.is_some() && node.as_scalar().is_none();
-        if !is_own_source {
+        let limits = Limits::default();
+        let limits = Limits { depth: limits.depth.saturating_sub(depth), ..limits };
+        let Retrieved { text, source } = retrieved;
+        let mut node = yaml::parse(text, source.unwrap_or(span.file), &limits)
+            .unwrap_or_else(|_| Node { value: Value::Scalar(Scalar::string(text.clone())), span });
+        if source.is_none() || node.as_scalar().is_some() {
             set_spans(&mut node, span);
         }
         node
@@ -159,12 +156,9 @@ impl Expander<'_> {
         self.work_bytes = self.work_bytes.saturating_add(bytes);
         if self.expansions > EXPANSIONS_LIMIT || self.work_bytes > WORK_LIMIT_BYTES {
             if !self.exhausted {
-                let error = Diagnostic::error(
-                    span,
-                    "the references `${…}` of this configuration expand without end",
-                );
-                self.diagnostics
-                    .push(error.with_hint("does a variable or a file refer to itself?"));
+                let message = "the references `${…}` of this configuration expand without end";
+                let hint = "does a variable or a file refer to itself?";
+                self.diagnostics.push(Diagnostic::error(span, message).with_hint(hint));
             }
             self.exhausted = true;
         }
@@ -174,8 +168,8 @@ impl Expander<'_> {
     fn fits(&mut self, bytes: usize, span: Span) -> bool {
         let fits = bytes as u64 <= TEXT_LIMIT_BYTES;
         if !fits {
-            self.diagnostics
-                .error(span, format!("this value becomes longer than {TEXT_LIMIT_BYTES} bytes"));
+            let message = format!("this value becomes longer than {TEXT_LIMIT_BYTES} bytes");
+            self.diagnostics.error(span, message);
         }
         fits
     }
@@ -206,10 +200,8 @@ impl Expander<'_> {
     }
 
     fn retrieve_variable(&mut self, variable: &str, shown: &str, span: Span) -> Option<Retrieved> {
-        let (name, default) = match variable.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (variable, None),
-        };
+        let (name, default) = variable.split_once(":-").unzip();
+        let name = name.unwrap_or(variable);
         if !is_variable_name(name) {
             let message = format!("{shown} has no valid name of an environment variable");
             let hint = "names have letters, digits and `_`, and do not start with a digit; write \
@@ -219,37 +211,30 @@ impl Expander<'_> {
         }
         let value = self.environment.variable(name).or_else(|| default.map(str::to_owned));
         if value.is_none() {
-            let warning = Diagnostic::warning(
-                span,
-                format!("the environment variable `{name}` is not set and is taken as empty"),
-            );
-            self.diagnostics
-                .push(warning.with_hint(format!("give a default with `${{env:{name}:-…}}`")));
+            let message =
+                format!("the environment variable `{name}` is not set and is taken as empty");
+            let hint = format!("give a default with `${{env:{name}:-…}}`");
+            self.diagnostics.push(Diagnostic::warning(span, message).with_hint(hint));
         }
         let text = value.unwrap_or_default();
         self.fits(text.len(), span).then_some(Retrieved { text, source: None })
     }
 
     fn retrieve_file(&mut self, path: &str, shown: &str, span: Span) -> Option<Retrieved> {
-        let path = Path::new(path);
+        let (name, path) = (path, Path::new(path));
         match self.environment.read_file(path, TEXT_LIMIT_BYTES) {
             Ok(mut text) => {
-                let source = Source {
-                    name: path.display().to_string(),
-                    text: text.clone(),
-                    path: Some(path.to_owned()),
-                    confidential: true,
-                };
+                let path = Some(path.to_owned());
+                let source = Source { path, confidential: true, ..Source::new(name, text.clone()) };
                 let source = Some(self.diagnostics.sources.add_once(source));
                 // Editors add a line break at the end of a file; it is not part of a password.
-                let trimmed = text
-                    .strip_suffix('\n')
-                    .map(|text| text.strip_suffix('\r').unwrap_or(text).len());
-                text.truncate(trimmed.unwrap_or(text.len()));
+                let line = text.strip_suffix('\n');
+                let line = line.map(|text| text.strip_suffix('\r').unwrap_or(text).len());
+                text.truncate(line.unwrap_or(text.len()));
                 Some(Retrieved { text, source })
             }
             Err(error) => {
-                self.diagnostics.sources.add_unreadable(path);
+                self.diagnostics.sources.unreadable.push(path.to_owned());
                 self.diagnostics.error(span, format!("{shown} cannot be read: {error}"));
                 None
             }

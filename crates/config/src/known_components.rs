@@ -6,7 +6,6 @@ use crate::catalog::Class;
 /// The names of each class after its key in brackets.
 const NAMES: &str = include_str!("known_components.txt");
 
-/// True if the Collector has a component of this type.
 pub(crate) fn is_known(class: Class, name: &str) -> bool {
     let mut sections = NAMES.split('[').filter_map(|section| section.split_once(']'));
     sections.any(|(key, names)| {

@@ -1,6 +1,6 @@
 //! Reads configuration locations, merges them into one tree, and makes a [`Document`] of it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::catalog::Catalog;
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -8,7 +8,7 @@ use crate::document::{Component, Document};
 use crate::expand::{Environment, expand};
 use crate::fields::Fields;
 use crate::merge::merge;
-use crate::source::{Source, Span};
+use crate::source::{Source, Sources, Span};
 use crate::yaml::{self, Entry, Limits, Node, Value};
 
 /// Reads the configuration at the given locations, merged in their order. A location is a path, or,
@@ -37,10 +37,8 @@ pub(crate) fn read_tree(
     if locations.is_empty() {
         diagnostics.error(None, "no configuration was given");
     }
-    let trees: Vec<Node> = locations
-        .iter()
-        .filter_map(|location| read_location(location, environment, diagnostics))
-        .collect();
+    let read = |location: &String| read_location(location, environment, diagnostics);
+    let trees: Vec<Node> = locations.iter().filter_map(read).collect();
     // With a file missing, the rest would look incomplete, and errors about that would mislead.
     if trees.len() < locations.len() {
         return None;
@@ -82,19 +80,14 @@ fn read_location(
     diagnostics: &mut Diagnostics,
 ) -> Option<Node> {
     let (scheme, rest) = split_scheme(location);
-    match source_at(scheme, rest, environment) {
-        Ok(source) => {
-            let node = parse_root(source, diagnostics)?;
-            Some(if scheme == "yaml" { unflatten(node) } else { node })
+    let read = source_at(scheme, rest, environment).inspect_err(|_| {
+        if scheme == "file" {
+            diagnostics.sources.unreadable.push(PathBuf::from(rest));
         }
-        Err(error) => {
-            if scheme == "file" {
-                diagnostics.sources.add_unreadable(Path::new(rest));
-            }
-            diagnostics.push(*error);
-            None
-        }
-    }
+    });
+    let node = read.and_then(|source| parse_root(source, &mut diagnostics.sources));
+    let node = node.map_err(|error| diagnostics.push(*error)).ok()?;
+    Some(if scheme == "yaml" { unflatten(node) } else { node })
 }
 
 fn source_at(
@@ -112,12 +105,14 @@ fn source_at(
             })?;
             Ok(Source { path: Some(path), ..Source::new(rest, text) })
         }
-        "env" => match environment.variable(rest) {
-            Some(text) => Ok(Source::new(format!("env:{rest}"), text)),
-            None => Err(error(format!(
-                "the environment variable `{rest}` with the configuration is not set"
-            ))),
-        },
+        "env" => {
+            let text = environment.variable(rest).ok_or_else(|| {
+                error(format!(
+                    "the environment variable `{rest}` with the configuration is not set"
+                ))
+            })?;
+            Ok(Source::new(format!("env:{rest}"), text))
+        }
         "yaml" => Ok(Source::new("yaml:", rest)),
         _ => {
             let error = error(format!("configuration cannot be read from `{scheme}:`"));
@@ -128,37 +123,23 @@ fn source_at(
 
 /// A scheme has at least two characters; everything else is a path.
 fn split_scheme(location: &str) -> (&str, &str) {
-    match location.split_once(':') {
-        Some((scheme, rest))
-            if scheme.len() > 1
-                && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-                && scheme
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte)) =>
-        {
-            (scheme, rest)
-        }
-        _ => ("file", location),
-    }
+    let is_scheme = |scheme: &str| {
+        let mut bytes = scheme.bytes();
+        scheme.len() > 1
+            && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte))
+    };
+    location.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).unwrap_or(("file", location))
 }
 
-fn parse_root(source: Source, diagnostics: &mut Diagnostics) -> Option<Node> {
+fn parse_root(source: Source, sources: &mut Sources) -> Result<Node, Box<Diagnostic>> {
     let text = source.text.clone();
-    let file = diagnostics.sources.add(source);
-    match yaml::parse(&text, file, &Limits::default()) {
-        Ok(node) if node.is_null() || node.as_mapping().is_some() => Some(node),
-        Ok(node) => {
-            diagnostics.error(
-                node.span,
-                format!("a configuration must be a mapping, not {}", node.kind()),
-            );
-            None
-        }
-        Err(error) => {
-            diagnostics.push(*error);
-            None
-        }
+    let node = yaml::parse(&text, sources.add(source), &Limits::default())?;
+    if node.is_null() || node.as_mapping().is_some() {
+        return Ok(node);
     }
+    let message = format!("a configuration must be a mapping, not {}", node.kind());
+    Err(Box::new(Diagnostic::error(node.span, message)))
 }
 
 /// `a::b: 1` → `a: {b: 1}`.
@@ -168,19 +149,18 @@ fn unflatten(node: Node) -> Node {
     let single = |entry: Entry| {
         let mut names = entry.key.rsplit("::").take(Limits::default().depth);
         let last = names.next().unwrap_or_default().to_owned();
-        let mut nested = Entry { key: last, key_span: entry.key_span, value: entry.value };
-        for name in names {
-            let value = Node { value: Value::Mapping(vec![nested]), span: entry.key_span };
-            nested = Entry { key: name.to_owned(), key_span: entry.key_span, value };
-        }
+        let last = Entry { key: last, ..entry };
+        let nested = names.fold(last, |inner, name| {
+            let key_span = inner.key_span;
+            let value = Node { value: Value::Mapping(vec![inner]), span: key_span };
+            Entry { key: name.to_owned(), key_span, value }
+        });
         Node { value: Value::Mapping(vec![nested]), span }
     };
     // A merge within one text removes nothing, so it has nothing to report.
     let mut unreported = Diagnostics::default();
-    let merged = entries
-        .into_iter()
-        .map(single)
-        .reduce(|earlier, later| merge(earlier, later, &mut unreported));
+    let single = entries.into_iter().map(single);
+    let merged = single.reduce(|earlier, later| merge(earlier, later, &mut unreported));
     merged.unwrap_or_else(|| Node::null(span))
 }
 

@@ -9,22 +9,8 @@ use std::ops::Range;
 const MASK: &str = "[REDACTED]";
 
 /// Parts of key names; the values of such keys are always masked.
-const TELLING_NAMES: [&str; 14] = [
-    "password",
-    "passwd",
-    "pasword",
-    "passphrase",
-    "secret",
-    "token",
-    "authorization",
-    "auth_header",
-    "api_key",
-    "api-key",
-    "apikey",
-    "credential",
-    "private_key",
-    "key_pem",
-];
+const TELLING_NAMES: &str = "password passwd pasword passphrase secret token authorization \
+                             auth_header api_key api-key apikey credential private_key key_pem";
 
 /// Keys whose nested values are masked, all of them.
 const TELLING_SECTIONS: [&str; 2] = ["headers", "endpoint_params"];
@@ -68,13 +54,11 @@ pub(crate) fn mask_line(
     secrets: impl Iterator<Item = Range<usize>>,
 ) -> MaskedLine {
     let original = &text[line.clone()];
-    let mut ranges: Vec<Range<usize>> = secrets
-        .filter(|secret| secret.start < line.end && secret.end > line.start)
-        .map(|secret| {
-            secret.start.max(line.start) - line.start..secret.end.min(line.end) - line.start
-        })
-        .collect();
-    ranges.extend(telling_value(text, line));
+    let here = secrets.filter(|secret| secret.start < line.end && secret.end > line.start);
+    let within = here.map(|secret| {
+        secret.start.max(line.start) - line.start..secret.end.min(line.end) - line.start
+    });
+    let mut ranges: Vec<Range<usize>> = within.chain(telling_value(text, line.clone())).collect();
     ranges.sort_by_key(|range| range.start);
     let mut replaced: Vec<Range<usize>> = Vec::new();
     for range in ranges.into_iter().filter(|range| !original[range.clone()].trim().is_empty()) {
@@ -83,14 +67,10 @@ pub(crate) fn mask_line(
             _ => replaced.push(range),
         }
     }
-    let mut masked = String::new();
-    let mut copied = 0;
-    for range in &replaced {
-        masked.push_str(&original[copied..range.start]);
-        masked.push_str(MASK);
-        copied = range.end;
+    let mut masked = original.to_owned();
+    for range in replaced.iter().rev() {
+        masked.replace_range(range.clone(), MASK);
     }
-    masked.push_str(&original[copied..]);
     MaskedLine { text: masked, replaced }
 }
 
@@ -100,10 +80,10 @@ fn telling_value(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     let original = &text[line.clone()];
     let indent = indent_of(original);
     let around: Vec<&str> = enclosing_keys(&text[..line.start], indent).collect();
-    if around.iter().any(|key| is_telling_section(key) || is_telling(key)) {
+    if around.iter().any(|key| TELLING_SECTIONS.contains(key) || is_telling(key)) {
         // Directly inside `headers:`, values are secret and keys are not. Deeper lines may be the
         // text of a value.
-        let is_pair = around.first().is_some_and(|key| is_telling_section(key));
+        let is_pair = around.first().is_some_and(|key| TELLING_SECTIONS.contains(key));
         let value_start =
             if is_pair { key_end(original).map_or(indent, |end| end + 1) } else { indent };
         return Some(trimmed(original, value_start));
@@ -111,10 +91,9 @@ fn telling_value(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     // Flow mappings put several keys into one line: mask from the first secret value to the end of
     // the line.
     let lower = original.to_ascii_lowercase();
-    let first = TELLING_NAMES.iter().filter_map(|name| lower.find(name)).min();
-    let first_section =
-        TELLING_SECTIONS.iter().filter_map(|name| lower.find(&format!("{name}:"))).min();
-    let start = first.into_iter().chain(first_section).min()?;
+    let names = telling_names().filter_map(|name| lower.find(name));
+    let sections = TELLING_SECTIONS.iter().filter_map(|name| lower.find(&format!("{name}:")));
+    let start = names.chain(sections).min()?;
     let colon = original[start..].find(':')?;
     Some(trimmed(original, start + colon + 1))
 }
@@ -127,8 +106,7 @@ fn trimmed(line: &str, start: usize) -> Range<usize> {
 }
 
 /// Keys of the lines above that enclose a line of the given indentation, innermost first.
-fn enclosing_keys(above: &str, indent: usize) -> impl Iterator<Item = &str> {
-    let mut indent = indent;
+fn enclosing_keys(above: &str, mut indent: usize) -> impl Iterator<Item = &str> {
     above.lines().rev().filter_map(move |line| {
         let content = line.trim_start();
         if content.is_empty() || content.starts_with('#') || indent_of(line) >= indent {
@@ -149,13 +127,13 @@ fn key_end(line: &str) -> Option<usize> {
     line.find(": ").or_else(|| line.trim_end().ends_with(':').then(|| line.trim_end().len() - 1))
 }
 
-fn is_telling(key: &str) -> bool {
-    let key = key.to_ascii_lowercase();
-    TELLING_NAMES.iter().any(|name| key.contains(name))
+fn telling_names() -> impl Iterator<Item = &'static str> {
+    TELLING_NAMES.split(' ')
 }
 
-fn is_telling_section(key: &str) -> bool {
-    TELLING_SECTIONS.contains(&key)
+fn is_telling(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    telling_names().any(|name| key.contains(name))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! one replaces the earlier one.
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::yaml::{Entry, Node, Value};
+use crate::yaml::{Node, Value};
 
 /// Merges `later` into `earlier`. Each value keeps its position.
 pub fn merge(earlier: Node, later: Node, diagnostics: &mut Diagnostics) -> Node {
@@ -10,51 +10,36 @@ pub fn merge(earlier: Node, later: Node, diagnostics: &mut Diagnostics) -> Node 
 }
 
 fn merge_at(path: &str, earlier: Node, later: Node, diagnostics: &mut Diagnostics) -> Node {
-    match (earlier.value, later.value) {
-        (Value::Mapping(earlier_entries), Value::Mapping(later_entries)) => {
-            let value =
-                Value::Mapping(merge_entries(path, earlier_entries, later_entries, diagnostics));
-            Node { value, span: later.span }
-        }
-        (earlier_value, later_value) => {
-            let later = Node { value: later_value, span: later.span };
-            if matches!(earlier_value, Value::Mapping(_)) && later.is_null() && !path.is_empty() {
-                let message = format!(
-                    "`{path}` is empty here and removes the value of an earlier configuration"
-                );
-                diagnostics.push(
-                    Diagnostic::warning(later.span, message)
-                        .with_related(earlier.span, "this is removed"),
-                );
-            }
-            // An empty file changes nothing.
-            if path.is_empty() && later.is_null() {
-                Node { value: earlier_value, span: earlier.span }
-            } else {
-                later
-            }
-        }
+    // An empty file changes nothing.
+    if path.is_empty() && later.is_null() {
+        return earlier;
     }
-}
-
-fn merge_entries(
-    path: &str,
-    mut entries: Vec<Entry>,
-    later: Vec<Entry>,
-    diagnostics: &mut Diagnostics,
-) -> Vec<Entry> {
-    for new in later {
-        match entries.iter_mut().find(|entry| entry.key == new.key) {
-            Some(entry) => {
+    match (earlier.value, later.value) {
+        (Value::Mapping(mut entries), Value::Mapping(later_entries)) => {
+            for new in later_entries {
+                let Some(entry) = entries.iter_mut().find(|entry| entry.key == new.key) else {
+                    entries.push(new);
+                    continue;
+                };
                 let path = if path.is_empty() { new.key } else { format!("{path}.{}", new.key) };
                 let earlier = std::mem::replace(&mut entry.value, Node::null(new.key_span));
                 entry.value = merge_at(&path, earlier, new.value, diagnostics);
                 entry.key_span = new.key_span;
             }
-            None => entries.push(new),
+            Node { value: Value::Mapping(entries), span: later.span }
+        }
+        (earlier_value, value) => {
+            let later = Node { value, span: later.span };
+            if matches!(earlier_value, Value::Mapping(_)) && later.is_null() {
+                let message = format!(
+                    "`{path}` is empty here and removes the value of an earlier configuration"
+                );
+                let warning = Diagnostic::warning(later.span, message);
+                diagnostics.push(warning.with_related(earlier.span, "this is removed"));
+            }
+            later
         }
     }
-    entries
 }
 
 #[cfg(test)]

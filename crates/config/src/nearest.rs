@@ -19,6 +19,14 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// The hint that names the nearest candidate.
+pub(crate) fn did_you_mean<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    nearest(name, candidates).map(|meant| format!("did you mean `{meant}`?"))
+}
+
 /// Letter case and the choice of separator are no difference worth an edit.
 fn fold(name: &str) -> String {
     name.replace('-', "_").to_ascii_lowercase()

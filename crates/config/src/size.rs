@@ -1,41 +1,26 @@
 //! Sizes in bytes as Go's humanize package reads them: `4MiB`, `10 MB`, `512`.
 
-const UNITS: [(&str, u64); 12] = [
-    ("b", 1),
-    ("kb", 1_000),
-    ("k", 1_000),
-    ("kib", 1 << 10),
-    ("mb", 1_000_000),
-    ("m", 1_000_000),
-    ("mib", 1 << 20),
-    ("gb", 1_000_000_000),
-    ("g", 1_000_000_000),
-    ("gib", 1 << 30),
-    ("tb", 1_000_000_000_000),
-    ("tib", 1 << 40),
-];
-
 /// Parses a size. The error says what is wrong, to follow "`5x` is not a size: ".
 pub fn parse(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
-    let number_end = trimmed
-        .find(|character: char| !character.is_ascii_digit() && character != '.')
-        .unwrap_or(trimmed.len());
+    let is_number = |character: char| character.is_ascii_digit() || character == '.';
+    let number_end = trimmed.find(|character| !is_number(character)).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(number_end);
     if number.is_empty() {
         return Err("it must start with a number".to_owned());
     }
     let unit = unit.trim().to_ascii_lowercase();
-    let factor = match unit.as_str() {
-        "" => 1,
-        unit => match UNITS.iter().find(|(name, _)| *name == unit) {
-            Some((_, factor)) => *factor,
-            None => {
-                return Err(format!(
-                    "`{unit}` is not a unit (B, KB, KiB, MB, MiB, GB, GiB, TB, TiB)"
-                ));
-            }
-        },
+    let factor: u64 = match unit.as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "kib" => 1 << 10,
+        "m" | "mb" => 1_000_000,
+        "mib" => 1 << 20,
+        "g" | "gb" => 1_000_000_000,
+        "gib" => 1 << 30,
+        "tb" => 1_000_000_000_000,
+        "tib" => 1 << 40,
+        _ => return Err(format!("`{unit}` is not a unit (B, KB, KiB, MB, MiB, GB, GiB, TB, TiB)")),
     };
     let too_large = || "it is too large".to_owned();
     if let Ok(whole) = number.parse::<u64>() {

@@ -26,7 +26,6 @@ impl Span {
     }
 }
 
-/// One text that configuration came from.
 #[derive(Clone)]
 pub struct Source {
     /// Its name in messages: the path as the user gave it, or for example `env:NAME`.
@@ -49,7 +48,8 @@ impl Source {
 #[derive(Clone, Default)]
 pub struct Sources {
     files: Vec<Source>,
-    unreadable: Vec<PathBuf>,
+    /// Source files that cannot be read.
+    pub(crate) unreadable: Vec<PathBuf>,
 }
 
 impl Sources {
@@ -59,10 +59,9 @@ impl Sources {
         FileId(id)
     }
 
-    /// Adds a source unless it is there already.
     pub(crate) fn add_once(&mut self, source: Source) -> FileId {
         let same = |other: &Source| {
-            other.path == source.path && other.name == source.name && other.text == source.text
+            (&other.path, &other.name, &other.text) == (&source.path, &source.name, &source.text)
         };
         match self.files.iter().position(same) {
             Some(position) => FileId(position as u32),
@@ -74,17 +73,12 @@ impl Sources {
         &self.files[file.0 as usize]
     }
 
-    /// Notes a source file that cannot be read.
-    pub(crate) fn add_unreadable(&mut self, path: &Path) {
-        self.unreadable.push(path.to_owned());
-    }
-
     /// The requested files, each with its content if it could be read.
     pub fn files(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
-        let read = self
-            .files
-            .iter()
-            .filter_map(|source| Some((source.path.as_deref()?, Some(source.text.as_str()))));
+        let read = self.files.iter().filter_map(|source| {
+            let path = source.path.as_deref()?;
+            Some((path, Some(source.text.as_str())))
+        });
         read.chain(self.unreadable.iter().map(|path| (path.as_path(), None)))
     }
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use sluice_net::server::Rule;
 
-use crate::docs::Reference;
 use crate::load_test::LoadTestArguments;
 use crate::log::arguments::LogCommand;
-use crate::values::seconds;
+use crate::values::{seconds, up_to};
 
 /// A telemetry pipeline engine: receives traces, metrics and logs, stores them safely, and delivers
 /// them to every backend that should have them.
@@ -72,6 +71,15 @@ pub(crate) enum Command {
     },
 }
 
+/// What `sluice docs` prints, from the code that reads options and writes metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reference {
+    /// Every option of every component
+    Configuration,
+    /// Every metric that `/metrics` exposes
+    Metrics,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ConfigurationArguments {
     /// Configuration files; several are merged in their order
@@ -97,7 +105,7 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub watch: bool,
     /// Number of worker threads; by default one for each core that the process may use
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", value_parser = up_to::<u16>(1024))]
     pub threads: Option<u16>,
     /// How long deliveries may continue to send after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]

@@ -9,8 +9,8 @@ pub(crate) fn list() -> String {
     let mut list = format!("sluice {}\n", env!("CARGO_PKG_VERSION"));
     for class in Class::ALL {
         let _ = writeln!(list, "\n{}:", class.key());
-        for kind in Components::default().kinds(class).iter().filter(|kind| kind.missing.is_none())
-        {
+        let components = Components::default();
+        for kind in components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
             let aliases = match kind.aliases {
                 [] => String::new(),
                 aliases => format!(" (also {})", aliases.join(", ")),

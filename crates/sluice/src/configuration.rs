@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use sluice_config::{Diagnostics, Sources, SystemEnvironment};
+use sluice_config::{Sources, SystemEnvironment};
 use sluice_engine::{Plan, plan};
 
 use crate::output::{self, complain};
@@ -12,7 +12,10 @@ use crate::output::{self, complain};
 /// Reads, checks and plans. Prints errors and warnings, and returns a plan if there are no errors.
 pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
     let (plan, diagnostics) = plan::load(locations, &SystemEnvironment);
-    print(&diagnostics);
+    let text = diagnostics.render(std::io::stderr().is_terminal());
+    if !text.is_empty() {
+        complain!("{text}");
+    }
     let plan = plan.ok_or_else(|| {
         let count = diagnostics.errors().count();
         anyhow!("the configuration has {count} error{}", if count == 1 { "" } else { "s" })
@@ -20,25 +23,15 @@ pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
     (plan, diagnostics.sources)
 }
 
-fn print(diagnostics: &Diagnostics) {
-    let text = diagnostics.render(std::io::stderr().is_terminal());
-    if !text.is_empty() {
-        complain!("{text}");
-    }
-}
-
 pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
     let plan = load(locations).0?;
+    let (receivers, pipelines) = (plan.receivers.len(), plan.pipelines.len());
+    let deliveries = plan.deliveries.len();
     output::print(&format!(
-        "valid: {} receivers, {} pipelines, {} deliveries\n",
-        plan.receivers.len(),
-        plan.pipelines.len(),
-        plan.deliveries.len()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+        "valid: {receivers} receivers, {pipelines} pipelines, {deliveries} deliveries\n"
+    ))
 }
 
 pub(crate) fn plan(locations: &[String]) -> Result<ExitCode> {
-    output::print(&load(locations).0?.describe())?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&load(locations).0?.describe())
 }

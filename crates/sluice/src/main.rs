@@ -4,7 +4,6 @@ mod arguments;
 mod components;
 mod configuration;
 mod demo;
-mod docs;
 mod load_test;
 mod log;
 mod output;
@@ -15,17 +14,13 @@ mod watched;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use sluice_engine::reference;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, Reference};
 
 /// Byte buffers of all sizes are often allocated on one thread and freed on another.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-fn print_text(text: &str) -> anyhow::Result<ExitCode> {
-    output::print(text)?;
-    Ok(ExitCode::SUCCESS)
-}
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
@@ -35,12 +30,17 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::LoadTest(arguments) => load_test::load_test(&arguments),
         Command::Log(command) => log::run(&command),
-        Command::Components => print_text(&components::list()),
-        Command::Docs { reference } => print_text(&reference.markdown()),
+        Command::Components => output::print(&components::list()),
+        Command::Docs { reference: Reference::Configuration } => {
+            output::print(&reference::markdown())
+        }
+        Command::Docs { reference: Reference::Metrics } => {
+            output::print(&reference::metrics_markdown())
+        }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "sluice", &mut script);
-            print_text(&String::from_utf8_lossy(&script))
+            output::print(&String::from_utf8_lossy(&script))
         }
     };
     result.unwrap_or_else(|error| {

@@ -2,13 +2,16 @@
 //! want to read is not written.
 
 use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
 
-/// Writes to the standard output.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+use anyhow::Result;
+
+/// Writes to the standard output: all that a command has to do that only says something.
+pub(crate) fn print(text: &str) -> Result<ExitCode> {
     let mut output = io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
     }
 }
 

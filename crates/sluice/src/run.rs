@@ -25,14 +25,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let logging = logging::install(&plan.logging).context("cannot open the log output")?;
     keep_pages_small();
     let scheduler = ReadScheduler::without(&arguments.scheduler_without);
-    runtime(arguments.threads, &scheduler)?.block_on(serve(
-        arguments,
-        &locations,
-        plan,
-        scheduler,
-        Watched::new(&sources),
-        &logging,
-    ))
+    let runtime = runtime(arguments.threads, &scheduler)?;
+    let watched = Watched::new(&sources);
+    runtime.block_on(serve(arguments, &locations, plan, scheduler, watched, &logging))
 }
 
 /// The first touch of a huge page makes 2 MiB resident in a region of each thread's allocator. That

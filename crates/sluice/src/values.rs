@@ -3,6 +3,13 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use clap::builder::RangedI64ValueParser;
+
+/// A whole number from 1 to `most`.
+pub(crate) fn up_to<T: TryFrom<i64> + Clone + Send + Sync>(most: i64) -> RangedI64ValueParser<T> {
+    RangedI64ValueParser::new().range(1..=most)
+}
+
 /// Reads a number of this range. `expected` is what is said of another one.
 pub(crate) fn number(
     range: RangeInclusive<f64>,

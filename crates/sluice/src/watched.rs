@@ -2,8 +2,8 @@
 //! Kubernetes) is a change and a touched file is not.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::path::{Path, PathBuf};
 
 use sluice_config::Sources;
 
@@ -13,23 +13,15 @@ pub(crate) struct Watched(BTreeMap<PathBuf, Option<u64>>);
 
 impl Watched {
     pub(crate) fn new(sources: &Sources) -> Self {
-        let files = sources.files();
-        Watched(
-            files
-                .map(|(path, text)| (path.to_owned(), text.map(|text| hash(text.as_bytes()))))
-                .collect(),
-        )
+        let hashed = |(path, text): (&Path, Option<&str>)| (path.to_owned(), text.map(hash));
+        Watched(sources.files().map(hashed).collect())
     }
 
     pub(crate) fn has_changed(&self) -> bool {
-        self.0
-            .iter()
-            .any(|(path, read)| std::fs::read(path).ok().map(|content| hash(&content)) != *read)
+        self.0.iter().any(|(path, read)| std::fs::read(path).ok().map(hash) != *read)
     }
 }
 
-fn hash(content: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    content.hash(&mut hasher);
-    hasher.finish()
+fn hash(content: impl AsRef<[u8]>) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(content.as_ref())
 }

@@ -77,14 +77,11 @@ impl<'a> Exposition<'a> {
     /// Writes all metrics of a table. `labels` are the values of its labels, in their order.
     pub fn write<S>(&mut self, table: &Table<S>, labels: &[&str], source: &S) {
         debug_assert_eq!(labels.len(), table.labels.len(), "{}", table.title);
-        let table_labels: Vec<(&str, &str)> =
+        let table_labels: Vec<_> =
             table.labels.iter().copied().zip(labels.iter().copied()).collect();
         for metric in table.metrics {
-            let mut series = Series {
-                exposition: self,
-                declared: &metric.declared,
-                table_labels: &table_labels,
-            };
+            let (declared, table_labels) = (&metric.declared, &table_labels);
+            let mut series = Series { exposition: self, declared, table_labels };
             match metric.read {
                 Read::One(read) => series.add(&[], read(source)),
                 Read::Many(read) => read(source, &mut series),
@@ -110,8 +107,7 @@ impl<'a> Exposition<'a> {
 
     fn sample(&mut self, declared: &Declared, name: String, labels: &[(&str, &str)], value: f64) {
         let is_own = |key: &str| labels.iter().any(|(own, _)| *own == key);
-        let constant =
-            self.naming.constant_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let constant = self.naming.constant_labels.iter().map(|(key, value)| (&**key, &**value));
         let constant = constant.filter(|(key, _)| !is_own(key));
         let mut line = name.clone();
         let mut separator = '{';
@@ -142,10 +138,9 @@ impl<'a> Exposition<'a> {
     /// The text of a scrape, `text/plain; version=0.0.4`.
     pub fn render(self) -> String {
         let mut text = String::new();
-        for (name, family) in self.families {
-            let Family { kind, meaning, samples } = family;
-            let _ =
-                write!(text, "# HELP {name} {meaning}\n# TYPE {name} {}\n{samples}", kind.as_str());
+        for (name, Family { kind, meaning, samples }) in self.families {
+            let kind = kind.as_str();
+            let _ = write!(text, "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{samples}");
         }
         text
     }
@@ -161,18 +156,17 @@ pub struct Series<'e, 'n> {
 impl Series<'_, '_> {
     /// `labels` are the values of the metric's own labels, in their order.
     pub fn add(&mut self, labels: &[&str], value: f64) {
-        debug_assert!(!self.declared.by_items, "{} is told apart by items", self.declared.name);
         self.write("", labels, value);
     }
 
     /// Of a metric that is declared by items: one of [`crate::table::ITEMS`] ends its name.
     pub fn add_items(&mut self, items: &str, labels: &[&str], value: f64) {
-        debug_assert!(self.declared.by_items, "{} is not told apart by items", self.declared.name);
         self.write(items, labels, value);
     }
 
     fn write(&mut self, items: &str, labels: &[&str], value: f64) {
         debug_assert_eq!(labels.len(), self.declared.labels.len(), "{}", self.declared.name);
+        debug_assert_eq!(self.declared.by_items, !items.is_empty(), "{}", self.declared.name);
         let name = self.exposition.full_name(self.declared, items);
         let own = self.declared.labels.iter().copied().zip(labels.iter().copied());
         let labels: Vec<_> = self.table_labels.iter().copied().chain(own).collect();

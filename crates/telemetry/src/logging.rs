@@ -29,12 +29,6 @@ pub struct Sampling {
     pub thereafter: u64,
 }
 
-impl Default for Sampling {
-    fn default() -> Self {
-        Sampling { window: Duration::from_secs(10), burst: 10, thereafter: 100 }
-    }
-}
-
 /// How and where logs are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggingOptions {
@@ -46,17 +40,6 @@ pub struct LoggingOptions {
     pub output: String,
     /// None: everything is written.
     pub sampling: Option<Sampling>,
-}
-
-impl Default for LoggingOptions {
-    fn default() -> Self {
-        LoggingOptions {
-            level: "info".to_owned(),
-            is_json: false,
-            output: "stderr".to_owned(),
-            sampling: Some(Sampling::default()),
-        }
-    }
 }
 
 impl LoggingOptions {
@@ -88,12 +71,9 @@ impl LoggingHandle {
 
 fn filter(level: &str) -> EnvFilter {
     // HTTP libraries log every frame at debug: they stay at warn unless asked for.
-    let own = std::env::var("SLUICE_LOG").unwrap_or_else(|_| {
-        if level == "debug" || level == "trace" {
-            format!("warn,sluice={level}")
-        } else {
-            level.to_owned()
-        }
+    let own = std::env::var("SLUICE_LOG").unwrap_or_else(|_| match level {
+        "debug" | "trace" => format!("warn,sluice={level}"),
+        _ => level.to_owned(),
     });
     EnvFilter::builder().parse_lossy(with_own_crates(&own))
 }
@@ -103,14 +83,13 @@ const OWN_CRATES: [&str; 7] =
 
 /// `sluice=LEVEL` means all of Sluice's crates.
 fn with_own_crates(directives: &str) -> String {
-    let mut all = Vec::new();
-    for directive in directives.split(',') {
-        all.push(directive.to_owned());
-        if let Some(level) = directive.strip_prefix("sluice=") {
-            all.extend(OWN_CRATES.map(|name| format!("sluice_{name}={level}")));
-        }
-    }
-    all.join(",")
+    let expanded = directives.split(',').map(|directive| {
+        let level = directive.strip_prefix("sluice=");
+        let own =
+            level.map(|level| OWN_CRATES.map(|name| format!(",sluice_{name}={level}")).concat());
+        directive.to_owned() + &own.unwrap_or_default()
+    });
+    expanded.collect::<Vec<_>>().join(",")
 }
 
 /// Installs the process-wide subscriber. Call once.
@@ -168,21 +147,19 @@ impl RateLimit {
 /// The fields that tell components apart.
 struct ComponentHash(DefaultHasher);
 
-impl ComponentHash {
-    fn is_component(field: &Field) -> bool {
-        matches!(field.name(), "pipeline" | "exporter" | "receiver" | "component")
-    }
+fn is_component(field: &Field) -> bool {
+    matches!(field.name(), "pipeline" | "exporter" | "receiver" | "component")
 }
 
 impl Visit for ComponentHash {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if Self::is_component(field) {
+        if is_component(field) {
             value.hash(&mut self.0);
         }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if Self::is_component(field) {
+        if is_component(field) {
             // Names are logged with `%`, whose `Debug` is their `Display`: this allocates nothing.
             let _ = fmt::Write::write_fmt(self, format_args!("{value:?}"));
         }
@@ -218,7 +195,9 @@ mod tests {
     use super::*;
 
     fn limit() -> RateLimit {
-        RateLimit { sampling: Some(Sampling::default()), accounts: Mutex::default() }
+        let window = Duration::from_secs(10);
+        let sampling = Some(Sampling { window, burst: 10, thereafter: 100 });
+        RateLimit { sampling, accounts: Mutex::default() }
     }
 
     #[test]
@@ -233,7 +212,12 @@ mod tests {
 
     #[test]
     fn all_but_the_level_needs_a_restart() {
-        let installed = LoggingOptions::default();
+        let installed = LoggingOptions {
+            level: "info".to_owned(),
+            is_json: false,
+            output: "stderr".to_owned(),
+            sampling: limit().sampling,
+        };
         assert!(
             installed
                 .differing(&LoggingOptions { level: "debug".to_owned(), ..installed.clone() })

@@ -41,7 +41,6 @@ pub(crate) enum Read<S> {
     Many(fn(&S, &mut Series<'_, '_>)),
 }
 
-/// What a metric is called and means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Without unit and suffix.
@@ -141,25 +140,19 @@ pub struct MetricDoc {
 
 impl<S> Table<S> {
     pub fn describe(&self) -> TableDoc {
-        let metrics =
-            self.metrics.iter().map(|metric| self.describe_metric(&metric.declared)).collect();
-        TableDoc { title: self.title, metrics }
+        let metrics = self.metrics.iter().map(|metric| self.describe_metric(&metric.declared));
+        TableDoc { title: self.title, metrics: metrics.collect() }
     }
 
     fn describe_metric(&self, declared: &Declared) -> MetricDoc {
-        let separator = if declared.unit.is_empty() { "" } else { "_" };
-        let name = |items: &str| format!("{}{items}{separator}{}", declared.name, declared.unit);
+        let Declared { kind, unit, meaning, condition, .. } = *declared;
+        let separator = if unit.is_empty() { "" } else { "_" };
+        let name = |items: &str| format!("{}{items}{separator}{unit}", declared.name);
         let names = match declared.by_items {
             false => vec![name("")],
             true => ITEMS.iter().map(|items| name(&format!("_{items}"))).collect(),
         };
-        MetricDoc {
-            names,
-            kind: declared.kind,
-            unit: declared.unit,
-            labels: self.labels.iter().chain(declared.labels).copied().collect(),
-            meaning: declared.meaning,
-            condition: declared.condition,
-        }
+        let labels = self.labels.iter().chain(declared.labels).copied().collect();
+        MetricDoc { names, kind, unit, labels, meaning, condition }
     }
 }

@@ -1,5 +1,6 @@
 //! `buffer:`: Sluice's own additions, for the whole process and for one pipeline.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::fields::Fields;
@@ -67,9 +68,8 @@ pub struct Buffer {
 /// `service.pipelines.<id>.buffer`: what differs for one pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PipelineBuffer {
-    /// For each delivery of the pipeline.
+    /// For each delivery of the pipeline, as is the next.
     pub memory_limit_mib: Option<Placed<u64>>,
-    /// For each delivery of the pipeline.
     pub disk_limit_mib: Option<Placed<u64>>,
     pub policy: Option<OverflowPolicy>,
 }
@@ -121,17 +121,35 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
     let doc = "Memory limit of the process in MiB. Unset: that of `memory_limiter`, or else half \
                of the available memory, at most 1024.";
     let memory_limit_mib = read_memory(fields, doc).map(|placed| placed.value);
-    let (disk_limit_mib, segment_mib) = read_disk(fields);
+    let doc = "With a directory: limits of the disk.";
+    let (disk_limit_mib, segment_mib) = fields.section_or_default("disk", doc, |fields| {
+        let doc = "Disk limit in MiB for everything together, which the backlogs of all deliveries \
+                   share. Unset: half of the free space of the file system.";
+        let limit = read_limit(fields, 64..=DISK_LIMIT_MIB, doc);
+        let doc = "Length of a segment file in MiB. Space is freed in whole segments.";
+        let segment = fields.integer("segment_mib", Buffer::SEGMENT_MIB, 1..=4096, doc);
+        (limit, place(fields, "segment_mib", Some(segment)))
+    });
+    let policy = read_policy(fields);
+    let doc = "Data that backends rejected for good, kept for each delivery with the reason.";
+    let dead_letters_limit_mib = fields.section_or_default("dead_letters", doc, |fields| {
+        let doc = "MiB for each delivery; beyond it the oldest are deleted. Without a directory \
+                   they are in memory, and take at most half of the delivery's budget. Unset: 64 \
+                   with a directory; otherwise an eighth of the delivery's budget, at most 32.";
+        fields.optional_integer("limit_mib", 0..=MEMORY_LIMIT_MIB, doc)
+    });
+    let directory = place(fields, "directory", directory);
+    let flush_after = place(fields, "flush_after", Some(flush_after));
     Buffer {
-        directory: place(fields, "directory", directory),
+        directory,
         ack,
-        flush_after: place(fields, "flush_after", Some(flush_after)),
+        flush_after,
         linger,
         memory_limit_mib,
         disk_limit_mib,
         segment_mib,
-        policy: read_policy(fields),
-        dead_letters_limit_mib: read_dead_letters(fields),
+        policy,
+        dead_letters_limit_mib,
     }
 }
 
@@ -144,8 +162,7 @@ pub(super) fn read_for_pipeline(fields: &mut Fields<'_>) -> PipelineBuffer {
     let disk_limit_mib = fields.section_or_default("disk", doc, |fields| {
         let doc = "How far each delivery of this pipeline may be behind, in MiB of disk. Unset: as \
                    far as all backlogs may take together.";
-        let limit = fields.optional_integer("limit_mib", 1..=DISK_LIMIT_MIB, doc);
-        place(fields, "limit_mib", limit)
+        read_limit(fields, 1..=DISK_LIMIT_MIB, doc)
     });
     PipelineBuffer { memory_limit_mib, disk_limit_mib, policy: read_policy(fields) }
 }
@@ -175,21 +192,17 @@ fn read_ack(fields: &mut Fields<'_>) -> Option<Placed<Acknowledge>> {
 
 fn read_memory(fields: &mut Fields<'_>, doc: &str) -> Option<Placed<u64>> {
     fields.section_or_default("memory", "Limits of memory.", |fields| {
-        let limit = fields.optional_integer("limit_mib", 1..=MEMORY_LIMIT_MIB, doc);
-        place(fields, "limit_mib", limit)
+        read_limit(fields, 1..=MEMORY_LIMIT_MIB, doc)
     })
 }
 
-/// The limit, and the length of a segment file.
-fn read_disk(fields: &mut Fields<'_>) -> (Option<Placed<u64>>, Option<Placed<u64>>) {
-    fields.section_or_default("disk", "With a directory: limits of the disk.", |fields| {
-        let doc = "Disk limit in MiB for everything together, which the backlogs of all deliveries \
-                   share. Unset: half of the free space of the file system.";
-        let limit = fields.optional_integer("limit_mib", 64..=DISK_LIMIT_MIB, doc);
-        let doc = "Length of a segment file in MiB. Space is freed in whole segments.";
-        let segment = fields.integer("segment_mib", Buffer::SEGMENT_MIB, 1..=4096, doc);
-        (place(fields, "limit_mib", limit), place(fields, "segment_mib", Some(segment)))
-    })
+fn read_limit(
+    fields: &mut Fields<'_>,
+    range: RangeInclusive<u64>,
+    doc: &str,
+) -> Option<Placed<u64>> {
+    let limit = fields.optional_integer("limit_mib", range, doc);
+    place(fields, "limit_mib", limit)
 }
 
 fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
@@ -207,14 +220,4 @@ fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
                s first, which slows down senders that wait for them. Unset: `backpressure` where a \
                receiver feeds one delivery, `isolate` where it feeds several.";
     fields.optional_choice("policy", &choices, doc)
-}
-
-fn read_dead_letters(fields: &mut Fields<'_>) -> Option<u64> {
-    let doc = "Data that backends rejected for good, kept for each delivery with the reason.";
-    fields.section_or_default("dead_letters", doc, |fields| {
-        let doc = "MiB for each delivery; beyond it the oldest are deleted. Without a directory \
-                   they are in memory, and take at most half of the delivery's budget. Unset: 64 \
-                   with a directory; otherwise an eighth of the delivery's budget, at most 32.";
-        fields.optional_integer("limit_mib", 0..=MEMORY_LIMIT_MIB, doc)
-    })
 }

@@ -4,11 +4,10 @@ use crate::catalog::{Catalog, Class, Kind};
 use crate::component_id::ComponentId;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::known_components;
-use crate::nearest::nearest;
+use crate::nearest::did_you_mean;
 use crate::source::Span;
 use crate::yaml::{Entry, Node};
 
-/// A component that the file defines.
 #[derive(Clone, Debug)]
 pub struct Component {
     pub id: ComponentId,
@@ -24,9 +23,7 @@ pub struct Component {
 
 /// All definitions of a file, including components that this build does not have, so that
 /// references to those are not reported as a second error.
-pub(super) struct Definitions<'c> {
-    definitions: Vec<Definition<'c>>,
-}
+pub(super) struct Definitions<'c>(pub(super) Vec<Definition<'c>>);
 
 pub(super) struct Definition<'c> {
     pub(super) class: Class,
@@ -43,73 +40,58 @@ impl<'c> Definitions<'c> {
         catalog: &'c dyn Catalog,
         diagnostics: &mut Diagnostics,
     ) -> Self {
-        let mut all = Definitions { definitions: Vec::new() };
+        let mut all = Definitions(Vec::new());
         for class in Class::ALL {
             let Some(node) = root.get(class.key()) else { continue };
-            match node.as_mapping() {
-                Some(entries) => {
-                    entries.iter().for_each(|entry| all.define(class, entry, catalog, diagnostics))
+            if node.as_mapping().is_none() && !node.is_null() {
+                let (key, kind) = (class.key(), node.kind());
+                diagnostics.error(node.span, format!("`{key}` must be a mapping, not {kind}"));
+            }
+            for entry in node.as_mapping().unwrap_or_default() {
+                match all.define(class, entry, catalog, diagnostics) {
+                    Ok(definition) => all.0.push(definition),
+                    Err(error) => {
+                        diagnostics.push(Diagnostic { span: Some(entry.key_span), ..error });
+                    }
                 }
-                None if node.is_null() => {}
-                None => diagnostics.error(
-                    node.span,
-                    format!("`{}` must be a mapping, not {}", class.key(), node.kind()),
-                ),
             }
         }
         all
     }
 
     fn define(
-        &mut self,
+        &self,
         class: Class,
         entry: &Entry,
         catalog: &'c dyn Catalog,
         diagnostics: &mut Diagnostics,
-    ) {
-        let id = match ComponentId::parse(&entry.key) {
-            Ok(id) => id,
-            Err(why) => {
-                diagnostics.error(
-                    entry.key_span,
-                    format!("`{}` cannot be the id of {}: {why}", entry.key, class.with_article()),
-                );
-                return;
-            }
-        };
+    ) -> Result<Definition<'c>, Diagnostic> {
+        let Entry { key, key_span: span, value } = entry;
+        let id = ComponentId::parse(key).map_err(|why| {
+            let class = class.with_article();
+            Diagnostic::error(None, format!("`{key}` cannot be the id of {class}: {why}"))
+        })?;
         if let Some(first) = self.find(class, &id) {
-            let error = Diagnostic::error(
-                entry.key_span,
-                format!("the {} `{id}` is defined twice", class.name()),
-            );
-            diagnostics.push(error.with_related(first.span, "first here"));
-            return;
+            let message = format!("the {} `{id}` is defined twice", class.name());
+            return Err(Diagnostic::error(None, message).with_related(first.span, "first here"));
         }
-        let span = entry.key_span;
         let kind = kind_of(class, &id, catalog)
-            .map_err(|error| diagnostics.push(Diagnostic { span: Some(span), ..error }))
+            .map_err(|error| diagnostics.push(Diagnostic { span: Some(*span), ..error }))
             .ok();
-        self.definitions.push(Definition { class, id, kind, span, node: entry.value.clone() });
+        Ok(Definition { class, id, kind, span: *span, node: value.clone() })
     }
 
     pub(super) fn find(&self, class: Class, id: &ComponentId) -> Option<&Definition<'c>> {
-        self.definitions.iter().find(|definition| definition.class == class && definition.id == *id)
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = &Definition<'c>> {
-        self.definitions.iter()
+        self.0.iter().find(|definition| definition.class == class && definition.id == *id)
     }
 
     /// The usable components by class, in the order of [`Class::ALL`].
     pub(super) fn into_components(self) -> [Vec<Component>; 5] {
         let mut lists = [const { Vec::new() }; 5];
-        for definition in self.definitions {
-            let Some(kind) = definition.kind else { continue };
-            let path = format!("{}.{}", definition.class.key(), definition.id);
-            let Definition { class, id, span, node, .. } = definition;
-            let component = Component { id, kind: kind.name, node, span, path };
-            let position = Class::ALL.iter().position(|listed| *listed == class);
-            lists[position.expect("every class is listed")].push(component);
+        for Definition { class, id, kind, span, node } in self.0 {
+            let Some(kind) = kind else { continue };
+            let path = format!("{}.{id}", class.key());
+            lists[class as usize].push(Component { id, kind: kind.name, node, span, path });
         }
         lists
     }
@@ -131,10 +113,8 @@ fn kind_of<'c>(
         };
     }
     if known_components::is_known(class, name) {
-        return Err(Diagnostic::error(
-            None,
-            format!("`{name}` is a Collector component that Sluice does not have yet"),
-        ));
+        let message = format!("`{name}` is a Collector component that Sluice does not have yet");
+        return Err(Diagnostic::error(None, message));
     }
     let error = Diagnostic::error(None, format!("there is no {} of type `{name}`", class.name()));
     let in_class = |class: Class| {
@@ -145,9 +125,7 @@ fn kind_of<'c>(
     }
     let usable = kinds.iter().filter(|kind| kind.missing.is_none());
     let names = usable.flat_map(|kind| kind.aliases.iter().copied().chain([kind.name]));
-    let hint = match nearest(name, names) {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("`sluice components` lists the {}s of this build", class.name()),
-    };
+    let hint = did_you_mean(name, names)
+        .unwrap_or_else(|| format!("`sluice components` lists the {} of this build", class.key()));
     Err(error.with_hint(hint))
 }

@@ -16,8 +16,8 @@ use crate::diagnostics::Diagnostics;
 use crate::fields::{Fields, OptionDoc};
 use crate::yaml::Node;
 use components::Definitions;
+use connections::Connections;
 
-/// A whole configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     pub receivers: Vec<Component>,
@@ -38,17 +38,15 @@ impl Document {
     pub fn read(root: &Node, catalog: &dyn Catalog, diagnostics: &mut Diagnostics) -> Document {
         let mut document = Fields::read("", root, root.span, diagnostics, read_all_but_components);
         let definitions = Definitions::read(root, catalog, diagnostics);
-        let (pipelines, started) = (&document.pipelines, &document.started_extensions);
-        connections::check_references(pipelines, started, &definitions, diagnostics);
-        connections::check_connectors(pipelines, &definitions, diagnostics);
-        connections::warn_of_unused(pipelines, started, &definitions, diagnostics);
-        let [receivers, processors, exporters, extensions, connectors] =
-            definitions.into_components();
-        document.receivers = receivers;
-        document.processors = processors;
-        document.exporters = exporters;
-        document.extensions = extensions;
-        document.connectors = connectors;
+        let (pipelines, extensions) = (&document.pipelines, &document.started_extensions);
+        Connections { pipelines, extensions, definitions: &definitions, diagnostics }.check();
+        [
+            document.receivers,
+            document.processors,
+            document.exporters,
+            document.extensions,
+            document.connectors,
+        ] = definitions.into_components();
         document
     }
 
@@ -82,7 +80,8 @@ fn read_all_but_components(fields: &mut Fields<'_>) -> Document {
     let doc = "The pipelines that run, and Sluice's own telemetry.";
     fields.section_or_default("service", doc, |fields| {
         document.pipelines = pipelines::read(fields);
-        document.started_extensions = pipelines::read_extensions(fields);
+        let doc = "Ids of the extensions to start.";
+        document.started_extensions = pipelines::read_references(fields, "extensions", doc);
         let doc = "Sluice's own metrics and logs.";
         document.telemetry = fields.section_or_default("telemetry", doc, telemetry::read);
     });

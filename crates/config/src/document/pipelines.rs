@@ -3,9 +3,9 @@
 use super::buffer::{self, PipelineBuffer};
 use crate::catalog::PipelineSignal;
 use crate::component_id::ComponentId;
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Severity};
 use crate::fields::Fields;
-use crate::nearest::nearest;
+use crate::nearest::did_you_mean;
 use crate::source::Span;
 
 /// One pipeline, in the order in which data passes its processors.
@@ -48,17 +48,8 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Pipeline> {
                 fields.error(&format!("must have at least one of `{key}`"));
             }
         }
-        let span = fields.span();
-        let signal = read_signal(id, fields);
-        signal.zip(span).map(|(signal, span)| Pipeline {
-            id: id.to_owned(),
-            signal,
-            receivers,
-            processors,
-            exporters,
-            buffer,
-            span,
-        })
+        let (id, signal, span) = (id.to_owned(), read_signal(id, fields)?, fields.span()?);
+        Some(Pipeline { id, signal, receivers, processors, exporters, buffer, span })
     });
     if pipelines.is_empty() && !fields.has_error_at("pipelines") {
         fields.error_missing("pipelines");
@@ -66,30 +57,21 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Pipeline> {
     pipelines.into_iter().filter_map(|(_, pipeline)| pipeline).collect()
 }
 
-pub(super) fn read_extensions(fields: &mut Fields<'_>) -> Vec<Reference> {
-    read_references(fields, "extensions", "Ids of the extensions to start.")
-}
-
 fn read_signal(id: &str, fields: &mut Fields<'_>) -> Option<PipelineSignal> {
     if fields.is_describing() {
         return None;
     }
-    let parsed = match ComponentId::parse(id) {
-        Ok(parsed) => parsed,
-        Err(why) => {
-            fields.error(&format!("cannot be the id of a pipeline: {why}"));
-            return None;
-        }
-    };
+    let parsed = ComponentId::parse(id)
+        .map_err(|why| fields.error(&format!("cannot be the id of a pipeline: {why}")))
+        .ok()?;
     let signal = PipelineSignal::from_name(parsed.kind());
     if signal.is_none() {
         let message = match parsed.kind() {
             "profiles" => "carries profiles, which Sluice does not have yet",
             _ => "must be called `traces`, `metrics` or `logs`, with `/name` if there are several",
         };
-        let meant = nearest(parsed.kind(), PipelineSignal::ALL.map(PipelineSignal::as_str));
-        match meant {
-            Some(name) => fields.error_with_hint(message, &format!("did you mean `{name}`?")),
+        match did_you_mean(parsed.kind(), PipelineSignal::ALL.map(PipelineSignal::as_str)) {
+            Some(hint) => fields.error_with_hint(message, &hint),
             None => fields.error(message),
         }
     }
@@ -98,45 +80,35 @@ fn read_signal(id: &str, fields: &mut Fields<'_>) -> Option<PipelineSignal> {
 
 /// A list of component ids without duplicates. As in the Collector, a duplicate processor is an
 /// error: it would have to run twice.
-fn read_references(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<Reference> {
-    let path = format!("{}.{key}", fields.path());
+pub(super) fn read_references(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<Reference> {
+    let path = fields.path_of(key);
     let Some(node) = fields.node(key, "list of ids", doc) else { return Vec::new() };
-    let Some(items) = node.as_list() else {
-        if !node.is_null() {
-            fields.error_at_with_hint(
-                key,
-                &format!("must be a list of ids, not {}", node.kind()),
-                "write `[a, b]`, or one `- a` a line",
-            );
-        }
-        return Vec::new();
-    };
+    if node.as_list().is_none() && !node.is_null() {
+        let message = format!("must be a list of ids, not {}", node.kind());
+        fields.error_at_with_hint(key, &message, "write `[a, b]`, or one `- a` a line");
+    }
     let mut references: Vec<Reference> = Vec::new();
-    for item in items {
+    for item in node.as_list().unwrap_or_default() {
+        let span = item.span;
+        let error = |message: String| Diagnostic::error(span, format!("`{path}`{message}"));
         let Some(text) = item.as_scalar().and_then(|scalar| scalar.as_string()) else {
-            fields.push(Diagnostic::error(
-                item.span,
-                format!("`{path}` must be a list of ids; this is {}", item.kind()),
-            ));
+            fields.push(error(format!(" must be a list of ids; this is {}", item.kind())));
             continue;
         };
         match ComponentId::parse(text) {
-            Err(why) => fields.push(Diagnostic::error(
-                item.span,
-                format!("`{path}`: `{text}` is not a component id: {why}"),
-            )),
+            Err(why) => fields.push(error(format!(": `{text}` is not a component id: {why}"))),
             Ok(id) => match references.iter().find(|reference| reference.id == id) {
                 Some(first) => {
-                    let twice = format!("`{path}` names `{id}` twice");
                     let diagnostic = match key {
-                        "receivers" | "exporters" => {
-                            Diagnostic::warning(item.span, format!("{twice}: it counts once"))
-                        }
-                        _ => Diagnostic::error(item.span, twice),
+                        "receivers" | "exporters" => Diagnostic {
+                            severity: Severity::Warning,
+                            ..error(format!(" names `{id}` twice: it counts once"))
+                        },
+                        _ => error(format!(" names `{id}` twice")),
                     };
                     fields.push(diagnostic.with_related(first.span, "first here"));
                 }
-                None => references.push(Reference { id, span: item.span }),
+                None => references.push(Reference { id, span }),
             },
         }
     }

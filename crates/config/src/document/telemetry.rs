@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::fields::Fields;
-use crate::yaml::{Node, Value};
+use crate::yaml::{Entry, Node, Value};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Telemetry {
@@ -49,22 +49,15 @@ pub struct LogSampling {
 impl Default for PrometheusReader {
     /// The Collector's default.
     fn default() -> Self {
-        PrometheusReader {
-            host: "localhost".to_owned(),
-            port: 8888,
-            without_type_suffix: true,
-            without_units: true,
-        }
+        let (host, port) = ("localhost".to_owned(), 8888);
+        PrometheusReader { host, port, without_type_suffix: true, without_units: true }
     }
 }
 
 impl Default for Telemetry {
     fn default() -> Self {
-        Telemetry {
-            readers: vec![PrometheusReader::default()],
-            logs: OwnLogs::default(),
-            resource: Vec::new(),
-        }
+        let (readers, logs) = (vec![PrometheusReader::default()], OwnLogs::default());
+        Telemetry { readers, logs, resource: Vec::new() }
     }
 }
 
@@ -76,12 +69,8 @@ impl Default for LogSampling {
 
 impl Default for OwnLogs {
     fn default() -> Self {
-        OwnLogs {
-            level: "info",
-            is_json: false,
-            output_paths: vec!["stderr".to_owned()],
-            sampling: Some(LogSampling::default()),
-        }
+        let (output_paths, sampling) = (vec!["stderr".to_owned()], Some(LogSampling::default()));
+        OwnLogs { level: "info", is_json: false, output_paths, sampling }
     }
 }
 
@@ -201,8 +190,7 @@ fn read_sampling(fields: &mut Fields<'_>) -> Option<LogSampling> {
         let initial = fields.integer("initial", default.initial, 0..=u64::MAX, doc);
         let doc = "After those, one of this number is written; 0: none.";
         let thereafter = fields.integer("thereafter", default.thereafter, 0..=u64::MAX, doc);
-        let sampling = LogSampling { tick, initial, thereafter };
-        is_enabled.then_some(sampling)
+        is_enabled.then_some(LogSampling { tick, initial, thereafter })
     })
 }
 
@@ -217,29 +205,26 @@ fn read_resource(fields: &mut Fields<'_>) -> Vec<(String, Option<String>)> {
         return Vec::new();
     };
     let mut attributes = Vec::new();
-    for entry in entries {
-        match &entry.value.value {
-            Value::Scalar(scalar) if scalar.is_null() && !scalar.expanded => {
-                attributes.push((entry.key.clone(), None))
-            }
+    for Entry { key, value, .. } in entries {
+        match &value.value {
             Value::Scalar(scalar) => {
-                attributes.push((entry.key.clone(), Some(scalar.text.clone())))
+                let is_removed = scalar.is_null() && !scalar.expanded;
+                attributes.push((key.clone(), (!is_removed).then(|| scalar.text.clone())));
             }
-            Value::List(items) if entry.key == "attributes" => {
+            Value::List(items) if key == "attributes" => {
                 for item in items {
-                    let text = |key| {
-                        item.get(key).and_then(Node::as_scalar).map(|scalar| scalar.text.clone())
-                    };
+                    let scalar = |key| item.get(key).and_then(Node::as_scalar);
+                    let text = |key| scalar(key).map(|scalar| scalar.text.clone());
                     match text("name") {
                         Some(name) => attributes.push((name, text("value"))),
                         None => fields.error_at("resource", "has an attribute without `name`"),
                     }
                 }
             }
-            _ => fields.error_at(
-                "resource",
-                &format!("has `{}`, which must be a single value", entry.key),
-            ),
+            _ => {
+                let message = format!("has `{key}`, which must be a single value");
+                fields.error_at("resource", &message);
+            }
         }
     }
     attributes

@@ -11,16 +11,20 @@ struct Build;
 
 const RECEIVERS: &[Kind] = &[
     Kind::new("otlp", "OTLP over gRPC and HTTP"),
-    Kind::new("file_log", "files").aliases(&["filelog"]).signals(&[PipelineSignal::Logs]),
+    Kind {
+        signals: &[PipelineSignal::Logs],
+        ..Kind::new("file_log", "files").aliases(&["filelog"])
+    },
 ];
 const PROCESSORS: &[Kind] = &[
     Kind::new("batch", ""),
     Kind::new("memory_limiter", ""),
     Kind::new("resource", ""),
     Kind::new("attributes", ""),
-    Kind::new("k8s_attributes", "")
-        .aliases(&["k8sattributes"])
-        .missing("`k8sattributes` is a Collector component that Sluice does not have yet"),
+    Kind {
+        missing: Some("`k8sattributes` is a Collector component that Sluice does not have yet"),
+        ..Kind::new("k8s_attributes", "").aliases(&["k8sattributes"])
+    },
 ];
 const EXPORTERS: &[Kind] = &[
     Kind::new("otlp_grpc", "").aliases(&["otlp"]),

@@ -14,6 +14,14 @@ pub struct OptionDoc {
     pub effect: Effect,
 }
 
+impl OptionDoc {
+    /// The path is set where the option is declared.
+    pub(super) fn new(kind: impl Into<String>, default: impl Into<String>, doc: &str) -> Self {
+        let (path, effect) = (String::new(), Effect::Used);
+        OptionDoc { path, kind: kind.into(), default: default.into(), doc: doc.to_owned(), effect }
+    }
+}
+
 /// Whether setting an option has an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {

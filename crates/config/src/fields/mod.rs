@@ -53,13 +53,10 @@ struct Reading<'a> {
     /// The position of errors about the section as a whole.
     span: Span,
     /// Every option that the read function declared.
-    known: Vec<KnownName>,
+    known: Vec<String>,
+    /// Those of them whose values are never shown.
+    secrets: Vec<String>,
     diagnostics: &'a mut Diagnostics,
-}
-
-struct KnownName {
-    name: String,
-    is_secret: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -76,25 +73,15 @@ impl<'a> Fields<'a> {
             Value::Mapping(entries) => entries.as_slice(),
             _ if node.is_null() => &[],
             _ => {
-                diagnostics.error(
-                    node.span,
-                    format!("`{path}` must be a mapping of options, not {}", node.kind()),
-                );
+                let kind = node.kind();
+                let message = format!("`{path}` must be a mapping of options, not {kind}");
+                diagnostics.error(node.span, message);
                 &[]
             }
         };
-        Self::read_entries(path.to_owned(), entries, span, diagnostics, read)
-    }
-
-    fn read_entries<T>(
-        path: String,
-        entries: &'a [Entry],
-        span: Span,
-        diagnostics: &'a mut Diagnostics,
-        read: impl FnOnce(&mut Fields<'_>) -> T,
-    ) -> T {
-        let reading = Reading { entries, span, known: Vec::new(), diagnostics };
-        let mut fields = Fields { path, mode: Mode::Reading(reading) };
+        let (known, secrets) = (Vec::new(), Vec::new());
+        let reading = Reading { entries, span, known, secrets, diagnostics };
+        let mut fields = Fields { path: path.to_owned(), mode: Mode::Reading(reading) };
         let result = read(&mut fields);
         fields.report_unknown();
         result
@@ -113,33 +100,32 @@ impl<'a> Fields<'a> {
         matches!(self.mode, Mode::Describing(_))
     }
 
-    /// The section's name in messages.
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
     /// The full name of an option of this section.
-    fn path_of(&self, key: &str) -> String {
+    pub(crate) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
+    fn find(&self, key: &str) -> Option<&'a Entry> {
+        let Mode::Reading(reading) = &self.mode else { return None };
+        reading.entries.iter().find(|entry| entry.key == key)
+    }
+
     /// Declares an option and returns its entry, if the file has it.
-    fn take(&mut self, key: &str, option: Declaration<'_>) -> Option<&'a Entry> {
+    fn take(&mut self, key: &str, option: OptionDoc) -> Option<&'a Entry> {
         let path = self.path_of(key);
         match &mut self.mode {
-            Mode::Describing(options) => {
-                options.push(option.into_doc(path));
-                None
-            }
-            Mode::Reading(reading) => {
-                reading.known.push(KnownName { name: key.to_owned(), is_secret: option.is_secret });
-                let entry = reading.find(key);
-                if let (Some(entry), true) = (entry, option.is_secret) {
-                    mark_secret(reading.diagnostics, &entry.value);
-                }
-                entry
-            }
+            Mode::Describing(options) => options.push(OptionDoc { path, ..option }),
+            Mode::Reading(reading) => reading.known.push(key.to_owned()),
         }
+        self.find(key)
+    }
+
+    /// Declares an option whose value is never shown.
+    fn take_secret(&mut self, key: &str, kind: &str, doc: &str) -> Option<&'a Entry> {
+        let entry = self.take(key, OptionDoc::new(kind, "", doc));
+        let Mode::Reading(reading) = &mut self.mode else { return None };
+        reading.secrets.push(key.to_owned());
+        entry.inspect(|entry| mark_secret(reading.diagnostics, &entry.value))
     }
 
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
@@ -151,32 +137,22 @@ impl<'a> Fields<'a> {
     fn report_unknown(&mut self) {
         let path = std::mem::take(&mut self.path);
         let Mode::Reading(reading) = &mut self.mode else { return };
-        for entry in reading.entries {
-            if reading.known.iter().any(|known| known.name == entry.key) {
-                continue;
-            }
-            let names = reading.known.iter().map(|known| known.name.as_str());
+        for entry in reading.entries.iter().filter(|entry| !reading.known.contains(&entry.key)) {
+            let names = reading.known.iter().map(String::as_str);
             let meant = nearest(&entry.key, names.clone());
+            if meant.is_some_and(|meant| reading.secrets.iter().any(|name| name == meant)) {
+                mark_secret(reading.diagnostics, &entry.value);
+            }
             let hint = match meant {
                 Some(name) => Some(format!("did you mean `{name}`?")),
                 None => list_of_names(names),
             };
-            let is_meant = |known: &KnownName| Some(known.name.as_str()) == meant;
-            if reading.known.iter().any(|known| known.is_secret && is_meant(known)) {
-                mark_secret(reading.diagnostics, &entry.value);
-            }
             let message = match path.as_str() {
                 "" => format!("there is no top-level option `{}`", entry.key),
                 path => format!("`{path}` has no option `{}`", entry.key),
             };
             reading.diagnostics.push(Diagnostic::error(entry.key_span, message).with_hint_if(hint));
         }
-    }
-}
-
-impl<'a> Reading<'a> {
-    fn find(&self, key: &str) -> Option<&'a Entry> {
-        self.entries.iter().find(|entry| entry.key == key)
     }
 }
 
@@ -194,51 +170,12 @@ fn list_of_names<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
 }
 
 fn mark_secret(diagnostics: &mut Diagnostics, node: &Node) {
-    diagnostics.mark_secret(node.span);
+    diagnostics.secrets.push(node.span);
     match &node.value {
         Value::Scalar(_) => {}
         Value::List(items) => items.iter().for_each(|item| mark_secret(diagnostics, item)),
         Value::Mapping(entries) => {
             entries.iter().for_each(|entry| mark_secret(diagnostics, &entry.value))
-        }
-    }
-}
-
-/// The declaration of an option.
-struct Declaration<'d> {
-    kind: String,
-    default: String,
-    doc: &'d str,
-    effect: Effect,
-    is_secret: bool,
-}
-
-impl<'d> Declaration<'d> {
-    fn new(kind: impl Into<String>, default: impl Into<String>, doc: &'d str) -> Self {
-        Declaration {
-            kind: kind.into(),
-            default: default.into(),
-            doc,
-            effect: Effect::Used,
-            is_secret: false,
-        }
-    }
-
-    fn without_value(effect: Effect) -> Self {
-        Declaration { effect, ..Declaration::new("any", "", "") }
-    }
-
-    fn secret(kind: impl Into<String>, doc: &'d str) -> Self {
-        Declaration { is_secret: true, ..Declaration::new(kind, "", doc) }
-    }
-
-    fn into_doc(self, path: String) -> OptionDoc {
-        OptionDoc {
-            path,
-            kind: self.kind,
-            default: self.default,
-            doc: self.doc.to_owned(),
-            effect: self.effect,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Remarks about options beyond their values: no effect, not there yet, wrong in combination.
 
-use super::{Declaration, Effect, Fields, Mode};
+use super::{Effect, Fields, Mode, OptionDoc};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::source::Span;
 
@@ -8,8 +8,8 @@ impl<'a> Fields<'a> {
     /// An option of the Collector without effect here. It is accepted, with a warning that gives
     /// the reason.
     pub fn no_effect(&mut self, key: &str, why: &str) {
-        let declaration = Declaration::without_value(Effect::NoEffect(why.to_owned()));
-        if self.take(key, declaration).is_some() {
+        let effect = Effect::NoEffect(why.to_owned());
+        if self.take(key, OptionDoc { effect, ..OptionDoc::new("any", "", "") }).is_some() {
             self.warn_at(key, &format!("has no effect: {why}"));
         }
     }
@@ -17,11 +17,10 @@ impl<'a> Fields<'a> {
     /// An option that a later release will have. Setting it is an error, except to false, null or
     /// an empty value.
     pub fn not_yet(&mut self, key: &str, what: &str) {
-        let declaration = Declaration::without_value(Effect::NotYet(what.to_owned()));
-        let Some(entry) = self.take(key, declaration) else { return };
-        let is_off = entry.value.is_null()
-            || entry.value.as_scalar().is_some_and(|scalar| scalar.as_boolean() == Some(false));
-        if !is_off {
+        let effect = Effect::NotYet(what.to_owned());
+        let entry = self.take(key, OptionDoc { effect, ..OptionDoc::new("any", "", "") });
+        let Some(entry) = entry.filter(|entry| !entry.value.is_null()) else { return };
+        if entry.value.as_scalar().is_none_or(|scalar| scalar.as_boolean() != Some(false)) {
             self.error_at(key, &format!("is not in this build of Sluice: {what}"));
         }
     }
@@ -32,19 +31,15 @@ impl<'a> Fields<'a> {
     }
 
     /// The position of errors about the section as a whole. None when describing.
-    pub fn span(&self) -> Option<Span> {
+    pub(crate) fn span(&self) -> Option<Span> {
         if let Mode::Reading(reading) = &self.mode { Some(reading.span) } else { None }
     }
 
     /// The position of the option's value, or of its key if the value is empty.
     pub fn span_of(&self, key: &str) -> Option<Span> {
-        let Mode::Reading(reading) = &self.mode else { return None };
-        let entry = reading.find(key)?;
-        Some(if entry.value.span.start < entry.value.span.end {
-            entry.value.span
-        } else {
-            entry.key_span
-        })
+        let entry = self.find(key)?;
+        let value = entry.value.span;
+        Some(if value.start < value.end { value } else { entry.key_span })
     }
 
     /// Reports that an option's value is wrong. The message continues "`path.key` ": "must not be
@@ -73,26 +68,17 @@ impl<'a> Fields<'a> {
 
     /// Reports that a required option is missing.
     pub fn error_missing(&mut self, key: &str) {
-        let path = self.path_of(key);
-        let span = self.span_of(key);
-        if let Mode::Reading(reading) = &mut self.mode {
-            let (span, what) = match span {
-                Some(span) => (span, "must not be empty"),
-                None => (reading.span, "is required"),
-            };
-            reading.diagnostics.error(span, format!("`{path}` {what}"));
-        }
+        let is_empty = self.is_present(key);
+        self.error_at(key, if is_empty { "must not be empty" } else { "is required" });
     }
 
     /// True if an error was already reported for the option's value or something in it.
     pub(crate) fn has_error_at(&self, key: &str) -> bool {
-        let Mode::Reading(reading) = &self.mode else { return false };
-        let Some(span) = self.span_of(key) else { return false };
-        reading
-            .diagnostics
-            .errors()
-            .filter_map(|error| error.span)
-            .any(|error| span.contains(error))
+        let (Mode::Reading(reading), Some(span)) = (&self.mode, self.span_of(key)) else {
+            return false;
+        };
+        let mut errors = reading.diagnostics.errors().filter_map(|error| error.span);
+        errors.any(|error| span.contains(error))
     }
 
     pub(super) fn remark(
@@ -103,14 +89,9 @@ impl<'a> Fields<'a> {
         hint: Option<&str>,
     ) {
         let path = key.map_or_else(|| self.path.clone(), |key| self.path_of(key));
-        let span = key.and_then(|key| self.span_of(key));
-        let Mode::Reading(reading) = &mut self.mode else { return };
-        let diagnostic =
-            Diagnostic::error(span.unwrap_or(reading.span), format!("`{path}` {message}"));
-        reading.diagnostics.push(Diagnostic {
-            severity,
-            hint: hint.map(str::to_owned),
-            ..diagnostic
-        });
+        let span = key.and_then(|key| self.span_of(key)).or(self.span());
+        let hint = hint.map(str::to_owned);
+        let remark = Diagnostic::error(span, format!("`{path}` {message}")).with_hint_if(hint);
+        self.push(Diagnostic { severity, ..remark });
     }
 }

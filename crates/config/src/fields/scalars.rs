@@ -1,16 +1,19 @@
 //! Options with one value.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::{Declaration, Fields};
+use super::{Fields, OptionDoc};
 use crate::diagnostics::{Diagnostic, Severity};
+use crate::nearest::did_you_mean;
 use crate::secret::Secret;
+use crate::source::Span;
 use crate::yaml::{Entry, Scalar};
 use crate::{duration, size};
 
 /// The integer types that an option can have.
-pub trait Integer: Copy + PartialOrd + std::fmt::Display + TryFrom<i128> {
+pub trait Integer: Copy + PartialOrd + Display + TryFrom<i128> {
     const MAX: Self;
 }
 
@@ -26,7 +29,7 @@ impl_integer!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize);
 /// Why a scalar is wrong. The text names the expected value, to follow "`path` must be ".
 pub(super) enum Refused {
     /// "must be {0}, not {kind}"
-    Kind(String),
+    Kind(&'static str),
     /// "{text} is not {0}: {1}"
     Text(String, String),
     /// "must be {0}"
@@ -36,19 +39,19 @@ pub(super) enum Refused {
 impl<'a> Fields<'a> {
     /// A string with a default.
     pub fn string(&mut self, key: &str, default: &str, doc: &str) -> String {
-        let shown = if default.is_empty() { String::new() } else { format!("`{default}`") };
-        self.scalar(key, Declaration::new("string", shown, doc), string_of)
-            .unwrap_or_else(|| default.to_owned())
+        let shown = shown(Some(default).filter(|default| !default.is_empty()));
+        let given = self.scalar(key, OptionDoc::new("string", shown, doc), string_of);
+        given.unwrap_or_else(|| default.to_owned())
     }
 
     /// A string that may be absent. An empty string counts as given.
     pub fn optional_string(&mut self, key: &str, doc: &str) -> Option<String> {
-        self.scalar(key, Declaration::new("string", "", doc), string_of)
+        self.scalar(key, OptionDoc::new("string", "", doc), string_of)
     }
 
     /// A required string. If the file does not have it, that is an error and the string is empty.
     pub fn required_string(&mut self, key: &str, doc: &str) -> String {
-        let value = self.scalar(key, Declaration::new("string, required", "", doc), string_of);
+        let value = self.scalar(key, OptionDoc::new("string, required", "", doc), string_of);
         if value.as_deref().unwrap_or_default().is_empty() && !self.has_error_at(key) {
             self.error_missing(key);
         }
@@ -57,12 +60,16 @@ impl<'a> Fields<'a> {
 
     /// A string that is never shown.
     pub fn secret(&mut self, key: &str, doc: &str) -> Option<Secret> {
-        self.scalar(key, Declaration::secret("secret string", doc), string_of).map(Secret::new)
+        let entry = self.take_secret(key, "secret string", doc)?;
+        let scalar = self.scalar_of(entry)?;
+        let path = self.path_of(key);
+        self.check_scalar(&path, entry.value.span, scalar, true, string_of).map(Secret::new)
     }
 
     pub fn boolean(&mut self, key: &str, default: bool, doc: &str) -> bool {
-        self.scalar(key, Declaration::new("boolean", format!("`{default}`"), doc), boolean_of)
-            .unwrap_or(default)
+        let option = OptionDoc::new("boolean", shown(Some(default)), doc);
+        let wrong = Refused::Kind("`true` or `false`");
+        self.scalar(key, option, |scalar| scalar.as_boolean().ok_or(wrong)).unwrap_or(default)
     }
 
     /// A whole number within a range.
@@ -73,9 +80,7 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<T>,
         doc: &str,
     ) -> T {
-        let declaration =
-            Declaration::new(integer_bounds(&range).kind("integer"), format!("`{default}`"), doc);
-        self.scalar(key, declaration, |scalar| integer_of(scalar, &range)).unwrap_or(default)
+        self.any_integer(key, Some(default), range, doc).unwrap_or(default)
     }
 
     pub fn optional_integer<T: Integer>(
@@ -84,18 +89,33 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<T>,
         doc: &str,
     ) -> Option<T> {
-        self.scalar(
-            key,
-            Declaration::new(integer_bounds(&range).kind("integer"), "", doc),
-            |scalar| integer_of(scalar, &range),
-        )
+        self.any_integer(key, None, range, doc)
+    }
+
+    fn any_integer<T: Integer>(
+        &mut self,
+        key: &str,
+        default: Option<T>,
+        range: RangeInclusive<T>,
+        doc: &str,
+    ) -> Option<T> {
+        let bounds = Bounds { range, most: T::MAX, show: T::to_string, or_more: "or more" };
+        let option = OptionDoc::new(bounds.kind("integer"), shown(default), doc);
+        self.scalar(key, option, |scalar| {
+            let value = scalar.as_integer().ok_or(Refused::Kind("a whole number"))?;
+            bounds.check(T::try_from(value).ok())
+        })
     }
 
     /// A finite number within a range.
     pub fn float(&mut self, key: &str, default: f64, range: RangeInclusive<f64>, doc: &str) -> f64 {
-        let declaration =
-            Declaration::new(float_bounds(&range).kind("number"), format!("`{default}`"), doc);
-        self.scalar(key, declaration, |scalar| float_of(scalar, &range)).unwrap_or(default)
+        let show = f64::to_string;
+        let bounds = Bounds { range, most: f64::INFINITY, show, or_more: "or more" };
+        let option = OptionDoc::new(bounds.kind("number"), shown(Some(default)), doc);
+        let given = self.scalar(key, option, |scalar| {
+            bounds.check(Some(scalar.as_float().ok_or(Refused::Kind("a number"))?))
+        });
+        given.unwrap_or(default)
     }
 
     /// A duration as Go writes it. A bare number means nanoseconds, as in Go, and causes a warning.
@@ -111,12 +131,7 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<Duration>,
         doc: &str,
     ) -> Duration {
-        let declaration = Declaration::new(
-            duration_kind(&range),
-            format!("`{}`", duration::format(default)),
-            doc,
-        );
-        self.any_duration(key, declaration, range).unwrap_or(default)
+        self.any_duration(key, Some(default), range, doc).unwrap_or(default)
     }
 
     pub fn optional_duration(
@@ -125,42 +140,40 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<Duration>,
         doc: &str,
     ) -> Option<Duration> {
-        self.any_duration(key, Declaration::new(duration_kind(&range), "", doc), range)
+        self.any_duration(key, None, range, doc)
     }
 
     fn any_duration(
         &mut self,
         key: &str,
-        declaration: Declaration<'_>,
+        default: Option<Duration>,
         range: RangeInclusive<Duration>,
+        doc: &str,
     ) -> Option<Duration> {
+        let is_any = range == (Duration::ZERO..=Duration::MAX);
+        let show = |value: &Duration| duration::format(*value);
+        let bounds = Bounds { range, most: Duration::MAX, show, or_more: "or longer" };
+        let kind = if is_any { "duration".to_owned() } else { bounds.kind("duration") };
+        let option = OptionDoc::new(kind, shown(default.map(duration::format)), doc);
         let mut bare_number = false;
-        let value = self.scalar(key, declaration, |scalar| {
-            let value = match (scalar.as_string(), scalar.as_integer()) {
-                (_, Some(nanoseconds)) => {
+        let value = self.scalar(key, option, |scalar| {
+            let value = match (scalar.as_integer(), scalar.as_string()) {
+                (Some(nanoseconds), _) => {
                     bare_number = nanoseconds != 0;
-                    let nanoseconds = u64::try_from(nanoseconds)
-                        .ok()
-                        .filter(|value| i64::try_from(*value).is_ok());
-                    nanoseconds.map(Duration::from_nanos).ok_or_else(|| {
-                        Refused::Value("a duration of at most 292 years".to_owned())
-                    })?
+                    let range = 0..=i128::from(i64::MAX);
+                    let too_long = || Refused::Value("a duration of at most 292 years".to_owned());
+                    let nanoseconds = Some(nanoseconds).filter(|value| range.contains(value));
+                    Duration::from_nanos(nanoseconds.ok_or_else(too_long)? as u64)
                 }
-                (Some(text), None) => duration::parse(text)
+                (None, Some(text)) => duration::parse(text)
                     .map_err(|why| Refused::Text("a duration".to_owned(), why))?,
-                (None, None) => return Err(Refused::Kind("a duration such as `5s`".to_owned())),
+                (None, None) => return Err(Refused::Kind("a duration such as `5s`")),
             };
-            if range.contains(&value) {
-                Ok(value)
-            } else {
-                Err(Refused::Value(duration_bounds(&range).wanted("or longer")))
-            }
+            bounds.check(Some(value))
         });
         if let (true, Some(value)) = (bare_number, value) {
-            let message = format!(
-                "a number without unit means nanoseconds: this is {}",
-                duration::format(value)
-            );
+            let value = duration::format(value);
+            let message = format!("a number without unit means nanoseconds: this is {value}");
             let hint = "write a unit, such as `5s` or `300ms`";
             self.remark(Severity::Warning, Some(key), &message, Some(hint));
         }
@@ -175,9 +188,23 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<u64>,
         doc: &str,
     ) -> u64 {
-        let declaration =
-            Declaration::new(size_kind(&range), format!("`{}`", size::format(default_bytes)), doc);
-        self.scalar(key, declaration, |scalar| size_of(scalar, &range)).unwrap_or(default_bytes)
+        let is_any = range == (0..=u64::MAX);
+        let show = |bytes: &u64| size::format(*bytes);
+        let bounds = Bounds { range, most: u64::MAX, show, or_more: "or more" };
+        let kind = if is_any { "size".to_owned() } else { bounds.kind("size") };
+        let option = OptionDoc::new(kind, shown(Some(size::format(default_bytes))), doc);
+        let given = self.scalar(key, option, |scalar| {
+            let bytes = match (scalar.as_integer(), scalar.as_string()) {
+                (Some(bytes), _) => u64::try_from(bytes)
+                    .map_err(|_| Refused::Value("a size of 0 or more".to_owned()))?,
+                (None, Some(text)) => {
+                    size::parse(text).map_err(|why| Refused::Text("a size".to_owned(), why))?
+                }
+                (None, None) => return Err(Refused::Kind("a size such as `4MiB`")),
+            };
+            bounds.check(Some(bytes))
+        });
+        given.unwrap_or(default_bytes)
     }
 
     /// One of several names, each with its value. Letter case does not matter.
@@ -188,13 +215,8 @@ impl<'a> Fields<'a> {
         choices: &[(&str, T)],
         doc: &str,
     ) -> T {
-        let default_name = choices
-            .iter()
-            .find(|(_, value)| *value == default)
-            .map(|(name, _)| format!("`{name}`"));
-        let declaration =
-            Declaration::new(choice_kind(choices), default_name.unwrap_or_default(), doc);
-        self.any_choice(key, declaration, choices).unwrap_or(default)
+        let shown = choices.iter().find(|(_, value)| *value == default).map(|(name, _)| *name);
+        self.any_choice(key, shown, choices, doc).unwrap_or(default)
     }
 
     pub fn optional_choice<T: Clone>(
@@ -203,36 +225,30 @@ impl<'a> Fields<'a> {
         choices: &[(&str, T)],
         doc: &str,
     ) -> Option<T> {
-        self.any_choice(key, Declaration::new(choice_kind(choices), "", doc), choices)
+        self.any_choice(key, None, choices, doc)
     }
 
     fn any_choice<T: Clone>(
         &mut self,
         key: &str,
-        declaration: Declaration<'_>,
+        default: Option<&str>,
         choices: &[(&str, T)],
+        doc: &str,
     ) -> Option<T> {
-        let entry = self.take(key, declaration)?;
+        let names = choices.iter().map(|(name, _)| *name).filter(|name| !name.is_empty());
+        let quoted: Vec<String> = names.clone().map(|name| format!("`{name}`")).collect();
+        let kind = format!("one of {}", quoted.join(", "));
+        let entry = self.take(key, OptionDoc::new(&*kind, shown(default), doc))?;
         let scalar = self.scalar_of(entry)?;
-        let found = scalar
-            .as_string()
-            .and_then(|text| choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)));
-        if let Some((_, value)) = found {
+        let named = |text: &str| choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+        if let Some((_, value)) = scalar.as_string().and_then(named) {
             return Some(value.clone());
         }
-        if scalar.is_null() {
-            return None;
+        if !scalar.is_null() {
+            let message = format!("must be {kind}, not `{}`", scalar.text);
+            let hint = did_you_mean(&scalar.text, names);
+            self.remark(Severity::Error, Some(key), &message, hint.as_deref());
         }
-        let names = choices.iter().map(|(name, _)| *name);
-        let meant = crate::nearest::nearest(&scalar.text, names).filter(|name| !name.is_empty());
-        let message = format!(
-            "`{}` must be {}, not `{}`",
-            self.path_of(&entry.key),
-            choice_kind(choices),
-            scalar.text
-        );
-        let hint = meant.map(|name| format!("did you mean `{name}`?"));
-        self.push(Diagnostic::error(entry.value.span, message).with_hint_if(hint));
         None
     }
 
@@ -246,34 +262,31 @@ impl<'a> Fields<'a> {
         doc: &str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let shown = default.map(|default| format!("`{default}`")).unwrap_or_default();
         let is_given = self.is_present(key);
-        let value = self.scalar(key, Declaration::new(kind, shown, doc), |scalar| {
-            let text = string_of(scalar)?;
-            parse(&text).map_err(|why| Refused::Text(kind.to_owned(), why))
+        let value = self.scalar(key, OptionDoc::new(kind, shown(default), doc), |scalar| {
+            parse(&string_of(scalar)?).map_err(|why| Refused::Text(kind.to_owned(), why))
         });
         if is_given { value } else { default.and_then(|default| parse(default).ok()) }
     }
 
     /// Declares an option, finds it and parses it. Absent or null: nothing. Wrong: an error, and
     /// nothing.
-    pub(super) fn scalar<T>(
+    fn scalar<T>(
         &mut self,
         key: &str,
-        declaration: Declaration<'_>,
+        option: OptionDoc,
         parse: impl FnOnce(&Scalar) -> Result<T, Refused>,
     ) -> Option<T> {
-        let is_secret = declaration.is_secret;
-        let entry = self.take(key, declaration)?;
+        let entry = self.take(key, option)?;
         let scalar = self.scalar_of(entry)?;
-        let path = self.path_of(&entry.key);
-        self.check_scalar(&path, entry.value.span, scalar, is_secret, parse)
+        let path = self.path_of(key);
+        self.check_scalar(&path, entry.value.span, scalar, false, parse)
     }
 
     pub(super) fn check_scalar<T>(
         &mut self,
         path: &str,
-        span: crate::source::Span,
+        span: Span,
         scalar: &Scalar,
         is_secret: bool,
         parse: impl FnOnce(&Scalar) -> Result<T, Refused>,
@@ -284,7 +297,7 @@ impl<'a> Fields<'a> {
             // An unset `${…}` for an option that is no string: as if the option were absent.
             Err(_) if scalar.is_null() => return None,
             Err(Refused::Kind(wanted)) => {
-                let hint = kind_hint(&wanted, scalar, is_secret);
+                let hint = kind_hint(wanted, scalar, is_secret);
                 (format!("`{path}` must be {wanted}, not {}", scalar.kind()), hint)
             }
             Err(Refused::Text(wanted, why)) => {
@@ -300,139 +313,67 @@ impl<'a> Fields<'a> {
 
     /// The entry's scalar; nothing if it is null; an error if it is a list or a mapping.
     fn scalar_of(&mut self, entry: &'a Entry) -> Option<&'a Scalar> {
-        match entry.value.as_scalar() {
-            // An unset `${…}` is null too, but strings take it as the empty string.
-            Some(scalar) if scalar.is_null() && !scalar.expanded => None,
-            Some(scalar) => Some(scalar),
-            None => {
-                let message = format!(
-                    "`{}` must be a single value, not {}",
-                    self.path_of(&entry.key),
-                    entry.value.kind()
-                );
-                self.push(Diagnostic::error(entry.value.span, message));
-                None
-            }
+        let scalar = entry.value.as_scalar();
+        if scalar.is_none() {
+            let message = format!("must be a single value, not {}", entry.value.kind());
+            self.error_at(&entry.key, &message);
         }
+        // An unset `${…}` is null too, but strings take it as the empty string.
+        scalar.filter(|scalar| !scalar.is_null() || scalar.expanded)
     }
 }
 
 pub(super) fn string_of(scalar: &Scalar) -> Result<String, Refused> {
-    scalar.as_string().map(str::to_owned).ok_or_else(|| Refused::Kind("a string".to_owned()))
-}
-
-fn boolean_of(scalar: &Scalar) -> Result<bool, Refused> {
-    scalar.as_boolean().ok_or_else(|| Refused::Kind("`true` or `false`".to_owned()))
-}
-
-fn integer_of<T: Integer>(scalar: &Scalar, range: &RangeInclusive<T>) -> Result<T, Refused> {
-    let value = scalar.as_integer().ok_or_else(|| Refused::Kind("a whole number".to_owned()))?;
-    let value = T::try_from(value).ok().filter(|value| range.contains(value));
-    value.ok_or_else(|| Refused::Value(integer_bounds(range).wanted("or more")))
-}
-
-fn float_of(scalar: &Scalar, range: &RangeInclusive<f64>) -> Result<f64, Refused> {
-    match scalar.as_float() {
-        Some(value) if range.contains(&value) => Ok(value),
-        Some(_) => Err(Refused::Value(float_bounds(range).wanted("or more"))),
-        None => Err(Refused::Kind("a number".to_owned())),
-    }
-}
-
-fn size_of(scalar: &Scalar, range: &RangeInclusive<u64>) -> Result<u64, Refused> {
-    let bytes = match (scalar.as_integer(), scalar.as_string()) {
-        (Some(bytes), _) => {
-            u64::try_from(bytes).map_err(|_| Refused::Value("a size of 0 or more".to_owned()))?
-        }
-        (None, Some(text)) => {
-            size::parse(text).map_err(|why| Refused::Text("a size".to_owned(), why))?
-        }
-        (None, None) => return Err(Refused::Kind("a size such as `4MiB`".to_owned())),
-    };
-    if range.contains(&bytes) {
-        Ok(bytes)
-    } else {
-        Err(Refused::Value(size_bounds(range).wanted("or more")))
-    }
+    scalar.as_string().map(str::to_owned).ok_or(Refused::Kind("a string"))
 }
 
 /// The correct form, where that is clear.
 fn kind_hint(wanted: &str, scalar: &Scalar, is_secret: bool) -> Option<String> {
-    if wanted == "a string" {
-        let example = if is_secret { "\"…\"".to_owned() } else { format!("\"{}\"", scalar.text) };
-        return Some(format!("put it in quotes: {example}"));
-    }
-    if wanted == "`true` or `false`" {
-        return match scalar.text.to_ascii_lowercase().as_str() {
-            "yes" | "on" | "true" | "y" => Some("write `true`, without quotes".to_owned()),
-            "no" | "off" | "false" | "n" => Some("write `false`, without quotes".to_owned()),
-            _ => None,
-        };
-    }
-    None
+    let boolean = match (wanted, scalar.text.to_ascii_lowercase().as_str()) {
+        ("a string", _) if is_secret => return Some("put it in quotes: \"…\"".to_owned()),
+        ("a string", _) => return Some(format!("put it in quotes: \"{}\"", scalar.text)),
+        ("`true` or `false`", "yes" | "on" | "true" | "y") => true,
+        ("`true` or `false`", "no" | "off" | "false" | "n") => false,
+        _ => return None,
+    };
+    Some(format!("write `{boolean}`, without quotes"))
 }
 
-/// A range in words. Without an end, only the type itself bounds it.
-struct Bounds {
-    start: String,
-    end: Option<String>,
+/// A default for the documentation.
+fn shown(default: Option<impl Display>) -> String {
+    default.map_or(String::new(), |default| format!("`{default}`"))
 }
 
-impl Bounds {
-    fn of<T: PartialEq>(range: &RangeInclusive<T>, most: T, show: impl Fn(&T) -> String) -> Bounds {
-        let end = (*range.end() != most).then(|| show(range.end()));
-        Bounds { start: show(range.start()), end }
+/// A range in words. If it ends with `most`, only the type itself bounds it.
+struct Bounds<T> {
+    range: RangeInclusive<T>,
+    most: T,
+    show: fn(&T) -> String,
+    or_more: &'static str,
+}
+
+impl<T: PartialOrd> Bounds<T> {
+    /// The first and the last value.
+    fn shown(&self) -> (String, Option<String>) {
+        let end = Some(self.range.end()).filter(|end| **end != self.most);
+        ((self.show)(self.range.start()), end.map(self.show))
     }
 
     /// For the documentation: `integer (1 to 5)`.
     fn kind(&self, name: &str) -> String {
-        match &self.end {
-            Some(end) => format!("{name} ({} to {end})", self.start),
-            None => format!("{name} ({} or more)", self.start),
+        match self.shown() {
+            (start, Some(end)) => format!("{name} ({start} to {end})"),
+            (start, None) => format!("{name} ({start} or more)"),
         }
     }
 
-    /// For messages, after "must be ".
-    fn wanted(&self, or_more: &str) -> String {
-        match &self.end {
-            Some(end) => format!("between {} and {end}", self.start),
-            None => format!("{} {or_more}", self.start),
-        }
+    /// `None` is a value that the type does not have.
+    fn check(&self, value: Option<T>) -> Result<T, Refused> {
+        value.filter(|value| self.range.contains(value)).ok_or_else(|| {
+            Refused::Value(match self.shown() {
+                (start, Some(end)) => format!("between {start} and {end}"),
+                (start, None) => format!("{start} {}", self.or_more),
+            })
+        })
     }
-}
-
-fn integer_bounds<T: Integer>(range: &RangeInclusive<T>) -> Bounds {
-    Bounds::of(range, T::MAX, T::to_string)
-}
-
-fn float_bounds(range: &RangeInclusive<f64>) -> Bounds {
-    Bounds::of(range, f64::INFINITY, f64::to_string)
-}
-
-fn duration_bounds(range: &RangeInclusive<Duration>) -> Bounds {
-    Bounds::of(range, Duration::MAX, |duration| duration::format(*duration))
-}
-
-fn size_bounds(range: &RangeInclusive<u64>) -> Bounds {
-    Bounds::of(range, u64::MAX, |bytes| size::format(*bytes))
-}
-
-fn duration_kind(range: &RangeInclusive<Duration>) -> String {
-    match *range == (Duration::ZERO..=Duration::MAX) {
-        true => "duration".to_owned(),
-        false => duration_bounds(range).kind("duration"),
-    }
-}
-
-fn size_kind(range: &RangeInclusive<u64>) -> String {
-    if *range == (0..=u64::MAX) { "size".to_owned() } else { size_bounds(range).kind("size") }
-}
-
-fn choice_kind<T>(choices: &[(&str, T)]) -> String {
-    let names: Vec<String> = choices
-        .iter()
-        .filter(|(name, _)| !name.is_empty())
-        .map(|(name, _)| format!("`{name}`"))
-        .collect();
-    format!("one of {}", names.join(", "))
 }

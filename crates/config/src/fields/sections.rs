@@ -1,6 +1,6 @@
 //! Options that contain options.
 
-use super::{Declaration, Fields, Mode};
+use super::{Fields, Mode, OptionDoc};
 use crate::source::Span;
 use crate::yaml::{Entry, Node};
 
@@ -13,13 +13,13 @@ impl<'a> Fields<'a> {
         doc: &str,
         read: impl FnOnce(&mut Fields<'_>) -> T,
     ) -> Option<T> {
-        let entry = self.take(key, Declaration::new("section", "", doc));
-        if entry.is_none() && !self.is_describing() {
-            return None;
+        let is_present = self.is_present(key);
+        if is_present || self.is_describing() {
+            let section = self.section_or_default(key, doc, read);
+            return is_present.then_some(section);
         }
-        let node = entry.map(|entry| (&entry.value, entry.key_span));
-        let section = self.nested(self.path_of(key), node, read);
-        entry.map(|_| section)
+        self.take(key, OptionDoc::new("section", "", doc));
+        None
     }
 
     /// A section that counts as absent if it is empty (`include:`), as the Collector's optional
@@ -30,10 +30,8 @@ impl<'a> Fields<'a> {
         doc: &str,
         read: impl FnOnce(&mut Fields<'_>) -> T,
     ) -> Option<T> {
-        let is_null = matches!(&self.mode, Mode::Reading(reading)
-            if reading.find(key).is_some_and(|entry| entry.value.is_null()));
-        if is_null {
-            self.take(key, Declaration::new("section", "", doc));
+        if self.find(key).is_some_and(|entry| entry.value.is_null()) {
+            self.take(key, OptionDoc::new("section", "", doc));
             return None;
         }
         self.section(key, doc, read)
@@ -46,7 +44,7 @@ impl<'a> Fields<'a> {
         doc: &str,
         read: impl FnOnce(&mut Fields<'_>) -> T,
     ) -> T {
-        let entry = self.take(key, Declaration::new("section", "", doc));
+        let entry = self.take(key, OptionDoc::new("section", "", doc));
         let node = entry.map(|entry| (&entry.value, entry.key_span));
         self.nested(self.path_of(key), node, read)
     }
@@ -58,19 +56,18 @@ impl<'a> Fields<'a> {
         doc: &str,
         mut read: impl FnMut(&mut Fields<'_>) -> T,
     ) -> Vec<T> {
-        let Some(entry) = self.take(key, Declaration::new("list of sections", "", doc)) else {
-            self.describe_nested(&format!("{key}[]"), read);
+        let Some(entry) = self.take(key, OptionDoc::new("list of sections", "", doc)) else {
+            if self.is_describing() {
+                self.nested(self.path_of(key) + "[]", None, read);
+            }
             return Vec::new();
         };
-        let items = self.items_of(entry).unwrap_or_default();
+        let items = self.items_of(entry).unwrap_or_default().iter().enumerate();
         let path = self.path_of(key);
-        items
-            .iter()
-            .enumerate()
-            .map(|(index, item)| {
-                self.nested(format!("{path}[{index}]"), Some((item, item.span)), &mut read)
-            })
-            .collect()
+        let read_item = |(index, item): (usize, &Node)| {
+            self.nested(format!("{path}[{index}]"), Some((item, item.span)), &mut read)
+        };
+        items.map(read_item).collect()
     }
 
     /// A mapping of names that the user chooses to sections, in the file's order. `read` also gets
@@ -81,8 +78,10 @@ impl<'a> Fields<'a> {
         doc: &str,
         mut read: impl FnMut(&str, &mut Fields<'_>) -> T,
     ) -> Vec<(String, T)> {
-        let Some(entry) = self.take(key, Declaration::new("map of sections", "", doc)) else {
-            self.describe_nested(&format!("{key}.<name>"), |fields| read("<name>", fields));
+        let Some(entry) = self.take(key, OptionDoc::new("map of sections", "", doc)) else {
+            if self.is_describing() {
+                self.nested(self.path_of(key) + ".<name>", None, |fields| read("<name>", fields));
+            }
             return Vec::new();
         };
         let path = self.path_of(key);
@@ -92,19 +91,18 @@ impl<'a> Fields<'a> {
             }
             return Vec::new();
         };
-        let mut sections = Vec::new();
-        for Entry { key, key_span, value } in entries {
+        let read_entry = |Entry { key, key_span, value }: &Entry| {
             let node = Some((value, *key_span));
             let section = self.nested(format!("{path}.{key}"), node, |fields| read(key, fields));
-            sections.push((key.clone(), section));
-        }
-        sections
+            (key.clone(), section)
+        };
+        entries.iter().map(read_entry).collect()
     }
 
     /// The node itself, for options of a shape that no other method reads. `kind` names the
     /// expected type.
     pub fn node(&mut self, key: &str, kind: &str, doc: &str) -> Option<&'a Node> {
-        self.take(key, Declaration::new(kind, "", doc)).map(|entry| &entry.value)
+        self.take(key, OptionDoc::new(kind, "", doc)).map(|entry| &entry.value)
     }
 
     /// Reads a section from a node and its position; without a node, its defaults.
@@ -114,23 +112,15 @@ impl<'a> Fields<'a> {
         node: Option<(&Node, Span)>,
         read: impl FnOnce(&mut Fields<'_>) -> T,
     ) -> T {
-        match (&mut self.mode, node) {
-            (Mode::Describing(options), _) => {
+        match &mut self.mode {
+            Mode::Describing(options) => {
                 read(&mut Fields { path, mode: Mode::Describing(options) })
             }
-            (Mode::Reading(reading), Some((node, span))) => {
+            Mode::Reading(reading) => {
+                let absent = Node::null(reading.span);
+                let (node, span) = node.unwrap_or((&absent, reading.span));
                 Fields::read(&path, node, span, reading.diagnostics, read)
             }
-            (Mode::Reading(reading), None) => {
-                Fields::read_entries(path, &[], reading.span, reading.diagnostics, read)
-            }
-        }
-    }
-
-    fn describe_nested<T>(&mut self, key: &str, read: impl FnOnce(&mut Fields<'_>) -> T) {
-        let path = self.path_of(key);
-        if let Mode::Describing(options) = &mut self.mode {
-            read(&mut Fields { path, mode: Mode::Describing(options) });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Parser events to a node tree: anchors, merge keys, duplicate keys, and bounds against hostile
 //! files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
@@ -13,7 +13,6 @@ use crate::source::{FileId, Span};
 /// Bounds on one text.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of text.
     pub text_bytes: usize,
     /// Depth of nested lists and mappings.
     pub depth: usize,
@@ -31,9 +30,8 @@ impl Default for Limits {
 pub fn parse(text: &str, file: FileId, limits: &Limits) -> Result<Node, Box<Diagnostic>> {
     let whole = Span { file, start: 0, end: 0, line: 1, column: 1 };
     if text.len() > limits.text_bytes {
-        let message =
-            format!("the text has {} bytes; at most {} are read", text.len(), limits.text_bytes);
-        return Err(Box::new(Diagnostic::error(whole, message)));
+        let (bytes, limit) = (text.len(), limits.text_bytes);
+        return fail(whole, format!("the text has {bytes} bytes; at most {limit} are read"));
     }
     let options = granit_parser::options! {
         emit_comments: false,
@@ -41,48 +39,28 @@ pub fn parse(text: &str, file: FileId, limits: &Limits) -> Result<Node, Box<Diag
         flow_nesting_limit: limits.depth,
         block_nesting_limit: limits.depth,
     };
-    let mut builder = Builder {
-        limits,
-        nodes: 0,
-        open: Vec::new(),
-        anchors: HashMap::new(),
-        root: None,
-        documents: 0,
-    };
+    let mut builder = Builder { limits: *limits, ..Builder::default() };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| syntax_error(&error, text, file, limits))?;
-        let span = Span { end: end_of(span.end), ..start_span(file, &span.start) };
-        builder.take(event, span)?;
+        builder.take(event, span_of(file, span.start, span.end))?;
     }
     Ok(builder.root.unwrap_or_else(|| Node::null(whole)))
 }
 
-fn start_span(file: FileId, start: &Marker) -> Span {
-    let offset = end_of(*start);
-    Span {
-        file,
-        start: offset,
-        end: offset,
-        line: start.line() as u32,
-        column: start.col() as u32 + 1,
-    }
-}
-
-/// The texts are limited to 16 MiB, so offsets fit.
-fn end_of(marker: Marker) -> u32 {
-    marker.byte_offset().unwrap_or(0) as u32
+fn span_of(file: FileId, start: Marker, end: Marker) -> Span {
+    // The texts are limited to 16 MiB, so offsets fit.
+    let offset = |marker: Marker| marker.byte_offset().unwrap_or(0) as u32;
+    let (line, column) = (start.line() as u32, start.col() as u32 + 1);
+    Span { file, start: offset(start), end: offset(end), line, column }
 }
 
 fn syntax_error(error: &ScanError, text: &str, file: FileId, limits: &Limits) -> Box<Diagnostic> {
-    let span = start_span(file, error.marker());
+    let span = span_of(file, *error.marker(), *error.marker());
     // The parser may stop just after the end of the text.
-    let span = Span {
-        start: span.start.min(text.len() as u32),
-        end: span.end.min(text.len() as u32),
-        ..span
-    };
-    let is_tab = text[span.start as usize..].starts_with('\t')
-        || text[..span.start as usize].ends_with('\t');
+    let start = span.start.min(text.len() as u32);
+    let span = Span { start, end: start, ..span };
+    let (before, after) = text.split_at(start as usize);
+    let invalid = || format!("not valid YAML: {}", error.info());
     let (message, hint) = match error.kind() {
         ErrorKind::RecursionLimitExceeded => (too_deep(limits), None),
         ErrorKind::TabNotAllowed
@@ -90,15 +68,13 @@ fn syntax_error(error: &ScanError, text: &str, file: FileId, limits: &Limits) ->
         | ErrorKind::TabInIndentation => {
             ("a tab is used for indentation".to_owned(), Some("indent with spaces"))
         }
-        _ if is_tab => (
-            format!("not valid YAML: {}", error.info()),
-            Some("there is a tab here: indent with spaces"),
-        ),
-        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => (
-            format!("not valid YAML: {}", error.info()),
-            Some("a value that has `: ` in it must be put in quotes"),
-        ),
-        _ => (format!("not valid YAML: {}", error.info()), None),
+        _ if after.starts_with('\t') || before.ends_with('\t') => {
+            (invalid(), Some("there is a tab here: indent with spaces"))
+        }
+        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
+            (invalid(), Some("a value that has `: ` in it must be put in quotes"))
+        }
+        _ => (invalid(), None),
     };
     Box::new(Diagnostic::error(span, message).with_hint_if(hint.map(str::to_owned)))
 }
@@ -107,15 +83,16 @@ fn too_deep(limits: &Limits) -> String {
     format!("lists and mappings are nested more than {} deep", limits.depth)
 }
 
-struct Builder<'l> {
-    limits: &'l Limits,
+#[derive(Default)]
+struct Builder {
+    limits: Limits,
     /// Nodes so far, including those of aliases.
     nodes: usize,
     /// Collections that have not ended yet, outermost first.
     open: Vec<Open>,
-    anchors: HashMap<usize, Anchored>,
+    anchors: HashMap<usize, Finished>,
     root: Option<Node>,
-    documents: usize,
+    has_document: bool,
 }
 
 struct Open {
@@ -130,12 +107,16 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    Mapping {
-        entries: Vec<Entry>,
-        merges: Vec<Node>,
-        key: Option<Key>,
-        positions: HashMap<String, usize>,
-    },
+    Mapping(OpenMapping),
+}
+
+#[derive(Default)]
+struct OpenMapping {
+    entries: Vec<Entry>,
+    merges: Vec<Node>,
+    /// The key whose value comes next.
+    key: Option<Key>,
+    positions: HashMap<String, Span>,
 }
 
 enum Key {
@@ -143,7 +124,8 @@ enum Key {
     Merge(Span),
 }
 
-struct Anchored {
+#[derive(Clone)]
+struct Finished {
     node: Node,
     nodes: usize,
     depth: usize,
@@ -155,62 +137,54 @@ fn fail<T>(span: Span, message: impl Into<String>) -> Step<T> {
     Err(Box::new(Diagnostic::error(span, message)))
 }
 
-impl Builder<'_> {
+impl Builder {
     fn take(&mut self, event: Event<'_>, span: Span) -> Step {
         match event {
+            Event::DocumentStart(..) if self.has_document => {
+                let error = Diagnostic::error(span, "the file has several YAML documents");
+                let hint = "keep one; several files can be given with several `--config`";
+                Err(Box::new(error.with_hint(hint)))
+            }
             Event::DocumentStart(..) => {
-                self.documents += 1;
-                if self.documents > 1 {
-                    let error = Diagnostic::error(span, "the file has several YAML documents");
-                    return Err(Box::new(error.with_hint(
-                        "keep one; several files can be given with several `--config`",
-                    )));
-                }
+                self.has_document = true;
+                Ok(())
             }
             Event::Scalar(text, style, anchor, tag) => {
                 // The parser reports an absent value as `~`.
                 let text = if span.start == span.end { String::new() } else { text.into_owned() };
                 self.count(1, span)?;
-                let key_position = self.expects_key();
                 let plain = style == ScalarStyle::Plain;
-                let is_merge = key_position && plain && tag.is_none() && text == "<<";
-                if is_merge {
-                    return self.take_key(Key::Merge(span), span);
+                if let Some(mapping) = self.mapping_without_key()
+                    && (plain && tag.is_none() && text == "<<")
+                {
+                    mapping.key = Some(Key::Merge(span));
+                    return Ok(());
                 }
-                let node =
-                    Node { value: Value::Scalar(scalar(text, plain, tag.as_deref(), span)?), span };
-                self.remember(anchor, &node, 1, 0);
-                self.add(node, 0)?;
+                let value = Value::Scalar(scalar(text, plain, tag.as_deref(), span)?);
+                self.finish(anchor, Finished { node: Node { value, span }, nodes: 1, depth: 0 })
             }
             Event::SequenceStart(_, anchor, tag) => {
                 check_tag(tag.as_deref(), "seq", span)?;
-                self.open(span, anchor, Content::List(Vec::new()))?;
+                self.open(span, anchor, Content::List(Vec::new()))
             }
             Event::MappingStart(_, anchor, tag) => {
                 check_tag(tag.as_deref(), "map", span)?;
-                let content = Content::Mapping {
-                    entries: Vec::new(),
-                    merges: Vec::new(),
-                    key: None,
-                    positions: HashMap::new(),
-                };
-                self.open(span, anchor, content)?;
+                self.open(span, anchor, Content::Mapping(OpenMapping::default()))
             }
-            Event::SequenceEnd | Event::MappingEnd => self.close(span)?,
-            Event::Alias(id) => self.alias(id, span)?,
+            Event::SequenceEnd | Event::MappingEnd => self.close(span),
+            Event::Alias(id) => self.alias(id, span),
             Event::UnresolvedAlias(name) => {
-                return fail(span, format!("there is no anchor `&{name}` before this alias"));
+                fail(span, format!("there is no anchor `&{name}` before this alias"))
             }
             // Comments, and the borders of the stream and its documents.
-            _ => {}
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn count(&mut self, nodes: usize, span: Span) -> Step {
         self.nodes = self.nodes.saturating_add(nodes);
-        if self.nodes > self.limits.nodes {
-            let limit = self.limits.nodes;
+        let limit = self.limits.nodes;
+        if self.nodes > limit {
             let message =
                 format!("the document has more than {limit} values once its aliases are expanded");
             return fail(span, message);
@@ -218,16 +192,20 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn expects_key(&self) -> bool {
-        matches!(self.open.last(), Some(Open { content: Content::Mapping { key: None, .. }, .. }))
+    /// The innermost collection, if what comes next is a key.
+    fn mapping_without_key(&mut self) -> Option<&mut OpenMapping> {
+        match &mut self.open.last_mut()?.content {
+            Content::Mapping(mapping) if mapping.key.is_none() => Some(mapping),
+            _ => None,
+        }
     }
 
     fn open(&mut self, span: Span, anchor: usize, content: Content) -> Step {
-        if self.expects_key() {
+        if self.mapping_without_key().is_some() {
             return fail(span, "a key must be a single value, not a list or a mapping");
         }
         if self.open.len() >= self.limits.depth {
-            return fail(span, too_deep(self.limits));
+            return fail(span, too_deep(&self.limits));
         }
         let nodes_before = self.nodes;
         self.count(1, span)?;
@@ -239,43 +217,39 @@ impl Builder<'_> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         let value = match open.content {
             Content::List(items) => Value::List(items),
-            Content::Mapping { entries, merges, .. } => Value::Mapping(merge_into(entries, merges)),
+            Content::Mapping(mapping) => {
+                Value::Mapping(merge_into(mapping.entries, mapping.merges))
+            }
         };
-        let node = Node { value, span: Span { end: end.start.max(open.span.start), ..open.span } };
-        self.remember(open.anchor, &node, self.nodes - open.nodes_before, open.depth);
-        self.add(node, open.depth)
+        let span = Span { end: end.start.max(open.span.start), ..open.span };
+        let (nodes, depth) = (self.nodes - open.nodes_before, open.depth);
+        self.finish(open.anchor, Finished { node: Node { value, span }, nodes, depth })
     }
 
-    fn remember(&mut self, anchor: usize, node: &Node, nodes: usize, depth: usize) {
+    fn finish(&mut self, anchor: usize, finished: Finished) -> Step {
         if anchor != 0 {
-            self.anchors.insert(anchor, Anchored { node: node.clone(), nodes, depth });
+            self.anchors.insert(anchor, finished.clone());
         }
+        self.add(finished.node, finished.depth)
     }
 
     /// Replaces the alias by its value. Nodes are counted before they are copied, because a file of
     /// few lines can expand to billions of nodes.
     fn alias(&mut self, id: usize, span: Span) -> Step {
-        let Some(anchored) = self.anchors.get(&id) else {
+        let Some(&Finished { nodes, depth, .. }) = self.anchors.get(&id) else {
             return fail(span, "the alias is inside the value that it refers to");
         };
-        let (nodes, depth) = (anchored.nodes, anchored.depth);
         if self.open.len() + depth > self.limits.depth {
-            return fail(span, too_deep(self.limits));
+            return fail(span, too_deep(&self.limits));
         }
         self.count(nodes, span)?;
-        let node = self.anchors[&id].node.clone();
-        self.add(node, depth)
+        self.add(self.anchors[&id].node.clone(), depth)
     }
 
     /// Adds a finished node to the open collection: as an item, a key or a value.
     fn add(&mut self, node: Node, depth: usize) -> Step {
-        if self.expects_key() {
-            let span = node.span;
-            return match key_text(&node) {
-                Some(text) => self.take_key(Key::Named(text, span), span),
-                None if node.is_null() => fail(span, "a key is empty"),
-                None => fail(span, "a key must be a single value, not a list or a mapping"),
-            };
+        if let Some(mapping) = self.mapping_without_key() {
+            return mapping.take_key(&node);
         }
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
@@ -284,35 +258,34 @@ impl Builder<'_> {
         open.depth = open.depth.max(depth + 1);
         match &mut open.content {
             Content::List(items) => items.push(node),
-            Content::Mapping { entries, merges, key, positions } => match key.take() {
-                Some(Key::Named(name, key_span)) => {
-                    positions.insert(name.clone(), entries.len());
-                    entries.push(Entry { key: name, key_span, value: node });
+            Content::Mapping(mapping) => match mapping.key.take() {
+                Some(Key::Named(key, key_span)) => {
+                    mapping.positions.insert(key.clone(), key_span);
+                    mapping.entries.push(Entry { key, key_span, value: node });
                 }
-                Some(Key::Merge(span)) => merges.extend(merged_mappings(node, span)?),
+                Some(Key::Merge(span)) => mapping.merges.extend(merged_mappings(node, span)?),
                 None => {}
             },
         }
         Ok(())
     }
+}
 
-    fn take_key(&mut self, new_key: Key, span: Span) -> Step {
-        let Some(Open { content: Content::Mapping { entries, key, positions, .. }, .. }) =
-            self.open.last_mut()
-        else {
-            return Ok(());
+impl OpenMapping {
+    /// Keys are strings; a number or a boolean keeps its text.
+    fn take_key(&mut self, node: &Node) -> Step {
+        let span = node.span;
+        let name = match &node.value {
+            Value::Scalar(scalar) if scalar.is_null() => return fail(span, "a key is empty"),
+            Value::Scalar(scalar) => scalar.text.clone(),
+            _ => return fail(span, "a key must be a single value, not a list or a mapping"),
         };
-        if let Key::Named(name, _) = &new_key
-            && let Some(first) = positions.get(name)
-        {
-            let first = entries[*first].key_span;
-            let error = Diagnostic::error(
-                span,
-                format!("duplicate key `{name}`, first in line {}", first.line),
-            );
-            return Err(Box::new(error.with_related(first, "first here")));
+        if let Some(first) = self.positions.get(&name) {
+            let message = format!("duplicate key `{name}`, first in line {}", first.line);
+            let error = Diagnostic::error(span, message);
+            return Err(Box::new(error.with_related(*first, "first here")));
         }
-        *key = Some(new_key);
+        self.key = Some(Key::Named(name, span));
         Ok(())
     }
 }
@@ -331,8 +304,7 @@ fn merge_into(mut entries: Vec<Entry>, merges: Vec<Node>) -> Vec<Entry> {
     if merges.is_empty() {
         return entries;
     }
-    let mut names: std::collections::HashSet<String> =
-        entries.iter().map(|entry| entry.key.clone()).collect();
+    let mut names: HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
     for node in merges {
         let Value::Mapping(merged) = node.value else { continue };
         entries.extend(merged.into_iter().filter(|entry| names.insert(entry.key.clone())));
@@ -340,47 +312,38 @@ fn merge_into(mut entries: Vec<Entry>, merges: Vec<Node>) -> Vec<Entry> {
     entries
 }
 
-/// Keys are strings; a number or a boolean keeps its text.
-fn key_text(node: &Node) -> Option<String> {
-    match &node.value {
-        Value::Scalar(scalar) if scalar.is_null() => None,
-        Value::Scalar(scalar) => Some(scalar.text.clone()),
-        _ => None,
+fn scalar(text: String, plain: bool, tag: Option<&Tag>, span: Span) -> Step<Scalar> {
+    let scalar = Scalar { value: resolve_plain(&text), text, expanded: false };
+    let resolved = scalar.value;
+    let fitting = |fits: bool| fits.then_some(resolved);
+    let name = tag.and_then(Tag::core_suffix);
+    let value = match (tag, name) {
+        (None, _) if plain => Some(resolved),
+        (None, _) | (_, Some("str")) => Some(ScalarValue::String),
+        (_, Some("null")) => fitting(resolved == ScalarValue::Null),
+        (_, Some("bool")) => fitting(matches!(resolved, ScalarValue::Boolean(_))),
+        (_, Some("int")) => {
+            fitting(matches!(resolved, ScalarValue::Integer(_) | ScalarValue::Unsigned(_)))
+        }
+        (_, Some("float")) => scalar.as_float().map(ScalarValue::Float),
+        (Some(tag), _) if tag.original() == "!" => Some(ScalarValue::String),
+        (Some(tag), _) => {
+            return fail(span, format!("the tag `{}` is not supported", tag.original()));
+        }
+    };
+    match value {
+        Some(value) => Ok(Scalar { value, ..scalar }),
+        None => {
+            let name = name.unwrap_or_default();
+            fail(span, format!("the value does not fit its tag `!!{name}`"))
+        }
     }
 }
 
-fn scalar(text: String, plain: bool, tag: Option<&Tag>, span: Span) -> Step<Scalar> {
-    let resolved = if plain { resolve_plain(&text) } else { ScalarValue::String };
-    let Some(tag) = tag else { return Ok(Scalar { value: resolved, text, expanded: false }) };
-    let forced = resolve_plain(&text);
-    let value = match tag.core_suffix() {
-        Some("str") => ScalarValue::String,
-        Some("null") if forced == ScalarValue::Null => forced,
-        Some("bool") if matches!(forced, ScalarValue::Boolean(_)) => forced,
-        Some("int") if matches!(forced, ScalarValue::Integer(_) | ScalarValue::Unsigned(_)) => {
-            forced
-        }
-        Some("float") => match forced {
-            ScalarValue::Integer(value) => ScalarValue::Float(value as f64),
-            ScalarValue::Unsigned(value) => ScalarValue::Float(value as f64),
-            ScalarValue::Float(_) => forced,
-            _ => return fail(span, "the value does not fit its tag `!!float`"),
-        },
-        Some(name @ ("null" | "bool" | "int")) => {
-            return fail(span, format!("the value does not fit its tag `!!{name}`"));
-        }
-        _ if tag.original() == "!" => ScalarValue::String,
-        _ => return fail(span, format!("the tag `{}` is not supported", tag.original())),
-    };
-    Ok(Scalar { value, text, expanded: false })
-}
-
 fn check_tag(tag: Option<&Tag>, wanted: &str, span: Span) -> Step {
-    match tag {
-        Some(tag) if tag.core_suffix() != Some(wanted) => {
-            fail(span, format!("the tag `{}` is not supported here", tag.original()))
-        }
-        _ => Ok(()),
+    match tag.filter(|tag| tag.core_suffix() != Some(wanted)) {
+        Some(tag) => fail(span, format!("the tag `{}` is not supported here", tag.original())),
+        None => Ok(()),
     }
 }
 

@@ -100,14 +100,8 @@ impl Scalar {
 
 impl Node {
     pub fn null(span: Span) -> Self {
-        Node {
-            value: Value::Scalar(Scalar {
-                value: ScalarValue::Null,
-                text: String::new(),
-                expanded: false,
-            }),
-            span,
-        }
+        let (value, text) = (ScalarValue::Null, String::new());
+        Node { value: Value::Scalar(Scalar { value, text, expanded: false }), span }
     }
 
     pub fn is_null(&self) -> bool {
@@ -126,7 +120,6 @@ impl Node {
         if let Value::Mapping(entries) = &self.value { Some(entries) } else { None }
     }
 
-    /// The value of a key, if this is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.as_mapping()?.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
@@ -147,10 +140,10 @@ impl fmt::Debug for Node {
         match &self.value {
             Value::Scalar(scalar) => fmt::Debug::fmt(scalar, formatter),
             Value::List(items) => formatter.debug_list().entries(items).finish(),
-            Value::Mapping(entries) => formatter
-                .debug_map()
-                .entries(entries.iter().map(|entry| (&entry.key, &entry.value)))
-                .finish(),
+            Value::Mapping(entries) => {
+                let entries = entries.iter().map(|entry| (&entry.key, &entry.value));
+                formatter.debug_map().entries(entries).finish()
+            }
         }
     }
 }

@@ -25,23 +25,12 @@ pub fn resolve_plain(text: &str) -> ScalarValue {
 }
 
 fn number(text: &str) -> ScalarValue {
-    let (negative, digits) = match text.as_bytes().first() {
-        Some(b'-') => (true, &text[1..]),
-        Some(b'+') => (false, &text[1..]),
-        _ => (false, text),
-    };
-    match magnitude(digits) {
-        Some(value) if negative => {
-            match 0i128.checked_sub(i128::from(value)).and_then(|value| i64::try_from(value).ok()) {
-                Some(value) => ScalarValue::Integer(value),
-                None => decimal(text),
-            }
-        }
-        Some(value) => {
-            i64::try_from(value).map_or(ScalarValue::Unsigned(value), ScalarValue::Integer)
-        }
-        None => decimal(text),
-    }
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let value = magnitude(digits).map(i128::from);
+    let value = value.map(|value| if text.starts_with('-') { -value } else { value });
+    let integer = value.and_then(|value| i64::try_from(value).ok()).map(ScalarValue::Integer);
+    let unsigned = || value.and_then(|value| u64::try_from(value).ok()).map(ScalarValue::Unsigned);
+    integer.or_else(unsigned).unwrap_or_else(|| decimal(text))
 }
 
 /// An unsigned whole number with Go's prefixes: `0x`, `0o`, `0b`, and a leading `0` for octal.

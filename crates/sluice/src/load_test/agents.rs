@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::{Args, value_parser};
+use clap::Args;
 use sluice_load_test::generate::{Farm, LogFiles};
 use sluice_load_test::report::Target;
 use sluice_load_test::run::{BUILT_IN_NAMES, Definition, DefinitionError, Unable};
 
 use super::subjects::OURS;
-use crate::values::{number, seconds};
+use crate::values::{number, seconds, up_to};
 
 /// Each group is there where one of its options is given.
 #[derive(Debug, Args)]
@@ -24,28 +24,14 @@ pub(super) struct AgentArguments {
 #[derive(Debug, Args)]
 struct FarmArguments {
     /// Prometheus targets of -t metricagent
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 20,
-        value_parser = value_parser!(u16).range(1..=1_000)
-    )]
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = up_to::<u16>(1_000))]
     farm_targets: u16,
     /// Metrics of each target
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 1_000,
-        value_parser = value_parser!(u32).range(1..=1_000_000)
-    )]
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    #[arg(value_parser = up_to::<u32>(1_000_000))]
     farm_metrics: u32,
     /// Series of each metric
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 10,
-        value_parser = value_parser!(u32).range(1..=1_000_000)
-    )]
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = up_to::<u32>(1_000_000))]
     farm_series: u32,
     /// How many of the metrics are counters, the others being gauges
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
@@ -58,20 +44,11 @@ struct FarmArguments {
 #[derive(Debug, Args)]
 struct LogArguments {
     /// Pods that write log files for -t logagent and -t logs-fluentbit
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 10,
-        value_parser = value_parser!(u16).range(1..=1_000)
-    )]
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = up_to::<u16>(1_000))]
     log_pods: u16,
     /// Size at which a log file is rotated; five files of each pod are kept
-    #[arg(
-        long,
-        value_name = "MIB",
-        default_value = "10",
-        value_parser = number(0.01..=10_240.0, "give a number of MiB from 0.01 to 10240")
-    )]
+    #[arg(long, value_name = "MIB", default_value = "10")]
+    #[arg(value_parser = number(0.01..=10_240.0, "give a number of MiB from 0.01 to 10240"))]
     log_rotate: f64,
     /// How often the sizes of log files are looked at
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
@@ -127,12 +104,9 @@ pub(super) fn able(
 ) -> Result<(Vec<Definition>, Vec<Unable>)> {
     let (mut able, mut unable) = (Vec::new(), Vec::new());
     for subject in subjects {
-        match subject.require_target(target) {
+        match subject.require_target(target).map_err(|error| reason(subject, target, &error)) {
             Ok(()) => able.push(subject.clone()),
-            Err(error) => {
-                let reason = reason(subject, target, &error);
-                unable.push(Unable { name: subject.name.clone(), reason });
-            }
+            Err(reason) => unable.push(Unable { name: subject.name.clone(), reason }),
         }
     }
     match unable.first() {
@@ -145,17 +119,14 @@ fn reason(subject: &Definition, target: Target, error: &DefinitionError) -> Stri
     if subject.name != OURS {
         return error.to_string();
     }
-    let can = |name: &str| {
+    let can = |name: &&&str| {
         Definition::built_in(name).is_ok_and(|other| other.targets().contains(&target))
     };
-    let others = BUILT_IN_NAMES.iter().filter(|name| can(name));
-    let others: Vec<_> = others.map(|name| format!("--subject {name}")).collect();
+    let others = BUILT_IN_NAMES.iter().filter(can).map(|name| format!("--subject {name}"));
+    let others = others.collect::<Vec<_>>().join(", ");
     let lacks = match target {
         Target::MetricAgent => "scrapes no targets",
         _ => "tails no files",
     };
-    format!(
-        "Sluice has no agent yet, it {lacks}: -t {target} can be tested with {}",
-        others.join(", ")
-    )
+    format!("Sluice has no agent yet, it {lacks}: -t {target} can be tested with {others}")
 }

@@ -14,21 +14,12 @@ const DEFAULT_SHARE: f64 = 0.7;
 #[derive(Debug, Args)]
 pub(super) struct FaultArguments {
     /// Backends that answer a share of the requests 503 while the load lasts
-    #[arg(
-        short = 'b',
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        default_value_t = false,
-        default_missing_value = "true"
-    )]
+    #[arg(short = 'b', long, value_name = "BOOL")]
+    #[arg(num_args = 0..=1, default_value_t = false, default_missing_value = "true")]
     backpressure: bool,
     /// Share of the requests that -b refuses, above 0, up to 1 [default: 0.7]
-    #[arg(
-        long,
-        value_name = "SHARE",
-        value_parser = number(f64::MIN_POSITIVE..=1.0, "give a share above 0, up to 1")
-    )]
+    #[arg(long, value_name = "SHARE")]
+    #[arg(value_parser = number(f64::MIN_POSITIVE..=1.0, "give a share above 0, up to 1"))]
     fault_share: Option<f64>,
     /// With -b, delay the same share of the requests as well [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]

@@ -49,14 +49,12 @@ impl LimitArguments {
             return Ok(None);
         }
         let within = self.find_limit_within.unwrap_or(Duration::from_secs(600));
-        let one_try_s = one_try.as_secs_f64();
         if within < 4 * one_try {
+            let (within, one_try) = (within.as_secs_f64(), one_try.as_secs_f64());
             bail!(
-                "--find-limit-within {} is too short for tries of {one_try_s} s: give {} s or \
-                 more, or \
-                 shorten the tries with -d",
-                within.as_secs_f64(),
-                4.0 * one_try_s
+                "--find-limit-within {within} is too short for tries of {one_try} s: give {} s or \
+                 more, or shorten the tries with -d",
+                4.0 * one_try
             );
         }
         Ok(Some(LimitSearch { within, precision: self.find_limit_precision.unwrap_or(0.05) }))

@@ -13,21 +13,20 @@ pub(super) const INTERRUPTED: u8 = 130;
 /// From now on signals do not end this process by themselves. The first result is true as soon as
 /// it was asked to end; the second ends when it was asked again: then nothing more is waited for.
 pub(super) fn listen() -> Result<(watch::Receiver<bool>, impl Future<Output = ()>)> {
-    let (mut interrupt, mut terminate) =
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let (sender, once) = watch::channel(false);
     let twice = async move {
-        either(&mut interrupt, &mut terminate).await;
+        either(&mut signals).await;
         live::note(
             "interrupted: the load ends, what was measured is reported; once more ends at once",
         );
         sender.send_replace(true);
-        either(&mut interrupt, &mut terminate).await;
+        either(&mut signals).await;
     };
     Ok((once, twice))
 }
 
-async fn either(one: &mut Signal, other: &mut Signal) {
+async fn either((one, other): &mut (Signal, Signal)) {
     tokio::select! {
         _ = one.recv() => {}
         _ = other.recv() => {}

@@ -10,7 +10,7 @@ use sluice_load_test::run::Requests;
 use sluice_load_test::{Pace, Protocol};
 use sluice_otlp::{Encoding, Signal};
 
-use crate::values::{number, seconds};
+use crate::values::{number, seconds, up_to};
 
 /// A canonical run.
 const DURATION: Duration = Duration::from_secs(60);
@@ -26,26 +26,15 @@ type Targets = Vec<Target>;
 #[derive(Debug, Args)]
 pub(super) struct LoadArguments {
     /// What is under load
-    #[arg(
-        short = 't',
-        long,
-        default_value = "traces",
-        value_name = "TARGET",
-        value_parser = targets()
-    )]
+    #[arg(short = 't', long, default_value = "traces")]
+    #[arg(value_name = "TARGET", value_parser = targets())]
     target: Targets,
     /// Name of the row in reports, for instance a version
     #[arg(short = 'n', long, default_value = env!("CARGO_PKG_VERSION"))]
     pub(super) name: String,
     /// Three pipelines instead of one
-    #[arg(
-        short = 'm',
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        default_value_t = false,
-        default_missing_value = "true"
-    )]
+    #[arg(short = 'm', long, value_name = "BOOL")]
+    #[arg(num_args = 0..=1, default_value_t = false, default_missing_value = "true")]
     pub(super) multi: bool,
     /// How long the load lasts, with --find-limit each try [default: 60, with --find-limit 10]
     #[arg(short = 'd', long, value_name = "SECONDS", value_parser = load_seconds)]
@@ -53,23 +42,14 @@ pub(super) struct LoadArguments {
     /// Items a second, open loop: sent by the clock, whatever the answers are [default: traces as
     /// fast as they are answered, metrics 6667, metricagent every target once in 30 s, logs-otel
     /// 1000, lines of log files as fast as they arrive]
-    #[arg(
-        short = 'r',
-        long,
-        value_name = "ITEMS",
-        value_parser = number(f64::MIN_POSITIVE..=1e9, "give a number of items above 0")
-    )]
+    #[arg(short = 'r', long, value_name = "ITEMS")]
+    #[arg(value_parser = number(f64::MIN_POSITIVE..=1e9, "give a number of items above 0"))]
     rate: Option<f64>,
     /// Send as fast as requests are answered, whatever the target's default is
     #[arg(long, conflicts_with = "rate")]
     closed_loop: bool,
     /// Bytes of a log record's body [default: logs-otel 2000, lines of log files 400]
-    #[arg(
-        short = 's',
-        long,
-        value_name = "BYTES",
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
-    )]
+    #[arg(short = 's', long, value_name = "BYTES", value_parser = up_to::<u32>(1_000_000))]
     pub(super) body_bytes: Option<u32>,
     /// How requests reach the subject [default: grpc]
     #[arg(long, value_name = "PROTOCOL", value_parser = one_of(PROTOCOLS))]
@@ -78,14 +58,14 @@ pub(super) struct LoadArguments {
     #[arg(long, value_name = "ENCODING", value_parser = one_of(COMPRESSIONS))]
     compression: Option<Encoding>,
     /// Items a request [default: traces 512, metrics and logs 100]
-    #[arg(long, value_name = "ITEMS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "ITEMS", value_parser = up_to::<u32>(100_000))]
     batch_size: Option<u32>,
     /// Connections to the subject [default: traces 2, metrics 20, logs 4]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "COUNT", value_parser = up_to::<u32>(100_000))]
     connections: Option<u32>,
     /// Requests in flight at once on each connection; over HTTP each has a connection of its own
     /// [default: traces 10, metrics 100, logs 8]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "COUNT", value_parser = up_to::<u32>(100_000))]
     streams: Option<u32>,
     /// How long the rest may take to arrive when the load has ended
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
@@ -119,10 +99,10 @@ impl LoadArguments {
         if let Some(option) = self.option_of_requests()
             && !targets.iter().any(|target| target.takes_requests())
         {
+            let target = targets[0];
             bail!(
-                "{option} is about OTLP requests: -t {} sends none, use -t traces, metrics or \
-                 logs-otel",
-                targets[0]
+                "{option} is about OTLP requests: -t {target} sends none, use -t traces, metrics \
+                 or logs-otel"
             );
         }
         let has_logs = targets.iter().any(|target| target.signal() == Signal::Logs);
@@ -176,9 +156,6 @@ impl LoadArguments {
 }
 
 fn load_seconds(text: &str) -> Result<Duration, String> {
-    let duration = seconds(text)?;
-    match duration < Duration::from_secs(1) {
-        true => Err("give 1 second or more".to_owned()),
-        false => Ok(duration),
-    }
+    let duration = Some(seconds(text)?).filter(|duration| *duration >= Duration::from_secs(1));
+    duration.ok_or_else(|| "give 1 second or more".to_owned())
 }

@@ -1,7 +1,6 @@
 //! `sluice load-test`: one scenario for one or several subjects, and a report.
 
 mod agents;
-mod arguments;
 mod faults;
 mod find_limit;
 mod interruption;
@@ -11,31 +10,79 @@ mod plan;
 mod prometheus;
 mod subjects;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use sluice_load_test::run::{self, Cores};
+use clap::{Args, Subcommand};
+use sluice_load_test::run::{self, Cores, Plan};
 
-pub(crate) use arguments::LoadTestArguments;
-use arguments::LoadTestCommand;
+use agents::AgentArguments;
+use faults::FaultArguments;
+use find_limit::LimitArguments;
 use interruption::INTERRUPTED;
+use load::LoadArguments;
+use output::OutputArguments;
+use prometheus::PrometheusArguments;
+use subjects::SubjectArguments;
+
+// Each group of options is defined where its subject is.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct LoadTestArguments {
+    #[command(subcommand)]
+    command: Option<LoadTestCommand>,
+    #[command(flatten)]
+    load: LoadArguments,
+    #[command(flatten)]
+    agents: AgentArguments,
+    #[command(flatten)]
+    faults: FaultArguments,
+    #[command(flatten)]
+    limit: LimitArguments,
+    #[command(flatten)]
+    subjects: SubjectArguments,
+    #[command(flatten)]
+    prometheus: PrometheusArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+    /// Check everything, say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum LoadTestCommand {
+    /// List the subjects that come with this program
+    #[command(after_help = "Example:\n  sluice load-test subjects")]
+    Subjects,
+    /// Merge the records of several runs into one table
+    #[command(after_help = "Examples:\n  sluice load-test report results-1.1 results-1.2\n  \
+        sluice load-test report results-1.1 results-1.2 --output both")]
+    Report {
+        /// Folders that `--output` wrote, or records
+        #[arg(required = true, value_name = "DIR")]
+        places: Vec<PathBuf>,
+        /// Write all reports into this folder
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
+}
 
 pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
     match &arguments.command {
         Some(LoadTestCommand::Report { places, output }) => {
-            output::merge(places, output.as_deref())?;
-            return Ok(ExitCode::SUCCESS);
+            output::merge(places, output.as_deref())
         }
-        Some(LoadTestCommand::Subjects) => {
-            subjects::list()?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        None => {}
+        Some(LoadTestCommand::Subjects) => subjects::list(),
+        None => run_plans(arguments),
     }
+}
+
+fn run_plans(arguments: &LoadTestArguments) -> Result<ExitCode> {
     let plans = plan::plans(arguments)?;
     if arguments.dry_run {
-        plans.iter().try_for_each(|plan| crate::output::print(&plan.in_words()))?;
-        return Ok(ExitCode::SUCCESS);
+        return crate::output::print(&plans.iter().map(Plan::in_words).collect::<String>());
     }
     arguments.output.prepare()?;
     // Before the runtime: its threads are to be the bench's.
@@ -44,11 +91,8 @@ pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
         1 => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
-    let runtime = builder
-        .worker_threads(cores.of_bench())
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let builder = builder.worker_threads(cores.of_bench()).enable_all();
+    let runtime = builder.build().context("cannot start the runtime")?;
     let records = runtime.block_on(async {
         let (once, twice) = interruption::listen()?;
         tokio::select! {

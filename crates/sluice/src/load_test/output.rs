@@ -78,9 +78,7 @@ impl OutputArguments {
         }
         match (&self.output, records) {
             (None, _) => {}
-            (Some(folder), [record]) => {
-                report::write_all(record, folder)?;
-            }
+            (Some(folder), [record]) => report::write_all(record, folder).map(drop)?,
             (Some(folder), records) => {
                 for record in records {
                     let folder = folder.join(record.scenario.target.to_string());
@@ -95,14 +93,14 @@ impl OutputArguments {
 }
 
 /// `sluice load-test report`: one table of several runs.
-pub(super) fn merge(places: &[PathBuf], output: Option<&Path>) -> Result<()> {
+pub(super) fn merge(places: &[PathBuf], output: Option<&Path>) -> Result<ExitCode> {
     let records = report::load(places)?;
-    crate::output::print(&report::to_markdown(&records))?;
+    let code = crate::output::print(&report::to_markdown(&records))?;
     if let Some(folder) = output {
         create_folder(folder)?;
         report::write_reports(&records, folder)?;
     }
-    Ok(())
+    Ok(code)
 }
 
 fn create_folder(folder: &Path) -> Result<()> {
@@ -125,15 +123,12 @@ fn tell(record: &RunRecord) {
 pub(super) fn verdict(records: &[RunRecord]) -> ExitCode {
     let has_failed = |record: &RunRecord| {
         // A subject that cannot do a target has not failed in it.
-        let is_missing =
-            |subject: &SubjectRecord| subject.turns.is_empty() && subject.cannot.is_none();
+        let is_missing = |one: &SubjectRecord| one.turns.is_empty() && one.cannot.is_none();
         record.verdicts.iter().any(|verdict| verdict.failed)
-            || !record.interrupted && record.subjects.iter().any(is_missing)
+            || record.subjects.iter().any(is_missing)
     };
-    let is_interrupted = records.iter().any(|record| record.interrupted);
-    match (is_interrupted, records.iter().any(has_failed)) {
-        (true, _) => ExitCode::from(INTERRUPTED),
-        (false, true) => ExitCode::FAILURE,
-        (false, false) => ExitCode::SUCCESS,
+    if records.iter().any(|record| record.interrupted) {
+        return ExitCode::from(INTERRUPTED);
     }
+    if records.iter().any(has_failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

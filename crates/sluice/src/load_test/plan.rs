@@ -4,8 +4,7 @@ use anyhow::Result;
 use sluice_load_test::report::Target;
 use sluice_load_test::run::{Plan, pipelines};
 
-use super::agents;
-use super::arguments::LoadTestArguments;
+use super::{LoadTestArguments, agents};
 
 /// One plan a target, in the order in which they are run.
 pub(super) fn plans(arguments: &LoadTestArguments) -> Result<Vec<Plan>> {

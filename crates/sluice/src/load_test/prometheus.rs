@@ -47,18 +47,14 @@ impl PrometheusArguments {
 
     /// `None`: any free port.
     pub(super) fn metrics_listen(&self) -> Option<SocketAddr> {
-        let usual = || {
-            self.prometheus.as_ref().map(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, METRICS_PORT)))
-        };
-        self.metrics_listen.or_else(usual)
+        let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, METRICS_PORT));
+        self.metrics_listen.or(self.prometheus.as_ref().map(|_| usual))
     }
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let port = text.parse().ok().filter(|port: &u16| *port > 0);
-    let address = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    let address =
-        address.or_else(|| text.parse().ok()).filter(|address: &SocketAddr| address.port() > 0);
+    let port = text.parse().ok().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let address = port.or_else(|| text.parse().ok()).filter(|address| address.port() > 0);
     address.ok_or_else(|| {
         "give a port, or an IP address and a port, for instance 8888 or 0.0.0.0:8888".to_owned()
     })

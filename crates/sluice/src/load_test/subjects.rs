@@ -1,6 +1,7 @@
 //! The subjects and their limits: `--subject`, `--subject-dir`, `--cpus` and what belongs to them.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -9,10 +10,10 @@ use comfy_table::{ContentArrangement, Table};
 use sluice_load_test::report::Target;
 use sluice_load_test::run::{BUILT_IN_NAMES, Definition};
 
-use crate::values::number;
+use crate::values::{number, up_to};
 
 /// Prints the subjects that come with this program.
-pub(super) fn list() -> Result<()> {
+pub(super) fn list() -> Result<ExitCode> {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["Name", "Targets", "Tried", "Program", "What it is"]);
@@ -27,8 +28,7 @@ pub(super) fn list() -> Result<()> {
         let about = definition.about().unwrap_or_default();
         table.add_row([*name, &targets.join(" "), &tried, program, about]);
     }
-    crate::output::print(&format!("{}\n", table.trim_fmt()))?;
-    Ok(())
+    crate::output::print(&format!("{}\n", table.trim_fmt()))
 }
 
 /// The subject whose program is this one.
@@ -46,12 +46,7 @@ pub(super) struct SubjectArguments {
     #[arg(long, value_name = "NAME=PATH", value_parser = name_and_path)]
     subject_binary: Vec<(String, PathBuf)>,
     /// Turns of each subject, interleaved
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 1,
-        value_parser = clap::value_parser!(u16).range(1..=100)
-    )]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = up_to::<u16>(100))]
     pub(super) turns: u16,
     /// CPU quota of each subject, as a pod has it, for instance 1 or 0.5 [default: none but its
     /// cores]
@@ -100,8 +95,7 @@ impl SubjectArguments {
         {
             bail!(
                 "--subject-binary names `{name}`, which is not tested here: add --subject {name}, \
-                 or \
-                 leave it out"
+                 or leave it out"
             );
         }
         let own = || std::env::current_exe().context("cannot find this program's own file");

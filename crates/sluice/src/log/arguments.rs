@@ -41,7 +41,10 @@ pub(crate) enum LogCommand {
     /// Verify every checksum in a directory
     #[command(after_help = "Exits with 1 if anything is damaged.\n\nExample:\n  \
         sluice log verify /var/lib/sluice")]
-    Verify(VerifyArguments),
+    Verify {
+        /// The directory that the configuration names in `buffer.directory`
+        directory: PathBuf,
+    },
     /// Delete the backlog, or the dead letters, of a delivery
     #[command(after_help = "No process may be running on the directory.\n\nExamples:\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old'         \
@@ -121,13 +124,6 @@ pub(crate) struct ReplayArguments {
     /// Only this number of the oldest dead letters or frames
     #[arg(long, value_name = "COUNT", default_value_t = u64::MAX, hide_default_value = true)]
     pub limit: u64,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct VerifyArguments {
-    /// The directory that the configuration names in `buffer.directory`
-    #[arg(value_name = "DIRECTORY")]
-    pub directory: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -1,9 +1,11 @@
 //! A stored payload as OTLP JSON.
 
-use anyhow::{Context, Result, bail};
-use sluice_engine::stored;
+use anyhow::{Context, Result};
+use sluice_engine::stored::encoding_of;
 use sluice_net::compress;
 use sluice_otlp::{Signal, json};
+
+use super::record::Stored;
 
 /// The largest inflated payload: the format's own bound of a body.
 const INFLATED_LIMIT_BYTES: usize = 1 << 30;
@@ -11,25 +13,20 @@ const INFLATED_LIMIT_BYTES: usize = 1 << 30;
 const JSON_LIMIT_BYTES: usize = 4 << 30;
 
 /// Appends one line with its line break.
-pub(super) fn append_line(
-    signal: Signal,
-    encoding: u8,
-    payload: &[u8],
-    line: &mut Vec<u8>,
-) -> Result<()> {
-    let Some(encoding) = stored::encoding_of(encoding) else {
-        bail!("its encoding code {encoding} is unknown to this release")
-    };
-    let written = compress::with_decompressed(encoding, payload, INFLATED_LIMIT_BYTES, |request| {
-        json::to_json(signal, request.bytes, JSON_LIMIT_BYTES, line)
-    });
+pub(super) fn append_line(signal: Signal, stored: &Stored, line: &mut Vec<u8>) -> Result<()> {
+    let code = stored.facts.encoding;
+    let encoding = encoding_of(code)
+        .with_context(|| format!("its encoding code {code} is unknown to this release"))?;
+    let written =
+        compress::with_decompressed(encoding, &stored.payload, INFLATED_LIMIT_BYTES, |request| {
+            json::to_json(signal, request.bytes, JSON_LIMIT_BYTES, line)
+        });
     written.context("it cannot be inflated")?.context("it is not an OTLP request")?;
     line.push(b'\n');
     Ok(())
 }
 
-/// The name of an encoding.
 pub(super) fn encoding_name(code: u8) -> String {
-    stored::encoding_of(code)
+    encoding_of(code)
         .map_or_else(|| format!("code {code}"), |encoding| encoding.as_str().to_owned())
 }

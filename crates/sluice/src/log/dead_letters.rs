@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use comfy_table::Cell;
 use serde_json::json;
-use sluice_log::dead_letters::{DeadLetter, DeadLetterReader};
+use sluice_log::format::Refusal;
 
 use super::arguments::ListArguments;
 use super::directory::{Directory, StoredDelivery};
-use super::frames::{next_letter, report_damage};
+use super::frames::{readable, report_damage};
 use super::listing::{Entry, Kind, Listing};
-use super::{body, record, text};
+use super::record::Stored;
+use super::{body, text};
 use crate::output::complain;
 
 const TITLES: [&str; 6] = [">Number", "Refused", ">Items", ">Bytes", "Receiver", "Reason"];
@@ -24,7 +25,7 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
         Some(name) => deliveries.push(directory.delivery(signal, name)?),
         None => {
             for log in directory.logs(signal)? {
-                deliveries.extend(directory.deliveries(&log)?);
+                deliveries.extend(log.deliveries()?);
             }
         }
     }
@@ -32,14 +33,11 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
     let mut printed = 0;
     for delivery in &deliveries {
         let Some(path) = &delivery.dead_letters else { continue };
-        let mut letters = DeadLetterReader::open(directory.disk.clone(), path, arguments.from)?;
-        let kind = Kind {
-            signal: delivery.log.signal,
-            heading: &delivery.name,
-            titles: &TITLES,
-            name: format!("{}: dead letter", delivery.name),
-        };
-        let next = || next_letter(&mut letters);
+        let Some(mut letters) = delivery.letters(arguments.from)? else { continue };
+        let (signal, name) = (delivery.log.signal, &delivery.name);
+        let (heading, name) = (name.as_str(), format!("{name}: dead letter"));
+        let kind = Kind { signal, heading, titles: &TITLES, name };
+        let next = || Ok(readable(|| letters.next())?.map(Stored::of_letter));
         let listed = listing.list(&kind, next, |letter| describe(delivery, letter))?;
         printed += listed.printed;
         if let Some(next) = listed.next {
@@ -56,33 +54,31 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
     listing.finish()
 }
 
-fn describe<'l>(delivery: &StoredDelivery, letter: &'l DeadLetter) -> Entry<'l> {
-    let refused = text::time(letter.refusal.refused_unix_ns);
-    let receiver = record::receiver(&letter.metadata);
+fn describe<'l>(delivery: &StoredDelivery, (stored, refusal): &'l (Stored, Refusal)) -> Entry<'l> {
+    let refused = text::time(refusal.refused_unix_ns);
+    let receiver = stored.receiver();
     Entry {
-        number: letter.number,
-        encoding: letter.facts.encoding,
-        payload: &letter.payload,
+        stored,
         cells: vec![
-            Cell::new(letter.number),
+            Cell::new(stored.number),
             Cell::new(&refused),
-            Cell::new(text::count(letter.items)),
-            Cell::new(text::count(letter.payload.len() as u64)),
+            Cell::new(text::count(stored.items)),
+            Cell::new(text::count(stored.payload.len() as u64)),
             text::cell(&receiver),
-            text::cell(&letter.refusal.reason),
+            text::cell(&refusal.reason),
         ],
         json: json!({
             "signal": delivery.log.signal.as_str(),
             "delivery": delivery.name,
-            "number": letter.number,
+            "number": stored.number,
             "refused": refused,
-            "received": text::time(letter.facts.received_unix_ns),
-            "code": letter.refusal.code,
-            "reason": letter.refusal.reason,
-            "items": letter.items,
-            "bytes": letter.payload.len(),
-            "uncompressed_bytes": letter.facts.uncompressed_len_bytes,
-            "encoding": body::encoding_name(letter.facts.encoding),
+            "received": text::time(stored.facts.received_unix_ns),
+            "code": refusal.code,
+            "reason": refusal.reason,
+            "items": stored.items,
+            "bytes": stored.payload.len(),
+            "uncompressed_bytes": stored.facts.uncompressed_len_bytes,
+            "encoding": body::encoding_name(stored.facts.encoding),
             "receiver": receiver,
         }),
     }

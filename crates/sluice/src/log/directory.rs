@@ -4,20 +4,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sluice_log::FileError;
 use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, file_name};
 use sluice_log::dead_letters::{self, DEAD_LETTERS_DIRECTORY, DeadLetterReader, DeadLetters};
 use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
 use sluice_log::format::CursorState;
-use sluice_log::inspect::CURSORS_DIRECTORY;
+use sluice_log::inspect::{CURSORS_DIRECTORY, LogOverview, overview};
 use sluice_log::lock::{DirectoryLock, LockError};
 use sluice_log::segment::SegmentName;
 use sluice_otlp::Signal;
 
 /// A directory with logs.
 pub(super) struct Directory {
-    pub disk: Arc<dyn Disk>,
     pub path: PathBuf,
 }
 
@@ -51,47 +50,35 @@ pub(super) enum Cursor {
 impl Directory {
     /// If there are no logs at `path`, the error says which directory to give instead.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let directory = Directory { disk: Arc::new(RealDisk), path: path.to_owned() };
-        let entries = match directory.disk.list(path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                bail!(
-                    "{}: there is no such directory; give the one that the configuration names in \
-                     `buffer.directory`",
-                    path.display()
-                )
+        let shown = path.display();
+        let entries = RealDisk.list(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => anyhow!(
+                "{shown}: there is no such directory; give the one that the configuration names in \
+                 `buffer.directory`"
+            ),
+            io::ErrorKind::PermissionDenied => {
+                anyhow!("{shown}: {error}; run this as the user that sluice runs as, or as root")
             }
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                bail!(
-                    "{}: {error}; run this as the user that sluice runs as, or as root",
-                    path.display()
-                )
-            }
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        };
+            _ => anyhow::Error::new(error).context(shown.to_string()),
+        })?;
         if let Some(parent) = path.parent().filter(|_| is_inside_a_log(&entries)) {
             let parent = if parent.as_os_str().is_empty() { Path::new("..") } else { parent };
-            bail!(
-                "{}: this is a part of a log; give the directory above it: {}",
-                path.display(),
-                parent.display()
-            );
+            let parent = parent.display();
+            bail!("{shown}: this is a part of a log; give the directory above it: {parent}");
         }
-        Ok(directory)
+        Ok(Directory { path: path.to_owned() })
     }
 
     /// The logs of the requested signals: at least one.
     pub(super) fn logs(&self, wanted: Option<Signal>) -> Result<Vec<LogFolder>> {
-        let entries = self.list(&self.path)?;
+        let entries = list(&self.path)?;
         let is_there = |signal: &Signal| {
             entries.iter().any(|entry| entry.is_directory && entry.name == signal.as_str())
         };
         let signals =
-            Signal::ALL.into_iter().filter(|signal| wanted.is_none_or(|wanted| wanted == *signal));
-        let logs: Vec<_> = signals
-            .filter(is_there)
-            .map(|signal| LogFolder { signal, path: self.path.join(signal.as_str()) })
-            .collect();
+            Signal::ALL.into_iter().filter(|signal| wanted.is_none_or(|one| one == *signal));
+        let folder = |signal: Signal| LogFolder { signal, path: self.path.join(signal.as_str()) };
+        let logs: Vec<_> = signals.filter(is_there).map(folder).collect();
         if logs.is_empty() {
             let of = wanted.map_or(String::new(), |signal| format!(" of {signal}"));
             bail!(
@@ -105,7 +92,7 @@ impl Directory {
 
     /// Takes the directory's lock. The error names the process that has it, and what to do.
     pub(super) fn lock(&self) -> Result<DirectoryLock> {
-        match DirectoryLock::acquire(&*self.disk, &self.path) {
+        match DirectoryLock::acquire(&RealDisk, &self.path) {
             Err(error @ LockError::Held { holder, .. }) => {
                 let stop =
                     holder.map_or("stop it".to_owned(), |pid| format!("stop it (`kill {pid}`)"));
@@ -125,7 +112,7 @@ impl Directory {
         let mut known = Vec::new();
         let mut found = Vec::new();
         for log in self.logs(signal)? {
-            for delivery in self.deliveries(&log)? {
+            for delivery in log.deliveries()? {
                 known.push(delivery.name.clone());
                 if spellings.contains(&delivery.name) {
                     found.push(delivery);
@@ -133,87 +120,80 @@ impl Directory {
             }
         }
         if found.len() > 1 {
-            let signals: Vec<_> =
-                found.iter().map(|delivery| delivery.log.signal.as_str()).collect();
+            let signals = found.iter().map(|delivery| delivery.log.signal.as_str());
+            let signals = signals.collect::<Vec<_>>().join(" and ");
             bail!(
-                "{given}: there are deliveries of this name for {}; choose one with --signal",
-                signals.join(" and ")
+                "{given}: there are deliveries of this name for {signals}; choose one with --signal"
             );
         }
-        let Some(delivery) = found.pop() else {
+        found.pop().ok_or_else(|| {
             known.sort();
-            let known = if known.is_empty() {
-                "none".to_owned()
-            } else {
-                format!("'{}'", known.join("', '"))
+            let known = match known.as_slice() {
+                [] => "none".to_owned(),
+                known => format!("'{}'", known.join("', '")),
             };
-            bail!("{given}: {} has no delivery of this name; it has: {known}", self.path.display());
-        };
-        Ok(delivery)
+            let path = self.path.display();
+            anyhow!("{given}: {path} has no delivery of this name; it has: {known}")
+        })
     }
 
+    /// What the logs hold, from their files' headers.
+    pub(super) fn overview(&self) -> Result<Vec<LogOverview>> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        overview(&disk, &self.path).context("cannot read the directory")
+    }
+}
+
+impl LogFolder {
     /// All deliveries that have a cursor or dead letters, by name.
-    pub(super) fn deliveries(&self, log: &LogFolder) -> Result<Vec<StoredDelivery>> {
+    pub(super) fn deliveries(&self) -> Result<Vec<StoredDelivery>> {
         let mut deliveries = Vec::new();
-        for (name, cursor) in self.cursor_files(log)? {
-            let dead_letters = dead_letters::directory_of(&log.path, &name);
+        for (name, cursor) in self.cursor_files()? {
+            let dead_letters = dead_letters::directory_of(&self.path, &name);
             let dead_letters = dead_letters.is_dir().then_some(dead_letters);
-            deliveries.push(StoredDelivery { log: log.clone(), name, cursor, dead_letters });
+            deliveries.push(StoredDelivery { log: self.clone(), name, cursor, dead_letters });
         }
-        let folder = log.path.join(DEAD_LETTERS_DIRECTORY);
-        for entry in self.list(&folder)?.into_iter().filter(|entry| entry.is_directory) {
-            let path = folder.join(&entry.name);
-            if deliveries.iter().any(|delivery| delivery.dead_letters.as_ref() == Some(&path)) {
+        let folder = self.path.join(DEAD_LETTERS_DIRECTORY);
+        for entry in list(&folder)?.into_iter().filter(|entry| entry.is_directory) {
+            let dead_letters = Some(folder.join(&entry.name));
+            if deliveries.iter().any(|delivery| delivery.dead_letters == dead_letters) {
                 continue;
             }
-            let name = DeadLetterReader::open(self.disk.clone(), &path, 0)?.state().name.clone();
-            let name = if name.is_empty() { entry.name } else { name };
-            deliveries.push(StoredDelivery {
-                log: log.clone(),
-                name,
-                cursor: Cursor::None,
-                dead_letters: Some(path),
-            });
+            let (log, cursor) = (self.clone(), Cursor::None);
+            let mut delivery = StoredDelivery { log, name: entry.name, cursor, dead_letters };
+            if let Some(letters) = delivery.letters(0)?
+                && !letters.state().name.is_empty()
+            {
+                delivery.name = letters.state().name.clone();
+            }
+            deliveries.push(delivery);
         }
         deliveries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(deliveries)
     }
 
-    /// Removes the dead letters below a number, or all of them, for good.
-    pub(super) fn remove_letters(
-        &self,
-        delivery: &StoredDelivery,
-        below: Option<u64>,
-    ) -> Result<()> {
-        let log = &delivery.log.path;
-        let mut letters = DeadLetters::open(self.disk.clone(), log, &delivery.name, u64::MAX)?;
-        let below = below.unwrap_or_else(|| letters.range().1);
-        Ok(letters.remove_below(below)?)
-    }
-
-    /// The cursors of a log whose files can be read.
-    pub(super) fn cursors(&self, log: &LogFolder) -> Result<Vec<CursorState>> {
+    /// The cursors whose files can be read.
+    pub(super) fn cursors(&self) -> Result<Vec<CursorState>> {
         let known = |(_, cursor)| match cursor {
             Cursor::Known(state) => Some(state),
             Cursor::Lost | Cursor::None => None,
         };
-        Ok(self.cursor_files(log)?.into_iter().filter_map(known).collect())
+        Ok(self.cursor_files()?.into_iter().filter_map(known).collect())
     }
 
-    /// The cursor files of a log with the names of their deliveries. A lost one has the name that
-    /// opening the log gives its file.
-    fn cursor_files(&self, log: &LogFolder) -> Result<Vec<(String, Cursor)>> {
-        let folder = log.path.join(CURSORS_DIRECTORY);
+    /// The cursor files with the names of their deliveries. A lost one has the name that opening
+    /// the log gives its file.
+    fn cursor_files(&self) -> Result<Vec<(String, Cursor)>> {
+        let folder = self.path.join(CURSORS_DIRECTORY);
         let mut cursors = Vec::new();
-        for entry in self.list(&folder)?.into_iter().filter(|entry| !entry.is_directory) {
+        for entry in list(&folder)?.into_iter().filter(|entry| !entry.is_directory) {
             if entry.name.ends_with(DAMAGED_EXTENSION) {
                 cursors.push((entry.name, Cursor::Lost));
                 continue;
-            }
-            if !entry.name.ends_with(CURSOR_EXTENSION) {
+            } else if !entry.name.ends_with(CURSOR_EXTENSION) {
                 continue;
             }
-            match CursorFile::read(&*self.disk, &folder.join(&entry.name)) {
+            match CursorFile::read(&RealDisk, &folder.join(&entry.name)) {
                 Ok(state) => cursors.push((state.name.clone(), Cursor::Known(state))),
                 Err(FileError::DamagedCursor { .. }) => {
                     cursors.push((entry.name + DAMAGED_EXTENSION, Cursor::Lost))
@@ -224,17 +204,23 @@ impl Directory {
         }
         Ok(cursors)
     }
-
-    /// The entries of a folder; none if it does not exist.
-    fn list(&self, path: &Path) -> Result<Vec<DirectoryEntry>> {
-        match self.disk.list(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            entries => entries.with_context(|| path.display().to_string()),
-        }
-    }
 }
 
 impl StoredDelivery {
+    /// Its dead letters from a number on, if it ever had any.
+    pub(super) fn letters(&self, from: u64) -> Result<Option<DeadLetterReader>> {
+        let open = |path| DeadLetterReader::open(Arc::new(RealDisk), path, from);
+        Ok(self.dead_letters.as_deref().map(open).transpose()?)
+    }
+
+    /// Removes the dead letters below a number, or all of them, for good.
+    pub(super) fn remove_letters(&self, below: Option<u64>) -> Result<()> {
+        let disk = Arc::new(RealDisk);
+        let mut letters = DeadLetters::open(disk, &self.log.path, &self.name, u64::MAX)?;
+        let below = below.unwrap_or_else(|| letters.range().1);
+        Ok(letters.remove_below(below)?)
+    }
+
     /// The path of its cursor file after the log was opened.
     pub(super) fn cursor_path(&self) -> PathBuf {
         let file_name = match self.cursor {
@@ -242,6 +228,14 @@ impl StoredDelivery {
             Cursor::Known(_) | Cursor::None => file_name(&self.name),
         };
         self.log.path.join(CURSORS_DIRECTORY).join(file_name)
+    }
+}
+
+/// The entries of a folder; none if it does not exist.
+fn list(path: &Path) -> Result<Vec<DirectoryEntry>> {
+    match RealDisk.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries.with_context(|| path.display().to_string()),
     }
 }
 

@@ -4,14 +4,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use sluice_log::disk::RealDisk;
 use sluice_log::format::CursorState;
-use sluice_log::inspect::overview;
 use sluice_log::{Holding, Log, OpenOptions};
 
 use super::arguments::DropArguments;
 use super::directory::{Cursor, Directory, StoredDelivery};
-use super::record::RawRecord;
+use super::record::Stored;
 use super::text;
 use crate::output::{self, complain};
 
@@ -26,40 +26,36 @@ pub(super) fn run(arguments: &DropArguments) -> Result<ExitCode> {
     let held = held(&directory, &delivery, arguments.dead_letters)?;
     let what = if arguments.dead_letters { "dead letters" } else { "backlog" };
     if !arguments.yes {
+        let (name, held) = (&delivery.name, describe(&delivery, held));
         complain!(
-            "sluice: nothing was changed. The {what} of {}: {}. With --yes it is deleted for good",
-            delivery.name,
-            describe(&delivery, held)
+            "sluice: nothing was changed. The {what} of {name}: {held}. With --yes it is deleted \
+             for good"
         );
         return Ok(ExitCode::FAILURE);
     }
-    let dropped = match &delivery.dead_letters {
-        Some(_) if arguments.dead_letters => {
-            directory.remove_letters(&delivery, None)?;
+    let dropped = match (arguments.dead_letters, &delivery.dead_letters) {
+        (false, _) => drop_backlog(&delivery)?,
+        (true, None) => Holding::default(),
+        (true, Some(_)) => {
+            delivery.remove_letters(None)?;
             held
         }
-        None if arguments.dead_letters => Holding::default(),
-        _ => drop_backlog(&directory, &delivery)?,
     };
     let dropped = describe(&delivery, dropped);
-    output::print(&format!("dropped the {what} of {}: {dropped}\n", delivery.name))?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&format!("dropped the {what} of {}: {dropped}\n", delivery.name))
 }
 
 fn describe(delivery: &StoredDelivery, holding: Holding) -> String {
     if matches!(delivery.cursor, Cursor::Lost) {
         return "everything on disk that no other delivery needs".to_owned();
     }
-    format!(
-        "{}, {}, {}",
-        text::counted(holding.frames, "frame"),
-        text::counted(holding.items, "item"),
-        text::bytes(holding.bytes)
-    )
+    let Holding { frames, items, bytes } = holding;
+    let (frames, items) = (text::counted(frames, "frame"), text::counted(items, "item"));
+    format!("{frames}, {items}, {}", text::bytes(bytes))
 }
 
 fn held(directory: &Directory, delivery: &StoredDelivery, dead_letters: bool) -> Result<Holding> {
-    let logs = overview(&directory.disk, &directory.path).context("cannot read the directory")?;
+    let logs = directory.overview()?;
     let Some(log) = logs.iter().find(|log| log.directory == delivery.log.path) else {
         return Ok(Holding::default());
     };
@@ -76,19 +72,17 @@ fn held(directory: &Directory, delivery: &StoredDelivery, dead_letters: bool) ->
 
 /// The log itself releases the delivery's frames, and removes the segments that no other delivery
 /// needs.
-fn drop_backlog(directory: &Directory, delivery: &StoredDelivery) -> Result<Holding> {
+fn drop_backlog(delivery: &StoredDelivery) -> Result<Holding> {
     let signal = delivery.log.signal.as_str();
-    let options = OpenOptions::new(Arc::clone(&directory.disk), &delivery.log.path, signal);
-    let (log, _) = Log::<RawRecord>::open(options)?;
+    let options = OpenOptions::new(Arc::new(RealDisk), &delivery.log.path, signal);
+    let (log, _) = Log::<Stored>::open(options)?;
     let dropped = log.forget(&delivery.name).unwrap_or_default();
     log.close(CLOSE_TIMEOUT);
     let path = delivery.cursor_path();
     if path.symlink_metadata().is_ok() {
         let trouble = log.trouble().map_or("it still exists".to_owned(), |trouble| trouble.reason);
-        bail!(
-            "{}: cannot remove the delivery's cursor: {trouble}; repeat the command",
-            path.display()
-        );
+        let path = path.display();
+        bail!("{path}: cannot remove the delivery's cursor: {trouble}; repeat the command");
     }
     Ok(dropped)
 }

@@ -4,23 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use sluice_log::FileError;
-use sluice_log::RangeSet;
-use sluice_log::dead_letters::{DeadLetter, DeadLetterReader};
-use sluice_log::disk::Disk;
+use sluice_log::disk::RealDisk;
 use sluice_log::format::{CursorState, FrameHeader};
-use sluice_log::segment::{Body, Damage, Located, SegmentChain};
+use sluice_log::segment::{Body, Damage, SegmentChain};
+use sluice_log::{FileError, RangeSet};
 
 use super::directory::{Cursor, StoredDelivery};
+use super::record::Stored;
 use super::text;
 use crate::output::complain;
 
-/// A whole frame.
 pub(super) struct StoredFrame {
-    pub header: FrameHeader,
+    pub stored: Stored,
+    /// What it counts against budgets.
+    pub charge_bytes: u64,
     /// Ids of its deliveries.
     pub readers: Vec<u32>,
-    pub body: Body,
 }
 
 /// A walk over a log's frames in the order of the segments.
@@ -33,24 +32,20 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn from(disk: Arc<dyn Disk>, log: &Path, from: u64) -> Result<Self> {
-        let chain = SegmentChain::open(disk, log, from)?;
+    pub(super) fn from(log: &Path, from: u64) -> Result<Self> {
+        let chain = SegmentChain::open(Arc::new(RealDisk), log, from)?;
         Ok(Frames { chain, seen: RangeSet::default(), waiting_for: None })
     }
 
     /// Only the backlog of a delivery: all frames if its cursor is lost. `None` if it has no
     /// backlog.
-    pub(super) fn backlog(
-        disk: Arc<dyn Disk>,
-        delivery: &StoredDelivery,
-        from: u64,
-    ) -> Result<Option<Self>> {
+    pub(super) fn backlog(delivery: &StoredDelivery, from: u64) -> Result<Option<Self>> {
         let log = &delivery.log.path;
         Ok(match &delivery.cursor {
             Cursor::None => None,
-            Cursor::Lost => Some(Frames::from(disk, log, from)?),
+            Cursor::Lost => Some(Frames::from(log, from)?),
             Cursor::Known(cursor) => {
-                let frames = Frames::from(disk, log, from.max(cursor.floor))?;
+                let frames = Frames::from(log, from.max(cursor.floor))?;
                 Some(Frames { waiting_for: Some(cursor.clone()), ..frames })
             }
         })
@@ -59,22 +54,17 @@ impl Frames {
     /// The next whole frame. Damaged frames are skipped and counted; unreadable segments are
     /// skipped and reported.
     pub(super) fn next(&mut self) -> Result<Option<StoredFrame>> {
-        while let Some(located) = next_readable(&mut self.chain)? {
-            let header = located.header;
-            if self.seen.contains(header.offset) {
-                continue;
-            }
+        while let Some(located) = readable(|| self.chain.next())? {
+            let FrameHeader { offset: number, facts, charge, .. } = located.header;
             let readers = self.chain.readers().to_vec();
-            let is_wanted = self
-                .waiting_for
-                .as_ref()
-                .is_none_or(|cursor| waits_for(cursor, &readers, header.offset));
-            if !is_wanted {
+            let waits = |cursor| waits_for(cursor, &readers, number);
+            if self.seen.contains(number) || !self.waiting_for.as_ref().is_none_or(waits) {
                 continue;
             }
-            let Some(body) = self.chain.body()? else { continue };
-            self.seen.insert(header.offset);
-            return Ok(Some(StoredFrame { header, readers, body }));
+            let Some(Body { metadata, payload }) = self.chain.body()? else { continue };
+            self.seen.insert(number);
+            let stored = Stored { number, items: charge.items, facts, metadata, payload };
+            return Ok(Some(StoredFrame { stored, charge_bytes: charge.bytes, readers }));
         }
         Ok(None)
     }
@@ -93,13 +83,9 @@ pub(super) fn waits_for(cursor: &CursorState, readers: &[u32], offset: u64) -> b
 
 /// The receive time of the oldest frame of the delivery's backlog, if it has one. Reads headers
 /// only.
-pub(super) fn oldest_unix_ns(
-    disk: Arc<dyn Disk>,
-    log: &Path,
-    cursor: &CursorState,
-) -> Result<Option<u64>> {
-    let mut chain = SegmentChain::open(disk, log, cursor.floor)?;
-    while let Some(located) = next_readable(&mut chain)? {
+pub(super) fn oldest_unix_ns(log: &Path, cursor: &CursorState) -> Result<Option<u64>> {
+    let mut chain = SegmentChain::open(Arc::new(RealDisk), log, cursor.floor)?;
+    while let Some(located) = readable(|| chain.next())? {
         if waits_for(cursor, chain.readers(), located.header.offset) {
             return Ok(Some(located.header.facts.received_unix_ns));
         }
@@ -107,39 +93,28 @@ pub(super) fn oldest_unix_ns(
     Ok(None)
 }
 
-/// The next letter, skipping unreadable segments.
-pub(super) fn next_letter(letters: &mut DeadLetterReader) -> Result<Option<DeadLetter>> {
+/// The next frame or letter, skipping unreadable segments.
+pub(super) fn readable<T>(mut next: impl FnMut() -> Result<T, FileError>) -> Result<T> {
     loop {
-        match letters.next() {
-            Err(error) if is_unreadable(&error) => complain!("sluice: skipped: {error}"),
+        match next() {
+            // The segment is unreadable as a whole. Errors of the disk would come again.
+            Err(error @ (FileError::NoSegment { .. } | FileError::NewerVersion { .. })) => {
+                complain!("sluice: skipped: {error}");
+            }
             result => return Ok(result?),
         }
     }
-}
-
-fn next_readable(chain: &mut SegmentChain) -> Result<Option<Located>> {
-    loop {
-        match chain.next() {
-            Err(error) if is_unreadable(&error) => complain!("sluice: skipped: {error}"),
-            result => return Ok(result?),
-        }
-    }
-}
-
-/// A segment that is unreadable as a whole. Other errors come from the disk, and would come again.
-fn is_unreadable(error: &FileError) -> bool {
-    matches!(error, FileError::NoSegment { .. } | FileError::NewerVersion { .. })
 }
 
 /// Reports on the standard error what could not be read.
 pub(super) fn report_damage(what: &Path, damage: Damage) {
     if !damage.is_none() {
+        let frames = text::counted(damage.frames, "damaged frame");
+        let places = text::counted(damage.regions, "unreadable place");
+        let (what, bytes) = (what.display(), text::bytes(damage.bytes));
         complain!(
-            "sluice: {}: skipped {} and {} ({}); `sluice log verify` shows where",
-            what.display(),
-            text::counted(damage.frames, "damaged frame"),
-            text::counted(damage.regions, "unreadable place"),
-            text::bytes(damage.bytes)
+            "sluice: {what}: skipped {frames} and {places} ({bytes}); `sluice log verify` shows \
+             where"
         );
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use sluice_otlp::Signal;
 
 use super::arguments::Output;
+use super::record::Stored;
 use super::{body, text};
 use crate::output::complain;
 
@@ -17,10 +18,7 @@ const ROWS_PER_TABLE: usize = 1000;
 
 /// A frame or a dead letter, in all its forms.
 pub(super) struct Entry<'e> {
-    /// Its offset or number, by which `--from` counts.
-    pub number: u64,
-    pub encoding: u8,
-    pub payload: &'e [u8],
+    pub stored: &'e Stored,
     pub cells: Vec<Cell>,
     pub json: Value,
 }
@@ -49,7 +47,7 @@ pub(super) struct Listing {
 /// What became of one list.
 pub(super) struct Listed {
     pub printed: u64,
-    /// The number of the first entry beyond the limit.
+    /// The number of the first entry beyond the limit, for `--from`.
     pub next: Option<u64>,
 }
 
@@ -71,12 +69,12 @@ impl Listing {
         while let Some(entry) = next()? {
             let entry = describe(&entry);
             if listed.printed == self.limit {
-                listed.next = Some(entry.number);
+                listed.next = Some(entry.stored.number);
                 break;
             }
             listed.printed += 1;
             if self.format.body {
-                self.print_body(kind, &entry)?;
+                self.print_body(kind, entry.stored)?;
             } else if self.format.json {
                 writeln!(self.output, "{}", entry.json)?;
             } else {
@@ -104,12 +102,12 @@ impl Listing {
         Ok(if self.is_readable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn print_body(&mut self, kind: &Kind<'_>, entry: &Entry<'_>) -> io::Result<()> {
+    fn print_body(&mut self, kind: &Kind<'_>, stored: &Stored) -> io::Result<()> {
         let mut line = Vec::new();
-        match body::append_line(kind.signal, entry.encoding, entry.payload, &mut line) {
+        match body::append_line(kind.signal, stored, &mut line) {
             Ok(()) => self.output.write_all(&line),
             Err(error) => {
-                complain!("sluice: {} {}: {error:#}", kind.name, entry.number);
+                complain!("sluice: {} {}: {error:#}", kind.name, stored.number);
                 self.is_readable = false;
                 Ok(())
             }

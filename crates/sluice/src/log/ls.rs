@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use comfy_table::Cell;
 use serde_json::{Value, json};
 use sluice_log::format::CursorState;
-use sluice_log::inspect::{DeadLetterOverview, LogOverview, overview};
+use sluice_log::inspect::{DeadLetterOverview, LogOverview};
 use sluice_log::{FileError, Holding};
 
 use super::arguments::LsArguments;
-use super::directory::{Cursor, Directory, LogFolder, StoredDelivery};
+use super::directory::{Cursor, Directory};
 use super::{frames, text};
 use crate::configuration;
 
@@ -32,12 +32,16 @@ pub(super) fn run(arguments: &LsArguments) -> Result<ExitCode> {
     // Its error says what to do if there is no log.
     let wanted = directory.logs(arguments.target.signal)?;
     let configured = configured(&arguments.config)?;
-    let logs = overview(&directory.disk, &directory.path).context("cannot read the directory")?;
     let mut output = BufWriter::new(io::stdout().lock());
     let mut listed = Vec::new();
-    for log in logs.iter().filter(|log| wanted.iter().any(|folder| folder.path == log.directory)) {
-        let rows = rows(&directory, log, configured.as_deref())?;
-        let lost = lost_cursors(&directory, &wanted, log)?;
+    for log in &directory.overview()? {
+        let folder = wanted.iter().find(|folder| folder.path == log.directory);
+        let Some(folder) = folder else { continue };
+        let rows = rows(log, configured.as_deref())?;
+        let mut deliveries = folder.deliveries()?;
+        deliveries.retain(|delivery| matches!(delivery.cursor, Cursor::Lost));
+        // Their names are those of the files.
+        let lost: Vec<String> = deliveries.into_iter().map(|delivery| delivery.name).collect();
         if arguments.json {
             listed.push(to_json(log, &rows, &lost));
         } else {
@@ -62,20 +66,6 @@ fn configured(locations: &[String]) -> Result<Option<Vec<String>>> {
     Ok(Some(plan.deliveries.iter().map(|delivery| delivery.id.to_string()).collect()))
 }
 
-/// Names of unreadable cursor files.
-fn lost_cursors(
-    directory: &Directory,
-    folders: &[LogFolder],
-    log: &LogOverview,
-) -> Result<Vec<String>> {
-    let Some(folder) = folders.iter().find(|folder| folder.path == log.directory) else {
-        return Ok(Vec::new());
-    };
-    let deliveries = directory.deliveries(folder)?.into_iter();
-    let is_lost = |delivery: &StoredDelivery| matches!(delivery.cursor, Cursor::Lost);
-    Ok(deliveries.filter(is_lost).map(|delivery| delivery.name).collect())
-}
-
 /// One delivery with its backlog, dropped ranges and dead letters.
 #[derive(Default)]
 struct Row<'a> {
@@ -86,35 +76,31 @@ struct Row<'a> {
     is_configured: Option<bool>,
 }
 
-fn rows<'a>(
-    directory: &Directory,
-    log: &'a LogOverview,
-    configured: Option<&[String]>,
-) -> Result<BTreeMap<&'a str, Row<'a>>> {
-    let mut rows: BTreeMap<&str, Row<'_>> = BTreeMap::new();
+type Rows<'a> = BTreeMap<&'a str, Row<'a>>;
+
+fn rows<'a>(log: &'a LogOverview, configured: Option<&[String]>) -> Result<Rows<'a>> {
+    let mut rows = Rows::new();
     for cursor in &log.cursors {
         let Ok(state) = &cursor.state else { continue };
-        let row = rows.entry(&state.name).or_default();
-        row.cursor = Some(state);
-        row.held = cursor.held;
-        if cursor.held.frames > 0 {
-            row.oldest_unix_ns =
-                frames::oldest_unix_ns(directory.disk.clone(), &log.directory, state)?;
-        }
+        let oldest_unix_ns = match cursor.held.frames {
+            0 => None,
+            _ => frames::oldest_unix_ns(&log.directory, state)?,
+        };
+        let row = Row { cursor: Some(state), held: cursor.held, oldest_unix_ns, ..Row::default() };
+        rows.insert(&state.name, row);
     }
     for letters in &log.dead_letters {
         rows.entry(&letters.delivery).or_default().dead_letters = Some(letters);
     }
     for (name, row) in &mut rows {
-        row.is_configured =
-            configured.map(|configured| configured.iter().any(|known| known == name));
+        row.is_configured = configured.map(|known| known.iter().any(|known| known == name));
     }
     Ok(rows)
 }
 
 fn print(
     log: &LogOverview,
-    rows: &BTreeMap<&str, Row<'_>>,
+    rows: &Rows<'_>,
     lost: &[String],
     output: &mut impl Write,
 ) -> io::Result<()> {
@@ -144,22 +130,16 @@ fn print(
             let frames = text::counted(gap.dropped.frames, "frame");
             let items = text::counted(gap.dropped.items, "item");
             let (first, last) = (gap.start, gap.end.saturating_sub(1));
+            let between = format!("between offsets {first} and {last}");
             let time = text::time(gap.dropped_unix_ns);
-            writeln!(
-                output,
-                "  gap: {name}: {frames} ({items}) dropped between offsets {first} and {last} at \
-                 {time}"
-            )?;
+            writeln!(output, "  gap: {name}: {frames} ({items}) dropped {between} at {time}")?;
         }
-        if let Some(dropped) =
-            row.dead_letters.map(|letters| letters.dropped).filter(|dropped| dropped.frames > 0)
-        {
+        let dropped = row.dead_letters.map(|letters| letters.dropped).unwrap_or_default();
+        if dropped.frames > 0 {
             let letters = text::counted(dropped.frames, "dead letter");
             let items = text::counted(dropped.items, "item");
-            writeln!(
-                output,
-                "  {name}: {letters} ({items}) were deleted to make space for newer ones"
-            )?;
+            let why = "were deleted to make space for newer ones";
+            writeln!(output, "  {name}: {letters} ({items}) {why}")?;
         }
     }
     for name in lost {
@@ -177,37 +157,30 @@ fn print(
 }
 
 fn numbers(row: &Row<'_>) -> [String; 6] {
-    let or_dash =
-        |text: String, is_something: bool| if is_something { text } else { "-".to_owned() };
+    let dash = || "-".to_owned();
     let dropped = row.cursor.map_or(0, |cursor| cursor.dropped.items);
-    let letters = row.dead_letters.map(|letters| letters.held).unwrap_or_default();
-    let letters_text =
-        format!("{} ({})", text::count(letters.frames), text::counted(letters.items, "item"));
+    let letters = row.dead_letters.map(|letters| letters.held).filter(|held| held.frames > 0);
     [
         text::count(row.held.frames),
         text::count(row.held.items),
         text::bytes(row.held.bytes),
-        row.oldest_unix_ns.map_or("-".to_owned(), |oldest| text::duration(text::age(oldest))),
-        or_dash(text::count(dropped), dropped > 0),
-        or_dash(letters_text, letters.frames > 0),
+        row.oldest_unix_ns.map_or_else(dash, |oldest| text::duration(text::age(oldest))),
+        if dropped > 0 { text::count(dropped) } else { dash() },
+        letters.map_or_else(dash, |Holding { frames, items, .. }| {
+            format!("{} ({})", text::count(frames), text::counted(items, "item"))
+        }),
     ]
 }
 
-/// Unreadable files.
 fn problems(log: &LogOverview) -> Vec<String> {
-    let segments = log
-        .segments
-        .iter()
-        .filter_map(|segment| segment.info.as_ref().err().map(ToString::to_string));
-    let errors = log.cursors.iter().filter_map(|cursor| cursor.state.as_ref().err());
+    let segments = log.segments.iter().filter_map(|segment| segment.info.as_ref().err());
+    let cursors = log.cursors.iter().filter_map(|cursor| cursor.state.as_ref().err());
     // Lost cursors have a line of their own.
-    let cursors = errors
-        .filter(|error| !matches!(error, FileError::DamagedCursor { .. }))
-        .map(ToString::to_string);
-    segments.chain(cursors).collect()
+    let cursors = cursors.filter(|error| !matches!(error, FileError::DamagedCursor { .. }));
+    segments.chain(cursors).map(ToString::to_string).collect()
 }
 
-fn to_json(log: &LogOverview, rows: &BTreeMap<&str, Row<'_>>, lost: &[String]) -> Value {
+fn to_json(log: &LogOverview, rows: &Rows<'_>, lost: &[String]) -> Value {
     let segments = log.segments.iter().map(|segment| {
         let footer = segment.info.as_ref().ok().and_then(|info| info.footer);
         json!({

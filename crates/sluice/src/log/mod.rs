@@ -32,16 +32,13 @@ pub(crate) fn run(command: &LogCommand) -> Result<ExitCode> {
         LogCommand::Show(arguments) => show::run(arguments),
         LogCommand::DeadLetters(arguments) => dead_letters::run(arguments),
         LogCommand::Replay(arguments) => replay::run(arguments),
-        LogCommand::Verify(arguments) => verify::run(arguments),
+        LogCommand::Verify { directory } => verify::run(directory),
         LogCommand::Drop(arguments) => drop::run(arguments),
     };
+    let is_broken_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
     match result {
         // The reader of the output has ended (`| head`).
-        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        Err(error) if error.downcast_ref().is_some_and(is_broken_pipe) => Ok(ExitCode::SUCCESS),
         result => result,
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,29 +1,40 @@
-//! A frame as stored bytes, passed on unchanged.
+//! A frame or a dead letter as stored bytes, passed on unchanged.
 
 use bytes::Bytes;
 use sluice_engine::stored::{self, FrameMetadata};
 use sluice_log::dead_letters::DeadLetter;
+use sluice_log::format::Refusal;
 use sluice_log::{Charge, DecodeError, Record, RecordFacts, StoredRecord};
 
-/// The data that the log needs to append, keep and drop frames without interpreting them.
-pub(super) struct RawRecord {
-    facts: RecordFacts,
-    metadata: Bytes,
-    payload: Bytes,
+/// What is stored of a request. The log appends, keeps and drops it without interpreting it.
+pub(super) struct Stored {
+    /// The offset of a frame, or the number of a letter.
+    pub number: u64,
+    pub items: u64,
+    pub facts: RecordFacts,
+    pub metadata: Bytes,
+    pub payload: Bytes,
 }
 
-impl RawRecord {
-    pub(super) fn of_letter(letter: DeadLetter) -> Self {
-        RawRecord { facts: letter.facts, metadata: letter.metadata, payload: letter.payload }
+impl Stored {
+    pub(super) fn of_letter(letter: DeadLetter) -> (Self, Refusal) {
+        let DeadLetter { number, refusal, facts, items, metadata, payload } = letter;
+        (Stored { number, items, facts, metadata, payload }, refusal)
     }
 
     /// Its charge against budgets, as the engine computed it.
-    pub(super) fn charge(&self, items: u64) -> Charge {
-        Charge { bytes: stored::charge_bytes(self.payload.len()), items }
+    pub(super) fn charge(&self) -> Charge {
+        Charge { bytes: stored::charge_bytes(self.payload.len()), items: self.items }
+    }
+
+    /// The receiver's name, to be shown.
+    pub(super) fn receiver(&self) -> String {
+        FrameMetadata::decode(&self.metadata)
+            .map_or_else(|error| format!("({error})"), |metadata| metadata.receiver)
     }
 }
 
-impl Record for RawRecord {
+impl Record for Stored {
     fn facts(&self) -> RecordFacts {
         self.facts
     }
@@ -37,17 +48,10 @@ impl Record for RawRecord {
     }
 
     fn decode(stored: StoredRecord) -> Result<Self, DecodeError> {
-        Ok(RawRecord { facts: stored.facts, metadata: stored.metadata, payload: stored.payload })
+        let StoredRecord { offset: number, facts, charge, metadata, payload } = stored;
+        Ok(Stored { number, items: charge.items, facts, metadata, payload })
     }
 
     /// No sender waits: closing the log says whether everything was written.
     fn durable(&self) {}
-}
-
-/// The receiver's name, to be shown.
-pub(super) fn receiver(metadata: &[u8]) -> String {
-    match FrameMetadata::decode(metadata) {
-        Ok(metadata) => metadata.receiver,
-        Err(error) => format!("({error})"),
-    }
 }

@@ -12,7 +12,7 @@ use super::arguments::ListArguments;
 use super::directory::{Directory, LogFolder};
 use super::frames::{Frames, StoredFrame, report_damage, waits_for};
 use super::listing::{Entry, Kind, Listing};
-use super::{body, record, text};
+use super::{body, text};
 use crate::output::complain;
 
 const TITLES: [&str; 7] =
@@ -25,34 +25,24 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
     match &arguments.delivery {
         Some(name) => {
             let delivery = directory.delivery(signal, name)?;
-            if let Some(frames) = Frames::backlog(directory.disk.clone(), &delivery, from)? {
-                show(&directory, &delivery.log, frames, &mut listing)?;
+            if let Some(frames) = Frames::backlog(&delivery, from)? {
+                show(&delivery.log, frames, &mut listing)?;
             }
         }
         None => {
             for log in directory.logs(signal)? {
-                let frames = Frames::from(directory.disk.clone(), &log.path, from)?;
-                show(&directory, &log, frames, &mut listing)?;
+                show(&log, Frames::from(&log.path, from)?, &mut listing)?;
             }
         }
     }
     listing.finish()
 }
 
-fn show(
-    directory: &Directory,
-    log: &LogFolder,
-    mut frames: Frames,
-    listing: &mut Listing,
-) -> Result<()> {
-    let cursors = directory.cursors(log)?;
+fn show(log: &LogFolder, mut frames: Frames, listing: &mut Listing) -> Result<()> {
+    let cursors = log.cursors()?;
     let signal = log.signal;
-    let kind = Kind {
-        signal,
-        heading: signal.as_str(),
-        titles: &TITLES,
-        name: format!("{}: frame", log.path.display()),
-    };
+    let (heading, name) = (signal.as_str(), format!("{}: frame", log.path.display()));
+    let kind = Kind { signal, heading, titles: &TITLES, name };
     let listed =
         listing.list(&kind, || frames.next(), |frame| describe(signal, frame, &cursors))?;
     if listed.printed == 0 {
@@ -68,33 +58,31 @@ fn show(
 }
 
 fn describe<'f>(signal: Signal, frame: &'f StoredFrame, cursors: &[CursorState]) -> Entry<'f> {
-    let header = &frame.header;
-    let time = text::time(header.facts.received_unix_ns);
-    let encoding = body::encoding_name(header.facts.encoding);
-    let receiver = record::receiver(&frame.body.metadata);
+    let stored = &frame.stored;
+    let time = text::time(stored.facts.received_unix_ns);
+    let encoding = body::encoding_name(stored.facts.encoding);
+    let (receiver, bytes) = (stored.receiver(), stored.payload.len());
     let waiting = names(frame, cursors, true);
     let shown = if waiting.is_empty() { "-".to_owned() } else { waiting.join(", ") };
     Entry {
-        number: header.offset,
-        encoding: header.facts.encoding,
-        payload: &frame.body.payload,
+        stored,
         cells: vec![
-            Cell::new(header.offset),
+            Cell::new(stored.number),
             Cell::new(&time),
-            Cell::new(text::count(header.charge.items)),
-            Cell::new(text::count(u64::from(header.payload_len_bytes))),
+            Cell::new(text::count(stored.items)),
+            Cell::new(text::count(bytes as u64)),
             Cell::new(&encoding),
             text::cell(&receiver),
             text::cell(&shown),
         ],
         json: json!({
             "signal": signal.as_str(),
-            "offset": header.offset,
+            "offset": stored.number,
             "received": time,
-            "items": header.charge.items,
-            "bytes": header.payload_len_bytes,
-            "uncompressed_bytes": header.facts.uncompressed_len_bytes,
-            "charge_bytes": header.charge.bytes,
+            "items": stored.items,
+            "bytes": bytes,
+            "uncompressed_bytes": stored.facts.uncompressed_len_bytes,
+            "charge_bytes": frame.charge_bytes,
             "encoding": encoding,
             "receiver": receiver,
             "for": names(frame, cursors, false),
@@ -106,7 +94,7 @@ fn describe<'f>(signal: Signal, frame: &'f StoredFrame, cursors: &[CursorState])
 /// The deliveries of a frame. One that was dropped since then has no name any more, and no backlog.
 fn names(frame: &StoredFrame, cursors: &[CursorState], only_waiting: bool) -> Vec<String> {
     let known = |id: u32| cursors.iter().find(|cursor| cursor.id == id);
-    let offset = frame.header.offset;
+    let offset = frame.stored.number;
     let name = |&id: &u32| match known(id) {
         Some(cursor) if only_waiting && !waits_for(cursor, &frame.readers, offset) => None,
         Some(cursor) => Some(cursor.name.clone()),

@@ -3,19 +3,15 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 use sluice_otlp::civil_time;
-
-const SECONDS_PER_DAY: u64 = 86_400;
 
 /// `1234567` as `1,234,567`.
 pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
+    let mut text = number.to_string();
+    let digits = text.len();
+    for position in (1..digits).rev().filter(|before| (digits - before).is_multiple_of(3)) {
+        text.insert(position, ',');
     }
     text
 }
@@ -43,8 +39,7 @@ pub(super) fn bytes(bytes: u64) -> String {
 /// The two largest units: `3d 4h`, `12m 5s`, `8s`.
 pub(super) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
-    let (days, hours, minutes) =
-        (seconds / SECONDS_PER_DAY, seconds / 3600 % 24, seconds / 60 % 60);
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds}s"),
         (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
@@ -76,6 +71,12 @@ pub(super) fn table(titles: &[&str]) -> Table {
         }
     }
     table
+}
+
+/// Progress on the standard error, if that is a terminal.
+pub(super) fn progress(bar: ProgressBar, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Text from another program, on one line.

@@ -1,22 +1,24 @@
 //! `sluice log verify`: verifies every checksum.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
+use sluice_log::disk::RealDisk;
 use sluice_log::inspect::{Finding, Verification, verify};
 
-use super::arguments::VerifyArguments;
 use super::directory::Directory;
 use super::text;
 use crate::output;
 
-pub(super) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
-    let directory = Directory::open(&arguments.directory)?;
+pub(super) fn run(directory: &Path) -> Result<ExitCode> {
+    let directory = Directory::open(directory)?;
     directory.logs(None)?;
-    let bar = progress_bar();
-    let verification = verify(&*directory.disk, &directory.path, &mut |progress| {
+    let template = "{elapsed:>4} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    let bar = text::progress(ProgressBar::new(0), template);
+    let verification = verify(&RealDisk, &directory.path, &mut |progress| {
         bar.set_length(progress.total_bytes);
         bar.set_position(progress.done_bytes);
     });
@@ -27,39 +29,27 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<ExitCode> {
     Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Progress on the standard error, if that is a terminal.
-fn progress_bar() -> ProgressBar {
-    let template = "{elapsed:>4} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-    let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
-}
-
 fn report(verification: &Verification) -> String {
     let mut report = String::new();
     for finding in &verification.findings {
         let kind = if finding.is_loss() { "damaged" } else { "note" };
         let _ = writeln!(report, "{kind}: {}", describe(finding));
     }
+    let damaged = verification.findings.iter().filter(|finding| finding.is_loss()).count();
+    let summary = match damaged {
+        0 => "no damage".to_owned(),
+        _ => format!("{} damaged", text::counted(damaged as u64, "file")),
+    };
     let _ = writeln!(
         report,
-        "checked {} ({}) with {} ({}) and {}: {}",
+        "checked {} ({}) with {} ({}) and {}: {summary}",
         text::counted(verification.segments, "segment"),
         text::bytes(verification.bytes),
         text::counted(verification.frames, "whole frame"),
         text::counted(verification.items, "item"),
         text::counted(verification.cursors, "cursor file"),
-        summary(verification)
     );
     report
-}
-
-fn summary(verification: &Verification) -> String {
-    let damaged = verification.findings.iter().filter(|finding| finding.is_loss()).count();
-    match damaged {
-        0 => "no damage".to_owned(),
-        _ => format!("{} damaged", text::counted(damaged as u64, "file")),
-    }
 }
 
 fn describe(finding: &Finding) -> String {
@@ -82,25 +72,20 @@ fn describe(finding: &Finding) -> String {
             format!("{what}; {rest}")
         }
         Finding::MissingFrames { path, frames } => {
-            format!(
-                "{}: {} fewer than its footer counts",
-                path.display(),
-                text::counted(*frames, "frame")
-            )
+            let frames = text::counted(*frames, "frame");
+            format!("{}: {frames} fewer than its footer counts", path.display())
         }
-        Finding::UnreadableSegment { error, .. } => error.to_string(),
-        Finding::DamagedCursor { path, slots: 1 } => {
-            format!(
-                "{}: one of its two slots; the other one is used (an interrupted write leaves \
-                 this)",
-                path.display()
-            )
-        }
+        Finding::DamagedCursor { path, slots: 1 } => format!(
+            "{}: one of its two slots; the other one is used (an interrupted write leaves this)",
+            path.display()
+        ),
         Finding::DamagedCursor { path, .. } => format!(
             "{}: both slots: the position of its delivery is lost. The next start renames the file \
              and keeps everything on disk for this delivery; `sluice log ls` shows how to continue",
             path.display()
         ),
-        Finding::UnreadableCursor { error, .. } => error.to_string(),
+        Finding::UnreadableSegment { error, .. } | Finding::UnreadableCursor { error, .. } => {
+            error.to_string()
+        }
     }
 }

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use sluice_log::disk::RealDisk;
 use sluice_log::{FlushPolicy, Keep, Log, OpenOptions, Subscription};
 
 use super::{StoredDelivery, letters, progress};
-use crate::log::directory::{Cursor, Directory};
-use crate::log::frames::{next_letter, report_damage};
-use crate::log::record::RawRecord;
+use crate::log::directory::Cursor;
+use crate::log::frames::{readable, report_damage};
+use crate::log::record::Stored;
 use crate::log::text;
 use crate::output;
 
@@ -28,11 +29,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Small, because its space is reserved at once: the disk may be nearly full.
 const SEGMENT_LEN_BYTES: u64 = 4 << 20;
 
-pub(super) fn run(
-    directory: &Directory,
-    delivery: &StoredDelivery,
-    limit: u64,
-) -> Result<ExitCode> {
+pub(super) fn run(delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
     if matches!(delivery.cursor, Cursor::Lost) {
         bail!(
             "{}: this is a lost cursor, not a delivery; --backlog --to-file writes what is kept \
@@ -40,27 +37,26 @@ pub(super) fn run(
             delivery.name
         );
     }
-    let mut reader = letters(directory, delivery)?;
+    let mut reader = letters(delivery)?;
     let options = OpenOptions {
         flush: FlushPolicy::AtOnce,
         segment_bytes: SEGMENT_LEN_BYTES,
-        ..OpenOptions::new(directory.disk.clone(), &delivery.log.path, delivery.log.signal.as_str())
+        ..OpenOptions::new(Arc::new(RealDisk), &delivery.log.path, delivery.log.signal.as_str())
     };
-    let (log, _) = Log::<RawRecord>::open(options)?;
+    let (log, _) = Log::<Stored>::open(options)?;
     let id = log.subscribe(Subscription::new(&delivery.name));
-    let mut appended = Appended::default();
+    let (mut appended, mut items, mut below) = (0, 0, 0);
     let bar = progress();
-    while appended.letters < limit
-        && let Some(letter) = next_letter(&mut reader)?
+    while appended < limit
+        && let Some(letter) = readable(|| reader.next())?
     {
-        appended.letters += 1;
-        appended.items += letter.items;
-        appended.below = letter.number + 1;
-        let items = letter.items;
+        let (stored, _) = Stored::of_letter(letter);
+        appended += 1;
+        items += stored.items;
+        below = stored.number + 1;
         wait_written(&log, UNWRITTEN_LIMIT_BYTES)?;
-        let record = RawRecord::of_letter(letter);
-        let charge = record.charge(items);
-        log.append(Arc::new(record), charge, &Arc::from([id]));
+        let charge = stored.charge();
+        log.append(Arc::new(stored), charge, &Arc::from([id]));
         bar.inc(1);
     }
     wait_written(&log, 0)?;
@@ -68,38 +64,22 @@ pub(super) fn run(
     let unwritten = log.close(CLOSE_TIMEOUT);
     bar.finish_and_clear();
     if unwritten.frames > 0 {
-        bail!(
-            "{} of {} frames could not be written{}",
-            unwritten.frames,
-            appended.letters,
-            and_why(&log)
-        );
+        let (frames, why) = (unwritten.frames, and_why(&log));
+        bail!("{frames} of {appended} frames could not be written{why}");
     }
     if let Some(path) = &delivery.dead_letters {
         report_damage(path, reader.damage());
     }
-    if appended.letters > 0 {
-        directory.remove_letters(delivery, Some(appended.below))?;
+    if appended > 0 {
+        delivery.remove_letters(Some(below))?;
     }
-    output::print(&format!(
-        "{} ({}) will go to {} again at the next start\n",
-        text::counted(appended.letters, "dead letter"),
-        text::counted(appended.items, "item"),
-        delivery.name
-    ))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-#[derive(Default)]
-struct Appended {
-    letters: u64,
-    items: u64,
-    /// Number behind the last letter.
-    below: u64,
+    let (letters, items) = (text::counted(appended, "dead letter"), text::counted(items, "item"));
+    let name = &delivery.name;
+    output::print(&format!("{letters} ({items}) will go to {name} again at the next start\n"))
 }
 
 /// Waits until at most this much waits in memory for the disk. An error if the disk does not work.
-fn wait_written(log: &Log<RawRecord>, left_bytes: u64) -> Result<()> {
+fn wait_written(log: &Log<Stored>, left_bytes: u64) -> Result<()> {
     let mut trouble_since = None;
     while log.unwritten_bytes() > left_bytes {
         if log.trouble().is_none() {
@@ -113,7 +93,7 @@ fn wait_written(log: &Log<RawRecord>, left_bytes: u64) -> Result<()> {
 }
 
 /// The reason, and the remedy.
-fn and_why(log: &Log<RawRecord>) -> String {
+fn and_why(log: &Log<Stored>) -> String {
     let reason = log.trouble().map_or(String::new(), |trouble| format!(": {}", trouble.reason));
     format!(
         "{reason}; the dead letters are kept: free space or repair the disk, and repeat the \

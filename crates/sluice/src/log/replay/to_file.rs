@@ -7,14 +7,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use bytes::Bytes;
 use sluice_log::dead_letters::DeadLetterReader;
 use sluice_log::segment::Damage;
 
 use super::{letters, progress};
 use crate::log::arguments::ReplayArguments;
-use crate::log::directory::{Directory, StoredDelivery};
-use crate::log::frames::{Frames, next_letter, report_damage};
+use crate::log::directory::StoredDelivery;
+use crate::log::frames::{Frames, readable, report_damage};
+use crate::log::record::Stored;
 use crate::log::{body, text};
 use crate::output::complain;
 
@@ -22,7 +22,6 @@ use crate::output::complain;
 const STDOUT: &str = "-";
 
 pub(super) fn run(
-    directory: &Directory,
     delivery: &StoredDelivery,
     path: &Path,
     arguments: &ReplayArguments,
@@ -30,70 +29,47 @@ pub(super) fn run(
     if arguments.remove && path == Path::new(STDOUT) {
         bail!("--remove needs a file that can be made durable, not `--to-file -`");
     }
-    let mut source = Source::open(directory, delivery, arguments.backlog)?;
+    let mut source = Source::open(delivery, arguments.backlog)?;
     let mut sink = Sink::create(path)?;
-    let mut written = Written::default();
+    let (mut frames, mut items, mut failed, mut below) = (0, 0, 0, 0);
     let bar = progress();
     let mut line = Vec::new();
-    while written.frames + written.failed < arguments.limit
-        && let Some(telemetry) = source.next()?
+    while frames + failed < arguments.limit
+        && let Some(stored) = source.next()?
     {
         line.clear();
-        let Telemetry { number, encoding, payload, .. } = &telemetry;
-        match body::append_line(delivery.log.signal, *encoding, payload, &mut line) {
+        let number = stored.number;
+        match body::append_line(delivery.log.signal, &stored, &mut line) {
             Ok(()) => {
                 sink.output.write_all(&line)?;
-                written.frames += 1;
-                written.items += telemetry.items;
+                frames += 1;
+                items += stored.items;
             }
             Err(error) => {
-                written.failed += 1;
+                failed += 1;
                 complain!("sluice: {}: {} {number}: {error:#}", delivery.name, source.noun());
             }
         }
-        written.below = telemetry.number + 1;
+        below = number + 1;
         bar.inc(1);
     }
     sink.finish(path)
         .with_context(|| format!("{}: cannot make the file durable", path.display()))?;
     bar.finish_and_clear();
     report_damage(&delivery.log.path, source.damage());
-    complain!(
-        "sluice: {}: {} ({}) written to {}",
-        delivery.name,
-        text::counted(written.frames, source.noun()),
-        text::counted(written.items, "item"),
-        path.display()
-    );
-    if written.failed > 0 {
+    let name = &delivery.name;
+    let (written, items) = (text::counted(frames, source.noun()), text::counted(items, "item"));
+    complain!("sluice: {name}: {written} ({items}) written to {}", path.display());
+    if failed > 0 {
         let kept = if arguments.remove { "; no dead letter was removed" } else { "" };
-        let failed = text::counted(written.failed, source.noun());
+        let failed = text::counted(failed, source.noun());
         bail!("{failed} could not be written as JSON{kept}");
     }
-    if arguments.remove && written.frames > 0 {
-        directory.remove_letters(delivery, Some(written.below))?;
-        let removed = text::counted(written.frames, source.noun());
-        complain!("sluice: {}: {removed} removed", delivery.name);
+    if arguments.remove && frames > 0 {
+        delivery.remove_letters(Some(below))?;
+        complain!("sluice: {name}: {written} removed");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-#[derive(Default)]
-struct Written {
-    frames: u64,
-    items: u64,
-    /// Frames that cannot be written as JSON.
-    failed: u64,
-    /// The number after the last one.
-    below: u64,
-}
-
-struct Telemetry {
-    /// The number of a letter, or the offset of a frame.
-    number: u64,
-    items: u64,
-    encoding: u8,
-    payload: Bytes,
 }
 
 enum Source {
@@ -103,29 +79,21 @@ enum Source {
 }
 
 impl Source {
-    fn open(directory: &Directory, delivery: &StoredDelivery, backlog: bool) -> Result<Source> {
-        if !backlog {
-            return Ok(Source::Letters(letters(directory, delivery)?));
-        }
-        Ok(Source::Backlog(Frames::backlog(directory.disk.clone(), delivery, 0)?))
+    fn open(delivery: &StoredDelivery, backlog: bool) -> Result<Source> {
+        Ok(match backlog {
+            true => Source::Backlog(Frames::backlog(delivery, 0)?),
+            false => Source::Letters(letters(delivery)?),
+        })
     }
 
-    fn next(&mut self) -> Result<Option<Telemetry>> {
-        match self {
-            Source::Letters(letters) => Ok(next_letter(letters)?.map(|letter| Telemetry {
-                number: letter.number,
-                items: letter.items,
-                encoding: letter.facts.encoding,
-                payload: letter.payload,
-            })),
-            Source::Backlog(None) => Ok(None),
-            Source::Backlog(Some(frames)) => Ok(frames.next()?.map(|frame| Telemetry {
-                number: frame.header.offset,
-                items: frame.header.charge.items,
-                encoding: frame.header.facts.encoding,
-                payload: frame.body.payload,
-            })),
-        }
+    fn next(&mut self) -> Result<Option<Stored>> {
+        Ok(match self {
+            Source::Letters(letters) => {
+                readable(|| letters.next())?.map(|letter| Stored::of_letter(letter).0)
+            }
+            Source::Backlog(None) => None,
+            Source::Backlog(Some(frames)) => frames.next()?.map(|frame| frame.stored),
+        })
     }
 
     fn noun(&self) -> &'static str {
