@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::format::{DROPPED_RANGES_LIMIT, DroppedRange, Holding};
+use crate::format::{DROPPED_RANGES_LIMIT, DroppedRange};
 use crate::gauges::ReaderGauges;
 use crate::ranges::RangeSet;
-use crate::types::{Charge, Offset, Wake};
+use crate::types::{Charge, Holding, Offset, Wake};
 
 /// Of more ranges the lowest are joined: what lies between them counts as not taken.
 const UNTAKEN_RANGES_LIMIT: usize = 16 << 10;
@@ -87,7 +87,7 @@ pub(crate) struct Cursor<T> {
     pub(crate) dropped: Holding,
     /// What the reader thread dropped and the reader has not asked for yet.
     pub(crate) dropped_unseen: Holding,
-    pub(crate) gaps: VecDeque<DroppedRange>,
+    pub(crate) dropped_ranges: VecDeque<DroppedRange>,
     /// The cursor's file lacks something that was resolved or dropped.
     pub(crate) is_changed: bool,
     /// There is a durable cursor file with the persistent id.
@@ -134,7 +134,7 @@ impl<T> Cursor<T> {
             oldest_on_disk_unix_ns: None,
             dropped: Holding::default(),
             dropped_unseen: Holding::default(),
-            gaps: VecDeque::new(),
+            dropped_ranges: VecDeque::new(),
             is_changed: true,
             has_file: false,
             stored_below: 0,
@@ -239,38 +239,20 @@ impl<T> Cursor<T> {
         self.dropped.add(dropped);
         self.is_changed = true;
         // A reader that lags for hours loses a frame at each append: that is one gap that grows.
-        if let Some(last) = self.gaps.back_mut().filter(|last| last.end == start) {
+        if let Some(last) = self.dropped_ranges.back_mut().filter(|last| last.end == start) {
             last.end = end;
             last.dropped.add(dropped);
             last.dropped_unix_ns = now_unix_ns;
             return;
         }
-        self.gaps.push_back(DroppedRange { start, end, dropped, dropped_unix_ns: now_unix_ns });
-        if self.gaps.len() > DROPPED_RANGES_LIMIT {
-            self.gaps.pop_front();
-        }
-    }
-}
-
-impl Holding {
-    pub(crate) fn add_charge(&mut self, charge: Charge) {
-        self.frames += 1;
-        self.items += charge.items;
-        self.bytes += charge.bytes;
-    }
-
-    /// Saturates: after a crash too little may be known of what waits on disk.
-    pub(crate) fn remove_charge(&mut self, charge: Charge) {
-        self.frames = self.frames.saturating_sub(1);
-        self.items = self.items.saturating_sub(charge.items);
-        self.bytes = self.bytes.saturating_sub(charge.bytes);
-    }
-
-    pub(crate) fn without(self, other: Holding) -> Holding {
-        Holding {
-            frames: self.frames.saturating_sub(other.frames),
-            items: self.items.saturating_sub(other.items),
-            bytes: self.bytes.saturating_sub(other.bytes),
+        self.dropped_ranges.push_back(DroppedRange {
+            start,
+            end,
+            dropped,
+            dropped_unix_ns: now_unix_ns,
+        });
+        if self.dropped_ranges.len() > DROPPED_RANGES_LIMIT {
+            self.dropped_ranges.pop_front();
         }
     }
 }

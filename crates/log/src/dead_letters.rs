@@ -17,7 +17,7 @@ use crate::cursor_file::{CursorFile, escape, file_name};
 use crate::disk::{Access, Disk};
 use crate::error::FileError;
 use crate::format::{
-    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Holding, Refusal,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Refusal,
     SegmentHeader, VERSION,
 };
 use crate::record::RecordFacts;
@@ -25,7 +25,7 @@ use crate::segment::{
     Located, NewSegment, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments,
     random_u64,
 };
-use crate::types::Charge;
+use crate::types::{Charge, Holding};
 
 /// Name of the folder of all dead letters within a log's directory.
 pub const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";

@@ -1,8 +1,7 @@
 //! Figures of a log that are read without its lock.
 
+use crate::types::Holding;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-
-use crate::format::Holding;
 
 /// Memory of frames, in bytes of charge. Logs that share one pool of memory share one of these.
 #[derive(Debug, Default)]

@@ -16,6 +16,7 @@ pub mod disk;
 mod error;
 pub mod format;
 mod gauges;
+mod home;
 pub mod inspect;
 pub mod lock;
 mod log;
@@ -31,13 +32,13 @@ mod types;
 mod writer;
 
 pub use error::FileError;
-pub use format::{DroppedRange, Holding};
+pub use format::DroppedRange;
 pub use gauges::{GiveUp, MemoryUse, ReaderGauges};
 pub use log::{GivenUp, Log};
 pub use options::{FlushPolicy, OpenOptions, Recovered};
 pub use ranges::RangeSet;
 pub use record::{DecodeError, Record, RecordFacts, StoredRecord};
 pub use types::{
-    Appended, Charge, CursorId, DiskTrouble, Keep, LogStats, Next, Offset, Orphan, Subscription,
-    Wake,
+    Appended, Charge, CursorId, DiskTrouble, Holding, Keep, LogStats, Next, Offset, Orphan,
+    Subscription, Wake,
 };

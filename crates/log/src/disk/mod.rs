@@ -8,13 +8,11 @@ mod direct;
 mod real;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use aligned::{ALIGNMENT_BYTES, AlignedBuffer};
 pub use real::RealDisk;
-
-use crate::lock::LockError;
 
 /// What an opened file may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +60,22 @@ pub trait Disk: Send + Sync + 'static {
 
 /// Keeps a lock while it lives.
 pub trait LockGuard: Send + Sync {}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("{}: the directory is in use by {}", path.display(), holder_name(*holder))]
+    Held {
+        path: PathBuf,
+        /// Process id of the owner, if it is known.
+        holder: Option<u32>,
+    },
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+fn holder_name(holder: Option<u32>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), |pid| format!("the process {pid}"))
+}
 
 /// An open file, which several threads may use at once. Positions are in bytes.
 pub trait DiskFile: Send + Sync {

@@ -14,8 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::direct::Direct;
-use super::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space, write_all_at};
-use crate::lock::LockError;
+use super::{Access, DirectoryEntry, Disk, DiskFile, LockError, LockGuard, Space, write_all_at};
 
 /// Zeros are written in pieces of this size where the file system cannot reserve space.
 const ZEROS_LEN_BYTES: usize = 1 << 20;

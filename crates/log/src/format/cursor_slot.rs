@@ -3,6 +3,7 @@
 
 use super::bytes::{cut_text, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::{VERSION, Version};
+use crate::types::Holding;
 
 /// Where the second slot starts: whole blocks, so that a torn write reaches one slot only.
 pub const SLOT_LEN_BYTES: u64 = 32 << 10;
@@ -18,23 +19,6 @@ const FIXED_LEN_BYTES: usize = 128;
 const DROPPED_RANGE_LEN_BYTES: usize = 48;
 const RANGE_LEN_BYTES: usize = 16;
 const CHECKSUM_POSITION: usize = 16;
-
-/// A number of frames with what is in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
-    pub frames: u64,
-    pub items: u64,
-    /// Sum of the frames' charges.
-    pub bytes: u64,
-}
-
-impl Holding {
-    pub fn add(&mut self, other: Holding) {
-        self.frames += other.frames;
-        self.items += other.items;
-        self.bytes += other.bytes;
-    }
-}
 
 /// Frames that a policy dropped before the reader came to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,8 +11,9 @@ mod footer;
 mod frame;
 mod header;
 
+pub use crate::types::Holding;
 pub use cursor_slot::{
-    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, Holding, NAME_LIMIT_BYTES, RANGES_LIMIT,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, NAME_LIMIT_BYTES, RANGES_LIMIT,
     SLOT_LEN_BYTES, SlotError, decode_slot, encode_slot,
 };
 pub use dead_letter::{REASON_LIMIT_BYTES, Refusal};

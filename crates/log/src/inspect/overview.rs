@@ -9,10 +9,11 @@ use crate::cursor_file::{CURSOR_EXTENSION, CursorFile};
 use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterReader};
 use crate::disk::{DirectoryEntry, Disk};
 use crate::error::FileError;
-use crate::format::{CursorState, Holding};
+use crate::format::CursorState;
 use crate::segment::{
     Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, list_segments,
 };
+use crate::types::Holding;
 
 /// One log.
 #[derive(Debug)]

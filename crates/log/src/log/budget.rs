@@ -5,9 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::shed::{GivenUp, Goal, Walk};
 use super::{Inner, Log};
-use crate::format::Holding;
 use crate::gauges::{GiveUp, ReaderGauges};
-use crate::types::{Charge, CursorId, Offset};
+use crate::types::{Charge, CursorId, Holding, Offset};
 
 /// So often the lock is held to shed for one reader, before others have their turn.
 const WALKS_AT_ONCE: u32 = 64;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::store::Ends;
 use super::{Inner, Log, Shared};
-use crate::format::Holding;
+use crate::types::Holding;
 
 impl<T> Log<T> {
     /// Writes what is unresolved, then the cursors, and ends the threads. Returns what could not be

@@ -7,8 +7,8 @@ use super::budget::unix_now_ns;
 use super::shed::LOOKED_AT_ONCE;
 use super::{Inner, Log, Slot};
 use crate::cursor::Cursor;
-use crate::format::{DroppedRange, Holding};
-use crate::types::{CursorId, DiskTrouble, LogStats, Offset, Orphan};
+use crate::format::DroppedRange;
+use crate::types::{CursorId, DiskTrouble, Holding, LogStats, Offset, Orphan};
 
 impl<T> Log<T> {
     /// What waits for the reader, leased or not.
@@ -53,7 +53,7 @@ impl<T> Log<T> {
 
     /// The latest places where policies dropped frames, oldest first.
     pub fn gaps(&self, id: CursorId) -> Vec<DroppedRange> {
-        self.look_at(id, |cursor| cursor.gaps.iter().copied().collect())
+        self.look_at(id, |cursor| cursor.dropped_ranges.iter().copied().collect())
     }
 
     /// What is known of a reader; nothing of one that has gone since the caller learned of it.

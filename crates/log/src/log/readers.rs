@@ -4,9 +4,8 @@ use super::reading::As;
 use super::{Inner, Log};
 use crate::cursor::Cursor;
 use crate::cursor_file::file_name;
-use crate::format::Holding;
 use crate::gauges::GiveUp;
-use crate::types::{CursorId, Keep, Subscription};
+use crate::types::{CursorId, Holding, Keep, Subscription};
 
 impl<T> Log<T> {
     /// Adds a reader. One whose name left a backlog behind goes on there, and gives nothing up

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::format::Holding;
-use crate::types::{Charge, CursorId, Offset};
+use crate::types::{Charge, CursorId, Holding, Offset};
 
 /// What a reader has not resolved in a segment, or, if that is not known, what it has leased in it.
 #[derive(Clone, Copy, Debug)]

@@ -11,9 +11,8 @@ use super::budget::unix_now_ns;
 use super::reading::{As, Resolved};
 use super::{Inner, Log, Slot};
 use crate::cursor::Cursor;
-use crate::format::Holding;
 use crate::gauges::GiveUp;
-use crate::types::{Charge, CursorId, Offset};
+use crate::types::{Charge, CursorId, Holding, Offset};
 
 /// Slots, and readers of slots, that are looked at while the lock is held once.
 pub(super) const LOOKED_AT_ONCE: usize = 512;

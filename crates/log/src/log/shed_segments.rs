@@ -11,9 +11,9 @@ use super::segments::Shed;
 use super::shed::GivenUp;
 use super::{Inner, Log};
 use crate::cursor::Cursor;
-use crate::format::{FrameHeader, Holding};
+use crate::format::FrameHeader;
 use crate::gauges::GiveUp;
-use crate::types::{CursorId, Offset, Wake};
+use crate::types::{CursorId, Holding, Offset, Wake};
 
 use super::budget::unix_now_ns;
 

@@ -6,10 +6,10 @@ use super::Maintenance;
 use crate::cursor::Cursor;
 use crate::cursor_file::CursorFile;
 use crate::format::{CursorState, RANGES_LIMIT};
+use crate::home::Home;
 use crate::log::budget::unix_now_ns;
 use crate::log::{Inner, Shared};
 use crate::types::{CursorId, Offset};
-use crate::writer::Home;
 
 /// Open cursor files, by reader.
 #[derive(Default)]
@@ -133,7 +133,7 @@ pub(crate) fn cursor_state<T>(inner: &Inner<T>, id: CursorId, log_id: u128) -> O
         head: inner.store.as_ref()?.durable_below,
         held: cursor.held().without(cursor.unwritten),
         dropped: cursor.dropped,
-        gaps: cursor.gaps.iter().copied().collect(),
+        gaps: cursor.dropped_ranges.iter().copied().collect(),
         written_unix_ns: unix_now_ns(),
     })
 }

@@ -25,10 +25,10 @@ use parking_lot::Mutex;
 
 pub(crate) use cursors::{CursorFiles, cursor_state};
 
+use crate::home::Home;
 use crate::log::Shared;
 use crate::log::store::Ends;
 use crate::record::Record;
-use crate::writer::Home;
 
 /// What recovery leaves to be done.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Maintenance;
 use crate::error::FileError;
-use crate::format::{BLOCK_LEN_BYTES, FileKind, FrameRef, Holding, SegmentHeader, VERSION};
+use crate::format::{BLOCK_LEN_BYTES, FileKind, FrameRef, SegmentHeader, VERSION};
 use crate::log::Inner;
 use crate::log::budget::unix_now_ns;
 use crate::log::segments::{Pin, Segment, Shed};
@@ -17,7 +17,7 @@ use crate::segment::{
     Damage, NewSegment, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments,
     random_u64,
 };
-use crate::types::{CursorId, Offset};
+use crate::types::{CursorId, Holding, Offset};
 
 /// A segment of which less than this part is wanted is written anew.
 const WANTED_PART: u64 = 4;

@@ -19,6 +19,7 @@ use parking_lot::MutexGuard;
 use crate::cursor::DiskLease;
 use crate::error::FileError;
 use crate::format::FrameHeader;
+use crate::home::Home;
 use crate::log::Shared;
 use crate::log::segments::Shed;
 use crate::log::shed_segments::DiskFrame;
@@ -26,7 +27,6 @@ use crate::log::store::Ends;
 use crate::record::{Record, StoredRecord};
 use crate::segment::{Body, ReaderOptions, SegmentReader};
 use crate::types::{CursorId, DiskTrouble, Offset};
-use crate::writer::Home;
 use tasks::{Found, Purpose, Step, Task};
 
 /// What is read for one reader before the next has its turn, in bytes on disk.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cursor::{Cursor, DiskLease};
-use crate::format::{FrameHeader, Holding};
+use crate::format::FrameHeader;
 use crate::gauges::GiveUp;
 use crate::log::Inner;
 use crate::log::budget::unix_now_ns;
 use crate::log::shed_segments::DiskFrame;
-use crate::types::{CursorId, Offset, Wake};
+use crate::types::{CursorId, Holding, Offset, Wake};
 
 /// What is to be done for one reader.
 pub(super) struct Task {

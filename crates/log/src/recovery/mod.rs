@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
 use crate::error::FileError;
+use crate::home::Home;
 use crate::log::store::{Ends, Store, WriterWaits};
 use crate::log::{Inner, Log, Shared};
 use crate::maintenance::{CursorFiles, Leftovers, Maintenance};
@@ -27,7 +28,7 @@ use crate::record::Record;
 use crate::segment::random_u64;
 use crate::slots::Slots;
 use crate::types::{CursorId, DiskTrouble, LogStats};
-use crate::writer::{Home, Writer};
+use crate::writer::Writer;
 
 use scan::Recovery;
 

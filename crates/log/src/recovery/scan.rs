@@ -303,7 +303,7 @@ impl FoundCursor {
         cursor.unread = state.held;
         cursor.dropped = state.dropped;
         state.gaps.iter().for_each(|gap| cursor.note_untaken(gap.start, gap.end));
-        cursor.gaps = state.gaps.into();
+        cursor.dropped_ranges = state.gaps.into();
         cursor.is_changed = false;
         cursor.has_file = true;
         cursor.stored_below = state.head;

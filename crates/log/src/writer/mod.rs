@@ -14,14 +14,13 @@
 mod batch;
 mod commit;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::disk::Disk;
 use crate::error::FileError;
+use crate::home::Home;
 use crate::log::store::{Ends, WriterWaits};
 use crate::log::{Inner, Shared};
 use crate::maintenance::CursorFiles;
@@ -34,20 +33,6 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 /// An unneeded segment is given up after so many maintenance intervals without a write.
 const IDLE_INTERVALS: u32 = 10;
-
-/// Where and as what a log is kept.
-#[derive(Clone)]
-pub(crate) struct Home {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) directory: PathBuf,
-    pub(crate) cursors_directory: PathBuf,
-    /// Where segments are written anew before they take the place of others.
-    pub(crate) rewrite_directory: PathBuf,
-    pub(crate) name: String,
-    pub(crate) log_id: u128,
-    pub(crate) segment_bytes: u64,
-    pub(crate) keep_interval: Duration,
-}
 
 pub(crate) struct Writer<T> {
     shared: Arc<Shared<T>>,
