@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::format::{CursorState, SLOT_LEN_BYTES, SlotError, decode_slot, encode_slot};
 
 /// Extension of cursor files.
@@ -48,15 +48,14 @@ impl CursorFile {
 
     /// Opens a file and reads the newer of its slots that are whole.
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState), FileError> {
-        let file =
-            disk.open(path, Access::ReadWrite).map_err(FileError::io(path, "cannot open"))?;
+        let file = disk.open(path, Access::ReadWrite).at(path, "cannot open")?;
         let (sequence, state) = read_slots(&*file, path)?;
         Ok((CursorFile { path: path.to_owned(), file, sequence, failed: false }, state))
     }
 
     /// Reads a file without being able to write it.
     pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState, FileError> {
-        let file = disk.open(path, Access::Read).map_err(FileError::io(path, "cannot open"))?;
+        let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Ok(read_slots(&*file, path)?.1)
     }
 
@@ -76,7 +75,7 @@ impl CursorFile {
             .and_then(|()| self.file.sync_data());
         self.failed = written.is_err();
         self.sequence = sequence;
-        written.map_err(FileError::io(&self.path, "cannot write"))
+        written.at(&self.path, "cannot write")
     }
 
     pub fn path(&self) -> &Path {
@@ -100,14 +99,12 @@ fn write_new(
     temporary.push(TEMPORARY_EXTENSION);
     let temporary = PathBuf::from(temporary);
     match disk.remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(FileError::io(&temporary, "cannot remove")(error));
-        }
-        _ => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        removed => removed.at(&temporary, "cannot remove")?,
     }
     let written = write_temporary(disk, &temporary, state, first_sequence);
     let renamed = written.and_then(|file| {
-        disk.rename(&temporary, path).map_err(FileError::io(path, "cannot rename"))?;
+        disk.rename(&temporary, path).at(path, "cannot rename")?;
         Ok(file)
     });
     if renamed.is_err() {
@@ -116,8 +113,7 @@ fn write_new(
     }
     let file = renamed?;
     let directory = path.parent().unwrap_or(Path::new("."));
-    disk.sync_directory(directory)
-        .map_err(FileError::io(directory, "cannot sync the directory"))?;
+    disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
     Ok(file)
 }
 
@@ -127,13 +123,13 @@ fn write_temporary(
     state: &CursorState,
     first_sequence: u64,
 ) -> Result<Arc<dyn DiskFile>, FileError> {
-    let file = disk.create_new(path).map_err(FileError::io(path, "cannot create"))?;
-    file.allocate(2 * SLOT_LEN_BYTES).map_err(FileError::io(path, "cannot reserve space"))?;
+    let file = disk.create_new(path).at(path, "cannot create")?;
+    file.allocate(2 * SLOT_LEN_BYTES).at(path, "cannot reserve space")?;
     for sequence in [first_sequence, first_sequence + 1] {
         write_all_at(&*file, &encode_slot(state, sequence), slot_position(sequence))
-            .map_err(FileError::io(path, "cannot write"))?;
+            .at(path, "cannot write")?;
     }
-    file.sync_all().map_err(FileError::io(path, "cannot sync"))?;
+    file.sync_all().at(path, "cannot sync")?;
     Ok(file)
 }
 
@@ -159,8 +155,7 @@ fn decode_slots(file: &dyn DiskFile, path: &Path) -> Result<[Slot; 2], FileError
     let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
     let mut slots = [Err(SlotError::Empty), Err(SlotError::Empty)];
     for (slot, position) in slots.iter_mut().zip([0, SLOT_LEN_BYTES]) {
-        let len = read_full_at(file, &mut buffer, position)
-            .map_err(FileError::io(path, "cannot read"))?;
+        let len = read_full_at(file, &mut buffer, position).at(path, "cannot read")?;
         *slot = decode_slot(&buffer[..len]);
     }
     Ok(slots)
@@ -169,7 +164,7 @@ fn decode_slots(file: &dyn DiskFile, path: &Path) -> Result<[Slot; 2], FileError
 /// How many of the two slots of a file cannot be read. One may be what a crash left of a write, two
 /// cost the reader's place.
 pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize, FileError> {
-    let file = disk.open(path, Access::Read).map_err(FileError::io(path, "cannot open"))?;
+    let file = disk.open(path, Access::Read).at(path, "cannot open")?;
     let slots = decode_slots(&*file, path)?;
     for slot in &slots {
         if let Err(SlotError::NewerVersion { found }) = slot {

@@ -15,7 +15,7 @@ pub use reader::{DeadLetter, DeadLetterReader};
 
 use crate::cursor_file::{CursorFile, escape, file_name};
 use crate::disk::{Access, Disk};
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Refusal,
     SegmentHeader, VERSION,
@@ -97,7 +97,7 @@ impl DeadLetters {
         limit_bytes: u64,
     ) -> Result<Self, DeadLetterError> {
         let directory = directory_of(log_directory, delivery);
-        disk.create_directory(&directory).map_err(FileError::io(&directory, "cannot create"))?;
+        disk.create_directory(&directory).at(&directory, "cannot create")?;
         let (state_file, state) = open_state(&*disk, &directory, delivery)?;
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
@@ -219,8 +219,7 @@ impl DeadLetters {
             version: VERSION,
             kind: FileKind::DeadLetters,
             log_id: self.state.log_id,
-            epoch: random_u64()
-                .map_err(FileError::io(&self.directory, "cannot get a random number"))?,
+            epoch: random_u64().at(&self.directory, "cannot get a random number")?,
             first_offset: self.head,
             created_unix_ns: frame.facts.received_unix_ns,
             name: self.state.name.clone(),
@@ -296,7 +295,7 @@ impl DeadLetters {
                 break;
             }
             let path = self.directory.join(oldest.name.to_string());
-            self.disk.remove_file(&path).map_err(FileError::io(&path, "cannot remove"))?;
+            self.disk.remove_file(&path).at(&path, "cannot remove")?;
             self.stored.pop_front();
         }
         Ok(())
@@ -305,16 +304,10 @@ impl DeadLetters {
     /// Learns what is in a segment of an earlier run, and cuts off its unused space.
     fn take_over(&mut self, name: SegmentName) -> Result<(), DeadLetterError> {
         let path = self.directory.join(name.to_string());
-        let file = self
-            .disk
-            .open(&path, Access::ReadWrite)
-            .map_err(FileError::io(&path, "cannot open"))?;
+        let file = self.disk.open(&path, Access::ReadWrite).at(&path, "cannot open")?;
         let mut reader = match SegmentReader::open(file.clone(), &path, ReaderOptions::default()) {
             Err(FileError::Unfinished { .. }) => {
-                return Ok(self
-                    .disk
-                    .remove_file(&path)
-                    .map_err(FileError::io(&path, "cannot remove"))?);
+                return Ok(self.disk.remove_file(&path).at(&path, "cannot remove")?);
             }
             // Left as it is, to be looked at.
             Err(FileError::NoSegment { .. }) => return Ok(()),
@@ -324,7 +317,7 @@ impl DeadLetters {
             Some(footer) => (footer, reader.info().len_bytes),
             None => {
                 let (totals, end) = scan(&mut reader)?;
-                file.set_len(end).map_err(FileError::io(&path, "cannot truncate"))?;
+                file.set_len(end).at(&path, "cannot truncate")?;
                 (totals, end)
             }
         };
@@ -361,8 +354,7 @@ fn open_state(
         Err(FileError::DamagedCursor { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    let log_id =
-        u128::from(random_u64().map_err(FileError::io(directory, "cannot get a random number"))?);
+    let log_id = u128::from(random_u64().at(directory, "cannot get a random number")?);
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
     Ok((CursorFile::create_at(disk, &path, &state)?, state))
 }

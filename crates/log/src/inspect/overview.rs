@@ -8,7 +8,7 @@ use super::CURSORS_DIRECTORY;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile};
 use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterReader};
 use crate::disk::{DirectoryEntry, Disk};
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::format::CursorState;
 use crate::segment::{
     Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, list_segments,
@@ -81,7 +81,7 @@ pub(super) fn log_directories(
     directory: &Path,
 ) -> Result<Vec<(String, PathBuf)>, FileError> {
     let mut logs = Vec::new();
-    for entry in disk.list(directory).map_err(FileError::io(directory, "cannot list"))? {
+    for entry in disk.list(directory).at(directory, "cannot list")? {
         let path = directory.join(&entry.name);
         if entry.is_directory && is_log(&list_if_there(disk, &path)?) {
             logs.push((entry.name, path));
@@ -203,6 +203,6 @@ pub(super) fn cursor_paths(
 fn list_if_there(disk: &dyn Disk, directory: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
     match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries.map_err(FileError::io(directory, "cannot list")),
+        entries => entries.at(directory, "cannot list"),
     }
 }

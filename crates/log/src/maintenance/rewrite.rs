@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Maintenance;
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::format::{BLOCK_LEN_BYTES, FileKind, FrameRef, SegmentHeader, VERSION};
 use crate::log::Inner;
 use crate::log::budget::unix_now_ns;
@@ -90,8 +90,8 @@ impl<T: Record> Maintenance<T> {
     fn rewrite_run(&self, olds: &[Old]) -> Result<(), FileError> {
         let disk = &*self.home.disk;
         let directory = &self.home.rewrite_directory;
-        disk.create_directory(directory).map_err(FileError::io(directory, "cannot create"))?;
-        for left in disk.list(directory).map_err(FileError::io(directory, "cannot list"))? {
+        disk.create_directory(directory).at(directory, "cannot create")?;
+        for left in disk.list(directory).at(directory, "cannot list")? {
             let _ = disk.remove_file(&directory.join(left.name));
         }
         let mut rewritten = self.copy(olds)?;
@@ -100,10 +100,9 @@ impl<T: Record> Maintenance<T> {
         }
         rewritten.writer.seal()?;
         let path = olds[0].segment.path.clone();
-        disk.rename(rewritten.writer.path(), &path)
-            .map_err(FileError::io(&path, "cannot rename"))?;
+        disk.rename(rewritten.writer.path(), &path).at(&path, "cannot rename")?;
         disk.sync_directory(&self.home.directory)
-            .map_err(FileError::io(&self.home.directory, "cannot sync the directory"))?;
+            .at(&self.home.directory, "cannot sync the directory")?;
         let done = &olds[..rewritten.segments];
         self.install(path, done, &rewritten);
         // Recovery looks for later frames in a file that stays: those behind it must stay too.
@@ -121,8 +120,7 @@ impl<T: Record> Maintenance<T> {
             version: VERSION,
             kind: FileKind::Log,
             log_id: self.home.log_id,
-            epoch: random_u64()
-                .map_err(FileError::io(&self.home.directory, "cannot get a random number"))?,
+            epoch: random_u64().at(&self.home.directory, "cannot get a random number")?,
             first_offset: olds[0].segment.first,
             created_unix_ns: unix_now_ns(),
             name: self.home.name.clone(),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::home::Home;
 use crate::log::store::{Ends, Store, WriterWaits};
 use crate::log::{Inner, Log, Shared};
@@ -49,16 +49,13 @@ impl<T: Record> Log<T> {
             ..
         } = options;
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
-        disk.create_directory(&cursors_directory)
-            .map_err(FileError::io(&cursors_directory, "cannot create"))?;
+        disk.create_directory(&cursors_directory).at(&cursors_directory, "cannot create")?;
         let mut recovery = Recovery::new(&*disk, &directory);
         recovery.read_cursors(&cursors_directory)?;
         recovery.read_segments()?;
         let log_id = match recovery.log_id {
             Some(log_id) => log_id,
-            None => {
-                random_log_id().map_err(FileError::io(&directory, "no randomness for a new log"))?
-            }
+            None => random_log_id().at(&directory, "no randomness for a new log")?,
         };
         let Recovery { cursors, damaged, segments, leftovers, found, head, .. } = recovery;
         let mut files = CursorFiles::default();
@@ -148,8 +145,7 @@ impl<T: Record> Log<T> {
             run();
             drop(watch);
         };
-        let handle =
-            thread.spawn(run).map_err(FileError::io(&home.directory, "cannot start a thread"))?;
+        let handle = thread.spawn(run).at(&home.directory, "cannot start a thread")?;
         self.threads.lock().push(handle);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::cursor::Cursor;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION};
 use crate::disk::Disk;
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
 use crate::log::segments::{Segment, Segments, Shed};
 use crate::maintenance::Leftovers;
@@ -53,7 +53,7 @@ impl<'a> Recovery<'a> {
     }
 
     pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<(), FileError> {
-        for entry in self.disk.list(directory).map_err(FileError::io(directory, "cannot list"))? {
+        for entry in self.disk.list(directory).at(directory, "cannot list")? {
             let path = directory.join(&entry.name);
             if entry.name.ends_with(TEMPORARY_EXTENSION) {
                 self.leave_behind(path);
@@ -74,7 +74,7 @@ impl<'a> Recovery<'a> {
                 let aside = format!("{file_name}{DAMAGED_EXTENSION}");
                 self.disk
                     .rename(path, &path.with_file_name(&aside))
-                    .map_err(FileError::io(path, "cannot set aside"))?;
+                    .at(path, "cannot set aside")?;
                 self.damaged.retain(|known| *known != aside);
                 self.damaged.push(aside);
                 return Ok(());
@@ -105,9 +105,7 @@ impl<'a> Recovery<'a> {
 
     pub(super) fn read_segments(&mut self) -> Result<(), FileError> {
         let mut files: BTreeMap<Offset, (SegmentName, u64)> = BTreeMap::new();
-        for entry in
-            self.disk.list(self.directory).map_err(FileError::io(self.directory, "cannot list"))?
-        {
+        for entry in self.disk.list(self.directory).at(self.directory, "cannot list")? {
             let Some(name) = SegmentName::parse(&entry.name).filter(|_| !entry.is_directory) else {
                 continue;
             };

@@ -16,7 +16,7 @@ pub use reader::{Body, Damage, Located, ReaderOptions, SegmentReader};
 pub use writer::{NewSegment, SegmentWriter};
 
 use crate::disk::Disk;
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::format::SegmentHeader;
 
 /// A number that cannot be guessed, for epochs and log ids.
@@ -40,7 +40,7 @@ pub fn list_segments(
 ) -> Result<Vec<(SegmentName, u64)>, FileError> {
     let entries = match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        result => result.map_err(FileError::io(directory, "cannot list"))?,
+        result => result.at(directory, "cannot list")?,
     };
     let files = entries.into_iter().filter(|entry| !entry.is_directory);
     let mut segments = files

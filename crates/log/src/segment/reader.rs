@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::SegmentInfo;
 use super::buffer::{ReadBuffer, read};
 use crate::disk::{Access, Disk, DiskFile};
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, FileKind,
     Footer, FrameHeader, HeaderError, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader,
@@ -124,7 +124,7 @@ impl SegmentReader {
         path: &Path,
         options: ReaderOptions,
     ) -> Result<Self, FileError> {
-        let file = disk.open(path, Access::Read).map_err(FileError::io(path, "cannot open"))?;
+        let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Self::open(file, path, options)
     }
 
@@ -303,7 +303,7 @@ impl SegmentReader {
         &'a mut self,
         call: impl FnOnce(&'a mut ReadBuffer, u64) -> io::Result<T>,
     ) -> Result<T, FileError> {
-        call(&mut self.buffer, self.end).map_err(FileError::io(&self.path, "cannot read"))
+        call(&mut self.buffer, self.end).at(&self.path, "cannot read")
     }
 }
 
@@ -327,11 +327,10 @@ fn read_info(
     path: &Path,
     pass_unreadable: bool,
 ) -> Result<SegmentInfo, FileError> {
-    let failed = |error| FileError::io(path, "cannot read")(error);
-    let len_bytes = file.len_bytes().map_err(failed)?;
+    let len_bytes = file.len_bytes().at(path, "cannot read")?;
     // The first block and, should both copies of the header in it be damaged, the first frame.
     let mut block = vec![0; (SEGMENT_HEADER_LEN_BYTES as usize) * 2];
-    let len = read(file, &mut block, 0, pass_unreadable).map_err(failed)?;
+    let len = read(file, &mut block, 0, pass_unreadable).at(path, "cannot read")?;
     let (header_block, behind) = block[..len].split_at(len.min(SEGMENT_HEADER_LEN_BYTES as usize));
     let header = match SegmentHeader::decode(header_block) {
         Ok(header) => header,
@@ -347,7 +346,7 @@ fn read_info(
             _ => FileError::NoSegment { path: path.to_owned() },
         })?,
     };
-    let footer = read_footer(file, &header, len_bytes, pass_unreadable).map_err(failed)?;
+    let footer = read_footer(file, &header, len_bytes, pass_unreadable).at(path, "cannot read")?;
     Ok(SegmentInfo { header, footer, len_bytes })
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::SegmentName;
 use crate::disk::{ALIGNMENT_BYTES, AlignedBuffer, Disk, DiskFile, write_all_at};
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, Footer, FrameRef,
     SEGMENT_HEADER_LEN_BYTES, SegmentHeader, align_up, encode_frame_header,
@@ -65,7 +65,7 @@ impl SegmentWriter {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                     name = name.next_attempt()
                 }
-                Err(error) => return Err(FileError::io(&path, "cannot create")(error)),
+                Err(error) => return Err(error).at(&path, "cannot create"),
             }
         };
         let len_bytes = align_up(new.len_bytes, BLOCK_LEN_BYTES)
@@ -225,10 +225,8 @@ impl SegmentWriter {
         call: impl FnOnce(&mut Self) -> std::io::Result<()>,
     ) -> Result<(), FileError> {
         let result = call(self);
-        result.map_err(|error| {
-            self.failed = true;
-            FileError::io(&self.path, action)(error)
-        })
+        self.failed |= result.is_err();
+        result.at(&self.path, action)
     }
 
     fn refuse_if_failed(&self) -> Result<(), FileError> {
@@ -243,9 +241,7 @@ fn prepare(
     new: &NewSegment<'_>,
     len_bytes: u64,
 ) -> Result<(), FileError> {
-    file.allocate(len_bytes).map_err(FileError::io(path, "cannot reserve space"))?;
-    write_all_at(file, &new.header.encode(), 0)
-        .map_err(FileError::io(path, "cannot write the header"))?;
-    disk.sync_directory(new.directory)
-        .map_err(FileError::io(new.directory, "cannot sync the directory"))
+    file.allocate(len_bytes).at(path, "cannot reserve space")?;
+    write_all_at(file, &new.header.encode(), 0).at(path, "cannot write the header")?;
+    disk.sync_directory(new.directory).at(new.directory, "cannot sync the directory")
 }

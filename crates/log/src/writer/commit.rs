@@ -3,7 +3,7 @@
 use super::Writer;
 use super::batch::{Batch, BatchFrame};
 use crate::cursor_file::{CursorFile, file_name};
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::format::{FileKind, FrameRef, SegmentHeader, VERSION};
 use crate::log::budget::unix_now_ns;
 use crate::log::segments::{Segment, Shed};
@@ -84,8 +84,7 @@ impl<T: Record> Writer<T> {
                 version: VERSION,
                 kind: FileKind::Log,
                 log_id: self.home.log_id,
-                epoch: random_u64()
-                    .map_err(FileError::io(&self.home.directory, "cannot get a random number"))?,
+                epoch: random_u64().at(&self.home.directory, "cannot get a random number")?,
                 first_offset: first,
                 created_unix_ns: unix_now_ns(),
                 name: self.home.name.clone(),
