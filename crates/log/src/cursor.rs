@@ -6,6 +6,7 @@
 //! leased and no longer in memory is in `disk_leases`.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::format::{DROPPED_RANGES_LIMIT, DroppedRange};
@@ -96,6 +97,22 @@ pub(crate) struct Cursor<T> {
     pub(crate) stored_below: Offset,
 }
 
+impl<T> Ahead<T> {
+    fn at(offset: Offset) -> Self {
+        Ahead {
+            entries: VecDeque::new(),
+            bytes: 0,
+            until: offset,
+            dated_until: offset,
+            is_awaited: false,
+            is_active: false,
+            generation: 0,
+            drops: false,
+            dropped_until: 0,
+        }
+    }
+}
+
 impl<T> Cursor<T> {
     pub(crate) fn at(offset: Offset, name: String, persistent_id: u32) -> Self {
         let gauges = Arc::<ReaderGauges>::default();
@@ -119,17 +136,7 @@ impl<T> Cursor<T> {
             gauges,
             unwritten: Holding::default(),
             disk_leases: BTreeMap::new(),
-            ahead: Ahead {
-                entries: VecDeque::new(),
-                bytes: 0,
-                until: offset,
-                dated_until: offset,
-                is_awaited: false,
-                is_active: false,
-                generation: 0,
-                drops: false,
-                dropped_until: 0,
-            },
+            ahead: Ahead::at(offset),
             lags: false,
             oldest_on_disk_unix_ns: None,
             dropped: Holding::default(),
@@ -204,6 +211,15 @@ impl<T> Cursor<T> {
         held
     }
 
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.held().bytes > self.gauges.limit_bytes()
+    }
+
+    /// What the reader has leased there of what is on disk only.
+    pub(crate) fn leased_on_disk(&self, offsets: RangeInclusive<Offset>) -> Holding {
+        self.disk_leases.range(offsets).map(|(_, lease)| lease.charge).collect()
+    }
+
     /// To be called before the log's lock is released, after anything that changes what is held.
     pub(crate) fn publish(&self) {
         self.gauges.publish(self.held(), self.unread.bytes, self.unwritten.bytes, self.alone_bytes);
@@ -215,14 +231,8 @@ impl<T> Cursor<T> {
 
     /// Takes back what was read ahead: the cursor goes elsewhere.
     pub(crate) fn forget_ahead(&mut self) {
-        self.ahead.entries.clear();
-        self.ahead.bytes = 0;
-        self.ahead.until = self.next;
-        self.ahead.dated_until = self.next;
-        self.ahead.dropped_until = 0;
-        self.ahead.generation += 1;
-        self.ahead.is_awaited = false;
-        self.ahead.is_active = false;
+        let (generation, drops) = (self.ahead.generation + 1, self.ahead.drops);
+        self.ahead = Ahead { generation, drops, ..Ahead::at(self.next) };
     }
 
     /// Takes note of what a policy dropped from where the reader stood up to `end`.
@@ -238,21 +248,17 @@ impl<T> Cursor<T> {
         }
         self.dropped.add(dropped);
         self.is_changed = true;
-        // A reader that lags for hours loses a frame at each append: that is one gap that grows.
+        // A reader that lags for hours loses a frame at each append: that is one range that grows.
         if let Some(last) = self.dropped_ranges.back_mut().filter(|last| last.end == start) {
             last.end = end;
             last.dropped.add(dropped);
             last.dropped_unix_ns = now_unix_ns;
             return;
         }
-        self.dropped_ranges.push_back(DroppedRange {
-            start,
-            end,
-            dropped,
-            dropped_unix_ns: now_unix_ns,
-        });
-        if self.dropped_ranges.len() > DROPPED_RANGES_LIMIT {
+        if self.dropped_ranges.len() == DROPPED_RANGES_LIMIT {
             self.dropped_ranges.pop_front();
         }
+        let range = DroppedRange { start, end, dropped, dropped_unix_ns: now_unix_ns };
+        self.dropped_ranges.push_back(range);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
 use crate::error::{FileError, IoContext as _};
-use crate::format::{CursorState, SLOT_LEN_BYTES, SlotError, decode_slot, encode_slot};
+use crate::format::{BlockError, CursorState, SLOT_LEN_BYTES, decode_slot, encode_slot};
 
 /// Extension of cursor files.
 pub const CURSOR_EXTENSION: &str = ".cursor";
@@ -103,15 +103,10 @@ fn write_new(
         removed => removed.at(&temporary, "cannot remove")?,
     }
     let written = write_temporary(disk, &temporary, state, first_sequence);
-    let renamed = written.and_then(|file| {
-        disk.rename(&temporary, path).at(path, "cannot rename")?;
-        Ok(file)
-    });
-    if renamed.is_err() {
-        // Its space may be what is missing. The next attempt removes it otherwise.
-        let _ = disk.remove_file(&temporary);
-    }
-    let file = renamed?;
+    let renamed = written
+        .and_then(|file| disk.rename(&temporary, path).at(path, "cannot rename").map(|()| file));
+    // Its space may be what is missing. The next attempt removes it otherwise.
+    let file = renamed.inspect_err(|_| drop(disk.remove_file(&temporary)))?;
     let directory = path.parent().unwrap_or(Path::new("."));
     disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
     Ok(file)
@@ -134,29 +129,23 @@ fn write_temporary(
 }
 
 fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState), FileError> {
-    let mut newest: Option<(u64, CursorState)> = None;
-    for slot in decode_slots(file, path)? {
-        match slot {
-            Ok(slot) if newest.as_ref().is_none_or(|(sequence, _)| *sequence < slot.0) => {
-                newest = Some(slot)
-            }
-            Err(SlotError::NewerVersion { found }) => {
-                return Err(FileError::NewerVersion { path: path.to_owned(), found });
-            }
-            Ok(_) | Err(SlotError::Empty | SlotError::Damaged) => {}
-        }
-    }
+    let newest = whole_slots(file, path)?.into_iter().max_by_key(|(sequence, _)| *sequence);
     newest.ok_or_else(|| FileError::DamagedCursor { path: path.to_owned() })
 }
 
-type Slot = Result<(u64, CursorState), SlotError>;
-
-fn decode_slots(file: &dyn DiskFile, path: &Path) -> Result<[Slot; 2], FileError> {
+/// Sequence numbers and contents of the slots that can be read.
+fn whole_slots(file: &dyn DiskFile, path: &Path) -> Result<Vec<(u64, CursorState)>, FileError> {
     let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
-    let mut slots = [Err(SlotError::Empty), Err(SlotError::Empty)];
-    for (slot, position) in slots.iter_mut().zip([0, SLOT_LEN_BYTES]) {
+    let mut slots = Vec::new();
+    for position in [0, SLOT_LEN_BYTES] {
         let len = read_full_at(file, &mut buffer, position).at(path, "cannot read")?;
-        *slot = decode_slot(&buffer[..len]);
+        match decode_slot(&buffer[..len]) {
+            Ok(slot) => slots.push(slot),
+            Err(BlockError::NewerVersion { found }) => {
+                return Err(FileError::NewerVersion { path: path.to_owned(), found });
+            }
+            Err(BlockError::Empty | BlockError::Damaged) => {}
+        }
     }
     Ok(slots)
 }
@@ -165,13 +154,7 @@ fn decode_slots(file: &dyn DiskFile, path: &Path) -> Result<[Slot; 2], FileError
 /// cost the reader's place.
 pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize, FileError> {
     let file = disk.open(path, Access::Read).at(path, "cannot open")?;
-    let slots = decode_slots(&*file, path)?;
-    for slot in &slots {
-        if let Err(SlotError::NewerVersion { found }) = slot {
-            return Err(FileError::NewerVersion { path: path.to_owned(), found: *found });
-        }
-    }
-    Ok(slots.iter().filter(|slot| slot.is_err()).count())
+    Ok(2 - whole_slots(&*file, path)?.len())
 }
 
 /// The file name of a reader.

@@ -121,28 +121,22 @@ impl DeadLetters {
     /// can be repeated.
     pub fn append(&mut self, new: &[NewDeadLetter<'_>]) -> Result<u64, DeadLetterError> {
         let first = self.head;
-        for letter in new {
-            if let Err(error) = self.append_one(letter) {
-                self.abandon_failed();
-                return Err(error);
-            }
+        let mut appended = new.iter().try_for_each(|letter| self.append_one(letter));
+        if appended.is_ok()
+            && let Some(writer) = &mut self.writer
+        {
+            appended = writer.sync().map_err(DeadLetterError::from);
         }
-        if let Err(error) = self.writer.as_mut().map_or(Ok(()), SegmentWriter::sync) {
-            self.abandon_failed();
-            return Err(error.into());
-        }
-        Ok(first)
+        self.abandon_failed();
+        appended.map(|()| first)
     }
 
     /// Removes all letters below a number. Durable when this returns.
     pub fn remove_below(&mut self, number: u64) -> Result<(), DeadLetterError> {
         self.state.floor = self.state.floor.max(number.min(self.head));
         self.store_state()?;
-        if self
-            .writer
-            .as_ref()
-            .is_some_and(|writer| writer.totals().frames > 0 && self.state.floor == self.head)
-        {
+        let is_written = self.writer.as_ref().is_some_and(|writer| writer.totals().frames > 0);
+        if is_written && self.state.floor == self.head {
             self.finish_segment()?;
         }
         self.remove_resolved()
@@ -206,10 +200,8 @@ impl DeadLetters {
             (self.limit_bytes / SEGMENTS_WHEN_FULL).clamp(shortest, longest).min(self.limit_bytes);
         let len_bytes = usual.max(letter_bytes);
         if len_bytes > self.limit_bytes {
-            return Err(DeadLetterError::ExceedsLimit {
-                letter_bytes,
-                limit_bytes: self.limit_bytes,
-            });
+            let limit_bytes = self.limit_bytes;
+            return Err(DeadLetterError::ExceedsLimit { letter_bytes, limit_bytes });
         }
         self.finish_segment()?;
         while self.len_bytes() + len_bytes > self.limit_bytes && !self.stored.is_empty() {
@@ -237,7 +229,7 @@ impl DeadLetters {
             len_bytes: writer.len_bytes(),
             totals: writer.totals(),
         });
-        Ok(sealed.map(|_| ())?)
+        Ok(sealed.map(drop)?)
     }
 
     /// A segment that failed is left as it is, for what was durable in it before.
@@ -254,13 +246,8 @@ impl DeadLetters {
         let end = (oldest.totals.last_offset + 1).max(self.state.floor);
         let dropped = self.left_in(oldest)?;
         if dropped.frames > 0 {
-            let dropped_unix_ns = self.state.written_unix_ns;
-            self.state.gaps.push(DroppedRange {
-                start: self.state.floor,
-                end,
-                dropped,
-                dropped_unix_ns,
-            });
+            let (start, dropped_unix_ns) = (self.state.floor, self.state.written_unix_ns);
+            self.state.gaps.push(DroppedRange { start, end, dropped, dropped_unix_ns });
             self.state.gaps.drain(..self.state.gaps.len().saturating_sub(DROPPED_RANGES_LIMIT));
             self.state.dropped.add(dropped);
         }
@@ -272,8 +259,7 @@ impl DeadLetters {
     /// What a segment holds at or above the floor.
     fn left_in(&self, segment: &Stored) -> Result<Holding, DeadLetterError> {
         let path = self.directory.join(segment.name.to_string());
-        let options = ReaderOptions::default();
-        let mut reader = SegmentReader::open_path(&*self.disk, &path, options)?;
+        let mut reader = SegmentReader::open_path(&*self.disk, &path, ReaderOptions::default())?;
         let mut left = Holding::default();
         while let Some(Located { header, .. }) = reader.next()? {
             if header.offset >= self.state.floor {
@@ -348,11 +334,10 @@ fn open_state(
 ) -> Result<(CursorFile, CursorState), DeadLetterError> {
     let path = state_path(directory);
     match CursorFile::open(disk, &path) {
-        Ok(opened) => return Ok(opened),
-        Err(error) if error.is_not_found() => {}
-        // No letter is lost by that: some that were removed are back.
+        // No letter is lost by damage: some that were removed are back.
         Err(FileError::DamagedCursor { .. }) => {}
-        Err(error) => return Err(error.into()),
+        Err(error) if error.is_not_found() => {}
+        opened => return Ok(opened?),
     }
     let log_id = u128::from(random_u64().at(directory, "cannot get a random number")?);
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };

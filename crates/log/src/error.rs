@@ -56,6 +56,6 @@ pub(crate) trait IoContext<A> {
 
 impl<A> IoContext<A> for io::Result<A> {
     fn at(self, path: &Path, action: &'static str) -> Result<A, FileError> {
-        self.map_err(|error| FileError::Io { path: path.to_owned(), action, source: error })
+        self.map_err(|source| FileError::Io { path: path.to_owned(), action, source })
     }
 }

@@ -49,6 +49,17 @@ pub enum GiveUp {
     Everything,
 }
 
+impl GiveUp {
+    /// Whether a frame may go, which another reader may have taken.
+    pub(crate) fn allows(self, is_taken: impl FnOnce() -> bool) -> bool {
+        match self {
+            GiveUp::Nothing => false,
+            GiveUp::Taken => is_taken(),
+            GiveUp::Everything => true,
+        }
+    }
+}
+
 /// What waits for one reader, as of the last time that the log's lock was released.
 #[derive(Debug, Default)]
 pub struct ReaderGauges {

@@ -1,10 +1,15 @@
 //! Where and as what a log is kept.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disk::Disk;
+use crate::error::{FileError, IoContext as _};
+use crate::format::{FileKind, SegmentHeader, VERSION};
+use crate::log::budget::unix_now_ns;
+use crate::segment::{NewSegment, SegmentWriter, random_u64};
+use crate::types::Offset;
 
 #[derive(Clone)]
 pub(crate) struct Home {
@@ -17,4 +22,24 @@ pub(crate) struct Home {
     pub(crate) log_id: u128,
     pub(crate) segment_bytes: u64,
     pub(crate) keep_interval: Duration,
+}
+
+impl Home {
+    pub(crate) fn create_segment(
+        &self,
+        directory: &Path,
+        first_offset: Offset,
+        len_bytes: u64,
+    ) -> Result<SegmentWriter, FileError> {
+        let header = SegmentHeader {
+            version: VERSION,
+            kind: FileKind::Log,
+            log_id: self.log_id,
+            epoch: random_u64().at(directory, "cannot get a random number")?,
+            first_offset,
+            created_unix_ns: unix_now_ns(),
+            name: self.name.clone(),
+        };
+        SegmentWriter::create(&*self.disk, NewSegment { directory, header, len_bytes })
+    }
 }

@@ -82,12 +82,28 @@ impl<S> Slots<S> {
     /// The first offset from `offset` on that may hold something: skips chunks that were let go.
     pub(crate) fn next_live(&self, offset: u64) -> u64 {
         let mut offset = offset.max(self.base);
-        while offset < self.head
-            && self.index(offset).is_some_and(|index| self.chunks[index].is_none())
-        {
+        let is_gone = |offset| self.index(offset).is_some_and(|index| self.chunks[index].is_none());
+        while offset < self.head && is_gone(offset) {
             offset = (offset / CHUNK + 1) * CHUNK;
         }
         offset.min(self.head)
+    }
+
+    /// What is in memory from an offset on, with its offset.
+    pub(crate) fn live_from(&self, offset: u64) -> impl Iterator<Item = (u64, &S)> {
+        let mut next = offset;
+        std::iter::from_fn(move || {
+            loop {
+                let offset = self.next_live(next);
+                if offset >= self.head {
+                    return None;
+                }
+                next = offset + 1;
+                if let Some(slot) = self.get(offset) {
+                    return Some((offset, slot));
+                }
+            }
+        })
     }
 
     /// Slots that are held in memory, resolved ones in live chunks included.

@@ -55,6 +55,14 @@ impl Holding {
     }
 }
 
+impl FromIterator<Charge> for Holding {
+    fn from_iter<I: IntoIterator<Item = Charge>>(charges: I) -> Self {
+        let mut holding = Holding::default();
+        charges.into_iter().for_each(|charge| holding.add_charge(charge));
+        holding
+    }
+}
+
 /// What [`crate::Log::append`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
@@ -81,10 +89,7 @@ pub enum Next<T> {
 impl<T> Next<T> {
     /// The entry, if there is one now.
     pub fn entry(self) -> Option<(Offset, Arc<T>)> {
-        match self {
-            Next::Entry(offset, entry) => Some((offset, entry)),
-            Next::Loading | Next::Full | Next::Empty => None,
-        }
+        if let Next::Entry(offset, entry) = self { Some((offset, entry)) } else { None }
     }
 }
 

@@ -103,10 +103,8 @@ pub fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut position: u64) ->
     while !bytes.is_empty() {
         match file.write_at(bytes, position) {
             Ok(0) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::WriteZero,
-                    "the disk took no byte of a write",
-                ));
+                let error = "the disk took no byte of a write";
+                return Err(io::Error::new(io::ErrorKind::WriteZero, error));
             }
             Ok(written) => {
                 position += written as u64;

@@ -1,6 +1,5 @@
 //! What logs a directory holds, their segments, readers and dead letters.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +10,8 @@ use crate::disk::{DirectoryEntry, Disk};
 use crate::error::{FileError, IoContext as _};
 use crate::format::CursorState;
 use crate::segment::{
-    Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, list_segments,
+    Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, list_if_there,
+    list_segments,
 };
 use crate::types::Holding;
 
@@ -62,17 +62,17 @@ pub struct DeadLetterOverview {
 
 /// Every log below `directory`. Reads headers of segments, and of frames where it has to.
 pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>, FileError> {
-    let mut logs = Vec::new();
-    for (name, log_directory) in log_directories(&**disk, directory)? {
-        logs.push(LogOverview {
+    let logs = log_directories(&**disk, directory)?.into_iter();
+    let overview = |(name, directory): (String, PathBuf)| {
+        Ok(LogOverview {
             name,
-            segments: segments(&**disk, &log_directory)?,
-            cursors: cursors(disk, &log_directory)?,
-            dead_letters: dead_letters(disk, &log_directory)?,
-            directory: log_directory,
-        });
-    }
-    Ok(logs)
+            segments: segments(&**disk, &directory)?,
+            cursors: cursors(disk, &directory)?,
+            dead_letters: dead_letters(disk, &directory)?,
+            directory,
+        })
+    };
+    logs.map(overview).collect()
 }
 
 /// Names and paths of the folders below `directory` that hold a log.
@@ -132,9 +132,8 @@ fn add_written_since(
     directory: &Path,
     cursors: &mut [CursorOverview],
 ) -> Result<(), FileError> {
-    let heads =
-        cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok().map(|state| state.head));
-    let Some(lowest_head) = heads.min() else { return Ok(()) };
+    let states = cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok());
+    let Some(lowest_head) = states.map(|state| state.head).min() else { return Ok(()) };
     let mut chain = SegmentChain::open(disk.clone(), directory, lowest_head)?;
     // The same frame may stand in two segments after a failed write.
     let mut seen = crate::RangeSet::default();
@@ -169,8 +168,7 @@ fn dead_letters(
         let mut chain = SegmentChain::open(disk.clone(), &overview.directory, state.floor)?;
         while let Some(Located { header, .. }) = chain.next_readable()? {
             overview.held.add_charge(header.charge);
-            let first = overview.numbers.map_or(header.offset, |(first, _)| first);
-            overview.numbers = Some((first, header.offset + 1));
+            overview.numbers.get_or_insert((header.offset, 0)).1 = header.offset + 1;
         }
         overviews.push(overview);
     }
@@ -193,16 +191,7 @@ pub(super) fn cursor_paths(
     log_directory: &Path,
 ) -> Result<Vec<PathBuf>, FileError> {
     let directory = log_directory.join(CURSORS_DIRECTORY);
-    let entries = list_if_there(disk, &directory)?;
-    let files = entries
-        .into_iter()
-        .filter(|entry| !entry.is_directory && entry.name.ends_with(CURSOR_EXTENSION));
-    Ok(files.map(|entry| directory.join(entry.name)).collect())
-}
-
-fn list_if_there(disk: &dyn Disk, directory: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
-    match disk.list(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries.at(directory, "cannot list"),
-    }
+    let mut entries = list_if_there(disk, &directory)?;
+    entries.retain(|entry| !entry.is_directory && entry.name.ends_with(CURSOR_EXTENSION));
+    Ok(entries.into_iter().map(|entry| directory.join(entry.name)).collect())
 }

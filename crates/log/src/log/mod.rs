@@ -100,20 +100,18 @@ impl<T> Default for Log<T> {
 impl<T> Log<T> {
     /// A log in memory that shares its memory with others.
     pub fn in_memory(memory: Arc<MemoryUse>) -> Self {
-        Log::of(Inner {
-            slots: Slots::default(),
-            cursors: Vec::new(),
-            stored_bytes: 0,
-            memory,
-            shed_from: 0,
-            store: None,
-        })
+        Log::of(Slots::default(), Vec::new(), memory, None)
     }
 
-    pub(crate) fn of(inner: Inner<T>) -> Self {
-        let inner = Mutex::new(inner);
+    pub(crate) fn of(
+        slots: Slots<Slot<T>>,
+        cursors: Vec<Option<Cursor<T>>>,
+        memory: Arc<MemoryUse>,
+        store: Option<Store>,
+    ) -> Self {
+        let inner = Inner { slots, cursors, stored_bytes: 0, memory, shed_from: 0, store };
         let shared = Shared {
-            inner,
+            inner: Mutex::new(inner),
             writer_wake: Condvar::new(),
             reader_wake: Condvar::new(),
             maintenance_wake: Condvar::new(),
@@ -146,11 +144,6 @@ impl<T> Inner<T> {
             }
             cursor.publish();
         }
-    }
-
-    pub(crate) fn note_stored(&mut self, bytes: u64) {
-        self.stored_bytes += bytes;
-        self.memory.add_stored(bytes);
     }
 
     pub(crate) fn note_let_go(&mut self, bytes: u64) {

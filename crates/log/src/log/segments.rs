@@ -28,6 +28,20 @@ pub(crate) enum Shed {
     Refused(Instant),
 }
 
+/// What becomes of a frame for one reader.
+pub(crate) enum Change {
+    /// It became durable.
+    Written,
+    /// It was read back and given to the reader.
+    Leased,
+    /// Its lease was given back unresolved.
+    GivenBack,
+    /// It was resolved, and the reader had leased it.
+    Resolved,
+    /// It was resolved, and the reader had not leased it.
+    Dropped,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
@@ -43,7 +57,7 @@ pub(crate) struct Segment {
     pub(crate) end: Option<u64>,
     /// The writer may still append to it.
     pub(crate) is_open: bool,
-    /// Changes when another file takes the place of this one.
+    /// From 1 on; another one when another file takes the place of this one.
     pub(crate) generation: u64,
     pub(crate) shed: Shed,
     pub(crate) pins: Vec<Pin>,
@@ -58,21 +72,35 @@ pub(crate) struct Segments {
 }
 
 impl Segment {
-    fn pin_mut(&mut self, reader: CursorId) -> &mut Pin {
-        let index = match self.pins.iter().position(|pin| pin.reader == reader) {
-            Some(index) => index,
-            None => {
-                self.pins.push(Pin { reader, holding: Holding::default() });
-                self.pins.len() - 1
-            }
-        };
-        &mut self.pins[index]
+    /// One that is not written and that no reader is known to need.
+    pub(crate) fn new(path: PathBuf, first: Offset, last: Offset, len_bytes: u64) -> Self {
+        Segment {
+            path,
+            first,
+            last,
+            epoch: None,
+            len_bytes,
+            end: None,
+            is_open: false,
+            generation: 0,
+            shed: Shed::No,
+            pins: Vec::new(),
+            unknown: Vec::new(),
+        }
+    }
+
+    fn holding_of(&mut self, reader: CursorId) -> &mut Holding {
+        let known = self.pins.iter().position(|pin| pin.reader == reader);
+        let index = known.unwrap_or_else(|| {
+            self.pins.push(Pin { reader, holding: Holding::default() });
+            self.pins.len() - 1
+        });
+        &mut self.pins[index].holding
     }
 
     /// True if something in here may be unread by or leased to the reader.
     pub(crate) fn is_pinned_by(&self, reader: CursorId) -> bool {
-        self.unknown.contains(&reader)
-            || self.pins.iter().any(|pin| pin.reader == reader && pin.holding.frames > 0)
+        self.pinning().any(|pinning| pinning == reader)
     }
 
     /// The readers that pin it.
@@ -82,7 +110,7 @@ impl Segment {
     }
 
     pub(crate) fn is_pinned(&self) -> bool {
-        !self.unknown.is_empty() || self.pins.iter().any(|pin| pin.holding.frames > 0)
+        self.pinning().next().is_some()
     }
 
     /// At most so many bytes of charge are unresolved, if that is known.
@@ -92,13 +120,11 @@ impl Segment {
 }
 
 impl Segments {
-    pub(crate) fn next_generation(&mut self) -> u64 {
-        self.generations += 1;
-        self.generations
-    }
-
+    /// Gives it a generation of its own.
     pub(crate) fn insert(&mut self, segment: Segment) {
-        self.by_first.insert(segment.first, segment);
+        self.generations += 1;
+        let generation = self.generations;
+        self.by_first.insert(segment.first, Segment { generation, ..segment });
     }
 
     pub(crate) fn remove(&mut self, first: Offset) -> Option<Segment> {
@@ -119,9 +145,9 @@ impl Segments {
 
     /// The first segment that ends at or behind `offset`.
     pub(crate) fn at_or_after(&self, offset: Offset) -> Option<&Segment> {
-        let here = self.by_first.range(..=offset).next_back().map(|(_, segment)| segment);
-        here.filter(|segment| segment.last >= offset)
-            .or_else(|| self.by_first.range(offset + 1..).next().map(|(_, segment)| segment))
+        let (_, here) = self.by_first.range(..=offset).next_back().unzip();
+        let behind = || self.by_first.range(offset + 1..).next().map(|(_, segment)| segment);
+        here.filter(|segment| segment.last >= offset).or_else(behind)
     }
 
     /// Number of files and their length.
@@ -143,59 +169,24 @@ impl Segments {
         self.by_first.keys().rev().nth(1).or_else(|| self.by_first.keys().next()).copied()
     }
 
-    fn holding(&mut self, offset: Offset) -> Option<&mut Segment> {
-        self.by_first
-            .range_mut(..=offset)
-            .next_back()
-            .map(|(_, segment)| segment)
-            .filter(|segment| segment.last >= offset)
-    }
-
-    /// What a reader holds in the segment of an offset, if it is or is not known what it has unread
-    /// there, as `counts` says.
-    fn holding_of(
+    /// Takes note of what became of a durable frame for a reader.
+    pub(crate) fn note(
         &mut self,
+        change: Change,
         reader: CursorId,
         offset: Offset,
-        counts: impl FnOnce(bool) -> bool,
-    ) -> Option<&mut Holding> {
-        let segment = self.holding(offset)?;
+        charge: Charge,
+    ) {
+        let here = self.by_first.range_mut(..=offset).next_back().map(|(_, segment)| segment);
+        let Some(segment) = here.filter(|segment| segment.last >= offset) else { return };
         let is_known = !segment.unknown.contains(&reader);
-        counts(is_known).then(|| &mut segment.pin_mut(reader).holding)
-    }
-
-    /// A frame for the reader became durable.
-    pub(crate) fn written(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(holding) = self.holding_of(reader, offset, |_| true) {
-            holding.add_charge(charge);
-        }
-    }
-
-    /// A frame was read back from disk and given to the reader.
-    pub(crate) fn leased(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(holding) = self.holding_of(reader, offset, |is_known| !is_known) {
-            holding.add_charge(charge);
-        }
-    }
-
-    /// A lease was given back unresolved.
-    pub(crate) fn given_back(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(holding) = self.holding_of(reader, offset, |is_known| !is_known) {
-            holding.remove_charge(charge);
-        }
-    }
-
-    /// A durable frame that the reader had leased was resolved.
-    pub(crate) fn resolved(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(holding) = self.holding_of(reader, offset, |_| true) {
-            holding.remove_charge(charge);
-        }
-    }
-
-    /// A durable frame that the reader had not leased was resolved.
-    pub(crate) fn dropped(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(holding) = self.holding_of(reader, offset, |is_known| is_known) {
-            holding.remove_charge(charge);
+        match change {
+            Change::Written => segment.holding_of(reader).add_charge(charge),
+            Change::Leased if !is_known => segment.holding_of(reader).add_charge(charge),
+            Change::GivenBack if !is_known => segment.holding_of(reader).remove_charge(charge),
+            Change::Dropped if is_known => segment.holding_of(reader).remove_charge(charge),
+            Change::Resolved => segment.holding_of(reader).remove_charge(charge),
+            Change::Leased | Change::GivenBack | Change::Dropped => {}
         }
     }
 

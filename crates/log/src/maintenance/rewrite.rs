@@ -1,23 +1,21 @@
 //! Writing anew segments of which little is still wanted, so that a few old frames do not pin much
 //! space, nor many old segments many files.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Maintenance;
 use crate::error::{FileError, IoContext as _};
-use crate::format::{BLOCK_LEN_BYTES, FileKind, FrameRef, SegmentHeader, VERSION};
+use crate::format::{BLOCK_LEN_BYTES, FrameRef};
 use crate::log::Inner;
-use crate::log::budget::unix_now_ns;
-use crate::log::segments::{Pin, Segment, Shed};
+use crate::log::segments::{Pin, Segment};
 use crate::log::shed_segments::Ids;
 use crate::record::Record;
 use crate::segment::{
-    Damage, NewSegment, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments,
-    random_u64,
+    Damage, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments,
 };
-use crate::types::{CursorId, Holding, Offset};
+use crate::types::{CursorId, Offset};
 
 /// A segment of which less than this part is wanted is written anew.
 const WANTED_PART: u64 = 4;
@@ -40,8 +38,8 @@ struct Rewritten {
     writer: SegmentWriter,
     /// How many of them are in it in full.
     segments: usize,
-    /// Frames kept, by reader.
-    kept: HashMap<CursorId, u64>,
+    /// The readers that some frame of it is for.
+    kept_for: HashSet<CursorId>,
     damage: Damage,
 }
 
@@ -58,12 +56,10 @@ impl<T: Record> Maintenance<T> {
             self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
             Ok(())
         });
-        if let Err(_error) = result {
+        if result.is_err() {
             // Nothing was lost by it: the old files are still there.
             self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
-            if let Some(store) = &mut self.shared.inner.lock().store {
-                store.stats.failures += 1;
-            }
+            self.shared.with_store(|store| store.stats.failures += 1);
         }
     }
 
@@ -73,16 +69,14 @@ impl<T: Record> Maintenance<T> {
     fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<(), FileError> {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let files = list_segments(&*self.home.disk, &self.home.directory)?;
-        let within = files
-            .iter()
-            .map(|(name, _)| name)
-            .filter(|name| (first + 1..=last).contains(&name.first_offset));
-        let is_stranger = |name: &&SegmentName| {
+        let is_stranger = |name: &SegmentName| {
             let path = self.home.directory.join(name.to_string());
-            olds.iter().all(|old| old.segment.path != path)
+            (first + 1..=last).contains(&name.first_offset)
+                && olds.iter().all(|old| old.segment.path != path)
         };
-        if let Some(stranger) = within.filter(is_stranger).map(|name| name.first_offset).min() {
-            olds.retain(|old| old.segment.last < stranger);
+        // They are in order.
+        if let Some((stranger, _)) = files.into_iter().find(|(name, _)| is_stranger(name)) {
+            olds.retain(|old| old.segment.last < stranger.first_offset);
         }
         Ok(())
     }
@@ -116,21 +110,15 @@ impl<T: Record> Maintenance<T> {
 
     fn copy(&self, olds: &[Old]) -> Result<Rewritten, FileError> {
         let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
-        let header = SegmentHeader {
-            version: VERSION,
-            kind: FileKind::Log,
-            log_id: self.home.log_id,
-            epoch: random_u64().at(&self.home.directory, "cannot get a random number")?,
-            first_offset: olds[0].segment.first,
-            created_unix_ns: unix_now_ns(),
-            name: self.home.name.clone(),
-        };
-        let len_bytes =
-            all_bytes.min(self.home.segment_bytes).max(olds[0].segment.len_bytes) + BLOCK_LEN_BYTES;
-        let new = NewSegment { directory: &self.home.rewrite_directory, header, len_bytes };
-        let writer = SegmentWriter::create(&*self.home.disk, new)?;
+        let first = &olds[0].segment;
+        let len_bytes = all_bytes.min(self.home.segment_bytes).max(first.len_bytes);
+        let writer = self.home.create_segment(
+            &self.home.rewrite_directory,
+            first.first,
+            len_bytes + BLOCK_LEN_BYTES,
+        )?;
         let mut rewritten =
-            Rewritten { writer, segments: 0, kept: HashMap::new(), damage: Damage::default() };
+            Rewritten { writer, segments: 0, kept_for: HashSet::new(), damage: Damage::default() };
         let ids = self.shared.inner.lock().ids_by_persistent_id();
         for old in olds {
             if !self.copy_one(old, &ids, &mut rewritten)? {
@@ -168,14 +156,12 @@ impl<T: Record> Maintenance<T> {
                 continue;
             }
             let Some(body) = reader.body()? else { continue };
-            let persistent_ids: Vec<u32> =
-                wanted_by.iter().map(|&(persistent_id, _)| persistent_id).collect();
             let frame = FrameRef {
                 offset,
                 facts: located.header.facts,
                 charge: located.header.charge,
                 is_taken,
-                readers: &persistent_ids,
+                readers: &wanted_by,
                 metadata: &body.metadata,
                 payload: &body.payload,
             };
@@ -183,9 +169,7 @@ impl<T: Record> Maintenance<T> {
                 return Ok(false);
             }
             rewritten.writer.append(&frame)?;
-            for (_, id) in wanted_by {
-                *rewritten.kept.entry(id).or_default() += 1;
-            }
+            rewritten.kept_for.extend(wanted_by.iter().filter_map(|id| ids.get(id)));
         }
         rewritten.damage.add(reader.damage());
         Ok(true)
@@ -195,26 +179,19 @@ impl<T: Record> Maintenance<T> {
     fn install(&self, path: PathBuf, olds: &[Old], rewritten: &Rewritten) {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let mut inner = self.shared.inner.lock();
-        let (pins, unknown) = inner.pins_of_rewritten(first, last, rewritten.kept.keys().copied());
-        let Some(store) = &mut inner.store else { return };
+        let (pins, unknown) = inner.pins_of_rewritten(first, last, &rewritten.kept_for);
+        let store = inner.on_disk();
         store.stats.rewrites += 1;
-        store.stats.frames_damaged += rewritten.damage.frames + rewritten.damage.regions;
+        store.stats.frames_damaged += rewritten.damage.places();
         for old in olds {
             store.segments.remove(old.segment.first);
         }
-        let generation = store.segments.next_generation();
         store.segments.insert(Segment {
-            path,
-            first,
-            last,
             epoch: Some(rewritten.writer.header().epoch),
-            len_bytes: rewritten.writer.len_bytes(),
             end: Some(rewritten.writer.durable_end()),
-            is_open: false,
-            shed: Shed::No,
-            generation,
             pins,
             unknown,
+            ..Segment::new(path, first, last, rewritten.writer.len_bytes())
         });
     }
 }
@@ -228,14 +205,12 @@ impl<T> Inner<T> {
     }
 
     /// Those of some readers that still want a frame.
-    fn unresolved_of(&self, readers: &[u32], ids: &Ids, offset: Offset) -> Vec<(u32, CursorId)> {
-        let wants = |id: CursorId| {
-            self.cursors[id.0].as_ref().is_some_and(|cursor| !cursor.is_resolved(offset))
+    fn unresolved_of(&self, readers: &[u32], ids: &Ids, offset: Offset) -> Vec<u32> {
+        let wants = |id: &u32| {
+            let cursor = ids.get(id).and_then(|id| self.cursors[id.0].as_ref());
+            cursor.is_some_and(|cursor| !cursor.is_resolved(offset))
         };
-        let known = readers
-            .iter()
-            .filter_map(|persistent_id| Some((*persistent_id, *ids.get(persistent_id)?)));
-        known.filter(|&(_, id)| wants(id)).collect()
+        readers.iter().copied().filter(wants).collect()
     }
 
     /// The first run of neighbours that is worth the work.
@@ -249,14 +224,11 @@ impl<T> Inner<T> {
             };
             let candidate = candidate(segment, store.evicted_below, segment_bytes)
                 .filter(|_| segment.unknown.iter().all(is_known));
-            let wanted: u64 = run.iter().map(|old| old.wanted_bytes).sum();
-            let joins = candidate
-                .as_ref()
-                .is_some_and(|old| wanted + old.wanted_bytes <= segment_bytes / 2);
-            if !joins && is_worthwhile(&run, segment_bytes) {
-                return Some(run);
-            }
-            if !joins {
+            let wanted: u64 = run.iter().chain(&candidate).map(|old| old.wanted_bytes).sum();
+            if candidate.is_none() || wanted > segment_bytes / 2 {
+                if is_worthwhile(&run, segment_bytes) {
+                    return Some(run);
+                }
                 run.clear();
             }
             run.extend(candidate);
@@ -269,16 +241,12 @@ impl<T> Inner<T> {
         &self,
         first: Offset,
         last: Offset,
-        readers: impl Iterator<Item = CursorId>,
+        readers: &HashSet<CursorId>,
     ) -> (Vec<Pin>, Vec<CursorId>) {
         let (mut pins, mut unknown) = (Vec::new(), Vec::new());
-        for reader in readers {
+        for &reader in readers {
             let Some(cursor) = &self.cursors[reader.0] else { continue };
-            let mut holding = Holding::default();
-            cursor
-                .disk_leases
-                .range(first..=last)
-                .for_each(|(_, lease)| holding.add_charge(lease.charge));
+            let holding = cursor.leased_on_disk(first..=last);
             if holding.frames > 0 {
                 pins.push(Pin { reader, holding });
             }

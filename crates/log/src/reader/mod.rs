@@ -20,10 +20,10 @@ use crate::cursor::DiskLease;
 use crate::error::FileError;
 use crate::format::FrameHeader;
 use crate::home::Home;
-use crate::log::Shared;
 use crate::log::segments::Shed;
 use crate::log::shed_segments::DiskFrame;
 use crate::log::store::Ends;
+use crate::log::{Inner, Shared};
 use crate::record::{Record, StoredRecord};
 use crate::segment::{Body, ReaderOptions, SegmentReader};
 use crate::types::{CursorId, DiskTrouble, Offset};
@@ -83,7 +83,7 @@ impl<T: Record> Reader<T> {
         let shared = self.shared.clone();
         let mut inner = shared.inner.lock();
         loop {
-            if inner.store.as_ref()?.ends != Ends::No {
+            if inner.on_disk().ends != Ends::No {
                 return None;
             }
             self.places.retain(|id, _| inner.cursors[id.0].is_some());
@@ -104,7 +104,7 @@ impl<T: Record> Reader<T> {
                 MutexGuard::unlocked(&mut inner, || woken.into_iter().for_each(|wake| wake()));
                 continue;
             }
-            let store = inner.store.as_mut()?;
+            let store = inner.on_disk();
             if store.segments.iter().any(|segment| segment.shed == Shed::Asked) {
                 MutexGuard::unlocked(&mut inner, || self.shed_segment());
                 continue;
@@ -115,7 +115,7 @@ impl<T: Record> Reader<T> {
     }
 
     fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>, FileError> {
-        let target = &task.target;
+        let target = &task.segment;
         let reuses = self.places.get(&task.id).is_some_and(|place| {
             place.generation == target.generation && place.at <= task.from && !pass_unreadable
         });
@@ -128,28 +128,23 @@ impl<T: Record> Reader<T> {
         let Some(place) = self.places.get_mut(&task.id) else {
             return Ok(Found::nothing(task.from));
         };
-        if place.end != target.end
-            && let Some(end) = target.end
-        {
+        if let Some(end) = target.end.filter(|_| place.end != target.end) {
             place.segment.set_end(end);
             place.end = target.end;
         }
-        let damage_before = place.segment.damage();
+        let damage_before = place.segment.damage().places();
         let mut found = Found::nothing(task.from);
         look(&mut place.segment, task, &mut found)?;
         place.at = found.until;
-        if task.purpose == Purpose::Date {
-            // It is counted when the frames are read.
-            return Ok(found);
+        // Of a frame that is only dated it is counted when it is read.
+        if task.purpose != Purpose::Date {
+            found.damaged += place.segment.damage().places() - damage_before;
         }
-        let damage = place.segment.damage();
-        found.damaged +=
-            damage.frames + damage.regions - damage_before.frames - damage_before.regions;
         Ok(found)
     }
 
     fn open(&self, task: &Task, pass_unreadable: bool) -> Result<Place, FileError> {
-        let target = &task.target;
+        let target = &task.segment;
         let options = ReaderOptions { pass_unreadable, ..ReaderOptions::default() };
         let mut segment = SegmentReader::open_path(&*self.home.disk, &target.path, options)?;
         // Another file may have taken its place: then its own end counts.
@@ -164,39 +159,32 @@ impl<T: Record> Reader<T> {
 
     /// A file that was removed or whose header is destroyed does not stop the reader for good.
     fn pass_if_lost(&self, task: &Task, error: FileError) -> Result<Found<T>, FileError> {
-        let is_lost = match &error {
-            FileError::NoSegment { .. } | FileError::Unfinished { .. } => true,
-            FileError::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-            _ => false,
-        };
-        let is_still_known = || {
-            let inner = self.shared.inner.lock();
-            let store = inner.store.as_ref();
-            store.and_then(|store| store.segments.at_or_after(task.from)).is_some_and(|segment| {
-                segment.generation == task.target.generation && segment.path == task.target.path
-            })
-        };
-        match is_lost {
-            true if is_still_known() => {
-                Ok(Found { damaged: 1, ..Found::nothing(task.target.until) })
-            }
-            true => Ok(Found::nothing(task.from)),
-            false => Err(error),
+        let has_no_frames =
+            matches!(error, FileError::NoSegment { .. } | FileError::Unfinished { .. });
+        if !has_no_frames && !error.is_not_found() {
+            return Err(error);
         }
+        let is_still_known = self.shared.with_store(|store| {
+            let known = store.segments.at_or_after(task.from);
+            known.is_some_and(|known| known.generation == task.segment.generation)
+        });
+        Ok(match is_still_known {
+            true => Found { damaged: 1, ..Found::nothing(task.until) },
+            false => Found::nothing(task.from),
+        })
     }
 
     /// Hands what was found to its reader and wakes it.
     fn deliver(&self, task: &Task, found: Found<T>, all_is_well: bool) {
-        let wake = {
-            let mut inner = self.shared.inner.lock();
-            let Some(store) = &mut inner.store else { return };
-            store.stats.frames_read += found.entries.len() as u64;
-            store.stats.frames_damaged += found.damaged;
-            if all_is_well {
-                store.read_trouble = None;
-            }
-            inner.take_found(task, found)
-        };
+        let mut inner = self.shared.inner.lock();
+        let store = inner.on_disk();
+        store.stats.frames_read += found.entries.len() as u64;
+        store.stats.frames_damaged += found.damaged;
+        if all_is_well {
+            store.read_trouble = None;
+        }
+        let wake = inner.take_found(task, found);
+        drop(inner);
         if let Some(wake) = wake {
             wake();
         }
@@ -205,13 +193,10 @@ impl<T: Record> Reader<T> {
     fn wait_to_try_again(&self, error: &FileError) {
         let until = Instant::now() + RETRY;
         let mut inner = self.shared.inner.lock();
-        if let Some(store) = &mut inner.store {
-            store.read_trouble =
-                Some(DiskTrouble { reason: error.to_string(), out_of_space: false });
-        }
-        while inner.store.as_ref().is_some_and(|store| store.ends == Ends::No)
-            && !self.shared.reader_wake.wait_until(&mut inner, until).timed_out()
-        {}
+        inner.on_disk().read_trouble =
+            Some(DiskTrouble { reason: error.to_string(), out_of_space: false });
+        let goes_on = |inner: &mut Inner<T>| inner.on_disk().ends == Ends::No;
+        self.shared.reader_wake.wait_while_until(&mut inner, goes_on, until);
     }
 }
 
@@ -228,14 +213,14 @@ fn look<T: Record>(
             return Ok(());
         }
         let Some(located) = segment.next()? else {
-            found.until = task.target.until;
+            found.until = task.until;
             return Ok(());
         };
         let header = located.header;
-        if header.offset >= task.target.until {
+        if header.offset >= task.until {
             // Of another segment, or still in memory: it is looked at again later.
             segment.seek(located.position);
-            found.until = task.target.until;
+            found.until = task.until;
             return Ok(());
         }
         // What was written twice, or was looked at already.

@@ -8,24 +8,17 @@ use crate::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, TEMPOR
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
-use crate::log::segments::{Segment, Segments, Shed};
+use crate::log::segments::{Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
-use crate::ranges::RangeSet;
 use crate::segment::{ReaderOptions, SegmentInfo, SegmentName, SegmentReader};
 use crate::types::{Charge, CursorId, Offset};
 
-/// What is found of a reader.
-pub(super) struct FoundCursor {
-    state: CursorState,
-    resolved: RangeSet,
-}
-
-pub(super) struct Recovery<'a> {
+pub(super) struct Recovery<'a, T> {
     disk: &'a dyn Disk,
     directory: &'a Path,
     pub(super) log_id: Option<u128>,
-    pub(super) cursors: Vec<(CursorFile, FoundCursor)>,
+    pub(super) cursors: Vec<(CursorFile, Cursor<T>)>,
     /// Names of files of readers of which nothing can be read.
     pub(super) damaged: Vec<String>,
     pub(super) segments: Segments,
@@ -36,7 +29,7 @@ pub(super) struct Recovery<'a> {
     counted_from: Offset,
 }
 
-impl<'a> Recovery<'a> {
+impl<'a, T> Recovery<'a, T> {
     pub(super) fn new(disk: &'a dyn Disk, directory: &'a Path) -> Self {
         Recovery {
             disk,
@@ -82,13 +75,9 @@ impl<'a> Recovery<'a> {
             opened => opened?,
         };
         self.check_log_id(path, state.log_id)?;
-        let mut resolved = RangeSet::default();
-        for &(start, end) in &state.resolved {
-            resolved.insert_run(start, end);
-            self.head = self.head.max(end);
-        }
-        self.head = self.head.max(state.floor).max(state.head);
-        self.cursors.push((file, FoundCursor { state, resolved }));
+        let last_end = state.resolved.last().map_or(0, |&(_, end)| end);
+        self.head = self.head.max(last_end).max(state.floor).max(state.head);
+        self.cursors.push((file, Cursor::from_state(state)));
         Ok(())
     }
 
@@ -120,8 +109,8 @@ impl<'a> Recovery<'a> {
             }
             files.insert(name.first_offset, (name, entry.len_bytes));
         }
-        self.counted_from =
-            self.cursors.iter().map(|(_, cursor)| cursor.state.head).min().unwrap_or(Offset::MAX);
+        let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
+        self.counted_from = heads.min().unwrap_or(Offset::MAX);
         let mut before = None;
         for (&first, &(name, len_bytes)) in files.iter().rev() {
             let path = self.directory.join(name.to_string());
@@ -230,11 +219,10 @@ impl<'a> Recovery<'a> {
     /// A frame is held by its readers unless their files have it resolved or counted.
     fn count(&mut self, readers: &[u32], offset: Offset, charge: Charge) {
         for (_, cursor) in &mut self.cursors {
-            let state = &mut cursor.state;
-            let is_counted = offset < state.head;
-            let is_resolved = offset < state.floor || cursor.resolved.contains(offset);
-            if readers.contains(&state.id) && !is_counted && !is_resolved {
-                state.held.add_charge(charge);
+            let is_counted = offset < cursor.stored_below;
+            let is_reader = readers.contains(&cursor.persistent_id);
+            if is_reader && !is_counted && !cursor.is_resolved(offset) {
+                cursor.unread.add_charge(charge);
             }
         }
     }
@@ -248,30 +236,17 @@ impl<'a> Recovery<'a> {
         end: Option<u64>,
     ) {
         self.head = self.head.max(last.saturating_add(1));
-        let needs = |cursor: &FoundCursor| {
-            let from = cursor.state.floor.max(first);
-            from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
+        // Of a damaged file it is not known what its reader needs.
+        let needs = |index: &usize| {
+            self.cursors.get(*index).is_none_or(|(_, cursor)| {
+                let from = cursor.floor.max(first);
+                from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
+            })
         };
-        let cursors = self.cursors.iter().enumerate();
-        let mut unknown: Vec<CursorId> = cursors
-            .filter(|(_, (_, cursor))| needs(cursor))
-            .map(|(index, _)| CursorId(index))
-            .collect();
-        unknown.extend((0..self.damaged.len()).map(|index| CursorId(self.cursors.len() + index)));
-        let generation = self.segments.next_generation();
-        self.segments.insert(Segment {
-            path,
-            first,
-            last,
-            epoch: None,
-            len_bytes,
-            end,
-            is_open: false,
-            shed: Shed::No,
-            generation,
-            pins: Vec::new(),
-            unknown,
-        });
+        let readers = self.cursors.len() + self.damaged.len();
+        let unknown = (0..readers).filter(needs).map(CursorId).collect();
+        let segment = Segment::new(path, first, last, len_bytes);
+        self.segments.insert(Segment { end, unknown, ..segment });
     }
 
     fn leave_behind(&mut self, path: PathBuf) {
@@ -289,23 +264,19 @@ struct Scanned {
     damaged_frames: u64,
 }
 
-impl FoundCursor {
-    pub(super) fn into_cursor<T>(self) -> Cursor<T> {
-        let FoundCursor { state, resolved } = self;
+impl<T> Cursor<T> {
+    /// As its file says it. To be published when what the file did not count is added.
+    fn from_state(state: CursorState) -> Self {
         let mut cursor = Cursor::at(state.floor, state.name, state.id);
-        cursor.resolved = resolved;
-        if let Some(end) = cursor.resolved.take_run_at(cursor.floor) {
-            cursor.floor = end;
-            cursor.next = end;
-        }
+        state.resolved.iter().for_each(|&(start, end)| cursor.resolve_run(start, end));
+        cursor.next = cursor.floor;
         cursor.unread = state.held;
         cursor.dropped = state.dropped;
-        state.gaps.iter().for_each(|gap| cursor.note_untaken(gap.start, gap.end));
+        state.gaps.iter().for_each(|range| cursor.note_untaken(range.start, range.end));
         cursor.dropped_ranges = state.gaps.into();
         cursor.is_changed = false;
         cursor.has_file = true;
         cursor.stored_below = state.head;
-        cursor.publish();
         cursor
     }
 }

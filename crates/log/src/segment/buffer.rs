@@ -108,9 +108,8 @@ pub(super) fn read(
 
 /// Reads by the block. Bad blocks become ones, which no checksum takes for a frame.
 fn read_by_block(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-    let len_bytes = file.len_bytes()?;
-    let readable =
-        usize::try_from(len_bytes.saturating_sub(position)).unwrap_or(usize::MAX).min(buffer.len());
+    let left = usize::try_from(file.len_bytes()?.saturating_sub(position)).unwrap_or(usize::MAX);
+    let readable = left.min(buffer.len());
     let mut done = 0;
     while done < readable {
         let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;

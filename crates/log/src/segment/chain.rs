@@ -27,15 +27,8 @@ impl SegmentChain {
         from_offset: u64,
     ) -> Result<Self, FileError> {
         let left = list_segments(&*disk, directory)?.into_iter().map(|(name, _)| name).collect();
-        let directory = directory.to_owned();
-        Ok(SegmentChain {
-            disk,
-            directory,
-            from_offset,
-            left,
-            current: None,
-            damage: Damage::default(),
-        })
+        let (directory, damage) = (directory.to_owned(), Damage::default());
+        Ok(SegmentChain { disk, directory, from_offset, left, current: None, damage })
     }
 
     /// The next whole header, None behind the last one.
@@ -47,13 +40,11 @@ impl SegmentChain {
         loop {
             let Some(reader) = &mut self.current else {
                 let Some(name) = self.left.pop_front() else { return Ok(None) };
-                self.current = open_if_there(&*self.disk, &self.directory.join(name.to_string()))?
-                    .filter(|reader| {
-                        reader
-                            .info()
-                            .footer
-                            .is_none_or(|footer| footer.last_offset >= self.from_offset)
-                    });
+                let path = self.directory.join(name.to_string());
+                self.current = open_if_there(&*self.disk, &path)?.filter(|reader| {
+                    let footer = reader.info().footer;
+                    footer.is_none_or(|footer| footer.last_offset >= self.from_offset)
+                });
                 continue;
             };
             match reader.next()? {

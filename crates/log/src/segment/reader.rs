@@ -15,9 +15,9 @@ use super::buffer::{ReadBuffer, read};
 use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{FileError, IoContext as _};
 use crate::format::{
-    BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, FileKind,
-    Footer, FrameHeader, HeaderError, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader,
-    VERSION, align_up, body_checksum, find_marker, frame_epoch, parse_frame_header, reader_ids,
+    BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES,
+    FileKind, Footer, FrameHeader, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION,
+    align_up, body_checksum, find_marker, frame_epoch, parse_frame_header, reader_ids,
 };
 
 /// How a segment is read.
@@ -57,6 +57,11 @@ impl Damage {
 
     pub fn is_none(&self) -> bool {
         *self == Damage::default()
+    }
+
+    /// At least so many frames are lost.
+    pub(crate) fn places(&self) -> u64 {
+        self.frames + self.regions
     }
 }
 
@@ -179,25 +184,21 @@ impl SegmentReader {
         let start = position + header.header_len_bytes();
         let len = header.body_len_bytes();
         // Nothing is allocated for a length that the file cannot hold.
-        let bytes = if start + len <= self.end {
-            self.io(|buffer, end| buffer.copy(start, len as usize, end))?
-        } else {
-            None
+        let bytes = match start + len <= self.end {
+            true => self.io(|buffer, end| buffer.copy(start, len as usize, end))?,
+            false => None,
         };
-        let metadata_len = header.metadata_len_bytes as usize;
-        let whole = bytes.filter(|bytes| {
-            body_checksum(&bytes[..metadata_len], &bytes[metadata_len..]) == header.body_checksum
+        let body = bytes.map(|mut bytes| {
+            let metadata = bytes.split_to(header.metadata_len_bytes as usize);
+            Body { metadata, payload: bytes }
         });
+        let is_whole =
+            |body: &Body| body_checksum(&body.metadata, &body.payload) == header.body_checksum;
+        let whole = body.filter(is_whole);
         if whole.is_none() {
-            self.count_damage(
-                position,
-                Damage { frames: 1, regions: 0, bytes: header.frame_len_bytes() },
-            );
+            self.count_damaged_frame(position, header.frame_len_bytes());
         }
-        Ok(whole.map(|bytes| Body {
-            metadata: bytes.slice(..metadata_len),
-            payload: bytes.slice(metadata_len..),
-        }))
+        Ok(whole)
     }
 
     /// What was damaged so far.
@@ -210,6 +211,10 @@ impl SegmentReader {
         self.first_damage
     }
 
+    fn count_damaged_frame(&mut self, position: u64, bytes: u64) {
+        self.count_damage(position, Damage { frames: 1, regions: 0, bytes });
+    }
+
     fn count_damage(&mut self, position: u64, damage: Damage) {
         self.first_damage.get_or_insert(position);
         self.damage.add(damage);
@@ -219,10 +224,7 @@ impl SegmentReader {
     fn accept(&mut self, header: FrameHeader) -> Option<Located> {
         let located = Located { position: self.position, header };
         if located.position + header.header_len_bytes() + header.body_len_bytes() > self.end {
-            self.count_damage(
-                self.position,
-                Damage { frames: 1, regions: 0, bytes: self.end - self.position },
-            );
+            self.count_damaged_frame(self.position, self.end - self.position);
             self.position = self.end;
             self.readers.clear();
             return None;
@@ -285,7 +287,7 @@ impl SegmentReader {
             self.position = position + passed as u64;
         }
         if let Some(last) = last_foreign_byte
-            .filter(|_| found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
+            && (found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
         {
             self.count_damage(start, Damage { frames: 0, regions: 1, bytes: last + 1 - start });
         }
@@ -309,16 +311,13 @@ impl SegmentReader {
 
 /// The last byte that is not zero. By the block, since most is reserved space.
 fn last_byte_set(bytes: &[u8]) -> Option<usize> {
-    let mut end = bytes.len();
-    while end > 0 {
-        let start = end.saturating_sub(BLOCK_LEN_BYTES as usize);
-        let block = &bytes[start..end];
-        if block.iter().fold(0, |set, byte| set | byte) != 0 {
-            return block.iter().rposition(|&byte| byte != 0).map(|index| start + index);
-        }
-        end = start;
-    }
-    None
+    let is_set = |block: &&[u8]| block.iter().fold(0, |set, byte| set | byte) != 0;
+    let unset: usize = bytes
+        .rchunks(BLOCK_LEN_BYTES as usize)
+        .take_while(|block| !is_set(block))
+        .map(<[u8]>::len)
+        .sum();
+    bytes[..bytes.len() - unset].iter().rposition(|&byte| byte != 0)
 }
 
 /// Header and footer of a segment.
@@ -334,12 +333,12 @@ fn read_info(
     let (header_block, behind) = block[..len].split_at(len.min(SEGMENT_HEADER_LEN_BYTES as usize));
     let header = match SegmentHeader::decode(header_block) {
         Ok(header) => header,
-        Err(HeaderError::NewerVersion { found }) => {
+        Err(BlockError::NewerVersion { found }) => {
             return Err(FileError::NewerVersion { path: path.to_owned(), found });
         }
         Err(error) => header_of_first_frame(behind).ok_or_else(|| match error {
             // Shorter, or all zeros: frames are only written after the header.
-            HeaderError::Empty => FileError::Unfinished { path: path.to_owned() },
+            BlockError::Empty => FileError::Unfinished { path: path.to_owned() },
             _ if behind.iter().all(|&byte| byte == 0) && len_bytes <= SEGMENT_HEADER_LEN_BYTES => {
                 FileError::Unfinished { path: path.to_owned() }
             }
@@ -373,12 +372,10 @@ fn read_footer(
     len_bytes: u64,
     pass_unreadable: bool,
 ) -> io::Result<Option<Footer>> {
-    let Some(position) = len_bytes
-        .checked_sub(FOOTER_LEN_BYTES)
-        .filter(|&position| position >= SEGMENT_HEADER_LEN_BYTES)
-    else {
+    if len_bytes < SEGMENT_HEADER_LEN_BYTES + FOOTER_LEN_BYTES {
         return Ok(None);
-    };
+    }
+    let position = len_bytes - FOOTER_LEN_BYTES;
     let mut block = [0; FOOTER_LEN_BYTES as usize];
     let len = read(file, &mut block, position, pass_unreadable)?;
     Ok(Footer::decode(&block[..len], header.epoch, position))

@@ -3,6 +3,7 @@
 //! Invariants: what is synced together starts at a block that nothing durable is in, so that a torn
 //! write cannot damage it; after a failed write or sync the file is never touched again.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ impl SegmentWriter {
             let path = new.directory.join(name.to_string());
             match disk.create_new(&path) {
                 Ok(file) => break (path, file),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     name = name.next_attempt()
                 }
                 Err(error) => return Err(error).at(&path, "cannot create"),
@@ -70,8 +71,7 @@ impl SegmentWriter {
         };
         let len_bytes = align_up(new.len_bytes, BLOCK_LEN_BYTES)
             .max(SEGMENT_HEADER_LEN_BYTES + 2 * BLOCK_LEN_BYTES);
-        let prepared = prepare(disk, &*file, &path, &new, len_bytes);
-        if let Err(error) = prepared {
+        if let Err(error) = prepare(disk, &*file, &path, &new, len_bytes) {
             // Best effort: an unfinished file is passed over and removed at the next start.
             drop(file);
             let _ = disk.remove_file(&path);
@@ -137,7 +137,7 @@ impl SegmentWriter {
         // What is left of the block remains zeros.
         self.buffer.fill_block();
         self.write_out()?;
-        self.attempt("cannot sync", |writer| writer.file.sync_data())?;
+        self.checked(self.file.sync_data(), "cannot sync")?;
         self.end = align_up(self.end, BLOCK_LEN_BYTES);
         self.durable_end = self.end;
         Ok(())
@@ -150,10 +150,8 @@ impl SegmentWriter {
         self.sync()?;
         let footer = self.totals.encode(self.header.epoch, self.end);
         let end = self.end + FOOTER_LEN_BYTES;
-        self.attempt("cannot write the footer", |writer| {
-            write_all_at(&*writer.file, &footer, writer.end)
-        })?;
-        self.attempt("cannot truncate", |writer| writer.file.set_len(end))?;
+        self.checked(write_all_at(&*self.file, &footer, self.end), "cannot write the footer")?;
+        self.checked(self.file.set_len(end), "cannot truncate")?;
         self.len_bytes = end;
         Ok(self.totals)
     }
@@ -211,20 +209,14 @@ impl SegmentWriter {
 
     /// Hands the buffer, which ends with a block, to the disk.
     fn write_out(&mut self) -> Result<(), FileError> {
-        self.attempt("cannot write", |writer| {
-            write_all_at(&*writer.file, writer.buffer.bytes(), writer.buffer_position)
-        })?;
+        let written = write_all_at(&*self.file, self.buffer.bytes(), self.buffer_position);
+        self.checked(written, "cannot write")?;
         self.buffer_position += self.buffer.bytes().len() as u64;
         self.buffer.clear();
         Ok(())
     }
 
-    fn attempt(
-        &mut self,
-        action: &'static str,
-        call: impl FnOnce(&mut Self) -> std::io::Result<()>,
-    ) -> Result<(), FileError> {
-        let result = call(self);
+    fn checked(&mut self, result: io::Result<()>, action: &'static str) -> Result<(), FileError> {
         self.failed |= result.is_err();
         result.at(&self.path, action)
     }

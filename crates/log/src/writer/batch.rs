@@ -1,7 +1,6 @@
 //! What is written with one sync.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::log::{Inner, Shared};
 use crate::types::{Charge, CursorId, Offset};
@@ -34,24 +33,22 @@ impl<T> Batch<T> {
     pub(super) fn collect(shared: &Shared<T>) -> Option<Self> {
         let mut batch = Batch { frames: Vec::new(), readers: Vec::new(), newcomers: Vec::new() };
         let mut bytes = 0;
-        let mut offset = {
+        let (mut offset, until) = {
             let mut inner = shared.inner.lock();
             let head = inner.slots.head();
-            let store = inner.store.as_mut()?;
+            let store = inner.on_disk();
             store.due_below = head;
-            store.durable_below
+            (store.durable_below, head)
         };
-        let until = shared.inner.lock().store.as_ref()?.due_below;
         while offset < until && bytes < BATCH_LIMIT_BYTES {
             let inner = shared.inner.lock();
-            let mut looked_at = 0;
-            while offset < until && bytes < BATCH_LIMIT_BYTES && looked_at < FRAMES_AT_ONCE {
-                offset = inner.slots.next_live(offset).min(until);
-                if offset < until {
-                    bytes += batch.add(&inner, offset);
-                    offset += 1;
+            for _ in 0..FRAMES_AT_ONCE {
+                offset = inner.slots.next_live(offset);
+                if offset >= until || bytes >= BATCH_LIMIT_BYTES {
+                    break;
                 }
-                looked_at += 1;
+                bytes += batch.add(&inner, offset);
+                offset += 1;
             }
         }
         (!batch.frames.is_empty()).then_some(batch)
@@ -62,11 +59,8 @@ impl<T> Batch<T> {
         let Some(slot) = inner.slots.get(offset).filter(|slot| !slot.is_durable) else { return 0 };
         let start = self.readers.len();
         for &id in slot.readers.iter() {
-            let Some(cursor) =
-                inner.cursors[id.0].as_ref().filter(|cursor| !cursor.is_resolved(offset))
-            else {
-                continue;
-            };
+            let cursor = inner.cursors[id.0].as_ref();
+            let Some(cursor) = cursor.filter(|it| !it.is_resolved(offset)) else { continue };
             self.readers.push(cursor.persistent_id);
             if !cursor.has_file && !self.newcomers.contains(&id) {
                 self.newcomers.push(id);
@@ -85,13 +79,5 @@ impl<T> Batch<T> {
 
     pub(super) fn readers_of(&self, frame: &BatchFrame<T>) -> &[u32] {
         &self.readers[frame.readers.0..frame.readers.1]
-    }
-}
-
-impl<T> Inner<T> {
-    /// When the first unread frame in memory of a reader was appended.
-    pub(super) fn first_unread(&mut self, id: CursorId) -> Option<Instant> {
-        let offset = self.first_unread_offset(id)?;
-        self.slots.get(offset).map(|slot| slot.appended)
     }
 }

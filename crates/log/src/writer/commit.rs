@@ -3,14 +3,13 @@
 use super::Writer;
 use super::batch::{Batch, BatchFrame};
 use crate::cursor_file::{CursorFile, file_name};
-use crate::error::{FileError, IoContext as _};
-use crate::format::{FileKind, FrameRef, SegmentHeader, VERSION};
-use crate::log::budget::unix_now_ns;
-use crate::log::segments::{Segment, Shed};
+use crate::error::FileError;
+use crate::format::FrameRef;
+use crate::log::segments::{Change, Segment};
 use crate::log::{Inner, Shared};
 use crate::maintenance::cursor_state;
 use crate::record::Record;
-use crate::segment::{NewSegment, SegmentWriter, random_u64};
+use crate::segment::SegmentWriter;
 use crate::types::{CursorId, Offset};
 
 /// Frames that become durable while the lock is held once.
@@ -52,23 +51,16 @@ impl<T: Record> Writer<T> {
         let mut files = self.cursor_files.lock();
         files.remove_gone(&self.shared, &self.home);
         for &id in newcomers {
-            let state = {
-                let inner = self.shared.inner.lock();
-                // A reader that has gone meanwhile needs none.
-                match cursor_state(&inner, id, self.home.log_id) {
-                    Some(state) => state,
-                    None => continue,
-                }
-            };
+            let state = cursor_state(&self.shared.inner.lock(), id, self.home.log_id);
+            // A reader that has gone meanwhile needs none.
+            let Some(state) = state else { continue };
             let file = CursorFile::create(&*self.home.disk, &self.home.cursors_directory, &state)?;
             files.insert(id, file);
             let mut inner = self.shared.inner.lock();
-            let inner = &mut *inner;
-            let Some(store) = &mut inner.store else { continue };
-            store.stats.cursor_writes += 1;
+            inner.on_disk().stats.cursor_writes += 1;
             match inner.cursors[id.0].as_mut() {
                 Some(cursor) => cursor.has_file = true,
-                None => store.gone_readers.push((id, file_name(&state.name))),
+                None => inner.on_disk().gone_readers.push((id, file_name(&state.name))),
             }
         }
         Ok(())
@@ -80,30 +72,18 @@ impl<T: Record> Writer<T> {
         len_bytes: u64,
     ) -> Result<&mut SegmentWriter, FileError> {
         if self.segment.is_none() {
-            let header = SegmentHeader {
-                version: VERSION,
-                kind: FileKind::Log,
-                log_id: self.home.log_id,
-                epoch: random_u64().at(&self.home.directory, "cannot get a random number")?,
-                first_offset: first,
-                created_unix_ns: unix_now_ns(),
-                name: self.home.name.clone(),
-            };
             let len_bytes = len_bytes.max(self.home.segment_bytes);
-            let new = NewSegment { directory: &self.home.directory, header, len_bytes };
-            self.segment = Some(SegmentWriter::create(&*self.home.disk, new)?);
+            let created = self.home.create_segment(&self.home.directory, first, len_bytes);
+            self.segment = Some(created?);
         }
-        match &mut self.segment {
-            Some(segment) => Ok(segment),
-            None => unreachable!("it was created above"),
-        }
+        Ok(self.segment.as_mut().expect("it was created above"))
     }
 
     /// Makes sure that there is a segment that can be written.
     pub(super) fn open_segment(&mut self) -> Result<(), FileError> {
         // No frame below will be written any more.
-        let first = self.shared.inner.lock().store.as_ref().map_or(0, |store| store.durable_below);
-        self.open_segment_for(first, 0).map(|_| ())
+        let first = self.shared.with_store(|store| store.durable_below);
+        self.open_segment_for(first, 0).map(drop)
     }
 
     /// Makes the given frames durable, the last that were appended to the segment.
@@ -131,13 +111,7 @@ impl<T: Record> Writer<T> {
             return self.give_up_segment();
         }
         let Some(segment) = self.segment.take() else { return };
-        let mut inner = self.shared.inner.lock();
-        let store = inner.store.as_mut();
-        let first = segment.header().first_offset;
-        if let Some(known) = store.and_then(|store| store.segments.get_mut(first)) {
-            known.is_open = false;
-            known.len_bytes = segment.len_bytes();
-        }
+        self.shared.close_known(segment.header().first_offset, segment.len_bytes());
     }
 
     /// Never touches the open segment again. What is durable in it stays.
@@ -146,18 +120,7 @@ impl<T: Record> Writer<T> {
         let first = segment.header().first_offset;
         let (path, durable_end) = (segment.path().to_owned(), segment.durable_end());
         segment.abandon();
-        let is_known = {
-            let mut inner = self.shared.inner.lock();
-            let known = inner.store.as_mut().and_then(|store| store.segments.get_mut(first));
-            if let Some(known) = known {
-                known.is_open = false;
-                known.len_bytes = durable_end;
-                true
-            } else {
-                false
-            }
-        };
-        if !is_known {
+        if !self.shared.close_known(first, durable_end) {
             // Nothing in it was ever durable. Should it stay, a later attempt counts.
             let _ = self.home.disk.remove_file(&path);
         }
@@ -181,38 +144,36 @@ fn encode<'a, T: Record>(
 }
 
 impl<T> Shared<T> {
+    /// The writer is done with a segment. False if nothing in it ever became durable.
+    fn close_known(&self, first: Offset, len_bytes: u64) -> bool {
+        self.with_store(|store| {
+            let known = store.segments.get_mut(first);
+            known.map(|known| (known.is_open, known.len_bytes) = (false, len_bytes)).is_some()
+        })
+    }
+
     /// Takes note of what a sync made durable in a segment, before its frames are published.
     fn note_commit(&self, segment: &SegmentWriter, frames: &[BatchFrame<T>], bytes_before: u64) {
         let Some(last) = frames.last().map(|frame| frame.offset) else { return };
         let header = segment.header();
         let mut inner = self.inner.lock();
-        let Some(store) = &mut inner.store else { return };
+        let store = inner.on_disk();
         store.stats.commits += 1;
         store.stats.frames_written += frames.len() as u64;
         store.stats.bytes_written += segment.durable_end() - bytes_before;
-        let known = match store.segments.get_mut(header.first_offset) {
-            Some(known) => known,
-            None => {
-                let generation = store.segments.next_generation();
-                store.segments.insert(Segment {
-                    path: segment.path().to_owned(),
-                    first: header.first_offset,
-                    last,
-                    epoch: Some(header.epoch),
-                    len_bytes: segment.len_bytes(),
-                    end: None,
-                    is_open: true,
-                    shed: Shed::No,
-                    generation,
-                    pins: Vec::new(),
-                    unknown: Vec::new(),
-                });
-                self.maintenance_wake.notify_all();
-                store.segments.get_mut(header.first_offset).expect("it was just inserted")
-            }
-        };
-        known.last = last;
-        known.end = Some(segment.durable_end());
+        let (first, end) = (header.first_offset, Some(segment.durable_end()));
+        if let Some(known) = store.segments.get_mut(first) {
+            (known.last, known.end) = (last, end);
+            return;
+        }
+        let (path, len_bytes) = (segment.path().to_owned(), segment.len_bytes());
+        store.segments.insert(Segment {
+            epoch: Some(header.epoch),
+            end,
+            is_open: true,
+            ..Segment::new(path, first, last, len_bytes)
+        });
+        self.maintenance_wake.notify_all();
     }
 }
 
@@ -232,7 +193,7 @@ impl<T> Inner<T> {
                 if !cursor.is_resolved(frame.offset) {
                     cursor.unwritten.remove_charge(frame.charge);
                     cursor.publish();
-                    store.segments.written(id, frame.offset, frame.charge);
+                    store.segments.note(Change::Written, id, frame.offset, frame.charge);
                 }
             }
         }
