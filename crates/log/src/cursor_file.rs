@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
-use crate::error::{FileError, IoContext as _};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BlockError, CursorState, SLOT_LEN_BYTES, decode_slot, encode_slot};
 
 /// Extension of cursor files.
@@ -32,29 +32,24 @@ pub struct CursorFile {
 
 impl CursorFile {
     /// Creates or replaces the file of a reader in `directory`. Durable when this returns.
-    pub fn create(
-        disk: &dyn Disk,
-        directory: &Path,
-        state: &CursorState,
-    ) -> Result<Self, FileError> {
+    pub fn create(disk: &dyn Disk, directory: &Path, state: &CursorState) -> Result<Self> {
         Self::create_at(disk, &directory.join(file_name(&state.name)), state)
     }
 
     /// As [`CursorFile::create`] with a path of its own.
-    pub fn create_at(disk: &dyn Disk, path: &Path, state: &CursorState) -> Result<Self, FileError> {
-        let file = write_new(disk, path, state, 1)?;
-        Ok(CursorFile { path: path.to_owned(), file, sequence: 2, failed: false })
+    pub fn create_at(disk: &dyn Disk, path: &Path, state: &CursorState) -> Result<Self> {
+        Self::replace(disk, path, state, 0)
     }
 
     /// Opens a file and reads the newer of its slots that are whole.
-    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState), FileError> {
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState)> {
         let file = disk.open(path, Access::ReadWrite).at(path, "cannot open")?;
         let (sequence, state) = read_slots(&*file, path)?;
         Ok((CursorFile { path: path.to_owned(), file, sequence, failed: false }, state))
     }
 
     /// Reads a file without being able to write it.
-    pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState, FileError> {
+    pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Ok(read_slots(&*file, path)?.1)
     }
@@ -62,11 +57,9 @@ impl CursorFile {
     /// Writes the state into the older slot; durable when this returns. After an error the newer
     /// slot still counts, and the next call writes a new file: one that failed to sync is never
     /// synced again.
-    pub fn store(&mut self, disk: &dyn Disk, state: &CursorState) -> Result<(), FileError> {
+    pub fn store(&mut self, disk: &dyn Disk, state: &CursorState) -> Result<()> {
         if self.failed {
-            self.file = write_new(disk, &self.path, state, self.sequence + 1)?;
-            self.sequence += 2;
-            self.failed = false;
+            *self = Self::replace(disk, &self.path, state, self.sequence)?;
             return Ok(());
         }
         let sequence = self.sequence + 1;
@@ -81,6 +74,26 @@ impl CursorFile {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Writes both slots, so that one damaged slot never costs the reader, and renames the file.
+    fn replace(disk: &dyn Disk, path: &Path, state: &CursorState, sequence: u64) -> Result<Self> {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(TEMPORARY_EXTENSION);
+        let temporary = PathBuf::from(temporary);
+        match disk.remove_file(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed.at(&temporary, "cannot remove")?,
+        }
+        let written = write_temporary(disk, &temporary, state, sequence + 1);
+        let renamed = written.and_then(|file| {
+            disk.rename(&temporary, path).at(path, "cannot rename").map(|()| file)
+        });
+        // Its space may be what is missing. The next attempt removes it otherwise.
+        let file = renamed.inspect_err(|_| drop(disk.remove_file(&temporary)))?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
+        Ok(CursorFile { path: path.to_owned(), file, sequence: sequence + 2, failed: false })
+    }
 }
 
 /// Odd and even sequence numbers take turns.
@@ -88,36 +101,12 @@ fn slot_position(sequence: u64) -> u64 {
     (sequence % 2) * SLOT_LEN_BYTES
 }
 
-/// Writes both slots, so that one damaged slot never costs the reader, and renames the file.
-fn write_new(
-    disk: &dyn Disk,
-    path: &Path,
-    state: &CursorState,
-    first_sequence: u64,
-) -> Result<Arc<dyn DiskFile>, FileError> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(TEMPORARY_EXTENSION);
-    let temporary = PathBuf::from(temporary);
-    match disk.remove_file(&temporary) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        removed => removed.at(&temporary, "cannot remove")?,
-    }
-    let written = write_temporary(disk, &temporary, state, first_sequence);
-    let renamed = written
-        .and_then(|file| disk.rename(&temporary, path).at(path, "cannot rename").map(|()| file));
-    // Its space may be what is missing. The next attempt removes it otherwise.
-    let file = renamed.inspect_err(|_| drop(disk.remove_file(&temporary)))?;
-    let directory = path.parent().unwrap_or(Path::new("."));
-    disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
-    Ok(file)
-}
-
 fn write_temporary(
     disk: &dyn Disk,
     path: &Path,
     state: &CursorState,
     first_sequence: u64,
-) -> Result<Arc<dyn DiskFile>, FileError> {
+) -> Result<Arc<dyn DiskFile>> {
     let file = disk.create_new(path).at(path, "cannot create")?;
     file.allocate(2 * SLOT_LEN_BYTES).at(path, "cannot reserve space")?;
     for sequence in [first_sequence, first_sequence + 1] {
@@ -128,13 +117,13 @@ fn write_temporary(
     Ok(file)
 }
 
-fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState), FileError> {
+fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState)> {
     let newest = whole_slots(file, path)?.into_iter().max_by_key(|(sequence, _)| *sequence);
     newest.ok_or_else(|| FileError::DamagedCursor { path: path.to_owned() })
 }
 
 /// Sequence numbers and contents of the slots that can be read.
-fn whole_slots(file: &dyn DiskFile, path: &Path) -> Result<Vec<(u64, CursorState)>, FileError> {
+fn whole_slots(file: &dyn DiskFile, path: &Path) -> Result<Vec<(u64, CursorState)>> {
     let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
     let mut slots = Vec::new();
     for position in [0, SLOT_LEN_BYTES] {
@@ -152,7 +141,7 @@ fn whole_slots(file: &dyn DiskFile, path: &Path) -> Result<Vec<(u64, CursorState
 
 /// How many of the two slots of a file cannot be read. One may be what a crash left of a write, two
 /// cost the reader's place.
-pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize, FileError> {
+pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize> {
     let file = disk.open(path, Access::Read).at(path, "cannot open")?;
     Ok(2 - whole_slots(&*file, path)?.len())
 }

@@ -224,11 +224,8 @@ impl DeadLetters {
     fn finish_segment(&mut self) -> Result<(), DeadLetterError> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let sealed = writer.seal();
-        self.stored.push_back(Stored {
-            name: writer.name(),
-            len_bytes: writer.len_bytes(),
-            totals: writer.totals(),
-        });
+        let (name, len_bytes, totals) = (writer.name(), writer.len_bytes(), writer.totals());
+        self.stored.push_back(Stored { name, len_bytes, totals });
         Ok(sealed.map(drop)?)
     }
 
@@ -299,14 +296,17 @@ impl DeadLetters {
             Err(FileError::NoSegment { .. }) => return Ok(()),
             reader => reader?,
         };
-        let (totals, len_bytes) = match reader.info().footer {
-            Some(footer) => (footer, reader.info().len_bytes),
-            None => {
-                let (totals, end) = scan(&mut reader)?;
-                file.set_len(end).at(&path, "cannot truncate")?;
-                (totals, end)
+        let (mut totals, mut len_bytes) = (Footer::default(), reader.info().len_bytes);
+        if let Some(footer) = reader.info().footer {
+            totals = footer;
+        } else {
+            len_bytes = reader.position();
+            while let Some(located) = reader.next()? {
+                totals.count(located.header.offset, located.header.charge);
+                len_bytes = located.end();
             }
-        };
+            file.set_len(len_bytes).at(&path, "cannot truncate")?;
+        }
         if totals.frames > 0 {
             self.head = self.head.max(totals.last_offset + 1);
         }
@@ -314,17 +314,6 @@ impl DeadLetters {
         self.stored.push_back(Stored { name, len_bytes, totals });
         Ok(())
     }
-}
-
-/// Totals of a segment that was not sealed and where its last frame ends.
-fn scan(reader: &mut SegmentReader) -> Result<(Footer, u64), FileError> {
-    let mut totals = Footer::default();
-    let mut end = reader.position();
-    while let Some(located) = reader.next()? {
-        totals.count(located.header.offset, located.header.charge);
-        end = located.end();
-    }
-    Ok((totals, end))
 }
 
 fn open_state(

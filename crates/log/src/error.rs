@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::format::Version;
 use crate::types::DiskTrouble;
 
+pub type Result<A, E = FileError> = std::result::Result<A, E>;
+
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("{}: {action}: {source}", path.display())]
@@ -51,11 +53,11 @@ impl FileError {
 
 /// Says of an I/O error where it happened, and what could not be done there.
 pub(crate) trait IoContext<A> {
-    fn at(self, path: &Path, action: &'static str) -> Result<A, FileError>;
+    fn at(self, path: &Path, action: &'static str) -> Result<A>;
 }
 
 impl<A> IoContext<A> for io::Result<A> {
-    fn at(self, path: &Path, action: &'static str) -> Result<A, FileError> {
+    fn at(self, path: &Path, action: &'static str) -> Result<A> {
         self.map_err(|source| FileError::Io { path: path.to_owned(), action, source })
     }
 }

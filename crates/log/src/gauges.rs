@@ -124,17 +124,12 @@ impl ReaderGauges {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn publish(
-        &self,
-        held: Holding,
-        unread_bytes: u64,
-        unwritten_bytes: u64,
-        alone_bytes: u64,
-    ) {
+    /// The last three in bytes.
+    pub(crate) fn publish(&self, held: Holding, unread: u64, unwritten: u64, alone: u64) {
         self.held_bytes.store(held.bytes, Ordering::Relaxed);
         self.held_frames.store(held.frames, Ordering::Relaxed);
-        self.unread_bytes.store(unread_bytes, Ordering::Relaxed);
-        self.unwritten_bytes.store(unwritten_bytes, Ordering::Relaxed);
-        self.alone_bytes.store(alone_bytes, Ordering::Relaxed);
+        self.unread_bytes.store(unread, Ordering::Relaxed);
+        self.unwritten_bytes.store(unwritten, Ordering::Relaxed);
+        self.alone_bytes.store(alone, Ordering::Relaxed);
     }
 }

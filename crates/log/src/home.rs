@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disk::Disk;
-use crate::error::{FileError, IoContext as _};
+use crate::error::{IoContext as _, Result};
 use crate::format::{FileKind, SegmentHeader, VERSION};
 use crate::log::budget::unix_now_ns;
-use crate::segment::{NewSegment, SegmentWriter, random_u64};
+use crate::log::segments::Segment;
+use crate::segment::{NewSegment, ReaderOptions, SegmentReader, SegmentWriter, random_u64};
 use crate::types::Offset;
 
 #[derive(Clone)]
@@ -30,7 +31,7 @@ impl Home {
         directory: &Path,
         first_offset: Offset,
         len_bytes: u64,
-    ) -> Result<SegmentWriter, FileError> {
+    ) -> Result<SegmentWriter> {
         let header = SegmentHeader {
             version: VERSION,
             kind: FileKind::Log,
@@ -41,5 +42,14 @@ impl Home {
             name: self.name.clone(),
         };
         SegmentWriter::create(&*self.disk, NewSegment { directory, header, len_bytes })
+    }
+
+    /// Opens a segment up to where its durable frames end.
+    pub(crate) fn open(&self, segment: &Segment, options: ReaderOptions) -> Result<SegmentReader> {
+        let mut reader = SegmentReader::open_path(&*self.disk, &segment.path, options)?;
+        // Another file may have taken its place: then its own end counts.
+        let is_known = segment.epoch.is_none_or(|epoch| epoch == reader.info().header.epoch);
+        segment.end.filter(|_| is_known).into_iter().for_each(|end| reader.set_end(end));
+        Ok(reader)
     }
 }

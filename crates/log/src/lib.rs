@@ -31,7 +31,7 @@ mod slots;
 mod types;
 mod writer;
 
-pub use error::FileError;
+pub use error::{FileError, Result};
 pub use format::DroppedRange;
 pub use gauges::{GiveUp, MemoryUse, ReaderGauges};
 pub use log::{GivenUp, Log};

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
+use crate::disk::Disk;
 pub use crate::disk::LockError;
-use crate::disk::{Disk, LockGuard};
 
 /// Name of the lock file in the directory.
 pub const LOCK_FILE_NAME: &str = "lock";
 
 /// The ownership of a directory: ends when it is dropped, and with the process, however that ends.
 pub struct DirectoryLock {
-    _guard: Box<dyn LockGuard>,
+    _guard: Box<dyn Send + Sync>,
 }
 
 impl DirectoryLock {

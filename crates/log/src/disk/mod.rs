@@ -54,12 +54,9 @@ pub trait Disk: Send + Sync + 'static {
     /// Makes creations, removals and renames in a directory durable.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
     fn space(&self, path: &Path) -> io::Result<Space>;
-    /// Locks a file against other processes until the guard is dropped. See [`crate::lock`].
-    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError>;
+    /// Locks a file against other processes until what it returns is dropped.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError>;
 }
-
-/// Keeps a lock while it lives.
-pub trait LockGuard: Send + Sync {}
 
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {

@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 
 use super::direct::Direct;
-use super::{Access, DirectoryEntry, Disk, DiskFile, LockError, LockGuard, Space, write_all_at};
+use super::{Access, DirectoryEntry, Disk, DiskFile, LockError, Space, write_all_at};
 
 /// Zeros are written in pieces of this size where the file system cannot reserve space.
 const ZEROS_LEN_BYTES: usize = 1 << 20;
@@ -32,9 +32,6 @@ impl RealFile {
         Arc::new(RealFile { file, direct: Direct::new(path) })
     }
 }
-
-/// The lock ends when the file is closed, also when the process is killed.
-impl LockGuard for File {}
 
 impl Disk for RealDisk {
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -105,7 +102,7 @@ impl Disk for RealDisk {
         })
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
         let failed = |source| LockError::Io { path: path.to_owned(), source };
         let mut file = OpenOptions::new()
             .read(true)
@@ -126,6 +123,7 @@ impl Disk for RealDisk {
         locked.map_err(|error| failed(error.into()))?;
         file.set_len(0).map_err(failed)?;
         file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0).map_err(failed)?;
+        // The lock ends when the file is closed, also when the process is killed.
         Ok(Box::new(file))
     }
 }

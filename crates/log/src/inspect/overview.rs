@@ -7,7 +7,7 @@ use super::CURSORS_DIRECTORY;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile};
 use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterReader};
 use crate::disk::{DirectoryEntry, Disk};
-use crate::error::{FileError, IoContext as _};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::segment::{
     Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, list_if_there,
@@ -33,7 +33,7 @@ pub struct SegmentOverview {
     pub path: PathBuf,
     pub len_bytes: u64,
     /// What it says of itself, or why it cannot be read.
-    pub info: Result<SegmentInfo, FileError>,
+    pub info: Result<SegmentInfo>,
 }
 
 /// One reader.
@@ -41,7 +41,7 @@ pub struct SegmentOverview {
 pub struct CursorOverview {
     pub path: PathBuf,
     /// What was kept of it last, or why that cannot be read.
-    pub state: Result<CursorState, FileError>,
+    pub state: Result<CursorState>,
     /// What waits for it: what it said when it was kept and what was written for it since.
     pub held: Holding,
 }
@@ -61,7 +61,7 @@ pub struct DeadLetterOverview {
 }
 
 /// Every log below `directory`. Reads headers of segments, and of frames where it has to.
-pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>, FileError> {
+pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>> {
     let logs = log_directories(&**disk, directory)?.into_iter();
     let overview = |(name, directory): (String, PathBuf)| {
         Ok(LogOverview {
@@ -76,10 +76,7 @@ pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOvervie
 }
 
 /// Names and paths of the folders below `directory` that hold a log.
-pub(super) fn log_directories(
-    disk: &dyn Disk,
-    directory: &Path,
-) -> Result<Vec<(String, PathBuf)>, FileError> {
+pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut logs = Vec::new();
     for entry in disk.list(directory).at(directory, "cannot list")? {
         let path = directory.join(&entry.name);
@@ -97,7 +94,7 @@ fn is_log(entries: &[DirectoryEntry]) -> bool {
     })
 }
 
-fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>, FileError> {
+fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>> {
     let mut segments = Vec::new();
     for (name, len_bytes) in list_segments(disk, directory)? {
         let path = directory.join(name.to_string());
@@ -112,7 +109,7 @@ fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>, F
     Ok(segments)
 }
 
-fn cursors(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<CursorOverview>, FileError> {
+fn cursors(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<CursorOverview>> {
     let mut cursors = Vec::new();
     for path in cursor_paths(&**disk, directory)? {
         let state = CursorFile::read(&**disk, &path);
@@ -131,7 +128,7 @@ fn add_written_since(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     cursors: &mut [CursorOverview],
-) -> Result<(), FileError> {
+) -> Result<()> {
     let states = cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok());
     let Some(lowest_head) = states.map(|state| state.head).min() else { return Ok(()) };
     let mut chain = SegmentChain::open(disk.clone(), directory, lowest_head)?;
@@ -151,10 +148,7 @@ fn add_written_since(
     Ok(())
 }
 
-fn dead_letters(
-    disk: &Arc<dyn Disk>,
-    directory: &Path,
-) -> Result<Vec<DeadLetterOverview>, FileError> {
+fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetterOverview>> {
     let mut overviews = Vec::new();
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
         let state = DeadLetterReader::open(disk.clone(), &directory, 0)?.state().clone();
@@ -179,17 +173,14 @@ fn dead_letters(
 pub(super) fn dead_letter_directories(
     disk: &dyn Disk,
     log_directory: &Path,
-) -> Result<Vec<(String, PathBuf)>, FileError> {
+) -> Result<Vec<(String, PathBuf)>> {
     let directory = log_directory.join(DEAD_LETTERS_DIRECTORY);
     let folders = list_if_there(disk, &directory)?.into_iter().filter(|entry| entry.is_directory);
     Ok(folders.map(|entry| (entry.name.clone(), directory.join(entry.name))).collect())
 }
 
 /// Paths of the readers' files of a log.
-pub(super) fn cursor_paths(
-    disk: &dyn Disk,
-    log_directory: &Path,
-) -> Result<Vec<PathBuf>, FileError> {
+pub(super) fn cursor_paths(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<PathBuf>> {
     let directory = log_directory.join(CURSORS_DIRECTORY);
     let mut entries = list_if_there(disk, &directory)?;
     entries.retain(|entry| !entry.is_directory && entry.name.ends_with(CURSOR_EXTENSION));

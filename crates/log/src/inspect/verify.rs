@@ -6,7 +6,7 @@ use super::overview::{cursor_paths, dead_letter_directories, log_directories};
 use crate::cursor_file::damaged_slots;
 use crate::dead_letters::state_path;
 use crate::disk::Disk;
-use crate::error::FileError;
+use crate::error::{FileError, Result};
 use crate::segment::{Damage, list_segments, open_if_there};
 
 /// Progress is told about this often.
@@ -83,7 +83,7 @@ pub fn verify(
     disk: &dyn Disk,
     directory: &Path,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Verification, FileError> {
+) -> Result<Verification> {
     let mut segments = Vec::new();
     let mut cursors = Vec::new();
     for (_, log_directory) in log_directories(disk, directory)? {
@@ -122,7 +122,7 @@ fn verify_segment(
     path: &Path,
     verification: &mut Verification,
     progress: &mut dyn FnMut(u64),
-) -> Result<(), FileError> {
+) -> Result<()> {
     let Some(mut reader) = open_if_there(disk, path)? else { return Ok(()) };
     verification.segments += 1;
     let mut frames = 0;

@@ -70,19 +70,17 @@ impl<T> Log<T> {
     /// Readers without a subscriber for which something is kept, or may be.
     pub fn orphans(&self) -> Vec<Orphan> {
         let inner = self.shared.inner.lock();
-        let cursors = inner.cursors.iter().enumerate();
-        cursors
-            .filter_map(|(index, cursor)| {
-                Some((CursorId(index), cursor.as_ref().filter(|cursor| !cursor.is_subscribed)?))
-            })
-            .filter(|(id, cursor)| cursor.held().frames > 0 || inner.waits_for(*id))
-            .map(|(id, cursor)| Orphan {
+        let orphan = |(index, cursor): (usize, &Option<Cursor<T>>)| {
+            let (id, cursor) = (CursorId(index), cursor.as_ref().filter(|it| !it.is_subscribed)?);
+            let waits = cursor.held().frames > 0 || inner.waits_for(id);
+            waits.then(|| Orphan {
                 name: cursor.name.clone(),
                 held: cursor.held(),
                 oldest_age: inner.oldest_age(id, cursor),
                 dropped: cursor.dropped,
             })
-            .collect()
+        };
+        inner.cursors.iter().enumerate().filter_map(orphan).collect()
     }
 
     /// What is wrong with the disk: with frames first, then with reads and cursors.

@@ -53,11 +53,9 @@ pub struct Log<T> {
 /// What a log and its threads share.
 pub(crate) struct Shared<T> {
     pub(crate) inner: Mutex<Inner<T>>,
-    /// The writer thread waits for it.
     pub(crate) writer_wake: Condvar,
-    /// The reader thread waits for it.
     pub(crate) reader_wake: Condvar,
-    /// The maintenance thread waits for it, and who closes the log.
+    /// The maintenance thread waits for it, and the caller that closes the log.
     pub(crate) maintenance_wake: Condvar,
 }
 
@@ -100,7 +98,7 @@ impl<T> Default for Log<T> {
 impl<T> Log<T> {
     /// A log in memory that shares its memory with others.
     pub fn in_memory(memory: Arc<MemoryUse>) -> Self {
-        Log::of(Slots::default(), Vec::new(), memory, None)
+        Log::of(Slots::starting_at(0), Vec::new(), memory, None)
     }
 
     pub(crate) fn of(

@@ -19,8 +19,9 @@ pub(crate) struct Pin {
 }
 
 /// Whether the space of a segment is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Shed {
+    #[default]
     No,
     /// The reader thread is to give it up, if it may go.
     Asked,
@@ -42,7 +43,8 @@ pub(crate) enum Change {
     Dropped,
 }
 
-#[derive(Clone, Debug)]
+/// By default one that is not written and that no reader is known to need.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     /// No frame in it has a lower offset.
@@ -72,23 +74,6 @@ pub(crate) struct Segments {
 }
 
 impl Segment {
-    /// One that is not written and that no reader is known to need.
-    pub(crate) fn new(path: PathBuf, first: Offset, last: Offset, len_bytes: u64) -> Self {
-        Segment {
-            path,
-            first,
-            last,
-            epoch: None,
-            len_bytes,
-            end: None,
-            is_open: false,
-            generation: 0,
-            shed: Shed::No,
-            pins: Vec::new(),
-            unknown: Vec::new(),
-        }
-    }
-
     fn holding_of(&mut self, reader: CursorId) -> &mut Holding {
         let known = self.pins.iter().position(|pin| pin.reader == reader);
         let index = known.unwrap_or_else(|| {
@@ -103,7 +88,6 @@ impl Segment {
         self.pinning().any(|pinning| pinning == reader)
     }
 
-    /// The readers that pin it.
     pub(crate) fn pinning(&self) -> impl Iterator<Item = CursorId> + '_ {
         let pins = self.pins.iter().filter(|pin| pin.holding.frames > 0).map(|pin| pin.reader);
         pins.chain(self.unknown.iter().copied())
@@ -170,22 +154,16 @@ impl Segments {
     }
 
     /// Takes note of what became of a durable frame for a reader.
-    pub(crate) fn note(
-        &mut self,
-        change: Change,
-        reader: CursorId,
-        offset: Offset,
-        charge: Charge,
-    ) {
+    pub(crate) fn note(&mut self, change: Change, id: CursorId, offset: Offset, charge: Charge) {
         let here = self.by_first.range_mut(..=offset).next_back().map(|(_, segment)| segment);
         let Some(segment) = here.filter(|segment| segment.last >= offset) else { return };
-        let is_known = !segment.unknown.contains(&reader);
+        let is_known = !segment.unknown.contains(&id);
         match change {
-            Change::Written => segment.holding_of(reader).add_charge(charge),
-            Change::Leased if !is_known => segment.holding_of(reader).add_charge(charge),
-            Change::GivenBack if !is_known => segment.holding_of(reader).remove_charge(charge),
-            Change::Dropped if is_known => segment.holding_of(reader).remove_charge(charge),
-            Change::Resolved => segment.holding_of(reader).remove_charge(charge),
+            Change::Written => segment.holding_of(id).add_charge(charge),
+            Change::Leased if !is_known => segment.holding_of(id).add_charge(charge),
+            Change::GivenBack if !is_known => segment.holding_of(id).remove_charge(charge),
+            Change::Dropped if is_known => segment.holding_of(id).remove_charge(charge),
+            Change::Resolved => segment.holding_of(id).remove_charge(charge),
             Change::Leased | Change::GivenBack | Change::Dropped => {}
         }
     }

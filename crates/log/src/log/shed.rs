@@ -105,12 +105,9 @@ impl<T> Inner<T> {
                     passes = false;
                 }
                 Some(true) => {
-                    if let Some(Resolved { entry: Some(entry), charge, is_lost }) =
-                        self.resolve(id, offset, As::GivenUp)
-                    {
+                    if let Some(charge) = self.give_up_one(id, offset, given_up) {
                         dropped.add_charge(charge);
                         freed_bytes += charge.bytes;
-                        given_up.push(GivenUp { entry, charge, reader: id, is_lost });
                     }
                 }
             }
@@ -190,17 +187,11 @@ impl<T> Inner<T> {
         offset: Offset,
         given_up: &mut Vec<GivenUp<T>>,
     ) {
-        let Some(cursor) = self.cursors[id.0].as_ref().filter(|cursor| !cursor.is_resolved(offset))
-        else {
-            return;
-        };
+        let waits = |cursor: &&Cursor<T>| !cursor.is_resolved(offset);
+        let Some(cursor) = self.cursors[id.0].as_ref().filter(waits) else { return };
         let stood = cursor.next;
         let is_first = self.first_unread_offset(id) == Some(offset);
-        let Some(Resolved { entry: Some(entry), charge, is_lost }) =
-            self.resolve(id, offset, As::GivenUp)
-        else {
-            return;
-        };
+        let Some(charge) = self.give_up_one(id, offset, given_up) else { return };
         let cursor = self.cursor_mut(id);
         if is_first {
             cursor.pass_to(offset + 1);
@@ -208,7 +199,17 @@ impl<T> Inner<T> {
         let start = if is_first { stood } else { offset };
         let dropped = Holding::from_iter([charge]);
         cursor.note_dropped_range(start, offset + 1, dropped, unix_now_ns());
-        given_up.push(GivenUp { entry, charge, reader: id, is_lost });
+    }
+
+    fn give_up_one(
+        &mut self,
+        id: CursorId,
+        offset: Offset,
+        given_up: &mut Vec<GivenUp<T>>,
+    ) -> Option<Charge> {
+        let Resolved { entry, charge, is_lost } = self.resolve(id, offset, As::GivenUp)?;
+        given_up.push(GivenUp { entry: entry?, charge, reader: id, is_lost });
+        Some(charge)
     }
 
     /// The first unread frame of a reader that has come to memory. It passes what lies before.

@@ -167,11 +167,10 @@ impl<T> Inner<T> {
         ids: &Ids,
         dropped: &mut HashMap<CursorId, Holding>,
     ) -> bool {
-        let waiting = self.waiting_for(frame, ids);
-        if !waiting.iter().all(|id| self.may_drop(self.cursor(*id), frame, ids)) {
+        if !self.all_may_drop(frame, ids) {
             return false;
         }
-        for id in waiting {
+        for id in self.waiting_for(frame, ids) {
             self.drop_on_disk(id, frame.header.offset, frame.header.charge);
             dropped.entry(id).or_default().add_charge(frame.header.charge);
         }

@@ -85,7 +85,6 @@ impl<T> Inner<T> {
 }
 
 impl<T> Shared<T> {
-    /// For the threads, which only a log on disk has.
     pub(crate) fn with_store<A>(&self, act: impl FnOnce(&mut Store) -> A) -> A {
         act(self.inner.lock().on_disk())
     }

@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 pub(crate) use cursors::{CursorFiles, cursor_state};
 
 use crate::home::Home;
+use crate::log::segments::Segment;
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::record::Record;
@@ -130,19 +131,17 @@ impl<T: Record> Maintenance<T> {
             let inner = &mut *self.shared.inner.lock();
             inner.settle_segments();
             let store = inner.on_disk();
-            let unpinned =
-                store.segments.iter().filter(|segment| !segment.is_open && !segment.is_pinned());
-            let unpinned: Vec<_> =
-                unpinned.map(|segment| (segment.first, segment.path.clone())).collect();
-            for (first, _) in &unpinned {
-                store.segments.remove(*first);
+            let goes = |segment: &&Segment| !segment.is_open && !segment.is_pinned();
+            let unpinned: Vec<_> = store.segments.iter().filter(goes).cloned().collect();
+            for segment in &unpinned {
+                store.segments.remove(segment.first);
             }
             let first = store.segments.first().unwrap_or(store.durable_below);
             let cursors = inner.cursors.iter_mut().flatten();
             cursors.for_each(|cursor| cursor.untaken.forget_ended(first));
             unpinned
         };
-        for (_, path) in &unpinned {
+        for Segment { path, .. } in &unpinned {
             // One that stays behind is found again at the next start, and no reader needs it.
             let _ = self.home.disk.remove_file(path);
         }

@@ -6,15 +6,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Maintenance;
-use crate::error::{FileError, IoContext as _};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
 use crate::log::Inner;
 use crate::log::segments::{Pin, Segment};
 use crate::log::shed_segments::Ids;
 use crate::record::Record;
-use crate::segment::{
-    Damage, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments,
-};
+use crate::segment::{Damage, ReaderOptions, SegmentName, SegmentWriter, list_segments};
 use crate::types::{CursorId, Offset};
 
 /// A segment of which less than this part is wanted is written anew.
@@ -66,7 +64,7 @@ impl<T: Record> Maintenance<T> {
     /// Ends the run before the first file that is none of it and that recovery would look into for
     /// frames of the run: one that could not be removed, or that cannot be read. Of the new segment
     /// only what is below that file's first offset would count.
-    fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<(), FileError> {
+    fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<()> {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let files = list_segments(&*self.home.disk, &self.home.directory)?;
         let is_stranger = |name: &SegmentName| {
@@ -81,7 +79,7 @@ impl<T: Record> Maintenance<T> {
         Ok(())
     }
 
-    fn rewrite_run(&self, olds: &[Old]) -> Result<(), FileError> {
+    fn rewrite_run(&self, olds: &[Old]) -> Result<()> {
         let disk = &*self.home.disk;
         let directory = &self.home.rewrite_directory;
         disk.create_directory(directory).at(directory, "cannot create")?;
@@ -108,7 +106,7 @@ impl<T: Record> Maintenance<T> {
         Ok(())
     }
 
-    fn copy(&self, olds: &[Old]) -> Result<Rewritten, FileError> {
+    fn copy(&self, olds: &[Old]) -> Result<Rewritten> {
         let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
         let first = &olds[0].segment;
         let len_bytes = all_bytes.min(self.home.segment_bytes).max(first.len_bytes);
@@ -131,12 +129,8 @@ impl<T: Record> Maintenance<T> {
     }
 
     /// Copies what is wanted of a segment. False if the new one is full.
-    fn copy_one(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool, FileError> {
-        let options = ReaderOptions::default();
-        let mut reader = SegmentReader::open_path(&*self.home.disk, &old.segment.path, options)?;
-        if let Some(end) = old.segment.end {
-            reader.set_end(end);
-        }
+    fn copy_one(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool> {
+        let mut reader = self.home.open(&old.segment, ReaderOptions::default())?;
         let mut next = old.segment.first;
         while let Some(located) = reader.next()? {
             let offset = located.header.offset;
@@ -187,11 +181,15 @@ impl<T: Record> Maintenance<T> {
             store.segments.remove(old.segment.first);
         }
         store.segments.insert(Segment {
+            path,
+            first,
+            last,
             epoch: Some(rewritten.writer.header().epoch),
+            len_bytes: rewritten.writer.len_bytes(),
             end: Some(rewritten.writer.durable_end()),
             pins,
             unknown,
-            ..Segment::new(path, first, last, rewritten.writer.len_bytes())
+            ..Segment::default()
         });
     }
 }

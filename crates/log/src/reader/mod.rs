@@ -7,7 +7,6 @@
 //!   long.
 //! - Nothing at or above `evicted_below` is read: it is in memory.
 
-mod shed;
 mod tasks;
 
 use std::collections::HashMap;
@@ -17,10 +16,10 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use crate::cursor::DiskLease;
-use crate::error::FileError;
+use crate::error::{FileError, Result};
 use crate::format::FrameHeader;
 use crate::home::Home;
-use crate::log::segments::Shed;
+use crate::log::segments::{Segment, Shed};
 use crate::log::shed_segments::DiskFrame;
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
@@ -35,6 +34,8 @@ const TURN_BYTES: u64 = 1 << 20;
 const RETRY: Duration = Duration::from_millis(200);
 /// After so many refusals in a row the blocks that cannot be read count as damaged.
 const REFUSALS_LIMIT: u32 = 50;
+/// Frames that are looked at while the log's lock is held once.
+const FRAMES_AT_ONCE: usize = 256;
 
 pub(crate) struct Reader<T> {
     shared: Arc<Shared<T>>,
@@ -114,16 +115,22 @@ impl<T: Record> Reader<T> {
         }
     }
 
-    fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>, FileError> {
+    fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>> {
         let target = &task.segment;
         let reuses = self.places.get(&task.id).is_some_and(|place| {
             place.generation == target.generation && place.at <= task.from && !pass_unreadable
         });
         if !reuses {
-            match self.open(task, pass_unreadable) {
-                Ok(place) => self.places.insert(task.id, place),
+            let options = ReaderOptions { pass_unreadable, ..ReaderOptions::default() };
+            let segment = match self.home.open(target, options) {
+                Ok(segment) => segment,
                 Err(error) => return self.pass_if_lost(task, error),
             };
+            let known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
+            // With a generation that no segment has it is opened again at the next turn.
+            let generation = if known { target.generation } else { 0 };
+            let place = Place { generation, segment, at: task.from, end: target.end };
+            self.places.insert(task.id, place);
         }
         let Some(place) = self.places.get_mut(&task.id) else {
             return Ok(Found::nothing(task.from));
@@ -143,22 +150,8 @@ impl<T: Record> Reader<T> {
         Ok(found)
     }
 
-    fn open(&self, task: &Task, pass_unreadable: bool) -> Result<Place, FileError> {
-        let target = &task.segment;
-        let options = ReaderOptions { pass_unreadable, ..ReaderOptions::default() };
-        let mut segment = SegmentReader::open_path(&*self.home.disk, &target.path, options)?;
-        // Another file may have taken its place: then its own end counts.
-        let is_known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
-        if let Some(end) = target.end.filter(|_| is_known) {
-            segment.set_end(end);
-        }
-        // With a generation that no segment has it is opened again at the next turn.
-        let generation = if is_known { target.generation } else { 0 };
-        Ok(Place { generation, segment, at: task.from, end: target.end })
-    }
-
     /// A file that was removed or whose header is destroyed does not stop the reader for good.
-    fn pass_if_lost(&self, task: &Task, error: FileError) -> Result<Found<T>, FileError> {
+    fn pass_if_lost(&self, task: &Task, error: FileError) -> Result<Found<T>> {
         let has_no_frames =
             matches!(error, FileError::NoSegment { .. } | FileError::Unfinished { .. });
         if !has_no_frames && !error.is_not_found() {
@@ -198,14 +191,62 @@ impl<T: Record> Reader<T> {
         let goes_on = |inner: &mut Inner<T>| inner.on_disk().ends == Ends::No;
         self.shared.reader_wake.wait_while_until(&mut inner, goes_on, until);
     }
+
+    /// Gives up one segment that was asked for, if all of it may go.
+    fn shed_segment(&self) {
+        let segment = self.shared.with_store(|store| {
+            store.segments.iter().find(|segment| segment.shed == Shed::Asked).cloned()
+        });
+        let Some(segment) = segment else { return };
+        let mut dropped = HashMap::new();
+        let mut shed = || -> Result<bool> {
+            let ids = self.shared.inner.lock().ids_by_persistent_id();
+            // Nothing goes before it is known that all may go.
+            if !self.each_frame(&segment, |inner, frame| inner.all_may_drop(frame, &ids))? {
+                return Ok(false);
+            }
+            let mut all_went = true;
+            let was_read = self.each_frame(&segment, |inner, frame| {
+                all_went &= inner.drop_for_all(frame, &ids, &mut dropped);
+                true
+            })?;
+            Ok(was_read && all_went)
+        };
+        // What cannot be read stays.
+        let is_free = shed().unwrap_or(false);
+        let range = (segment.first, segment.last);
+        let wakes = self.shared.inner.lock().end_shed(range, is_free, dropped);
+        wakes.into_iter().for_each(|wake| wake());
+    }
+
+    /// Looks at frames until one is refused. False then, and if damage hides whom frames are for.
+    fn each_frame(
+        &self,
+        segment: &Segment,
+        mut look: impl FnMut(&mut Inner<T>, &DiskFrame) -> bool,
+    ) -> Result<bool> {
+        let mut reader = self.home.open(segment, ReaderOptions::default())?;
+        loop {
+            let mut frames = Vec::with_capacity(FRAMES_AT_ONCE);
+            while frames.len() < FRAMES_AT_ONCE
+                && let Some(located) = reader.next()?.filter(|it| it.header.offset <= segment.last)
+            {
+                let readers = reader.readers().to_vec();
+                frames.push(DiskFrame { header: located.header, readers });
+            }
+            if frames.is_empty() {
+                return Ok(reader.damage().is_none());
+            }
+            let mut inner = self.shared.inner.lock();
+            if !frames.iter().all(|frame| look(&mut inner, frame)) {
+                return Ok(false);
+            }
+        }
+    }
 }
 
 /// Reads one turn of a task.
-fn look<T: Record>(
-    segment: &mut SegmentReader,
-    task: &Task,
-    found: &mut Found<T>,
-) -> Result<(), FileError> {
+fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T>) -> Result<()> {
     let start = segment.position();
     let mut charged_bytes = 0;
     loop {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
-use crate::error::{FileError, IoContext as _};
+use crate::error::{IoContext as _, Result};
 use crate::home::Home;
 use crate::inspect::CURSORS_DIRECTORY;
 use crate::log::store::{Ends, Store};
@@ -38,7 +38,7 @@ const REWRITE_DIRECTORY: &str = "rewrite";
 
 impl<T: Record> Log<T> {
     /// Opens or begins the log of a directory. Its readers are orphans until they subscribe.
-    pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered), FileError> {
+    pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered)> {
         let (disk, directory) = (&*options.disk, &options.directory);
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
         disk.create_directory(&cursors_directory).at(&cursors_directory, "cannot create")?;
@@ -63,8 +63,7 @@ impl<T: Record> Log<T> {
             cursor.has_file = true;
             readers.push(Some(cursor));
         }
-        let highest_persistent_id =
-            readers.iter().flatten().map(|cursor| cursor.persistent_id).max();
+        let persistent_ids = readers.iter().flatten().map(|cursor| cursor.persistent_id);
         let store = Store {
             segments,
             durable_below: head,
@@ -74,7 +73,7 @@ impl<T: Record> Log<T> {
             read_ahead_bytes: options.read_ahead_bytes,
             flush_after: options.flush.after(),
             stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
-            highest_persistent_id: highest_persistent_id.unwrap_or(0),
+            highest_persistent_id: persistent_ids.max().unwrap_or(0),
             ..Store::default()
         };
         let home = Home {
@@ -92,12 +91,7 @@ impl<T: Record> Log<T> {
         Ok((log, found))
     }
 
-    fn start_threads(
-        &self,
-        home: Home,
-        files: CursorFiles,
-        leftovers: Leftovers,
-    ) -> Result<(), FileError> {
+    fn start_threads(&self, home: Home, files: CursorFiles, leftovers: Leftovers) -> Result<()> {
         let files = Arc::new(Mutex::new(files));
         let writer = Writer::new(self.shared.clone(), home.clone(), files.clone());
         let maintenance = Maintenance::new(self.shared.clone(), home.clone(), files, leftovers);
@@ -107,12 +101,7 @@ impl<T: Record> Log<T> {
         self.start(&home, "read", move || reader.run())
     }
 
-    fn start(
-        &self,
-        home: &Home,
-        does: &str,
-        run: impl FnOnce() + Send + 'static,
-    ) -> Result<(), FileError> {
+    fn start(&self, home: &Home, does: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
         // Names of threads are cut at 15 bytes.
         let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.name));
         let shared = self.shared.clone();

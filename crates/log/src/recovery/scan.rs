@@ -1,17 +1,16 @@
 //! What is found on disk.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::cursor::Cursor;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION};
 use crate::disk::Disk;
-use crate::error::{FileError, IoContext as _};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
 use crate::log::segments::{Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
-use crate::segment::{ReaderOptions, SegmentInfo, SegmentName, SegmentReader};
+use crate::segment::{ReaderOptions, SegmentReader, list_segments};
 use crate::types::{Charge, CursorId, Offset};
 
 pub(super) struct Recovery<'a, T> {
@@ -45,7 +44,7 @@ impl<'a, T> Recovery<'a, T> {
         }
     }
 
-    pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<(), FileError> {
+    pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<()> {
         for entry in self.disk.list(directory).at(directory, "cannot list")? {
             let path = directory.join(&entry.name);
             if entry.name.ends_with(TEMPORARY_EXTENSION) {
@@ -61,13 +60,12 @@ impl<'a, T> Recovery<'a, T> {
         Ok(())
     }
 
-    fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<(), FileError> {
+    fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<()> {
         let (file, state) = match CursorFile::open(self.disk, path) {
             Err(FileError::DamagedCursor { .. }) => {
                 let aside = format!("{file_name}{DAMAGED_EXTENSION}");
-                self.disk
-                    .rename(path, &path.with_file_name(&aside))
-                    .at(path, "cannot set aside")?;
+                let renamed = self.disk.rename(path, &path.with_file_name(&aside));
+                renamed.at(path, "cannot set aside")?;
                 self.damaged.retain(|known| *known != aside);
                 self.damaged.push(aside);
                 return Ok(());
@@ -81,59 +79,37 @@ impl<'a, T> Recovery<'a, T> {
         Ok(())
     }
 
-    fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<(), FileError> {
-        match self.log_id {
-            _ if log_id == 0 => Ok(()),
-            Some(known) if known != log_id => Err(FileError::Foreign { path: path.to_owned() }),
-            _ => {
-                self.log_id = Some(log_id);
-                Ok(())
-            }
+    fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<()> {
+        // Zero stands for a log that is not known.
+        if log_id != 0 && *self.log_id.get_or_insert(log_id) != log_id {
+            return Err(FileError::Foreign { path: path.to_owned() });
         }
+        Ok(())
     }
 
-    pub(super) fn read_segments(&mut self) -> Result<(), FileError> {
-        let mut files: BTreeMap<Offset, (SegmentName, u64)> = BTreeMap::new();
-        for entry in self.disk.list(self.directory).at(self.directory, "cannot list")? {
-            let Some(name) = SegmentName::parse(&entry.name).filter(|_| !entry.is_directory) else {
-                continue;
-            };
-            // The latest attempt counts: nothing was ever durable in the others.
-            if let Some((older, _)) =
-                files.get(&name.first_offset).filter(|(other, _)| other.attempt < name.attempt)
-            {
-                self.leave_behind(self.directory.join(older.to_string()));
-            } else if files.contains_key(&name.first_offset) {
-                self.leave_behind(self.directory.join(entry.name));
-                continue;
-            }
-            files.insert(name.first_offset, (name, entry.len_bytes));
-        }
+    pub(super) fn read_segments(&mut self) -> Result<()> {
         let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
         self.counted_from = heads.min().unwrap_or(Offset::MAX);
-        let mut before = None;
-        for (&first, &(name, len_bytes)) in files.iter().rev() {
-            let path = self.directory.join(name.to_string());
-            let last = before.map(|next_first: Offset| next_first - 1);
-            let is_looked_at = last.is_none_or(|last| last >= self.counted_from);
-            if is_looked_at {
-                self.read_segment(first, last, path)?;
-            } else {
-                self.add_segment(first, last.unwrap_or(first), path, len_bytes, None);
+        let mut next_first = None;
+        for (name, len_bytes) in list_segments(self.disk, self.directory)?.into_iter().rev() {
+            let (first, path) = (name.first_offset, self.directory.join(name.to_string()));
+            if next_first == Some(first) {
+                // The latest attempt counts: nothing was ever durable in the others.
+                self.leave_behind(path);
+                continue;
             }
-            before = Some(first);
+            let last = next_first.replace(first).map(|next: Offset| next - 1);
+            match last.filter(|&last| last < self.counted_from) {
+                Some(last) => self.add_segment(first, last, path, len_bytes, None),
+                None => self.read_segment(first, last, path)?,
+            }
         }
         (self.found.segments, self.found.disk_bytes) = self.segments.size();
         Ok(())
     }
 
     /// Looks at the frames of a segment. `last` is known of all but the newest.
-    fn read_segment(
-        &mut self,
-        first: Offset,
-        last: Option<Offset>,
-        path: PathBuf,
-    ) -> Result<(), FileError> {
+    fn read_segment(&mut self, first: Offset, last: Option<Offset>, path: PathBuf) -> Result<()> {
         // Whatever is in it, no new segment shall take its name.
         self.head = self.head.max(first);
         let options = ReaderOptions { pass_unreadable: true, ..ReaderOptions::default() };
@@ -152,10 +128,10 @@ impl<'a, T> Recovery<'a, T> {
         };
         self.check_log_id(&path, reader.info().header.log_id)?;
         let info = reader.info().clone();
-        let sealed = info
-            .footer
-            .filter(|footer| footer.frames > 0 && footer.last_offset < self.counted_from);
-        if let Some(footer) = sealed {
+        if let Some(footer) = info.footer
+            && footer.frames > 0
+            && footer.last_offset < self.counted_from
+        {
             let last = last.unwrap_or(footer.last_offset);
             self.add_segment(first, last, path, info.len_bytes, None);
             return Ok(());
@@ -169,26 +145,19 @@ impl<'a, T> Recovery<'a, T> {
             return Ok(());
         };
         self.head = self.head.max(last_offset + 1);
-        let end = self.end_of(&info, &scanned);
+        // One that was not sealed ends with the block of its last frame, which is whole.
+        let is_sealed = info.footer.is_some();
+        let end = align_up(scanned.end, BLOCK_LEN_BYTES).min(info.len_bytes);
+        let end = (!is_sealed).then_some(end);
         if let Some(end) = end {
             self.found.tail_bytes += info.len_bytes - end;
             self.leftovers.tails.push((first, path.clone(), end));
         }
-        let len_bytes = info.len_bytes;
-        self.add_segment(first, last.unwrap_or(last_offset), path, len_bytes, end);
+        self.add_segment(first, last.unwrap_or(last_offset), path, info.len_bytes, end);
         Ok(())
     }
 
-    /// A segment that was not sealed ends with the block of its last frame, which is whole.
-    fn end_of(&self, info: &SegmentInfo, scanned: &Scanned) -> Option<u64> {
-        info.footer.is_none().then(|| align_up(scanned.end, BLOCK_LEN_BYTES).min(info.len_bytes))
-    }
-
-    fn scan(
-        &mut self,
-        reader: &mut SegmentReader,
-        last: Option<Offset>,
-    ) -> Result<Scanned, FileError> {
+    fn scan(&mut self, reader: &mut SegmentReader, last: Option<Offset>) -> Result<Scanned> {
         let is_sealed = reader.info().footer.is_some();
         let mut scanned = Scanned { last: None, end: reader.position(), damaged_frames: 0 };
         let mut next = 0;
@@ -245,8 +214,8 @@ impl<'a, T> Recovery<'a, T> {
         };
         let readers = self.cursors.len() + self.damaged.len();
         let unknown = (0..readers).filter(needs).map(CursorId).collect();
-        let segment = Segment::new(path, first, last, len_bytes);
-        self.segments.insert(Segment { end, unknown, ..segment });
+        let found = Segment { path, first, last, len_bytes, end, unknown, ..Segment::default() };
+        self.segments.insert(found);
     }
 
     fn leave_behind(&mut self, path: PathBuf) {

@@ -19,7 +19,7 @@ use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::disk::{DirectoryEntry, Disk};
-use crate::error::{FileError, IoContext as _};
+use crate::error::{IoContext as _, Result};
 use crate::format::SegmentHeader;
 
 /// A number that cannot be guessed, for epochs and log ids.
@@ -31,10 +31,7 @@ pub fn random_u64() -> io::Result<u64> {
 }
 
 /// The entries of a directory, none if it is not there.
-pub(crate) fn list_if_there(
-    disk: &dyn Disk,
-    path: &Path,
-) -> Result<Vec<DirectoryEntry>, FileError> {
+pub(crate) fn list_if_there(disk: &dyn Disk, path: &Path) -> Result<Vec<DirectoryEntry>> {
     match disk.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         entries => entries.at(path, "cannot list"),
@@ -42,10 +39,7 @@ pub(crate) fn list_if_there(
 }
 
 /// The segments of a directory, if there is one, in order, with their lengths.
-pub fn list_segments(
-    disk: &dyn Disk,
-    directory: &Path,
-) -> Result<Vec<(SegmentName, u64)>, FileError> {
+pub fn list_segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<(SegmentName, u64)>> {
     let entries = list_if_there(disk, directory)?;
     let files = entries.into_iter().filter(|entry| !entry.is_directory);
     let mut segments = files

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::SegmentInfo;
 use super::buffer::{ReadBuffer, read};
 use crate::disk::{Access, Disk, DiskFile};
-use crate::error::{FileError, IoContext as _};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES,
     FileKind, Footer, FrameHeader, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION,
@@ -103,11 +103,7 @@ pub struct SegmentReader {
 impl SegmentReader {
     /// Opens a segment at its first frame. It ends before its footer if it was sealed, otherwise at
     /// the end of the file as it is now or where [`SegmentReader::set_end`] says.
-    pub fn open(
-        file: Arc<dyn DiskFile>,
-        path: &Path,
-        options: ReaderOptions,
-    ) -> Result<Self, FileError> {
+    pub fn open(file: Arc<dyn DiskFile>, path: &Path, options: ReaderOptions) -> Result<Self> {
         let info = read_info(&*file, path, options.pass_unreadable)?;
         let end = info.len_bytes - if info.footer.is_some() { FOOTER_LEN_BYTES } else { 0 };
         Ok(SegmentReader {
@@ -124,11 +120,7 @@ impl SegmentReader {
     }
 
     /// The same for the file at a path.
-    pub(crate) fn open_path(
-        disk: &dyn Disk,
-        path: &Path,
-        options: ReaderOptions,
-    ) -> Result<Self, FileError> {
+    pub(crate) fn open_path(disk: &dyn Disk, path: &Path, options: ReaderOptions) -> Result<Self> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Self::open(file, path, options)
     }
@@ -163,7 +155,7 @@ impl SegmentReader {
         clippy::should_implement_trait,
         reason = "it can fail, and lends what it found until the next call"
     )]
-    pub fn next(&mut self) -> Result<Option<Located>, FileError> {
+    pub fn next(&mut self) -> Result<Option<Located>> {
         self.current = None;
         self.readers.clear();
         match self.parse_here()? {
@@ -179,7 +171,7 @@ impl SegmentReader {
 
     /// The body of the frame that [`SegmentReader::next`] returned last; to be called at most once
     /// for each. None if it is damaged (counted) or goes on behind the end.
-    pub fn body(&mut self) -> Result<Option<Body>, FileError> {
+    pub fn body(&mut self) -> Result<Option<Body>> {
         let Some(Located { position, header }) = self.current else { return Ok(None) };
         let start = position + header.header_len_bytes();
         let len = header.body_len_bytes();
@@ -235,7 +227,7 @@ impl SegmentReader {
     }
 
     /// The header at the position, if a whole one stands there. Its reader ids are taken over.
-    fn parse_here(&mut self) -> Result<Option<FrameHeader>, FileError> {
+    fn parse_here(&mut self) -> Result<Option<FrameHeader>> {
         let (epoch, position) = (self.info.header.epoch, self.position);
         let mut needs = FRAME_PREFIX_LEN_BYTES;
         loop {
@@ -253,7 +245,7 @@ impl SegmentReader {
     }
 
     /// Goes over what is no frame up to the next whole header or the end.
-    fn search(&mut self) -> Result<Option<Located>, FileError> {
+    fn search(&mut self) -> Result<Option<Located>> {
         let epoch = self.info.header.epoch;
         let start = self.position;
         let mut last_foreign_byte = None;
@@ -295,7 +287,7 @@ impl SegmentReader {
     }
 
     /// True if a footer stands in the first block behind `from`: the cut behind it is missing.
-    fn ends_with_footer(&mut self, from: u64) -> Result<bool, FileError> {
+    fn ends_with_footer(&mut self, from: u64) -> Result<bool> {
         let (epoch, position) = (self.info.header.epoch, align_up(from, BLOCK_LEN_BYTES));
         let bytes = self.io(|buffer, end| buffer.get(position, FOOTER_LEN_BYTES as usize, end))?;
         Ok(Footer::decode(bytes, epoch, position).is_some())
@@ -304,7 +296,7 @@ impl SegmentReader {
     fn io<'a, T>(
         &'a mut self,
         call: impl FnOnce(&'a mut ReadBuffer, u64) -> io::Result<T>,
-    ) -> Result<T, FileError> {
+    ) -> Result<T> {
         call(&mut self.buffer, self.end).at(&self.path, "cannot read")
     }
 }
@@ -321,11 +313,7 @@ fn last_byte_set(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Header and footer of a segment.
-fn read_info(
-    file: &dyn DiskFile,
-    path: &Path,
-    pass_unreadable: bool,
-) -> Result<SegmentInfo, FileError> {
+fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<SegmentInfo> {
     let len_bytes = file.len_bytes().at(path, "cannot read")?;
     // The first block and, should both copies of the header in it be damaged, the first frame.
     let mut block = vec![0; (SEGMENT_HEADER_LEN_BYTES as usize) * 2];

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::SegmentName;
 use crate::disk::{ALIGNMENT_BYTES, AlignedBuffer, Disk, DiskFile, write_all_at};
-use crate::error::{FileError, IoContext as _};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, Footer, FrameRef,
     SEGMENT_HEADER_LEN_BYTES, SegmentHeader, align_up, encode_frame_header,
@@ -57,7 +57,7 @@ impl SegmentWriter {
     /// which the first sync makes durable with the first frames: before that the file is an
     /// unfinished one. If a file of this first offset exists, the name gets the next free attempt.
     /// What was begun is removed after an error.
-    pub fn create(disk: &dyn Disk, new: NewSegment<'_>) -> Result<Self, FileError> {
+    pub fn create(disk: &dyn Disk, new: NewSegment<'_>) -> Result<Self> {
         let mut name = SegmentName { first_offset: new.header.first_offset, attempt: 0 };
         let (path, file) = loop {
             let path = new.directory.join(name.to_string());
@@ -106,7 +106,7 @@ impl SegmentWriter {
 
     /// Appends a frame, which must fit; returns where it begins. It is not durable before
     /// [`SegmentWriter::sync`], and may not be readable before either.
-    pub fn append(&mut self, frame: &FrameRef<'_>) -> Result<u64, FileError> {
+    pub fn append(&mut self, frame: &FrameRef<'_>) -> Result<u64> {
         self.refuse_if_failed()?;
         if !frame.is_within_limits() || !self.fits(frame) {
             let body_bytes = frame.metadata.len() + frame.payload.len();
@@ -129,7 +129,7 @@ impl SegmentWriter {
     }
 
     /// Makes what was appended durable. The next frame begins in a new block.
-    pub fn sync(&mut self) -> Result<(), FileError> {
+    pub fn sync(&mut self) -> Result<()> {
         self.refuse_if_failed()?;
         if self.end == self.durable_end {
             return Ok(());
@@ -146,7 +146,7 @@ impl SegmentWriter {
     /// Syncs, appends the footer and gives back the space behind it. Returns the totals. The footer
     /// is not synced: without it the segment is scanned. After an error the frames up to
     /// [`SegmentWriter::durable_end`] are durable all the same.
-    pub fn seal(&mut self) -> Result<Footer, FileError> {
+    pub fn seal(&mut self) -> Result<Footer> {
         self.sync()?;
         let footer = self.totals.encode(self.header.epoch, self.end);
         let end = self.end + FOOTER_LEN_BYTES;
@@ -196,7 +196,7 @@ impl SegmentWriter {
     }
 
     /// Collects bytes; the disk begins to write what is full meanwhile.
-    fn put(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
         let mut rest = self.buffer.append(bytes);
         while !rest.is_empty() {
             let position = self.buffer_position;
@@ -208,7 +208,7 @@ impl SegmentWriter {
     }
 
     /// Hands the buffer, which ends with a block, to the disk.
-    fn write_out(&mut self) -> Result<(), FileError> {
+    fn write_out(&mut self) -> Result<()> {
         let written = write_all_at(&*self.file, self.buffer.bytes(), self.buffer_position);
         self.checked(written, "cannot write")?;
         self.buffer_position += self.buffer.bytes().len() as u64;
@@ -216,12 +216,12 @@ impl SegmentWriter {
         Ok(())
     }
 
-    fn checked(&mut self, result: io::Result<()>, action: &'static str) -> Result<(), FileError> {
+    fn checked(&mut self, result: io::Result<()>, action: &'static str) -> Result<()> {
         self.failed |= result.is_err();
         result.at(&self.path, action)
     }
 
-    fn refuse_if_failed(&self) -> Result<(), FileError> {
+    fn refuse_if_failed(&self) -> Result<()> {
         if self.failed { Err(FileError::Failed { path: self.path.clone() }) } else { Ok(()) }
     }
 }
@@ -232,7 +232,7 @@ fn prepare(
     path: &Path,
     new: &NewSegment<'_>,
     len_bytes: u64,
-) -> Result<(), FileError> {
+) -> Result<()> {
     file.allocate(len_bytes).at(path, "cannot reserve space")?;
     write_all_at(file, &new.header.encode(), 0).at(path, "cannot write the header")?;
     disk.sync_directory(new.directory).at(new.directory, "cannot sync the directory")

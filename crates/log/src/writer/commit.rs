@@ -1,23 +1,100 @@
-//! From a batch to frames that are durable.
+//! What is written with one sync, and how it becomes durable.
+
+use std::sync::Arc;
 
 use super::Writer;
-use super::batch::{Batch, BatchFrame};
 use crate::cursor_file::{CursorFile, file_name};
-use crate::error::FileError;
+use crate::error::Result;
 use crate::format::FrameRef;
 use crate::log::segments::{Change, Segment};
 use crate::log::{Inner, Shared};
 use crate::maintenance::cursor_state;
 use crate::record::Record;
 use crate::segment::SegmentWriter;
-use crate::types::{CursorId, Offset};
+use crate::types::{Charge, CursorId, Offset};
 
+/// Bytes of a batch: enough for full speed, and no more, for the sake of what comes next.
+const BATCH_LIMIT_BYTES: u64 = 8 << 20;
+/// At most so many frames are looked at while the lock is held once.
+const FRAMES_AT_ONCE: usize = 256;
 /// Frames that become durable while the lock is held once.
 const PUBLISHED_AT_ONCE: usize = 256;
 
+struct BatchFrame<T> {
+    offset: Offset,
+    entry: Arc<T>,
+    charge: Charge,
+    is_taken: bool,
+    /// Where its readers stand in the batch.
+    readers: (usize, usize),
+}
+
+/// Unresolved frames that are not durable, in order of offsets.
+pub(super) struct Batch<T> {
+    frames: Vec<BatchFrame<T>>,
+    /// Persistent ids.
+    readers: Vec<u32>,
+    /// Readers that have no file yet.
+    newcomers: Vec<CursorId>,
+}
+
+impl<T> Batch<T> {
+    /// All that may be written now, up to the limit. None if that is nothing.
+    pub(super) fn collect(shared: &Shared<T>) -> Option<Self> {
+        let mut batch = Batch { frames: Vec::new(), readers: Vec::new(), newcomers: Vec::new() };
+        let mut bytes = 0;
+        let (mut offset, until) = {
+            let mut inner = shared.inner.lock();
+            let head = inner.slots.head();
+            let store = inner.on_disk();
+            store.due_below = head;
+            (store.durable_below, head)
+        };
+        while offset < until && bytes < BATCH_LIMIT_BYTES {
+            let inner = shared.inner.lock();
+            for _ in 0..FRAMES_AT_ONCE {
+                offset = inner.slots.next_live(offset);
+                if offset >= until || bytes >= BATCH_LIMIT_BYTES {
+                    break;
+                }
+                bytes += batch.add(&inner, offset);
+                offset += 1;
+            }
+        }
+        (!batch.frames.is_empty()).then_some(batch)
+    }
+
+    /// Adds a frame for those of its readers that have not resolved it. Returns its charge.
+    fn add(&mut self, inner: &Inner<T>, offset: Offset) -> u64 {
+        let Some(slot) = inner.slots.get(offset).filter(|slot| !slot.is_durable) else { return 0 };
+        let start = self.readers.len();
+        for &id in slot.readers.iter() {
+            let cursor = inner.cursors[id.0].as_ref();
+            let Some(cursor) = cursor.filter(|it| !it.is_resolved(offset)) else { continue };
+            self.readers.push(cursor.persistent_id);
+            if !cursor.has_file && !self.newcomers.contains(&id) {
+                self.newcomers.push(id);
+            }
+        }
+        let readers = (start, self.readers.len());
+        self.frames.push(BatchFrame {
+            offset,
+            entry: slot.entry.clone(),
+            charge: slot.charge,
+            is_taken: slot.is_taken,
+            readers,
+        });
+        slot.charge.bytes
+    }
+
+    fn readers_of(&self, frame: &BatchFrame<T>) -> &[u32] {
+        &self.readers[frame.readers.0..frame.readers.1]
+    }
+}
+
 impl<T: Record> Writer<T> {
     /// Writes a batch. After an error those of its frames that are not durable are still unwritten.
-    pub(super) fn commit(&mut self, batch: &Batch<T>) -> Result<(), FileError> {
+    pub(super) fn commit(&mut self, batch: &Batch<T>) -> Result<()> {
         self.create_cursor_files(&batch.newcomers)?;
         let written = self.append_all(batch);
         if written.is_err() {
@@ -26,7 +103,7 @@ impl<T: Record> Writer<T> {
         written
     }
 
-    fn append_all(&mut self, batch: &Batch<T>) -> Result<(), FileError> {
+    fn append_all(&mut self, batch: &Batch<T>) -> Result<()> {
         let mut metadata = Vec::new();
         let mut first_unsynced = 0;
         for (index, frame) in batch.frames.iter().enumerate() {
@@ -44,7 +121,7 @@ impl<T: Record> Writer<T> {
         self.sync(batch, first_unsynced..batch.frames.len())
     }
 
-    fn create_cursor_files(&mut self, newcomers: &[CursorId]) -> Result<(), FileError> {
+    fn create_cursor_files(&mut self, newcomers: &[CursorId]) -> Result<()> {
         if newcomers.is_empty() {
             return Ok(());
         }
@@ -66,11 +143,7 @@ impl<T: Record> Writer<T> {
         Ok(())
     }
 
-    fn open_segment_for(
-        &mut self,
-        first: Offset,
-        len_bytes: u64,
-    ) -> Result<&mut SegmentWriter, FileError> {
+    fn open_segment_for(&mut self, first: Offset, len_bytes: u64) -> Result<&mut SegmentWriter> {
         if self.segment.is_none() {
             let len_bytes = len_bytes.max(self.home.segment_bytes);
             let created = self.home.create_segment(&self.home.directory, first, len_bytes);
@@ -80,14 +153,14 @@ impl<T: Record> Writer<T> {
     }
 
     /// Makes sure that there is a segment that can be written.
-    pub(super) fn open_segment(&mut self) -> Result<(), FileError> {
+    pub(super) fn open_segment(&mut self) -> Result<()> {
         // No frame below will be written any more.
         let first = self.shared.with_store(|store| store.durable_below);
         self.open_segment_for(first, 0).map(drop)
     }
 
     /// Makes the given frames durable, the last that were appended to the segment.
-    fn sync(&mut self, batch: &Batch<T>, frames: std::ops::Range<usize>) -> Result<(), FileError> {
+    fn sync(&mut self, batch: &Batch<T>, frames: std::ops::Range<usize>) -> Result<()> {
         let Some(segment) = self.segment.as_mut().filter(|_| !frames.is_empty()) else {
             return Ok(());
         };
@@ -167,12 +240,10 @@ impl<T> Shared<T> {
             return;
         }
         let (path, len_bytes) = (segment.path().to_owned(), segment.len_bytes());
-        store.segments.insert(Segment {
-            epoch: Some(header.epoch),
-            end,
-            is_open: true,
-            ..Segment::new(path, first, last, len_bytes)
-        });
+        let (epoch, is_open) = (Some(header.epoch), true);
+        let new =
+            Segment { path, first, last, epoch, len_bytes, end, is_open, ..Segment::default() };
+        store.segments.insert(new);
         self.maintenance_wake.notify_all();
     }
 }

@@ -11,7 +11,6 @@
 //!   after all its readers have durable cursor files: without one, a restart would
 //!   not know that the frame is for a reader.
 
-mod batch;
 mod commit;
 
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::error::FileError;
+use crate::error::{FileError, Result};
 use crate::home::Home;
 use crate::log::store::{Ends, WriterWaits};
 use crate::log::{Inner, Shared};
@@ -27,7 +26,7 @@ use crate::maintenance::CursorFiles;
 use crate::record::Record;
 use crate::segment::SegmentWriter;
 use crate::types::CursorId;
-use batch::Batch;
+use commit::Batch;
 
 /// Waits before a disk that failed is tried again: doubled up to the second.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -54,15 +53,11 @@ enum Work {
 }
 
 impl<T: Record> Writer<T> {
-    pub(crate) fn new(
-        shared: Arc<Shared<T>>,
-        home: Home,
-        cursor_files: Arc<Mutex<CursorFiles>>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<T>>, home: Home, files: Arc<Mutex<CursorFiles>>) -> Self {
         Writer {
             shared,
             home,
-            cursor_files,
+            cursor_files: files,
             segment: None,
             committed: Instant::now(),
             retry_after: RETRY_MIN,
@@ -159,7 +154,7 @@ impl<T: Record> Writer<T> {
     }
 
     /// There was trouble, and nothing is left to write: a new segment shows whether it is over.
-    fn probe(&mut self) -> Result<(), FileError> {
+    fn probe(&mut self) -> Result<()> {
         let has_trouble = self.shared.with_store(|store| store.trouble.is_some());
         if has_trouble { self.open_segment() } else { Ok(()) }
     }
