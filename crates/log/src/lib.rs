@@ -7,7 +7,8 @@
 //! From the bottom up: `disk` (what is asked of a file system), `format` (bytes), `segment`,
 //! `cursor_file` and `dead_letters` (files), `log` (what is in memory, under one lock), and three
 //! threads: `writer` (group commit), `reader` (reads ahead), `maintenance` (cursors and retention).
-//! `recovery` puts them together. `inspect` looks at the files of another process.
+//! `home` is what they share beside it; `recovery` puts them together. `inspect` looks at the files
+//! of another process.
 
 mod cursor;
 pub mod cursor_file;

@@ -1,8 +1,8 @@
 //! Giving up frames in memory: of one reader, or of all that still pin them.
 //!
-//! Which frames a reader may give up is said from outside ([`crate::GiveUp`]); here they are found, the
-//! oldest first. Each walk looks at a bounded number of slots while it holds the lock and goes on
-//! the next time where it ended, so that shedding costs an append about as much as the append
+//! Which frames a reader may give up is said from outside ([`crate::GiveUp`]); here they are found,
+//! the oldest first. Each walk looks at a bounded number of slots while it holds the lock and goes
+//! on the next time where it ended, so that shedding costs an append about as much as the append
 //! itself, however many frames have to stay in between and however many readers give up together.
 
 use std::sync::Arc;
