@@ -8,7 +8,6 @@ use crate::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BlockError, CursorState, SLOT_LEN_BYTES, decode_slot, encode_slot};
 
-/// Extension of cursor files.
 pub const CURSOR_EXTENSION: &str = ".cursor";
 
 /// Extension of files that are being written and count for nothing before they get their name.
@@ -146,7 +145,6 @@ pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize> {
     Ok(2 - whole_slots(&*file, path)?.len())
 }
 
-/// The file name of a reader.
 pub fn file_name(name: &str) -> String {
     escape(name) + CURSOR_EXTENSION
 }

@@ -15,7 +15,6 @@ use crate::segment::{
 };
 use crate::types::Holding;
 
-/// One log.
 #[derive(Debug)]
 pub struct LogOverview {
     /// Its folder's name, which is its signal.
@@ -26,7 +25,6 @@ pub struct LogOverview {
     pub dead_letters: Vec<DeadLetterOverview>,
 }
 
-/// One segment file.
 #[derive(Debug)]
 pub struct SegmentOverview {
     pub name: SegmentName,
@@ -36,7 +34,6 @@ pub struct SegmentOverview {
     pub info: Result<SegmentInfo>,
 }
 
-/// One reader.
 #[derive(Debug)]
 pub struct CursorOverview {
     pub path: PathBuf,

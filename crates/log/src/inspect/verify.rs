@@ -19,7 +19,6 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// Something that is wrong with a file.
 #[derive(Debug)]
 pub enum Finding {
     /// Frames or places that cannot be read. In a segment that was not sealed it may be what a
@@ -65,7 +64,6 @@ impl Finding {
     }
 }
 
-/// What was checked and what was found.
 #[derive(Debug, Default)]
 pub struct Verification {
     pub segments: u64,

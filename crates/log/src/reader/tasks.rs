@@ -12,7 +12,6 @@ use crate::log::segments::Segment;
 use crate::log::shed_segments::DiskFrame;
 use crate::types::{CursorId, Holding, Offset, Wake};
 
-/// What is to be done for one reader.
 pub(super) struct Task {
     pub(super) id: CursorId,
     pub(super) persistent_id: u32,
@@ -35,7 +34,6 @@ pub(super) enum Purpose {
     Date,
 }
 
-/// What came of a task.
 pub(super) struct Found<T> {
     pub(super) entries: Vec<(Offset, Arc<T>, DiskLease)>,
     pub(super) drops: Vec<DiskFrame>,
@@ -50,7 +48,6 @@ impl<T> Found<T> {
     }
 }
 
-/// What the reader thread does for a reader next.
 pub(super) enum Step {
     Work(Task),
     /// There is nothing to read from disk: the reader goes on in memory.

@@ -249,7 +249,6 @@ impl<T> Shared<T> {
 }
 
 impl<T> Inner<T> {
-    /// Frames became durable.
     fn publish(&mut self, frames: &[BatchFrame<T>]) {
         let Some(store) = &mut self.store else { return };
         for frame in frames {
