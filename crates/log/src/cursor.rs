@@ -6,12 +6,13 @@
 //! leased and no longer in memory is in `disk_leases`.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::format::{DROPPED_RANGES_LIMIT, DroppedRange, Holding};
+use crate::format::{DROPPED_RANGES_LIMIT, DroppedRange};
 use crate::gauges::ReaderGauges;
 use crate::ranges::RangeSet;
-use crate::types::{Charge, Offset, Wake};
+use crate::types::{Charge, Holding, Offset, Wake};
 
 /// Of more ranges the lowest are joined: what lies between them counts as not taken.
 const UNTAKEN_RANGES_LIMIT: usize = 16 << 10;
@@ -87,13 +88,29 @@ pub(crate) struct Cursor<T> {
     pub(crate) dropped: Holding,
     /// What the reader thread dropped and the reader has not asked for yet.
     pub(crate) dropped_unseen: Holding,
-    pub(crate) gaps: VecDeque<DroppedRange>,
+    pub(crate) dropped_ranges: VecDeque<DroppedRange>,
     /// The cursor's file lacks something that was resolved or dropped.
     pub(crate) is_changed: bool,
     /// There is a durable cursor file with the persistent id.
     pub(crate) has_file: bool,
     /// Below which the file counts what is held.
     pub(crate) stored_below: Offset,
+}
+
+impl<T> Ahead<T> {
+    fn at(offset: Offset) -> Self {
+        Ahead {
+            entries: VecDeque::new(),
+            bytes: 0,
+            until: offset,
+            dated_until: offset,
+            is_awaited: false,
+            is_active: false,
+            generation: 0,
+            drops: false,
+            dropped_until: 0,
+        }
+    }
 }
 
 impl<T> Cursor<T> {
@@ -119,22 +136,12 @@ impl<T> Cursor<T> {
             gauges,
             unwritten: Holding::default(),
             disk_leases: BTreeMap::new(),
-            ahead: Ahead {
-                entries: VecDeque::new(),
-                bytes: 0,
-                until: offset,
-                dated_until: offset,
-                is_awaited: false,
-                is_active: false,
-                generation: 0,
-                drops: false,
-                dropped_until: 0,
-            },
+            ahead: Ahead::at(offset),
             lags: false,
             oldest_on_disk_unix_ns: None,
             dropped: Holding::default(),
             dropped_unseen: Holding::default(),
-            gaps: VecDeque::new(),
+            dropped_ranges: VecDeque::new(),
             is_changed: true,
             has_file: false,
             stored_below: 0,
@@ -204,6 +211,15 @@ impl<T> Cursor<T> {
         held
     }
 
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.held().bytes > self.gauges.limit_bytes()
+    }
+
+    /// What the reader has leased there of what is on disk only.
+    pub(crate) fn leased_on_disk(&self, offsets: RangeInclusive<Offset>) -> Holding {
+        self.disk_leases.range(offsets).map(|(_, lease)| lease.charge).collect()
+    }
+
     /// To be called before the log's lock is released, after anything that changes what is held.
     pub(crate) fn publish(&self) {
         self.gauges.publish(self.held(), self.unread.bytes, self.unwritten.bytes, self.alone_bytes);
@@ -215,14 +231,8 @@ impl<T> Cursor<T> {
 
     /// Takes back what was read ahead: the cursor goes elsewhere.
     pub(crate) fn forget_ahead(&mut self) {
-        self.ahead.entries.clear();
-        self.ahead.bytes = 0;
-        self.ahead.until = self.next;
-        self.ahead.dated_until = self.next;
-        self.ahead.dropped_until = 0;
-        self.ahead.generation += 1;
-        self.ahead.is_awaited = false;
-        self.ahead.is_active = false;
+        let (generation, drops) = (self.ahead.generation + 1, self.ahead.drops);
+        self.ahead = Ahead { generation, drops, ..Ahead::at(self.next) };
     }
 
     /// Takes note of what a policy dropped from where the reader stood up to `end`.
@@ -238,39 +248,17 @@ impl<T> Cursor<T> {
         }
         self.dropped.add(dropped);
         self.is_changed = true;
-        // A reader that lags for hours loses a frame at each append: that is one gap that grows.
-        if let Some(last) = self.gaps.back_mut().filter(|last| last.end == start) {
+        // A reader that lags for hours loses a frame at each append: that is one range that grows.
+        if let Some(last) = self.dropped_ranges.back_mut().filter(|last| last.end == start) {
             last.end = end;
             last.dropped.add(dropped);
             last.dropped_unix_ns = now_unix_ns;
             return;
         }
-        self.gaps.push_back(DroppedRange { start, end, dropped, dropped_unix_ns: now_unix_ns });
-        if self.gaps.len() > DROPPED_RANGES_LIMIT {
-            self.gaps.pop_front();
+        if self.dropped_ranges.len() == DROPPED_RANGES_LIMIT {
+            self.dropped_ranges.pop_front();
         }
-    }
-}
-
-impl Holding {
-    pub(crate) fn add_charge(&mut self, charge: Charge) {
-        self.frames += 1;
-        self.items += charge.items;
-        self.bytes += charge.bytes;
-    }
-
-    /// Saturates: after a crash too little may be known of what waits on disk.
-    pub(crate) fn remove_charge(&mut self, charge: Charge) {
-        self.frames = self.frames.saturating_sub(1);
-        self.items = self.items.saturating_sub(charge.items);
-        self.bytes = self.bytes.saturating_sub(charge.bytes);
-    }
-
-    pub(crate) fn without(self, other: Holding) -> Holding {
-        Holding {
-            frames: self.frames.saturating_sub(other.frames),
-            items: self.items.saturating_sub(other.items),
-            bytes: self.bytes.saturating_sub(other.bytes),
-        }
+        let range = DroppedRange { start, end, dropped, dropped_unix_ns: now_unix_ns };
+        self.dropped_ranges.push_back(range);
     }
 }

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
-use crate::error::FileError;
-use crate::format::{CursorState, SLOT_LEN_BYTES, SlotError, decode_slot, encode_slot};
+use crate::error::{FileError, IoContext as _, Result};
+use crate::format::{BlockError, CursorState, SLOT_LEN_BYTES, decode_slot, encode_slot};
 
-/// Extension of cursor files.
 pub const CURSOR_EXTENSION: &str = ".cursor";
 
 /// Extension of files that are being written and count for nothing before they get their name.
@@ -32,42 +31,34 @@ pub struct CursorFile {
 
 impl CursorFile {
     /// Creates or replaces the file of a reader in `directory`. Durable when this returns.
-    pub fn create(
-        disk: &dyn Disk,
-        directory: &Path,
-        state: &CursorState,
-    ) -> Result<Self, FileError> {
+    pub fn create(disk: &dyn Disk, directory: &Path, state: &CursorState) -> Result<Self> {
         Self::create_at(disk, &directory.join(file_name(&state.name)), state)
     }
 
     /// As [`CursorFile::create`] with a path of its own.
-    pub fn create_at(disk: &dyn Disk, path: &Path, state: &CursorState) -> Result<Self, FileError> {
-        let file = write_new(disk, path, state, 1)?;
-        Ok(CursorFile { path: path.to_owned(), file, sequence: 2, failed: false })
+    pub fn create_at(disk: &dyn Disk, path: &Path, state: &CursorState) -> Result<Self> {
+        Self::replace(disk, path, state, 0)
     }
 
     /// Opens a file and reads the newer of its slots that are whole.
-    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState), FileError> {
-        let file =
-            disk.open(path, Access::ReadWrite).map_err(FileError::io(path, "cannot open"))?;
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState)> {
+        let file = disk.open(path, Access::ReadWrite).at(path, "cannot open")?;
         let (sequence, state) = read_slots(&*file, path)?;
         Ok((CursorFile { path: path.to_owned(), file, sequence, failed: false }, state))
     }
 
     /// Reads a file without being able to write it.
-    pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState, FileError> {
-        let file = disk.open(path, Access::Read).map_err(FileError::io(path, "cannot open"))?;
+    pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState> {
+        let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Ok(read_slots(&*file, path)?.1)
     }
 
     /// Writes the state into the older slot; durable when this returns. After an error the newer
     /// slot still counts, and the next call writes a new file: one that failed to sync is never
     /// synced again.
-    pub fn store(&mut self, disk: &dyn Disk, state: &CursorState) -> Result<(), FileError> {
+    pub fn store(&mut self, disk: &dyn Disk, state: &CursorState) -> Result<()> {
         if self.failed {
-            self.file = write_new(disk, &self.path, state, self.sequence + 1)?;
-            self.sequence += 2;
-            self.failed = false;
+            *self = Self::replace(disk, &self.path, state, self.sequence)?;
             return Ok(());
         }
         let sequence = self.sequence + 1;
@@ -76,11 +67,31 @@ impl CursorFile {
             .and_then(|()| self.file.sync_data());
         self.failed = written.is_err();
         self.sequence = sequence;
-        written.map_err(FileError::io(&self.path, "cannot write"))
+        written.at(&self.path, "cannot write")
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Writes both slots, so that one damaged slot never costs the reader, and renames the file.
+    fn replace(disk: &dyn Disk, path: &Path, state: &CursorState, sequence: u64) -> Result<Self> {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(TEMPORARY_EXTENSION);
+        let temporary = PathBuf::from(temporary);
+        match disk.remove_file(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed.at(&temporary, "cannot remove")?,
+        }
+        let written = write_temporary(disk, &temporary, state, sequence + 1);
+        let renamed = written.and_then(|file| {
+            disk.rename(&temporary, path).at(path, "cannot rename").map(|()| file)
+        });
+        // Its space may be what is missing. The next attempt removes it otherwise.
+        let file = renamed.inspect_err(|_| drop(disk.remove_file(&temporary)))?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
+        Ok(CursorFile { path: path.to_owned(), file, sequence: sequence + 2, failed: false })
     }
 }
 
@@ -89,97 +100,51 @@ fn slot_position(sequence: u64) -> u64 {
     (sequence % 2) * SLOT_LEN_BYTES
 }
 
-/// Writes both slots, so that one damaged slot never costs the reader, and renames the file.
-fn write_new(
-    disk: &dyn Disk,
-    path: &Path,
-    state: &CursorState,
-    first_sequence: u64,
-) -> Result<Arc<dyn DiskFile>, FileError> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(TEMPORARY_EXTENSION);
-    let temporary = PathBuf::from(temporary);
-    match disk.remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(FileError::io(&temporary, "cannot remove")(error));
-        }
-        _ => {}
-    }
-    let written = write_temporary(disk, &temporary, state, first_sequence);
-    let renamed = written.and_then(|file| {
-        disk.rename(&temporary, path).map_err(FileError::io(path, "cannot rename"))?;
-        Ok(file)
-    });
-    if renamed.is_err() {
-        // Its space may be what is missing. The next attempt removes it otherwise.
-        let _ = disk.remove_file(&temporary);
-    }
-    let file = renamed?;
-    let directory = path.parent().unwrap_or(Path::new("."));
-    disk.sync_directory(directory)
-        .map_err(FileError::io(directory, "cannot sync the directory"))?;
-    Ok(file)
-}
-
 fn write_temporary(
     disk: &dyn Disk,
     path: &Path,
     state: &CursorState,
     first_sequence: u64,
-) -> Result<Arc<dyn DiskFile>, FileError> {
-    let file = disk.create_new(path).map_err(FileError::io(path, "cannot create"))?;
-    file.allocate(2 * SLOT_LEN_BYTES).map_err(FileError::io(path, "cannot reserve space"))?;
+) -> Result<Arc<dyn DiskFile>> {
+    let file = disk.create_new(path).at(path, "cannot create")?;
+    file.allocate(2 * SLOT_LEN_BYTES).at(path, "cannot reserve space")?;
     for sequence in [first_sequence, first_sequence + 1] {
         write_all_at(&*file, &encode_slot(state, sequence), slot_position(sequence))
-            .map_err(FileError::io(path, "cannot write"))?;
+            .at(path, "cannot write")?;
     }
-    file.sync_all().map_err(FileError::io(path, "cannot sync"))?;
+    file.sync_all().at(path, "cannot sync")?;
     Ok(file)
 }
 
-fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState), FileError> {
-    let mut newest: Option<(u64, CursorState)> = None;
-    for slot in decode_slots(file, path)? {
-        match slot {
-            Ok(slot) if newest.as_ref().is_none_or(|(sequence, _)| *sequence < slot.0) => {
-                newest = Some(slot)
-            }
-            Err(SlotError::NewerVersion { found }) => {
-                return Err(FileError::NewerVersion { path: path.to_owned(), found });
-            }
-            Ok(_) | Err(SlotError::Empty | SlotError::Damaged) => {}
-        }
-    }
+fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState)> {
+    let newest = whole_slots(file, path)?.into_iter().max_by_key(|(sequence, _)| *sequence);
     newest.ok_or_else(|| FileError::DamagedCursor { path: path.to_owned() })
 }
 
-type Slot = Result<(u64, CursorState), SlotError>;
-
-fn decode_slots(file: &dyn DiskFile, path: &Path) -> Result<[Slot; 2], FileError> {
+/// Sequence numbers and contents of the slots that can be read.
+fn whole_slots(file: &dyn DiskFile, path: &Path) -> Result<Vec<(u64, CursorState)>> {
     let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
-    let mut slots = [Err(SlotError::Empty), Err(SlotError::Empty)];
-    for (slot, position) in slots.iter_mut().zip([0, SLOT_LEN_BYTES]) {
-        let len = read_full_at(file, &mut buffer, position)
-            .map_err(FileError::io(path, "cannot read"))?;
-        *slot = decode_slot(&buffer[..len]);
+    let mut slots = Vec::new();
+    for position in [0, SLOT_LEN_BYTES] {
+        let len = read_full_at(file, &mut buffer, position).at(path, "cannot read")?;
+        match decode_slot(&buffer[..len]) {
+            Ok(slot) => slots.push(slot),
+            Err(BlockError::NewerVersion { found }) => {
+                return Err(FileError::NewerVersion { path: path.to_owned(), found });
+            }
+            Err(BlockError::Empty | BlockError::Damaged) => {}
+        }
     }
     Ok(slots)
 }
 
 /// How many of the two slots of a file cannot be read. One may be what a crash left of a write, two
 /// cost the reader's place.
-pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize, FileError> {
-    let file = disk.open(path, Access::Read).map_err(FileError::io(path, "cannot open"))?;
-    let slots = decode_slots(&*file, path)?;
-    for slot in &slots {
-        if let Err(SlotError::NewerVersion { found }) = slot {
-            return Err(FileError::NewerVersion { path: path.to_owned(), found: *found });
-        }
-    }
-    Ok(slots.iter().filter(|slot| slot.is_err()).count())
+pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize> {
+    let file = disk.open(path, Access::Read).at(path, "cannot open")?;
+    Ok(2 - whole_slots(&*file, path)?.len())
 }
 
-/// The file name of a reader.
 pub fn file_name(name: &str) -> String {
     escape(name) + CURSOR_EXTENSION
 }

@@ -15,9 +15,9 @@ pub use reader::{DeadLetter, DeadLetterReader};
 
 use crate::cursor_file::{CursorFile, escape, file_name};
 use crate::disk::{Access, Disk};
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _};
 use crate::format::{
-    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Holding, Refusal,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Refusal,
     SegmentHeader, VERSION,
 };
 use crate::record::RecordFacts;
@@ -25,7 +25,7 @@ use crate::segment::{
     Located, NewSegment, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments,
     random_u64,
 };
-use crate::types::Charge;
+use crate::types::{Charge, Holding};
 
 /// Name of the folder of all dead letters within a log's directory.
 pub const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";
@@ -97,7 +97,7 @@ impl DeadLetters {
         limit_bytes: u64,
     ) -> Result<Self, DeadLetterError> {
         let directory = directory_of(log_directory, delivery);
-        disk.create_directory(&directory).map_err(FileError::io(&directory, "cannot create"))?;
+        disk.create_directory(&directory).at(&directory, "cannot create")?;
         let (state_file, state) = open_state(&*disk, &directory, delivery)?;
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
@@ -121,28 +121,22 @@ impl DeadLetters {
     /// can be repeated.
     pub fn append(&mut self, new: &[NewDeadLetter<'_>]) -> Result<u64, DeadLetterError> {
         let first = self.head;
-        for letter in new {
-            if let Err(error) = self.append_one(letter) {
-                self.abandon_failed();
-                return Err(error);
-            }
+        let mut appended = new.iter().try_for_each(|letter| self.append_one(letter));
+        if appended.is_ok()
+            && let Some(writer) = &mut self.writer
+        {
+            appended = writer.sync().map_err(DeadLetterError::from);
         }
-        if let Err(error) = self.writer.as_mut().map_or(Ok(()), SegmentWriter::sync) {
-            self.abandon_failed();
-            return Err(error.into());
-        }
-        Ok(first)
+        self.abandon_failed();
+        appended.map(|()| first)
     }
 
     /// Removes all letters below a number. Durable when this returns.
     pub fn remove_below(&mut self, number: u64) -> Result<(), DeadLetterError> {
         self.state.floor = self.state.floor.max(number.min(self.head));
         self.store_state()?;
-        if self
-            .writer
-            .as_ref()
-            .is_some_and(|writer| writer.totals().frames > 0 && self.state.floor == self.head)
-        {
+        let is_written = self.writer.as_ref().is_some_and(|writer| writer.totals().frames > 0);
+        if is_written && self.state.floor == self.head {
             self.finish_segment()?;
         }
         self.remove_resolved()
@@ -206,10 +200,8 @@ impl DeadLetters {
             (self.limit_bytes / SEGMENTS_WHEN_FULL).clamp(shortest, longest).min(self.limit_bytes);
         let len_bytes = usual.max(letter_bytes);
         if len_bytes > self.limit_bytes {
-            return Err(DeadLetterError::ExceedsLimit {
-                letter_bytes,
-                limit_bytes: self.limit_bytes,
-            });
+            let limit_bytes = self.limit_bytes;
+            return Err(DeadLetterError::ExceedsLimit { letter_bytes, limit_bytes });
         }
         self.finish_segment()?;
         while self.len_bytes() + len_bytes > self.limit_bytes && !self.stored.is_empty() {
@@ -219,8 +211,7 @@ impl DeadLetters {
             version: VERSION,
             kind: FileKind::DeadLetters,
             log_id: self.state.log_id,
-            epoch: random_u64()
-                .map_err(FileError::io(&self.directory, "cannot get a random number"))?,
+            epoch: random_u64().at(&self.directory, "cannot get a random number")?,
             first_offset: self.head,
             created_unix_ns: frame.facts.received_unix_ns,
             name: self.state.name.clone(),
@@ -233,12 +224,9 @@ impl DeadLetters {
     fn finish_segment(&mut self) -> Result<(), DeadLetterError> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let sealed = writer.seal();
-        self.stored.push_back(Stored {
-            name: writer.name(),
-            len_bytes: writer.len_bytes(),
-            totals: writer.totals(),
-        });
-        Ok(sealed.map(|_| ())?)
+        let (name, len_bytes, totals) = (writer.name(), writer.len_bytes(), writer.totals());
+        self.stored.push_back(Stored { name, len_bytes, totals });
+        Ok(sealed.map(drop)?)
     }
 
     /// A segment that failed is left as it is, for what was durable in it before.
@@ -255,13 +243,8 @@ impl DeadLetters {
         let end = (oldest.totals.last_offset + 1).max(self.state.floor);
         let dropped = self.left_in(oldest)?;
         if dropped.frames > 0 {
-            let dropped_unix_ns = self.state.written_unix_ns;
-            self.state.gaps.push(DroppedRange {
-                start: self.state.floor,
-                end,
-                dropped,
-                dropped_unix_ns,
-            });
+            let (start, dropped_unix_ns) = (self.state.floor, self.state.written_unix_ns);
+            self.state.gaps.push(DroppedRange { start, end, dropped, dropped_unix_ns });
             self.state.gaps.drain(..self.state.gaps.len().saturating_sub(DROPPED_RANGES_LIMIT));
             self.state.dropped.add(dropped);
         }
@@ -273,8 +256,7 @@ impl DeadLetters {
     /// What a segment holds at or above the floor.
     fn left_in(&self, segment: &Stored) -> Result<Holding, DeadLetterError> {
         let path = self.directory.join(segment.name.to_string());
-        let options = ReaderOptions::default();
-        let mut reader = SegmentReader::open_path(&*self.disk, &path, options)?;
+        let mut reader = SegmentReader::open_path(&*self.disk, &path, ReaderOptions::default())?;
         let mut left = Holding::default();
         while let Some(Located { header, .. }) = reader.next()? {
             if header.offset >= self.state.floor {
@@ -296,7 +278,7 @@ impl DeadLetters {
                 break;
             }
             let path = self.directory.join(oldest.name.to_string());
-            self.disk.remove_file(&path).map_err(FileError::io(&path, "cannot remove"))?;
+            self.disk.remove_file(&path).at(&path, "cannot remove")?;
             self.stored.pop_front();
         }
         Ok(())
@@ -305,29 +287,26 @@ impl DeadLetters {
     /// Learns what is in a segment of an earlier run, and cuts off its unused space.
     fn take_over(&mut self, name: SegmentName) -> Result<(), DeadLetterError> {
         let path = self.directory.join(name.to_string());
-        let file = self
-            .disk
-            .open(&path, Access::ReadWrite)
-            .map_err(FileError::io(&path, "cannot open"))?;
+        let file = self.disk.open(&path, Access::ReadWrite).at(&path, "cannot open")?;
         let mut reader = match SegmentReader::open(file.clone(), &path, ReaderOptions::default()) {
             Err(FileError::Unfinished { .. }) => {
-                return Ok(self
-                    .disk
-                    .remove_file(&path)
-                    .map_err(FileError::io(&path, "cannot remove"))?);
+                return Ok(self.disk.remove_file(&path).at(&path, "cannot remove")?);
             }
             // Left as it is, to be looked at.
             Err(FileError::NoSegment { .. }) => return Ok(()),
             reader => reader?,
         };
-        let (totals, len_bytes) = match reader.info().footer {
-            Some(footer) => (footer, reader.info().len_bytes),
-            None => {
-                let (totals, end) = scan(&mut reader)?;
-                file.set_len(end).map_err(FileError::io(&path, "cannot truncate"))?;
-                (totals, end)
+        let (mut totals, mut len_bytes) = (Footer::default(), reader.info().len_bytes);
+        if let Some(footer) = reader.info().footer {
+            totals = footer;
+        } else {
+            len_bytes = reader.position();
+            while let Some(located) = reader.next()? {
+                totals.count(located.header.offset, located.header.charge);
+                len_bytes = located.end();
             }
-        };
+            file.set_len(len_bytes).at(&path, "cannot truncate")?;
+        }
         if totals.frames > 0 {
             self.head = self.head.max(totals.last_offset + 1);
         }
@@ -337,17 +316,6 @@ impl DeadLetters {
     }
 }
 
-/// Totals of a segment that was not sealed and where its last frame ends.
-fn scan(reader: &mut SegmentReader) -> Result<(Footer, u64), FileError> {
-    let mut totals = Footer::default();
-    let mut end = reader.position();
-    while let Some(located) = reader.next()? {
-        totals.count(located.header.offset, located.header.charge);
-        end = located.end();
-    }
-    Ok((totals, end))
-}
-
 fn open_state(
     disk: &dyn Disk,
     directory: &Path,
@@ -355,14 +323,12 @@ fn open_state(
 ) -> Result<(CursorFile, CursorState), DeadLetterError> {
     let path = state_path(directory);
     match CursorFile::open(disk, &path) {
-        Ok(opened) => return Ok(opened),
-        Err(error) if error.is_not_found() => {}
-        // No letter is lost by that: some that were removed are back.
+        // No letter is lost by damage: some that were removed are back.
         Err(FileError::DamagedCursor { .. }) => {}
-        Err(error) => return Err(error.into()),
+        Err(error) if error.is_not_found() => {}
+        opened => return Ok(opened?),
     }
-    let log_id =
-        u128::from(random_u64().map_err(FileError::io(directory, "cannot get a random number"))?);
+    let log_id = u128::from(random_u64().at(directory, "cannot get a random number")?);
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
     Ok((CursorFile::create_at(disk, &path, &state)?, state))
 }

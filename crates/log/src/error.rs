@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::format::Version;
 use crate::types::DiskTrouble;
 
+pub type Result<A, E = FileError> = std::result::Result<A, E>;
+
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("{}: {action}: {source}", path.display())]
@@ -33,11 +35,6 @@ pub enum FileError {
 }
 
 impl FileError {
-    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| FileError::Io { path, action, source }
-    }
-
     /// True if the file is not there (any more).
     pub fn is_not_found(&self) -> bool {
         matches!(self, FileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
@@ -51,5 +48,16 @@ impl FileError {
 
     pub(crate) fn trouble(&self) -> DiskTrouble {
         DiskTrouble { reason: self.to_string(), out_of_space: self.is_out_of_space() }
+    }
+}
+
+/// Says of an I/O error where it happened, and what could not be done there.
+pub(crate) trait IoContext<A> {
+    fn at(self, path: &Path, action: &'static str) -> Result<A>;
+}
+
+impl<A> IoContext<A> for io::Result<A> {
+    fn at(self, path: &Path, action: &'static str) -> Result<A> {
+        self.map_err(|source| FileError::Io { path: path.to_owned(), action, source })
     }
 }

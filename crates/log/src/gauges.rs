@@ -1,8 +1,7 @@
 //! Figures of a log that are read without its lock.
 
+use crate::types::Holding;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-
-use crate::format::Holding;
 
 /// Memory of frames, in bytes of charge. Logs that share one pool of memory share one of these.
 #[derive(Debug, Default)]
@@ -48,6 +47,17 @@ pub enum GiveUp {
     /// Those that another reader has taken, a best-effort one not counted.
     Taken,
     Everything,
+}
+
+impl GiveUp {
+    /// Whether a frame may go, which another reader may have taken.
+    pub(crate) fn allows(self, is_taken: impl FnOnce() -> bool) -> bool {
+        match self {
+            GiveUp::Nothing => false,
+            GiveUp::Taken => is_taken(),
+            GiveUp::Everything => true,
+        }
+    }
 }
 
 /// What waits for one reader, as of the last time that the log's lock was released.
@@ -114,17 +124,12 @@ impl ReaderGauges {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn publish(
-        &self,
-        held: Holding,
-        unread_bytes: u64,
-        unwritten_bytes: u64,
-        alone_bytes: u64,
-    ) {
+    /// The last three in bytes.
+    pub(crate) fn publish(&self, held: Holding, unread: u64, unwritten: u64, alone: u64) {
         self.held_bytes.store(held.bytes, Ordering::Relaxed);
         self.held_frames.store(held.frames, Ordering::Relaxed);
-        self.unread_bytes.store(unread_bytes, Ordering::Relaxed);
-        self.unwritten_bytes.store(unwritten_bytes, Ordering::Relaxed);
-        self.alone_bytes.store(alone_bytes, Ordering::Relaxed);
+        self.unread_bytes.store(unread, Ordering::Relaxed);
+        self.unwritten_bytes.store(unwritten, Ordering::Relaxed);
+        self.alone_bytes.store(alone, Ordering::Relaxed);
     }
 }

@@ -7,7 +7,8 @@
 //! From the bottom up: `disk` (what is asked of a file system), `format` (bytes), `segment`,
 //! `cursor_file` and `dead_letters` (files), `log` (what is in memory, under one lock), and three
 //! threads: `writer` (group commit), `reader` (reads ahead), `maintenance` (cursors and retention).
-//! `recovery` puts them together. `inspect` looks at the files of another process.
+//! `home` is what they share beside it; `recovery` puts them together. `inspect` looks at the files
+//! of another process.
 
 mod cursor;
 pub mod cursor_file;
@@ -16,6 +17,7 @@ pub mod disk;
 mod error;
 pub mod format;
 mod gauges;
+mod home;
 pub mod inspect;
 pub mod lock;
 mod log;
@@ -30,14 +32,14 @@ mod slots;
 mod types;
 mod writer;
 
-pub use error::FileError;
-pub use format::{DroppedRange, Holding};
+pub use error::{FileError, Result};
+pub use format::DroppedRange;
 pub use gauges::{GiveUp, MemoryUse, ReaderGauges};
 pub use log::{GivenUp, Log};
 pub use options::{FlushPolicy, OpenOptions, Recovered};
 pub use ranges::RangeSet;
 pub use record::{DecodeError, Record, RecordFacts, StoredRecord};
 pub use types::{
-    Appended, Charge, CursorId, DiskTrouble, Keep, LogStats, Next, Offset, Orphan, Subscription,
-    Wake,
+    Appended, Charge, CursorId, DiskTrouble, Holding, Keep, LogStats, Next, Offset, Orphan,
+    Subscription, Wake,
 };

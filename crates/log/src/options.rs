@@ -18,6 +18,16 @@ pub enum FlushPolicy {
     Never,
 }
 
+impl FlushPolicy {
+    pub(crate) fn after(self) -> Option<Duration> {
+        match self {
+            FlushPolicy::OnDemand { after } => Some(after),
+            FlushPolicy::AtOnce => Some(Duration::ZERO),
+            FlushPolicy::Never => None,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct OpenOptions {
     pub disk: Arc<dyn Disk>,

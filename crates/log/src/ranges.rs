@@ -11,19 +11,12 @@ pub struct RangeSet {
 impl RangeSet {
     /// Adds one offset. Returns false if it was in the set already.
     pub fn insert(&mut self, offset: u64) -> bool {
-        let before =
-            self.end_by_start.range(..=offset).next_back().map(|(&start, &end)| (start, end));
+        let before = self.starting_by(offset);
         if before.is_some_and(|(_, end)| offset < end) {
             return false;
         }
-        let start = match before {
-            Some((start, end)) if end == offset => start,
-            _ => offset,
-        };
-        let end = match self.end_by_start.remove(&(offset + 1)) {
-            Some(end) => end,
-            None => offset + 1,
-        };
+        let start = before.filter(|&(_, end)| end == offset).map_or(offset, |(start, _)| start);
+        let end = self.end_by_start.remove(&(offset + 1)).unwrap_or(offset + 1);
         self.end_by_start.insert(start, end);
         true
     }
@@ -32,13 +25,7 @@ impl RangeSet {
     pub fn insert_run(&mut self, start: u64, end: u64) {
         let (mut start, mut end) = (start, end);
         // Backwards: ranges that touch the run become part of it.
-        while let Some((first, last)) = self
-            .end_by_start
-            .range(..=end)
-            .next_back()
-            .map(|(&first, &last)| (first, last))
-            .filter(|(_, last)| *last >= start)
-        {
+        while let Some((first, last)) = self.starting_by(end).filter(|&(_, last)| last >= start) {
             self.end_by_start.remove(&first);
             start = start.min(first);
             end = end.max(last);
@@ -46,8 +33,13 @@ impl RangeSet {
         self.end_by_start.insert(start, end);
     }
 
+    /// The last range that starts at or before an offset.
+    fn starting_by(&self, offset: u64) -> Option<(u64, u64)> {
+        self.end_by_start.range(..=offset).next_back().map(|(&start, &end)| (start, end))
+    }
+
     pub fn contains(&self, offset: u64) -> bool {
-        self.end_by_start.range(..=offset).next_back().is_some_and(|(_, &end)| offset < end)
+        self.end_of_run_at(offset).is_some()
     }
 
     /// If a range starts at `floor`, removes it and returns its end: the new floor.
@@ -57,22 +49,16 @@ impl RangeSet {
 
     /// The end of the range that `offset` lies in.
     pub fn end_of_run_at(&self, offset: u64) -> Option<u64> {
-        self.end_by_start
-            .range(..=offset)
-            .next_back()
-            .map(|(_, &end)| end)
-            .filter(|&end| offset < end)
+        self.starting_by(offset).map(|(_, end)| end).filter(|&end| offset < end)
     }
 
     /// Forgets every offset below `floor`; returns the first one from there on that is not in it.
     pub fn forget_below(&mut self, floor: u64) -> u64 {
         let mut lifted = floor;
-        while let Some((&start, &end)) = self.end_by_start.first_key_value() {
-            if start > lifted {
-                break;
-            }
-            lifted = lifted.max(end);
-            self.end_by_start.pop_first();
+        while let Some(lowest) = self.end_by_start.first_entry()
+            && *lowest.key() <= lifted
+        {
+            lifted = lifted.max(lowest.remove());
         }
         lifted
     }
@@ -88,10 +74,9 @@ impl RangeSet {
 
     /// Makes the two lowest ranges one, with all that lies between them.
     pub fn join_lowest(&mut self) {
-        if let (Some((start, _)), Some((_, end))) =
-            (self.end_by_start.pop_first(), self.end_by_start.pop_first())
-        {
-            self.end_by_start.insert(start, end);
+        let (lowest, next) = (self.end_by_start.pop_first(), self.end_by_start.pop_first());
+        if let Some((start, end)) = lowest {
+            self.end_by_start.insert(start, next.map_or(end, |(_, end)| end));
         }
     }
 

@@ -19,19 +19,13 @@ pub(crate) struct Slots<S> {
     chunks: VecDeque<Option<Box<Chunk<S>>>>,
 }
 
-impl<S> Default for Slots<S> {
-    fn default() -> Self {
-        Slots { base: 0, head: 0, chunks: VecDeque::new() }
-    }
-}
-
 impl<S> Slots<S> {
     /// Without any slot; the first gets the offset `head`.
     pub(crate) fn starting_at(head: u64) -> Self {
-        let mut slots = Slots { base: head / CHUNK * CHUNK, head, chunks: VecDeque::new() };
-        if !head.is_multiple_of(CHUNK) {
-            let passed = (0..head % CHUNK).map(|_| None).collect();
-            slots.chunks.push_back(Some(Box::new(Chunk { slots: passed, live: 0 })));
+        let base = head / CHUNK * CHUNK;
+        let mut slots = Slots { base, head: base, chunks: VecDeque::new() };
+        while slots.head < head {
+            slots.push(None);
         }
         slots
     }
@@ -82,12 +76,28 @@ impl<S> Slots<S> {
     /// The first offset from `offset` on that may hold something: skips chunks that were let go.
     pub(crate) fn next_live(&self, offset: u64) -> u64 {
         let mut offset = offset.max(self.base);
-        while offset < self.head
-            && self.index(offset).is_some_and(|index| self.chunks[index].is_none())
-        {
+        let is_gone = |offset| self.index(offset).is_some_and(|index| self.chunks[index].is_none());
+        while offset < self.head && is_gone(offset) {
             offset = (offset / CHUNK + 1) * CHUNK;
         }
         offset.min(self.head)
+    }
+
+    /// What is in memory from an offset on, with its offset.
+    pub(crate) fn live_from(&self, offset: u64) -> impl Iterator<Item = (u64, &S)> {
+        let mut next = offset;
+        std::iter::from_fn(move || {
+            loop {
+                let offset = self.next_live(next);
+                if offset >= self.head {
+                    return None;
+                }
+                next = offset + 1;
+                if let Some(slot) = self.get(offset) {
+                    return Some((offset, slot));
+                }
+            }
+        })
     }
 
     /// Slots that are held in memory, resolved ones in live chunks included.
@@ -123,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_lives_long_pins_its_chunk_and_nothing_after_it() {
-        let mut slots = Slots::default();
+        let mut slots = Slots::starting_at(0);
         slots.push(Some("waits"));
         for _ in 0..100_000 {
             let offset = slots.push(Some("passes"));

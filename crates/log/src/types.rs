@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::format::Holding;
-
 /// Position in a log: the number of frames appended before. Never given twice.
 pub type Offset = u64;
 
@@ -17,6 +15,52 @@ pub struct CursorId(pub(crate) usize);
 pub struct Charge {
     pub bytes: u64,
     pub items: u64,
+}
+
+/// A number of frames with what is in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    pub frames: u64,
+    pub items: u64,
+    /// Sum of the frames' charges.
+    pub bytes: u64,
+}
+
+impl Holding {
+    pub fn add(&mut self, other: Holding) {
+        self.frames += other.frames;
+        self.items += other.items;
+        self.bytes += other.bytes;
+    }
+
+    pub(crate) fn add_charge(&mut self, charge: Charge) {
+        self.frames += 1;
+        self.items += charge.items;
+        self.bytes += charge.bytes;
+    }
+
+    /// Saturates: after a crash too little may be known of what waits on disk.
+    pub(crate) fn remove_charge(&mut self, charge: Charge) {
+        self.frames = self.frames.saturating_sub(1);
+        self.items = self.items.saturating_sub(charge.items);
+        self.bytes = self.bytes.saturating_sub(charge.bytes);
+    }
+
+    pub(crate) fn without(self, other: Holding) -> Holding {
+        Holding {
+            frames: self.frames.saturating_sub(other.frames),
+            items: self.items.saturating_sub(other.items),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+impl FromIterator<Charge> for Holding {
+    fn from_iter<I: IntoIterator<Item = Charge>>(charges: I) -> Self {
+        let mut holding = Holding::default();
+        charges.into_iter().for_each(|charge| holding.add_charge(charge));
+        holding
+    }
 }
 
 /// What [`crate::Log::append`] says.
@@ -45,10 +89,7 @@ pub enum Next<T> {
 impl<T> Next<T> {
     /// The entry, if there is one now.
     pub fn entry(self) -> Option<(Offset, Arc<T>)> {
-        match self {
-            Next::Entry(offset, entry) => Some((offset, entry)),
-            Next::Loading | Next::Full | Next::Empty => None,
-        }
+        if let Next::Entry(offset, entry) = self { Some((offset, entry)) } else { None }
     }
 }
 

@@ -161,3 +161,29 @@ fn a_reader_that_comes_back_keeps_its_backlog_until_it_may_give_it_up() {
     log.gauges(back).allow(GiveUp::Everything);
     assert!(log.shed_segments(u64::MAX).0 > 0);
 }
+
+/// Scenario: a reader lags behind frames on disk that only it wants; those in memory another one
+/// has taken. Guarantee: giving up the latter does not pass over the former.
+#[test]
+fn giving_up_what_is_in_memory_keeps_what_is_on_disk() {
+    let disk = FaultyDisk::new(7);
+    let log = log_with(&disk, FRAMES / 2 * 1_000);
+    let (behind, other) = (subscribe(&log, "behind"), subscribe(&log, "other"));
+    let durable = Durable::default();
+    for value in 0..FRAMES {
+        let ids = [behind, other];
+        let ids = if value < FRAMES / 2 { &ids[..1] } else { &ids[..] };
+        append(&log, value, 1_000, ids, &durable);
+    }
+    wait_durable(&durable, FRAMES as usize);
+    wait_until("evicted", || log.stats().frames_evicted >= FRAMES / 2);
+    for (offset, _) in read_all(&log, other) {
+        log.resolve(other, offset);
+    }
+    log.gauges(behind).allow(GiveUp::Taken);
+    let given_up = log.shed_together(100_000).len() as u64;
+    assert!(given_up > 0);
+    let left = values(&read_all(&log, behind));
+    assert_eq!(left.len() as u64, FRAMES - given_up);
+    assert!(left.starts_with(&(0..FRAMES / 2).collect::<Vec<_>>()));
+}

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::state_path;
 use crate::cursor_file::CursorFile;
 use crate::disk::Disk;
-use crate::error::FileError;
+use crate::error::{FileError, Result};
 use crate::format::{CursorState, Refusal};
 use crate::record::RecordFacts;
 use crate::segment::{Damage, Located, SegmentChain};
@@ -33,8 +33,13 @@ pub struct DeadLetterReader {
 
 impl DeadLetterReader {
     /// `directory` is the delivery's own, `from` the number of the first letter that is wanted.
-    pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self, FileError> {
-        let state = read_state(&*disk, directory)?;
+    pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self> {
+        let state = match CursorFile::read(&*disk, &state_path(directory)) {
+            // Without a state nothing counts as removed.
+            Err(FileError::DamagedCursor { .. }) => CursorState::default(),
+            Err(error) if error.is_not_found() => CursorState::default(),
+            state => state?,
+        };
         let segments = SegmentChain::open(disk, directory, from.max(state.floor))?;
         Ok(DeadLetterReader { state, segments })
     }
@@ -47,7 +52,7 @@ impl DeadLetterReader {
 
     /// The next letter, None behind the last one. What is damaged is passed over and counted.
     #[expect(clippy::should_implement_trait, reason = "it can fail, and goes on after that")]
-    pub fn next(&mut self) -> Result<Option<DeadLetter>, FileError> {
+    pub fn next(&mut self) -> Result<Option<DeadLetter>> {
         while let Some(Located { header, .. }) = self.segments.next()? {
             let Some(body) = self.segments.body()? else { continue };
             let Some((refusal, len)) = Refusal::decode(&body.metadata) else { continue };
@@ -66,14 +71,5 @@ impl DeadLetterReader {
     /// What was damaged so far.
     pub fn damage(&self) -> Damage {
         self.segments.damage()
-    }
-}
-
-/// Without a state nothing counts as removed.
-pub(super) fn read_state(disk: &dyn Disk, directory: &Path) -> Result<CursorState, FileError> {
-    match CursorFile::read(disk, &state_path(directory)) {
-        Err(FileError::DamagedCursor { .. }) => Ok(CursorState::default()),
-        Err(error) if error.is_not_found() => Ok(CursorState::default()),
-        state => state,
     }
 }

@@ -8,13 +8,11 @@ mod direct;
 mod real;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use aligned::{ALIGNMENT_BYTES, AlignedBuffer};
 pub use real::RealDisk;
-
-use crate::lock::LockError;
 
 /// What an opened file may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +54,25 @@ pub trait Disk: Send + Sync + 'static {
     /// Makes creations, removals and renames in a directory durable.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
     fn space(&self, path: &Path) -> io::Result<Space>;
-    /// Locks a file against other processes until the guard is dropped. See [`crate::lock`].
-    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError>;
+    /// Locks a file against other processes until what it returns is dropped.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError>;
 }
 
-/// Keeps a lock while it lives.
-pub trait LockGuard: Send + Sync {}
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("{}: the directory is in use by {}", path.display(), holder_name(*holder))]
+    Held {
+        path: PathBuf,
+        /// Process id of the owner, if it is known.
+        holder: Option<u32>,
+    },
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+fn holder_name(holder: Option<u32>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), |pid| format!("the process {pid}"))
+}
 
 /// An open file, which several threads may use at once. Positions are in bytes.
 pub trait DiskFile: Send + Sync {
@@ -89,10 +100,8 @@ pub fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut position: u64) ->
     while !bytes.is_empty() {
         match file.write_at(bytes, position) {
             Ok(0) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::WriteZero,
-                    "the disk took no byte of a write",
-                ));
+                let error = "the disk took no byte of a write";
+                return Err(io::Error::new(io::ErrorKind::WriteZero, error));
             }
             Ok(written) => {
                 position += written as u64;

@@ -3,19 +3,17 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    Advice, FallocateFlags, FlockOperation, fadvise, fallocate, fdatasync, flock, statvfs,
+    Advice, FallocateFlags, FlockOperation, fadvise, fallocate, fdatasync, flock, fsync, statvfs,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::direct::Direct;
-use super::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space, write_all_at};
-use crate::lock::LockError;
+use super::{Access, DirectoryEntry, Disk, DiskFile, LockError, Space, write_all_at};
 
 /// Zeros are written in pieces of this size where the file system cannot reserve space.
 const ZEROS_LEN_BYTES: usize = 1 << 20;
@@ -34,13 +32,6 @@ impl RealFile {
         Arc::new(RealFile { file, direct: Direct::new(path) })
     }
 }
-
-struct RealLock {
-    /// The lock ends when this is closed, also when the process is killed.
-    _file: OwnedFd,
-}
-
-impl LockGuard for RealLock {}
 
 impl Disk for RealDisk {
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -111,7 +102,7 @@ impl Disk for RealDisk {
         })
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
         let failed = |source| LockError::Io { path: path.to_owned(), source };
         let mut file = OpenOptions::new()
             .read(true)
@@ -121,20 +112,19 @@ impl Disk for RealDisk {
             .mode(0o600)
             .open(path)
             .map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let mut holder = String::new();
-                // Who holds it is only for the message.
-                let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
-                let holder = read.ok().and_then(|_| holder.trim().parse().ok());
-                return Err(LockError::Held { path: path.to_owned(), holder });
-            }
-            Err(error) => return Err(failed(error.into())),
+        let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        if locked == Err(Errno::WOULDBLOCK) {
+            let mut holder = String::new();
+            // Who holds it is only for the message.
+            let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
+            let holder = read.ok().and_then(|_| holder.trim().parse().ok());
+            return Err(LockError::Held { path: path.to_owned(), holder });
         }
+        locked.map_err(|error| failed(error.into()))?;
         file.set_len(0).map_err(failed)?;
         file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0).map_err(failed)?;
-        Ok(Box::new(RealLock { _file: file.into() }))
+        // The lock ends when the file is closed, also when the process is killed.
+        Ok(Box::new(file))
     }
 }
 
@@ -158,18 +148,19 @@ impl DiskFile for RealFile {
         let _ = fadvise(&self.file, position, NonZeroU64::new(len_bytes), Advice::DontNeed);
     }
 
+    // An interrupted sync has not failed: the pages are still dirty.
     fn sync_data(&self) -> io::Result<()> {
-        retry_interrupted(|| fdatasync(&self.file))
+        Ok(retry_on_intr(|| fdatasync(&self.file))?)
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        retry_interrupted(|| rustix::fs::fsync(&self.file))
+        Ok(retry_on_intr(|| fsync(&self.file))?)
     }
 
     fn allocate(&self, len_bytes: u64) -> io::Result<()> {
-        match retry_interrupted(|| fallocate(&self.file, FallocateFlags::empty(), 0, len_bytes)) {
-            Err(error) if is_unsupported(&error) => write_zeros(self, self.len_bytes()?, len_bytes),
-            result => result,
+        match retry_on_intr(|| fallocate(&self.file, FallocateFlags::empty(), 0, len_bytes)) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(self, self.len_bytes()?, len_bytes),
+            result => Ok(result?),
         }
     }
 
@@ -182,30 +173,11 @@ impl DiskFile for RealFile {
     }
 }
 
-fn is_unsupported(error: &io::Error) -> bool {
-    [Errno::OPNOTSUPP, Errno::NOSYS]
-        .into_iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
 /// Reserves space where the file system has no call for it.
 fn write_zeros(file: &RealFile, start: u64, end: u64) -> io::Result<()> {
     let zeros = vec![0; ZEROS_LEN_BYTES];
-    let mut position = start;
-    while position < end {
+    (start..end).step_by(ZEROS_LEN_BYTES).try_for_each(|position| {
         let len = (end - position).min(ZEROS_LEN_BYTES as u64);
-        write_all_at(file, &zeros[..len as usize], position)?;
-        position += len;
-    }
-    Ok(())
-}
-
-fn retry_interrupted(mut call: impl FnMut() -> Result<(), Errno>) -> io::Result<()> {
-    loop {
-        match call() {
-            // An interrupted sync has not failed: the pages are still dirty.
-            Err(Errno::INTR) => {}
-            result => return Ok(result?),
-        }
-    }
+        write_all_at(file, &zeros[..len as usize], position)
+    })
 }

@@ -24,6 +24,10 @@ pub(super) fn get_u64(block: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array(block, at))
 }
 
+pub(super) fn get_u128(block: &[u8], at: usize) -> u128 {
+    u128::from_le_bytes(array(block, at))
+}
+
 fn array<const LEN: usize>(block: &[u8], at: usize) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     bytes.copy_from_slice(&block[at..at + LEN]);

@@ -1,8 +1,9 @@
 //! One slot of a cursor file: all that is known of a reader. A file has two, written in turn; each
 //! stands for itself.
 
-use super::bytes::{cut_text, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
-use super::{VERSION, Version};
+use super::bytes::{cut_text, get_u16, get_u32, get_u64, get_u128, put_u16, put_u32, put_u64};
+use super::{BlockError, VERSION, Version};
+use crate::types::Holding;
 
 /// Where the second slot starts: whole blocks, so that a torn write reaches one slot only.
 pub const SLOT_LEN_BYTES: u64 = 32 << 10;
@@ -18,23 +19,6 @@ const FIXED_LEN_BYTES: usize = 128;
 const DROPPED_RANGE_LEN_BYTES: usize = 48;
 const RANGE_LEN_BYTES: usize = 16;
 const CHECKSUM_POSITION: usize = 16;
-
-/// A number of frames with what is in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
-    pub frames: u64,
-    pub items: u64,
-    /// Sum of the frames' charges.
-    pub bytes: u64,
-}
-
-impl Holding {
-    pub fn add(&mut self, other: Holding) {
-        self.frames += other.frames;
-        self.items += other.items;
-        self.bytes += other.bytes;
-    }
-}
 
 /// Frames that a policy dropped before the reader came to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,16 +55,6 @@ pub struct CursorState {
     /// The latest gaps, oldest first. All but the last [`DROPPED_RANGES_LIMIT`] are not kept.
     pub gaps: Vec<DroppedRange>,
     pub written_unix_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SlotError {
-    #[error("the slot is empty")]
-    Empty,
-    #[error("the slot is damaged")]
-    Damaged,
-    #[error("the cursor has format version {found}, this release reads up to {VERSION}")]
-    NewerVersion { found: Version },
 }
 
 /// The bytes of a slot, as many as are used. A name that is too long is cut.
@@ -128,31 +102,29 @@ pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
 }
 
 /// Sequence number and content of a slot. `bytes` starts with it and may go on behind it.
-pub fn decode_slot(bytes: &[u8]) -> Result<(u64, CursorState), SlotError> {
+pub fn decode_slot(bytes: &[u8]) -> Result<(u64, CursorState), BlockError> {
     if bytes.iter().all(|&byte| byte == 0) {
-        return Err(SlotError::Empty);
+        return Err(BlockError::Empty);
     }
     if bytes.len() < FIXED_LEN_BYTES || &bytes[..8] != MAGIC {
-        return Err(SlotError::Damaged);
+        return Err(BlockError::Damaged);
     }
     let len = get_u32(bytes, 12) as usize;
     let slot =
-        bytes.get(..len).filter(|slot| slot.len() >= FIXED_LEN_BYTES).ok_or(SlotError::Damaged)?;
+        bytes.get(..len).filter(|slot| slot.len() >= FIXED_LEN_BYTES).ok_or(BlockError::Damaged)?;
     if get_u32(slot, CHECKSUM_POSITION) != checksum(slot) {
-        return Err(SlotError::Damaged);
+        return Err(BlockError::Damaged);
     }
     // Magic, length, version and checksum stand in the same place in every version.
     let version = Version { major: get_u16(slot, 8), minor: get_u16(slot, 10) };
     if version.major > VERSION.major {
-        return Err(SlotError::NewerVersion { found: version });
+        return Err(BlockError::NewerVersion { found: version });
     }
-    decode_whole_slot(slot).ok_or(SlotError::Damaged)
+    decode_whole_slot(slot).ok_or(BlockError::Damaged)
 }
 
 /// None if the parts do not fit into the slot or contradict each other.
 fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
-    let mut log_id = [0; 16];
-    log_id.copy_from_slice(&slot[112..128]);
     let (name, rest) = slot[FIXED_LEN_BYTES..].split_at_checked(usize::from(get_u16(slot, 104)))?;
     let (gaps, rest) =
         rest.split_at_checked(usize::from(get_u16(slot, 106)) * DROPPED_RANGE_LEN_BYTES)?;
@@ -160,7 +132,7 @@ fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
     let state = CursorState {
         id: get_u32(slot, 20),
         name: String::from_utf8(name.to_vec()).ok()?,
-        log_id: u128::from_le_bytes(log_id),
+        log_id: get_u128(slot, 112),
         floor: get_u64(slot, 32),
         resolved: ranges
             .chunks_exact(RANGE_LEN_BYTES)
@@ -172,14 +144,10 @@ fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
         gaps: gaps.chunks_exact(DROPPED_RANGE_LEN_BYTES).map(decode_dropped_range).collect(),
         written_unix_ns: get_u64(slot, 96),
     };
-    let mut end_before = state.floor;
-    for &(start, end) in &state.resolved {
-        if start < end_before || end <= start {
-            return None;
-        }
-        end_before = end;
-    }
-    Some((get_u64(slot, 24), state))
+    let ends_before = std::iter::once(state.floor).chain(state.resolved.iter().map(|run| run.1));
+    let mut runs = ends_before.zip(&state.resolved);
+    let is_ascending = runs.all(|(end_before, &(start, end))| end_before <= start && start < end);
+    is_ascending.then(|| (get_u64(slot, 24), state))
 }
 
 fn decode_dropped_range(block: &[u8]) -> DroppedRange {
@@ -236,11 +204,11 @@ mod tests {
         {
             let mut slot = encode_slot(&state, 1);
             slot[at..at + bytes.len()].copy_from_slice(bytes);
-            assert_eq!(decode_slot(&with_checksum(slot)), Err(SlotError::Damaged), "at {at}");
+            assert_eq!(decode_slot(&with_checksum(slot)), Err(BlockError::Damaged), "at {at}");
         }
         let mut slot = encode_slot(&state, 1);
         put_u32(&mut slot, 12, 100);
-        assert_eq!(decode_slot(&slot), Err(SlotError::Damaged));
+        assert_eq!(decode_slot(&slot), Err(BlockError::Damaged));
     }
 
     #[test]
@@ -255,7 +223,7 @@ mod tests {
             let state = CursorState { floor: 3, resolved, ..CursorState::default() };
             assert_eq!(
                 decode_slot(&encode_slot(&state, 1)),
-                Err(SlotError::Damaged),
+                Err(BlockError::Damaged),
                 "{:?}",
                 state.resolved
             );

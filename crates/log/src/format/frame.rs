@@ -173,10 +173,7 @@ pub fn parse_frame_header(bytes: &[u8], epoch: u64, position: u64) -> HeaderPars
 }
 
 /// The reader ids that follow the fixed part of a header which was parsed from the same bytes.
-pub(crate) fn reader_ids<'a>(
-    bytes: &'a [u8],
-    header: &FrameHeader,
-) -> impl Iterator<Item = u32> + 'a {
+pub(crate) fn reader_ids(bytes: &[u8], header: &FrameHeader) -> impl Iterator<Item = u32> {
     let end = header.header_len_bytes() as usize;
     bytes[FRAME_PREFIX_LEN_BYTES..end].chunks_exact(4).map(|id| get_u32(id, 0))
 }

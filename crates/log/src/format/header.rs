@@ -1,8 +1,8 @@
 //! The header of a segment file: one block with two copies, so that no single damaged sector costs
 //! the file.
 
-use super::bytes::{cut_text, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
-use super::{BLOCK_LEN_BYTES, VERSION, Version};
+use super::bytes::{cut_text, get_u16, get_u32, get_u64, get_u128, put_u16, put_u32, put_u64};
+use super::{BLOCK_LEN_BYTES, BlockError, VERSION, Version};
 
 /// The header takes the whole first block, which is never written again.
 pub const SEGMENT_HEADER_LEN_BYTES: u64 = BLOCK_LEN_BYTES;
@@ -21,12 +21,6 @@ pub enum FileKind {
     DeadLetters = 2,
 }
 
-impl FileKind {
-    fn from_code(code: u8) -> Option<Self> {
-        [FileKind::Log, FileKind::DeadLetters].into_iter().find(|kind| *kind as u8 == code)
-    }
-}
-
 /// What the first block of a segment says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
@@ -42,17 +36,6 @@ pub struct SegmentHeader {
     pub created_unix_ns: u64,
     /// Name of the log (its signal), at most 32 bytes.
     pub name: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderError {
-    /// The file was being created when the process or the power went: no frame can be in it.
-    #[error("the header is empty")]
-    Empty,
-    #[error("the header is damaged")]
-    Damaged,
-    #[error("the file has format version {found}, this release reads up to {VERSION}")]
-    NewerVersion { found: Version },
 }
 
 impl SegmentHeader {
@@ -81,44 +64,37 @@ impl SegmentHeader {
     }
 
     /// Reads the first copy that is whole. `block` may be shorter than a block if the file is.
-    pub fn decode(block: &[u8]) -> Result<Self, HeaderError> {
-        let mut result = Err(if block.iter().all(|&byte| byte == 0) {
-            HeaderError::Empty
-        } else {
-            HeaderError::Damaged
-        });
-        for position in COPY_POSITIONS {
-            let Some(copy) = block.get(position..position + COPY_LEN_BYTES) else { break };
-            match decode_copy(copy) {
-                Err(HeaderError::Damaged) => {}
-                decoded => {
-                    result = decoded;
-                    break;
-                }
-            }
+    pub fn decode(block: &[u8]) -> Result<Self, BlockError> {
+        if block.iter().all(|&byte| byte == 0) {
+            return Err(BlockError::Empty);
         }
-        result
+        let copies = COPY_POSITIONS.iter().filter_map(|&at| block.get(at..at + COPY_LEN_BYTES));
+        let mut decoded = copies.map(decode_copy);
+        let whole = decoded.find(|copy| *copy != Err(BlockError::Damaged));
+        whole.unwrap_or(Err(BlockError::Damaged))
     }
 }
 
 /// The same in every version: magic, version and the place of the checksum.
-fn decode_copy(copy: &[u8]) -> Result<SegmentHeader, HeaderError> {
+fn decode_copy(copy: &[u8]) -> Result<SegmentHeader, BlockError> {
     if &copy[..8] != MAGIC
         || get_u32(copy, CHECKSUM_POSITION) != crc32c::crc32c(&copy[..CHECKSUM_POSITION])
     {
-        return Err(HeaderError::Damaged);
+        return Err(BlockError::Damaged);
     }
     let version = Version { major: get_u16(copy, 8), minor: get_u16(copy, 10) };
     if version.major > VERSION.major {
-        return Err(HeaderError::NewerVersion { found: version });
+        return Err(BlockError::NewerVersion { found: version });
     }
-    let mut log_id = [0; 16];
-    log_id.copy_from_slice(&copy[16..32]);
     let name_len = usize::from(copy[57]).min(NAME_LIMIT_BYTES);
     Ok(SegmentHeader {
         version,
-        kind: FileKind::from_code(copy[56]).ok_or(HeaderError::Damaged)?,
-        log_id: u128::from_le_bytes(log_id),
+        kind: match copy[56] {
+            1 => FileKind::Log,
+            2 => FileKind::DeadLetters,
+            _ => return Err(BlockError::Damaged),
+        },
+        log_id: get_u128(copy, 16),
         epoch: get_u64(copy, 32),
         first_offset: get_u64(copy, 40),
         created_unix_ns: get_u64(copy, 48),
@@ -151,11 +127,11 @@ mod tests {
             damaged[at] ^= 0x40;
             assert_eq!(SegmentHeader::decode(&damaged), Ok(header()), "byte {at}");
             damaged[2048 + at] ^= 0x40;
-            assert_eq!(SegmentHeader::decode(&damaged), Err(HeaderError::Damaged), "byte {at}");
+            assert_eq!(SegmentHeader::decode(&damaged), Err(BlockError::Damaged), "byte {at}");
         }
-        assert_eq!(SegmentHeader::decode(&[0; 4096]), Err(HeaderError::Empty));
-        assert_eq!(SegmentHeader::decode(&[]), Err(HeaderError::Empty));
-        assert_eq!(SegmentHeader::decode(&block[..127]), Err(HeaderError::Damaged));
+        assert_eq!(SegmentHeader::decode(&[0; 4096]), Err(BlockError::Empty));
+        assert_eq!(SegmentHeader::decode(&[]), Err(BlockError::Empty));
+        assert_eq!(SegmentHeader::decode(&block[..127]), Err(BlockError::Damaged));
         assert_eq!(SegmentHeader::decode(&block[..128]), Ok(header()));
     }
 

@@ -11,9 +11,10 @@ mod footer;
 mod frame;
 mod header;
 
+pub use crate::types::Holding;
 pub use cursor_slot::{
-    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, Holding, NAME_LIMIT_BYTES, RANGES_LIMIT,
-    SLOT_LEN_BYTES, SlotError, decode_slot, encode_slot,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, NAME_LIMIT_BYTES, RANGES_LIMIT,
+    SLOT_LEN_BYTES, decode_slot, encode_slot,
 };
 pub use dead_letter::{REASON_LIMIT_BYTES, Refusal};
 pub use footer::{FOOTER_LEN_BYTES, Footer};
@@ -22,7 +23,7 @@ pub use frame::{
     METADATA_LIMIT_BYTES, READERS_LIMIT, body_checksum, encode_frame_header, parse_frame_header,
 };
 pub(crate) use frame::{find_marker, frame_epoch, reader_ids};
-pub use header::{FileKind, HeaderError, SEGMENT_HEADER_LEN_BYTES, SegmentHeader};
+pub use header::{FileKind, SEGMENT_HEADER_LEN_BYTES, SegmentHeader};
 
 /// The version that this code writes. It reads every minor version of the same major one.
 pub const VERSION: Version = Version { major: 1, minor: 0 };
@@ -44,6 +45,17 @@ impl std::fmt::Display for Version {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}.{}", self.major, self.minor)
     }
+}
+
+/// Why a block is not what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockError {
+    /// All zeros: it was being created when the process or the power went.
+    Empty,
+    Damaged,
+    NewerVersion {
+        found: Version,
+    },
 }
 
 /// `position` rounded up to a multiple of `alignment`, which is a power of two.

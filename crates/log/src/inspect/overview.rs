@@ -1,6 +1,5 @@
 //! What logs a directory holds, their segments, readers and dead letters.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,13 +7,14 @@ use super::CURSORS_DIRECTORY;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile};
 use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterReader};
 use crate::disk::{DirectoryEntry, Disk};
-use crate::error::FileError;
-use crate::format::{CursorState, Holding};
+use crate::error::{FileError, IoContext as _, Result};
+use crate::format::CursorState;
 use crate::segment::{
-    Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, list_segments,
+    Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, list_if_there,
+    list_segments,
 };
+use crate::types::Holding;
 
-/// One log.
 #[derive(Debug)]
 pub struct LogOverview {
     /// Its folder's name, which is its signal.
@@ -25,22 +25,20 @@ pub struct LogOverview {
     pub dead_letters: Vec<DeadLetterOverview>,
 }
 
-/// One segment file.
 #[derive(Debug)]
 pub struct SegmentOverview {
     pub name: SegmentName,
     pub path: PathBuf,
     pub len_bytes: u64,
     /// What it says of itself, or why it cannot be read.
-    pub info: Result<SegmentInfo, FileError>,
+    pub info: Result<SegmentInfo>,
 }
 
-/// One reader.
 #[derive(Debug)]
 pub struct CursorOverview {
     pub path: PathBuf,
     /// What was kept of it last, or why that cannot be read.
-    pub state: Result<CursorState, FileError>,
+    pub state: Result<CursorState>,
     /// What waits for it: what it said when it was kept and what was written for it since.
     pub held: Holding,
 }
@@ -60,27 +58,24 @@ pub struct DeadLetterOverview {
 }
 
 /// Every log below `directory`. Reads headers of segments, and of frames where it has to.
-pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>, FileError> {
-    let mut logs = Vec::new();
-    for (name, log_directory) in log_directories(&**disk, directory)? {
-        logs.push(LogOverview {
+pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>> {
+    let logs = log_directories(&**disk, directory)?.into_iter();
+    let overview = |(name, directory): (String, PathBuf)| {
+        Ok(LogOverview {
             name,
-            segments: segments(&**disk, &log_directory)?,
-            cursors: cursors(disk, &log_directory)?,
-            dead_letters: dead_letters(disk, &log_directory)?,
-            directory: log_directory,
-        });
-    }
-    Ok(logs)
+            segments: segments(&**disk, &directory)?,
+            cursors: cursors(disk, &directory)?,
+            dead_letters: dead_letters(disk, &directory)?,
+            directory,
+        })
+    };
+    logs.map(overview).collect()
 }
 
 /// Names and paths of the folders below `directory` that hold a log.
-pub(super) fn log_directories(
-    disk: &dyn Disk,
-    directory: &Path,
-) -> Result<Vec<(String, PathBuf)>, FileError> {
+pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut logs = Vec::new();
-    for entry in disk.list(directory).map_err(FileError::io(directory, "cannot list"))? {
+    for entry in disk.list(directory).at(directory, "cannot list")? {
         let path = directory.join(&entry.name);
         if entry.is_directory && is_log(&list_if_there(disk, &path)?) {
             logs.push((entry.name, path));
@@ -96,7 +91,7 @@ fn is_log(entries: &[DirectoryEntry]) -> bool {
     })
 }
 
-fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>, FileError> {
+fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>> {
     let mut segments = Vec::new();
     for (name, len_bytes) in list_segments(disk, directory)? {
         let path = directory.join(name.to_string());
@@ -111,7 +106,7 @@ fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>, F
     Ok(segments)
 }
 
-fn cursors(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<CursorOverview>, FileError> {
+fn cursors(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<CursorOverview>> {
     let mut cursors = Vec::new();
     for path in cursor_paths(&**disk, directory)? {
         let state = CursorFile::read(&**disk, &path);
@@ -130,10 +125,9 @@ fn add_written_since(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     cursors: &mut [CursorOverview],
-) -> Result<(), FileError> {
-    let heads =
-        cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok().map(|state| state.head));
-    let Some(lowest_head) = heads.min() else { return Ok(()) };
+) -> Result<()> {
+    let states = cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok());
+    let Some(lowest_head) = states.map(|state| state.head).min() else { return Ok(()) };
     let mut chain = SegmentChain::open(disk.clone(), directory, lowest_head)?;
     // The same frame may stand in two segments after a failed write.
     let mut seen = crate::RangeSet::default();
@@ -151,10 +145,7 @@ fn add_written_since(
     Ok(())
 }
 
-fn dead_letters(
-    disk: &Arc<dyn Disk>,
-    directory: &Path,
-) -> Result<Vec<DeadLetterOverview>, FileError> {
+fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetterOverview>> {
     let mut overviews = Vec::new();
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
         let state = DeadLetterReader::open(disk.clone(), &directory, 0)?.state().clone();
@@ -168,8 +159,7 @@ fn dead_letters(
         let mut chain = SegmentChain::open(disk.clone(), &overview.directory, state.floor)?;
         while let Some(Located { header, .. }) = chain.next_readable()? {
             overview.held.add_charge(header.charge);
-            let first = overview.numbers.map_or(header.offset, |(first, _)| first);
-            overview.numbers = Some((first, header.offset + 1));
+            overview.numbers.get_or_insert((header.offset, 0)).1 = header.offset + 1;
         }
         overviews.push(overview);
     }
@@ -180,28 +170,16 @@ fn dead_letters(
 pub(super) fn dead_letter_directories(
     disk: &dyn Disk,
     log_directory: &Path,
-) -> Result<Vec<(String, PathBuf)>, FileError> {
+) -> Result<Vec<(String, PathBuf)>> {
     let directory = log_directory.join(DEAD_LETTERS_DIRECTORY);
     let folders = list_if_there(disk, &directory)?.into_iter().filter(|entry| entry.is_directory);
     Ok(folders.map(|entry| (entry.name.clone(), directory.join(entry.name))).collect())
 }
 
 /// Paths of the readers' files of a log.
-pub(super) fn cursor_paths(
-    disk: &dyn Disk,
-    log_directory: &Path,
-) -> Result<Vec<PathBuf>, FileError> {
+pub(super) fn cursor_paths(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<PathBuf>> {
     let directory = log_directory.join(CURSORS_DIRECTORY);
-    let entries = list_if_there(disk, &directory)?;
-    let files = entries
-        .into_iter()
-        .filter(|entry| !entry.is_directory && entry.name.ends_with(CURSOR_EXTENSION));
-    Ok(files.map(|entry| directory.join(entry.name)).collect())
-}
-
-fn list_if_there(disk: &dyn Disk, directory: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
-    match disk.list(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries.map_err(FileError::io(directory, "cannot list")),
-    }
+    let mut entries = list_if_there(disk, &directory)?;
+    entries.retain(|entry| !entry.is_directory && entry.name.ends_with(CURSOR_EXTENSION));
+    Ok(entries.into_iter().map(|entry| directory.join(entry.name)).collect())
 }

@@ -6,7 +6,7 @@ use super::overview::{cursor_paths, dead_letter_directories, log_directories};
 use crate::cursor_file::damaged_slots;
 use crate::dead_letters::state_path;
 use crate::disk::Disk;
-use crate::error::FileError;
+use crate::error::{FileError, Result};
 use crate::segment::{Damage, list_segments, open_if_there};
 
 /// Progress is told about this often.
@@ -19,7 +19,6 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// Something that is wrong with a file.
 #[derive(Debug)]
 pub enum Finding {
     /// Frames or places that cannot be read. In a segment that was not sealed it may be what a
@@ -65,7 +64,6 @@ impl Finding {
     }
 }
 
-/// What was checked and what was found.
 #[derive(Debug, Default)]
 pub struct Verification {
     pub segments: u64,
@@ -83,22 +81,19 @@ pub fn verify(
     disk: &dyn Disk,
     directory: &Path,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Verification, FileError> {
+) -> Result<Verification> {
     let mut segments = Vec::new();
     let mut cursors = Vec::new();
     for (_, log_directory) in log_directories(disk, directory)? {
         cursors.extend(cursor_paths(disk, &log_directory)?);
-        let dead_letters =
-            dead_letter_directories(disk, &log_directory)?.into_iter().map(|(_, path)| path);
-        let dead_letters = dead_letters.collect::<Vec<_>>();
-        cursors.extend(dead_letters.iter().map(|directory| state_path(directory)));
-        for directory in std::iter::once(log_directory.clone()).chain(dead_letters) {
-            let listed = list_segments(disk, &directory)?;
-            segments.extend(
-                listed
-                    .into_iter()
-                    .map(|(name, len_bytes)| (directory.join(name.to_string()), len_bytes)),
-            );
+        let dead_letters = dead_letter_directories(disk, &log_directory)?;
+        let mut directories: Vec<_> = dead_letters.into_iter().map(|(_, path)| path).collect();
+        cursors.extend(directories.iter().map(|directory| state_path(directory)));
+        directories.insert(0, log_directory);
+        for directory in directories {
+            for (name, len_bytes) in list_segments(disk, &directory)? {
+                segments.push((directory.join(name.to_string()), len_bytes));
+            }
         }
     }
     let mut verification = Verification::default();
@@ -125,7 +120,7 @@ fn verify_segment(
     path: &Path,
     verification: &mut Verification,
     progress: &mut dyn FnMut(u64),
-) -> Result<(), FileError> {
+) -> Result<()> {
     let Some(mut reader) = open_if_there(disk, path)? else { return Ok(()) };
     verification.segments += 1;
     let mut frames = 0;
@@ -144,19 +139,15 @@ fn verify_segment(
     let damage = reader.damage();
     let footer = reader.info().footer;
     if !damage.is_none() {
-        let (is_sealed, position) = (footer.is_some(), reader.first_damage().unwrap_or_default());
         verification.findings.push(Finding::DamagedSegment {
             path: path.to_owned(),
-            position,
+            position: reader.first_damage().unwrap_or_default(),
             damage,
-            is_sealed,
+            is_sealed: footer.is_some(),
         });
-    } else if let Some(missing) =
-        footer.map(|footer| footer.frames.saturating_sub(frames)).filter(|&frames| frames > 0)
-    {
-        verification
-            .findings
-            .push(Finding::MissingFrames { path: path.to_owned(), frames: missing });
+    } else if let Some(footer) = footer.filter(|footer| footer.frames > frames) {
+        let (path, frames) = (path.to_owned(), footer.frames - frames);
+        verification.findings.push(Finding::MissingFrames { path, frames });
     }
     Ok(())
 }

@@ -15,8 +15,7 @@ impl<T> Log<T> {
         let mut inner = self.shared.inner.lock();
         let inner = &mut *inner;
         let (mut unresolved, mut unresolved_ids) = (0, 0);
-        let mut over_budget = false;
-        let mut lags = false;
+        let (mut over_budget, mut lags) = (false, false);
         for &reader in readers.iter() {
             if let Some(cursor) = inner.cursors[reader.0].as_mut() {
                 cursor.unread.add_charge(charge);
@@ -24,12 +23,12 @@ impl<T> Log<T> {
                 unresolved += 1;
                 unresolved_ids ^= reader.0;
                 lags |= cursor.lags;
-                let held_bytes = cursor.held().bytes;
-                over_budget |= held_bytes > cursor.gauges.limit_bytes();
+                over_budget |= cursor.is_over_limit();
                 cursor.publish();
             }
         }
-        let slot = (unresolved > 0).then(|| Slot {
+        let is_kept = unresolved > 0;
+        let offset = inner.slots.push(is_kept.then(|| Slot {
             entry,
             readers: readers.clone(),
             unresolved,
@@ -38,11 +37,10 @@ impl<T> Log<T> {
             is_durable: false,
             charge,
             appended,
-        });
-        let is_kept = slot.is_some();
-        let offset = inner.slots.push(slot);
+        }));
         if is_kept {
-            inner.note_stored(charge.bytes);
+            inner.stored_bytes += charge.bytes;
+            inner.memory.add_stored(charge.bytes);
             if unresolved == 1 {
                 inner.note_alone(unresolved_ids, charge.bytes, true);
             }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::segments::Change;
 use super::shed::{GivenUp, Goal, Walk};
 use super::{Inner, Log};
-use crate::format::Holding;
 use crate::gauges::{GiveUp, ReaderGauges};
-use crate::types::{Charge, CursorId, Offset};
+use crate::types::{Charge, CursorId, Holding, Offset};
 
 /// So often the lock is held to shed for one reader, before others have their turn.
 const WALKS_AT_ONCE: u32 = 64;
@@ -38,9 +38,9 @@ impl<T> Log<T> {
             GiveUp::Everything => inner.drop_ahead(id),
             GiveUp::Taken | GiveUp::Nothing => Holding::default(),
         };
-        let (is_over_limit, evicted_below) = (inner.is_over_limit(id), inner.evicted_below());
+        let evicted_below = inner.evicted_below();
         let cursor = inner.cursor_mut(id);
-        if is_over_limit && cursor.next.max(cursor.ahead.dropped_until) < evicted_below {
+        if cursor.is_over_limit() && cursor.next.max(cursor.ahead.dropped_until) < evicted_below {
             cursor.ahead.drops = true;
             self.wake_reader(&mut inner);
             return (dropped, Vec::new());
@@ -89,18 +89,16 @@ impl<T> Log<T> {
 }
 
 impl<T> Inner<T> {
-    pub(crate) fn is_over_limit(&self, id: CursorId) -> bool {
-        let cursor = self.cursor(id);
-        cursor.held().bytes > cursor.gauges.limit_bytes()
-    }
-
     /// Drops of what was read ahead what the budget asks for, and passes what holds nothing.
     pub(crate) fn drop_ahead(&mut self, id: CursorId) -> Holding {
         let (head, evicted_below) = (self.slots.head(), self.evicted_below());
         let mut dropped = Holding::default();
         let start = self.cursor(id).next;
-        while self.cursor(id).next < evicted_below && self.is_over_limit(id) {
+        loop {
             let cursor = self.cursor_mut(id);
+            if cursor.next >= evicted_below || !cursor.is_over_limit() {
+                break;
+            }
             let Some(&(offset, _, lease)) = cursor.ahead.entries.front() else {
                 let until = cursor.ahead.until.min(evicted_below);
                 cursor.pass_to(until);
@@ -131,7 +129,7 @@ impl<T> Inner<T> {
         cursor.note_untaken(offset, offset + 1);
         cursor.unread.remove_charge(charge);
         if let Some(store) = &mut self.store {
-            store.segments.dropped(id, offset, charge);
+            store.segments.note(Change::Dropped, id, offset, charge);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::store::Ends;
 use super::{Inner, Log, Shared};
-use crate::format::Holding;
+use crate::types::Holding;
 
 impl<T> Log<T> {
     /// Writes what is unresolved, then the cursors, and ends the threads. Returns what could not be
@@ -19,22 +19,15 @@ impl<T> Log<T> {
         {
             store.ends = Ends::Closing;
             self.shared.wake_all();
-            let has_ended = |inner: &Inner<T>| {
-                inner
-                    .store
-                    .as_ref()
-                    .is_none_or(|store| store.writer_has_ended && store.maintenance_has_ended)
+            let goes_on = |inner: &mut Inner<T>| {
+                let store = inner.on_disk();
+                !(store.writer_has_ended && store.maintenance_has_ended)
             };
-            while !has_ended(&inner)
-                && !self.shared.maintenance_wake.wait_until(&mut inner, deadline).timed_out()
-            {
-            }
-            let is_done = has_ended(&inner);
-            if let Some(store) = &mut inner.store {
-                store.ends = Ends::Now;
-            }
+            self.shared.maintenance_wake.wait_while_until(&mut inner, goes_on, deadline);
+            let is_late = goes_on(&mut inner);
+            inner.on_disk().ends = Ends::Now;
             self.shared.wake_all();
-            if !is_done {
+            if is_late {
                 // Their last system calls may take for ever: they end by themselves.
                 self.threads.lock().clear();
             }
@@ -79,15 +72,8 @@ impl<T> Shared<T> {
 impl<T> Inner<T> {
     /// What is neither durable nor resolved everywhere.
     fn unwritten(&self) -> Holding {
-        let mut unwritten = Holding::default();
         let durable_below = self.store.as_ref().map_or(0, |store| store.durable_below);
-        let mut offset = self.slots.next_live(durable_below);
-        while offset < self.slots.head() {
-            if let Some(slot) = self.slots.get(offset).filter(|slot| !slot.is_durable) {
-                unwritten.add_charge(slot.charge);
-            }
-            offset = self.slots.next_live(offset + 1);
-        }
-        unwritten
+        let live = self.slots.live_from(durable_below).filter(|(_, slot)| !slot.is_durable);
+        live.map(|(_, slot)| slot.charge).collect()
     }
 }

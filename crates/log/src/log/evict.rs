@@ -16,8 +16,8 @@ impl<T> Inner<T> {
     pub(crate) fn evict(&mut self) -> Vec<Arc<T>> {
         let (now, now_unix_ns) = (Instant::now(), unix_now_ns());
         let mut evicted = Vec::new();
-        let Some(store) = &mut self.store else { return evicted };
-        while self.memory.stored_bytes() > store.memory_limit_bytes
+        while let Some(store) = &mut self.store
+            && self.memory.stored_bytes() > store.memory_limit_bytes
             && evicted.len() < EVICTED_AT_ONCE
         {
             let offset = self.slots.next_live(store.evicted_below).min(store.durable_below);
@@ -27,16 +27,11 @@ impl<T> Inner<T> {
             }
             store.evicted_below = offset + 1;
             let Some(slot) = self.slots.remove(offset) else { continue };
-            self.stored_bytes -= slot.charge.bytes;
-            self.memory.remove_stored(slot.charge.bytes);
-            if slot.unresolved == 1
-                && let Some(cursor) =
-                    self.cursors.get_mut(slot.unresolved_ids).and_then(Option::as_mut)
-            {
-                cursor.alone_bytes -= slot.charge.bytes;
-                cursor.publish();
-            }
             store.stats.frames_evicted += 1;
+            self.note_let_go(slot.charge.bytes);
+            if slot.unresolved == 1 {
+                self.note_alone(slot.unresolved_ids, slot.charge.bytes, false);
+            }
             let age_ns = now.saturating_duration_since(slot.appended).as_nanos() as u64;
             let received_unix_ns = now_unix_ns.saturating_sub(age_ns);
             for reader in slot.readers.iter() {
@@ -45,11 +40,10 @@ impl<T> Inner<T> {
                     continue;
                 }
                 if offset < cursor.next {
-                    cursor
-                        .disk_leases
-                        .insert(offset, DiskLease { charge: slot.charge, received_unix_ns });
-                } else if cursor.oldest_on_disk_unix_ns.is_none() {
-                    cursor.oldest_on_disk_unix_ns = Some(received_unix_ns);
+                    let lease = DiskLease { charge: slot.charge, received_unix_ns };
+                    cursor.disk_leases.insert(offset, lease);
+                } else {
+                    cursor.oldest_on_disk_unix_ns.get_or_insert(received_unix_ns);
                 }
             }
             evicted.push(slot.entry);

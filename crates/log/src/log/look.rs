@@ -7,8 +7,8 @@ use super::budget::unix_now_ns;
 use super::shed::LOOKED_AT_ONCE;
 use super::{Inner, Log, Slot};
 use crate::cursor::Cursor;
-use crate::format::{DroppedRange, Holding};
-use crate::types::{CursorId, DiskTrouble, LogStats, Offset, Orphan};
+use crate::format::DroppedRange;
+use crate::types::{CursorId, DiskTrouble, Holding, LogStats, Offset, Orphan};
 
 impl<T> Log<T> {
     /// What waits for the reader, leased or not.
@@ -25,25 +25,15 @@ impl<T> Log<T> {
     /// each with its offset. None at the end.
     pub fn unresolved_in_memory(&self, id: CursorId, from: Offset) -> Vec<(Offset, Arc<T>)> {
         let inner = self.shared.inner.lock();
-        let Some(cursor) = inner.cursors[id.0].as_ref() else { return Vec::new() };
-        let mut offset = inner.slots.next_live(cursor.floor.max(from));
-        let mut found = Vec::new();
-        while offset < inner.slots.head() && found.len() < LOOKED_AT_ONCE {
-            match inner.slots.get(offset) {
-                Some(slot) if slot.is_for(id) && !cursor.is_resolved(offset) => {
-                    found.push((offset, slot.entry.clone()));
-                }
-                _ => {}
-            }
-            offset = inner.slots.next_live(offset + 1);
-        }
-        found
+        let Some(cursor) = &inner.cursors[id.0] else { return Vec::new() };
+        let unresolved = inner.unresolved_slots(id, cursor.floor.max(from)).take(LOOKED_AT_ONCE);
+        unresolved.map(|(offset, slot)| (offset, slot.entry.clone())).collect()
     }
 
     /// Age of the oldest entry that the reader has not resolved, as far as it is known.
     pub fn oldest_age(&self, id: CursorId) -> Option<Duration> {
         let inner = self.shared.inner.lock();
-        inner.cursors[id.0].as_ref().and_then(|_| inner.oldest_age(id))
+        inner.oldest_age(id, inner.cursors[id.0].as_ref()?)
     }
 
     /// All that policies ever dropped of the reader's frames, also before a restart.
@@ -53,7 +43,7 @@ impl<T> Log<T> {
 
     /// The latest places where policies dropped frames, oldest first.
     pub fn gaps(&self, id: CursorId) -> Vec<DroppedRange> {
-        self.look_at(id, |cursor| cursor.gaps.iter().copied().collect())
+        self.look_at(id, |cursor| cursor.dropped_ranges.iter().copied().collect())
     }
 
     /// What is known of a reader; nothing of one that has gone since the caller learned of it.
@@ -80,28 +70,25 @@ impl<T> Log<T> {
     /// Readers without a subscriber for which something is kept, or may be.
     pub fn orphans(&self) -> Vec<Orphan> {
         let inner = self.shared.inner.lock();
-        let cursors = inner.cursors.iter().enumerate();
-        cursors
-            .filter_map(|(index, cursor)| {
-                Some((CursorId(index), cursor.as_ref().filter(|cursor| !cursor.is_subscribed)?))
-            })
-            .filter(|(id, cursor)| cursor.held().frames > 0 || inner.waits_for(*id))
-            .map(|(id, cursor)| Orphan {
+        let orphan = |(index, cursor): (usize, &Option<Cursor<T>>)| {
+            let (id, cursor) = (CursorId(index), cursor.as_ref().filter(|it| !it.is_subscribed)?);
+            let waits = cursor.held().frames > 0 || inner.waits_for(id);
+            waits.then(|| Orphan {
                 name: cursor.name.clone(),
                 held: cursor.held(),
-                oldest_age: inner.oldest_age(id),
+                oldest_age: inner.oldest_age(id, cursor),
                 dropped: cursor.dropped,
             })
-            .collect()
+        };
+        inner.cursors.iter().enumerate().filter_map(orphan).collect()
     }
 
     /// What is wrong with the disk: with frames first, then with reads and cursors.
     pub fn trouble(&self) -> Option<DiskTrouble> {
-        self.shared.inner.lock().store.as_ref().and_then(|store| {
-            [&store.trouble, &store.read_trouble, &store.cursor_trouble]
-                .into_iter()
-                .find_map(|trouble| trouble.clone())
-        })
+        let inner = self.shared.inner.lock();
+        let store = inner.store.as_ref()?;
+        let trouble = store.trouble.as_ref().or(store.read_trouble.as_ref());
+        trouble.or(store.cursor_trouble.as_ref()).cloned()
     }
 
     pub fn stats(&self) -> LogStats {
@@ -114,8 +101,7 @@ impl<T> Log<T> {
 }
 
 impl<T> Inner<T> {
-    fn oldest_age(&self, id: CursorId) -> Option<Duration> {
-        let cursor = self.cursor(id);
+    fn oldest_age(&self, id: CursorId, cursor: &Cursor<T>) -> Option<Duration> {
         let leased = cursor.disk_leases.values().next().map(|lease| lease.received_unix_ns);
         let on_disk = leased.into_iter().chain(cursor.oldest_on_disk_unix_ns).min();
         if let Some(received_unix_ns) = on_disk {
@@ -124,16 +110,23 @@ impl<T> Inner<T> {
         self.oldest_in_memory(id).map(|slot| slot.appended.elapsed())
     }
 
+    /// The slots in memory, from an offset on, that a reader has not resolved.
+    pub(super) fn unresolved_slots(
+        &self,
+        id: CursorId,
+        from: Offset,
+    ) -> impl Iterator<Item = (Offset, &Slot<T>)> {
+        let cursor = self.cursor(id);
+        let waits = move |offset, slot: &Slot<T>| slot.is_for(id) && !cursor.is_resolved(offset);
+        self.slots.live_from(from).filter(move |&(offset, slot)| waits(offset, slot))
+    }
+
+    pub(super) fn first_unresolved(&self, id: CursorId, from: Offset) -> Option<Offset> {
+        self.unresolved_slots(id, from).next().map(|(offset, _)| offset)
+    }
+
     /// The oldest slot in memory that the reader has not resolved.
     pub(super) fn oldest_in_memory(&self, id: CursorId) -> Option<&Slot<T>> {
-        let cursor = self.cursor(id);
-        let mut offset = self.slots.next_live(cursor.floor);
-        while offset < self.slots.head() {
-            match self.slots.get(offset) {
-                Some(slot) if slot.is_for(id) && !cursor.is_resolved(offset) => return Some(slot),
-                _ => offset = self.slots.next_live(offset + 1),
-            }
-        }
-        None
+        self.unresolved_slots(id, self.cursor(id).floor).next().map(|(_, slot)| slot)
     }
 }

@@ -53,11 +53,9 @@ pub struct Log<T> {
 /// What a log and its threads share.
 pub(crate) struct Shared<T> {
     pub(crate) inner: Mutex<Inner<T>>,
-    /// The writer thread waits for it.
     pub(crate) writer_wake: Condvar,
-    /// The reader thread waits for it.
     pub(crate) reader_wake: Condvar,
-    /// The maintenance thread waits for it, and who closes the log.
+    /// The maintenance thread waits for it, and the caller that closes the log.
     pub(crate) maintenance_wake: Condvar,
 }
 
@@ -100,20 +98,18 @@ impl<T> Default for Log<T> {
 impl<T> Log<T> {
     /// A log in memory that shares its memory with others.
     pub fn in_memory(memory: Arc<MemoryUse>) -> Self {
-        Log::of(Inner {
-            slots: Slots::default(),
-            cursors: Vec::new(),
-            stored_bytes: 0,
-            memory,
-            shed_from: 0,
-            store: None,
-        })
+        Log::of(Slots::starting_at(0), Vec::new(), memory, None)
     }
 
-    pub(crate) fn of(inner: Inner<T>) -> Self {
-        let inner = Mutex::new(inner);
+    pub(crate) fn of(
+        slots: Slots<Slot<T>>,
+        cursors: Vec<Option<Cursor<T>>>,
+        memory: Arc<MemoryUse>,
+        store: Option<Store>,
+    ) -> Self {
+        let inner = Inner { slots, cursors, stored_bytes: 0, memory, shed_from: 0, store };
         let shared = Shared {
-            inner,
+            inner: Mutex::new(inner),
             writer_wake: Condvar::new(),
             reader_wake: Condvar::new(),
             maintenance_wake: Condvar::new(),
@@ -146,11 +142,6 @@ impl<T> Inner<T> {
             }
             cursor.publish();
         }
-    }
-
-    pub(crate) fn note_stored(&mut self, bytes: u64) {
-        self.stored_bytes += bytes;
-        self.memory.add_stored(bytes);
     }
 
     pub(crate) fn note_let_go(&mut self, bytes: u64) {

@@ -4,9 +4,8 @@ use super::reading::As;
 use super::{Inner, Log};
 use crate::cursor::Cursor;
 use crate::cursor_file::file_name;
-use crate::format::Holding;
 use crate::gauges::GiveUp;
-use crate::types::{CursorId, Keep, Subscription};
+use crate::types::{CursorId, Holding, Keep, Subscription};
 
 impl<T> Log<T> {
     /// Adds a reader. One whose name left a backlog behind goes on there, and gives nothing up
@@ -14,9 +13,8 @@ impl<T> Log<T> {
     /// everything.
     pub fn subscribe(&self, subscription: Subscription) -> CursorId {
         let mut inner = self.shared.inner.lock();
-        let orphan = inner
-            .find_orphan(&subscription.name)
-            .filter(|&id| inner.cursor(id).damaged_file.is_none());
+        let orphan = inner.find_orphan(&subscription.name);
+        let orphan = orphan.filter(|&id| inner.cursor(id).damaged_file.is_none());
         let id = orphan.unwrap_or_else(|| inner.add_cursor(subscription.name));
         let cursor = inner.cursor_mut(id);
         if orphan.is_none() {
@@ -81,36 +79,26 @@ impl<T> Inner<T> {
 
     /// True if anything may be unresolved. Counts do not tell: after a crash they may be too low.
     pub(crate) fn waits_for(&self, id: CursorId) -> bool {
-        let on_disk = self
-            .store
-            .as_ref()
-            .is_some_and(|store| store.segments.iter().any(|segment| segment.is_pinned_by(id)));
-        on_disk || self.oldest_in_memory(id).is_some()
+        let mut segments = self.store.iter().flat_map(|store| store.segments.iter());
+        segments.any(|segment| segment.is_pinned_by(id)) || self.oldest_in_memory(id).is_some()
     }
 
     /// Everything that the reader had not resolved counts as resolved; its file goes.
     fn remove_cursor(&mut self, id: CursorId) -> Holding {
         let held = self.cursor(id).held();
-        self.resolve_memory(id);
-        if let Some(store) = &mut self.store {
-            store.segments.forget_reader(id);
+        let mut offset = self.cursor(id).floor.max(self.evicted_below());
+        while let Some(unresolved) = self.first_unresolved(id, offset) {
+            self.resolve(id, unresolved, As::GivenUp);
+            offset = unresolved + 1;
         }
         let cursor = self.cursors[id.0].take().expect("a reader is not used after it unsubscribed");
-        if let Some(store) = &mut self.store
-            && cursor.has_file
-        {
-            store
-                .gone_readers
-                .push((id, cursor.damaged_file.unwrap_or_else(|| file_name(&cursor.name))));
+        if let Some(store) = &mut self.store {
+            store.segments.forget_reader(id);
+            if cursor.has_file {
+                let file_name = cursor.damaged_file.unwrap_or_else(|| file_name(&cursor.name));
+                store.gone_readers.push((id, file_name));
+            }
         }
         held
-    }
-
-    fn resolve_memory(&mut self, id: CursorId) {
-        let mut offset = self.slots.next_live(self.cursor(id).floor.max(self.evicted_below()));
-        while offset < self.slots.head() {
-            self.resolve(id, offset, As::GivenUp);
-            offset = self.slots.next_live(offset + 1);
-        }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::segments::Change;
 use super::{Inner, Log};
 use crate::cursor::DiskLease;
-use crate::gauges::GiveUp;
 use crate::types::{Charge, CursorId, Next, Offset};
 
 /// Why a reader resolves an entry.
@@ -52,43 +52,38 @@ impl<T> Log<T> {
                 return Next::Loading;
             }
         }
-        match inner.read_memory(id) {
-            Some((offset, entry)) => Next::Entry(offset, entry),
-            None => Next::Empty,
-        }
+        inner.read_memory(id).map_or(Next::Empty, |(offset, entry)| Next::Entry(offset, entry))
     }
 
     /// Resolves an entry that a reader has taken. False if it was resolved before.
     pub fn resolve(&self, id: CursorId, offset: Offset) -> bool {
-        // The entry is freed after the lock.
-        let resolved = self.shared.inner.lock().resolve(id, offset, As::Taken);
-        resolved.is_some()
+        self.resolve_as(id, offset, As::Taken).is_some()
     }
 
     /// The same for an entry of which the reader wants nothing, since its filters let nothing pass.
-    /// Other readers may not give the entry up because of that ([`GiveUp::Taken`]).
+    /// Other readers may not give the entry up because of that ([`crate::GiveUp::Taken`]).
     pub fn resolve_unwanted(&self, id: CursorId, offset: Offset) -> bool {
-        let resolved = self.shared.inner.lock().resolve(id, offset, As::Unwanted);
-        resolved.is_some()
+        self.resolve_as(id, offset, As::Unwanted).is_some()
     }
 
     /// The same for a reader that gives the entry up. Where no other reader has taken it and it is
     /// not durable, it is lost. None if it was resolved before.
     pub fn give_up(&self, id: CursorId, offset: Offset) -> Option<bool> {
-        let resolved = self.shared.inner.lock().resolve(id, offset, As::GivenUp);
-        resolved.map(|resolved| resolved.is_lost)
+        self.resolve_as(id, offset, As::GivenUp).map(|resolved| resolved.is_lost)
+    }
+
+    /// The caller frees the entry, after the lock.
+    fn resolve_as(&self, id: CursorId, offset: Offset, how: As) -> Option<Resolved<T>> {
+        self.shared.inner.lock().resolve(id, offset, how)
     }
 
     /// Whether the reader may give up an entry, be it leased or not.
     pub fn may_give_up(&self, id: CursorId, offset: Offset) -> bool {
         let inner = self.shared.inner.lock();
         let Some(cursor) = inner.cursors[id.0].as_ref() else { return false };
-        match cursor.gauges.may_give_up() {
-            GiveUp::Nothing => false,
-            // What was let go from memory is durable, and who took it is not known any more.
-            GiveUp::Taken => inner.slots.get(offset).is_none_or(|slot| slot.is_taken),
-            GiveUp::Everything => true,
-        }
+        // What was let go from memory is durable, and who took it is not known any more.
+        let is_taken = || inner.slots.get(offset).is_none_or(|slot| slot.is_taken);
+        cursor.gauges.may_give_up().allows(is_taken)
     }
 
     /// Gives back all leases: what is not resolved is read again, in order.
@@ -175,7 +170,7 @@ impl<T> Inner<T> {
 
     fn lease_on_disk(&mut self, id: CursorId, offset: Offset, lease: DiskLease) {
         if let Some(store) = &mut self.store {
-            store.segments.leased(id, offset, lease.charge);
+            store.segments.note(Change::Leased, id, offset, lease.charge);
         }
         let cursor = self.cursor_mut(id);
         cursor.leased.add_charge(lease.charge);
@@ -185,11 +180,8 @@ impl<T> Inner<T> {
     /// Resolves an entry, leased or not. None if it was resolved, or is on disk and not leased.
     pub(crate) fn resolve(&mut self, id: CursorId, offset: Offset, how: As) -> Option<Resolved<T>> {
         if offset < self.evicted_below() {
-            return self.resolve_on_disk(id, offset, how).map(|charge| Resolved {
-                entry: None,
-                charge,
-                is_lost: false,
-            });
+            let charge = self.resolve_on_disk(id, offset, how)?;
+            return Some(Resolved { entry: None, charge, is_lost: false });
         }
         let may_go_to_disk = self.store.is_some();
         let cursor = self.cursor_mut(id);
@@ -205,20 +197,19 @@ impl<T> Inner<T> {
         slot.unresolved -= 1;
         slot.unresolved_ids ^= id.0;
         slot.is_taken |= how == As::Taken && !is_best_effort;
-        let (unresolved, last_id, entry) =
-            (slot.unresolved, slot.unresolved_ids, slot.entry.clone());
-        let is_gone = unresolved == 0;
+        let (last_id, entry) = (slot.unresolved_ids, slot.entry.clone());
+        let (is_gone, is_alone) = (slot.unresolved == 0, slot.unresolved == 1);
         let is_lost = is_gone && !slot.is_taken && !is_durable && how == As::GivenUp;
         if is_gone {
             self.slots.remove(offset);
             self.note_let_go(charge.bytes);
             self.note_alone(id.0, charge.bytes, false);
-        } else if unresolved == 1 {
+        } else if is_alone {
             self.note_alone(last_id, charge.bytes, true);
         }
         if let Some(store) = &mut self.store {
             if is_durable {
-                store.segments.resolved(id, offset, charge);
+                store.segments.note(Change::Resolved, id, offset, charge);
             } else if is_gone {
                 store.unwritten_bytes -= charge.bytes;
                 self.memory.remove_unwritten(charge.bytes);
@@ -244,28 +235,24 @@ impl<T> Inner<T> {
         cursor.leased.remove_charge(lease.charge);
         cursor.publish();
         if let Some(store) = &mut self.store {
-            store.segments.resolved(id, offset, lease.charge);
+            store.segments.note(Change::Resolved, id, offset, lease.charge);
         }
         Some(lease.charge)
     }
 
     pub(crate) fn rewind(&mut self, id: CursorId) {
-        let cursor =
-            self.cursors[id.0].as_mut().expect("a reader is not used after it unsubscribed");
+        let cursor = self.cursor_mut(id);
         cursor.next = cursor.floor;
         cursor.shed_from = 0;
         cursor.unread.add(std::mem::take(&mut cursor.leased));
-        cursor.oldest_on_disk_unix_ns = cursor
-            .disk_leases
-            .values()
-            .next()
-            .map(|lease| lease.received_unix_ns)
-            .or(cursor.oldest_on_disk_unix_ns);
+        if let Some((_, lease)) = cursor.disk_leases.first_key_value() {
+            cursor.oldest_on_disk_unix_ns = Some(lease.received_unix_ns);
+        }
         cursor.forget_ahead();
         cursor.publish();
         for (offset, lease) in std::mem::take(&mut cursor.disk_leases) {
             if let Some(store) = &mut self.store {
-                store.segments.given_back(id, offset, lease.charge);
+                store.segments.note(Change::GivenBack, id, offset, lease.charge);
             }
         }
     }

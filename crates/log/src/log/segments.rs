@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::format::Holding;
-use crate::types::{Charge, CursorId, Offset};
+use crate::types::{Charge, CursorId, Holding, Offset};
 
 /// What a reader has not resolved in a segment, or, if that is not known, what it has leased in it.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +19,9 @@ pub(crate) struct Pin {
 }
 
 /// Whether the space of a segment is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Shed {
+    #[default]
     No,
     /// The reader thread is to give it up, if it may go.
     Asked,
@@ -29,7 +29,22 @@ pub(crate) enum Shed {
     Refused(Instant),
 }
 
-#[derive(Clone, Debug)]
+/// What becomes of a frame for one reader.
+pub(crate) enum Change {
+    /// It became durable.
+    Written,
+    /// It was read back and given to the reader.
+    Leased,
+    /// Its lease was given back unresolved.
+    GivenBack,
+    /// It was resolved, and the reader had leased it.
+    Resolved,
+    /// It was resolved, and the reader had not leased it.
+    Dropped,
+}
+
+/// By default one that is not written and that no reader is known to need.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     /// No frame in it has a lower offset.
@@ -44,7 +59,7 @@ pub(crate) struct Segment {
     pub(crate) end: Option<u64>,
     /// The writer may still append to it.
     pub(crate) is_open: bool,
-    /// Changes when another file takes the place of this one.
+    /// From 1 on; another one when another file takes the place of this one.
     pub(crate) generation: u64,
     pub(crate) shed: Shed,
     pub(crate) pins: Vec<Pin>,
@@ -59,31 +74,27 @@ pub(crate) struct Segments {
 }
 
 impl Segment {
-    fn pin_mut(&mut self, reader: CursorId) -> &mut Pin {
-        let index = match self.pins.iter().position(|pin| pin.reader == reader) {
-            Some(index) => index,
-            None => {
-                self.pins.push(Pin { reader, holding: Holding::default() });
-                self.pins.len() - 1
-            }
-        };
-        &mut self.pins[index]
+    fn holding_of(&mut self, reader: CursorId) -> &mut Holding {
+        let known = self.pins.iter().position(|pin| pin.reader == reader);
+        let index = known.unwrap_or_else(|| {
+            self.pins.push(Pin { reader, holding: Holding::default() });
+            self.pins.len() - 1
+        });
+        &mut self.pins[index].holding
     }
 
     /// True if something in here may be unread by or leased to the reader.
     pub(crate) fn is_pinned_by(&self, reader: CursorId) -> bool {
-        self.unknown.contains(&reader)
-            || self.pins.iter().any(|pin| pin.reader == reader && pin.holding.frames > 0)
+        self.pinning().any(|pinning| pinning == reader)
     }
 
-    /// The readers that pin it.
     pub(crate) fn pinning(&self) -> impl Iterator<Item = CursorId> + '_ {
         let pins = self.pins.iter().filter(|pin| pin.holding.frames > 0).map(|pin| pin.reader);
         pins.chain(self.unknown.iter().copied())
     }
 
     pub(crate) fn is_pinned(&self) -> bool {
-        !self.unknown.is_empty() || self.pins.iter().any(|pin| pin.holding.frames > 0)
+        self.pinning().next().is_some()
     }
 
     /// At most so many bytes of charge are unresolved, if that is known.
@@ -93,13 +104,11 @@ impl Segment {
 }
 
 impl Segments {
-    pub(crate) fn next_generation(&mut self) -> u64 {
-        self.generations += 1;
-        self.generations
-    }
-
+    /// Gives it a generation of its own.
     pub(crate) fn insert(&mut self, segment: Segment) {
-        self.by_first.insert(segment.first, segment);
+        self.generations += 1;
+        let generation = self.generations;
+        self.by_first.insert(segment.first, Segment { generation, ..segment });
     }
 
     pub(crate) fn remove(&mut self, first: Offset) -> Option<Segment> {
@@ -120,9 +129,9 @@ impl Segments {
 
     /// The first segment that ends at or behind `offset`.
     pub(crate) fn at_or_after(&self, offset: Offset) -> Option<&Segment> {
-        let here = self.by_first.range(..=offset).next_back().map(|(_, segment)| segment);
-        here.filter(|segment| segment.last >= offset)
-            .or_else(|| self.by_first.range(offset + 1..).next().map(|(_, segment)| segment))
+        let (_, here) = self.by_first.range(..=offset).next_back().unzip();
+        let behind = || self.by_first.range(offset + 1..).next().map(|(_, segment)| segment);
+        here.filter(|segment| segment.last >= offset).or_else(behind)
     }
 
     /// Number of files and their length.
@@ -144,59 +153,18 @@ impl Segments {
         self.by_first.keys().rev().nth(1).or_else(|| self.by_first.keys().next()).copied()
     }
 
-    fn holding(&mut self, offset: Offset) -> Option<&mut Segment> {
-        self.by_first
-            .range_mut(..=offset)
-            .next_back()
-            .map(|(_, segment)| segment)
-            .filter(|segment| segment.last >= offset)
-    }
-
-    /// What a reader holds in the segment of an offset, if it is or is not known what it has unread
-    /// there, as `counts` says.
-    fn holding_of(
-        &mut self,
-        reader: CursorId,
-        offset: Offset,
-        counts: impl FnOnce(bool) -> bool,
-    ) -> Option<&mut Holding> {
-        let segment = self.holding(offset)?;
-        let is_known = !segment.unknown.contains(&reader);
-        counts(is_known).then(|| &mut segment.pin_mut(reader).holding)
-    }
-
-    /// A frame for the reader became durable.
-    pub(crate) fn written(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(holding) = self.holding_of(reader, offset, |_| true) {
-            holding.add_charge(charge);
-        }
-    }
-
-    /// A frame was read back from disk and given to the reader.
-    pub(crate) fn leased(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(holding) = self.holding_of(reader, offset, |is_known| !is_known) {
-            holding.add_charge(charge);
-        }
-    }
-
-    /// A lease was given back unresolved.
-    pub(crate) fn given_back(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(holding) = self.holding_of(reader, offset, |is_known| !is_known) {
-            holding.remove_charge(charge);
-        }
-    }
-
-    /// A durable frame that the reader had leased was resolved.
-    pub(crate) fn resolved(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(holding) = self.holding_of(reader, offset, |_| true) {
-            holding.remove_charge(charge);
-        }
-    }
-
-    /// A durable frame that the reader had not leased was resolved.
-    pub(crate) fn dropped(&mut self, reader: CursorId, offset: Offset, charge: Charge) {
-        if let Some(holding) = self.holding_of(reader, offset, |is_known| is_known) {
-            holding.remove_charge(charge);
+    /// Takes note of what became of a durable frame for a reader.
+    pub(crate) fn note(&mut self, change: Change, id: CursorId, offset: Offset, charge: Charge) {
+        let here = self.by_first.range_mut(..=offset).next_back().map(|(_, segment)| segment);
+        let Some(segment) = here.filter(|segment| segment.last >= offset) else { return };
+        let is_known = !segment.unknown.contains(&id);
+        match change {
+            Change::Written => segment.holding_of(id).add_charge(charge),
+            Change::Leased if !is_known => segment.holding_of(id).add_charge(charge),
+            Change::GivenBack if !is_known => segment.holding_of(id).remove_charge(charge),
+            Change::Dropped if is_known => segment.holding_of(id).remove_charge(charge),
+            Change::Resolved => segment.holding_of(id).remove_charge(charge),
+            Change::Leased | Change::GivenBack | Change::Dropped => {}
         }
     }
 

@@ -1,8 +1,8 @@
 //! Giving up frames in memory: of one reader, or of all that still pin them.
 //!
-//! Which frames a reader may give up is said from outside ([`GiveUp`]); here they are found, the
-//! oldest first. Each walk looks at a bounded number of slots while it holds the lock and goes on
-//! the next time where it ended, so that shedding costs an append about as much as the append
+//! Which frames a reader may give up is said from outside ([`crate::GiveUp`]); here they are found,
+//! the oldest first. Each walk looks at a bounded number of slots while it holds the lock and goes
+//! on the next time where it ended, so that shedding costs an append about as much as the append
 //! itself, however many frames have to stay in between and however many readers give up together.
 
 use std::sync::Arc;
@@ -11,9 +11,7 @@ use super::budget::unix_now_ns;
 use super::reading::{As, Resolved};
 use super::{Inner, Log, Slot};
 use crate::cursor::Cursor;
-use crate::format::Holding;
-use crate::gauges::GiveUp;
-use crate::types::{Charge, CursorId, Offset};
+use crate::types::{Charge, CursorId, Holding, Offset};
 
 /// Slots, and readers of slots, that are looked at while the lock is held once.
 pub(super) const LOOKED_AT_ONCE: usize = 512;
@@ -76,16 +74,11 @@ impl<T> Inner<T> {
         goal: Goal,
         given_up: &mut Vec<GivenUp<T>>,
     ) -> Walk {
-        let Some(cursor) = self.cursors.get(id.0).and_then(Option::as_ref) else {
-            return Walk::Reached;
-        };
+        let Some(cursor) = &self.cursors[id.0] else { return Walk::Reached };
         let below = self.slots.head().saturating_sub(1);
         let durable_below = self.store.as_ref().map_or(0, |store| store.durable_below);
-        let least = if matches!(goal, Goal::Unwritten { .. }) {
-            durable_below
-        } else {
-            self.evicted_below()
-        };
+        let is_unwritten = matches!(goal, Goal::Unwritten { .. });
+        let least = if is_unwritten { durable_below } else { self.evicted_below() };
         let mut offset = cursor.next.max(cursor.shed_from).max(least);
         // What was dropped since the last frame that was kept.
         let (mut start, mut dropped) = (offset, Holding::default());
@@ -103,21 +96,18 @@ impl<T> Inner<T> {
                 walk = Walk::AtEnd;
                 break;
             }
-            match self.state_for(id, offset, goal) {
-                State::Other => {}
-                State::Keep => {
+            match self.may_go(id, offset, goal) {
+                None => {}
+                Some(false) => {
                     let dropped = std::mem::take(&mut dropped);
                     self.cursor_mut(id).note_dropped_range(start, offset, dropped, unix_now_ns());
                     start = offset + 1;
                     passes = false;
                 }
-                State::GiveUp => {
-                    if let Some(Resolved { entry: Some(entry), charge, is_lost }) =
-                        self.resolve(id, offset, As::GivenUp)
-                    {
+                Some(true) => {
+                    if let Some(charge) = self.give_up_one(id, offset, given_up) {
                         dropped.add_charge(charge);
                         freed_bytes += charge.bytes;
-                        given_up.push(GivenUp { entry, charge, reader: id, is_lost });
                     }
                 }
             }
@@ -135,23 +125,22 @@ impl<T> Inner<T> {
 
     fn has_reached(&self, id: CursorId, goal: Goal, freed_bytes: u64) -> bool {
         match goal {
-            Goal::WithinBudget => !self.is_over_limit(id),
+            Goal::WithinBudget => !self.cursor(id).is_over_limit(),
             Goal::Freed { bytes } => freed_bytes >= bytes,
             Goal::Unwritten { bytes } => self.cursor(id).unwritten.bytes <= bytes,
         }
     }
 
-    fn state_for(&self, id: CursorId, offset: Offset, goal: Goal) -> State {
-        let cursor = self.cursor(id);
-        match self.slots.get(offset).filter(|slot| slot.is_for(id) && !cursor.is_resolved(offset)) {
-            None => State::Other,
-            Some(slot) if !may_give_up(cursor, slot) => State::Keep,
-            Some(slot) => match goal {
-                Goal::Freed { .. } if slot.unresolved > 1 => State::Keep,
-                Goal::Unwritten { .. } if slot.is_durable => State::Keep,
-                _ => State::GiveUp,
-            },
-        }
+    /// Whether the reader gives an entry up for the goal. None if it waits for nothing there.
+    fn may_go(&self, id: CursorId, offset: Offset, goal: Goal) -> Option<bool> {
+        let (cursor, slot) = (self.cursor(id), self.slots.get(offset)?);
+        let is_useful = match goal {
+            Goal::WithinBudget => true,
+            Goal::Freed { .. } => slot.unresolved == 1,
+            Goal::Unwritten { .. } => !slot.is_durable,
+        };
+        let waits = slot.is_for(id) && !cursor.is_resolved(offset);
+        waits.then(|| is_useful && may_give_up(cursor, slot))
     }
 
     fn shed_together(&mut self, bytes: u64, given_up: &mut Vec<GivenUp<T>>) {
@@ -185,7 +174,7 @@ impl<T> Inner<T> {
     pub(super) fn all_may_give_up(&self, slot: &Slot<T>, offset: Offset) -> bool {
         let may = |cursor: &Cursor<T>| offset >= cursor.next && may_give_up(cursor, slot);
         if slot.unresolved == 1 {
-            return self.cursors.get(slot.unresolved_ids).and_then(Option::as_ref).is_some_and(may);
+            return self.cursors[slot.unresolved_ids].as_ref().is_some_and(may);
         }
         let cursors = slot.readers.iter().filter_map(|id| self.cursors[id.0].as_ref());
         cursors.filter(|cursor| !cursor.is_resolved(offset)).all(may)
@@ -198,60 +187,42 @@ impl<T> Inner<T> {
         offset: Offset,
         given_up: &mut Vec<GivenUp<T>>,
     ) {
-        let Some(cursor) = self.cursors[id.0].as_ref().filter(|cursor| !cursor.is_resolved(offset))
-        else {
-            return;
-        };
+        let waits = |cursor: &&Cursor<T>| !cursor.is_resolved(offset);
+        let Some(cursor) = self.cursors[id.0].as_ref().filter(waits) else { return };
         let stood = cursor.next;
         let is_first = self.first_unread_offset(id) == Some(offset);
-        let Some(Resolved { entry: Some(entry), charge, is_lost }) =
-            self.resolve(id, offset, As::GivenUp)
-        else {
-            return;
-        };
-        let mut dropped = Holding::default();
-        dropped.add_charge(charge);
+        let Some(charge) = self.give_up_one(id, offset, given_up) else { return };
         let cursor = self.cursor_mut(id);
         if is_first {
             cursor.pass_to(offset + 1);
         }
         let start = if is_first { stood } else { offset };
+        let dropped = Holding::from_iter([charge]);
         cursor.note_dropped_range(start, offset + 1, dropped, unix_now_ns());
-        given_up.push(GivenUp { entry, charge, reader: id, is_lost });
     }
 
-    /// The first unread frame in memory of a reader, which passes what lies before it.
+    fn give_up_one(
+        &mut self,
+        id: CursorId,
+        offset: Offset,
+        given_up: &mut Vec<GivenUp<T>>,
+    ) -> Option<Charge> {
+        let Resolved { entry, charge, is_lost } = self.resolve(id, offset, As::GivenUp)?;
+        given_up.push(GivenUp { entry: entry?, charge, reader: id, is_lost });
+        Some(charge)
+    }
+
+    /// The first unread frame of a reader that has come to memory. It passes what lies before.
     pub(crate) fn first_unread_offset(&mut self, id: CursorId) -> Option<Offset> {
-        loop {
-            let offset = self.slots.next_live(self.cursor(id).next);
-            if offset >= self.slots.head() {
-                return None;
-            }
-            let cursor = self.cursor(id);
-            if self
-                .slots
-                .get(offset)
-                .is_some_and(|slot| slot.is_for(id) && !cursor.is_resolved(offset))
-            {
-                return Some(offset);
-            }
-            self.cursor_mut(id).pass_to(offset + 1);
+        if self.cursor(id).next < self.evicted_below() {
+            return None;
         }
+        let offset = self.first_unresolved(id, self.cursor(id).next)?;
+        self.cursor_mut(id).pass_to(offset);
+        Some(offset)
     }
 }
 
 fn may_give_up<T>(cursor: &Cursor<T>, slot: &Slot<T>) -> bool {
-    match cursor.gauges.may_give_up() {
-        GiveUp::Nothing => false,
-        GiveUp::Taken => slot.is_taken,
-        GiveUp::Everything => true,
-    }
-}
-
-/// What a walk finds at an offset.
-enum State {
-    /// Nothing of this reader's.
-    Other,
-    Keep,
-    GiveUp,
+    cursor.gauges.may_give_up().allows(|| slot.is_taken)
 }

@@ -11,9 +11,9 @@ use super::segments::Shed;
 use super::shed::GivenUp;
 use super::{Inner, Log};
 use crate::cursor::Cursor;
-use crate::format::{FrameHeader, Holding};
+use crate::format::FrameHeader;
 use crate::gauges::GiveUp;
-use crate::types::{CursorId, Offset, Wake};
+use crate::types::{CursorId, Holding, Offset, Wake};
 
 use super::budget::unix_now_ns;
 
@@ -46,22 +46,20 @@ impl<T> Log<T> {
     /// frames are on disk only are left to the reader thread: it looks whether they may go, and
     /// tells [`Log::take_dropped`]. Returns the length of these segments, and what was in memory.
     pub fn shed_segments(&self, bytes: u64) -> (u64, Vec<GivenUp<T>>) {
-        let mut given_up = Vec::new();
-        let mut freed_bytes = 0;
-        let (candidates, evicted_below) = {
-            let mut inner = self.shared.inner.lock();
-            inner.settle_segments();
-            (inner.sheddable_segments(), inner.evicted_below())
-        };
+        let (mut freed_bytes, mut given_up) = (0, Vec::new());
+        let mut inner = self.shared.inner.lock();
+        inner.settle_segments();
+        let (candidates, evicted_below) = (inner.sheddable_segments(), inner.evicted_below());
+        drop(inner);
         for (first, last, len_bytes) in candidates {
             if freed_bytes >= bytes {
                 break;
             }
-            let goes = match first {
-                _ if last < evicted_below => self.ask_for_segment(first),
-                // One that is partly in memory has its turn when it has left it.
-                first if first < evicted_below => false,
-                first => self.shed_slots(first, last, &mut given_up),
+            // One that is partly in memory has its turn when it has left it.
+            let goes = if last < evicted_below {
+                self.ask_for_segment(first)
+            } else {
+                first >= evicted_below && self.shed_slots(first, last, &mut given_up)
             };
             freed_bytes += if goes { len_bytes } else { 0 };
         }
@@ -70,10 +68,7 @@ impl<T> Log<T> {
 
     fn ask_for_segment(&self, first: Offset) -> bool {
         let mut inner = self.shared.inner.lock();
-        let store = inner.store.as_mut();
-        let Some(segment) = store.and_then(|store| store.segments.get_mut(first)) else {
-            return false;
-        };
+        let Some(segment) = inner.on_disk().segments.get_mut(first) else { return false };
         segment.shed = Shed::Asked;
         self.wake_reader(&mut inner);
         true
@@ -149,12 +144,8 @@ impl<T> Inner<T> {
 
     /// Whether a reader that has not resolved a frame on disk may give it up.
     pub(crate) fn may_drop(&self, cursor: &Cursor<T>, frame: &DiskFrame, ids: &Ids) -> bool {
-        frame.header.offset >= cursor.next
-            && match cursor.gauges.may_give_up() {
-                GiveUp::Nothing => false,
-                GiveUp::Taken => self.is_taken(&frame.header, &frame.readers, ids),
-                GiveUp::Everything => true,
-            }
+        let is_taken = || self.is_taken(&frame.header, &frame.readers, ids);
+        frame.header.offset >= cursor.next && cursor.gauges.may_give_up().allows(is_taken)
     }
 
     /// Whether nothing keeps a frame on disk.
@@ -176,11 +167,10 @@ impl<T> Inner<T> {
         ids: &Ids,
         dropped: &mut HashMap<CursorId, Holding>,
     ) -> bool {
-        let waiting = self.waiting_for(frame, ids);
-        if !waiting.iter().all(|id| self.may_drop(self.cursor(*id), frame, ids)) {
+        if !self.all_may_drop(frame, ids) {
             return false;
         }
-        for id in waiting {
+        for id in self.waiting_for(frame, ids) {
             self.drop_on_disk(id, frame.header.offset, frame.header.charge);
             dropped.entry(id).or_default().add_charge(frame.header.charge);
         }

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use super::Log;
 use super::segments::Segments;
+use super::{Inner, Log, Shared};
 use crate::options::FlushPolicy;
 use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
 
 /// What the writer thread waits for, which says who has to wake it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WriterWaits {
     /// It is at work, or will look by itself soon enough.
+    #[default]
     No,
     /// Until the oldest frame is due: woken only by one that is due at once.
     ForDue,
@@ -21,6 +22,7 @@ pub(crate) enum WriterWaits {
 }
 
 /// Guarded by the log's lock.
+#[derive(Default)]
 pub(crate) struct Store {
     pub(crate) segments: Segments,
     /// Everything below is durable or resolved everywhere.
@@ -32,7 +34,8 @@ pub(crate) struct Store {
     pub(crate) unwritten_bytes: u64,
     pub(crate) memory_limit_bytes: u64,
     pub(crate) read_ahead_bytes: u64,
-    pub(crate) flush: FlushPolicy,
+    /// How long a frame may wait for its readers before it is due. None: for memory to be short.
+    pub(crate) flush_after: Option<Duration>,
     pub(crate) writer_waits: WriterWaits,
     /// The reader thread has nothing to do until it is woken.
     pub(crate) reader_waits: bool,
@@ -53,8 +56,9 @@ pub(crate) struct Store {
 }
 
 /// Whether the log is coming to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ends {
+    #[default]
     No,
     /// What is unresolved is written, then the cursors.
     Closing,
@@ -69,23 +73,27 @@ impl Store {
     }
 
     pub(crate) fn flushes_at_once(&self) -> bool {
-        self.flush == FlushPolicy::AtOnce
+        self.flush_after == Some(Duration::ZERO)
     }
+}
 
-    /// How long a frame may wait for its readers before it is due.
-    pub(crate) fn flush_after(&self) -> Option<Duration> {
-        match self.flush {
-            FlushPolicy::OnDemand { after } => Some(after),
-            FlushPolicy::AtOnce => Some(Duration::ZERO),
-            FlushPolicy::Never => None,
-        }
+impl<T> Inner<T> {
+    /// For the threads, which only a log on disk has.
+    pub(crate) fn on_disk(&mut self) -> &mut Store {
+        self.store.as_mut().expect("a log with threads is on disk")
+    }
+}
+
+impl<T> Shared<T> {
+    pub(crate) fn with_store<A>(&self, act: impl FnOnce(&mut Store) -> A) -> A {
+        act(self.inner.lock().on_disk())
     }
 }
 
 impl<T> Log<T> {
     /// Changes when frames are written (reload).
     pub fn set_flush_policy(&self, flush: FlushPolicy) {
-        self.change_store(|store| store.flush = flush);
+        self.change_store(|store| store.flush_after = flush.after());
     }
 
     /// Changes what is kept in memory of frames on disk, and what is read ahead.

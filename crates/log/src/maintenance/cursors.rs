@@ -6,10 +6,10 @@ use super::Maintenance;
 use crate::cursor::Cursor;
 use crate::cursor_file::CursorFile;
 use crate::format::{CursorState, RANGES_LIMIT};
+use crate::home::Home;
 use crate::log::budget::unix_now_ns;
 use crate::log::{Inner, Shared};
 use crate::types::{CursorId, Offset};
-use crate::writer::Home;
 
 /// Open cursor files, by reader.
 #[derive(Default)]
@@ -24,13 +24,7 @@ impl CursorFiles {
 
     /// Removes the files of readers that are gone. What cannot be removed is tried again later.
     pub(crate) fn remove_gone<T>(&mut self, shared: &Shared<T>, home: &Home) {
-        let gone = {
-            let mut inner = shared.inner.lock();
-            match &mut inner.store {
-                Some(store) => std::mem::take(&mut store.gone_readers),
-                None => return,
-            }
-        };
+        let gone = shared.with_store(|store| std::mem::take(&mut store.gone_readers));
         if gone.is_empty() {
             return;
         }
@@ -39,11 +33,8 @@ impl CursorFiles {
         for (id, file_name) in gone {
             self.by_reader.remove(&id);
             // The file of a new reader of the same name has taken its place.
-            if self
-                .by_reader
-                .values()
-                .any(|file| file.path().file_name() == Some(file_name.as_ref()))
-            {
+            let mut names = self.by_reader.values().map(|file| file.path().file_name());
+            if names.any(|name| name == Some(file_name.as_ref())) {
                 continue;
             }
             match home.disk.remove_file(&home.cursors_directory.join(&file_name)) {
@@ -56,9 +47,7 @@ impl CursorFiles {
             // If this fails the reader may come back after a power cut, as an orphan.
             let _ = home.disk.sync_directory(&home.cursors_directory);
         }
-        if let Some(store) = &mut shared.inner.lock().store {
-            store.gone_readers.extend(left);
-        }
+        shared.with_store(|store| store.gone_readers.extend(left));
     }
 }
 
@@ -74,10 +63,8 @@ impl<T> Maintenance<T> {
             let stored_below = state.head;
             let stored = file.store(&*self.home.disk, &state);
             let mut inner = self.shared.inner.lock();
-            if let Some(store) = &mut inner.store {
-                store.stats.cursor_writes += u64::from(stored.is_ok());
-                store.stats.failures += u64::from(stored.is_err());
-            }
+            inner.on_disk().stats.cursor_writes += u64::from(stored.is_ok());
+            inner.on_disk().stats.failures += u64::from(stored.is_err());
             let Some(cursor) = inner.cursors[id.0].as_mut() else { continue };
             match stored {
                 Ok(()) => cursor.stored_below = stored_below,
@@ -87,16 +74,14 @@ impl<T> Maintenance<T> {
                 }
             }
         }
-        if let Some(store) = &mut self.shared.inner.lock().store {
-            store.cursor_trouble = failure;
-        }
+        self.shared.with_store(|store| store.cursor_trouble = failure);
     }
 
     /// What is to be written of a reader, if anything is.
     fn take_changed(&self, id: CursorId, at_the_end: bool) -> Option<CursorState> {
         let mut inner = self.shared.inner.lock();
         inner.lift_idle(id);
-        let newest = inner.store.as_ref()?.segments.first_of_newest();
+        let newest = inner.on_disk().segments.first_of_newest();
         let cursor = inner.cursors[id.0].as_ref()?;
         // An unchanged cursor is written only where segments begin, for a short next start: each
         // write is a sync, and syncs delay acknowledgements.
@@ -133,7 +118,7 @@ pub(crate) fn cursor_state<T>(inner: &Inner<T>, id: CursorId, log_id: u128) -> O
         head: inner.store.as_ref()?.durable_below,
         held: cursor.held().without(cursor.unwritten),
         dropped: cursor.dropped,
-        gaps: cursor.gaps.iter().copied().collect(),
+        gaps: cursor.dropped_ranges.iter().copied().collect(),
         written_unix_ns: unix_now_ns(),
     })
 }

@@ -14,7 +14,6 @@
 //!   ones.
 
 mod cursors;
-mod retention;
 mod rewrite;
 
 use std::path::PathBuf;
@@ -25,10 +24,12 @@ use parking_lot::Mutex;
 
 pub(crate) use cursors::{CursorFiles, cursor_state};
 
-use crate::log::Shared;
+use crate::home::Home;
+use crate::log::segments::Segment;
 use crate::log::store::Ends;
+use crate::log::{Inner, Shared};
 use crate::record::Record;
-use crate::writer::Home;
+use crate::types::CursorId;
 
 /// What recovery leaves to be done.
 #[derive(Debug, Default)]
@@ -63,14 +64,10 @@ impl<T: Record> Maintenance<T> {
         while self.wait() {
             self.keep(false);
         }
-        let ends = self.shared.inner.lock().store.as_ref().map_or(Ends::Now, |store| store.ends);
-        if ends == Ends::Closing {
+        if self.shared.with_store(|store| store.ends) == Ends::Closing {
             self.keep(true);
         }
-        let mut inner = self.shared.inner.lock();
-        if let Some(store) = &mut inner.store {
-            store.maintenance_has_ended = true;
-        }
+        self.shared.with_store(|store| store.maintenance_has_ended = true);
         self.shared.maintenance_wake.notify_all();
     }
 
@@ -90,7 +87,7 @@ impl<T: Record> Maintenance<T> {
         let shared = self.shared.clone();
         let mut inner = shared.inner.lock();
         loop {
-            let Some(store) = &mut inner.store else { return false };
+            let store = inner.on_disk();
             match store.ends {
                 Ends::Now => return false,
                 Ends::Closing if store.writer_has_ended => return false,
@@ -105,7 +102,7 @@ impl<T: Record> Maintenance<T> {
                 next = Instant::now() + self.home.keep_interval;
                 false
             };
-            if timed_out && inner.store.as_ref().is_some_and(|store| store.ends == Ends::No) {
+            if timed_out && inner.on_disk().ends == Ends::No {
                 return true;
             }
         }
@@ -121,12 +118,57 @@ impl<T: Record> Maintenance<T> {
             let file = self.home.disk.open(&path, crate::disk::Access::ReadWrite);
             // Synced before any cursor is stored: later starts do not look into this file.
             if file.and_then(|file| file.set_len(end).and_then(|()| file.sync_data())).is_ok() {
-                let mut inner = self.shared.inner.lock();
-                let segment = inner.store.as_mut().and_then(|store| store.segments.get_mut(first));
-                if let Some(segment) = segment {
-                    segment.len_bytes = end;
-                }
+                self.shared.with_store(|store| {
+                    store.segments.get_mut(first).map(|segment| segment.len_bytes = end)
+                });
             }
+        }
+    }
+
+    /// Removes the segments that no reader needs any more.
+    fn remove_unpinned(&self) {
+        let unpinned = {
+            let inner = &mut *self.shared.inner.lock();
+            inner.settle_segments();
+            let store = inner.on_disk();
+            let goes = |segment: &&Segment| !segment.is_open && !segment.is_pinned();
+            let unpinned: Vec<_> = store.segments.iter().filter(goes).cloned().collect();
+            for segment in &unpinned {
+                store.segments.remove(segment.first);
+            }
+            let first = store.segments.first().unwrap_or(store.durable_below);
+            let cursors = inner.cursors.iter_mut().flatten();
+            cursors.for_each(|cursor| cursor.untaken.forget_ended(first));
+            unpinned
+        };
+        for Segment { path, .. } in &unpinned {
+            // One that stays behind is found again at the next start, and no reader needs it.
+            let _ = self.home.disk.remove_file(path);
+        }
+    }
+}
+
+impl<T> Inner<T> {
+    /// Brings up to date who needs which segment. A reader that has passed one needs its leases.
+    pub(crate) fn settle_segments(&mut self) {
+        let Some(store) = &mut self.store else { return };
+        let evicted_below = store.evicted_below;
+        for segment in store.segments.iter_mut().filter(|segment| !segment.is_open) {
+            let (first, last) = (segment.first, segment.last);
+            let has_passed = |reader: CursorId| {
+                self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.next > last)
+            };
+            segment.unknown.retain(|&reader| !has_passed(reader));
+            if last >= evicted_below {
+                // Some of it is in memory too, where the count is exact.
+                continue;
+            }
+            for pin in segment.pins.iter_mut().filter(|pin| has_passed(pin.reader)) {
+                let cursor = self.cursors[pin.reader.0].as_ref();
+                let leased = cursor.map(|cursor| cursor.leased_on_disk(first..=last));
+                pin.holding = leased.unwrap_or_default();
+            }
+            segment.pins.retain(|pin| pin.holding.frames > 0);
         }
     }
 }

@@ -1,22 +1,18 @@
 //! Writing anew segments of which little is still wanted, so that a few old frames do not pin much
 //! space, nor many old segments many files.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Maintenance;
-use crate::error::FileError;
-use crate::format::{BLOCK_LEN_BYTES, FileKind, FrameRef, Holding, SegmentHeader, VERSION};
+use crate::error::{FileError, IoContext as _, Result};
+use crate::format::{BLOCK_LEN_BYTES, FrameRef};
 use crate::log::Inner;
-use crate::log::budget::unix_now_ns;
-use crate::log::segments::{Pin, Segment, Shed};
+use crate::log::segments::{Pin, Segment};
 use crate::log::shed_segments::Ids;
 use crate::record::Record;
-use crate::segment::{
-    Damage, NewSegment, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments,
-    random_u64,
-};
+use crate::segment::{Damage, ReaderOptions, SegmentName, SegmentWriter, list_segments};
 use crate::types::{CursorId, Offset};
 
 /// A segment of which less than this part is wanted is written anew.
@@ -40,8 +36,8 @@ struct Rewritten {
     writer: SegmentWriter,
     /// How many of them are in it in full.
     segments: usize,
-    /// Frames kept, by reader.
-    kept: HashMap<CursorId, u64>,
+    /// The readers that some frame of it is for.
+    kept_for: HashSet<CursorId>,
     damage: Damage,
 }
 
@@ -58,40 +54,36 @@ impl<T: Record> Maintenance<T> {
             self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
             Ok(())
         });
-        if let Err(_error) = result {
+        if result.is_err() {
             // Nothing was lost by it: the old files are still there.
             self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
-            if let Some(store) = &mut self.shared.inner.lock().store {
-                store.stats.failures += 1;
-            }
+            self.shared.with_store(|store| store.stats.failures += 1);
         }
     }
 
     /// Ends the run before the first file that is none of it and that recovery would look into for
     /// frames of the run: one that could not be removed, or that cannot be read. Of the new segment
     /// only what is below that file's first offset would count.
-    fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<(), FileError> {
+    fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<()> {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let files = list_segments(&*self.home.disk, &self.home.directory)?;
-        let within = files
-            .iter()
-            .map(|(name, _)| name)
-            .filter(|name| (first + 1..=last).contains(&name.first_offset));
-        let is_stranger = |name: &&SegmentName| {
+        let is_stranger = |name: &SegmentName| {
             let path = self.home.directory.join(name.to_string());
-            olds.iter().all(|old| old.segment.path != path)
+            (first + 1..=last).contains(&name.first_offset)
+                && olds.iter().all(|old| old.segment.path != path)
         };
-        if let Some(stranger) = within.filter(is_stranger).map(|name| name.first_offset).min() {
-            olds.retain(|old| old.segment.last < stranger);
+        // They are in order.
+        if let Some((stranger, _)) = files.into_iter().find(|(name, _)| is_stranger(name)) {
+            olds.retain(|old| old.segment.last < stranger.first_offset);
         }
         Ok(())
     }
 
-    fn rewrite_run(&self, olds: &[Old]) -> Result<(), FileError> {
+    fn rewrite_run(&self, olds: &[Old]) -> Result<()> {
         let disk = &*self.home.disk;
         let directory = &self.home.rewrite_directory;
-        disk.create_directory(directory).map_err(FileError::io(directory, "cannot create"))?;
-        for left in disk.list(directory).map_err(FileError::io(directory, "cannot list"))? {
+        disk.create_directory(directory).at(directory, "cannot create")?;
+        for left in disk.list(directory).at(directory, "cannot list")? {
             let _ = disk.remove_file(&directory.join(left.name));
         }
         let mut rewritten = self.copy(olds)?;
@@ -100,10 +92,9 @@ impl<T: Record> Maintenance<T> {
         }
         rewritten.writer.seal()?;
         let path = olds[0].segment.path.clone();
-        disk.rename(rewritten.writer.path(), &path)
-            .map_err(FileError::io(&path, "cannot rename"))?;
+        disk.rename(rewritten.writer.path(), &path).at(&path, "cannot rename")?;
         disk.sync_directory(&self.home.directory)
-            .map_err(FileError::io(&self.home.directory, "cannot sync the directory"))?;
+            .at(&self.home.directory, "cannot sync the directory")?;
         let done = &olds[..rewritten.segments];
         self.install(path, done, &rewritten);
         // Recovery looks for later frames in a file that stays: those behind it must stay too.
@@ -115,24 +106,17 @@ impl<T: Record> Maintenance<T> {
         Ok(())
     }
 
-    fn copy(&self, olds: &[Old]) -> Result<Rewritten, FileError> {
+    fn copy(&self, olds: &[Old]) -> Result<Rewritten> {
         let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
-        let header = SegmentHeader {
-            version: VERSION,
-            kind: FileKind::Log,
-            log_id: self.home.log_id,
-            epoch: random_u64()
-                .map_err(FileError::io(&self.home.directory, "cannot get a random number"))?,
-            first_offset: olds[0].segment.first,
-            created_unix_ns: unix_now_ns(),
-            name: self.home.name.clone(),
-        };
-        let len_bytes =
-            all_bytes.min(self.home.segment_bytes).max(olds[0].segment.len_bytes) + BLOCK_LEN_BYTES;
-        let new = NewSegment { directory: &self.home.rewrite_directory, header, len_bytes };
-        let writer = SegmentWriter::create(&*self.home.disk, new)?;
+        let first = &olds[0].segment;
+        let len_bytes = all_bytes.min(self.home.segment_bytes).max(first.len_bytes);
+        let writer = self.home.create_segment(
+            &self.home.rewrite_directory,
+            first.first,
+            len_bytes + BLOCK_LEN_BYTES,
+        )?;
         let mut rewritten =
-            Rewritten { writer, segments: 0, kept: HashMap::new(), damage: Damage::default() };
+            Rewritten { writer, segments: 0, kept_for: HashSet::new(), damage: Damage::default() };
         let ids = self.shared.inner.lock().ids_by_persistent_id();
         for old in olds {
             if !self.copy_one(old, &ids, &mut rewritten)? {
@@ -145,12 +129,8 @@ impl<T: Record> Maintenance<T> {
     }
 
     /// Copies what is wanted of a segment. False if the new one is full.
-    fn copy_one(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool, FileError> {
-        let options = ReaderOptions::default();
-        let mut reader = SegmentReader::open_path(&*self.home.disk, &old.segment.path, options)?;
-        if let Some(end) = old.segment.end {
-            reader.set_end(end);
-        }
+    fn copy_one(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool> {
+        let mut reader = self.home.open(&old.segment, ReaderOptions::default())?;
         let mut next = old.segment.first;
         while let Some(located) = reader.next()? {
             let offset = located.header.offset;
@@ -170,14 +150,12 @@ impl<T: Record> Maintenance<T> {
                 continue;
             }
             let Some(body) = reader.body()? else { continue };
-            let persistent_ids: Vec<u32> =
-                wanted_by.iter().map(|&(persistent_id, _)| persistent_id).collect();
             let frame = FrameRef {
                 offset,
                 facts: located.header.facts,
                 charge: located.header.charge,
                 is_taken,
-                readers: &persistent_ids,
+                readers: &wanted_by,
                 metadata: &body.metadata,
                 payload: &body.payload,
             };
@@ -185,9 +163,7 @@ impl<T: Record> Maintenance<T> {
                 return Ok(false);
             }
             rewritten.writer.append(&frame)?;
-            for (_, id) in wanted_by {
-                *rewritten.kept.entry(id).or_default() += 1;
-            }
+            rewritten.kept_for.extend(wanted_by.iter().filter_map(|id| ids.get(id)));
         }
         rewritten.damage.add(reader.damage());
         Ok(true)
@@ -197,14 +173,13 @@ impl<T: Record> Maintenance<T> {
     fn install(&self, path: PathBuf, olds: &[Old], rewritten: &Rewritten) {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let mut inner = self.shared.inner.lock();
-        let (pins, unknown) = inner.pins_of_rewritten(first, last, rewritten.kept.keys().copied());
-        let Some(store) = &mut inner.store else { return };
+        let (pins, unknown) = inner.pins_of_rewritten(first, last, &rewritten.kept_for);
+        let store = inner.on_disk();
         store.stats.rewrites += 1;
-        store.stats.frames_damaged += rewritten.damage.frames + rewritten.damage.regions;
+        store.stats.frames_damaged += rewritten.damage.places();
         for old in olds {
             store.segments.remove(old.segment.first);
         }
-        let generation = store.segments.next_generation();
         store.segments.insert(Segment {
             path,
             first,
@@ -212,11 +187,9 @@ impl<T: Record> Maintenance<T> {
             epoch: Some(rewritten.writer.header().epoch),
             len_bytes: rewritten.writer.len_bytes(),
             end: Some(rewritten.writer.durable_end()),
-            is_open: false,
-            shed: Shed::No,
-            generation,
             pins,
             unknown,
+            ..Segment::default()
         });
     }
 }
@@ -230,14 +203,12 @@ impl<T> Inner<T> {
     }
 
     /// Those of some readers that still want a frame.
-    fn unresolved_of(&self, readers: &[u32], ids: &Ids, offset: Offset) -> Vec<(u32, CursorId)> {
-        let wants = |id: CursorId| {
-            self.cursors[id.0].as_ref().is_some_and(|cursor| !cursor.is_resolved(offset))
+    fn unresolved_of(&self, readers: &[u32], ids: &Ids, offset: Offset) -> Vec<u32> {
+        let wants = |id: &u32| {
+            let cursor = ids.get(id).and_then(|id| self.cursors[id.0].as_ref());
+            cursor.is_some_and(|cursor| !cursor.is_resolved(offset))
         };
-        let known = readers
-            .iter()
-            .filter_map(|persistent_id| Some((*persistent_id, *ids.get(persistent_id)?)));
-        known.filter(|&(_, id)| wants(id)).collect()
+        readers.iter().copied().filter(wants).collect()
     }
 
     /// The first run of neighbours that is worth the work.
@@ -251,14 +222,11 @@ impl<T> Inner<T> {
             };
             let candidate = candidate(segment, store.evicted_below, segment_bytes)
                 .filter(|_| segment.unknown.iter().all(is_known));
-            let wanted: u64 = run.iter().map(|old| old.wanted_bytes).sum();
-            let joins = candidate
-                .as_ref()
-                .is_some_and(|old| wanted + old.wanted_bytes <= segment_bytes / 2);
-            if !joins && is_worthwhile(&run, segment_bytes) {
-                return Some(run);
-            }
-            if !joins {
+            let wanted: u64 = run.iter().chain(&candidate).map(|old| old.wanted_bytes).sum();
+            if candidate.is_none() || wanted > segment_bytes / 2 {
+                if is_worthwhile(&run, segment_bytes) {
+                    return Some(run);
+                }
                 run.clear();
             }
             run.extend(candidate);
@@ -271,16 +239,12 @@ impl<T> Inner<T> {
         &self,
         first: Offset,
         last: Offset,
-        readers: impl Iterator<Item = CursorId>,
+        readers: &HashSet<CursorId>,
     ) -> (Vec<Pin>, Vec<CursorId>) {
         let (mut pins, mut unknown) = (Vec::new(), Vec::new());
-        for reader in readers {
+        for &reader in readers {
             let Some(cursor) = &self.cursors[reader.0] else { continue };
-            let mut holding = Holding::default();
-            cursor
-                .disk_leases
-                .range(first..=last)
-                .for_each(|(_, lease)| holding.add_charge(lease.charge));
+            let holding = cursor.leased_on_disk(first..=last);
             if holding.frames > 0 {
                 pins.push(Pin { reader, holding });
             }

@@ -7,7 +7,6 @@
 //!   long.
 //! - Nothing at or above `evicted_below` is read: it is in memory.
 
-mod shed;
 mod tasks;
 
 use std::collections::HashMap;
@@ -17,16 +16,16 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use crate::cursor::DiskLease;
-use crate::error::FileError;
+use crate::error::{FileError, Result};
 use crate::format::FrameHeader;
-use crate::log::Shared;
-use crate::log::segments::Shed;
+use crate::home::Home;
+use crate::log::segments::{Segment, Shed};
 use crate::log::shed_segments::DiskFrame;
 use crate::log::store::Ends;
+use crate::log::{Inner, Shared};
 use crate::record::{Record, StoredRecord};
 use crate::segment::{Body, ReaderOptions, SegmentReader};
 use crate::types::{CursorId, DiskTrouble, Offset};
-use crate::writer::Home;
 use tasks::{Found, Purpose, Step, Task};
 
 /// What is read for one reader before the next has its turn, in bytes on disk.
@@ -35,6 +34,8 @@ const TURN_BYTES: u64 = 1 << 20;
 const RETRY: Duration = Duration::from_millis(200);
 /// After so many refusals in a row the blocks that cannot be read count as damaged.
 const REFUSALS_LIMIT: u32 = 50;
+/// Frames that are looked at while the log's lock is held once.
+const FRAMES_AT_ONCE: usize = 256;
 
 pub(crate) struct Reader<T> {
     shared: Arc<Shared<T>>,
@@ -83,7 +84,7 @@ impl<T: Record> Reader<T> {
         let shared = self.shared.clone();
         let mut inner = shared.inner.lock();
         loop {
-            if inner.store.as_ref()?.ends != Ends::No {
+            if inner.on_disk().ends != Ends::No {
                 return None;
             }
             self.places.retain(|id, _| inner.cursors[id.0].is_some());
@@ -104,7 +105,7 @@ impl<T: Record> Reader<T> {
                 MutexGuard::unlocked(&mut inner, || woken.into_iter().for_each(|wake| wake()));
                 continue;
             }
-            let store = inner.store.as_mut()?;
+            let store = inner.on_disk();
             if store.segments.iter().any(|segment| segment.shed == Shed::Asked) {
                 MutexGuard::unlocked(&mut inner, || self.shed_segment());
                 continue;
@@ -114,89 +115,69 @@ impl<T: Record> Reader<T> {
         }
     }
 
-    fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>, FileError> {
-        let target = &task.target;
+    fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>> {
+        let target = &task.segment;
         let reuses = self.places.get(&task.id).is_some_and(|place| {
             place.generation == target.generation && place.at <= task.from && !pass_unreadable
         });
         if !reuses {
-            match self.open(task, pass_unreadable) {
-                Ok(place) => self.places.insert(task.id, place),
+            let options = ReaderOptions { pass_unreadable, ..ReaderOptions::default() };
+            let segment = match self.home.open(target, options) {
+                Ok(segment) => segment,
                 Err(error) => return self.pass_if_lost(task, error),
             };
+            let known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
+            // With a generation that no segment has it is opened again at the next turn.
+            let generation = if known { target.generation } else { 0 };
+            let place = Place { generation, segment, at: task.from, end: target.end };
+            self.places.insert(task.id, place);
         }
         let Some(place) = self.places.get_mut(&task.id) else {
             return Ok(Found::nothing(task.from));
         };
-        if place.end != target.end
-            && let Some(end) = target.end
-        {
+        if let Some(end) = target.end.filter(|_| place.end != target.end) {
             place.segment.set_end(end);
             place.end = target.end;
         }
-        let damage_before = place.segment.damage();
+        let damage_before = place.segment.damage().places();
         let mut found = Found::nothing(task.from);
         look(&mut place.segment, task, &mut found)?;
         place.at = found.until;
-        if task.purpose == Purpose::Date {
-            // It is counted when the frames are read.
-            return Ok(found);
+        // Of a frame that is only dated it is counted when it is read.
+        if task.purpose != Purpose::Date {
+            found.damaged += place.segment.damage().places() - damage_before;
         }
-        let damage = place.segment.damage();
-        found.damaged +=
-            damage.frames + damage.regions - damage_before.frames - damage_before.regions;
         Ok(found)
     }
 
-    fn open(&self, task: &Task, pass_unreadable: bool) -> Result<Place, FileError> {
-        let target = &task.target;
-        let options = ReaderOptions { pass_unreadable, ..ReaderOptions::default() };
-        let mut segment = SegmentReader::open_path(&*self.home.disk, &target.path, options)?;
-        // Another file may have taken its place: then its own end counts.
-        let is_known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
-        if let Some(end) = target.end.filter(|_| is_known) {
-            segment.set_end(end);
-        }
-        // With a generation that no segment has it is opened again at the next turn.
-        let generation = if is_known { target.generation } else { 0 };
-        Ok(Place { generation, segment, at: task.from, end: target.end })
-    }
-
     /// A file that was removed or whose header is destroyed does not stop the reader for good.
-    fn pass_if_lost(&self, task: &Task, error: FileError) -> Result<Found<T>, FileError> {
-        let is_lost = match &error {
-            FileError::NoSegment { .. } | FileError::Unfinished { .. } => true,
-            FileError::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-            _ => false,
-        };
-        let is_still_known = || {
-            let inner = self.shared.inner.lock();
-            let store = inner.store.as_ref();
-            store.and_then(|store| store.segments.at_or_after(task.from)).is_some_and(|segment| {
-                segment.generation == task.target.generation && segment.path == task.target.path
-            })
-        };
-        match is_lost {
-            true if is_still_known() => {
-                Ok(Found { damaged: 1, ..Found::nothing(task.target.until) })
-            }
-            true => Ok(Found::nothing(task.from)),
-            false => Err(error),
+    fn pass_if_lost(&self, task: &Task, error: FileError) -> Result<Found<T>> {
+        let has_no_frames =
+            matches!(error, FileError::NoSegment { .. } | FileError::Unfinished { .. });
+        if !has_no_frames && !error.is_not_found() {
+            return Err(error);
         }
+        let is_still_known = self.shared.with_store(|store| {
+            let known = store.segments.at_or_after(task.from);
+            known.is_some_and(|known| known.generation == task.segment.generation)
+        });
+        Ok(match is_still_known {
+            true => Found { damaged: 1, ..Found::nothing(task.until) },
+            false => Found::nothing(task.from),
+        })
     }
 
     /// Hands what was found to its reader and wakes it.
     fn deliver(&self, task: &Task, found: Found<T>, all_is_well: bool) {
-        let wake = {
-            let mut inner = self.shared.inner.lock();
-            let Some(store) = &mut inner.store else { return };
-            store.stats.frames_read += found.entries.len() as u64;
-            store.stats.frames_damaged += found.damaged;
-            if all_is_well {
-                store.read_trouble = None;
-            }
-            inner.take_found(task, found)
-        };
+        let mut inner = self.shared.inner.lock();
+        let store = inner.on_disk();
+        store.stats.frames_read += found.entries.len() as u64;
+        store.stats.frames_damaged += found.damaged;
+        if all_is_well {
+            store.read_trouble = None;
+        }
+        let wake = inner.take_found(task, found);
+        drop(inner);
         if let Some(wake) = wake {
             wake();
         }
@@ -205,22 +186,67 @@ impl<T: Record> Reader<T> {
     fn wait_to_try_again(&self, error: &FileError) {
         let until = Instant::now() + RETRY;
         let mut inner = self.shared.inner.lock();
-        if let Some(store) = &mut inner.store {
-            store.read_trouble =
-                Some(DiskTrouble { reason: error.to_string(), out_of_space: false });
+        inner.on_disk().read_trouble =
+            Some(DiskTrouble { reason: error.to_string(), out_of_space: false });
+        let goes_on = |inner: &mut Inner<T>| inner.on_disk().ends == Ends::No;
+        self.shared.reader_wake.wait_while_until(&mut inner, goes_on, until);
+    }
+
+    /// Gives up one segment that was asked for, if all of it may go.
+    fn shed_segment(&self) {
+        let segment = self.shared.with_store(|store| {
+            store.segments.iter().find(|segment| segment.shed == Shed::Asked).cloned()
+        });
+        let Some(segment) = segment else { return };
+        let mut dropped = HashMap::new();
+        let mut shed = || -> Result<bool> {
+            let ids = self.shared.inner.lock().ids_by_persistent_id();
+            // Nothing goes before it is known that all may go.
+            if !self.each_frame(&segment, |inner, frame| inner.all_may_drop(frame, &ids))? {
+                return Ok(false);
+            }
+            let mut all_went = true;
+            let was_read = self.each_frame(&segment, |inner, frame| {
+                all_went &= inner.drop_for_all(frame, &ids, &mut dropped);
+                true
+            })?;
+            Ok(was_read && all_went)
+        };
+        // What cannot be read stays.
+        let is_free = shed().unwrap_or(false);
+        let range = (segment.first, segment.last);
+        let wakes = self.shared.inner.lock().end_shed(range, is_free, dropped);
+        wakes.into_iter().for_each(|wake| wake());
+    }
+
+    /// Looks at frames until one is refused. False then, and if damage hides whom frames are for.
+    fn each_frame(
+        &self,
+        segment: &Segment,
+        mut look: impl FnMut(&mut Inner<T>, &DiskFrame) -> bool,
+    ) -> Result<bool> {
+        let mut reader = self.home.open(segment, ReaderOptions::default())?;
+        loop {
+            let mut frames = Vec::with_capacity(FRAMES_AT_ONCE);
+            while frames.len() < FRAMES_AT_ONCE
+                && let Some(located) = reader.next()?.filter(|it| it.header.offset <= segment.last)
+            {
+                let readers = reader.readers().to_vec();
+                frames.push(DiskFrame { header: located.header, readers });
+            }
+            if frames.is_empty() {
+                return Ok(reader.damage().is_none());
+            }
+            let mut inner = self.shared.inner.lock();
+            if !frames.iter().all(|frame| look(&mut inner, frame)) {
+                return Ok(false);
+            }
         }
-        while inner.store.as_ref().is_some_and(|store| store.ends == Ends::No)
-            && !self.shared.reader_wake.wait_until(&mut inner, until).timed_out()
-        {}
     }
 }
 
 /// Reads one turn of a task.
-fn look<T: Record>(
-    segment: &mut SegmentReader,
-    task: &Task,
-    found: &mut Found<T>,
-) -> Result<(), FileError> {
+fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T>) -> Result<()> {
     let start = segment.position();
     let mut charged_bytes = 0;
     loop {
@@ -228,14 +254,14 @@ fn look<T: Record>(
             return Ok(());
         }
         let Some(located) = segment.next()? else {
-            found.until = task.target.until;
+            found.until = task.until;
             return Ok(());
         };
         let header = located.header;
-        if header.offset >= task.target.until {
+        if header.offset >= task.until {
             // Of another segment, or still in memory: it is looked at again later.
             segment.seek(located.position);
-            found.until = task.target.until;
+            found.until = task.until;
             return Ok(());
         }
         // What was written twice, or was looked at already.

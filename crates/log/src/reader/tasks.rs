@@ -1,25 +1,27 @@
 //! What the reader thread does next, and what it hands over. Everything here happens under the
 //! log's lock.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cursor::{Cursor, DiskLease};
-use crate::format::{FrameHeader, Holding};
+use crate::cursor::DiskLease;
+use crate::format::FrameHeader;
 use crate::gauges::GiveUp;
 use crate::log::Inner;
 use crate::log::budget::unix_now_ns;
+use crate::log::segments::Segment;
 use crate::log::shed_segments::DiskFrame;
-use crate::types::{CursorId, Offset, Wake};
+use crate::types::{CursorId, Holding, Offset, Wake};
 
-/// What is to be done for one reader.
 pub(super) struct Task {
     pub(super) id: CursorId,
     pub(super) persistent_id: u32,
     pub(super) ahead_generation: u64,
     pub(super) from: Offset,
     pub(super) purpose: Purpose,
-    pub(super) target: Target,
+    /// Where it goes on.
+    pub(super) segment: Segment,
+    /// Nothing from here on is looked at in it.
+    pub(super) until: Offset,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,17 +34,6 @@ pub(super) enum Purpose {
     Date,
 }
 
-/// The segment where a task goes on.
-pub(super) struct Target {
-    pub(super) path: PathBuf,
-    pub(super) generation: u64,
-    pub(super) epoch: Option<u64>,
-    pub(super) end: Option<u64>,
-    /// Nothing from here on is looked at in it.
-    pub(super) until: Offset,
-}
-
-/// What came of a task.
 pub(super) struct Found<T> {
     pub(super) entries: Vec<(Offset, Arc<T>, DiskLease)>,
     pub(super) drops: Vec<DiskFrame>,
@@ -57,7 +48,6 @@ impl<T> Found<T> {
     }
 }
 
-/// What the reader thread does for a reader next.
 pub(super) enum Step {
     Work(Task),
     /// There is nothing to read from disk: the reader goes on in memory.
@@ -67,31 +57,28 @@ pub(super) enum Step {
 
 impl<T> Inner<T> {
     pub(super) fn task(&mut self, id: CursorId) -> Step {
-        let Some(cursor) = self.cursors[id.0].as_ref() else { return Step::Nothing };
-        let Some(store) = self.store.as_ref().filter(|_| cursor.damaged_file.is_none()) else {
+        let below = self.evicted_below();
+        let (Some(cursor), Some(store)) = (&self.cursors[id.0], &self.store) else {
             return Step::Nothing;
         };
-        let read_ahead_bytes = store.read_ahead_bytes;
-        let (drops, is_read) = (cursor.ahead.drops, cursor.is_subscribed && cursor.ahead.is_active);
-        let has_no_date = cursor.oldest_on_disk_unix_ns.is_none() && cursor.disk_leases.is_empty();
-        if drops {
+        if cursor.damaged_file.is_some() {
+            return Step::Nothing;
+        }
+        if cursor.ahead.drops {
             return self.next_drop(id);
         }
-        let below = self.evicted_below();
-        if is_read && self.wants_ahead(id) {
-            let cursor = self.cursor(id);
-            let bytes = read_ahead_bytes.saturating_sub(cursor.ahead.bytes).max(1);
+        if cursor.is_subscribed && cursor.ahead.is_active && self.wants_ahead(id) {
+            let bytes = store.read_ahead_bytes.saturating_sub(cursor.ahead.bytes).max(1);
             let from = cursor.ahead.until.max(cursor.next);
-            return self.find(id, Purpose::Read { bytes }, from, below).map_or_else(
-                || {
-                    let cursor = self.cursor_mut(id);
-                    cursor.ahead.until = below;
-                    wake_if_awaited(cursor)
-                },
-                Step::Work,
-            );
+            if let Some(task) = self.find(id, Purpose::Read { bytes }, from, below) {
+                return Step::Work(task);
+            }
+            let cursor = self.cursor_mut(id);
+            cursor.ahead.until = below;
+            let is_awaited = std::mem::take(&mut cursor.ahead.is_awaited);
+            return if is_awaited { Step::Wake(cursor.wake.clone()) } else { Step::Nothing };
         }
-        let cursor = self.cursor(id);
+        let has_no_date = cursor.oldest_on_disk_unix_ns.is_none() && cursor.disk_leases.is_empty();
         let from = cursor.ahead.dated_until.max(cursor.next);
         if has_no_date && from < below {
             if let Some(task) = self.find(id, Purpose::Date, from, below) {
@@ -120,15 +107,15 @@ impl<T> Inner<T> {
                 from = segment.last + 1;
                 continue;
             }
-            let target = Target {
-                path: segment.path.clone(),
-                generation: segment.generation,
-                epoch: segment.epoch,
-                end: segment.end,
+            return Some(Task {
+                id,
+                persistent_id: cursor.persistent_id,
+                ahead_generation: cursor.ahead.generation,
+                from,
+                purpose,
                 until: (segment.last + 1).min(below),
-            };
-            let (persistent_id, ahead_generation) = (cursor.persistent_id, cursor.ahead.generation);
-            return Some(Task { id, persistent_id, ahead_generation, from, purpose, target });
+                segment: segment.clone(),
+            });
         }
     }
 
@@ -204,7 +191,7 @@ impl<T> Inner<T> {
         let mut until = found.until;
         for frame in found.drops {
             let FrameHeader { offset, charge, .. } = frame.header;
-            if !self.is_over_limit(task.id) {
+            if !self.cursor(task.id).is_over_limit() {
                 until = until.min(offset);
                 break;
             }
@@ -228,13 +215,5 @@ impl<T> Inner<T> {
         cursor.oldest_on_disk_unix_ns = None;
         cursor.note_dropped_range(start, until, dropped, unix_now_ns());
         cursor.publish();
-    }
-}
-
-fn wake_if_awaited<T>(cursor: &mut Cursor<T>) -> Step {
-    if std::mem::take(&mut cursor.ahead.is_awaited) {
-        Step::Wake(cursor.wake.clone())
-    } else {
-        Step::Nothing
     }
 }

@@ -12,14 +12,17 @@
 
 mod scan;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
-use crate::error::FileError;
-use crate::log::store::{Ends, Store, WriterWaits};
-use crate::log::{Inner, Log, Shared};
+use crate::error::{IoContext as _, Result};
+use crate::home::Home;
+use crate::inspect::CURSORS_DIRECTORY;
+use crate::log::store::{Ends, Store};
+use crate::log::{Log, Shared};
 use crate::maintenance::{CursorFiles, Leftovers, Maintenance};
 use crate::options::{OpenOptions, Recovered};
 use crate::reader::Reader;
@@ -27,44 +30,32 @@ use crate::record::Record;
 use crate::segment::random_u64;
 use crate::slots::Slots;
 use crate::types::{CursorId, DiskTrouble, LogStats};
-use crate::writer::{Home, Writer};
+use crate::writer::Writer;
 
 use scan::Recovery;
 
-const CURSORS_DIRECTORY: &str = "cursors";
 const REWRITE_DIRECTORY: &str = "rewrite";
 
 impl<T: Record> Log<T> {
     /// Opens or begins the log of a directory. Its readers are orphans until they subscribe.
-    pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered), FileError> {
-        let OpenOptions {
-            disk,
-            directory,
-            name,
-            memory_limit_bytes,
-            memory,
-            read_ahead_bytes,
-            flush,
-            ..
-        } = options;
+    pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered)> {
+        let (disk, directory) = (&*options.disk, &options.directory);
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
-        disk.create_directory(&cursors_directory)
-            .map_err(FileError::io(&cursors_directory, "cannot create"))?;
-        let mut recovery = Recovery::new(&*disk, &directory);
+        disk.create_directory(&cursors_directory).at(&cursors_directory, "cannot create")?;
+        let mut recovery = Recovery::new(disk, directory);
         recovery.read_cursors(&cursors_directory)?;
         recovery.read_segments()?;
         let log_id = match recovery.log_id {
             Some(log_id) => log_id,
-            None => {
-                random_log_id().map_err(FileError::io(&directory, "no randomness for a new log"))?
-            }
+            None => random_log_id().at(directory, "no randomness for a new log")?,
         };
         let Recovery { cursors, damaged, segments, leftovers, found, head, .. } = recovery;
         let mut files = CursorFiles::default();
         let mut readers = Vec::new();
         for (index, (file, cursor)) in cursors.into_iter().enumerate() {
             files.insert(CursorId(index), file);
-            readers.push(Some(cursor.into_cursor()));
+            cursor.publish();
+            readers.push(Some(cursor));
         }
         for file_name in damaged {
             let mut cursor = Cursor::at(0, file_name.clone(), 0);
@@ -72,59 +63,35 @@ impl<T: Record> Log<T> {
             cursor.has_file = true;
             readers.push(Some(cursor));
         }
-        let highest_persistent_id =
-            readers.iter().flatten().map(|cursor: &Cursor<T>| cursor.persistent_id).max();
+        let persistent_ids = readers.iter().flatten().map(|cursor| cursor.persistent_id);
         let store = Store {
             segments,
             durable_below: head,
             evicted_below: head,
             due_below: head,
-            unwritten_bytes: 0,
-            memory_limit_bytes,
-            read_ahead_bytes,
-            flush,
-            writer_waits: WriterWaits::No,
-            reader_waits: false,
-            writer_has_ended: false,
-            maintenance_has_ended: false,
-            ends: Ends::No,
-            trouble: None,
-            cursor_trouble: None,
-            read_trouble: None,
+            memory_limit_bytes: options.memory_limit_bytes,
+            read_ahead_bytes: options.read_ahead_bytes,
+            flush_after: options.flush.after(),
             stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
-            gone_readers: Vec::new(),
-            highest_persistent_id: highest_persistent_id.unwrap_or(0),
+            highest_persistent_id: persistent_ids.max().unwrap_or(0),
+            ..Store::default()
         };
-        let rewrite_directory = directory.join(REWRITE_DIRECTORY);
         let home = Home {
-            disk,
-            directory,
+            rewrite_directory: directory.join(REWRITE_DIRECTORY),
             cursors_directory,
-            rewrite_directory,
-            name,
+            disk: options.disk,
+            directory: options.directory,
+            name: options.name,
             log_id,
             segment_bytes: options.segment_bytes,
             keep_interval: options.keep_interval,
         };
-        let slots = Slots::starting_at(head);
-        let log = Log::of(Inner {
-            slots,
-            cursors: readers,
-            stored_bytes: 0,
-            memory,
-            shed_from: 0,
-            store: Some(store),
-        });
+        let log = Log::of(Slots::starting_at(head), readers, options.memory, Some(store));
         log.start_threads(home, files, leftovers)?;
         Ok((log, found))
     }
 
-    fn start_threads(
-        &self,
-        home: Home,
-        files: CursorFiles,
-        leftovers: Leftovers,
-    ) -> Result<(), FileError> {
+    fn start_threads(&self, home: Home, files: CursorFiles, leftovers: Leftovers) -> Result<()> {
         let files = Arc::new(Mutex::new(files));
         let writer = Writer::new(self.shared.clone(), home.clone(), files.clone());
         let maintenance = Maintenance::new(self.shared.clone(), home.clone(), files, leftovers);
@@ -134,45 +101,32 @@ impl<T: Record> Log<T> {
         self.start(&home, "read", move || reader.run())
     }
 
-    fn start(
-        &self,
-        home: &Home,
-        does: &str,
-        run: impl FnOnce() + Send + 'static,
-    ) -> Result<(), FileError> {
+    fn start(&self, home: &Home, does: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
         // Names of threads are cut at 15 bytes.
         let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.name));
-        let watch = Watch { shared: self.shared.clone() };
+        let shared = self.shared.clone();
         let run = move || {
-            run();
-            drop(watch);
+            // What a panic leaves is not relied on: nothing is made durable any more.
+            if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
+                shared.note_panic();
+            }
         };
-        let handle =
-            thread.spawn(run).map_err(FileError::io(&home.directory, "cannot start a thread"))?;
+        let handle = thread.spawn(run).at(&home.directory, "cannot start a thread")?;
         self.threads.lock().push(handle);
         Ok(())
     }
 }
 
-/// After a panic of a thread nothing is made durable any more, and the log says so.
-struct Watch<T> {
-    shared: Arc<Shared<T>>,
-}
-
-impl<T> Drop for Watch<T> {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            return;
-        }
-        let mut inner = self.shared.inner.lock();
-        if let Some(store) = &mut inner.store {
+impl<T> Shared<T> {
+    fn note_panic(&self) {
+        self.with_store(|store| {
             let reason = "a thread of the log ended unexpectedly: only a restart helps".to_owned();
             store.trouble = Some(DiskTrouble { reason, out_of_space: false });
             store.ends = Ends::Now;
             store.writer_has_ended = true;
             store.maintenance_has_ended = true;
-        }
-        self.shared.wake_all();
+        });
+        self.wake_all();
     }
 }
 

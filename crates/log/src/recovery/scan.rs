@@ -1,31 +1,23 @@
 //! What is found on disk.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::cursor::Cursor;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION};
 use crate::disk::Disk;
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
-use crate::log::segments::{Segment, Segments, Shed};
+use crate::log::segments::{Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
-use crate::ranges::RangeSet;
-use crate::segment::{ReaderOptions, SegmentInfo, SegmentName, SegmentReader};
+use crate::segment::{ReaderOptions, SegmentReader, list_segments};
 use crate::types::{Charge, CursorId, Offset};
 
-/// What is found of a reader.
-pub(super) struct FoundCursor {
-    state: CursorState,
-    resolved: RangeSet,
-}
-
-pub(super) struct Recovery<'a> {
+pub(super) struct Recovery<'a, T> {
     disk: &'a dyn Disk,
     directory: &'a Path,
     pub(super) log_id: Option<u128>,
-    pub(super) cursors: Vec<(CursorFile, FoundCursor)>,
+    pub(super) cursors: Vec<(CursorFile, Cursor<T>)>,
     /// Names of files of readers of which nothing can be read.
     pub(super) damaged: Vec<String>,
     pub(super) segments: Segments,
@@ -36,7 +28,7 @@ pub(super) struct Recovery<'a> {
     counted_from: Offset,
 }
 
-impl<'a> Recovery<'a> {
+impl<'a, T> Recovery<'a, T> {
     pub(super) fn new(disk: &'a dyn Disk, directory: &'a Path) -> Self {
         Recovery {
             disk,
@@ -52,8 +44,8 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<(), FileError> {
-        for entry in self.disk.list(directory).map_err(FileError::io(directory, "cannot list"))? {
+    pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<()> {
+        for entry in self.disk.list(directory).at(directory, "cannot list")? {
             let path = directory.join(&entry.name);
             if entry.name.ends_with(TEMPORARY_EXTENSION) {
                 self.leave_behind(path);
@@ -68,13 +60,12 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<(), FileError> {
+    fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<()> {
         let (file, state) = match CursorFile::open(self.disk, path) {
             Err(FileError::DamagedCursor { .. }) => {
                 let aside = format!("{file_name}{DAMAGED_EXTENSION}");
-                self.disk
-                    .rename(path, &path.with_file_name(&aside))
-                    .map_err(FileError::io(path, "cannot set aside"))?;
+                let renamed = self.disk.rename(path, &path.with_file_name(&aside));
+                renamed.at(path, "cannot set aside")?;
                 self.damaged.retain(|known| *known != aside);
                 self.damaged.push(aside);
                 return Ok(());
@@ -82,71 +73,43 @@ impl<'a> Recovery<'a> {
             opened => opened?,
         };
         self.check_log_id(path, state.log_id)?;
-        let mut resolved = RangeSet::default();
-        for &(start, end) in &state.resolved {
-            resolved.insert_run(start, end);
-            self.head = self.head.max(end);
-        }
-        self.head = self.head.max(state.floor).max(state.head);
-        self.cursors.push((file, FoundCursor { state, resolved }));
+        let last_end = state.resolved.last().map_or(0, |&(_, end)| end);
+        self.head = self.head.max(last_end).max(state.floor).max(state.head);
+        self.cursors.push((file, Cursor::from_state(state)));
         Ok(())
     }
 
-    fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<(), FileError> {
-        match self.log_id {
-            _ if log_id == 0 => Ok(()),
-            Some(known) if known != log_id => Err(FileError::Foreign { path: path.to_owned() }),
-            _ => {
-                self.log_id = Some(log_id);
-                Ok(())
-            }
+    fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<()> {
+        // Zero stands for a log that is not known.
+        if log_id != 0 && *self.log_id.get_or_insert(log_id) != log_id {
+            return Err(FileError::Foreign { path: path.to_owned() });
         }
+        Ok(())
     }
 
-    pub(super) fn read_segments(&mut self) -> Result<(), FileError> {
-        let mut files: BTreeMap<Offset, (SegmentName, u64)> = BTreeMap::new();
-        for entry in
-            self.disk.list(self.directory).map_err(FileError::io(self.directory, "cannot list"))?
-        {
-            let Some(name) = SegmentName::parse(&entry.name).filter(|_| !entry.is_directory) else {
-                continue;
-            };
-            // The latest attempt counts: nothing was ever durable in the others.
-            if let Some((older, _)) =
-                files.get(&name.first_offset).filter(|(other, _)| other.attempt < name.attempt)
-            {
-                self.leave_behind(self.directory.join(older.to_string()));
-            } else if files.contains_key(&name.first_offset) {
-                self.leave_behind(self.directory.join(entry.name));
+    pub(super) fn read_segments(&mut self) -> Result<()> {
+        let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
+        self.counted_from = heads.min().unwrap_or(Offset::MAX);
+        let mut next_first = None;
+        for (name, len_bytes) in list_segments(self.disk, self.directory)?.into_iter().rev() {
+            let (first, path) = (name.first_offset, self.directory.join(name.to_string()));
+            if next_first == Some(first) {
+                // The latest attempt counts: nothing was ever durable in the others.
+                self.leave_behind(path);
                 continue;
             }
-            files.insert(name.first_offset, (name, entry.len_bytes));
-        }
-        self.counted_from =
-            self.cursors.iter().map(|(_, cursor)| cursor.state.head).min().unwrap_or(Offset::MAX);
-        let mut before = None;
-        for (&first, &(name, len_bytes)) in files.iter().rev() {
-            let path = self.directory.join(name.to_string());
-            let last = before.map(|next_first: Offset| next_first - 1);
-            let is_looked_at = last.is_none_or(|last| last >= self.counted_from);
-            if is_looked_at {
-                self.read_segment(first, last, path)?;
-            } else {
-                self.add_segment(first, last.unwrap_or(first), path, len_bytes, None);
+            let last = next_first.replace(first).map(|next: Offset| next - 1);
+            match last.filter(|&last| last < self.counted_from) {
+                Some(last) => self.add_segment(first, last, path, len_bytes, None),
+                None => self.read_segment(first, last, path)?,
             }
-            before = Some(first);
         }
         (self.found.segments, self.found.disk_bytes) = self.segments.size();
         Ok(())
     }
 
     /// Looks at the frames of a segment. `last` is known of all but the newest.
-    fn read_segment(
-        &mut self,
-        first: Offset,
-        last: Option<Offset>,
-        path: PathBuf,
-    ) -> Result<(), FileError> {
+    fn read_segment(&mut self, first: Offset, last: Option<Offset>, path: PathBuf) -> Result<()> {
         // Whatever is in it, no new segment shall take its name.
         self.head = self.head.max(first);
         let options = ReaderOptions { pass_unreadable: true, ..ReaderOptions::default() };
@@ -165,10 +128,10 @@ impl<'a> Recovery<'a> {
         };
         self.check_log_id(&path, reader.info().header.log_id)?;
         let info = reader.info().clone();
-        let sealed = info
-            .footer
-            .filter(|footer| footer.frames > 0 && footer.last_offset < self.counted_from);
-        if let Some(footer) = sealed {
+        if let Some(footer) = info.footer
+            && footer.frames > 0
+            && footer.last_offset < self.counted_from
+        {
             let last = last.unwrap_or(footer.last_offset);
             self.add_segment(first, last, path, info.len_bytes, None);
             return Ok(());
@@ -182,26 +145,19 @@ impl<'a> Recovery<'a> {
             return Ok(());
         };
         self.head = self.head.max(last_offset + 1);
-        let end = self.end_of(&info, &scanned);
+        // One that was not sealed ends with the block of its last frame, which is whole.
+        let is_sealed = info.footer.is_some();
+        let end = align_up(scanned.end, BLOCK_LEN_BYTES).min(info.len_bytes);
+        let end = (!is_sealed).then_some(end);
         if let Some(end) = end {
             self.found.tail_bytes += info.len_bytes - end;
             self.leftovers.tails.push((first, path.clone(), end));
         }
-        let len_bytes = info.len_bytes;
-        self.add_segment(first, last.unwrap_or(last_offset), path, len_bytes, end);
+        self.add_segment(first, last.unwrap_or(last_offset), path, info.len_bytes, end);
         Ok(())
     }
 
-    /// A segment that was not sealed ends with the block of its last frame, which is whole.
-    fn end_of(&self, info: &SegmentInfo, scanned: &Scanned) -> Option<u64> {
-        info.footer.is_none().then(|| align_up(scanned.end, BLOCK_LEN_BYTES).min(info.len_bytes))
-    }
-
-    fn scan(
-        &mut self,
-        reader: &mut SegmentReader,
-        last: Option<Offset>,
-    ) -> Result<Scanned, FileError> {
+    fn scan(&mut self, reader: &mut SegmentReader, last: Option<Offset>) -> Result<Scanned> {
         let is_sealed = reader.info().footer.is_some();
         let mut scanned = Scanned { last: None, end: reader.position(), damaged_frames: 0 };
         let mut next = 0;
@@ -232,11 +188,10 @@ impl<'a> Recovery<'a> {
     /// A frame is held by its readers unless their files have it resolved or counted.
     fn count(&mut self, readers: &[u32], offset: Offset, charge: Charge) {
         for (_, cursor) in &mut self.cursors {
-            let state = &mut cursor.state;
-            let is_counted = offset < state.head;
-            let is_resolved = offset < state.floor || cursor.resolved.contains(offset);
-            if readers.contains(&state.id) && !is_counted && !is_resolved {
-                state.held.add_charge(charge);
+            let is_counted = offset < cursor.stored_below;
+            let is_reader = readers.contains(&cursor.persistent_id);
+            if is_reader && !is_counted && !cursor.is_resolved(offset) {
+                cursor.unread.add_charge(charge);
             }
         }
     }
@@ -250,30 +205,17 @@ impl<'a> Recovery<'a> {
         end: Option<u64>,
     ) {
         self.head = self.head.max(last.saturating_add(1));
-        let needs = |cursor: &FoundCursor| {
-            let from = cursor.state.floor.max(first);
-            from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
+        // Of a damaged file it is not known what its reader needs.
+        let needs = |index: &usize| {
+            self.cursors.get(*index).is_none_or(|(_, cursor)| {
+                let from = cursor.floor.max(first);
+                from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
+            })
         };
-        let cursors = self.cursors.iter().enumerate();
-        let mut unknown: Vec<CursorId> = cursors
-            .filter(|(_, (_, cursor))| needs(cursor))
-            .map(|(index, _)| CursorId(index))
-            .collect();
-        unknown.extend((0..self.damaged.len()).map(|index| CursorId(self.cursors.len() + index)));
-        let generation = self.segments.next_generation();
-        self.segments.insert(Segment {
-            path,
-            first,
-            last,
-            epoch: None,
-            len_bytes,
-            end,
-            is_open: false,
-            shed: Shed::No,
-            generation,
-            pins: Vec::new(),
-            unknown,
-        });
+        let readers = self.cursors.len() + self.damaged.len();
+        let unknown = (0..readers).filter(needs).map(CursorId).collect();
+        let found = Segment { path, first, last, len_bytes, end, unknown, ..Segment::default() };
+        self.segments.insert(found);
     }
 
     fn leave_behind(&mut self, path: PathBuf) {
@@ -291,23 +233,19 @@ struct Scanned {
     damaged_frames: u64,
 }
 
-impl FoundCursor {
-    pub(super) fn into_cursor<T>(self) -> Cursor<T> {
-        let FoundCursor { state, resolved } = self;
+impl<T> Cursor<T> {
+    /// As its file says it. To be published when what the file did not count is added.
+    fn from_state(state: CursorState) -> Self {
         let mut cursor = Cursor::at(state.floor, state.name, state.id);
-        cursor.resolved = resolved;
-        if let Some(end) = cursor.resolved.take_run_at(cursor.floor) {
-            cursor.floor = end;
-            cursor.next = end;
-        }
+        state.resolved.iter().for_each(|&(start, end)| cursor.resolve_run(start, end));
+        cursor.next = cursor.floor;
         cursor.unread = state.held;
         cursor.dropped = state.dropped;
-        state.gaps.iter().for_each(|gap| cursor.note_untaken(gap.start, gap.end));
-        cursor.gaps = state.gaps.into();
+        state.gaps.iter().for_each(|range| cursor.note_untaken(range.start, range.end));
+        cursor.dropped_ranges = state.gaps.into();
         cursor.is_changed = false;
         cursor.has_file = true;
         cursor.stored_below = state.head;
-        cursor.publish();
         cursor
     }
 }

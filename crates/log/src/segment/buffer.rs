@@ -36,8 +36,7 @@ impl ReadBuffer {
 
     /// What is held from `position` on, without reading more.
     pub(super) fn held_from(&self, position: u64) -> &[u8] {
-        let index =
-            position.checked_sub(self.start).map_or(self.bytes.len(), |index| index as usize);
+        let index = position.checked_sub(self.start).map_or(usize::MAX, |index| index as usize);
         self.bytes.get(index..).unwrap_or_default()
     }
 
@@ -50,21 +49,16 @@ impl ReadBuffer {
     }
 
     /// A copy of exactly `len` bytes in memory of their own. None if the file ends before.
-    pub(super) fn copy(
-        &mut self,
-        position: u64,
-        len: usize,
-        end: u64,
-    ) -> io::Result<Option<Bytes>> {
+    pub(super) fn copy(&mut self, at: u64, len: usize, end: u64) -> io::Result<Option<Bytes>> {
         if len <= self.options.read_ahead_bytes {
-            let bytes = self.get(position, len, end)?;
+            let bytes = self.get(at, len, end)?;
             return Ok(bytes.get(..len).map(Bytes::copy_from_slice));
         }
         let mut bytes = vec![0; len];
-        let held = self.held_from(position);
+        let held = self.held_from(at);
         let held_len = held.len().min(len);
         bytes[..held_len].copy_from_slice(&held[..held_len]);
-        let read = self.read(&mut bytes[held_len..], position + held_len as u64)?;
+        let read = self.read(&mut bytes[held_len..], at + held_len as u64)?;
         Ok((held_len + read == len).then(|| Bytes::from(bytes)))
     }
 
@@ -108,9 +102,8 @@ pub(super) fn read(
 
 /// Reads by the block. Bad blocks become ones, which no checksum takes for a frame.
 fn read_by_block(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-    let len_bytes = file.len_bytes()?;
-    let readable =
-        usize::try_from(len_bytes.saturating_sub(position)).unwrap_or(usize::MAX).min(buffer.len());
+    let left = usize::try_from(file.len_bytes()?.saturating_sub(position)).unwrap_or(usize::MAX);
+    let readable = left.min(buffer.len());
     let mut done = 0;
     while done < readable {
         let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;

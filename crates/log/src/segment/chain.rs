@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Body, Damage, Located, ReaderOptions, SegmentName, SegmentReader, list_segments};
 use crate::disk::Disk;
-use crate::error::FileError;
+use crate::error::{FileError, Result};
 
 /// A position in a directory's segments, for looking at them.
 pub struct SegmentChain {
@@ -21,21 +21,10 @@ pub struct SegmentChain {
 
 impl SegmentChain {
     /// Frames below `from_offset` are passed over.
-    pub fn open(
-        disk: Arc<dyn Disk>,
-        directory: &Path,
-        from_offset: u64,
-    ) -> Result<Self, FileError> {
+    pub fn open(disk: Arc<dyn Disk>, directory: &Path, from_offset: u64) -> Result<Self> {
         let left = list_segments(&*disk, directory)?.into_iter().map(|(name, _)| name).collect();
-        let directory = directory.to_owned();
-        Ok(SegmentChain {
-            disk,
-            directory,
-            from_offset,
-            left,
-            current: None,
-            damage: Damage::default(),
-        })
+        let (directory, damage) = (directory.to_owned(), Damage::default());
+        Ok(SegmentChain { disk, directory, from_offset, left, current: None, damage })
     }
 
     /// The next whole header, None behind the last one.
@@ -43,17 +32,15 @@ impl SegmentChain {
         clippy::should_implement_trait,
         reason = "it can fail, and lends what it found until the next call"
     )]
-    pub fn next(&mut self) -> Result<Option<Located>, FileError> {
+    pub fn next(&mut self) -> Result<Option<Located>> {
         loop {
             let Some(reader) = &mut self.current else {
                 let Some(name) = self.left.pop_front() else { return Ok(None) };
-                self.current = open_if_there(&*self.disk, &self.directory.join(name.to_string()))?
-                    .filter(|reader| {
-                        reader
-                            .info()
-                            .footer
-                            .is_none_or(|footer| footer.last_offset >= self.from_offset)
-                    });
+                let path = self.directory.join(name.to_string());
+                self.current = open_if_there(&*self.disk, &path)?.filter(|reader| {
+                    let footer = reader.info().footer;
+                    footer.is_none_or(|footer| footer.last_offset >= self.from_offset)
+                });
                 continue;
             };
             match reader.next()? {
@@ -70,7 +57,7 @@ impl SegmentChain {
     }
 
     /// As [`SegmentChain::next`], over segments that cannot be read at all: others say why.
-    pub(crate) fn next_readable(&mut self) -> Result<Option<Located>, FileError> {
+    pub(crate) fn next_readable(&mut self) -> Result<Option<Located>> {
         loop {
             match self.next() {
                 Err(FileError::NoSegment { .. } | FileError::NewerVersion { .. }) => {}
@@ -85,7 +72,7 @@ impl SegmentChain {
     }
 
     /// The body of the frame that `next` returned last, once. None if it is damaged.
-    pub fn body(&mut self) -> Result<Option<Body>, FileError> {
+    pub fn body(&mut self) -> Result<Option<Body>> {
         self.current.as_mut().map_or(Ok(None), SegmentReader::body)
     }
 
@@ -100,10 +87,7 @@ impl SegmentChain {
 }
 
 /// None for a segment that its owner has removed meanwhile, or has only begun.
-pub(crate) fn open_if_there(
-    disk: &dyn Disk,
-    path: &Path,
-) -> Result<Option<SegmentReader>, FileError> {
+pub(crate) fn open_if_there(disk: &dyn Disk, path: &Path) -> Result<Option<SegmentReader>> {
     match SegmentReader::open_path(disk, path, ReaderOptions::default()) {
         Ok(reader) => Ok(Some(reader)),
         Err(FileError::Unfinished { .. }) => Ok(None),

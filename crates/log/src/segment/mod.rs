@@ -15,33 +15,32 @@ pub use name::SegmentName;
 pub use reader::{Body, Damage, Located, ReaderOptions, SegmentReader};
 pub use writer::{NewSegment, SegmentWriter};
 
-use crate::disk::Disk;
-use crate::error::FileError;
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::disk::{DirectoryEntry, Disk};
+use crate::error::{IoContext as _, Result};
 use crate::format::SegmentHeader;
 
 /// A number that cannot be guessed, for epochs and log ids.
 pub fn random_u64() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(read) => filled += read,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    // The kernel never gives less of so few bytes.
+    retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;
     Ok(u64::from_le_bytes(bytes))
 }
 
+/// The entries of a directory, none if it is not there.
+pub(crate) fn list_if_there(disk: &dyn Disk, path: &Path) -> Result<Vec<DirectoryEntry>> {
+    match disk.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries.at(path, "cannot list"),
+    }
+}
+
 /// The segments of a directory, if there is one, in order, with their lengths.
-pub fn list_segments(
-    disk: &dyn Disk,
-    directory: &Path,
-) -> Result<Vec<(SegmentName, u64)>, FileError> {
-    let entries = match disk.list(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        result => result.map_err(FileError::io(directory, "cannot list"))?,
-    };
+pub fn list_segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<(SegmentName, u64)>> {
+    let entries = list_if_there(disk, directory)?;
     let files = entries.into_iter().filter(|entry| !entry.is_directory);
     let mut segments = files
         .filter_map(|entry| Some((SegmentName::parse(&entry.name)?, entry.len_bytes)))

@@ -13,11 +13,11 @@ use bytes::Bytes;
 use super::SegmentInfo;
 use super::buffer::{ReadBuffer, read};
 use crate::disk::{Access, Disk, DiskFile};
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
-    BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, FileKind,
-    Footer, FrameHeader, HeaderError, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader,
-    VERSION, align_up, body_checksum, find_marker, frame_epoch, parse_frame_header, reader_ids,
+    BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES,
+    FileKind, Footer, FrameHeader, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION,
+    align_up, body_checksum, find_marker, frame_epoch, parse_frame_header, reader_ids,
 };
 
 /// How a segment is read.
@@ -57,6 +57,11 @@ impl Damage {
 
     pub fn is_none(&self) -> bool {
         *self == Damage::default()
+    }
+
+    /// At least so many frames are lost.
+    pub(crate) fn places(&self) -> u64 {
+        self.frames + self.regions
     }
 }
 
@@ -98,11 +103,7 @@ pub struct SegmentReader {
 impl SegmentReader {
     /// Opens a segment at its first frame. It ends before its footer if it was sealed, otherwise at
     /// the end of the file as it is now or where [`SegmentReader::set_end`] says.
-    pub fn open(
-        file: Arc<dyn DiskFile>,
-        path: &Path,
-        options: ReaderOptions,
-    ) -> Result<Self, FileError> {
+    pub fn open(file: Arc<dyn DiskFile>, path: &Path, options: ReaderOptions) -> Result<Self> {
         let info = read_info(&*file, path, options.pass_unreadable)?;
         let end = info.len_bytes - if info.footer.is_some() { FOOTER_LEN_BYTES } else { 0 };
         Ok(SegmentReader {
@@ -119,12 +120,8 @@ impl SegmentReader {
     }
 
     /// The same for the file at a path.
-    pub(crate) fn open_path(
-        disk: &dyn Disk,
-        path: &Path,
-        options: ReaderOptions,
-    ) -> Result<Self, FileError> {
-        let file = disk.open(path, Access::Read).map_err(FileError::io(path, "cannot open"))?;
+    pub(crate) fn open_path(disk: &dyn Disk, path: &Path, options: ReaderOptions) -> Result<Self> {
+        let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Self::open(file, path, options)
     }
 
@@ -158,7 +155,7 @@ impl SegmentReader {
         clippy::should_implement_trait,
         reason = "it can fail, and lends what it found until the next call"
     )]
-    pub fn next(&mut self) -> Result<Option<Located>, FileError> {
+    pub fn next(&mut self) -> Result<Option<Located>> {
         self.current = None;
         self.readers.clear();
         match self.parse_here()? {
@@ -174,30 +171,26 @@ impl SegmentReader {
 
     /// The body of the frame that [`SegmentReader::next`] returned last; to be called at most once
     /// for each. None if it is damaged (counted) or goes on behind the end.
-    pub fn body(&mut self) -> Result<Option<Body>, FileError> {
+    pub fn body(&mut self) -> Result<Option<Body>> {
         let Some(Located { position, header }) = self.current else { return Ok(None) };
         let start = position + header.header_len_bytes();
         let len = header.body_len_bytes();
         // Nothing is allocated for a length that the file cannot hold.
-        let bytes = if start + len <= self.end {
-            self.io(|buffer, end| buffer.copy(start, len as usize, end))?
-        } else {
-            None
+        let bytes = match start + len <= self.end {
+            true => self.io(|buffer, end| buffer.copy(start, len as usize, end))?,
+            false => None,
         };
-        let metadata_len = header.metadata_len_bytes as usize;
-        let whole = bytes.filter(|bytes| {
-            body_checksum(&bytes[..metadata_len], &bytes[metadata_len..]) == header.body_checksum
+        let body = bytes.map(|mut bytes| {
+            let metadata = bytes.split_to(header.metadata_len_bytes as usize);
+            Body { metadata, payload: bytes }
         });
+        let is_whole =
+            |body: &Body| body_checksum(&body.metadata, &body.payload) == header.body_checksum;
+        let whole = body.filter(is_whole);
         if whole.is_none() {
-            self.count_damage(
-                position,
-                Damage { frames: 1, regions: 0, bytes: header.frame_len_bytes() },
-            );
+            self.count_damaged_frame(position, header.frame_len_bytes());
         }
-        Ok(whole.map(|bytes| Body {
-            metadata: bytes.slice(..metadata_len),
-            payload: bytes.slice(metadata_len..),
-        }))
+        Ok(whole)
     }
 
     /// What was damaged so far.
@@ -210,6 +203,10 @@ impl SegmentReader {
         self.first_damage
     }
 
+    fn count_damaged_frame(&mut self, position: u64, bytes: u64) {
+        self.count_damage(position, Damage { frames: 1, regions: 0, bytes });
+    }
+
     fn count_damage(&mut self, position: u64, damage: Damage) {
         self.first_damage.get_or_insert(position);
         self.damage.add(damage);
@@ -219,10 +216,7 @@ impl SegmentReader {
     fn accept(&mut self, header: FrameHeader) -> Option<Located> {
         let located = Located { position: self.position, header };
         if located.position + header.header_len_bytes() + header.body_len_bytes() > self.end {
-            self.count_damage(
-                self.position,
-                Damage { frames: 1, regions: 0, bytes: self.end - self.position },
-            );
+            self.count_damaged_frame(self.position, self.end - self.position);
             self.position = self.end;
             self.readers.clear();
             return None;
@@ -233,7 +227,7 @@ impl SegmentReader {
     }
 
     /// The header at the position, if a whole one stands there. Its reader ids are taken over.
-    fn parse_here(&mut self) -> Result<Option<FrameHeader>, FileError> {
+    fn parse_here(&mut self) -> Result<Option<FrameHeader>> {
         let (epoch, position) = (self.info.header.epoch, self.position);
         let mut needs = FRAME_PREFIX_LEN_BYTES;
         loop {
@@ -251,7 +245,7 @@ impl SegmentReader {
     }
 
     /// Goes over what is no frame up to the next whole header or the end.
-    fn search(&mut self) -> Result<Option<Located>, FileError> {
+    fn search(&mut self) -> Result<Option<Located>> {
         let epoch = self.info.header.epoch;
         let start = self.position;
         let mut last_foreign_byte = None;
@@ -285,7 +279,7 @@ impl SegmentReader {
             self.position = position + passed as u64;
         }
         if let Some(last) = last_foreign_byte
-            .filter(|_| found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
+            && (found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
         {
             self.count_damage(start, Damage { frames: 0, regions: 1, bytes: last + 1 - start });
         }
@@ -293,7 +287,7 @@ impl SegmentReader {
     }
 
     /// True if a footer stands in the first block behind `from`: the cut behind it is missing.
-    fn ends_with_footer(&mut self, from: u64) -> Result<bool, FileError> {
+    fn ends_with_footer(&mut self, from: u64) -> Result<bool> {
         let (epoch, position) = (self.info.header.epoch, align_up(from, BLOCK_LEN_BYTES));
         let bytes = self.io(|buffer, end| buffer.get(position, FOOTER_LEN_BYTES as usize, end))?;
         Ok(Footer::decode(bytes, epoch, position).is_some())
@@ -302,52 +296,44 @@ impl SegmentReader {
     fn io<'a, T>(
         &'a mut self,
         call: impl FnOnce(&'a mut ReadBuffer, u64) -> io::Result<T>,
-    ) -> Result<T, FileError> {
-        call(&mut self.buffer, self.end).map_err(FileError::io(&self.path, "cannot read"))
+    ) -> Result<T> {
+        call(&mut self.buffer, self.end).at(&self.path, "cannot read")
     }
 }
 
 /// The last byte that is not zero. By the block, since most is reserved space.
 fn last_byte_set(bytes: &[u8]) -> Option<usize> {
-    let mut end = bytes.len();
-    while end > 0 {
-        let start = end.saturating_sub(BLOCK_LEN_BYTES as usize);
-        let block = &bytes[start..end];
-        if block.iter().fold(0, |set, byte| set | byte) != 0 {
-            return block.iter().rposition(|&byte| byte != 0).map(|index| start + index);
-        }
-        end = start;
-    }
-    None
+    let is_set = |block: &&[u8]| block.iter().fold(0, |set, byte| set | byte) != 0;
+    let unset: usize = bytes
+        .rchunks(BLOCK_LEN_BYTES as usize)
+        .take_while(|block| !is_set(block))
+        .map(<[u8]>::len)
+        .sum();
+    bytes[..bytes.len() - unset].iter().rposition(|&byte| byte != 0)
 }
 
 /// Header and footer of a segment.
-fn read_info(
-    file: &dyn DiskFile,
-    path: &Path,
-    pass_unreadable: bool,
-) -> Result<SegmentInfo, FileError> {
-    let failed = |error| FileError::io(path, "cannot read")(error);
-    let len_bytes = file.len_bytes().map_err(failed)?;
+fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<SegmentInfo> {
+    let len_bytes = file.len_bytes().at(path, "cannot read")?;
     // The first block and, should both copies of the header in it be damaged, the first frame.
     let mut block = vec![0; (SEGMENT_HEADER_LEN_BYTES as usize) * 2];
-    let len = read(file, &mut block, 0, pass_unreadable).map_err(failed)?;
+    let len = read(file, &mut block, 0, pass_unreadable).at(path, "cannot read")?;
     let (header_block, behind) = block[..len].split_at(len.min(SEGMENT_HEADER_LEN_BYTES as usize));
     let header = match SegmentHeader::decode(header_block) {
         Ok(header) => header,
-        Err(HeaderError::NewerVersion { found }) => {
+        Err(BlockError::NewerVersion { found }) => {
             return Err(FileError::NewerVersion { path: path.to_owned(), found });
         }
         Err(error) => header_of_first_frame(behind).ok_or_else(|| match error {
             // Shorter, or all zeros: frames are only written after the header.
-            HeaderError::Empty => FileError::Unfinished { path: path.to_owned() },
+            BlockError::Empty => FileError::Unfinished { path: path.to_owned() },
             _ if behind.iter().all(|&byte| byte == 0) && len_bytes <= SEGMENT_HEADER_LEN_BYTES => {
                 FileError::Unfinished { path: path.to_owned() }
             }
             _ => FileError::NoSegment { path: path.to_owned() },
         })?,
     };
-    let footer = read_footer(file, &header, len_bytes, pass_unreadable).map_err(failed)?;
+    let footer = read_footer(file, &header, len_bytes, pass_unreadable).at(path, "cannot read")?;
     Ok(SegmentInfo { header, footer, len_bytes })
 }
 
@@ -374,12 +360,10 @@ fn read_footer(
     len_bytes: u64,
     pass_unreadable: bool,
 ) -> io::Result<Option<Footer>> {
-    let Some(position) = len_bytes
-        .checked_sub(FOOTER_LEN_BYTES)
-        .filter(|&position| position >= SEGMENT_HEADER_LEN_BYTES)
-    else {
+    if len_bytes < SEGMENT_HEADER_LEN_BYTES + FOOTER_LEN_BYTES {
         return Ok(None);
-    };
+    }
+    let position = len_bytes - FOOTER_LEN_BYTES;
     let mut block = [0; FOOTER_LEN_BYTES as usize];
     let len = read(file, &mut block, position, pass_unreadable)?;
     Ok(Footer::decode(&block[..len], header.epoch, position))

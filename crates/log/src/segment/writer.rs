@@ -3,12 +3,13 @@
 //! Invariants: what is synced together starts at a block that nothing durable is in, so that a torn
 //! write cannot damage it; after a failed write or sync the file is never touched again.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::SegmentName;
 use crate::disk::{ALIGNMENT_BYTES, AlignedBuffer, Disk, DiskFile, write_all_at};
-use crate::error::FileError;
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, Footer, FrameRef,
     SEGMENT_HEADER_LEN_BYTES, SegmentHeader, align_up, encode_frame_header,
@@ -56,22 +57,21 @@ impl SegmentWriter {
     /// which the first sync makes durable with the first frames: before that the file is an
     /// unfinished one. If a file of this first offset exists, the name gets the next free attempt.
     /// What was begun is removed after an error.
-    pub fn create(disk: &dyn Disk, new: NewSegment<'_>) -> Result<Self, FileError> {
+    pub fn create(disk: &dyn Disk, new: NewSegment<'_>) -> Result<Self> {
         let mut name = SegmentName { first_offset: new.header.first_offset, attempt: 0 };
         let (path, file) = loop {
             let path = new.directory.join(name.to_string());
             match disk.create_new(&path) {
                 Ok(file) => break (path, file),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     name = name.next_attempt()
                 }
-                Err(error) => return Err(FileError::io(&path, "cannot create")(error)),
+                Err(error) => return Err(error).at(&path, "cannot create"),
             }
         };
         let len_bytes = align_up(new.len_bytes, BLOCK_LEN_BYTES)
             .max(SEGMENT_HEADER_LEN_BYTES + 2 * BLOCK_LEN_BYTES);
-        let prepared = prepare(disk, &*file, &path, &new, len_bytes);
-        if let Err(error) = prepared {
+        if let Err(error) = prepare(disk, &*file, &path, &new, len_bytes) {
             // Best effort: an unfinished file is passed over and removed at the next start.
             drop(file);
             let _ = disk.remove_file(&path);
@@ -106,7 +106,7 @@ impl SegmentWriter {
 
     /// Appends a frame, which must fit; returns where it begins. It is not durable before
     /// [`SegmentWriter::sync`], and may not be readable before either.
-    pub fn append(&mut self, frame: &FrameRef<'_>) -> Result<u64, FileError> {
+    pub fn append(&mut self, frame: &FrameRef<'_>) -> Result<u64> {
         self.refuse_if_failed()?;
         if !frame.is_within_limits() || !self.fits(frame) {
             let body_bytes = frame.metadata.len() + frame.payload.len();
@@ -129,7 +129,7 @@ impl SegmentWriter {
     }
 
     /// Makes what was appended durable. The next frame begins in a new block.
-    pub fn sync(&mut self) -> Result<(), FileError> {
+    pub fn sync(&mut self) -> Result<()> {
         self.refuse_if_failed()?;
         if self.end == self.durable_end {
             return Ok(());
@@ -137,7 +137,7 @@ impl SegmentWriter {
         // What is left of the block remains zeros.
         self.buffer.fill_block();
         self.write_out()?;
-        self.attempt("cannot sync", |writer| writer.file.sync_data())?;
+        self.checked(self.file.sync_data(), "cannot sync")?;
         self.end = align_up(self.end, BLOCK_LEN_BYTES);
         self.durable_end = self.end;
         Ok(())
@@ -146,14 +146,12 @@ impl SegmentWriter {
     /// Syncs, appends the footer and gives back the space behind it. Returns the totals. The footer
     /// is not synced: without it the segment is scanned. After an error the frames up to
     /// [`SegmentWriter::durable_end`] are durable all the same.
-    pub fn seal(&mut self) -> Result<Footer, FileError> {
+    pub fn seal(&mut self) -> Result<Footer> {
         self.sync()?;
         let footer = self.totals.encode(self.header.epoch, self.end);
         let end = self.end + FOOTER_LEN_BYTES;
-        self.attempt("cannot write the footer", |writer| {
-            write_all_at(&*writer.file, &footer, writer.end)
-        })?;
-        self.attempt("cannot truncate", |writer| writer.file.set_len(end))?;
+        self.checked(write_all_at(&*self.file, &footer, self.end), "cannot write the footer")?;
+        self.checked(self.file.set_len(end), "cannot truncate")?;
         self.len_bytes = end;
         Ok(self.totals)
     }
@@ -198,7 +196,7 @@ impl SegmentWriter {
     }
 
     /// Collects bytes; the disk begins to write what is full meanwhile.
-    fn put(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
         let mut rest = self.buffer.append(bytes);
         while !rest.is_empty() {
             let position = self.buffer_position;
@@ -210,28 +208,20 @@ impl SegmentWriter {
     }
 
     /// Hands the buffer, which ends with a block, to the disk.
-    fn write_out(&mut self) -> Result<(), FileError> {
-        self.attempt("cannot write", |writer| {
-            write_all_at(&*writer.file, writer.buffer.bytes(), writer.buffer_position)
-        })?;
+    fn write_out(&mut self) -> Result<()> {
+        let written = write_all_at(&*self.file, self.buffer.bytes(), self.buffer_position);
+        self.checked(written, "cannot write")?;
         self.buffer_position += self.buffer.bytes().len() as u64;
         self.buffer.clear();
         Ok(())
     }
 
-    fn attempt(
-        &mut self,
-        action: &'static str,
-        call: impl FnOnce(&mut Self) -> std::io::Result<()>,
-    ) -> Result<(), FileError> {
-        let result = call(self);
-        result.map_err(|error| {
-            self.failed = true;
-            FileError::io(&self.path, action)(error)
-        })
+    fn checked(&mut self, result: io::Result<()>, action: &'static str) -> Result<()> {
+        self.failed |= result.is_err();
+        result.at(&self.path, action)
     }
 
-    fn refuse_if_failed(&self) -> Result<(), FileError> {
+    fn refuse_if_failed(&self) -> Result<()> {
         if self.failed { Err(FileError::Failed { path: self.path.clone() }) } else { Ok(()) }
     }
 }
@@ -242,10 +232,8 @@ fn prepare(
     path: &Path,
     new: &NewSegment<'_>,
     len_bytes: u64,
-) -> Result<(), FileError> {
-    file.allocate(len_bytes).map_err(FileError::io(path, "cannot reserve space"))?;
-    write_all_at(file, &new.header.encode(), 0)
-        .map_err(FileError::io(path, "cannot write the header"))?;
-    disk.sync_directory(new.directory)
-        .map_err(FileError::io(new.directory, "cannot sync the directory"))
+) -> Result<()> {
+    file.allocate(len_bytes).at(path, "cannot reserve space")?;
+    write_all_at(file, &new.header.encode(), 0).at(path, "cannot write the header")?;
+    disk.sync_directory(new.directory).at(new.directory, "cannot sync the directory")
 }

@@ -1,24 +1,100 @@
-//! From a batch to frames that are durable.
+//! What is written with one sync, and how it becomes durable.
+
+use std::sync::Arc;
 
 use super::Writer;
-use super::batch::{Batch, BatchFrame};
 use crate::cursor_file::{CursorFile, file_name};
-use crate::error::FileError;
-use crate::format::{FileKind, FrameRef, SegmentHeader, VERSION};
-use crate::log::budget::unix_now_ns;
-use crate::log::segments::{Segment, Shed};
+use crate::error::Result;
+use crate::format::FrameRef;
+use crate::log::segments::{Change, Segment};
 use crate::log::{Inner, Shared};
 use crate::maintenance::cursor_state;
 use crate::record::Record;
-use crate::segment::{NewSegment, SegmentWriter, random_u64};
-use crate::types::{CursorId, Offset};
+use crate::segment::SegmentWriter;
+use crate::types::{Charge, CursorId, Offset};
 
+/// Bytes of a batch: enough for full speed, and no more, for the sake of what comes next.
+const BATCH_LIMIT_BYTES: u64 = 8 << 20;
+/// At most so many frames are looked at while the lock is held once.
+const FRAMES_AT_ONCE: usize = 256;
 /// Frames that become durable while the lock is held once.
 const PUBLISHED_AT_ONCE: usize = 256;
 
+struct BatchFrame<T> {
+    offset: Offset,
+    entry: Arc<T>,
+    charge: Charge,
+    is_taken: bool,
+    /// Where its readers stand in the batch.
+    readers: (usize, usize),
+}
+
+/// Unresolved frames that are not durable, in order of offsets.
+pub(super) struct Batch<T> {
+    frames: Vec<BatchFrame<T>>,
+    /// Persistent ids.
+    readers: Vec<u32>,
+    /// Readers that have no file yet.
+    newcomers: Vec<CursorId>,
+}
+
+impl<T> Batch<T> {
+    /// All that may be written now, up to the limit. None if that is nothing.
+    pub(super) fn collect(shared: &Shared<T>) -> Option<Self> {
+        let mut batch = Batch { frames: Vec::new(), readers: Vec::new(), newcomers: Vec::new() };
+        let mut bytes = 0;
+        let (mut offset, until) = {
+            let mut inner = shared.inner.lock();
+            let head = inner.slots.head();
+            let store = inner.on_disk();
+            store.due_below = head;
+            (store.durable_below, head)
+        };
+        while offset < until && bytes < BATCH_LIMIT_BYTES {
+            let inner = shared.inner.lock();
+            for _ in 0..FRAMES_AT_ONCE {
+                offset = inner.slots.next_live(offset);
+                if offset >= until || bytes >= BATCH_LIMIT_BYTES {
+                    break;
+                }
+                bytes += batch.add(&inner, offset);
+                offset += 1;
+            }
+        }
+        (!batch.frames.is_empty()).then_some(batch)
+    }
+
+    /// Adds a frame for those of its readers that have not resolved it. Returns its charge.
+    fn add(&mut self, inner: &Inner<T>, offset: Offset) -> u64 {
+        let Some(slot) = inner.slots.get(offset).filter(|slot| !slot.is_durable) else { return 0 };
+        let start = self.readers.len();
+        for &id in slot.readers.iter() {
+            let cursor = inner.cursors[id.0].as_ref();
+            let Some(cursor) = cursor.filter(|it| !it.is_resolved(offset)) else { continue };
+            self.readers.push(cursor.persistent_id);
+            if !cursor.has_file && !self.newcomers.contains(&id) {
+                self.newcomers.push(id);
+            }
+        }
+        let readers = (start, self.readers.len());
+        self.frames.push(BatchFrame {
+            offset,
+            entry: slot.entry.clone(),
+            charge: slot.charge,
+            is_taken: slot.is_taken,
+            readers,
+        });
+        slot.charge.bytes
+    }
+
+    fn readers_of(&self, frame: &BatchFrame<T>) -> &[u32] {
+        &self.readers[frame.readers.0..frame.readers.1]
+    }
+}
+
 impl<T: Record> Writer<T> {
     /// Writes a batch. After an error those of its frames that are not durable are still unwritten.
-    pub(super) fn commit(&mut self, batch: &Batch<T>) -> Result<(), FileError> {
+    pub(super) fn commit(&mut self, batch: &Batch<T>) -> Result<()> {
         self.create_cursor_files(&batch.newcomers)?;
         let written = self.append_all(batch);
         if written.is_err() {
@@ -27,7 +103,7 @@ impl<T: Record> Writer<T> {
         written
     }
 
-    fn append_all(&mut self, batch: &Batch<T>) -> Result<(), FileError> {
+    fn append_all(&mut self, batch: &Batch<T>) -> Result<()> {
         let mut metadata = Vec::new();
         let mut first_unsynced = 0;
         for (index, frame) in batch.frames.iter().enumerate() {
@@ -45,70 +121,46 @@ impl<T: Record> Writer<T> {
         self.sync(batch, first_unsynced..batch.frames.len())
     }
 
-    fn create_cursor_files(&mut self, newcomers: &[CursorId]) -> Result<(), FileError> {
+    fn create_cursor_files(&mut self, newcomers: &[CursorId]) -> Result<()> {
         if newcomers.is_empty() {
             return Ok(());
         }
         let mut files = self.cursor_files.lock();
         files.remove_gone(&self.shared, &self.home);
         for &id in newcomers {
-            let state = {
-                let inner = self.shared.inner.lock();
-                // A reader that has gone meanwhile needs none.
-                match cursor_state(&inner, id, self.home.log_id) {
-                    Some(state) => state,
-                    None => continue,
-                }
-            };
+            let state = cursor_state(&self.shared.inner.lock(), id, self.home.log_id);
+            // A reader that has gone meanwhile needs none.
+            let Some(state) = state else { continue };
             let file = CursorFile::create(&*self.home.disk, &self.home.cursors_directory, &state)?;
             files.insert(id, file);
             let mut inner = self.shared.inner.lock();
-            let inner = &mut *inner;
-            let Some(store) = &mut inner.store else { continue };
-            store.stats.cursor_writes += 1;
+            inner.on_disk().stats.cursor_writes += 1;
             match inner.cursors[id.0].as_mut() {
                 Some(cursor) => cursor.has_file = true,
-                None => store.gone_readers.push((id, file_name(&state.name))),
+                None => inner.on_disk().gone_readers.push((id, file_name(&state.name))),
             }
         }
         Ok(())
     }
 
-    fn open_segment_for(
-        &mut self,
-        first: Offset,
-        len_bytes: u64,
-    ) -> Result<&mut SegmentWriter, FileError> {
+    fn open_segment_for(&mut self, first: Offset, len_bytes: u64) -> Result<&mut SegmentWriter> {
         if self.segment.is_none() {
-            let header = SegmentHeader {
-                version: VERSION,
-                kind: FileKind::Log,
-                log_id: self.home.log_id,
-                epoch: random_u64()
-                    .map_err(FileError::io(&self.home.directory, "cannot get a random number"))?,
-                first_offset: first,
-                created_unix_ns: unix_now_ns(),
-                name: self.home.name.clone(),
-            };
             let len_bytes = len_bytes.max(self.home.segment_bytes);
-            let new = NewSegment { directory: &self.home.directory, header, len_bytes };
-            self.segment = Some(SegmentWriter::create(&*self.home.disk, new)?);
+            let created = self.home.create_segment(&self.home.directory, first, len_bytes);
+            self.segment = Some(created?);
         }
-        match &mut self.segment {
-            Some(segment) => Ok(segment),
-            None => unreachable!("it was created above"),
-        }
+        Ok(self.segment.as_mut().expect("it was created above"))
     }
 
     /// Makes sure that there is a segment that can be written.
-    pub(super) fn open_segment(&mut self) -> Result<(), FileError> {
+    pub(super) fn open_segment(&mut self) -> Result<()> {
         // No frame below will be written any more.
-        let first = self.shared.inner.lock().store.as_ref().map_or(0, |store| store.durable_below);
-        self.open_segment_for(first, 0).map(|_| ())
+        let first = self.shared.with_store(|store| store.durable_below);
+        self.open_segment_for(first, 0).map(drop)
     }
 
     /// Makes the given frames durable, the last that were appended to the segment.
-    fn sync(&mut self, batch: &Batch<T>, frames: std::ops::Range<usize>) -> Result<(), FileError> {
+    fn sync(&mut self, batch: &Batch<T>, frames: std::ops::Range<usize>) -> Result<()> {
         let Some(segment) = self.segment.as_mut().filter(|_| !frames.is_empty()) else {
             return Ok(());
         };
@@ -132,13 +184,7 @@ impl<T: Record> Writer<T> {
             return self.give_up_segment();
         }
         let Some(segment) = self.segment.take() else { return };
-        let mut inner = self.shared.inner.lock();
-        let store = inner.store.as_mut();
-        let first = segment.header().first_offset;
-        if let Some(known) = store.and_then(|store| store.segments.get_mut(first)) {
-            known.is_open = false;
-            known.len_bytes = segment.len_bytes();
-        }
+        self.shared.close_known(segment.header().first_offset, segment.len_bytes());
     }
 
     /// Never touches the open segment again. What is durable in it stays.
@@ -147,18 +193,7 @@ impl<T: Record> Writer<T> {
         let first = segment.header().first_offset;
         let (path, durable_end) = (segment.path().to_owned(), segment.durable_end());
         segment.abandon();
-        let is_known = {
-            let mut inner = self.shared.inner.lock();
-            let known = inner.store.as_mut().and_then(|store| store.segments.get_mut(first));
-            if let Some(known) = known {
-                known.is_open = false;
-                known.len_bytes = durable_end;
-                true
-            } else {
-                false
-            }
-        };
-        if !is_known {
+        if !self.shared.close_known(first, durable_end) {
             // Nothing in it was ever durable. Should it stay, a later attempt counts.
             let _ = self.home.disk.remove_file(&path);
         }
@@ -182,43 +217,38 @@ fn encode<'a, T: Record>(
 }
 
 impl<T> Shared<T> {
+    /// The writer is done with a segment. False if nothing in it ever became durable.
+    fn close_known(&self, first: Offset, len_bytes: u64) -> bool {
+        self.with_store(|store| {
+            let known = store.segments.get_mut(first);
+            known.map(|known| (known.is_open, known.len_bytes) = (false, len_bytes)).is_some()
+        })
+    }
+
     /// Takes note of what a sync made durable in a segment, before its frames are published.
     fn note_commit(&self, segment: &SegmentWriter, frames: &[BatchFrame<T>], bytes_before: u64) {
         let Some(last) = frames.last().map(|frame| frame.offset) else { return };
         let header = segment.header();
         let mut inner = self.inner.lock();
-        let Some(store) = &mut inner.store else { return };
+        let store = inner.on_disk();
         store.stats.commits += 1;
         store.stats.frames_written += frames.len() as u64;
         store.stats.bytes_written += segment.durable_end() - bytes_before;
-        let known = match store.segments.get_mut(header.first_offset) {
-            Some(known) => known,
-            None => {
-                let generation = store.segments.next_generation();
-                store.segments.insert(Segment {
-                    path: segment.path().to_owned(),
-                    first: header.first_offset,
-                    last,
-                    epoch: Some(header.epoch),
-                    len_bytes: segment.len_bytes(),
-                    end: None,
-                    is_open: true,
-                    shed: Shed::No,
-                    generation,
-                    pins: Vec::new(),
-                    unknown: Vec::new(),
-                });
-                self.maintenance_wake.notify_all();
-                store.segments.get_mut(header.first_offset).expect("it was just inserted")
-            }
-        };
-        known.last = last;
-        known.end = Some(segment.durable_end());
+        let (first, end) = (header.first_offset, Some(segment.durable_end()));
+        if let Some(known) = store.segments.get_mut(first) {
+            (known.last, known.end) = (last, end);
+            return;
+        }
+        let (path, len_bytes) = (segment.path().to_owned(), segment.len_bytes());
+        let (epoch, is_open) = (Some(header.epoch), true);
+        let new =
+            Segment { path, first, last, epoch, len_bytes, end, is_open, ..Segment::default() };
+        store.segments.insert(new);
+        self.maintenance_wake.notify_all();
     }
 }
 
 impl<T> Inner<T> {
-    /// Frames became durable.
     fn publish(&mut self, frames: &[BatchFrame<T>]) {
         let Some(store) = &mut self.store else { return };
         for frame in frames {
@@ -233,7 +263,7 @@ impl<T> Inner<T> {
                 if !cursor.is_resolved(frame.offset) {
                     cursor.unwritten.remove_charge(frame.charge);
                     cursor.publish();
-                    store.segments.written(id, frame.offset, frame.charge);
+                    store.segments.note(Change::Written, id, frame.offset, frame.charge);
                 }
             }
         }

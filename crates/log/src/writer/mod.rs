@@ -11,43 +11,28 @@
 //!   after all its readers have durable cursor files: without one, a restart would
 //!   not know that the frame is for a reader.
 
-mod batch;
 mod commit;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::disk::Disk;
-use crate::error::FileError;
+use crate::error::{FileError, Result};
+use crate::home::Home;
 use crate::log::store::{Ends, WriterWaits};
 use crate::log::{Inner, Shared};
 use crate::maintenance::CursorFiles;
 use crate::record::Record;
 use crate::segment::SegmentWriter;
-use batch::Batch;
+use crate::types::CursorId;
+use commit::Batch;
 
 /// Waits before a disk that failed is tried again: doubled up to the second.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 /// An unneeded segment is given up after so many maintenance intervals without a write.
 const IDLE_INTERVALS: u32 = 10;
-
-/// Where and as what a log is kept.
-#[derive(Clone)]
-pub(crate) struct Home {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) directory: PathBuf,
-    pub(crate) cursors_directory: PathBuf,
-    /// Where segments are written anew before they take the place of others.
-    pub(crate) rewrite_directory: PathBuf,
-    pub(crate) name: String,
-    pub(crate) log_id: u128,
-    pub(crate) segment_bytes: u64,
-    pub(crate) keep_interval: Duration,
-}
 
 pub(crate) struct Writer<T> {
     shared: Arc<Shared<T>>,
@@ -68,15 +53,11 @@ enum Work {
 }
 
 impl<T: Record> Writer<T> {
-    pub(crate) fn new(
-        shared: Arc<Shared<T>>,
-        home: Home,
-        cursor_files: Arc<Mutex<CursorFiles>>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<T>>, home: Home, files: Arc<Mutex<CursorFiles>>) -> Self {
         Writer {
             shared,
             home,
-            cursor_files,
+            cursor_files: files,
             segment: None,
             committed: Instant::now(),
             retry_after: RETRY_MIN,
@@ -95,10 +76,7 @@ impl<T: Record> Writer<T> {
                 Work::End => break,
             }
         }
-        let mut inner = self.shared.inner.lock();
-        if let Some(store) = &mut inner.store {
-            store.writer_has_ended = true;
-        }
+        self.shared.with_store(|store| store.writer_has_ended = true);
         self.shared.maintenance_wake.notify_all();
     }
 
@@ -111,10 +89,8 @@ impl<T: Record> Writer<T> {
             inner.pass_resolved();
             inner.note_lags(now);
             let due = inner.due(now);
-            let idle_at = self
-                .segment
-                .is_some()
-                .then_some(self.committed + self.home.keep_interval * IDLE_INTERVALS);
+            let idle_at = self.committed + self.home.keep_interval * IDLE_INTERVALS;
+            let idle_at = self.segment.is_some().then_some(idle_at);
             let Inner { store: Some(store), slots, .. } = &mut *inner else { return Work::End };
             match store.ends {
                 Ends::Now => return Work::End,
@@ -122,7 +98,7 @@ impl<T: Record> Writer<T> {
                 Ends::Closing => return Work::Commit,
                 Ends::No => {}
             }
-            if matches!(due, Due::Now) || store.trouble.is_some() {
+            if due == Due::Now || store.trouble.is_some() {
                 return Work::Commit;
             }
             if idle_at.is_some_and(|at| at <= now) {
@@ -132,21 +108,16 @@ impl<T: Record> Writer<T> {
                 }
                 continue;
             }
-            let (waits, due_at) = match due {
-                Due::At(at) => (WriterWaits::ForDue, Some(at)),
-                Due::OnlyAtOnce => (WriterWaits::ForDue, None),
-                Due::Nothing | Due::Now => (WriterWaits::ForAppend, None),
-            };
-            store.writer_waits = waits;
+            let due_at = if let Due::At(at) = due { Some(at) } else { None };
+            store.writer_waits =
+                if due == Due::Nothing { WriterWaits::ForAppend } else { WriterWaits::ForDue };
             match due_at.into_iter().chain(idle_at).min() {
                 Some(at) => {
                     shared.writer_wake.wait_until(&mut inner, at);
                 }
                 None => shared.writer_wake.wait(&mut inner),
             }
-            if let Some(store) = &mut inner.store {
-                store.writer_waits = WriterWaits::No;
-            }
+            inner.on_disk().writer_waits = WriterWaits::No;
         }
     }
 
@@ -163,8 +134,7 @@ impl<T: Record> Writer<T> {
 
     fn open_segment_is_unpinned(&self, inner: &mut Inner<T>) -> bool {
         inner.settle_segments();
-        let store = inner.store.as_ref();
-        let open = store.and_then(|store| store.segments.iter().find(|segment| segment.is_open));
+        let open = inner.on_disk().segments.iter().find(|segment| segment.is_open);
         open.is_none_or(|segment| !segment.is_pinned())
     }
 
@@ -177,18 +147,15 @@ impl<T: Record> Writer<T> {
             Ok(()) => {
                 self.committed = Instant::now();
                 self.retry_after = RETRY_MIN;
-                if let Some(store) = &mut self.shared.inner.lock().store {
-                    store.trouble = None;
-                }
+                self.shared.with_store(|store| store.trouble = None);
             }
             Err(error) => self.wait_to_try_again(&error),
         }
     }
 
     /// There was trouble, and nothing is left to write: a new segment shows whether it is over.
-    fn probe(&mut self) -> Result<(), FileError> {
-        let has_trouble =
-            self.shared.inner.lock().store.as_ref().is_some_and(|store| store.trouble.is_some());
+    fn probe(&mut self) -> Result<()> {
+        let has_trouble = self.shared.with_store(|store| store.trouble.is_some());
         if has_trouble { self.open_segment() } else { Ok(()) }
     }
 
@@ -196,26 +163,18 @@ impl<T: Record> Writer<T> {
         let until = Instant::now() + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
         let mut inner = self.shared.inner.lock();
-        if let Some(store) = &mut inner.store {
-            store.trouble = Some(error.trouble());
-            store.stats.failures += 1;
-        }
-        loop {
-            let Some(store) = &mut inner.store else { return };
-            store.writer_waits = WriterWaits::ToTryAgain;
-            if store.ends == Ends::Now
-                || self.shared.writer_wake.wait_until(&mut inner, until).timed_out()
-            {
-                break;
-            }
-        }
-        if let Some(store) = &mut inner.store {
-            store.writer_waits = WriterWaits::No;
-        }
+        let store = inner.on_disk();
+        store.trouble = Some(error.trouble());
+        store.stats.failures += 1;
+        store.writer_waits = WriterWaits::ToTryAgain;
+        let goes_on = |inner: &mut Inner<T>| inner.on_disk().ends != Ends::Now;
+        self.shared.writer_wake.wait_while_until(&mut inner, goes_on, until);
+        inner.on_disk().writer_waits = WriterWaits::No;
     }
 }
 
 /// Whether something has to be written.
+#[derive(Clone, Copy, PartialEq)]
 enum Due {
     Now,
     At(Instant),
@@ -228,16 +187,9 @@ impl<T> Inner<T> {
     /// Lifts the mark of what is durable over what is resolved everywhere.
     fn pass_resolved(&mut self) {
         let Some(store) = &mut self.store else { return };
-        loop {
-            let offset = self.slots.next_live(store.durable_below);
-            store.durable_below = offset;
-            if offset >= self.slots.head()
-                || self.slots.get(offset).is_some_and(|slot| !slot.is_durable)
-            {
-                return;
-            }
-            store.durable_below += 1;
-        }
+        let mut live = self.slots.live_from(store.durable_below);
+        let unwritten = live.find(|(_, slot)| !slot.is_durable);
+        store.durable_below = unwritten.map_or(self.slots.head(), |(offset, _)| offset);
     }
 
     /// To be called after [`Inner::pass_resolved`].
@@ -249,7 +201,7 @@ impl<T> Inner<T> {
         {
             return Due::Now;
         }
-        match store.flush_after().map(|after| oldest.appended + after) {
+        match store.flush_after.map(|after| oldest.appended + after) {
             Some(at) if at <= now => Due::Now,
             Some(at) => Due::At(at),
             None => Due::OnlyAtOnce,
@@ -258,18 +210,20 @@ impl<T> Inner<T> {
 
     /// Which readers have left a frame unread for longer than a frame may wait for them.
     fn note_lags(&mut self, now: Instant) {
-        let after = self.store.as_ref().and_then(|store| store.flush_after());
-        for index in 0..self.cursors.len() {
-            let id = crate::types::CursorId(index);
-            let Some(cursor) = &self.cursors[index] else { continue };
-            let has_unread = cursor.unread.frames > 0;
-            let is_on_disk = has_unread && cursor.next < self.evicted_below();
-            let lags = after.is_some_and(|after| {
-                is_on_disk
-                    || has_unread
-                        && self.first_unread(id).is_some_and(|appended| appended + after <= now)
-            });
+        let after = self.store.as_ref().and_then(|store| store.flush_after);
+        for id in (0..self.cursors.len()).map(CursorId) {
+            let Some(cursor) = &self.cursors[id.0] else { continue };
+            let lags = cursor.unread.frames > 0
+                && after.is_some_and(|after| self.has_unread_for(id, now, after));
             self.cursor_mut(id).lags = lags;
         }
+    }
+
+    fn has_unread_for(&mut self, id: CursorId, now: Instant, age: Duration) -> bool {
+        if self.cursor(id).next < self.evicted_below() {
+            return true;
+        }
+        let slot = self.first_unread_offset(id).and_then(|offset| self.slots.get(offset));
+        slot.is_some_and(|slot| slot.appended + age <= now)
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use parking_lot::Mutex;
-use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space};
+use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, Space};
 use sluice_log::lock::LockError;
 
 pub use super::calls::{Call, Counts, Operation, input_output, no_space, too_many_open_files};
@@ -425,7 +425,7 @@ impl Disk for FaultyDisk {
         Ok(Space { total_bytes, available_bytes: total_bytes.saturating_sub(state.used_bytes()) })
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
         let failed = |source| LockError::Io { path: path.to_owned(), source };
         let mut state = self.call(Operation::Lock, path).map_err(failed)?;
         if state.locked.iter().any(|locked| locked == path) {
@@ -440,8 +440,6 @@ struct FaultyLock {
     disk: FaultyDisk,
     path: PathBuf,
 }
-
-impl LockGuard for FaultyLock {}
 
 impl Drop for FaultyLock {
     fn drop(&mut self) {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, LockGuard, Space};
+use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, Space};
 use sluice_log::lock::LockError;
 
 pub struct NoSync<D>(pub D);
@@ -44,7 +44,7 @@ impl<D: Disk> Disk for NoSync<D> {
         self.0.space(path)
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
         self.0.lock(path)
     }
 }
