@@ -24,14 +24,10 @@ impl CoreTimes {
         let tick_s = 1.0 / rustix::param::clock_ticks_per_second() as f64;
         let mut sum = CoreTimes::default();
         for core in cores {
-            let name = format!("cpu{core}");
-            let line =
-                text.lines().find(|line| line.split_ascii_whitespace().next() == Some(&name))?;
-            let ticks: Vec<u64> = line
-                .split_ascii_whitespace()
-                .skip(1)
-                .map(|field| field.parse().unwrap_or(0))
-                .collect();
+            let name = format!("cpu{core} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name))?;
+            let fields = line.split_ascii_whitespace();
+            let ticks: Vec<u64> = fields.map(|field| field.parse().unwrap_or(0)).collect();
             let [user, nice, system, _, _, _, _, stolen, ..] = ticks[..] else { return None };
             let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 * tick_s);
             sum.busy += time(user + nice + system);
@@ -40,14 +36,6 @@ impl CoreTimes {
             sum.all += time(ticks.iter().take(8).sum());
         }
         Some(sum)
-    }
-
-    fn since(self, before: CoreTimes) -> CoreTimes {
-        CoreTimes {
-            busy: self.busy.saturating_sub(before.busy),
-            stolen: self.stolen.saturating_sub(before.stolen),
-            all: self.all.saturating_sub(before.all),
-        }
     }
 }
 
@@ -62,11 +50,11 @@ pub(super) struct Noise {
 impl Noise {
     /// `own` is the CPU time of subject and bench between the two looks.
     pub(super) fn between(before: CoreTimes, after: CoreTimes, own: Duration) -> Noise {
-        let passed = after.since(before);
-        let share = |time: Duration| {
-            if passed.all.is_zero() { 0.0 } else { time.as_secs_f64() / passed.all.as_secs_f64() }
-        };
-        Noise { stolen: share(passed.stolen), others: share(passed.busy.saturating_sub(own)) }
+        let passed = |of: fn(CoreTimes) -> Duration| of(after).saturating_sub(of(before));
+        let all_s = passed(|times| times.all).as_secs_f64();
+        let share = |time: Duration| if all_s > 0.0 { time.as_secs_f64() / all_s } else { 0.0 };
+        let others = passed(|times| times.busy).saturating_sub(own);
+        Noise { stolen: share(passed(|times| times.stolen)), others: share(others) }
     }
 }
 

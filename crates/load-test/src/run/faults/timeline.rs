@@ -20,10 +20,11 @@ impl FaultSchedule {
             faults.iter().flat_map(|fault| [fault.from, fault.end(load)]).collect();
         borders.sort();
         borders.dedup();
-        let between = borders.windows(2).map(|pair| (pair[0], pair[1]));
-        let together = between.map(|(from, until)| {
-            let active =
-                faults.iter().filter(|fault| fault.from <= from && fault.end(load) >= until);
+        let together = borders.windows(2).map(|border| {
+            let (from, until) = (border[0], border[1]);
+            let is_active =
+                |fault: &&&ScheduledFault| fault.from <= from && fault.end(load) >= until;
+            let active = faults.iter().filter(is_active);
             let faults = active.fold(Faults::none(), |faults, fault| fault.add_to(faults));
             Window { from, until, faults }
         });
@@ -38,10 +39,11 @@ impl FaultSchedule {
         outlasts: bool,
     ) -> RunningFaults {
         let lasts = if outlasts { load + OUTLASTING } else { load };
-        let schedule = |(index, backend): (usize, &Backend)| {
-            backend.faults().schedule(self.timeline(index, lasts))
-        };
-        RunningFaults { tasks: backends.iter().enumerate().map(schedule).collect(), outlasts }
+        let backends = backends.iter().enumerate();
+        let tasks = backends
+            .map(|(index, one)| one.faults().schedule(self.timeline(index, lasts)))
+            .collect();
+        RunningFaults { tasks, outlasts }
     }
 }
 
