@@ -132,7 +132,7 @@ impl Figures<'_> {
         let one = |(index, backend): (usize, &Backend)| {
             let (latency, counts) = (backend.latency(), backend.counts());
             let known = |quantile| (latency.count > 0).then(|| milliseconds(quantile));
-            let last = self.last.pipelines.get(index).copied().unwrap_or_default();
+            let last = self.last.pipelines.get(index).cloned().unwrap_or_default();
             let queue = at_end.pipelines.get(index).and_then(|pipeline| pipeline.queue);
             // Not known where the subject tells what it holds of several together only.
             let held = last.held.or(self.last.held.filter(|_| is_only));
@@ -146,12 +146,11 @@ impl Figures<'_> {
                 doubled: Some(counts.doubled),
                 latency_p99_ms: known(latency.p99),
                 exported: Some(backend.unique_items()),
-                held: last.held,
-                dropped: last.dropped,
                 latency_p50_ms: known(latency.p50),
                 backend_requests: Some(counts.requests),
                 backend_refused: Some(counts.refused.values().sum()),
                 backend_resets: Some(counts.resets),
+                ..last
             }
         };
         backends.iter().enumerate().map(one).collect()

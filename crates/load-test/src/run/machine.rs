@@ -20,31 +20,24 @@ impl Cores {
         let allowed = allowed_cores();
         let can_pin =
             ["/usr/bin/taskset", "/bin/taskset"].iter().any(|path| fs::metadata(path).is_ok());
-        let problem = match allowed.len() {
-            0 | 1 => Some(("subject and bench share one core", "run on two cores or more")),
-            _ if !can_pin => {
-                Some(("subject and bench share their cores", "install taskset (util-linux)"))
-            }
-            _ => None,
-        };
         let (subject, bench) = allowed.split_at(allowed.len() / 2);
-        let is_pinned = problem.is_none() && pin_this_thread(bench).is_ok();
-        if is_pinned {
+        let (message, remedy) = if allowed.len() < 2 {
+            ("subject and bench share one core", "run on two cores or more")
+        } else if !can_pin {
+            ("subject and bench share their cores", "install taskset (util-linux)")
+        } else if pin_this_thread(bench).is_err() {
+            ("the bench could not be pinned to its cores", "allow sched_setaffinity")
+        } else {
             return Cores { subject: subject.to_vec(), bench: bench.to_vec(), warning: None };
-        }
-        let (message, remedy) = problem
-            .unwrap_or(("the bench could not be pinned to its cores", "allow sched_setaffinity"));
+        };
         let message = format!("{message}: the figures depend on how the kernel divides them");
         Cores { warning: Some(Warning::new(message, remedy)), ..Cores::default() }
     }
 
     /// All that the run has.
     pub(super) fn all(&self) -> Vec<usize> {
-        if self.bench.is_empty() {
-            allowed_cores()
-        } else {
-            [&self.subject[..], &self.bench].concat()
-        }
+        let divided = [&self.subject[..], &self.bench].concat();
+        if divided.is_empty() { allowed_cores() } else { divided }
     }
 
     /// How many the subject has.

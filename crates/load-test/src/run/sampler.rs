@@ -12,7 +12,7 @@ use super::observe::Processes;
 use crate::backend::Backend;
 use crate::generate::RunningLoad;
 use crate::latency::{Latency, milliseconds, new_histogram};
-use crate::report::Sample;
+use crate::report::{PipelineKpis, Sample};
 use crate::scrape::Scrape;
 use crate::subject::{Subject, cpu_of_threads};
 
@@ -29,8 +29,8 @@ pub(super) struct Look {
     pub(super) queue: Option<f64>,
     /// Items that the subject says it holds.
     pub(super) held: Option<f64>,
-    /// By the subject's own count, one a pipeline.
-    pub(super) pipelines: Vec<PipelineLook>,
+    /// What the subject says of each pipeline: queue, held and dropped.
+    pub(super) pipelines: Vec<PipelineKpis>,
     pub(super) backends_cpu: Duration,
     /// Different items at each backend.
     pub(super) arrived: Vec<u64>,
@@ -45,14 +45,6 @@ pub(super) struct Look {
     pub(super) acknowledged: u64,
     /// Items that were sent and not turned away.
     pub(super) sent: u64,
-}
-
-/// What a subject says of one pipeline; `None`: nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PipelineLook {
-    pub(super) queue: Option<f64>,
-    pub(super) held: Option<f64>,
-    pub(super) dropped: Option<f64>,
 }
 
 pub(super) struct Sampler<'a> {
@@ -91,10 +83,11 @@ impl<'a> Sampler<'a> {
         let received = is_told.then(|| value(&names.received).unwrap_or(0.0));
         let on_disk = || self.counts_bytes.then(|| size_below(subject.folder()) as f64);
         let progress = load.map(RunningLoad::progress);
-        let of_pipeline = |one: &PipelineMetrics| PipelineLook {
+        let of_pipeline = |one: &PipelineMetrics| PipelineKpis {
             queue: value(&one.queue),
             held: value(&one.held),
             dropped: value(&one.dropped),
+            ..PipelineKpis::default()
         };
         Look {
             processes: Processes::look(subject),

@@ -48,21 +48,16 @@ impl ControlGroup {
 
     fn create_in(hierarchy: &Hierarchy, name: &str, limits: Limits) -> (ControlGroup, Vec<String>) {
         let (mut group, mut missing) = (ControlGroup::default(), Vec::new());
-        let mut limit = |what, controller, files: Option<Vec<(&str, String)>>| {
-            let set = files.map(|files| group.limit(hierarchy, controller, name, &files));
-            if let Some(Err(why)) = &set {
-                missing.push(format!("it runs without {what}: {why}"));
-            }
-            set.is_some_and(|set| set.is_ok())
+        let mut limit = |what, controller, files: Vec<(&str, String)>| {
+            let set = group.limit(hierarchy, controller, name, &files);
+            set.map_err(|why| missing.push(format!("it runs without {what}: {why}"))).is_ok()
         };
-        let cpu_files = limits.cpu_cores.map(|cores| hierarchy.cpu_files(cores));
-        let has_quota = limit("a CPU quota", "cpu", cpu_files);
-        let memory_files = limits.memory_bytes.map(|bytes| hierarchy.memory_files(bytes));
-        let has_memory_limit = limit("a memory limit", "memory", memory_files);
-        group.limits = Limits {
-            cpu_cores: limits.cpu_cores.filter(|_| has_quota),
-            memory_bytes: limits.memory_bytes.filter(|_| has_memory_limit),
-        };
+        let has_quota = |cores: &f64| limit("a CPU quota", "cpu", hierarchy.cpu_files(*cores));
+        let cpu_cores = limits.cpu_cores.filter(has_quota);
+        let is_bounded =
+            |bytes: &u64| limit("a memory limit", "memory", hierarchy.memory_files(*bytes));
+        let memory_bytes = limits.memory_bytes.filter(is_bounded);
+        group.limits = Limits { cpu_cores, memory_bytes };
         (group, missing)
     }
 

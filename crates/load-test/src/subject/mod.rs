@@ -110,7 +110,7 @@ impl Subject {
         let mut was_up = false;
         while began.elapsed() < within {
             if let Ok(Some(status)) = self.supervised.lock().try_wait() {
-                let (name, output) = (self.name.clone(), self.output_tail_without_colours());
+                let (name, output) = (self.name.clone(), self.output_tail());
                 return Err(SubjectError::Ended { name, status, ready, output });
             }
             // Once more after a moment: some listen, then read the rest of their configuration and
@@ -126,7 +126,7 @@ impl Subject {
             "{} is not {ready} after {within:?}: check its configuration, or give it more time; \
              the end of its output:\n{}",
             self.name,
-            self.output_tail_without_colours()
+            self.output_tail()
         )))
     }
 
@@ -180,21 +180,17 @@ impl Subject {
         String::from_utf8_lossy(&self.read_output()).into_owned()
     }
 
-    /// The last lines that it wrote.
+    /// The last lines that it wrote, without colours.
     pub fn output_tail(&self) -> String {
         let output = self.read_output();
-        String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_BYTES)..]).into_owned()
+        let tail = String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_BYTES)..]);
+        console::strip_ansi_codes(&tail).into_owned()
     }
 
     /// The last line that it wrote, without colours.
     pub fn last_words(&self) -> Option<String> {
-        let tail = self.output_tail_without_colours();
-        let line = tail.lines().map(str::trim).rfind(|line| !line.is_empty())?;
-        Some(line.to_owned())
-    }
-
-    fn output_tail_without_colours(&self) -> String {
-        console::strip_ansi_codes(&self.output_tail()).into_owned()
+        let tail = self.output_tail();
+        tail.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
     }
 
     fn read_output(&self) -> Vec<u8> {

@@ -116,8 +116,9 @@ fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
         words.extend(group.folders().iter().map(|folder| folder.display().to_string()));
         words.push("--".to_owned());
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(|folder| folder.join("setpriv").exists()) {
+    let path = std::env::var_os("PATH");
+    let mut folders = path.iter().flat_map(std::env::split_paths);
+    if folders.any(|folder| folder.join("setpriv").exists()) {
         words.extend(["setpriv", "--pdeathsig", "KILL"].map(str::to_owned));
     }
     if !cpus.is_empty() {

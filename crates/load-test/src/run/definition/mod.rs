@@ -158,7 +158,9 @@ impl Definition {
         let path = match program.strip_prefix("./") {
             Some(relative) => Some(self.path.with_file_name(relative)),
             None if program.contains('/') => Some(program.into()),
-            None => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+            None => std::env::var_os("PATH")
+                .iter()
+                .flat_map(std::env::split_paths)
                 .map(|folder| folder.join(program))
                 .find(|path| path.is_file()),
         };

@@ -3,6 +3,7 @@
 mod text;
 mod timeline;
 
+use std::mem::discriminant;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -122,7 +123,10 @@ impl ScheduledFault {
     fn overlap(&self, other: &ScheduledFault, load: Duration, pipelines: usize) -> Option<String> {
         let begins = self.from.max(other.from);
         let ends = self.end(load).min(other.end(load));
-        let meets = begins < ends && self.kind.slot() == other.kind.slot();
+        let refuses = |kind| matches!(kind, FaultKind::Refuse | FaultKind::Throttle { .. });
+        let is_same = discriminant(&self.kind) == discriminant(&other.kind)
+            || refuses(self.kind) && refuses(other.kind);
+        let meets = begins < ends && is_same;
         let pipeline = (0..pipelines)
             .find(|&pipeline| meets && self.concerns(pipeline) && other.concerns(pipeline))?;
         let at_s = begins.as_secs_f64();
@@ -130,19 +134,6 @@ impl ScheduledFault {
             "it would have to give pipeline {pipeline} another answer than `{other}` does at \
              {at_s} s: let one end before the other begins"
         ))
-    }
-}
-
-impl FaultKind {
-    /// Kinds with the same slot are the same setting of a backend.
-    fn slot(self) -> u8 {
-        match self {
-            FaultKind::Refuse | FaultKind::Throttle { .. } => 0,
-            FaultKind::Delay { .. } => 1,
-            FaultKind::Stall => 2,
-            FaultKind::Reset => 3,
-            FaultKind::Outage => 4,
-        }
     }
 }
 
