@@ -50,9 +50,8 @@ pub async fn run_all(
             break;
         }
         match run(plan, cores, interrupted.clone()).await {
-            (record, None) => records.push(record),
-            (record, Some(_)) if plans.len() > 1 => records.push(record),
-            (_, Some(error)) => return Err(error),
+            (_, Some(error)) if plans.len() == 1 => return Err(error),
+            (record, _) => records.push(record),
         }
     }
     Ok(records)
