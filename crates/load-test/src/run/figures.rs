@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::machine::Cores;
-use super::noise::{CoreTimes, Noise};
+use super::machine::{CoreTimes, Cores, Noise};
 use super::plan::Plan;
 use super::sampler::{Look, Sampler, all_latencies, grown, total};
 use super::warnings::Facts;

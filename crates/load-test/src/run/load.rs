@@ -1,5 +1,5 @@
-//! What a plan offers, and how: requests that are sent to the subject, targets that it scrapes, files
-//! that it tails; as the Kyma load test's generators do, where nothing else is asked for.
+//! What a plan offers, and how: requests that are sent to the subject, targets that it scrapes,
+//! files that it tails; as the Kyma load test's generators do, where nothing else is asked for.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

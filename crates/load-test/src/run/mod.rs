@@ -7,7 +7,6 @@ mod figures;
 mod find_limit;
 mod load;
 mod machine;
-mod noise;
 pub(crate) mod observe;
 mod plan;
 mod promql;

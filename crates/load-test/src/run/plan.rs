@@ -83,13 +83,6 @@ pub struct Requests {
     pub items: Option<u32>,
 }
 
-impl Default for Requests {
-    fn default() -> Self {
-        let (protocol, encoding) = (Protocol::Grpc, Encoding::Identity);
-        Requests { protocol, encoding, connections: None, streams: None, items: None }
-    }
-}
-
 /// How long and how closely the highest rate is searched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LimitSearch {
@@ -115,7 +108,13 @@ impl Plan {
             faults_outlast_load: false,
             duration: Duration::from_secs(60),
             pace: None,
-            requests: Requests::default(),
+            requests: Requests {
+                protocol: Protocol::Grpc,
+                encoding: Encoding::Identity,
+                connections: None,
+                streams: None,
+                items: None,
+            },
             body_bytes: None,
             farm: Farm::default(),
             log_files: LogFiles::default(),

@@ -1,6 +1,6 @@
 //! What makes a turn's figures doubtful, and what helps.
 
-use super::noise::Noise;
+use super::machine::Noise;
 use crate::report::Warning;
 
 /// Share of its cores from which on the bench is taken for the limit.

@@ -108,7 +108,8 @@ impl GatewayConfig {
         let limiter = format!("    check_interval: 100ms\n    limit_mib: {limit_mib}\n");
         let action = |list: &str, key: &str, value: &str, action: &str| {
             format!(
-                "    {list}:\n      - key: {key}\n        value: {value}\n        action: {action}\n"
+                "    {list}:\n      - key: {key}\n        value: {value}\n\
+                 \x20       action: {action}\n"
             )
         };
         let resource = action("attributes", "k8s.cluster.name", "load-test-cluster", "insert");
