@@ -3,23 +3,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::{anyhow, ensure};
 use bytes::Bytes;
 use http::StatusCode;
-use thiserror::Error;
 
 use crate::http_get;
 
 /// A page of metrics longer than this is not read.
 const PAGE_LIMIT_BYTES: usize = 16 << 20;
 const SCRAPE_WITHIN: Duration = Duration::from_secs(5);
-
-#[derive(Debug, Error)]
-pub enum ScrapeError {
-    #[error("{place}: {reason}")]
-    Unreachable { place: String, reason: String },
-    #[error("{place} answers {status}")]
-    Status { place: String, status: StatusCode },
-}
 
 /// One line of a page.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,18 +29,16 @@ pub struct Scrape {
 
 impl Scrape {
     /// Reads `http://ADDR/metrics`.
-    pub async fn fetch(addr: SocketAddr) -> Result<Scrape, ScrapeError> {
+    pub async fn fetch(addr: SocketAddr) -> anyhow::Result<Scrape> {
         Scrape::fetch_from(addr, "/metrics").await
     }
 
     /// Reads `http://ADDR` and this path.
-    pub async fn fetch_from(addr: SocketAddr, path: &str) -> Result<Scrape, ScrapeError> {
-        let place = format!("{addr}{path}");
-        match get(addr, path).await {
-            Ok((StatusCode::OK, body)) => Ok(Scrape::parse(&String::from_utf8_lossy(&body))),
-            Ok((status, _)) => Err(ScrapeError::Status { place, status }),
-            Err(reason) => Err(ScrapeError::Unreachable { place, reason }),
-        }
+    pub(crate) async fn fetch_from(addr: SocketAddr, path: &str) -> anyhow::Result<Scrape> {
+        let answer = get(addr, path).await;
+        let (status, body) = answer.map_err(|reason| anyhow!("{addr}{path}: {reason}"))?;
+        ensure!(status == StatusCode::OK, "{addr}{path} answers {status}");
+        Ok(Scrape::parse(&String::from_utf8_lossy(&body)))
     }
 
     /// Reads a page and skips lines that are no samples.
@@ -85,29 +75,29 @@ fn parse_line(line: &str) -> Option<Sample> {
     if line.starts_with('#') {
         return None;
     }
-    let name_len = line.find(['{', ' ', '\t'])?;
-    let (name, mut rest) = line.split_at(name_len);
-    let mut labels = Vec::new();
-    if let Some(inside) = rest.strip_prefix('{') {
-        rest = parse_labels(inside, &mut labels)?;
-    }
+    let (name, rest) = line.split_at(line.find(['{', ' ', '\t'])?);
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(inside) => parse_labels(inside)?,
+        None => (Vec::new(), rest),
+    };
     let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
     Some(Sample { name: name.to_owned(), labels, value })
 }
 
-/// Reads `a="b",c="d"}` and returns what follows.
-fn parse_labels<'a>(mut rest: &'a str, labels: &mut Vec<(String, String)>) -> Option<&'a str> {
+/// Reads `a="b",c="d"}`: the labels, and what follows.
+pub(crate) fn parse_labels(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
+    let mut labels = Vec::new();
     loop {
-        rest = rest.trim_start_matches([',', ' ']);
+        rest = rest.trim_start();
         if let Some(after) = rest.strip_prefix('}') {
-            return Some(after);
+            return Some((labels, after));
         }
         let (name, quoted) = rest.split_once("=\"")?;
         let mut value = String::new();
         let mut characters = quoted.char_indices();
         rest = loop {
             match characters.next()? {
-                (at, '"') => break &quoted[at + 1..],
+                (at, '"') => break quoted[at + 1..].trim_start(),
                 (_, '\\') => value.push(match characters.next()?.1 {
                     'n' => '\n',
                     escaped => escaped,
@@ -116,6 +106,7 @@ fn parse_labels<'a>(mut rest: &'a str, labels: &mut Vec<(String, String)>) -> Op
             }
         };
         labels.push((name.trim().to_owned(), value));
+        rest = rest.strip_prefix(',').or(rest.starts_with('}').then_some(rest))?;
     }
 }
 

@@ -32,18 +32,12 @@ struct Shared {
 static CURRENT: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
 
 /// Shows a run on standard error until it is dropped. The terminal is then as it was.
-pub(crate) struct LiveView {
-    shared: Arc<Shared>,
-    last_line: Mutex<Instant>,
-}
+pub(crate) struct LiveView(Arc<Shared>);
 
 /// Writes to standard error, above the picture where there is one.
 pub fn note(text: &str) {
     let current = CURRENT.lock().upgrade();
-    match current {
-        Some(shared) => shared.note(text),
-        None => write(text),
-    }
+    current.map_or_else(|| write(text), |shared| shared.note(text));
 }
 
 impl LiveView {
@@ -51,56 +45,53 @@ impl LiveView {
     pub(crate) fn new(title: &str, turns: Option<usize>, is_quiet: bool) -> LiveView {
         let scene = Arc::new(Mutex::new(Scene::new(title, turns)));
         // Indicatif hides the picture by itself where standard error is no terminal.
-        let target = if is_quiet || console::is_dumb() {
-            ProgressDrawTarget::hidden()
-        } else {
-            ProgressDrawTarget::stderr()
+        let target = match is_quiet || console::is_dumb() {
+            true => ProgressDrawTarget::hidden(),
+            false => ProgressDrawTarget::stderr(),
         };
         let style = picture_style(Arc::clone(&scene));
         let picture = ProgressBar::with_draw_target(None, target).with_style(style);
         let shared = Arc::new(Shared { is_quiet, scene, picture });
         *CURRENT.lock() = Arc::downgrade(&shared);
-        LiveView { shared, last_line: Mutex::new(Instant::now()) }
+        LiveView(shared)
     }
 
     pub(crate) fn begin_turn(&self, label: &str) {
-        self.shared.scene.lock().begin_turn(label);
-        if !self.shared.picture.is_hidden() {
+        self.0.scene.lock().begin_turn(label);
+        if !self.0.picture.is_hidden() {
             // A terminal that is gone is no reason to end a measurement.
             let _ = Term::stderr().hide_cursor();
-            self.shared.picture.enable_steady_tick(DRAW_EVERY);
+            self.0.picture.enable_steady_tick(DRAW_EVERY);
         }
     }
 
     pub(crate) fn begin(&self, phase: Phase) {
-        self.shared.scene.lock().begin(phase);
-        *self.last_line.lock() = Instant::now();
+        self.0.scene.lock().begin(phase);
     }
 
     /// Shows the latest second.
     pub(crate) fn show(&self, sample: &Sample) {
-        let mut scene = self.shared.scene.lock();
+        let mut scene = self.0.scene.lock();
         scene.add(sample);
-        let mut last_line = self.last_line.lock();
         // Seconds are not exact: a line that is early by less than this is on time.
-        let is_due = last_line.elapsed() + DRAW_EVERY / 2 >= LINE_EVERY;
-        if is_due && !self.shared.is_quiet && self.shared.picture.is_hidden() {
-            *last_line = Instant::now();
+        let is_due = scene.last_line.elapsed() + DRAW_EVERY / 2 >= LINE_EVERY;
+        if is_due && !self.0.is_quiet && self.0.picture.is_hidden() {
+            scene.last_line = Instant::now();
             write(&picture::log_line(&scene, scene.phase_began.elapsed()));
         }
     }
 
     /// Leaves a line with the turn's figures.
     pub(crate) fn end_turn(&self, kpis: &Kpis) {
-        let text = picture::summary(&self.shared.scene.lock(), kpis);
-        self.shared.note(&text);
+        let text = picture::summary(&self.0.scene.lock(), kpis);
+        self.0.note(&text);
     }
 }
 
 impl Drop for LiveView {
     fn drop(&mut self) {
-        if !self.shared.picture.is_hidden() {
-            self.shared.picture.finish_and_clear();
+        if !self.0.picture.is_hidden() {
+            self.0.picture.finish_and_clear();
             let _ = Term::stderr().show_cursor();
         }
     }

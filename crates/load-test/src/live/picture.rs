@@ -21,38 +21,20 @@ pub(super) struct Screen {
     pub(super) columns: usize,
 }
 
-struct Figure {
-    name: &'static str,
-    value: fn(&Sample) -> Option<f64>,
-    decimals: usize,
-    unit: &'static str,
-}
+/// A figure's name, value, number of decimals and unit.
+type Figure = (&'static str, fn(&Sample) -> Option<f64>, usize, &'static str);
 
 const FIGURES: [Figure; 6] = [
-    figure("received", |sample| sample.received_per_s, 0, "/s"),
-    figure("exported", |sample| sample.exported_per_s, 0, "/s"),
-    figure("queue", |sample| sample.queue, 0, ""),
-    figure("memory", |sample| sample.memory_bytes.map(|bytes| bytes / MEBIBYTE), 0, " MB"),
-    figure("CPU", |sample| sample.cpu_cores, 2, ""),
-    figure("p99", |sample| sample.latency_p99_ms, 1, " ms"),
+    ("received", |sample| sample.received_per_s, 0, "/s"),
+    ("exported", |sample| sample.exported_per_s, 0, "/s"),
+    ("queue", |sample| sample.queue, 0, ""),
+    ("memory", |sample| sample.memory_bytes.map(|bytes| bytes / MEBIBYTE), 0, " MB"),
+    ("CPU", |sample| sample.cpu_cores, 2, ""),
+    ("p99", |sample| sample.latency_p99_ms, 1, " ms"),
 ];
 
-const fn figure(
-    name: &'static str,
-    value: fn(&Sample) -> Option<f64>,
-    decimals: usize,
-    unit: &'static str,
-) -> Figure {
-    Figure { name, value, decimals, unit }
-}
-
-impl Figure {
-    fn text(&self, sample: &Sample) -> String {
-        match (self.value)(sample) {
-            Some(value) => format!("{value:.*}{}", self.decimals, self.unit),
-            None => DASH.to_owned(),
-        }
-    }
+fn text((_, value, decimals, unit): Figure, sample: &Sample) -> String {
+    value(sample).map_or_else(|| DASH.to_owned(), |value| format!("{value:.decimals$}{unit}"))
 }
 
 /// All lines of the picture. Indicatif leaves out those that the screen has no rows for.
@@ -73,10 +55,11 @@ pub(super) fn draw(scene: &Scene, elapsed: Duration, screen: Screen) -> String {
         lines.push(format!("{}{}  {time}", painted(done).cyan(), painted(left).dim()));
         lines.push(String::new());
         let columns = CURVE_COLUMNS.min(screen.columns.saturating_sub(FIGURE_COLUMNS));
-        lines.extend(FIGURES.iter().map(|figure| {
-            let (name, value) = (painted(figure.name).dim(), painted(figure.text(&latest)).bold());
-            let curve = painted(curve(scene, figure.value, columns)).cyan();
-            format!("  {name:<9}{value:>12}  {curve}")
+        lines.extend(FIGURES.map(|figure| {
+            let (name, value, ..) = figure;
+            let curve = painted(curve(scene, value, columns)).cyan();
+            let (name, text) = (painted(name).dim(), painted(text(figure, &latest)).bold());
+            format!("  {name:<9}{text:>12}  {curve}")
         }));
         lines.extend(faults.map(|faults| format!("  {faults}")));
     } else {
@@ -115,7 +98,7 @@ pub(super) fn summary(scene: &Scene, kpis: &Kpis) -> String {
 }
 
 fn figures(figures: &[Figure], sample: &Sample) -> String {
-    let texts = figures.iter().map(|figure| format!("{} {}", figure.name, figure.text(sample)));
+    let texts = figures.iter().map(|figure| format!("{} {}", figure.0, text(*figure, sample)));
     texts.collect::<Vec<_>>().join(", ")
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Scene {
     pub(super) label: String,
     pub(super) phase: Phase,
     pub(super) phase_began: Instant,
+    /// When the latest line of the phase was written, where there is no picture.
+    pub(super) last_line: Instant,
     pub(super) samples: VecDeque<Sample>,
 }
 
@@ -47,6 +49,7 @@ impl Scene {
             label: String::new(),
             phase: Phase::Starting,
             phase_began: Instant::now(),
+            last_line: Instant::now(),
             samples: VecDeque::new(),
         }
     }
@@ -62,6 +65,7 @@ impl Scene {
     pub(super) fn begin(&mut self, phase: Phase) {
         self.phase = phase;
         self.phase_began = Instant::now();
+        self.last_line = self.phase_began;
     }
 
     pub(super) fn add(&mut self, sample: &Sample) {
@@ -91,9 +95,9 @@ impl Scene {
 
     /// How long the phase lasts at most, where that is known.
     pub(super) fn lasts(&self) -> Option<Duration> {
-        match &self.phase {
-            Phase::Load { lasts, .. } => Some(*lasts),
-            Phase::Draining { within } => Some(*within),
+        match self.phase {
+            Phase::Load { lasts, .. } => Some(lasts),
+            Phase::Draining { within } => Some(within),
             Phase::Starting | Phase::Waiting(_) => None,
         }
     }

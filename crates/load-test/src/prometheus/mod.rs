@@ -1,47 +1,74 @@
 //! A client for instant queries of Prometheus' HTTP API.
 
-mod url;
-
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::{anyhow, bail};
 use bytes::Bytes;
-use http::StatusCode;
+use http::{StatusCode, Uri};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
 use crate::http_get;
 
-pub use url::{PrometheusUrl, UrlError};
-
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Of an answer: thousands of series.
 const ANSWER_LIMIT_BYTES: usize = 4 << 20;
 
-/// Why a query has no answer.
-#[derive(Debug, Error)]
-pub enum PrometheusError {
-    #[error("no Prometheus answers at {url} ({reason}): start it, or correct --prometheus")]
-    Unreachable { url: PrometheusUrl, reason: String },
+/// `http://HOST:PORT[/PREFIX]`, without a slash at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrometheusUrl(String);
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UrlError {
+    #[error("give the address of a Prometheus, for instance http://127.0.0.1:9090")]
+    Malformed,
     #[error(
-        "{url} answers, but not as a Prometheus does ({reason}): give the address at which its own \
-         page opens"
+        "https is not spoken here: give an http address, for instance that of \
+         `kubectl port-forward`"
     )]
-    NotPrometheus { url: PrometheusUrl, reason: String },
-    #[error(
-        "{url} has not been ready for {} s (status 503): wait until it has started",
-        ANSWER_WITHIN.as_secs()
-    )]
-    NotReady { url: PrometheusUrl },
-    #[error("{url} refuses the query `{query}`: {reason}")]
-    Refused { url: PrometheusUrl, query: String, reason: String },
+    Https,
+    #[error("names and passwords are not supported: give an address that needs none")]
+    Password,
+}
+
+impl FromStr for PrometheusUrl {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let uri: Uri = text.parse().map_err(|_| UrlError::Malformed)?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(UrlError::Https),
+            _ => return Err(UrlError::Malformed),
+        }
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(UrlError::Password);
+        }
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or(UrlError::Malformed)?;
+        if uri.query().is_some() {
+            return Err(UrlError::Malformed);
+        }
+        let (port, prefix) = (uri.port_u16().unwrap_or(80), uri.path().trim_end_matches('/'));
+        Ok(PrometheusUrl(format!("http://{host}:{port}{prefix}")))
+    }
+}
+
+impl fmt::Display for PrometheusUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
 }
 
 /// One series of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    pub labels: Vec<(String, String)>,
+    pub labels: BTreeMap<String, String>,
     pub value: f64,
 }
 
@@ -59,7 +86,7 @@ struct Data {
 
 #[derive(Deserialize)]
 struct Element {
-    metric: std::collections::BTreeMap<String, String>,
+    metric: BTreeMap<String, String>,
     /// Seconds since the epoch, and the value as text.
     value: (f64, String),
 }
@@ -67,26 +94,32 @@ struct Element {
 impl PrometheusUrl {
     /// The series that a query has at a moment, in seconds since the epoch. Values that are no
     /// numbers are left out.
-    pub async fn query(&self, query: &str, at_unix_s: f64) -> Result<Vec<Series>, PrometheusError> {
-        let url = self.clone();
-        let (status, body) = match get_when_ready(&self.instant_query(query, at_unix_s)).await {
-            Ok((status, body)) if is_starting(status, &body) => {
-                return Err(PrometheusError::NotReady { url });
-            }
-            Ok(answer) => answer,
-            Err(reason) => return Err(PrometheusError::Unreachable { url, reason }),
-        };
-        let reason = format!("status {status}");
+    pub async fn query(&self, query: &str, at_unix_s: f64) -> anyhow::Result<Vec<Series>> {
+        let encoded = utf8_percent_encode(query, NON_ALPHANUMERIC);
+        let url = format!("{self}/api/v1/query?query={encoded}&time={at_unix_s:.3}");
+        let answer = get_when_ready(&url).await;
+        let (status, body) = answer.map_err(|reason| {
+            anyhow!("no Prometheus answers at {self} ({reason}): start it, or correct --prometheus")
+        })?;
+        if is_starting(status, &body) {
+            bail!(
+                "{self} has not been ready for {} s (status 503): wait until it has started",
+                ANSWER_WITHIN.as_secs()
+            );
+        }
         let Ok(answer) = serde_json::from_slice::<Answer>(&body) else {
-            return Err(PrometheusError::NotPrometheus { url, reason });
+            bail!(
+                "{self} answers, but not as a Prometheus does (status {status}): give the address \
+                 at which its own page opens"
+            );
         };
         let Some(data) = answer.data.filter(|_| answer.status == "success") else {
-            let reason = answer.error.unwrap_or(reason);
-            return Err(PrometheusError::Refused { url, query: query.to_owned(), reason });
+            let reason = answer.error.unwrap_or_else(|| format!("status {status}"));
+            bail!("{self} refuses the query `{query}`: {reason}");
         };
         let series = data.result.into_iter().filter_map(|element| {
             let value = element.value.1.parse().ok().filter(|value: &f64| value.is_finite())?;
-            Some(Series { labels: element.metric.into_iter().collect(), value })
+            Some(Series { labels: element.metric, value })
         });
         Ok(series.collect())
     }
@@ -162,7 +195,7 @@ mod tests {
         let series = url.query("sum(rate(x{a=\"b\"}[8s]))", 1_700_000_000.5).await.unwrap();
         assert_eq!(
             series,
-            [Series { labels: vec![("instance".to_owned(), "a:1".to_owned())], value: 12.5 }]
+            [Series { labels: [("instance".to_owned(), "a:1".to_owned())].into(), value: 12.5 }]
         );
         let request = requests.recv().await.unwrap();
         let expected = "GET /prefix/api/v1/query\
@@ -186,10 +219,8 @@ mod tests {
         let (url, _requests) =
             answering("400 Bad Request", r#"{"status":"error","error":"parse error: }"}"#).await;
         let error = url.query("}", 0.0).await.unwrap_err();
-        assert!(
-            matches!(&error, PrometheusError::Refused { reason, .. } if reason == "parse error: }"),
-            "{error}"
-        );
+        let expected = format!("{url} refuses the query `}}`: parse error: }}");
+        assert_eq!(error.to_string(), expected);
         let (url, _requests) = answering("404 Not Found", "<html>").await;
         let error = url.query("x", 0.0).await.unwrap_err();
         assert!(
@@ -207,5 +238,26 @@ mod tests {
             error.to_string().contains(&format!("no Prometheus answers at http://{closed}")),
             "{error}"
         );
+    }
+
+    #[test]
+    fn an_address_may_have_a_port_and_a_prefix() {
+        for (text, expected) in [
+            ("http://127.0.0.1:9090", "http://127.0.0.1:9090"),
+            ("http://prometheus.monitoring/", "http://prometheus.monitoring:80"),
+            ("http://[::1]:9090/a/b/", "http://[::1]:9090/a/b"),
+        ] {
+            assert_eq!(text.parse::<PrometheusUrl>().unwrap().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_what_helps() {
+        for text in ["", "127.0.0.1:9090", "prometheus", "ftp://a", "http://a/?query=b", "http://"]
+        {
+            assert_eq!(text.parse::<PrometheusUrl>(), Err(UrlError::Malformed), "{text}");
+        }
+        assert_eq!("https://a".parse::<PrometheusUrl>(), Err(UrlError::Https));
+        assert_eq!("http://me:secret@a".parse::<PrometheusUrl>(), Err(UrlError::Password));
     }
 }

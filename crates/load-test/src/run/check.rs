@@ -17,8 +17,7 @@ pub(super) fn check(plan: &Plan, cores: &Cores) -> anyhow::Result<()> {
     if let Some(cpus) = plan.cpus.filter(|cpus| *cpus > cores.of_subject() as f64) {
         bail!(
             "--cpus {cpus}: the subject has {} core(s) of this machine, the bench takes the \
-             others: \
-             give no more than that, or run on a machine with more cores",
+             others: give no more than that, or run on a machine with more cores",
             cores.of_subject()
         );
     }

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use super::machine::Cores;
-use super::noise::{CoreTimes, Noise};
+use super::machine::{CoreTimes, Cores, Noise};
 use super::plan::Plan;
-use super::sampler::{Look, Sampler, all_latencies, total};
+use super::sampler::{Look, Sampler, all_latencies, grown, total};
 use super::warnings::Facts;
 use crate::backend::Backend;
 use crate::generate::LoadReport;
 use crate::latency::{Latency, milliseconds};
-use crate::report::{BenchCost, Kpis, PipelineKpis};
+use crate::report::{BenchCost, Kpis, PipelineKpis, Sample};
 use crate::subject::Subject;
 
 /// After this long without an arrival the subject no longer hands anything on.
@@ -43,12 +42,12 @@ impl Figures<'_> {
         self.at_end().processes.seconds_since(&self.first().processes)
     }
 
-    fn mean(&self, value: impl Fn(&crate::report::Sample) -> Option<f64>) -> Option<f64> {
+    fn mean(&self, value: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         let values: Vec<f64> = self.sampler.samples.iter().filter_map(value).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    fn highest(&self, value: impl Fn(&crate::report::Sample) -> Option<f64>) -> Option<f64> {
+    fn highest(&self, value: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         self.sampler.samples.iter().filter_map(value).reduce(f64::max)
     }
 
@@ -99,13 +98,40 @@ impl Figures<'_> {
         }
     }
 
+    /// The figures in bytes, of a subject that tails files; nothing of others. By the subject's own
+    /// counters, else by the lines that it took and by what the backends took.
+    fn byte_kpis(&self) -> Kpis {
+        let [first, .., last] = &self.sampler.looks[..] else { return Kpis::default() };
+        if !self.sampler.counts_bytes {
+            return Kpis::default();
+        }
+        let own = |value: fn(&Look) -> Option<f64>| {
+            let values: Vec<f64> = self.sampler.looks.iter().filter_map(value).collect();
+            let grown = values.windows(2).map(|pair| grown(pair[1], pair[0])).sum::<f64>();
+            value(last).map(|_| grown)
+        };
+        let bytes_per_line = self.report.bytes_sent as f64 / self.report.accepted.max(1) as f64;
+        let received = own(|look| look.received_bytes);
+        let exported = own(|look| look.exported_bytes);
+        let arrived = last.arrived_bytes.saturating_sub(first.arrived_bytes) as f64;
+        let load_s = self.load_s();
+        Kpis {
+            received_bytes_per_s: Some(
+                received.unwrap_or_else(|| self.sampler.taken() * bytes_per_line) / load_s,
+            ),
+            exported_bytes_per_s: Some(exported.unwrap_or(arrived) / load_s),
+            buffer_bytes: last.buffer_bytes,
+            ..Kpis::default()
+        }
+    }
+
     fn pipelines(&self) -> Vec<PipelineKpis> {
         let (backends, at_end) = (self.sampler.backends, self.at_end());
         let is_only = backends.len() == 1;
         let one = |(index, backend): (usize, &Backend)| {
             let (latency, counts) = (backend.latency(), backend.counts());
             let known = |quantile| (latency.count > 0).then(|| milliseconds(quantile));
-            let last = self.last.pipelines.get(index).copied().unwrap_or_default();
+            let last = self.last.pipelines.get(index).cloned().unwrap_or_default();
             let queue = at_end.pipelines.get(index).and_then(|pipeline| pipeline.queue);
             // Not known where the subject tells what it holds of several together only.
             let held = last.held.or(self.last.held.filter(|_| is_only));
@@ -119,12 +145,11 @@ impl Figures<'_> {
                 doubled: Some(counts.doubled),
                 latency_p99_ms: known(latency.p99),
                 exported: Some(backend.unique_items()),
-                held: last.held,
-                dropped: last.dropped,
                 latency_p50_ms: known(latency.p50),
                 backend_requests: Some(counts.requests),
                 backend_refused: Some(counts.refused.values().sum()),
                 backend_resets: Some(counts.resets),
+                ..last
             }
         };
         backends.iter().enumerate().map(one).collect()
@@ -149,21 +174,18 @@ impl Figures<'_> {
         let how = lives
             .last_end
             .map_or_else(|| "in a way that is not known".to_owned(), |status| status.to_string());
-        let ends = lives.restarts + u64::from(lives.is_down);
-        let message = match ends {
+        let ended = match lives.restarts + u64::from(lives.is_down) {
             0 => return None,
             1 => format!("it ended during the run ({how})"),
-            _ => format!("it ended {ends} times during the run (the last time: {how})"),
+            ends => format!("it ended {ends} times during the run (the last time: {how})"),
         };
         let after = match (lives.restarts, lives.is_down) {
-            (0, _) => " and was not started again".to_owned(),
-            (_, true) => ", and does not run at the end".to_owned(),
-            (_, false) => " and was started again".to_owned(),
+            (0, _) => " and was not started again",
+            (_, true) => ", and does not run at the end",
+            (_, false) => " and was started again",
         };
-        let words = self
-            .subject
-            .last_words()
-            .map_or_else(String::new, |words| format!("; its last words: {words}"));
+        let words = self.subject.last_words();
+        let words = words.map_or_else(String::new, |words| format!("; its last words: {words}"));
         let remedy = match self.subject.oom_kills() {
             Some(1..) => {
                 "its memory limit ended it: give it more with --memory-limit, or lower the rate \
@@ -171,25 +193,17 @@ impl Figures<'_> {
             }
             _ => "find out why it ended: --fail-if 'restarts>0' makes that a failure",
         };
-        Some((format!("{message}{after}{words}"), remedy))
+        Some((format!("{ended}{after}{words}"), remedy))
     }
 
     /// What the warnings of this turn depend on.
     pub(super) fn facts(&self, kpis: &Kpis, bench: &BenchCost, cores: &Cores) -> Facts {
-        let mut told: Vec<(String, String)> = Vec::new();
-        let mut tell =
-            |message: &str, remedy: &str| told.push((message.to_owned(), remedy.to_owned()));
-        for problem in self.subject.warnings() {
-            tell(problem, "run as root, or where control groups are delegated");
-        }
-        for problem in &self.report.problems {
-            tell(&problem.message, problem.remedy);
-        }
-        if let Some((message, remedy)) = self.ends() {
-            tell(&message, remedy);
-        }
+        let unlimited = "run as root, or where control groups are delegated";
+        let subject = self.subject.warnings().iter().map(|problem| (problem.clone(), unlimited));
+        let load = self.report.problems.iter().map(|one| (one.message.clone(), one.remedy));
+        let told = subject.chain(load).chain(self.ends());
         Facts {
-            told,
+            told: told.collect(),
             generator_cores: bench.generator_cpu_cores.unwrap_or(0.0),
             backend_cores: bench.backend_cpu_cores.unwrap_or(0.0),
             bench_cores: cores.of_bench(),
@@ -206,9 +220,9 @@ impl Figures<'_> {
     /// The drain was given up, and something had come shortly before.
     fn is_still_draining(&self) -> bool {
         let last_arrival = self.sampler.backends.iter().filter_map(Backend::last_arrival).max();
-        let quiet_for =
-            last_arrival.map(|at| self.last.processes.at.into_std().saturating_duration_since(at));
-        self.drained_after.is_none() && quiet_for.is_some_and(|quiet_for| quiet_for < QUIET)
+        let looked = self.last.processes.at.into_std();
+        self.drained_after.is_none()
+            && last_arrival.is_some_and(|at| looked.saturating_duration_since(at) < QUIET)
     }
 
     /// What others did on the cores of the run while the load lasted.

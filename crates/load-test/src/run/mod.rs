@@ -1,19 +1,16 @@
 //! `sluice load-test`: subjects run the same work in turn, and a record says what came of it.
 
-mod bytes;
 mod check;
 mod definition;
 mod faults;
 mod figures;
 mod find_limit;
+mod load;
 mod machine;
-mod noise;
 pub(crate) mod observe;
 mod plan;
 mod promql;
-mod requests;
 mod sampler;
-mod source;
 mod turn;
 mod verdict;
 mod warnings;
@@ -23,18 +20,16 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-pub use definition::{BUILT_IN_NAMES, Definition, DefinitionError, SUBJECT_FILE, Tried};
+pub use definition::{BUILT_IN_NAMES, Definition, DefinitionError, Tried};
 pub use faults::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
-pub use find_limit::LimitSearch;
 pub use machine::Cores;
-pub use plan::{Plan, Unable, pipelines};
+pub use plan::{LimitSearch, Plan, Requests, Unable, pipelines};
 pub use promql::{METRICS_PORT, PrometheusPlan};
-pub use requests::{Requests, RequestsError};
 pub use verdict::Threshold;
 
 use crate::live::{self, LiveView};
-use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Turn, Warning};
-use turn::TurnOutcome;
+use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Warning};
+use turn::Bench;
 
 /// Runs several targets one after the other. `interrupted` turning true ends the load at once; the
 /// record then holds what was measured until then, and the targets after it have none. What went
@@ -54,9 +49,8 @@ pub async fn run_all(
             break;
         }
         match run(plan, cores, interrupted.clone()).await {
-            (record, None) => records.push(record),
-            (record, Some(_)) if plans.len() > 1 => records.push(record),
-            (_, Some(error)) => return Err(error),
+            (_, Some(error)) if plans.len() == 1 => return Err(error),
+            (record, _) => records.push(record),
         }
     }
     Ok(records)
@@ -78,19 +72,21 @@ async fn run(
     let turns = plan.find_limit.is_none().then_some(plan.turns * plan.subjects.len());
     let view = LiveView::new(&report::title(&plan.scenario()), turns, plan.quiet);
     let bench = Bench { plan, cores, interrupted: &interrupted, view: &view };
-    let mut failures = match plan.find_limit {
+    let failure = match plan.find_limit {
         Some(options) => find_limit::run(bench, options, &mut subjects, &mut warnings).await,
         None => run_turns(bench, &mut subjects, &mut warnings).await,
     };
     drop(view);
     let ran = subjects.iter().any(|subject| !subject.turns.is_empty());
-    let failure = failures.pop().filter(|_| !ran);
     let mut told = HashSet::new();
     warnings.retain(|warning| told.insert((warning.subject.clone(), warning.message.clone())));
     let of_all = |one: &Threshold| subjects.iter().map(|of| one.judge(of)).collect::<Vec<_>>();
     let verdicts = plan.fail_if.iter().flat_map(of_all).collect();
-    subjects.extend(plan.unable.iter().map(Unable::record));
-    warnings.extend(plan.unable.iter().map(Unable::warning));
+    for Unable { name, reason } in &plan.unable {
+        let (name, cannot) = (name.clone(), Some(reason.clone()));
+        warnings.push(Warning::new(format!("not tested: {reason}"), "").of(&name));
+        subjects.push(SubjectRecord { name, cannot, ..SubjectRecord::default() });
+    }
     let record = RunRecord {
         format: FORMAT,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -103,56 +99,39 @@ async fn run(
         warnings,
         verdicts,
     };
-    (record, failure)
+    (record, failure.filter(|_| !ran))
 }
 
-/// What all turns of a run have in common.
-#[derive(Clone, Copy)]
-struct Bench<'a> {
-    plan: &'a Plan,
-    cores: &'a Cores,
-    interrupted: &'a watch::Receiver<bool>,
-    view: &'a LiveView,
-}
-
-/// All turns, the subjects one after the other in each; what went wrong.
+/// All turns, the subjects one after the other in each; what went wrong last.
 async fn run_turns(
     bench: Bench<'_>,
     subjects: &mut [SubjectRecord],
     warnings: &mut Vec<Warning>,
-) -> Vec<anyhow::Error> {
+) -> Option<anyhow::Error> {
     let Bench { plan, interrupted, view, .. } = bench;
-    let mut failures = Vec::new();
+    let mut failure = None;
     for number in 1..=plan.turns {
         for (definition, subject) in plan.subjects.iter().zip(&mut *subjects) {
             if *interrupted.borrow() {
-                return failures;
+                return failure;
             }
             view.begin_turn(&subject.name);
             match turn::run(bench, definition).await {
-                Ok(None) => return failures,
+                Ok(None) => return failure,
                 Ok(Some(outcome)) => {
                     view.end_turn(&outcome.turn.kpis);
-                    warnings.extend(outcome.warnings.iter().cloned());
-                    add_turn(subject, number, outcome);
+                    outcome.add_to(subject, number, warnings);
                 }
                 Err(error) => {
                     live::note(&format!("{}: {error:#}", subject.name));
                     let message = format!("turn {number} failed: {error:#}");
                     warnings.push(Warning::new(message, "").of(&subject.name));
-                    failures.push(error);
+                    failure = Some(error);
                 }
             }
         }
     }
-    failures
-}
-
-fn add_turn(subject: &mut SubjectRecord, number: usize, outcome: TurnOutcome) {
-    // Those of the later turns are the same, or there is a warning.
-    (subject.limits.cpu_cores, subject.limits.memory_bytes) =
-        (outcome.limits.cpu_cores, outcome.limits.memory_bytes);
-    subject.turns.push(Turn { number, ..outcome.turn });
+    failure
 }
 
 fn new_subject(definition: &Definition, cores: &Cores) -> SubjectRecord {

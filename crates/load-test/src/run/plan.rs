@@ -4,16 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use sluice_otlp::Encoding;
+
 use super::definition::{Definition, Setting};
 use super::faults::FaultSchedule;
-use super::find_limit::LimitSearch;
 use super::machine::Cores;
 use super::promql::PrometheusPlan;
-use super::requests::Requests;
-use super::source::Source;
 use super::verdict::Threshold;
-use crate::generate::{Farm, LogFiles, Pace};
-use crate::report::{self, Scenario, SubjectRecord, Target, Warning};
+use crate::generate::{Farm, LogFiles, Pace, Protocol};
+use crate::report::Target;
 use crate::subject::{Limits, free_addr};
 
 /// Pipelines of a multi-pipeline run, as in the Kyma load test.
@@ -72,18 +71,25 @@ pub struct Unable {
     pub reason: String,
 }
 
-impl Unable {
-    pub(super) fn record(&self) -> SubjectRecord {
-        SubjectRecord {
-            name: self.name.clone(),
-            cannot: Some(self.reason.clone()),
-            ..SubjectRecord::default()
-        }
-    }
+/// How requests are made and carried. `None`: as in the Kyma load test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requests {
+    pub protocol: Protocol,
+    pub encoding: Encoding,
+    pub connections: Option<u32>,
+    /// Requests in flight at once on each connection. Over HTTP/1 each of them has a connection of
+    /// its own.
+    pub streams: Option<u32>,
+    pub items: Option<u32>,
+}
 
-    pub(super) fn warning(&self) -> Warning {
-        Warning::new(format!("not tested: {}", self.reason), "").of(&self.name)
-    }
+/// How long and how closely the highest rate is searched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LimitSearch {
+    /// For each subject. What was found until then is reported.
+    pub within: Duration,
+    /// A rate that fails so close above one that is held ends the search: 0.05 is 5 %.
+    pub precision: f64,
 }
 
 /// How many pipelines there are, with and without `-m`.
@@ -102,7 +108,13 @@ impl Plan {
             faults_outlast_load: false,
             duration: Duration::from_secs(60),
             pace: None,
-            requests: Requests::default(),
+            requests: Requests {
+                protocol: Protocol::Grpc,
+                encoding: Encoding::Identity,
+                connections: None,
+                streams: None,
+                items: None,
+            },
             body_bytes: None,
             farm: Farm::default(),
             log_files: LogFiles::default(),
@@ -126,18 +138,12 @@ impl Plan {
     }
 
     /// A Kyma gateway's, where nothing else was said: 500 MiB and 1500 MiB more a pipeline.
-    pub(super) fn memory_limit_mib(&self) -> u64 {
+    fn memory_limit_mib(&self) -> u64 {
         self.memory_mib.unwrap_or(500 + 1500 * self.pipelines() as u64)
     }
 
     pub(super) fn limits(&self) -> Limits {
         Limits { cpu_cores: self.cpus, memory_bytes: Some(self.memory_limit_mib() << 20) }
-    }
-
-    /// Cores that a subject can use at once.
-    pub(super) fn cores_of_subject(&self, cores: &Cores) -> usize {
-        let quota = self.cpus.map_or(usize::MAX, |cpus| cpus.ceil() as usize);
-        cores.of_subject().min(quota).max(1)
     }
 
     /// What the configuration of a subject is made with, as far as the source of the load does not
@@ -149,6 +155,7 @@ impl Plan {
         metrics: SocketAddr,
         backends: Vec<SocketAddr>,
     ) -> io::Result<Setting> {
+        let quota = self.cpus.map_or(usize::MAX, |cpus| cpus.ceil() as usize);
         Ok(Setting {
             signal: self.target.signal(),
             protocol: self.requests.protocol,
@@ -158,90 +165,11 @@ impl Plan {
             spare: free_addr()?,
             backends,
             memory_limit_mib: self.memory_limit_mib(),
-            cores: self.cores_of_subject(cores),
+            cores: cores.of_subject().min(quota).max(1),
             scrape_targets: Vec::new(),
             scrape_interval: None,
             log_root: None,
         })
-    }
-
-    /// What offers the load. `listen` is where the subject takes requests, if that is what it is
-    /// offered.
-    pub(super) fn source(&self, listen: SocketAddr) -> anyhow::Result<Source> {
-        Ok(match self.target {
-            Target::Traces | Target::Metrics | Target::LogsOtel => Source::Otlp(self.load(listen)),
-            Target::MetricAgent => Source::Farm(self.farm().open()?),
-            Target::LogAgent | Target::LogsFluentBit => Source::LogFiles(self.log_files().open()?),
-        })
-    }
-
-    /// Whether what the target is about can be had.
-    pub(super) fn check_source(&self) -> anyhow::Result<()> {
-        match self.target {
-            Target::MetricAgent => Ok(self.farm().check()?),
-            Target::LogAgent | Target::LogsFluentBit => Ok(self.log_files().check()?),
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn farm(&self) -> Farm {
-        match self.pace {
-            Some(Pace::Open { items_per_s }) => self.farm.clone().scraped_at(items_per_s),
-            _ => self.farm.clone(),
-        }
-    }
-
-    fn log_files(&self) -> LogFiles {
-        LogFiles {
-            lines_per_s: self.rate_per_s(),
-            body_bytes: self.body_bytes.unwrap_or(self.log_files.body_bytes),
-            ..self.log_files.clone()
-        }
-    }
-
-    /// What would be done: a line each for scenario, load, faults, subjects and how often.
-    pub fn in_words(&self) -> String {
-        let scenario = self.scenario();
-        let mut lines = vec![
-            report::title(&scenario),
-            format!("Name: {}", self.name),
-            report::load_in_words(&scenario),
-        ];
-        lines.extend(scenario.faults.map(|faults| format!("Faults: {faults}")));
-        let subjects: Vec<&str> = self.subjects.iter().map(|one| one.name.as_str()).collect();
-        lines.push(format!("Subjects: {}", subjects.join(", ")));
-        let within_s = self.find_limit.map(|search| search.within.as_secs_f64());
-        lines.push(match within_s {
-            Some(within_s) => format!("The limit of each is searched for at most {within_s} s"),
-            None => format!("Turns of each: {}", self.turns),
-        });
-        lines.join("\n") + "\n"
-    }
-
-    pub(super) fn scenario(&self) -> Scenario {
-        let of_requests = Some(u64::from(self.items_per_request()));
-        let (body_bytes, items_per_request) = match self.target {
-            Target::Traces | Target::Metrics => (None, of_requests),
-            Target::LogsOtel => (Some(self.shape().body_bytes), of_requests),
-            // A scrape is a request, the other way round.
-            Target::MetricAgent => (None, Some(self.farm.series_per_target())),
-            Target::LogAgent | Target::LogsFluentBit => (Some(self.log_files().body_bytes), None),
-        };
-        Scenario {
-            target: self.target,
-            name: self.name.clone(),
-            multi: self.multi,
-            backpressure: !self.faults.is_empty(),
-            faults: self.faults.in_words(),
-            load_s: self.duration.as_secs_f64(),
-            rate_per_s: if self.find_limit.is_some() { None } else { self.rate_per_s() },
-            find_limit: self.find_limit.is_some(),
-            body_bytes: body_bytes.map(|bytes| bytes as u64),
-            items_per_request,
-            carried: self.carried(),
-            pipelines: self.pipelines() as u32,
-            command: self.command.clone(),
-        }
     }
 }
 

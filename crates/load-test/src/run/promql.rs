@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use thiserror::Error;
+use anyhow::bail;
 
 use super::definition::{Metrics, Selector};
-use crate::prometheus::{PrometheusError, PrometheusUrl, Series};
+use crate::prometheus::{PrometheusUrl, Series};
 use crate::report::{Kpis, PrometheusReading, Query, Warning};
 
 /// Where subjects serve their metrics for a Prometheus, unless something else was said: the
@@ -19,7 +19,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// That a subject may have behind a name, or not.
 const SUFFIXES: &str = "(_bytes|_seconds)?(_total)?";
 /// With fewer scrapes under load, rates are coarse.
-const ENOUGH_SCRAPES: f64 = 5.0;
+const ENOUGH_SCRAPES: u64 = 5;
 
 /// A Prometheus that is asked.
 #[derive(Clone, Debug)]
@@ -32,41 +32,13 @@ pub struct PrometheusPlan {
     pub within: Duration,
 }
 
-/// Of which time the figures are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
-    pub(super) load_s: f64,
-    pub(super) ended_unix_s: f64,
-}
-
-#[derive(Debug, Error)]
-pub(super) enum ScrapedError {
-    #[error(transparent)]
-    Query(#[from] PrometheusError),
-    #[error(
-        "{url} has not scraped the subject at {metrics} within {} s (`up{{{selector}}}` is not 1): \
-         add `targets: ['{metrics}']` to its scrape_configs, or say with --prometheus-selector \
-         which \
-         series are the subject's, or allow it more time with --prometheus-within",
-        within.as_secs()
-    )]
-    NoTarget { url: PrometheusUrl, selector: String, metrics: SocketAddr, within: Duration },
-    #[error(
-        "{url} has {} targets with {selector} ({}): say with --prometheus-selector which is the \
-         subject",
-        instances.len(),
-        instances.join(", ")
-    )]
-    SeveralTargets { url: PrometheusUrl, selector: String, instances: Vec<String> },
-}
-
 /// How a figure is asked for: its name, what is summed, and the query around the selector.
 type Question<'a> =
     (&'static str, &'a Option<Selector>, fn(&str, &str) -> String, fn(&mut Kpis, Option<f64>));
 
 impl PrometheusPlan {
     /// That there is one, before anything starts.
-    pub(super) async fn check(&self) -> Result<(), PrometheusError> {
+    pub(super) async fn check(&self) -> anyhow::Result<()> {
         self.url.query("vector(1)", unix_s()).await.map(drop)
     }
 
@@ -75,83 +47,83 @@ impl PrometheusPlan {
     }
 
     /// Waits until the subject that has just started was scraped.
-    pub(super) async fn wait_until_scraped(&self, metrics: SocketAddr) -> Result<(), ScrapedError> {
+    pub(super) async fn wait_until_scraped(&self, metrics: SocketAddr) -> anyhow::Result<()> {
         let (began, began_unix_s) = (Instant::now(), unix_s());
-        let (url, selector) = (self.url.clone(), self.matchers(metrics));
+        let (url, selector) = (&self.url, self.matchers(metrics));
         loop {
             let now = unix_s();
-            let up = self.url.query(&format!("up{{{selector}}}"), now).await?;
+            let up = url.query(&format!("up{{{selector}}}"), now).await?;
             if up.len() > 1 {
-                let instances = up.iter().map(|series| series.label("instance")).collect();
-                return Err(ScrapedError::SeveralTargets { url, selector, instances });
+                let instance = |one: &Series| one.labels.get("instance").cloned();
+                let instances = up.iter().map(|one| instance(one).unwrap_or("?".to_owned()));
+                let instances = instances.collect::<Vec<_>>().join(", ");
+                bail!(
+                    "{url} has {} targets with {selector} ({instances}): say with \
+                     --prometheus-selector which is the subject",
+                    up.len()
+                );
             }
             // The value of a subject that has ended stays for a while.
-            let scraped_at = self.url.query(&format!("timestamp(up{{{selector}}})"), now).await?;
+            let scraped_at = url.query(&format!("timestamp(up{{{selector}}})"), now).await?;
             let is_new = scraped_at.first().is_some_and(|series| series.value >= began_unix_s);
             if is_new && up.first().is_some_and(|series| series.value == 1.0) {
                 return Ok(());
             }
             if began.elapsed() >= self.within {
-                return Err(ScrapedError::NoTarget { url, selector, metrics, within: self.within });
+                bail!(
+                    "{url} has not scraped the subject at {metrics} within {} s \
+                     (`up{{{selector}}}` is not 1): add `targets: ['{metrics}']` to its \
+                     scrape_configs, or say with --prometheus-selector which series are the \
+                     subject's, or allow it more time with --prometheus-within",
+                    self.within.as_secs()
+                );
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    /// Asks for the figures of a load, and puts them in the place of those that were read from the
-    /// subject itself. What cannot be had is not known then: a figure of another source is never
-    /// taken for one of this.
+    /// Asks for the figures of a load that ended at this moment, in place of those that were read
+    /// from the subject itself. What cannot be had is not known then: a figure of another source is
+    /// never taken for one of this.
     pub(super) async fn replace(
         &self,
         kpis: &mut Kpis,
         metrics: SocketAddr,
         selectors: &Metrics,
-        window: Window,
+        load_s: f64,
+        ended_unix_s: f64,
     ) -> (PrometheusReading, Vec<Warning>) {
-        let rest = window.ended_unix_s + SETTLE.as_secs_f64() - unix_s();
+        let rest = ended_unix_s + SETTLE.as_secs_f64() - unix_s();
         tokio::time::sleep(Duration::from_secs_f64(rest.clamp(0.0, SETTLE.as_secs_f64()))).await;
-        let window_s = window.load_s.round().max(1.0);
+        let window_s = load_s.round().max(1.0);
         let (range, matchers) = (format!("{window_s}s"), self.matchers(metrics));
         let url = self.url.to_string();
         let mut reading = PrometheusReading { url, window_s, ..PrometheusReading::default() };
+        // After the first failure nothing is asked any more.
         let mut failure = None;
+        let mut ask = async |promql: &str| {
+            if failure.is_some() {
+                return None;
+            }
+            let answer = self.url.query(promql, ended_unix_s).await;
+            answer.map_err(|error| failure = Some(error)).ok()?.first().map(|series| series.value)
+        };
         for (figure, selector, promql, put) in questions(selectors) {
             let mut value = None;
             if let Some(selector) = selector {
                 let promql = promql(&selector.promql(&matchers), &range);
-                value = self.value(&promql, window, &mut failure).await;
+                value = ask(&promql).await;
                 reading.queries.push(Query { figure: figure.to_owned(), promql, value });
             }
             put(kpis, value);
         }
         let scrapes = format!("sum(count_over_time(up{{{matchers}}}[{range}]))");
-        reading.scrapes = self.value(&scrapes, window, &mut failure).await.unwrap_or(0.0) as u64;
-        let warnings = match failure {
-            Some(error) => {
-                vec![Warning::new(format!("{error}: what was asked for is not known"), "")]
-            }
-            None => doubts(&reading),
-        };
+        reading.scrapes = ask(&scrapes).await.unwrap_or(0.0) as u64;
+        let warnings = failure.map_or_else(
+            || doubts(&reading),
+            |error| vec![Warning::new(format!("{error}: what was asked for is not known"), "")],
+        );
         (reading, warnings)
-    }
-
-    /// Keeps the first failure, after which nothing is asked any more.
-    async fn value(
-        &self,
-        promql: &str,
-        window: Window,
-        failure: &mut Option<PrometheusError>,
-    ) -> Option<f64> {
-        if failure.is_some() {
-            return None;
-        }
-        match self.url.query(promql, window.ended_unix_s).await {
-            Ok(series) => series.first().map(|series| series.value),
-            Err(error) => {
-                *failure = Some(error);
-                None
-            }
-        }
     }
 }
 
@@ -186,47 +158,32 @@ impl Selector {
     fn promql(&self, matchers: &str) -> String {
         let base = self.name.strip_suffix("_total").unwrap_or(&self.name);
         let mut all = vec![format!("__name__=~\"{base}{SUFFIXES}\"")];
-        all.extend(
-            self.labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escape(value))),
-        );
+        all.extend(self.labels.iter().map(|(label, value)| {
+            let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            format!("{label}=\"{escaped}\"")
+        }));
         all.push(matchers.to_owned());
         format!("{{{}}}", all.join(","))
-    }
-}
-
-fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-impl Series {
-    fn label(&self, name: &str) -> String {
-        let label = self.labels.iter().find(|(label, _)| label == name);
-        label.map_or("?", |(_, value)| value).to_owned()
     }
 }
 
 /// What makes the figures doubtful.
 fn doubts(reading: &PrometheusReading) -> Vec<Warning> {
     let PrometheusReading { url, window_s, scrapes, queries } = reading;
-    let mut doubts = Vec::new();
-    if (*scrapes as f64) < ENOUGH_SCRAPES {
-        doubts.push(Warning::new(
-            format!(
-                "Prometheus scraped it {scrapes} times in the {window_s} s of the load: rates are \
-                 coarse or not known"
-            ),
-            "lengthen the load with -d, or set a shorter scrape_interval",
-        ));
-    }
-    let unknown = queries.iter().filter(|query| query.value.is_none());
-    let unknown: Vec<_> = unknown.map(|query| query.figure.as_str()).collect();
-    if !unknown.is_empty() {
-        doubts.push(Warning::new(
-            format!("{url} has no series for {}: they are not known", unknown.join(", ")),
-            "see the queries in the record (--json), and --prometheus-selector",
-        ));
-    }
-    doubts
+    let few = format!(
+        "Prometheus scraped it {scrapes} times in the {window_s} s of the load: rates are coarse \
+         or not known"
+    );
+    let longer = "lengthen the load with -d, or set a shorter scrape_interval";
+    let unknown: Vec<&str> = queries
+        .iter()
+        .filter(|query| query.value.is_none())
+        .map(|query| query.figure.as_str())
+        .collect();
+    let none = format!("{url} has no series for {}: they are not known", unknown.join(", "));
+    let look = "see the queries in the record (--json), and --prometheus-selector";
+    let few = (*scrapes < ENOUGH_SCRAPES).then(|| Warning::new(few, longer));
+    few.into_iter().chain((!unknown.is_empty()).then(|| Warning::new(none, look))).collect()
 }
 
 pub(super) fn unix_s() -> f64 {

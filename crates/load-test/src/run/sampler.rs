@@ -1,17 +1,18 @@
 //! A turn second by second: what the subject says of itself, what it takes, and what arrives.
 
+use std::fs::{self, Metadata};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::bytes::ByteLook;
 use super::definition::{Metrics, PipelineMetrics, Selector};
 use super::observe::Processes;
 use crate::backend::Backend;
 use crate::generate::RunningLoad;
 use crate::latency::{Latency, milliseconds, new_histogram};
-use crate::report::Sample;
+use crate::report::{PipelineKpis, Sample};
 use crate::scrape::Scrape;
 use crate::subject::{Subject, cpu_of_threads};
 
@@ -28,32 +29,29 @@ pub(super) struct Look {
     pub(super) queue: Option<f64>,
     /// Items that the subject says it holds.
     pub(super) held: Option<f64>,
-    /// By the subject's own count, one a pipeline.
-    pub(super) pipelines: Vec<PipelineLook>,
+    /// What the subject says of each pipeline: queue, held and dropped.
+    pub(super) pipelines: Vec<PipelineKpis>,
     pub(super) backends_cpu: Duration,
     /// Different items at each backend.
     pub(super) arrived: Vec<u64>,
-    /// Where bytes are counted.
-    pub(super) bytes: Option<ByteLook>,
+    /// Of requests that the backends took.
+    pub(super) arrived_bytes: u64,
+    /// By the subject's own count.
+    pub(super) received_bytes: Option<f64>,
+    pub(super) exported_bytes: Option<f64>,
+    /// By its own count, else in the files that it keeps; only where bytes are counted.
+    pub(super) buffer_bytes: Option<f64>,
     /// Items acknowledged to the generator.
     pub(super) acknowledged: u64,
     /// Items that were sent and not turned away.
     pub(super) sent: u64,
 }
 
-/// What a subject says of one pipeline; `None`: nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PipelineLook {
-    pub(super) queue: Option<f64>,
-    pub(super) held: Option<f64>,
-    pub(super) dropped: Option<f64>,
-}
-
 pub(super) struct Sampler<'a> {
     addr: SocketAddr,
     metrics: Metrics,
-    /// Looks at bytes as well.
-    counts_bytes: bool,
+    /// Of a subject that tails files.
+    pub(super) counts_bytes: bool,
     pub(super) backends: &'a [Backend],
     pub(super) looks: Vec<Look>,
     pub(super) samples: Vec<Sample>,
@@ -83,11 +81,13 @@ impl<'a> Sampler<'a> {
         // A counter that nothing was counted in yet is not there.
         let is_told = scrape.is_some() && names.received.is_some();
         let received = is_told.then(|| value(&names.received).unwrap_or(0.0));
+        let on_disk = || self.counts_bytes.then(|| size_below(subject.folder()) as f64);
         let progress = load.map(RunningLoad::progress);
-        let of_pipeline = |one: &PipelineMetrics| PipelineLook {
+        let of_pipeline = |one: &PipelineMetrics| PipelineKpis {
             queue: value(&one.queue),
             held: value(&one.held),
             dropped: value(&one.dropped),
+            ..PipelineKpis::default()
         };
         Look {
             processes: Processes::look(subject),
@@ -97,19 +97,17 @@ impl<'a> Sampler<'a> {
             pipelines: names.pipelines.iter().map(of_pipeline).collect(),
             backends_cpu: cpu_of_threads(BACKEND_THREADS),
             arrived: self.backends.iter().map(Backend::unique_items).collect(),
-            bytes: self.counts_bytes.then(|| ByteLook::take(names, value, subject, self.backends)),
+            arrived_bytes: self.backends.iter().map(Backend::bytes).sum(),
+            received_bytes: value(&names.received_bytes),
+            exported_bytes: value(&names.exported_bytes),
+            buffer_bytes: value(&names.buffer_bytes).or_else(on_disk),
             acknowledged: progress.map_or(0, |load| load.accepted()),
             sent: progress.map_or(0, |load| load.offered().saturating_sub(load.turned_away())),
         }
     }
 
-    /// The first look, before the load.
-    pub(super) async fn begin(&mut self, subject: &Subject) {
-        let look = self.look(subject, None).await;
-        self.looks.push(look);
-    }
-
-    /// A look while the load runs, and the sample of the time since the one before.
+    /// A look while the load runs, and the sample of the time since the one before. The first of
+    /// `looks` is from before the load.
     pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningLoad) {
         let look = self.look(subject, Some(load)).await;
         let (Some(first), Some(before)) = (self.looks.first(), self.looks.last()) else { return };
@@ -133,9 +131,7 @@ impl<'a> Sampler<'a> {
         self.latencies_before = latencies;
         self.looks.push(look);
     }
-}
 
-impl Sampler<'_> {
     /// Items that the subject has taken while the load ran.
     pub(super) fn taken(&self) -> f64 {
         self.looks.windows(2).map(|pair| pair[1].taken_since(&pair[0])).sum()
@@ -152,12 +148,16 @@ impl Look {
     /// Items that the subject has taken since the look just before: by its own count, which begins
     /// again at 0 when the subject is started again, else by its answers.
     fn taken_since(&self, before: &Look) -> f64 {
-        match (self.received, before.received) {
-            (Some(now), Some(then)) if now >= then => now - then,
-            (Some(now), Some(_)) => now,
-            _ => self.acknowledged.saturating_sub(before.acknowledged) as f64,
-        }
+        self.received.zip(before.received).map_or_else(
+            || self.acknowledged.saturating_sub(before.acknowledged) as f64,
+            |(now, then)| grown(now, then),
+        )
     }
+}
+
+/// How much a counter has grown that begins again at 0 when its process does.
+pub(super) fn grown(now: f64, before: f64) -> f64 {
+    if now >= before { now - before } else { now }
 }
 
 pub(super) fn total(arrived: &[u64]) -> f64 {
@@ -171,4 +171,45 @@ pub(super) fn all_latencies(backends: &[Backend]) -> Histogram<u64> {
         let _ = all.add(backend.latency_histogram());
     }
     all
+}
+
+/// Of all files in the folders below; those of the folder itself are the bench's.
+fn size_below(folder: &Path) -> u64 {
+    let folders = entries(folder).filter(|(_, metadata)| metadata.is_dir());
+    folders.map(|(path, _)| size_of_all(&path)).sum()
+}
+
+fn size_of_all(folder: &Path) -> u64 {
+    let size = |(path, metadata): (PathBuf, Metadata)| match metadata.is_dir() {
+        true => size_of_all(&path),
+        false => metadata.len(),
+    };
+    entries(folder).map(size).sum()
+}
+
+/// Without those that have gone meanwhile.
+fn entries(folder: &Path) -> impl Iterator<Item = (PathBuf, Metadata)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_begins_again_has_not_shrunk() {
+        let looks = [100.0, 150.0, 20.0, 30.0];
+        assert_eq!(looks.windows(2).map(|pair| grown(pair[1], pair[0])).sum::<f64>(), 80.0);
+    }
+
+    #[test]
+    fn what_a_subject_keeps_on_disk_is_what_is_in_folders_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("output.log"), [0; 1000]).unwrap();
+        fs::create_dir_all(folder.path().join("buffer/tail.0")).unwrap();
+        fs::write(folder.path().join("buffer/a"), [0; 7]).unwrap();
+        fs::write(folder.path().join("buffer/tail.0/b"), [0; 5]).unwrap();
+        assert_eq!(size_below(folder.path()), 12);
+    }
 }

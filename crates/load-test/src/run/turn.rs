@@ -1,7 +1,6 @@
 //! One turn: a subject starts, takes the load, hands on what it holds, and is judged by what has
 //! arrived.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
@@ -10,20 +9,19 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Bench;
 use super::definition::{Definition, Setting};
 use super::figures::Figures;
-use super::noise::CoreTimes;
+use super::load::Source;
+use super::machine::{CoreTimes, Cores};
 use super::observe::drained;
 use super::plan::Plan;
-use super::promql::{self, Window};
+use super::promql;
 use super::sampler::{BACKEND_THREADS, Sampler};
-use super::source::Source;
-use super::warnings;
+use super::warnings::warnings;
 use crate::backend::{Backend, BackendOptions};
 use crate::generate::RunningLoad;
 use crate::live::{LiveView, Phase};
-use crate::report::{Turn, Warning};
+use crate::report::{SubjectRecord, Turn, Warning};
 use crate::subject::{Limits, Subject, SubjectSpec, free_addr};
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -31,33 +29,54 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// end then is broken.
 const FINISH_WITHIN: Duration = Duration::from_secs(90);
 
+/// What all turns of a run have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Bench<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) cores: &'a Cores,
+    pub(super) interrupted: &'a watch::Receiver<bool>,
+    pub(super) view: &'a LiveView,
+}
+
 pub(super) struct TurnOutcome {
     pub(super) turn: Turn,
     pub(super) warnings: Vec<Warning>,
     /// Those that could be set.
-    pub(super) limits: Limits,
+    limits: Limits,
+}
+
+impl TurnOutcome {
+    /// Puts the turn into the record, and its warnings beside it.
+    pub(super) fn add_to(
+        self,
+        subject: &mut SubjectRecord,
+        number: usize,
+        warnings: &mut Vec<Warning>,
+    ) {
+        // Those of the later turns are the same, or there is a warning.
+        (subject.limits.cpu_cores, subject.limits.memory_bytes) =
+            (self.limits.cpu_cores, self.limits.memory_bytes);
+        subject.turns.push(Turn { number, ..self.turn });
+        warnings.extend(self.warnings);
+    }
 }
 
 /// The backends have a runtime of their own, so that their cost can be told from the generator's.
 struct BackendRuntime(Option<Runtime>);
 
 impl BackendRuntime {
-    fn new(threads: usize) -> io::Result<Self> {
+    async fn start(threads: usize, backends: usize) -> anyhow::Result<(Self, Vec<Backend>)> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name(BACKEND_THREADS)
             .enable_all()
-            .build();
-        Ok(BackendRuntime(Some(runtime?)))
-    }
-
-    async fn start(&self, count: usize, options: &BackendOptions) -> anyhow::Result<Vec<Backend>> {
-        let mut backends = Vec::new();
-        for _ in 0..count {
-            let runtime = self.0.as_ref().context("there until it is dropped")?;
-            backends.push(runtime.spawn(Backend::start(options.clone())).await??);
+            .build()?;
+        let handle = runtime.handle().clone();
+        let (runtime, mut started) = (BackendRuntime(Some(runtime)), Vec::new());
+        for _ in 0..backends {
+            started.push(handle.spawn(Backend::start(BackendOptions::default())).await??);
         }
-        Ok(backends)
+        Ok((runtime, started))
     }
 }
 
@@ -77,8 +96,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<Option<TurnOutcome>> {
     let Bench { plan, cores, interrupted, view } = bench;
     let mut interrupted = interrupted.clone();
-    let runtime = BackendRuntime::new(cores.of_bench())?;
-    let backends = runtime.start(plan.pipelines(), &BackendOptions::default()).await?;
+    let (_runtime, backends) = BackendRuntime::start(cores.of_bench(), plan.pipelines()).await?;
     let listen = free_addr()?;
     let source = plan.source(listen)?;
     let addrs = backends.iter().map(Backend::addr).collect();
@@ -92,12 +110,11 @@ pub(super) async fn run(
     };
     let counts_bytes = setting.log_root.is_some();
     let mut sampler = Sampler::new(setting.metrics, metrics.clone(), counts_bytes, &backends);
-    sampler.begin(&subject).await;
+    sampler.looks.push(sampler.look(&subject, None).await);
     let core_times = CoreTimes::of(&cores.all());
     let mut load = source.start(&backends)?;
     let faults = plan.faults.start(&backends, plan.duration, plan.faults_outlast_load);
-    let interrupted_load =
-        under_load(plan, &subject, &load, &mut sampler, &mut interrupted, view).await;
+    let was_interrupted = under_load(bench, &subject, &load, &mut sampler).await;
     let load_ended_unix_s = promql::unix_s();
     load.stop();
     let load_ended = std::time::Instant::now();
@@ -108,7 +125,7 @@ pub(super) async fn run(
     let report = timeout(FINISH_WITHIN, load.join()).await.context("the load did not end")??;
     view.begin(Phase::Draining { within: plan.drain_within });
     let is_interrupted = || *interrupted.borrow_and_update();
-    let is_drained = !interrupted_load
+    let is_drained = !was_interrupted
         && drained(&report, well.into_iter(), plan.drain_within, is_interrupted).await.is_some();
     let last_arrival = backends.iter().filter_map(Backend::last_arrival).max();
     let drained_after = last_arrival.unwrap_or(load_ended).saturating_duration_since(load_ended);
@@ -124,12 +141,13 @@ pub(super) async fn run(
     };
     let mut kpis = figures.kpis();
     let bench_cost = figures.bench();
-    let mut warnings = warnings::warnings(&figures.facts(&kpis, &bench_cost, cores));
+    let mut warnings = warnings(&figures.facts(&kpis, &bench_cost, cores));
     let load_s = figures.load_s();
     let mut reading = None;
     if let Some(prometheus) = &plan.prometheus {
-        let window = Window { load_s, ended_unix_s: load_ended_unix_s };
-        let (read, doubts) = prometheus.replace(&mut kpis, setting.metrics, &metrics, window).await;
+        let (read, doubts) = prometheus
+            .replace(&mut kpis, setting.metrics, &metrics, load_s, load_ended_unix_s)
+            .await;
         reading = Some(read);
         warnings.extend(doubts);
     }
@@ -137,7 +155,7 @@ pub(super) async fn run(
     let fault_windows = plan.faults.windows(Duration::from_secs_f64(load_s));
     let turn = Turn {
         kpis,
-        samples: sampler.samples.clone(),
+        samples: sampler.samples,
         fault_windows,
         bench: bench_cost,
         prometheus: reading,
@@ -177,15 +195,13 @@ fn metrics_addr(plan: &Plan) -> anyhow::Result<SocketAddr> {
 
 /// Samples until the load's end; true where it was interrupted.
 async fn under_load(
-    plan: &Plan,
+    Bench { plan, interrupted, view, .. }: Bench<'_>,
     subject: &Subject,
     load: &RunningLoad,
     sampler: &mut Sampler<'_>,
-    interrupted: &mut watch::Receiver<bool>,
-    view: &LiveView,
 ) -> bool {
-    let began = Instant::now();
-    let end = began + plan.duration;
+    let mut interrupted = interrupted.clone();
+    let end = Instant::now() + plan.duration;
     view.begin(Phase::Load { lasts: plan.duration, windows: plan.faults.windows(plan.duration) });
     loop {
         let next = (Instant::now() + SAMPLE_EVERY).min(end);

@@ -1,6 +1,6 @@
 //! What makes a turn's figures doubtful, and what helps.
 
-use super::noise::Noise;
+use super::machine::Noise;
 use crate::report::Warning;
 
 /// Share of its cores from which on the bench is taken for the limit.
@@ -15,7 +15,7 @@ const OTHERS_SHARE: f64 = 0.1;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// What subject and source of the load tell by themselves, with what helps.
-    pub(super) told: Vec<(String, String)>,
+    pub(super) told: Vec<(String, &'static str)>,
     pub(super) generator_cores: f64,
     pub(super) backend_cores: f64,
     /// How many the bench has.
@@ -32,17 +32,15 @@ pub(super) struct Facts {
 }
 
 pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
-    let Facts { generator_cores, backend_cores, bench_cores, .. } = facts;
+    let Facts { generator_cores, backend_cores, bench_cores, .. } = *facts;
     let Facts { requests, late_requests, lost, .. } = *facts;
-    let bench_is_busy = generator_cores + backend_cores > BENCH_SHARE * *bench_cores as f64;
+    let bench_is_busy = generator_cores + backend_cores > BENCH_SHARE * bench_cores as f64;
     let noise = facts.noise.unwrap_or_default();
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let mut told: Vec<Warning> =
         facts.told.iter().map(|(message, remedy)| Warning::new(message, remedy)).collect();
     let mut tell = |is_so: bool, message: String, remedy: &str| {
-        if is_so {
-            told.push(Warning::new(message, remedy));
-        }
+        told.extend(is_so.then(|| Warning::new(message, remedy)));
     };
     tell(
         bench_is_busy,
@@ -119,11 +117,7 @@ mod tests {
     fn each_doubt_has_its_warning_and_its_remedy() {
         type Change = fn(&mut Facts);
         let cases: [(Change, &str, &str); 8] = [
-            (
-                |facts| facts.told.push(("it ended".to_owned(), "see why".to_owned())),
-                "it ended",
-                "see why",
-            ),
+            (|facts| facts.told.push(("it ended".to_owned(), "see why")), "it ended", "see why"),
             (
                 |facts| facts.backend_cores = 0.5,
                 "generator took 0.40 and the backends 0.50",

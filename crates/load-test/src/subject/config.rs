@@ -71,10 +71,11 @@ impl GatewayConfig {
             Protocol::Http => ("otlphttp", "http://"),
         };
         let compression = if self.gzip_out { "gzip" } else { "none" };
-        let (names, sections_of_processors): (Vec<_>, String) =
-            self.processors().into_iter().unzip();
-        let processors = if names.is_empty() { "" } else { "processors:\n" };
-        let names = names.join(", ");
+        let processors = self.processors();
+        let names = processors.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let options = processors.iter().map(|(name, options)| format!("  {name}:\n{options}"));
+        let title = if processors.is_empty() { "" } else { "processors:\n" };
+        let processors = title.to_owned() + &options.collect::<String>();
         let (mut exporters, mut pipelines) = (String::new(), String::new());
         for (index, backend) in self.backends.iter().enumerate() {
             // Writing to a string cannot fail.
@@ -92,7 +93,7 @@ impl GatewayConfig {
         let (host, port) = (metrics.ip(), metrics.port());
         format!(
             "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: {listen}\n\
-             {processors}{sections_of_processors}{extensions}exporters:\n{exporters}{sections}\
+             {processors}{extensions}exporters:\n{exporters}{sections}\
              service:\n{in_service}  telemetry:\n    logs:\n      level: error\n\
              \x20   metrics:\n      readers:\n        - pull:\n            exporter:\n\
              \x20             prometheus:\n                host: {host}\n\
@@ -101,34 +102,30 @@ impl GatewayConfig {
         )
     }
 
-    /// In the order of the pipelines, each with its section.
+    /// In the order of the pipelines, each with its options.
     fn processors(&self) -> Vec<(&'static str, String)> {
-        let mut all = Vec::new();
-        if let Some(limit_mib) = self.memory_limit_mib {
-            let yaml = format!(
-                "  memory_limiter:\n    check_interval: 100ms\n    limit_mib: {limit_mib}\n"
-            );
-            all.push(("memory_limiter", yaml));
-        }
-        if self.resource_insert {
-            let yaml = "  resource:\n    attributes:\n      - key: k8s.cluster.name\n\
-                        \x20       value: load-test-cluster\n        action: insert\n";
-            all.push(("resource", yaml.to_owned()));
-        }
-        if self.attributes_upsert {
-            let yaml = "  attributes:\n    actions:\n      - key: load_test.upserted\n\
-                        \x20       value: by-the-gateway\n        action: upsert\n";
-            all.push(("attributes", yaml.to_owned()));
-        }
-        if self.batch {
-            let size = if self.signal == Signal::Metrics { 1024 } else { 512 };
-            let yaml = format!(
-                "  batch:\n    send_batch_size: {size}\n    send_batch_max_size: {size}\n\
-                 \x20   timeout: 10s\n"
-            );
-            all.push(("batch", yaml));
-        }
-        all
+        let limit_mib = self.memory_limit_mib.unwrap_or_default();
+        let limiter = format!("    check_interval: 100ms\n    limit_mib: {limit_mib}\n");
+        let action = |list: &str, key: &str, value: &str, action: &str| {
+            format!(
+                "    {list}:\n      - key: {key}\n        value: {value}\n\
+                 \x20       action: {action}\n"
+            )
+        };
+        let resource = action("attributes", "k8s.cluster.name", "load-test-cluster", "insert");
+        let attributes = action("actions", "load_test.upserted", "by-the-gateway", "upsert");
+        let size = if self.signal == Signal::Metrics { 1024 } else { 512 };
+        let batch = format!(
+            "    send_batch_size: {size}\n    send_batch_max_size: {size}\n    timeout: 10s\n"
+        );
+        let all = [
+            ("memory_limiter", self.memory_limit_mib.is_some(), limiter),
+            ("resource", self.resource_insert, resource),
+            ("attributes", self.attributes_upsert, attributes),
+            ("batch", self.batch, batch),
+        ];
+        let wanted = all.into_iter().filter(|(_, is_wanted, _)| *is_wanted);
+        wanted.map(|(name, _, options)| (name, options)).collect()
     }
 }
 

@@ -5,8 +5,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use thiserror::Error;
-
 /// Where control groups are mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
 /// The period over which a CPU quota is counted, the kernel's default.
@@ -15,23 +13,6 @@ const PERIOD_US: u64 = 100_000;
 const SWAP_FILES: [&str; 2] = ["memory.memsw.limit_in_bytes", "memory.swap.max"];
 /// The kernel takes no shorter quota.
 const QUOTA_MIN_US: f64 = 1000.0;
-
-/// Why a limit could not be set. The run can go on without, with a warning.
-#[derive(Debug, Error)]
-pub enum LimitError {
-    #[error("no cgroup controller `{0}` is mounted below {MOUNT}")]
-    NoController(&'static str),
-    #[error("{path}: {source}")]
-    Denied { path: PathBuf, source: io::Error },
-}
-
-/// A limit that could not be set, and why.
-#[derive(Debug, Error)]
-#[error("it runs without {what}: {source}")]
-pub struct LimitMissing {
-    what: &'static str,
-    source: LimitError,
-}
 
 /// Limits of a control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,7 +25,7 @@ pub struct Limits {
 /// Control groups made for one subject, cgroup v1 or v2. Removed when dropped, for which the
 /// processes must be gone.
 #[derive(Debug, Default)]
-pub struct ControlGroup {
+pub(super) struct ControlGroup {
     folders: Vec<PathBuf>,
     limits: Limits,
 }
@@ -58,31 +39,25 @@ enum Hierarchy {
 }
 
 impl ControlGroup {
-    /// Makes groups with these limits, as far as this machine allows; a process joins by
-    /// [`ControlGroup::add`].
-    pub fn create(name: &str, limits: Limits) -> (ControlGroup, Vec<LimitMissing>) {
+    /// Makes groups with these limits, as far as this machine allows, and says which are missing;
+    /// a process joins by [`ControlGroup::add`].
+    pub(super) fn create(name: &str, limits: Limits) -> (ControlGroup, Vec<String>) {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         ControlGroup::create_in(&Hierarchy::find(Path::new(MOUNT), &own), name, limits)
     }
 
-    fn create_in(
-        hierarchy: &Hierarchy,
-        name: &str,
-        limits: Limits,
-    ) -> (ControlGroup, Vec<LimitMissing>) {
+    fn create_in(hierarchy: &Hierarchy, name: &str, limits: Limits) -> (ControlGroup, Vec<String>) {
         let (mut group, mut missing) = (ControlGroup::default(), Vec::new());
-        if let Some(cores) = limits.cpu_cores {
-            match group.limit(hierarchy, "cpu", name, &hierarchy.cpu_files(cores)) {
-                Ok(()) => group.limits.cpu_cores = Some(cores),
-                Err(source) => missing.push(LimitMissing { what: "a CPU quota", source }),
-            }
-        }
-        if let Some(bytes) = limits.memory_bytes {
-            match group.limit(hierarchy, "memory", name, &hierarchy.memory_files(bytes)) {
-                Ok(()) => group.limits.memory_bytes = Some(bytes),
-                Err(source) => missing.push(LimitMissing { what: "a memory limit", source }),
-            }
-        }
+        let mut limit = |what, controller, files: Vec<(&str, String)>| {
+            let set = group.limit(hierarchy, controller, name, &files);
+            set.map_err(|why| missing.push(format!("it runs without {what}: {why}"))).is_ok()
+        };
+        let has_quota = |cores: &f64| limit("a CPU quota", "cpu", hierarchy.cpu_files(*cores));
+        let cpu_cores = limits.cpu_cores.filter(has_quota);
+        let is_bounded =
+            |bytes: &u64| limit("a memory limit", "memory", hierarchy.memory_files(*bytes));
+        let memory_bytes = limits.memory_bytes.filter(is_bounded);
+        group.limits = Limits { cpu_cores, memory_bytes };
         (group, missing)
     }
 
@@ -90,10 +65,10 @@ impl ControlGroup {
     fn limit(
         &mut self,
         hierarchy: &Hierarchy,
-        controller: &'static str,
+        controller: &str,
         name: &str,
         files: &[(&str, String)],
-    ) -> Result<(), LimitError> {
+    ) -> Result<(), String> {
         let folder = self.folder(hierarchy, controller, name)?;
         for (file, value) in files {
             let path = folder.join(file);
@@ -109,22 +84,22 @@ impl ControlGroup {
     fn folder(
         &mut self,
         hierarchy: &Hierarchy,
-        controller: &'static str,
+        controller: &str,
         name: &str,
-    ) -> Result<PathBuf, LimitError> {
+    ) -> Result<PathBuf, String> {
+        let mut denied = no_controller(controller);
         match hierarchy {
             Hierarchy::V1 { root } => {
                 let folders = [root.join(controller), root.join(format!("{controller},cpuacct"))];
                 let parent =
                     folders.into_iter().find(|folder| folder.join("cgroup.procs").exists());
-                self.make(parent.ok_or(LimitError::NoController(controller))?.join(name))
+                self.make(parent.ok_or(denied)?.join(name))
             }
             Hierarchy::V2 { parents } => {
-                let mut denied = LimitError::NoController(controller);
                 for parent in parents {
                     match enable(parent, controller).and_then(|()| self.make(parent.join(name))) {
                         Ok(folder) => return Ok(folder),
-                        Err(error) => denied = error,
+                        Err(why) => denied = why,
                     }
                 }
                 Err(denied)
@@ -132,10 +107,9 @@ impl ControlGroup {
         }
     }
 
-    fn make(&mut self, folder: PathBuf) -> Result<PathBuf, LimitError> {
+    fn make(&mut self, folder: PathBuf) -> Result<PathBuf, String> {
         if !self.folders.contains(&folder) {
-            fs::create_dir(&folder)
-                .map_err(|source| LimitError::Denied { path: folder.clone(), source })?;
+            fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
             self.folders.push(folder.clone());
         }
         Ok(folder)
@@ -143,22 +117,21 @@ impl ControlGroup {
 
     /// Moves a process, with all its threads, into the group. What it starts afterwards is in it as
     /// well. Where that is denied there are no limits.
-    pub fn add(&mut self, pid: u32) -> Result<(), LimitMissing> {
-        self.add_again(pid).map_err(|source| {
+    pub(super) fn add(&mut self, pid: u32) -> Result<(), String> {
+        self.add_again(pid).map_err(|why| {
             self.limits = Limits::default();
-            LimitMissing { what: "limits", source }
+            format!("it runs without limits: {why}")
         })
     }
 
     /// The same for a later life of the subject.
-    pub(super) fn add_again(&self, pid: u32) -> Result<(), LimitError> {
-        self.folders
-            .iter()
-            .try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
+    pub(super) fn add_again(&self, pid: u32) -> Result<(), String> {
+        let mut folders = self.folders.iter();
+        folders.try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
     }
 
     /// Those that could be set.
-    pub fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> Limits {
         self.limits
     }
 
@@ -168,7 +141,7 @@ impl ControlGroup {
 
     /// Processes that the kernel has ended for the memory limit; `None` without one, or where the
     /// kernel does not say.
-    pub fn oom_kills(&self) -> Option<u64> {
+    pub(super) fn oom_kills(&self) -> Option<u64> {
         self.limits.memory_bytes?;
         self.number("memory.events", "oom_kill ")
             .or_else(|| self.number("memory.oom_control", "oom_kill "))
@@ -176,7 +149,7 @@ impl ControlGroup {
 
     /// Periods of 100 ms in which it wanted more CPU time than its quota; `None` without one, or
     /// where the kernel does not say.
-    pub fn throttled_periods(&self) -> Option<u64> {
+    pub(super) fn throttled_periods(&self) -> Option<u64> {
         self.limits.cpu_cores?;
         self.number("cpu.stat", "nr_throttled ")
     }
@@ -213,10 +186,10 @@ impl Hierarchy {
         // Beside our own group where the root is not ours: there controllers are on already, and a
         // group with processes of its own (as ours has) may have none below it.
         let own = own_groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        let beside =
-            mount.join(own).parent().map(Path::to_owned).filter(|parent| parent.starts_with(mount));
-        let parents =
-            [mount.to_owned()].into_iter().chain(beside.filter(|parent| parent != mount)).collect();
+        let own = mount.join(own);
+        let is_below = |parent: &&Path| parent.starts_with(mount) && *parent != mount;
+        let beside = own.parent().filter(is_below);
+        let parents = [mount].into_iter().chain(beside).map(Path::to_owned).collect();
         Hierarchy::V2 { parents }
     }
 
@@ -233,32 +206,36 @@ impl Hierarchy {
     }
 
     /// A memory limit without swap: with swap it would be none.
-    fn memory_files(&self, bytes: u64) -> [(&'static str, String); 2] {
+    fn memory_files(&self, bytes: u64) -> Vec<(&'static str, String)> {
         let (limit, swap, swap_bytes) = match self {
             Hierarchy::V1 { .. } => ("memory.limit_in_bytes", SWAP_FILES[0], bytes),
             Hierarchy::V2 { .. } => ("memory.max", SWAP_FILES[1], 0),
         };
-        [(limit, bytes.to_string()), (swap, swap_bytes.to_string())]
+        vec![(limit, bytes.to_string()), (swap, swap_bytes.to_string())]
     }
 }
 
+fn no_controller(controller: &str) -> String {
+    format!("no cgroup controller `{controller}` is mounted below {MOUNT}")
+}
+
 /// Lets the groups below `parent` have this controller (cgroup v2).
-fn enable(parent: &Path, controller: &'static str) -> Result<(), LimitError> {
+fn enable(parent: &Path, controller: &str) -> Result<(), String> {
     let has = |file: &str| {
         fs::read_to_string(parent.join(file))
             .is_ok_and(|text| text.split_whitespace().any(|word| word == controller))
     };
     if has("cgroup.subtree_control") {
-        return Ok(());
+        Ok(())
+    } else if has("cgroup.controllers") {
+        write(&parent.join("cgroup.subtree_control"), &format!("+{controller}"))
+    } else {
+        Err(no_controller(controller))
     }
-    if !has("cgroup.controllers") {
-        return Err(LimitError::NoController(controller));
-    }
-    write(&parent.join("cgroup.subtree_control"), &format!("+{controller}"))
 }
 
-fn write(path: &Path, value: &str) -> Result<(), LimitError> {
-    fs::write(path, value).map_err(|source| LimitError::Denied { path: path.to_owned(), source })
+fn write(path: &Path, value: &str) -> Result<(), String> {
+    fs::write(path, value).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Pins the calling thread, and every thread that it starts from now on, to these CPUs.

@@ -12,8 +12,7 @@ mod usage;
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,68 +22,30 @@ use parking_lot::Mutex;
 use rustix::process::Signal;
 use tempfile::TempDir;
 use thiserror::Error;
-use tokio::task::JoinHandle;
 
 pub use config::{GatewayConfig, nginx_relay};
-pub use limits::{ControlGroup, LimitError, LimitMissing, Limits, pin_this_thread};
+use limits::ControlGroup;
+pub use limits::{Limits, pin_this_thread};
 pub use ports::free_addr;
 use process::Process;
+pub use process::SubjectSpec;
 pub use ready::Ready;
 pub(crate) use reaper::Reaper;
+pub use restart::Lives;
 use restart::Supervised;
-pub use restart::{Lives, RestartPolicy};
 pub(crate) use usage::cpu_of_threads;
 pub use usage::{Usage, usage_of_group, usage_of_process};
 
-/// A process to start.
-#[derive(Clone, Debug, Default)]
-pub struct SubjectSpec {
-    /// For messages.
-    pub name: String,
-    pub binary: PathBuf,
-    /// `{config}` stands for the configuration file's path, `{dir}` for the temporary folder.
-    pub args: Vec<String>,
-    /// Contents of the configuration file. `{dir}` stands for the temporary folder.
-    pub config: String,
-    /// For instance `config.yaml`.
-    pub config_file: String,
-    pub env: Vec<(String, String)>,
-    /// CPUs to run on; empty: all.
-    pub cpus: Vec<usize>,
-    /// CPU quota and memory limit; not set where the machine does not allow it, see
-    /// [`Subject::warnings`].
-    pub limits: Limits,
-    /// When the subject is up; `None`: at once.
-    pub ready: Option<Ready>,
-    /// How long that may take; `None`: 30 s.
-    pub ready_within: Option<Duration>,
-    /// Whether and when it is started again after its end.
-    pub restart: Option<RestartPolicy>,
-}
-
 #[derive(Debug, Error)]
 pub enum SubjectError {
-    #[error(
-        "{name}: cannot start {binary}: {source}: it must be a file that this machine can execute"
-    )]
-    Start { name: String, binary: PathBuf, source: io::Error },
-    #[error(
-        "{name}: no folder for its configuration: {source}: TMPDIR must name a folder that can be \
-         written to"
-    )]
-    Folder { name: String, source: io::Error },
-    #[error("{name}: something else listens on {addr} already: end it or choose another port")]
-    PortInUse { name: String, addr: SocketAddr },
     #[error(
         "{name} ended ({status}) instead of {ready}: check its command and configuration; the end \
          of its output:\n{output}"
     )]
     Ended { name: String, status: ExitStatus, ready: Ready, output: String },
-    #[error(
-        "{name} is not {ready} after {waited:?}: check its configuration, or give it more time; \
-         the end of its output:\n{output}"
-    )]
-    NotReady { name: String, ready: Ready, waited: Duration, output: String },
+    /// It could not be started, or did not get ready.
+    #[error("{0}")]
+    Other(String),
 }
 
 /// How long a subject may take to be up where nothing else is said.
@@ -100,8 +61,6 @@ const TAIL_BYTES: usize = 2000;
 pub struct Subject {
     name: String,
     supervised: Arc<Mutex<Supervised>>,
-    supervisor: Option<JoinHandle<()>>,
-    group: Arc<ControlGroup>,
     warnings: Vec<String>,
     folder: TempDir,
 }
@@ -109,48 +68,49 @@ pub struct Subject {
 impl Subject {
     /// Starts the process and waits until it is ready.
     pub async fn start(spec: SubjectSpec) -> Result<Subject, SubjectError> {
+        let name = spec.name.clone();
+        let other = |problem: String| SubjectError::Other(format!("{name}: {problem}"));
         if let Some(ready) = &spec.ready
             && let Some(addr) = ready.taken_addr().await
         {
-            return Err(SubjectError::PortInUse { name: spec.name, addr });
+            let help = "end it or choose another port";
+            return Err(other(format!("something else listens on {addr} already: {help}")));
         }
-        let folder = TempDir::with_prefix("sluice-load-test-")
-            .map_err(|source| SubjectError::Folder { name: spec.name.clone(), source })?;
-        let (mut group, mut errors) = ControlGroup::create(&group_name(), spec.limits);
-        let process = Process::begin(&spec, folder.path(), &group).map_err(|source| {
-            SubjectError::Start { name: spec.name.clone(), binary: spec.binary.clone(), source }
+        let folder = TempDir::with_prefix("sluice-load-test-").map_err(|error| {
+            let help = "TMPDIR must name a folder that can be written to";
+            other(format!("no folder for its configuration: {error}: {help}"))
         })?;
-        errors.extend(group.add(process.pid()).err());
-        let warnings = errors.iter().map(LimitMissing::to_string).collect();
+        let (mut group, mut warnings) = ControlGroup::create(&group_name(), spec.limits);
+        let process = Process::begin(&spec, folder.path(), &group).map_err(|error| {
+            let (binary, help) = (spec.binary.display(), "a file that this machine can execute");
+            other(format!("cannot start {binary}: {error}: it must be {help}"))
+        })?;
+        warnings.extend(group.add(process.pid()).err());
         let mut reaper = Reaper::start(folder.path(), group.folders());
         if let Some(reaper) = &mut reaper {
             reaper.watch(process.pid());
         }
-        let group = Arc::new(group);
-        let (ready, within, restart) =
-            (spec.ready.clone(), spec.ready_within.unwrap_or(READY_WITHIN), spec.restart);
-        let name = spec.name.clone();
-        let supervised =
-            Supervised::new(spec, folder.path().to_owned(), process, Arc::clone(&group), reaper);
+        let (ready, is_restarted) = (spec.ready.clone(), spec.restart_delay.is_some());
+        let within = spec.ready_within.unwrap_or(READY_WITHIN);
+        let supervised = Supervised::new(spec, folder.path().to_owned(), process, group, reaper);
         let supervised = Arc::new(Mutex::new(supervised));
-        let mut subject = Subject { name, supervised, supervisor: None, group, warnings, folder };
+        let subject = Subject { name, supervised, warnings, folder };
         if let Some(ready) = ready {
             subject.wait_until(ready, within).await?;
         }
         // One that ends before it is ready is not started again: that would not help.
-        let supervise =
-            |policy| tokio::spawn(restart::supervise(Arc::clone(&subject.supervised), policy));
-        subject.supervisor = restart.map(supervise);
+        if is_restarted {
+            tokio::spawn(restart::supervise(Arc::downgrade(&subject.supervised)));
+        }
         Ok(subject)
     }
 
-    async fn wait_until(&mut self, ready: Ready, within: Duration) -> Result<(), SubjectError> {
-        let began = Instant::now();
+    async fn wait_until(&self, ready: Ready, within: Duration) -> Result<(), SubjectError> {
+        let (began, output) = (Instant::now(), self.folder().join(process::OUTPUT_FILE));
         let mut was_up = false;
         while began.elapsed() < within {
-            let (name, output) = (self.name.clone(), self.folder().join(process::OUTPUT_FILE));
             if let Ok(Some(status)) = self.supervised.lock().try_wait() {
-                let output = self.output_tail_without_colours();
+                let (name, output) = (self.name.clone(), self.output_tail());
                 return Err(SubjectError::Ended { name, status, ready, output });
             }
             // Once more after a moment: some listen, then read the rest of their configuration and
@@ -162,8 +122,12 @@ impl Subject {
             was_up = is_up;
             tokio::time::sleep(if is_up { SETTLED_AFTER } else { Duration::from_millis(10) }).await;
         }
-        let (name, output) = (self.name.clone(), self.output_tail_without_colours());
-        Err(SubjectError::NotReady { name, ready, waited: within, output })
+        Err(SubjectError::Other(format!(
+            "{} is not {ready} after {within:?}: check its configuration, or give it more time; \
+             the end of its output:\n{}",
+            self.name,
+            self.output_tail()
+        )))
     }
 
     pub fn name(&self) -> &str {
@@ -172,7 +136,7 @@ impl Subject {
 
     /// Of the process, and of its group; another one after a restart.
     pub fn pid(&self) -> u32 {
-        self.supervised.lock().pid()
+        self.supervised.lock().pid
     }
 
     /// The temporary folder, with the configuration and `output.log`.
@@ -187,18 +151,18 @@ impl Subject {
 
     /// Limits that could be set.
     pub fn limits(&self) -> Limits {
-        self.group.limits()
+        self.supervised.lock().group.limits()
     }
 
     /// How often the kernel has ended one of its processes for the memory limit; `None` where that
     /// is not known.
     pub fn oom_kills(&self) -> Option<u64> {
-        self.group.oom_kills()
+        self.supervised.lock().group.oom_kills()
     }
 
     /// Periods of 100 ms in which it wanted more CPU time than its quota; `None` without a quota.
     pub fn throttled_periods(&self) -> Option<u64> {
-        self.group.throttled_periods()
+        self.supervised.lock().group.throttled_periods()
     }
 
     pub fn lives(&self) -> Lives {
@@ -211,50 +175,44 @@ impl Subject {
         self.supervised.lock().usage()
     }
 
-    /// The last lines that it wrote.
+    /// All that it wrote.
+    pub fn output(&self) -> String {
+        String::from_utf8_lossy(&self.read_output()).into_owned()
+    }
+
+    /// The last lines that it wrote, without colours.
     pub fn output_tail(&self) -> String {
         let output = self.read_output();
-        String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_BYTES)..]).into_owned()
+        let tail = String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_BYTES)..]);
+        console::strip_ansi_codes(&tail).into_owned()
     }
 
     /// The last line that it wrote, without colours.
     pub fn last_words(&self) -> Option<String> {
-        let tail = self.output_tail_without_colours();
-        let line = tail.lines().map(str::trim).rfind(|line| !line.is_empty())?;
-        Some(line.to_owned())
-    }
-
-    /// All that it wrote.
-    pub fn output(&self) -> String {
-        String::from_utf8_lossy(&self.read_output()).into_owned()
+        let tail = self.output_tail();
+        tail.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
     }
 
     fn read_output(&self) -> Vec<u8> {
         fs::read(self.folder().join(process::OUTPUT_FILE)).unwrap_or_default()
     }
 
-    fn output_tail_without_colours(&self) -> String {
-        console::strip_ansi_codes(&self.output_tail()).into_owned()
-    }
-
     /// Asks it to end (SIGTERM), waits that long, then kills it. The status says which it was.
-    pub async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
+    pub async fn stop(mut self, mut patience: Duration) -> io::Result<ExitStatus> {
         self.terminate();
-        if let Some(status) = self.wait(patience).await? {
-            return Ok(status);
-        }
-        self.signal(Signal::KILL);
         loop {
-            if let Some(status) = self.wait(patience.max(Duration::from_secs(1))).await? {
+            if let Some(status) = self.wait(patience).await? {
                 return Ok(status);
             }
+            self.signal(Signal::KILL);
+            patience = patience.max(Duration::from_secs(1));
         }
     }
 
     /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read
     /// afterwards. It is not started again.
     pub async fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
-        self.let_it_end();
+        self.supervised.lock().end_with_this_life();
         let began = Instant::now();
         loop {
             let status = self.supervised.lock().try_wait()?;
@@ -267,7 +225,7 @@ impl Subject {
 
     /// SIGTERM: asks it to end. It is not started again.
     pub fn terminate(&self) {
-        self.let_it_end();
+        self.supervised.lock().end_with_this_life();
         self.signal(Signal::TERM);
     }
 
@@ -280,18 +238,10 @@ impl Subject {
     pub fn signal(&self, signal: Signal) {
         self.supervised.lock().signal(signal);
     }
-
-    fn let_it_end(&self) {
-        if let Some(supervisor) = &self.supervisor {
-            supervisor.abort();
-        }
-        self.supervised.lock().end_with_this_life();
-    }
 }
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        self.let_it_end();
         self.supervised.lock().end();
     }
 }

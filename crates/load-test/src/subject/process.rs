@@ -3,13 +3,14 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::SubjectSpec;
-use super::limits::ControlGroup;
+use super::limits::{ControlGroup, Limits};
+use super::ready::Ready;
 
 pub(super) const SHELL: &str = "/bin/sh";
 pub(super) const OUTPUT_FILE: &str = "output.log";
@@ -21,6 +22,33 @@ const JOIN: &str = r#"
 while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done 2>/dev/null
 shift
 exec "$@""#;
+
+/// A process to start.
+#[derive(Clone, Debug, Default)]
+pub struct SubjectSpec {
+    /// For messages.
+    pub name: String,
+    pub binary: PathBuf,
+    /// `{config}` stands for the configuration file's path, `{dir}` for the temporary folder.
+    pub args: Vec<String>,
+    /// Contents of the configuration file. `{dir}` stands for the temporary folder.
+    pub config: String,
+    /// For instance `config.yaml`.
+    pub config_file: String,
+    pub env: Vec<(String, String)>,
+    /// CPUs to run on; empty: all.
+    pub cpus: Vec<usize>,
+    /// CPU quota and memory limit; not set where the machine does not allow it, see
+    /// [`Subject::warnings`](super::Subject::warnings).
+    pub limits: Limits,
+    /// When the subject is up; `None`: at once.
+    pub ready: Option<Ready>,
+    /// How long that may take; `None`: 30 s.
+    pub ready_within: Option<Duration>,
+    /// It is started again after its end: at once the first time, then after this delay, which
+    /// doubles each time. A kubelet has 10 s. `None`: it is not.
+    pub restart_delay: Option<Duration>,
+}
 
 /// Its whole process group is killed when this is dropped.
 #[derive(Debug)]
@@ -88,7 +116,9 @@ fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
         words.extend(group.folders().iter().map(|folder| folder.display().to_string()));
         words.push("--".to_owned());
     }
-    if is_installed("setpriv") {
+    let path = std::env::var_os("PATH");
+    let mut folders = path.iter().flat_map(std::env::split_paths);
+    if folders.any(|folder| folder.join("setpriv").exists()) {
         words.extend(["setpriv", "--pdeathsig", "KILL"].map(str::to_owned));
     }
     if !cpus.is_empty() {
@@ -96,10 +126,4 @@ fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
         words.extend(["taskset".to_owned(), "--cpu-list".to_owned(), list]);
     }
     words
-}
-
-fn is_installed(command: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| {
-        std::env::split_paths(&path).any(|folder| folder.join(command).exists())
-    })
 }

@@ -4,15 +4,14 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use super::SubjectSpec;
 use super::limits::ControlGroup;
-use super::process::Process;
+use super::process::{Process, SubjectSpec};
 use super::reaper::Reaper;
 use super::usage::{Usage, has_ended, usage_of_group, usage_of_group_and_ended, usage_of_process};
 
@@ -22,28 +21,14 @@ const DELAY_MAX: Duration = Duration::from_secs(300);
 const LONG_LIFE: Duration = Duration::from_secs(600);
 /// How often the supervisor looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-
 /// Memory can be read while it lives only: at every so many looks.
 const LOOKS_AT_MEMORY: u64 = 5;
 
-/// How long after its end a subject is started again: at once, then after a delay that doubles each
-/// time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RestartPolicy {
-    delay: Duration,
-}
-
-impl RestartPolicy {
-    /// `delay` before the second restart. A kubelet has 10 s.
-    pub fn backing_off_from(delay: Duration) -> Self {
-        RestartPolicy { delay }
-    }
-
-    /// Before the restart that follows this many in a row.
-    fn delay_after(self, restarts: u32) -> Duration {
-        let Some(doublings) = restarts.checked_sub(1) else { return Duration::ZERO };
-        self.delay.saturating_mul(2_u32.saturating_pow(doublings)).min(DELAY_MAX.max(self.delay))
-    }
+/// How long after its end a subject is started again for which this many restarts in a row were
+/// made: at once, then after a delay that doubles each time.
+fn delay_after(restarts: u32, first_delay: Duration) -> Duration {
+    let Some(doublings) = restarts.checked_sub(1) else { return Duration::ZERO };
+    first_delay.saturating_mul(2_u32.saturating_pow(doublings)).min(DELAY_MAX.max(first_delay))
 }
 
 /// What became of a subject so far.
@@ -64,7 +49,7 @@ pub(super) struct Supervised {
     folder: PathBuf,
     process: Option<Process>,
     /// Of the present process, else of the last.
-    pid: u32,
+    pub(super) pid: u32,
     began: Instant,
     /// When the next life begins.
     next: Option<Instant>,
@@ -72,7 +57,7 @@ pub(super) struct Supervised {
     lives: Lives,
     /// CPU of the lives before; the highest memory of all.
     past: Usage,
-    group: Arc<ControlGroup>,
+    pub(super) group: ControlGroup,
     reaper: Option<Reaper>,
 }
 
@@ -81,7 +66,7 @@ impl Supervised {
         spec: SubjectSpec,
         folder: PathBuf,
         process: Process,
-        group: Arc<ControlGroup>,
+        group: ControlGroup,
         reaper: Option<Reaper>,
     ) -> Self {
         Supervised {
@@ -97,10 +82,6 @@ impl Supervised {
             group,
             reaper,
         }
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.pid
     }
 
     /// How the present life ended, or the last one where there is none; `None` while it lasts.
@@ -119,6 +100,7 @@ impl Supervised {
 
     /// Kills it, and what keeps watch over it.
     pub(super) fn end(&mut self) {
+        self.end_with_this_life();
         self.process = None;
         self.reaper = None;
     }
@@ -132,45 +114,44 @@ impl Supervised {
 
     /// No life after this one.
     pub(super) fn end_with_this_life(&mut self) {
-        (self.spec.restart, self.next) = (None, None);
+        (self.spec.restart_delay, self.next) = (None, None);
     }
 
     /// Of all lives; `None` when it is gone for good.
     pub(super) fn usage(&mut self) -> Option<Usage> {
-        let now = match &self.process {
-            Some(process) => usage_of_group(process.pid()),
-            None => None,
-        };
+        let now = self.process.as_ref().and_then(|process| usage_of_group(process.pid()));
         // Between two lives it takes nothing.
-        let now = now.or((self.spec.restart.is_some()).then(Usage::default))?;
-        self.past.peak_rss_bytes = self.past.peak_rss_bytes.max(now.peak_rss_bytes);
-        Some(Usage {
-            cpu: self.past.cpu + now.cpu,
-            peak_rss_bytes: self.past.peak_rss_bytes,
-            ..now
-        })
+        let now = now.or(self.spec.restart_delay.map(|_| Usage::default()))?;
+        self.remember_peak(now.peak_rss_bytes);
+        let Usage { cpu, peak_rss_bytes, .. } = self.past;
+        Some(Usage { cpu: cpu + now.cpu, peak_rss_bytes, ..now })
     }
 
-    fn remember_memory(&mut self) {
-        let peak = usage_of_process(self.pid).map_or(0, |usage| usage.peak_rss_bytes);
-        self.past.peak_rss_bytes = self.past.peak_rss_bytes.max(peak);
+    fn remember_peak(&mut self, peak_rss_bytes: u64) {
+        self.past.peak_rss_bytes = self.past.peak_rss_bytes.max(peak_rss_bytes);
     }
 
     /// Notices an end, and begins the next life when it is time.
-    fn look(&mut self, policy: RestartPolicy) {
-        if self.process.as_ref().is_some_and(|process| has_ended(process.pid())) {
-            self.reap(policy);
+    fn look(&mut self) {
+        let Some(first_delay) = self.spec.restart_delay else { return };
+        if let Some(process) = self.process.take_if(|process| has_ended(process.pid())) {
+            self.reap(process);
+            self.next = Some(Instant::now() + delay_after(self.in_a_row, first_delay));
         }
         if self.process.is_none() && self.next.is_some_and(|next| Instant::now() >= next) {
-            self.begin(policy);
+            self.in_a_row = self.in_a_row.saturating_add(1);
+            // Where it cannot be started, its file may be about to be replaced.
+            self.next = match self.begin() {
+                Ok(()) => None,
+                Err(_) => Some(Instant::now() + delay_after(self.in_a_row, first_delay)),
+            };
         }
     }
 
-    fn reap(&mut self, policy: RestartPolicy) {
-        let Some(mut process) = self.process.take() else { return };
+    fn reap(&mut self, mut process: Process) {
         if let Some(last) = usage_of_group_and_ended(process.pid()) {
             self.past.cpu += last.cpu;
-            self.past.peak_rss_bytes = self.past.peak_rss_bytes.max(last.peak_rss_bytes);
+            self.remember_peak(last.peak_rss_bytes);
         }
         // As with a container: what it started ends with it.
         process.signal(Signal::KILL);
@@ -178,36 +159,32 @@ impl Supervised {
         if self.began.elapsed() >= LONG_LIFE {
             self.in_a_row = 0;
         }
-        self.next = Some(Instant::now() + policy.delay_after(self.in_a_row));
     }
 
-    fn begin(&mut self, policy: RestartPolicy) {
-        self.in_a_row = self.in_a_row.saturating_add(1);
-        match Process::begin(&self.spec, &self.folder, &self.group) {
-            Ok(process) => {
-                // An error was a warning at the first start already.
-                let _ = self.group.add_again(process.pid());
-                if let Some(reaper) = &mut self.reaper {
-                    reaper.watch(process.pid());
-                }
-                (self.pid, self.next, self.began) = (process.pid(), None, Instant::now());
-                self.process = Some(process);
-                self.lives.restarts += 1;
-            }
-            // Its file may be about to be replaced.
-            Err(_) => self.next = Some(Instant::now() + policy.delay_after(self.in_a_row)),
+    fn begin(&mut self) -> io::Result<()> {
+        let process = Process::begin(&self.spec, &self.folder, &self.group)?;
+        (self.pid, self.began) = (process.pid(), Instant::now());
+        // An error was a warning at the first start already.
+        let _ = self.group.add_again(self.pid);
+        if let Some(reaper) = &mut self.reaper {
+            reaper.watch(self.pid);
         }
+        self.process = Some(process);
+        self.lives.restarts += 1;
+        Ok(())
     }
 }
 
-/// Starts it again whenever it ends, until this task is aborted.
-pub(super) async fn supervise(supervised: Arc<Mutex<Supervised>>, policy: RestartPolicy) {
+/// Starts it again whenever it ends.
+pub(super) async fn supervise(supervised: Weak<Mutex<Supervised>>) {
     for number in 0_u64.. {
         tokio::time::sleep(LOOK_EVERY).await;
+        let Some(supervised) = supervised.upgrade() else { return };
         let mut supervised = supervised.lock();
-        supervised.look(policy);
+        supervised.look();
         if number.is_multiple_of(LOOKS_AT_MEMORY) {
-            supervised.remember_memory();
+            let usage = usage_of_process(supervised.pid);
+            supervised.remember_peak(usage.map_or(0, |usage| usage.peak_rss_bytes));
         }
     }
 }
@@ -218,8 +195,8 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_a_kubelets_longest() {
-        let policy = RestartPolicy::backing_off_from(Duration::from_secs(10));
-        let seconds = [0, 1, 2, 3, 6, 40].map(|restarts| policy.delay_after(restarts).as_secs());
+        let first = Duration::from_secs(10);
+        let seconds = [0, 1, 2, 3, 6, 40].map(|restarts| delay_after(restarts, first).as_secs());
         assert_eq!(seconds, [0, 10, 20, 40, 300, 300]);
     }
 }

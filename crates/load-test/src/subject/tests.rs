@@ -57,7 +57,8 @@ async fn a_taken_port_and_a_missing_binary_are_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut spec = shell("sleep 600");
     spec.ready = Some(listener.local_addr().unwrap().into());
-    assert!(matches!(Subject::start(spec).await, Err(SubjectError::PortInUse { .. })));
+    let error = Subject::start(spec).await.unwrap_err().to_string();
+    assert!(error.starts_with("shell: something else listens on 127.0.0.1:"), "{error}");
     let missing = SubjectSpec { binary: "/nonexistent/otelcol".into(), ..shell("") };
     let error = Subject::start(missing).await.unwrap_err().to_string();
     assert!(error.contains("/nonexistent/otelcol"), "{error}");
@@ -129,7 +130,7 @@ async fn a_child_that_is_started_at_once_cannot_leave_the_limits() {
     let name = format!("sluice-load-test-{}-", std::process::id());
     assert!(
         !subject.warnings().is_empty()
-            || output.matches(&name).count() >= subject.group.folders().len(),
+            || output.matches(&name).count() >= subject.supervised.lock().group.folders().len(),
         "{output}"
     );
 }
@@ -139,7 +140,7 @@ async fn a_child_that_is_started_at_once_cannot_leave_the_limits() {
 async fn one_that_takes_too_much_memory_is_killed_counted_and_started_again() {
     let mut spec = shell("exec tail /dev/zero");
     spec.limits = Limits { cpu_cores: None, memory_bytes: Some(32 << 20) };
-    spec.restart = Some(RestartPolicy::backing_off_from(Duration::from_millis(50)));
+    spec.restart_delay = Some(Duration::from_millis(50));
     let subject = Subject::start(spec).await.unwrap();
     if !subject.warnings().is_empty() {
         eprintln!("passed over: {:?}", subject.warnings());

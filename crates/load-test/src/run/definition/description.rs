@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use anyhow::ensure;
 use serde::Deserialize;
 
-use super::error::DefinitionError;
+use super::error::malformed;
 use super::metrics::Metrics;
 use crate::report::Target;
 
 /// The description in a subject's folder.
-pub const SUBJECT_FILE: &str = "subject.json";
+pub(super) const SUBJECT_FILE: &str = "subject.json";
 
 /// What a subject can do where its description does not say.
 const DEFAULT_TARGETS: [Target; 3] = [Target::Traces, Target::Metrics, Target::LogsOtel];
@@ -32,12 +33,12 @@ pub(super) struct Description {
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
     pub(super) ready: Option<ReadyWhen>,
-    #[serde(default = "default_ready_within_s")]
-    pub(super) ready_within_s: u64,
-    #[serde(default = "default_restart")]
-    pub(super) restart: bool,
-    #[serde(default = "default_restart_delay_ms")]
-    pub(super) restart_delay_ms: u64,
+    /// `None`: half a minute, which a JVM or a cold disk may take.
+    pub(super) ready_within_s: Option<u64>,
+    /// `None`: it is started again when it ends.
+    pub(super) restart: Option<bool>,
+    /// `None`: 10 s, as a kubelet has it.
+    pub(super) restart_delay_ms: Option<u64>,
     #[serde(default)]
     pub(super) metrics: Metrics,
     targets: Option<BTreeMap<Target, TargetDescription>>,
@@ -74,37 +75,15 @@ pub(super) enum ReadyWhen {
     Output(String),
 }
 
-impl ReadyWhen {
-    /// An agent takes no load on a port of its own: it is up when its metrics are.
-    fn default_for(target: Target) -> ReadyWhen {
-        let addr = if target.takes_requests() { "@LISTEN@" } else { "@METRICS@" };
-        ReadyWhen::Connect(addr.to_owned())
-    }
-}
-
-/// Half a minute: a JVM or a cold disk may take that.
-fn default_ready_within_s() -> u64 {
-    30
-}
-
-fn default_restart() -> bool {
-    true
-}
-
-/// A kubelet's.
-fn default_restart_delay_ms() -> u64 {
-    10_000
-}
-
 impl Description {
-    pub(super) fn parse(path: &Path, text: &str) -> Result<Description, DefinitionError> {
-        let description: Description = serde_json::from_str(text)
-            .map_err(|source| DefinitionError::malformed(path, &source))?;
+    pub(super) fn parse(path: &Path, text: &str) -> anyhow::Result<Description> {
+        let description: Description =
+            serde_json::from_str(text).map_err(|error| malformed(path, &error))?;
         let of_targets = description.targets.iter().flat_map(BTreeMap::values);
         let commands = of_targets.filter_map(|target| target.command.as_ref());
-        if commands.chain([&description.command]).any(Vec::is_empty) {
-            return Err(DefinitionError::NoCommand { path: path.to_owned() });
-        }
+        let has_commands = !commands.chain([&description.command]).any(Vec::is_empty);
+        let path = path.display();
+        ensure!(has_commands, "{path}: `command` is empty: give the program and its arguments");
         Ok(description)
     }
 
@@ -124,10 +103,13 @@ impl Description {
         let own = chosen.targets.as_mut().and_then(|targets| targets.remove(&target));
         let own = own.unwrap_or_default();
         chosen.env.extend(own.env);
+        // An agent takes no load on a port of its own: it is up when its metrics are.
+        let addr = if target.takes_requests() { "@LISTEN@" } else { "@METRICS@" };
+        let ready = own.ready.or(chosen.ready);
         Description {
             command: own.command.unwrap_or(chosen.command),
             config: own.config.or(chosen.config),
-            ready: own.ready.or(chosen.ready).or_else(|| Some(ReadyWhen::default_for(target))),
+            ready: ready.or_else(|| Some(ReadyWhen::Connect(addr.to_owned()))),
             metrics: own.metrics.unwrap_or(chosen.metrics),
             ..chosen
         }

@@ -2,8 +2,7 @@
 
 use serde::Deserialize;
 
-use super::error::Problem;
-use crate::scrape::Scrape;
+use crate::scrape::{Scrape, parse_labels};
 
 /// Its Prometheus metrics, served at the address METRICS. What has none is not known.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -60,51 +59,29 @@ pub(crate) struct Selector {
 }
 
 impl TryFrom<String> for Selector {
-    type Error = Problem;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Self, Problem> {
+    fn try_from(text: String) -> Result<Self, String> {
         Selector::parse(&text)
-    }
-}
-
-impl PipelineMetrics {
-    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Selector> {
-        let all = [
-            &mut self.received,
-            &mut self.exported,
-            &mut self.queue,
-            &mut self.held,
-            &mut self.dropped,
-        ];
-        all.into_iter().flatten()
     }
 }
 
 impl Selector {
     /// Reads `name` or `name{label="value",…}`.
-    pub(super) fn parse(text: &str) -> Result<Selector, Problem> {
-        let problem = || Problem::Metric(text.to_owned());
+    pub(super) fn parse(text: &str) -> Result<Selector, String> {
         // Variables are filled in before a turn.
         let is_part = |c: char| c.is_ascii_alphanumeric() || "_:.@".contains(c);
         let is_name = |name: &str| !name.is_empty() && name.chars().all(is_part);
-        let (name, rest) = text.split_once('{').unwrap_or((text, "}"));
+        let (name, inside) = text.split_once('{').unwrap_or((text, "}"));
         let name = name.trim();
-        let mut rest = rest.strip_suffix('}').ok_or_else(problem)?;
-        let mut labels = Vec::new();
-        while !rest.is_empty() {
-            let (label, after) = rest.split_once("=\"").ok_or_else(problem)?;
-            let (value, after) = after.split_once('"').ok_or_else(problem)?;
-            let label = label.trim_start_matches(',').trim();
-            if !is_name(label) || !(after.is_empty() || after.starts_with(',')) {
-                return Err(problem());
+        match parse_labels(inside) {
+            Some((labels, ""))
+                if is_name(name) && labels.iter().all(|(label, _)| is_name(label)) =>
+            {
+                Ok(Selector { text: text.to_owned(), name: name.to_owned(), labels })
             }
-            labels.push((label.to_owned(), value.to_owned()));
-            rest = after;
+            _ => Err(format!("`{text}` is no metric: write `name` or `name{{label=\"value\"}}`")),
         }
-        if !is_name(name) {
-            return Err(problem());
-        }
-        Ok(Selector { text: text.to_owned(), name: name.to_owned(), labels })
     }
 
     /// The sum of what it selects; `None`: there is nothing.
@@ -117,34 +94,26 @@ impl Selector {
 
 impl Metrics {
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Selector> {
-        let all = [
-            &mut self.received,
-            &mut self.queue,
-            &mut self.held,
-            &mut self.exported,
-            &mut self.received_bytes,
-            &mut self.exported_bytes,
-            &mut self.buffer_bytes,
-            &mut self.memory_bytes,
-            &mut self.cpu_seconds,
-            &mut self.uptime_s,
-        ];
-        all.into_iter().flatten()
+        let items = [&mut self.received, &mut self.queue, &mut self.held, &mut self.exported];
+        let bytes = [&mut self.received_bytes, &mut self.exported_bytes, &mut self.buffer_bytes];
+        let process = [&mut self.memory_bytes, &mut self.cpu_seconds, &mut self.uptime_s];
+        items.into_iter().chain(bytes).chain(process).flatten()
     }
 
     /// The subject has nothing that is read from its own endpoint.
     pub(crate) fn is_empty(&self) -> bool {
-        let own = [
-            &self.received,
-            &self.queue,
-            &self.held,
-            &self.received_bytes,
-            &self.exported_bytes,
-            &self.buffer_bytes,
-        ];
-        let of_pipelines =
-            self.pipelines.iter().flat_map(|one| [&one.queue, &one.held, &one.dropped]);
-        own.into_iter().chain(of_pipelines).all(Option::is_none)
+        let items = [&self.received, &self.queue, &self.held];
+        let bytes = [&self.received_bytes, &self.exported_bytes, &self.buffer_bytes];
+        let pipelines = self.pipelines.iter().flat_map(|one| [&one.queue, &one.held, &one.dropped]);
+        items.into_iter().chain(bytes).chain(pipelines).all(Option::is_none)
+    }
+}
+
+impl PipelineMetrics {
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Selector> {
+        let flow = [&mut self.received, &mut self.exported];
+        let rest = [&mut self.queue, &mut self.held, &mut self.dropped];
+        flow.into_iter().chain(rest).flatten()
     }
 }
 
@@ -168,7 +137,7 @@ mod tests {
     #[test]
     fn what_is_no_selector_is_said() {
         for text in ["", "q{", "q{a}", "q{a=\"b\"", "q{a=\"b\"c=\"d\"}", "q r", "{a=\"b\"}"] {
-            assert!(matches!(Selector::parse(text), Err(Problem::Metric(_))), "{text}");
+            assert!(Selector::parse(text).unwrap_err().contains("is no metric"), "{text}");
         }
     }
 }

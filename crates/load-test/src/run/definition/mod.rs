@@ -16,18 +16,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{anyhow, bail, ensure};
+
 pub use built_in::BUILT_IN_NAMES;
-pub use description::{SUBJECT_FILE, Tried};
-pub use error::DefinitionError;
+pub use description::Tried;
+use description::{Description, ReadyWhen, SUBJECT_FILE};
+use error::{at, did_you_mean};
 pub(crate) use metrics::{Metrics, PipelineMetrics, Selector};
 use variables::Scope;
 pub(crate) use variables::Setting;
 
 use crate::generate::Protocol;
 use crate::report::{Target, Warning};
-use crate::subject::{Limits, Ready, RestartPolicy, SubjectSpec};
-use description::{Description, ReadyWhen};
-use error::{Problem, place};
+use crate::subject::{Limits, Ready, SubjectSpec};
+
+/// Why a subject cannot be used, and what helps, in a sentence.
+pub type DefinitionError = anyhow::Error;
 
 /// A subject that can be started.
 #[derive(Clone, Debug)]
@@ -44,26 +48,37 @@ pub struct Definition {
 
 impl Definition {
     /// One of [`BUILT_IN_NAMES`].
-    pub fn built_in(name: &str) -> Result<Definition, DefinitionError> {
+    pub fn built_in(name: &str) -> anyhow::Result<Definition> {
         if !BUILT_IN_NAMES.contains(&name) {
-            return Err(DefinitionError::unknown_name(name));
+            let hint = did_you_mean(name, BUILT_IN_NAMES);
+            bail!(
+                "no subject `{name}`{hint}: there are {}; describe another one in a folder for \
+                 --subject-dir",
+                BUILT_IN_NAMES.join(", ")
+            );
         }
         Definition::load(&Path::new("subjects").join(name), |path: &Path| {
             built_in::file(path).map(str::to_owned).ok_or(io::ErrorKind::NotFound.into())
         })
     }
 
-    /// Reads a folder with [`SUBJECT_FILE`] and the templates that it names.
-    pub fn read(folder: &Path) -> Result<Definition, DefinitionError> {
+    /// Reads a folder with `subject.json` and the templates that it names.
+    pub fn read(folder: &Path) -> anyhow::Result<Definition> {
         Definition::load(folder, |path: &Path| fs::read_to_string(path))
     }
 
     fn load(
         folder: &Path,
         read: impl Fn(&Path) -> io::Result<String>,
-    ) -> Result<Definition, DefinitionError> {
+    ) -> anyhow::Result<Definition> {
         let read = |path: &Path| {
-            read(path).map_err(|source| DefinitionError::File { path: path.to_owned(), source })
+            read(path).map_err(|error| {
+                let path = path.display();
+                anyhow!(
+                    "{path}: {error}: a subject's folder needs {SUBJECT_FILE} and the templates \
+                     that it names"
+                )
+            })
         };
         let path = folder.join(SUBJECT_FILE);
         let source = read(&path)?;
@@ -106,27 +121,22 @@ impl Definition {
     }
 
     /// An error that says what it can do, where it cannot do this.
-    pub fn require_target(&self, target: Target) -> Result<(), DefinitionError> {
-        let (name, targets, path) = (self.name.clone(), self.targets(), self.path.clone());
-        match targets.contains(&target) {
-            true => Ok(()),
-            false => Err(DefinitionError::Target { name, target, targets, path }),
-        }
-    }
-
-    /// The variable of the environment that may hold its program's path.
-    pub fn program_variable(&self) -> String {
-        let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-        format!("SLUICE_TEST_{}", self.name.chars().map(upper).collect::<String>())
+    pub fn require_target(&self, target: Target) -> anyhow::Result<()> {
+        let (name, path, targets) = (&self.name, self.path.display(), self.targets());
+        let names = targets.iter().map(Target::to_string).collect::<Vec<_>>().join(", ");
+        let can = targets.contains(&target);
+        ensure!(can, "{name} cannot be tested with -t {target}: {path} names {names} only");
+        Ok(())
     }
 
     /// Uses the program at this path.
-    pub fn set_program(&mut self, path: &Path) -> Result<(), DefinitionError> {
-        let (name, path) = (self.name.clone(), path.to_owned());
-        if !path.is_file() {
-            return Err(DefinitionError::NoProgram { name, path });
-        }
-        self.program = Some(path);
+    pub fn set_program(&mut self, path: &Path) -> anyhow::Result<()> {
+        let (name, shown) = (&self.name, path.display());
+        ensure!(
+            path.is_file(),
+            "{name}: no program at {shown}: give its path with --subject-binary {name}=PATH"
+        );
+        self.program = Some(path.to_owned());
         Ok(())
     }
 
@@ -136,26 +146,33 @@ impl Definition {
         self.templates.values_mut().for_each(|own| own.clone_from(&template));
     }
 
-    /// Finds the program: by [`Definition::program_variable`], relative to the folder where the
+    /// Finds the program: by the variable SLUICE_TEST_NAME, relative to the folder where the
     /// command begins with `./`, by its absolute path, or in PATH.
-    pub fn find_program(&mut self) -> Result<(), DefinitionError> {
-        let variable = self.program_variable();
+    pub fn find_program(&mut self) -> anyhow::Result<()> {
+        let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+        let variable = format!("SLUICE_TEST_{}", self.name.chars().map(upper).collect::<String>());
         if let Some(path) = std::env::var_os(&variable).filter(|path| !path.is_empty()) {
             return self.set_program(Path::new(&path));
         }
-        let program = self.description.command[0].clone();
-        if let Some(relative) = program.strip_prefix("./") {
-            let path = self.path.parent().unwrap_or(Path::new("")).join(relative);
+        let program = &self.description.command[0];
+        let path = match program.strip_prefix("./") {
+            Some(relative) => Some(self.path.with_file_name(relative)),
+            None if program.contains('/') => Some(program.into()),
+            None => std::env::var_os("PATH")
+                .iter()
+                .flat_map(std::env::split_paths)
+                .map(|folder| folder.join(program))
+                .find(|path| path.is_file()),
+        };
+        if let Some(path) = path {
             return self.set_program(&path);
         }
-        if program.contains('/') {
-            return self.set_program(Path::new(&program));
-        }
-        if let Some(path) = in_path(&program) {
-            return self.set_program(&path);
-        }
-        let install = self.description.install.as_deref().unwrap_or("install it").to_owned();
-        Err(DefinitionError::NotInPath { name: self.name.clone(), program, variable, install })
+        let (name, install) = (&self.name, self.description.install.as_deref());
+        bail!(
+            "{name}: no program `{program}` in PATH: {}, or give its path with --subject-binary \
+             {name}=PATH or {variable}",
+            install.unwrap_or("install it")
+        )
     }
 
     /// Its version, if it prints one.
@@ -164,22 +181,19 @@ impl Definition {
     }
 
     /// Its metrics in one turn.
-    pub(super) fn metrics(
-        &self,
-        target: Target,
-        setting: &Setting,
-    ) -> Result<Metrics, DefinitionError> {
+    pub(super) fn metrics(&self, target: Target, setting: &Setting) -> anyhow::Result<Metrics> {
         let fill = |selector: &mut Selector, scope| {
-            let filled = Selector::parse(&self.filled(&selector.text, setting, scope)?);
-            *selector = filled.map_err(|problem| problem.at(self.place_of(&selector.text)))?;
-            Ok(())
+            let filled = self.filled(&selector.text, setting, scope)?;
+            *selector =
+                Selector::parse(&filled).map_err(|wrong| self.at(&selector.text, &wrong))?;
+            anyhow::Ok(())
         };
         let mut metrics = self.description.chosen(target).metrics;
-        metrics.path = self.filled(&metrics.path, setting, Scope::default())?;
-        metrics.all_mut().try_for_each(|selector| fill(selector, Scope::default()))?;
+        metrics.path = self.filled(&metrics.path, setting, Scope::Whole)?;
+        metrics.all_mut().try_for_each(|selector| fill(selector, Scope::Whole))?;
         for index in 0..setting.backends.len() {
             let mut pipeline = metrics.pipeline.clone();
-            pipeline.all_mut().try_for_each(|selector| fill(selector, Scope::pipeline(index)))?;
+            pipeline.all_mut().try_for_each(|selector| fill(selector, Scope::Pipeline(index)))?;
             metrics.pipelines.push(pipeline);
         }
         Ok(metrics)
@@ -192,18 +206,18 @@ impl Definition {
         setting: &Setting,
         limits: Limits,
         cpus: &[usize],
-    ) -> Result<SubjectSpec, DefinitionError> {
+    ) -> anyhow::Result<SubjectSpec> {
         self.require_target(target)?;
         let chosen = self.description.chosen(target);
-        let fill = |text: &String| self.filled(text, setting, Scope::default());
+        let fill = |text: &String| self.filled(text, setting, Scope::Whole);
         let (mut config, mut config_file) = (String::new(), String::new());
         if let Some((path, text)) = chosen.config.as_ref().and_then(|name| self.templates.get(name))
         {
-            config = template::render(text, setting)
-                .map_err(|(line, problem)| problem.at(place(path, line)))?;
+            config = template::fill(text, setting, Scope::Whole)
+                .map_err(|(line, wrong)| at(path, line, &wrong))?;
             config_file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         }
-        let delay = Duration::from_millis(chosen.restart_delay_ms);
+        let delay = Duration::from_millis(chosen.restart_delay_ms.unwrap_or(10_000));
         let spec = SubjectSpec {
             name: self.name.clone(),
             binary: self.program.clone().unwrap_or_else(|| chosen.command[0].clone().into()),
@@ -214,31 +228,23 @@ impl Definition {
             cpus: cpus.to_vec(),
             limits,
             ready: chosen.ready.map(|ready| self.ready(&ready, setting)).transpose()?,
-            ready_within: Some(Duration::from_secs(chosen.ready_within_s)),
-            restart: chosen.restart.then(|| RestartPolicy::backing_off_from(delay)),
+            ready_within: Some(Duration::from_secs(chosen.ready_within_s.unwrap_or(30))),
+            restart_delay: chosen.restart.unwrap_or(true).then_some(delay),
         };
-        if target.takes_requests() {
-            self.require_address(setting, &spec)?;
+        // One that is never told where the load is sent would not take it. Of gRPC this shows when
+        // it is not ready: every subject is asked for that.
+        if target.takes_requests() && setting.protocol == Protocol::Http {
+            let port = setting.listen.port().to_string();
+            let told = spec.args.iter().chain(spec.env.iter().map(|(_, value)| value));
+            ensure!(
+                told.chain([&spec.config]).any(|text| text.contains(&port)),
+                "{} takes no OTLP over HTTP: {} and its template use neither `@LISTEN@` nor \
+                 `@LISTEN_HTTP@`; leave --protocol out",
+                self.name,
+                self.path.display()
+            );
         }
         Ok(spec)
-    }
-
-    /// One that is never told where the load is sent would not take it. Of gRPC this shows when it
-    /// is not ready: every subject is asked for that.
-    fn require_address(
-        &self,
-        setting: &Setting,
-        spec: &SubjectSpec,
-    ) -> Result<(), DefinitionError> {
-        let port = setting.listen.port().to_string();
-        let mut told = spec.args.iter().chain(spec.env.iter().map(|(_, value)| value));
-        let knows = spec.config.contains(&port) || told.any(|text| text.contains(&port));
-        match setting.protocol {
-            Protocol::Http if !knows => {
-                Err(DefinitionError::NoHttp { name: self.name.clone(), path: self.path.clone() })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// One whose name has the pipeline's index is there once a pipeline.
@@ -246,12 +252,12 @@ impl Definition {
         &self,
         chosen: &Description,
         setting: &Setting,
-    ) -> Result<Vec<(String, String)>, DefinitionError> {
+    ) -> anyhow::Result<Vec<(String, String)>> {
         let mut filled = Vec::new();
         for (name, value) in &chosen.env {
             let scopes = match name.contains("@INDEX@") {
-                true => (0..setting.backends.len()).map(Scope::pipeline).collect(),
-                false => vec![Scope::default()],
+                true => (0..setting.backends.len()).map(Scope::Pipeline).collect(),
+                false => vec![Scope::Whole],
             };
             for scope in scopes {
                 let fill = |text: &str| self.filled(text, setting, scope);
@@ -261,44 +267,35 @@ impl Definition {
         Ok(filled)
     }
 
-    fn ready(&self, when: &ReadyWhen, setting: &Setting) -> Result<Ready, DefinitionError> {
-        let fill = |text: &str| self.filled(text, setting, Scope::default());
-        let address = |text: &str, filled: &str| {
-            let problem = Problem::Address(filled.to_owned());
-            filled.parse().map_err(|_| problem.at(self.place_of(text)))
+    fn ready(&self, when: &ReadyWhen, setting: &Setting) -> anyhow::Result<Ready> {
+        let (ReadyWhen::Connect(text) | ReadyWhen::Http(text) | ReadyWhen::Output(text)) = when;
+        let filled = self.filled(text, setting, Scope::Whole)?;
+        let address = |filled: &str| {
+            filled.parse().map_err(|_| {
+                let help = "give `@LISTEN@`, `@METRICS@` or host:port with numbers";
+                self.at(text, &format!("`{filled}` is no address: {help}"))
+            })
         };
         Ok(match when {
-            ReadyWhen::Connect(text) => Ready::Connect(address(text, &fill(text)?)?),
-            ReadyWhen::Http(text) => {
-                let url = fill(text)?;
-                let (host, path) = url.split_once('/').unwrap_or((&url, ""));
-                Ready::Http { addr: address(text, host)?, path: format!("/{path}") }
+            ReadyWhen::Connect(_) => Ready::Connect(address(&filled)?),
+            ReadyWhen::Http(_) => {
+                let (host, path) = filled.split_once('/').unwrap_or((&filled, ""));
+                Ready::Http { addr: address(host)?, path: format!("/{path}") }
             }
-            ReadyWhen::Output(text) => Ready::Output(fill(text)?),
+            ReadyWhen::Output(_) => Ready::Output(filled),
         })
     }
 
-    fn filled(
-        &self,
-        text: &str,
-        setting: &Setting,
-        scope: Scope,
-    ) -> Result<String, DefinitionError> {
-        template::fill(text, setting, scope).map_err(|problem| problem.at(self.place_of(text)))
+    fn filled(&self, text: &str, setting: &Setting, scope: Scope) -> anyhow::Result<String> {
+        template::fill(text, setting, scope).map_err(|(_, wrong)| self.at(text, &wrong))
     }
 
-    /// Where the description has this text.
-    fn place_of(&self, text: &str) -> String {
+    /// A problem with this text of the description.
+    fn at(&self, text: &str, problem: &str) -> anyhow::Error {
         let quoted = serde_json::to_string(text).unwrap_or_default();
         let line = self.source.lines().position(|line| line.contains(&quoted)).unwrap_or(0);
-        place(&self.path, line + 1)
+        at(&self.path, line + 1, problem)
     }
-}
-
-fn in_path(program: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|folder| folder.join(program))
-        .find(|path| path.is_file())
 }
 
 #[cfg(test)]

@@ -4,58 +4,19 @@
 //! pipeline, those behind `@EACH_TARGET@` once a scrape target. Within one line such a section is
 //! repeated with commas between.
 
-use super::error::Problem;
 use super::variables::{Scope, Setting, look_up};
 
 /// What a section is repeated for; `None`: not the name of a section.
 fn scopes(name: &str, setting: &Setting) -> Option<Vec<Scope>> {
     match name {
-        "EACH_PIPELINE" => Some((0..setting.backends.len()).map(Scope::pipeline).collect()),
-        "EACH_TARGET" => Some((0..setting.scrape_targets.len()).map(Scope::target).collect()),
+        "EACH_PIPELINE" => Some((0..setting.backends.len()).map(Scope::Pipeline).collect()),
+        "EACH_TARGET" => Some((0..setting.scrape_targets.len()).map(Scope::Target).collect()),
         _ => None,
     }
 }
 
-/// Renders a whole template. An error has the number of its line, from 1.
-pub(super) fn render(template: &str, setting: &Setting) -> Result<String, (usize, Problem)> {
-    let mut out = String::new();
-    let mut lines = (1..).zip(template.lines());
-    while let Some((number, line)) = lines.next() {
-        let Some((name, scopes)) = section(line, setting) else {
-            out += &fill(line, setting, Scope::default()).map_err(|problem| (number, problem))?;
-            out.push('\n');
-            continue;
-        };
-        let mut repeated = Vec::new();
-        loop {
-            let unended = || (number, Problem::Unended(name.to_owned()));
-            let (number, line) = lines.next().ok_or_else(unended)?;
-            if line.trim() == "@END@" {
-                break;
-            }
-            if let Some((name, _)) = section(line, setting) {
-                return Err((number, Problem::Nested(name.to_owned())));
-            }
-            repeated.push((number, line));
-        }
-        for scope in scopes {
-            for (number, line) in &repeated {
-                out += &fill(line, setting, scope).map_err(|problem| (*number, problem))?;
-                out.push('\n');
-            }
-        }
-    }
-    Ok(out)
-}
-
-/// The name of a section that begins with a line of its own, and what it is repeated for.
-fn section<'a>(line: &'a str, setting: &Setting) -> Option<(&'a str, Vec<Scope>)> {
-    let (name, rest) = variable(line.trim())?;
-    Some((name, scopes(name, setting).filter(|_| rest.is_empty())?))
-}
-
-/// Fills in one line.
-pub(super) fn fill(text: &str, setting: &Setting, scope: Scope) -> Result<String, Problem> {
+/// Fills in variables and sections. An error comes with the number of its line, from 1.
+pub(super) fn fill(text: &str, setting: &Setting, scope: Scope) -> Result<String, (usize, String)> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('@') {
@@ -68,21 +29,36 @@ pub(super) fn fill(text: &str, setting: &Setting, scope: Scope) -> Result<String
             continue;
         };
         rest = after;
-        if let Some(scopes) = scopes(name, setting) {
-            let (inside, after) =
-                after.split_once("@END@").ok_or_else(|| Problem::Unended(name.to_owned()))?;
-            if scope.pipeline.or(scope.target).is_some() || inside.contains("@EACH_") {
-                return Err(Problem::Nested(name.to_owned()));
-            }
-            let filled: Result<Vec<_>, _> =
-                scopes.iter().map(|scope| fill(inside, setting, *scope)).collect();
-            out += &filled?.join(",");
-            rest = after;
-        } else if name == "END" {
-            return Err(Problem::EndAlone);
-        } else {
-            out += &look_up(name, setting, scope)?;
+        let line = 1 + text[..text.len() - rest.len()].matches('\n').count();
+        let problem = |text: String| (line, text);
+        let Some(scopes) = scopes(name, setting) else {
+            out += &look_up(name, setting, scope).map_err(problem)?;
+            continue;
+        };
+        if scope != Scope::Whole {
+            return Err(problem(format!("`@{name}@` within a section: sections do not nest")));
         }
+        let (mut section, mut after) = rest.split_once("@END@").ok_or_else(|| {
+            problem(format!(
+                "`@{name}@` without `@END@`: a section ends with a line of its own, or on the \
+                 same line"
+            ))
+        })?;
+        let (mut first_line, mut separator) = (line, ",");
+        if let Some((behind, lines)) = section.split_once('\n')
+            && behind.trim_end().is_empty()
+        {
+            // Of the lines that begin and end the section nothing stays.
+            out.truncate(out.trim_end_matches([' ', '\t']).len());
+            section = lines.trim_end_matches([' ', '\t']);
+            after = after.trim_start_matches([' ', '\t', '\r']);
+            after = after.strip_prefix('\n').unwrap_or(after);
+            (first_line, separator) = (line + 1, "");
+        }
+        let repeated = scopes.into_iter().map(|scope| fill(section, setting, scope));
+        let repeated: Result<Vec<_>, _> = repeated.collect();
+        out += &repeated.map_err(|(line, text)| (first_line + line - 1, text))?.join(separator);
+        rest = after;
     }
     Ok(out + rest)
 }

@@ -104,7 +104,7 @@ fn lists_and_sections_are_repeated_and_at_signs_of_its_own_are_left_alone() {
     let template = "mail: a@b.c @x@ @timestamp\nall: [@EACH_PIPELINE@p@INDEX@@END@]\n\
                     @EACH_TARGET@\n- @TARGET@ of @TARGET_HOST@\n@END@\nevery: @SCRAPE_INTERVAL_S@ \
                     @SCRAPE_INTERVAL_MS@\n";
-    let rendered = template::render(template, &setting(Signal::Traces)).unwrap();
+    let rendered = template::fill(template, &setting(Signal::Traces), Scope::Whole).unwrap();
     let expected = "mail: a@b.c @x@ @timestamp\nall: [p0,p1]\n- 127.0.0.1:10 of 127.0.0.1\n- \
     127.0.0.1:11 of 127.0.0.1\n\
                     every: 0.5 500\n";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_otlp::Signal;
 
-use super::error::Problem;
+use super::error::did_you_mean;
 use crate::generate::Protocol;
 
 /// The values of one turn.
@@ -40,20 +40,13 @@ impl Setting {
 }
 
 /// What a section is about at the moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Scope {
-    pub(super) pipeline: Option<usize>,
-    pub(super) target: Option<usize>,
-}
-
-impl Scope {
-    pub(super) fn pipeline(index: usize) -> Scope {
-        Scope { pipeline: Some(index), target: None }
-    }
-
-    pub(super) fn target(index: usize) -> Scope {
-        Scope { pipeline: None, target: Some(index) }
-    }
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// No section.
+    #[default]
+    Whole,
+    Pipeline(usize),
+    Target(usize),
 }
 
 const IN_PIPELINE: &str = "outside a section `@EACH_PIPELINE@` or `@EACH_TARGET@`";
@@ -66,14 +59,17 @@ type Variables = Vec<(String, Result<String, &'static str>)>;
 
 /// All variables, with those of hosts and ports.
 pub(super) fn all(setting: &Setting, scope: Scope) -> Variables {
-    let backend = setting.backends.get(scope.pipeline.unwrap_or(0)).copied();
-    let target = scope.target.and_then(|index| setting.scrape_targets.get(index).copied());
+    let (index, pipeline, target) = match scope {
+        Scope::Whole => (None, 0, None),
+        Scope::Pipeline(index) => (Some(index), index, None),
+        Scope::Target(index) => (Some(index), 0, setting.scrape_targets.get(index).copied()),
+    };
     let interval = setting.scrape_interval;
     // The batches of the Kyma gateways.
     let batch_items = if setting.signal == Signal::Metrics { 1024 } else { 512 };
     let own = |value: &dyn ToString| Some(value.to_string());
     let texts = [
-        ("INDEX", scope.pipeline.or(scope.target).map(|index| index.to_string()), IN_PIPELINE),
+        ("INDEX", index.map(|index| index.to_string()), IN_PIPELINE),
         ("SIGNAL", own(&setting.signal), ""),
         ("ITEMS", own(&setting.signal.items_name()), ""),
         ("BATCH_ITEMS", own(&batch_items), ""),
@@ -92,7 +88,7 @@ pub(super) fn all(setting: &Setting, scope: Scope) -> Variables {
         ("LISTEN_HTTP", Some(setting.listen_for(Protocol::Http)), ""),
         ("METRICS", Some(setting.metrics), ""),
         ("SPARE", Some(setting.spare), ""),
-        ("BACKEND", backend, ""),
+        ("BACKEND", setting.backends.get(pipeline).copied(), ""),
         ("TARGET", target, IN_TARGET),
     ];
     let mut all: Variables =
@@ -108,15 +104,16 @@ pub(super) fn all(setting: &Setting, scope: Scope) -> Variables {
     all
 }
 
-pub(super) fn look_up(name: &str, setting: &Setting, scope: Scope) -> Result<String, Problem> {
-    let mut all = all(setting, scope);
-    match all.iter().position(|(known, _)| known == name) {
-        Some(index) => {
-            all.swap_remove(index).1.map_err(|unset| Problem::UnsetVariable(name.to_owned(), unset))
-        }
-        None => {
-            let names = all.into_iter().map(|(name, _)| name).collect();
-            Err(Problem::UnknownVariable(name.to_owned(), names))
-        }
+/// The value of a variable, or what is wrong with its name or place.
+pub(super) fn look_up(name: &str, setting: &Setting, scope: Scope) -> Result<String, String> {
+    if name == "END" {
+        let begin = "the section's begin (`@EACH_PIPELINE@` or `@EACH_TARGET@`)";
+        return Err(format!("`@END@` without {begin}"));
     }
+    let mut all = all(setting, scope);
+    let Some(index) = all.iter().position(|(known, _)| known == name) else {
+        let names: Vec<String> = all.into_iter().map(|(name, _)| name).collect();
+        return Err(format!("no variable `@{name}@`{}", did_you_mean(name, &names)));
+    };
+    all.swap_remove(index).1.map_err(|unset| format!("`@{name}@` has no value {unset}"))
 }

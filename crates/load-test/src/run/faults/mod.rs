@@ -3,6 +3,7 @@
 mod text;
 mod timeline;
 
+use std::mem::discriminant;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -38,42 +39,14 @@ pub enum FaultKind {
     Outage,
 }
 
-/// Why a fault cannot be had. The messages follow the fault's own text.
+/// Why a run cannot have a fault. The messages follow the fault's own text.
 #[derive(Clone, Debug, PartialEq, Error)]
+#[error("{0}")]
 pub enum FaultError {
-    #[error("no fault `{0}`: there are refuse, throttle, delay, stall, reset and outage")]
-    Kind(String),
-    #[error("`{0}`: write name=value, for instance from=10")]
-    NoValue(String),
-    #[error("`{name}`: {kind} takes {takes}")]
-    Name { name: String, kind: &'static str, takes: String },
-    #[error("`{0}` is given twice")]
-    Twice(String),
-    #[error("`{text}`: {expected}")]
-    Value { text: String, expected: &'static str },
-    #[error("delay needs to know how long: add by=SECONDS")]
-    NoDelay,
-    #[error("to={to_s}: the fault begins at {from_s} s and must end later")]
-    EndsBeforeItBegins { from_s: f64, to_s: f64 },
-    #[error(
-        "it begins at {from_s} s and the load ends at {load_s} s: begin earlier, or lengthen the \
-         load with -d"
-    )]
-    BeginsAfterTheLoad { from_s: f64, load_s: f64 },
-    #[error(
-        "to={to_s}: the load ends at {load_s} s: leave `to` away for the load's end, or lengthen \
-         the load with -d"
-    )]
-    EndsAfterTheLoad { to_s: f64, load_s: f64 },
-    #[error("pipeline={index}: there is pipeline 0 only: add -m for pipelines 0 to 2")]
-    NotSeveral { index: usize },
-    #[error("pipeline={index}: there are pipelines 0 to {last}")]
-    NoPipeline { index: usize, last: usize },
-    #[error(
-        "it would have to give pipeline {pipeline} another answer than `{other}` does at {at_s} s: \
-         let one end before the other begins"
-    )]
-    Overlaps { other: String, pipeline: usize, at_s: f64 },
+    /// Another fault gives a pipeline another answer at the same time.
+    Overlaps(String),
+    /// The run is too short or has too few pipelines.
+    Outside(String),
 }
 
 /// All faults of a run. The default is none.
@@ -91,10 +64,14 @@ impl FaultSchedule {
     ) -> Result<FaultSchedule, (String, FaultError)> {
         for (index, fault) in faults.iter().enumerate() {
             let mut before = faults[..index].iter();
-            fault
-                .check(load, pipelines)
-                .and_then(|()| before.try_for_each(|one| fault.check_beside(one, load, pipelines)))
-                .map_err(|error| (fault.to_string(), error))?;
+            let outside = fault.outside(load, pipelines).map(FaultError::Outside);
+            let error = outside.or_else(|| {
+                let overlap = before.find_map(|one| fault.overlap(one, load, pipelines));
+                overlap.map(FaultError::Overlaps)
+            });
+            if let Some(error) = error {
+                return Err((fault.to_string(), error));
+            }
         }
         Ok(FaultSchedule { faults })
     }
@@ -118,51 +95,45 @@ impl ScheduledFault {
         self.to.unwrap_or(load)
     }
 
-    fn check(&self, load: Duration, pipelines: usize) -> Result<(), FaultError> {
+    /// What of the fault such a run has no room for.
+    fn outside(&self, load: Duration, pipelines: usize) -> Option<String> {
         let (from_s, load_s) = (self.from.as_secs_f64(), load.as_secs_f64());
         if self.from >= load {
-            return Err(FaultError::BeginsAfterTheLoad { from_s, load_s });
+            return Some(format!(
+                "it begins at {from_s} s and the load ends at {load_s} s: begin earlier, or \
+                 lengthen the load with -d"
+            ));
         }
         if let Some(to) = self.to.filter(|to| *to > load) {
-            return Err(FaultError::EndsAfterTheLoad { to_s: to.as_secs_f64(), load_s });
+            return Some(format!(
+                "to={}: the load ends at {load_s} s: leave `to` away for the load's end, or \
+                 lengthen the load with -d",
+                to.as_secs_f64()
+            ));
         }
-        match self.pipelines.iter().find(|index| **index >= pipelines) {
-            Some(&index) if pipelines == 1 => Err(FaultError::NotSeveral { index }),
-            Some(&index) => Err(FaultError::NoPipeline { index, last: pipelines - 1 }),
-            None => Ok(()),
-        }
+        let index = self.pipelines.iter().find(|index| **index >= pipelines)?;
+        Some(match pipelines - 1 {
+            0 => format!("pipeline={index}: there is pipeline 0 only: add -m for pipelines 0 to 2"),
+            last => format!("pipeline={index}: there are pipelines 0 to {last}"),
+        })
     }
 
-    /// A request has one answer and is delayed once: two such faults must not meet.
-    fn check_beside(
-        &self,
-        other: &ScheduledFault,
-        load: Duration,
-        pipelines: usize,
-    ) -> Result<(), FaultError> {
+    /// A request has one answer and is delayed once: where this fault meets another one that would
+    /// change that.
+    fn overlap(&self, other: &ScheduledFault, load: Duration, pipelines: usize) -> Option<String> {
         let begins = self.from.max(other.from);
-        let meets =
-            begins < self.end(load).min(other.end(load)) && self.kind.slot() == other.kind.slot();
-        let (other_text, at_s) = (other.to_string(), begins.as_secs_f64());
-        match (0..pipelines).find(|&pipeline| self.concerns(pipeline) && other.concerns(pipeline)) {
-            Some(pipeline) if meets => {
-                Err(FaultError::Overlaps { other: other_text, pipeline, at_s })
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl FaultKind {
-    /// Kinds with the same slot are the same setting of a backend.
-    fn slot(self) -> u8 {
-        match self {
-            FaultKind::Refuse | FaultKind::Throttle { .. } => 0,
-            FaultKind::Delay { .. } => 1,
-            FaultKind::Stall => 2,
-            FaultKind::Reset => 3,
-            FaultKind::Outage => 4,
-        }
+        let ends = self.end(load).min(other.end(load));
+        let refuses = |kind| matches!(kind, FaultKind::Refuse | FaultKind::Throttle { .. });
+        let is_same = discriminant(&self.kind) == discriminant(&other.kind)
+            || refuses(self.kind) && refuses(other.kind);
+        let meets = begins < ends && is_same;
+        let pipeline = (0..pipelines)
+            .find(|&pipeline| meets && self.concerns(pipeline) && other.concerns(pipeline))?;
+        let at_s = begins.as_secs_f64();
+        Some(format!(
+            "it would have to give pipeline {pipeline} another answer than `{other}` does at \
+             {at_s} s: let one end before the other begins"
+        ))
     }
 }
 

@@ -6,7 +6,7 @@ use std::mem::discriminant;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
+use super::{FaultKind, FaultSchedule, ScheduledFault};
 use crate::report::FaultWindow;
 
 /// Where a server asks for no other time.
@@ -25,34 +25,42 @@ const KINDS: [(&str, FaultKind, &[&str]); 6] = [
 const COMMON: [&str; 3] = ["from", "to", "pipeline"];
 
 impl FromStr for ScheduledFault {
-    type Err = FaultError;
+    /// A message that follows the text.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, FaultError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(',').map(str::trim);
         let kind = parts.next().unwrap_or_default();
-        let (kind, value, own) = KINDS
-            .into_iter()
-            .find(|(name, ..)| *name == kind)
-            .ok_or_else(|| FaultError::Kind(kind.to_owned()))?;
+        let known = KINDS.into_iter().find(|(name, ..)| *name == kind);
+        let (_, value, own) = known.ok_or_else(|| {
+            format!("no fault `{kind}`: there are refuse, throttle, delay, stall, reset and outage")
+        })?;
         let takes = [own, &COMMON].concat();
         let mut fault = ScheduledFault::throughout(value, 1.0);
         let mut names = Vec::new();
         for part in parts {
-            let (name, value) =
-                part.split_once('=').ok_or_else(|| FaultError::NoValue(part.to_owned()))?;
+            let Some((name, value)) = part.split_once('=') else {
+                return Err(format!("`{part}`: write name=value, for instance from=10"));
+            };
             if !takes.contains(&name) {
-                let (name, takes) = (name.to_owned(), takes.join(", "));
-                return Err(FaultError::Name { name, kind, takes });
+                return Err(format!("`{name}`: {kind} takes {}", takes.join(", ")));
             }
             if names.contains(&name) {
-                return Err(FaultError::Twice(name.to_owned()));
+                return Err(format!("`{name}` is given twice"));
             }
             names.push(name);
-            fault
-                .set(name, value)
-                .map_err(|expected| FaultError::Value { text: part.to_owned(), expected })?;
+            fault.set(name, value).map_err(|expected| format!("`{part}`: {expected}"))?;
         }
-        fault.check_itself()
+        if matches!(fault.kind, FaultKind::Delay { by } if by.is_zero()) {
+            return Err("delay needs to know how long: add by=SECONDS".to_owned());
+        }
+        match fault.to.filter(|to| *to <= fault.from) {
+            Some(to) => {
+                let (from_s, to_s) = (fault.from.as_secs_f64(), to.as_secs_f64());
+                Err(format!("to={to_s}: the fault begins at {from_s} s and must end later"))
+            }
+            None => Ok(fault),
+        }
     }
 }
 
@@ -75,17 +83,6 @@ impl ScheduledFault {
         }
         Ok(())
     }
-
-    fn check_itself(self) -> Result<Self, FaultError> {
-        if matches!(self.kind, FaultKind::Delay { by } if by.is_zero()) {
-            return Err(FaultError::NoDelay);
-        }
-        let from_s = self.from.as_secs_f64();
-        match self.to.filter(|to| *to <= self.from) {
-            Some(to) => Err(FaultError::EndsBeforeItBegins { from_s, to_s: to.as_secs_f64() }),
-            None => Ok(self),
-        }
-    }
 }
 
 fn seconds(text: &str) -> Result<Duration, &'static str> {
@@ -94,17 +91,12 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
     seconds.map(Duration::from_secs_f64).ok_or("give a number of seconds, 0 to 86400")
 }
 
-impl FaultKind {
-    fn name(self) -> &'static str {
-        let is_same = |kind: &FaultKind| discriminant(kind) == discriminant(&self);
-        KINDS.iter().find(|(_, kind, _)| is_same(kind)).map_or("", |(name, ..)| name)
-    }
-}
-
 /// As it is written for `--fault`.
 impl fmt::Display for ScheduledFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.kind.name())?;
+        let is_same = |kind: &FaultKind| discriminant(kind) == discriminant(&self.kind);
+        let known = KINDS.iter().find(|(_, kind, _)| is_same(kind));
+        formatter.write_str(known.map_or("", |(name, ..)| name))?;
         let mut say = |name, value: &dyn fmt::Display| write!(formatter, ",{name}={value}");
         match self.kind {
             FaultKind::Throttle { retry_after } => say("retry-after", &retry_after.as_secs_f64())?,
@@ -120,10 +112,10 @@ impl fmt::Display for ScheduledFault {
         if let Some(to) = self.to {
             say("to", &to.as_secs_f64())?;
         }
-        match self.pipelines.is_empty() {
-            true => Ok(()),
-            false => say("pipeline", &list(&self.pipelines, "+")),
+        if !self.pipelines.is_empty() {
+            say("pipeline", &list(&self.pipelines, "+"))?;
         }
+        Ok(())
     }
 }
 

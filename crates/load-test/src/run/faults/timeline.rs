@@ -20,10 +20,11 @@ impl FaultSchedule {
             faults.iter().flat_map(|fault| [fault.from, fault.end(load)]).collect();
         borders.sort();
         borders.dedup();
-        let between = borders.windows(2).map(|pair| (pair[0], pair[1]));
-        let together = between.map(|(from, until)| {
-            let active =
-                faults.iter().filter(|fault| fault.from <= from && fault.end(load) >= until);
+        let together = borders.windows(2).map(|border| {
+            let (from, until) = (border[0], border[1]);
+            let is_active =
+                |fault: &&&ScheduledFault| fault.from <= from && fault.end(load) >= until;
+            let active = faults.iter().filter(is_active);
             let faults = active.fold(Faults::none(), |faults, fault| fault.add_to(faults));
             Window { from, until, faults }
         });
@@ -38,9 +39,8 @@ impl FaultSchedule {
         outlasts: bool,
     ) -> RunningFaults {
         let lasts = if outlasts { load + OUTLASTING } else { load };
-        let schedule = |(index, backend): (usize, &Backend)| {
-            backend.faults().schedule(self.timeline(index, lasts))
-        };
+        let schedule =
+            |(index, one): (usize, &Backend)| one.faults().schedule(self.timeline(index, lasts));
         RunningFaults { tasks: backends.iter().enumerate().map(schedule).collect(), outlasts }
     }
 }
@@ -74,19 +74,19 @@ impl Drop for RunningFaults {
 }
 
 impl ScheduledFault {
-    fn add_to(&self, faults: Faults) -> Faults {
-        let refuse = |code, retry_delay| Some(Refuse { share: self.share, code, retry_delay });
+    fn add_to(&self, mut faults: Faults) -> Faults {
+        let share = self.share;
+        let refuse = |code, retry_delay| Some(Refuse { share, code, retry_delay });
         match self.kind {
-            FaultKind::Refuse => Faults { refuse: refuse(Code::Unavailable, None), ..faults },
+            FaultKind::Refuse => faults.refuse = refuse(Code::Unavailable, None),
             FaultKind::Throttle { retry_after } => {
-                Faults { refuse: refuse(Code::ResourceExhausted, Some(retry_after)), ..faults }
+                faults.refuse = refuse(Code::ResourceExhausted, Some(retry_after));
             }
-            FaultKind::Delay { by } => {
-                Faults { delay: Some(Delay { share: self.share, by }), ..faults }
-            }
-            FaultKind::Stall => Faults { stall_share: self.share, ..faults },
-            FaultKind::Reset => Faults { reset_share: self.share, ..faults },
-            FaultKind::Outage => Faults { dead: true, ..faults },
+            FaultKind::Delay { by } => faults.delay = Some(Delay { share, by }),
+            FaultKind::Stall => faults.stall_share = share,
+            FaultKind::Reset => faults.reset_share = share,
+            FaultKind::Outage => faults.dead = true,
         }
+        faults
     }
 }

@@ -1,7 +1,7 @@
 //! Whether a rate was held: no loss, nothing turned away, sent in time, and no more and more
 //! waiting.
 
-use crate::report::{Sample, Turn};
+use crate::report::{LimitTry, Sample, Turn};
 
 /// Share of the requests that may be late: a hiccup of the machine is not the subject's, and a
 /// subject that does not keep up makes ever more of them late.
@@ -13,15 +13,6 @@ const BACKLOG_SHARE: f64 = 0.05;
 /// The first part of a try is a beginning: connections are made, caches and batches fill.
 const WARM_UP_SHARE: f64 = 0.2;
 
-/// How one try went.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Judgement {
-    /// Why it was not held; `None`: it was.
-    pub(super) reason: Option<String>,
-    /// Generator and backends were near their cores: the reason may be theirs.
-    pub(super) bench_was_busy: bool,
-}
-
 /// What a try was meant to be.
 pub(super) struct Meant {
     pub(super) rate_per_s: f64,
@@ -31,12 +22,20 @@ pub(super) struct Meant {
     pub(super) bench_limit_cores: f64,
 }
 
-pub(super) fn judge(turn: &Turn, meant: &Meant) -> Judgement {
-    let bench =
-        turn.bench.generator_cpu_cores.unwrap_or(0.0) + turn.bench.backend_cpu_cores.unwrap_or(0.0);
-    Judgement { reason: reason(turn, meant), bench_was_busy: bench > meant.bench_limit_cores }
+pub(super) fn judge(turn: &Turn, meant: &Meant) -> LimitTry {
+    let cost = &turn.bench;
+    let bench_cores: f64 =
+        [cost.generator_cpu_cores, cost.backend_cpu_cores].iter().flatten().sum();
+    let reason = reason(turn, meant);
+    LimitTry {
+        rate_per_s: meant.rate_per_s,
+        held: reason.is_none(),
+        reason,
+        bench_was_busy: meant.bench_limit_cores < bench_cores,
+    }
 }
 
+/// Why the rate was not held; `None`: it was.
 fn reason(turn: &Turn, meant: &Meant) -> Option<String> {
     let kpis = &turn.kpis;
     let of = |count: Option<u64>| count.unwrap_or(0);
@@ -45,25 +44,21 @@ fn reason(turn: &Turn, meant: &Meant) -> Option<String> {
     let late =
         of(turn.bench.late_requests) as f64 + of(kpis.never_sent) as f64 / meant.items_per_request;
     match kpis.lost {
-        None => return Some("what was lost is not known".to_owned()),
-        Some(0) => {}
-        Some(lost) => return Some(format!("{lost} items lost")),
+        None => Some("what was lost is not known".to_owned()),
+        Some(1..) => Some(format!("{} items lost", of(kpis.lost))),
+        Some(0) if turned_away > 0 => Some(format!("{turned_away} items turned away")),
+        Some(0) if late > (LATE_SHARE * requests).max(1.0) => {
+            let percent = (100.0 * late / requests).min(100.0);
+            Some(format!("{percent:.1} % of the requests sent late or never"))
+        }
+        Some(0) => growth(&turn.samples, meant)
+            .map(|growth| format!("{growth:.0} more items waiting every second"))
+            .or_else(|| {
+                let is_drained = kpis.drain_s.is_some();
+                let message = "not everything had arrived when the time to drain was over";
+                (!is_drained).then(|| message.to_owned())
+            }),
     }
-    if turned_away > 0 {
-        return Some(format!("{turned_away} items turned away"));
-    }
-    if late > (LATE_SHARE * requests).max(1.0) {
-        return Some(format!(
-            "{:.1} % of the requests sent late or never",
-            (100.0 * late / requests).min(100.0)
-        ));
-    }
-    if let Some(growth) = growth(&turn.samples, meant) {
-        return Some(format!("{growth:.0} more items waiting every second"));
-    }
-    kpis.drain_s
-        .is_none()
-        .then(|| "not everything had arrived when the time to drain was over".to_owned())
 }
 
 /// Items a second by which what is on its way grows without end; `None`: it does not.

@@ -1,38 +1,25 @@
 //! `--find-limit`: the highest rate that a subject holds with no loss and a bounded queue, open
 //! loop, and how sure that is.
 
-mod found;
 mod judge;
 mod search;
 
 use std::time::{Duration, Instant};
 
-use super::Bench;
 use super::definition::Definition;
-use super::machine::Cores;
-use super::plan::Plan;
-use super::turn::{self, TurnOutcome};
+use super::plan::{LimitSearch, Plan};
+use super::turn::{self, Bench, TurnOutcome};
 use super::warnings::BENCH_SHARE;
 use crate::generate::Pace;
 use crate::live;
-use crate::report::{LimitTry, SubjectRecord, Warning};
-use found::found;
-use judge::{Judgement, Meant, judge};
+use crate::report::{FoundLimit, LimitTry, SubjectRecord, Warning};
+use judge::{Meant, judge};
 use search::Search;
 
 /// The search begins at this share of what the subject takes when it is sent as much as it answers.
 const START_SHARE: f64 = 0.7;
 /// Where that is nothing.
 const FALLBACK_START: f64 = 1_000.0;
-
-/// How long and how closely is searched.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LimitSearch {
-    /// For each subject. What was found until then is reported.
-    pub within: Duration,
-    /// A rate that fails so close above one that is held ends the search: 0.05 is 5 %.
-    pub precision: f64,
-}
 
 /// One subject's search.
 struct Seeker<'a> {
@@ -48,31 +35,33 @@ struct Seeker<'a> {
 }
 
 /// Searches for all subjects, one try of each in turn, so that they share the machine's moods.
-/// Fills in the limits, and as turns those at the limit.
+/// Fills in the limits, and as turns those at the limit. What went wrong last is returned.
 pub(super) async fn run(
     bench: Bench<'_>,
     options: LimitSearch,
     subjects: &mut [SubjectRecord],
     warnings: &mut Vec<Warning>,
-) -> Vec<anyhow::Error> {
+) -> Option<anyhow::Error> {
     let Bench { plan, interrupted, .. } = bench;
-    let mut failures = Vec::new();
+    let mut failure = None;
     let mut seekers: Vec<_> = plan.subjects.iter().map(Seeker::new).collect();
-    while let Some(seeker) = least_spent(&mut seekers) {
-        if *interrupted.borrow() {
-            break;
-        }
+    while let Some(seeker) = least_spent(&mut seekers)
+        && !*interrupted.borrow()
+    {
         if let Err(error) = seeker.step(bench, options).await {
             let message = format!("the search for its limit ended: {error:#}");
             warnings.push(Warning::new(message, "").of(&seeker.definition.name));
             seeker.end(&format!("a try failed: {error:#}"));
-            failures.push(error);
+            failure = Some(error);
         }
     }
-    for (seeker, subject) in seekers.into_iter().zip(subjects) {
-        warnings.extend(seeker.conclude(plan, *interrupted.borrow(), subject));
+    for (mut seeker, subject) in seekers.into_iter().zip(subjects) {
+        if *interrupted.borrow() && !seeker.is_over {
+            seeker.end("interrupted");
+        }
+        seeker.conclude(plan.duration.as_secs_f64(), subject, warnings);
     }
-    failures
+    failure
 }
 
 /// Whose turn it is: the one with the fewest tries that goes on.
@@ -100,17 +89,15 @@ impl<'a> Seeker<'a> {
 
     /// One try, or the look at what it takes at most that comes before the first.
     async fn step(&mut self, bench: Bench<'_>, options: LimitSearch) -> anyhow::Result<()> {
-        let plan = bench.plan;
-        let name = self.definition.name.clone();
         let Some(search) = &self.search else {
-            let start = match plan.pace {
+            let start = match bench.plan.pace {
                 Some(Pace::Open { items_per_s }) => items_per_s,
                 _ => self.probe(bench).await?,
             };
             self.search = Some(Search::new(start, options.precision));
             return Ok(());
         };
-        let Some(rate) = search.next() else {
+        let Some(rate_per_s) = search.next() else {
             self.is_over = true;
             return Ok(());
         };
@@ -118,92 +105,129 @@ impl<'a> Seeker<'a> {
             self.end("the time for the search was over");
             return Ok(());
         }
-        let began = Instant::now();
-        let try_plan = Plan { pace: Some(Pace::Open { items_per_s: rate }), ..plan.clone() };
-        let label = format!("{name}, try {} at {rate:.0}/s", self.tries.len() + 1);
-        bench.view.begin_turn(&label);
-        let outcome = turn::run(Bench { plan: &try_plan, ..bench }, self.definition).await?;
-        self.took(began.elapsed());
+        let number = self.tries.len() + 1;
+        let label = format!("{}, try {number} at {rate_per_s:.0}/s", self.definition.name);
+        let outcome = self.turn(bench, Pace::Open { items_per_s: rate_per_s }, &label).await?;
         let Some(outcome) = outcome.filter(|_| !*bench.interrupted.borrow()) else { return Ok(()) };
-        let judgement = judge(&outcome.turn, &meant(&try_plan, rate, bench.cores));
-        tell(&label, &judgement);
-        self.note(rate, judgement, outcome);
+        let meant = Meant {
+            rate_per_s,
+            load_s: bench.plan.duration.as_secs_f64(),
+            items_per_request: f64::from(bench.plan.items_per_request()),
+            bench_limit_cores: BENCH_SHARE * bench.cores.of_bench() as f64,
+        };
+        let tried = judge(&outcome.turn, &meant);
+        let busy = if tried.bench_was_busy { " (the bench was near its cores)" } else { "" };
+        match &tried.reason {
+            None => live::note(&format!("{label}: held{busy}")),
+            Some(reason) => live::note(&format!("{label}: not held: {reason}{busy}")),
+        }
+        if let Some(search) = &mut self.search {
+            search.record(rate_per_s, tried.held);
+        }
+        self.tries.push((tried, outcome));
         Ok(())
     }
 
-    fn note(&mut self, rate_per_s: f64, judgement: Judgement, outcome: TurnOutcome) {
-        let Judgement { reason, bench_was_busy } = judgement;
-        if let Some(search) = &mut self.search {
-            search.record(rate_per_s, reason.is_none());
-        }
-        self.tries.push((
-            LimitTry { rate_per_s, held: reason.is_none(), reason, bench_was_busy },
-            outcome,
-        ));
-    }
-
-    fn took(&mut self, time: Duration) {
-        self.spent += time;
-        self.longest_try = self.longest_try.max(time);
+    async fn turn(
+        &mut self,
+        bench: Bench<'_>,
+        pace: Pace,
+        label: &str,
+    ) -> anyhow::Result<Option<TurnOutcome>> {
+        let plan = Plan { pace: Some(pace), ..bench.plan.clone() };
+        let began = Instant::now();
+        bench.view.begin_turn(label);
+        let outcome = turn::run(Bench { plan: &plan, ..bench }, self.definition).await?;
+        self.spent += began.elapsed();
+        self.longest_try = self.longest_try.max(began.elapsed());
+        Ok(outcome)
     }
 
     /// Where to begin: below what it takes when it is sent as much as it answers.
     async fn probe(&mut self, bench: Bench<'_>) -> anyhow::Result<f64> {
-        let plan = bench.plan;
-        let began = Instant::now();
-        let closed = Plan { pace: Some(Pace::Closed), ..plan.clone() };
         let label = format!("{}, what it answers at most", self.definition.name);
-        bench.view.begin_turn(&label);
-        let outcome = turn::run(Bench { plan: &closed, ..bench }, self.definition).await?;
-        self.took(began.elapsed());
+        let outcome = self.turn(bench, Pace::Closed, &label).await?;
         let accepted = outcome.and_then(|outcome| outcome.turn.kpis.accepted).unwrap_or(0);
-        let taken = accepted as f64 / plan.duration.as_secs_f64();
+        let taken = accepted as f64 / bench.plan.duration.as_secs_f64();
         live::note(&format!("{label}: {taken:.0} items/s"));
         Ok(if taken > 0.0 { START_SHARE * taken } else { FALLBACK_START })
     }
 
     /// Puts the result into the record. The warnings are those of the tries that are the result.
-    fn conclude(
-        mut self,
-        plan: &Plan,
-        is_interrupted: bool,
-        subject: &mut SubjectRecord,
-    ) -> Vec<Warning> {
-        if is_interrupted && !self.is_over {
-            self.end("interrupted");
-        }
+    fn conclude(self, try_s: f64, subject: &mut SubjectRecord, warnings: &mut Vec<Warning>) {
         let search = self.search.unwrap_or_else(|| Search::new(FALLBACK_START, 0.0));
-        let tries = self.tries.iter().map(|(tried, _)| tried.clone()).collect();
-        let limit = found(&search, tries, plan.duration.as_secs_f64(), self.ended);
-        let rate = limit.rate_per_s;
-        subject.limit = Some(limit);
-        let mut warnings = Vec::new();
+        let (tries, outcomes): (Vec<LimitTry>, Vec<TurnOutcome>) = self.tries.into_iter().unzip();
+        let limit = FoundLimit { try_s, ended_early: self.ended, ..found(&search, tries) };
         // Where nothing was held, the last try says what happened instead.
-        let last = self.tries.len().saturating_sub(1);
-        for (index, (tried, outcome)) in self.tries.into_iter().enumerate() {
-            let is_result = tried.held && rate == Some(tried.rate_per_s);
-            if is_result || rate.is_none() && index == last {
-                warnings.extend(outcome.warnings.iter().cloned());
-                super::add_turn(subject, subject.turns.len() + 1, outcome);
+        let last = outcomes.len().saturating_sub(1);
+        for (index, (tried, outcome)) in limit.tries.iter().zip(outcomes).enumerate() {
+            let is_result = tried.held && limit.rate_per_s == Some(tried.rate_per_s);
+            if is_result || limit.rate_per_s.is_none() && index == last {
+                let number = subject.turns.len() + 1;
+                outcome.add_to(subject, number, warnings);
             }
         }
-        warnings
+        subject.limit = Some(limit);
     }
 }
 
-fn meant(plan: &Plan, rate_per_s: f64, cores: &Cores) -> Meant {
-    Meant {
-        rate_per_s,
-        load_s: plan.duration.as_secs_f64(),
-        items_per_request: f64::from(plan.items_per_request()),
-        bench_limit_cores: BENCH_SHARE * cores.of_bench() as f64,
+/// What the tries of a search come to.
+fn found(search: &Search, tries: Vec<LimitTry>) -> FoundLimit {
+    let (best, failed) = (search.best(), search.lowest_failed());
+    let mut failing =
+        tries.iter().filter(|tried| !tried.held && Some(tried.rate_per_s) == failed).peekable();
+    FoundLimit {
+        rate_per_s: best.map(|best| best.rate),
+        held: best.map_or(0, |best| best.held),
+        tries_at_rate: best.map_or(0, |best| best.held + best.failed),
+        held_always_per_s: search.held_always(),
+        failed_per_s: failed,
+        bench_was_limit: failing.peek().is_some() && failing.all(|tried| tried.bench_was_busy),
+        tries,
+        ..FoundLimit::default()
     }
 }
 
-fn tell(label: &str, judgement: &Judgement) {
-    let busy = if judgement.bench_was_busy { " (the bench was near its cores)" } else { "" };
-    match &judgement.reason {
-        None => live::note(&format!("{label}: held{busy}")),
-        Some(reason) => live::note(&format!("{label}: not held: {reason}{busy}")),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each rate with whether it was held and whether the bench was busy.
+    fn of(tries: &[(f64, bool, bool)]) -> FoundLimit {
+        let mut search = Search::new(1_000.0, 0.05);
+        let tried = tries.iter().map(|&(rate_per_s, held, bench_was_busy)| {
+            search.record(rate_per_s, held);
+            LimitTry { rate_per_s, held, reason: None, bench_was_busy }
+        });
+        let tries = tried.collect();
+        found(&search, tries)
+    }
+
+    #[test]
+    fn rate_and_interval_are_told_apart_where_a_try_failed_by_chance() {
+        let chance = [
+            (900.0, true, false),
+            (1_000.0, false, false),
+            (1_000.0, true, false),
+            (1_000.0, true, false),
+        ];
+        let limit =
+            of(&[&chance[..], &[(1_050.0, false, false), (1_050.0, false, false)]].concat());
+        assert_eq!((limit.rate_per_s, limit.held, limit.tries_at_rate), (Some(1_000.0), 2, 3));
+        assert_eq!((limit.held_always_per_s, limit.failed_per_s), (Some(900.0), Some(1_050.0)));
+    }
+
+    #[test]
+    fn the_bench_was_the_limit_only_where_every_failure_at_the_lowest_rate_was_with_a_busy_bench() {
+        let held = (1_000.0, true, true);
+        assert!(of(&[held, (1_050.0, false, true), (1_050.0, false, true)]).bench_was_limit);
+        assert!(!of(&[held, (1_050.0, false, true), (1_050.0, false, false)]).bench_was_limit);
+        // A higher rate at which it was busy is not what decided.
+        let higher = [(2_000.0, false, true), (2_000.0, false, true)];
+        assert!(
+            !of(&[&higher[..], &[held, (1_050.0, false, false), (1_050.0, false, false)]].concat())
+                .bench_was_limit
+        );
+        assert!(!of(&[held]).bench_was_limit);
     }
 }

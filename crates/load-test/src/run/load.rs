@@ -1,14 +1,20 @@
-//! How requests are made and carried: as the Kyma load test's generators do, where nothing else is
-//! asked for.
+//! What a plan offers, and how: requests that are sent to the subject, targets that it scrapes,
+//! files that it tails; as the Kyma load test's generators do, where nothing else is asked for.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
+use anyhow::{bail, ensure};
 use sluice_otlp::{Encoding, Signal};
-use thiserror::Error;
 
+use super::definition::Setting;
 use super::plan::Plan;
-use crate::generate::{Load, Pace, Protocol, Retry, Shape};
-use crate::report::{Target, Warning};
+use crate::backend::Backend;
+use crate::generate::{
+    Farm, Load, LoadError, LogFiles, OpenFarm, OpenLogFiles, Pace, Protocol, Retry, RunningLoad,
+    Shape,
+};
+use crate::report::{self, Scenario, Target, Warning};
 
 /// Every stream has its own copy of a request; all together may take so much.
 const BUFFERS_LIMIT_BYTES: f64 = 2.0 * (1_u64 << 30) as f64;
@@ -16,39 +22,52 @@ const BUFFERS_LIMIT_BYTES: f64 = 2.0 * (1_u64 << 30) as f64;
 const MESSAGE_LIMIT_BYTES: f64 = (4_u64 << 20) as f64;
 /// Files that this process needs for other things than the load's connections.
 const OTHER_FILES: u64 = 256;
+/// Besides the scrape interval.
+const SCRAPED_WITHIN: Duration = Duration::from_secs(20);
 
-/// `None`: as in the Kyma load test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Requests {
-    pub protocol: Protocol,
-    pub encoding: Encoding,
-    pub connections: Option<u32>,
-    /// Requests in flight at once on each connection. Over HTTP/1 each of them has a connection of
-    /// its own.
-    pub streams: Option<u32>,
-    pub items: Option<u32>,
+/// Where the load of a turn comes from. It is opened before the subject starts, whose configuration
+/// names what it scrapes or tails, and starts when the subject is ready.
+pub(super) enum Source {
+    Otlp(Load),
+    Farm(OpenFarm),
+    LogFiles(OpenLogFiles),
 }
 
-impl Default for Requests {
-    fn default() -> Self {
-        let (protocol, encoding) = (Protocol::Grpc, Encoding::Identity);
-        Requests { protocol, encoding, connections: None, streams: None, items: None }
+impl Source {
+    /// Says what the subject is to scrape, or where the files are that it is to tail.
+    pub(super) fn tell(&self, setting: &mut Setting) {
+        match self {
+            Source::Otlp(_) => {}
+            Source::Farm(farm) => {
+                setting.scrape_targets = farm.addrs().to_vec();
+                setting.scrape_interval = Some(farm.scrape_interval());
+            }
+            Source::LogFiles(files) => setting.log_root = Some(files.root().to_owned()),
+        }
     }
-}
 
-/// Why a load cannot be had on this machine.
-#[derive(Clone, Debug, PartialEq, Error)]
-pub enum RequestsError {
-    #[error(
-        "{streams} streams with a request of {request_bytes:.0} bytes each would take \
-         {gibibytes:.1} GiB: \
-         use fewer --connections or --streams, or a smaller --batch-size"
-    )]
-    Memory { streams: u64, request_bytes: f64, gibibytes: f64 },
-    #[error(
-        "the load needs {needed} connections and this process may have {limit} files open: {remedy}"
-    )]
-    Files { needed: u64, limit: u64, remedy: &'static str },
+    /// Waits until the subject begins to fetch what it is offered, where it is one that fetches by
+    /// a clock of its own.
+    pub(super) async fn wait_until_wanted(&self) -> anyhow::Result<()> {
+        // A file waits for its reader.
+        let Source::Farm(farm) = self else { return Ok(()) };
+        let limit = farm.scrape_interval() + SCRAPED_WITHIN;
+        let is_wanted = farm.wait_for_scraper(limit).await;
+        let limit_s = limit.as_secs();
+        ensure!(is_wanted, "no target was scraped within {limit_s} s: see the subject's template");
+        Ok(())
+    }
+
+    /// Without a rate of its own, a source goes as fast as its items arrive at these backends.
+    pub(super) fn start(self, backends: &[Backend]) -> Result<RunningLoad, LoadError> {
+        Ok(match self {
+            Source::Otlp(load) => load.start()?,
+            Source::Farm(farm) => farm.start(),
+            Source::LogFiles(files) => {
+                files.start(backends.iter().map(Backend::arrivals).collect())
+            }
+        })
+    }
 }
 
 impl Plan {
@@ -104,34 +123,70 @@ impl Plan {
     }
 
     fn any_load(&self) -> Load {
-        self.load(SocketAddr::from(([127, 0, 0, 1], 4317)))
+        self.load(SocketAddr::from((Ipv4Addr::LOCALHOST, 4317)))
+    }
+
+    fn farm(&self) -> Farm {
+        match self.pace {
+            Some(Pace::Open { items_per_s }) => self.farm.clone().scraped_at(items_per_s),
+            _ => self.farm.clone(),
+        }
+    }
+
+    fn log_files(&self) -> LogFiles {
+        LogFiles {
+            lines_per_s: self.rate_per_s(),
+            body_bytes: self.body_bytes.unwrap_or(self.log_files.body_bytes),
+            ..self.log_files.clone()
+        }
+    }
+
+    /// What offers the load. `listen` is where the subject takes requests, if that is what it is
+    /// offered.
+    pub(super) fn source(&self, listen: SocketAddr) -> anyhow::Result<Source> {
+        Ok(match self.target {
+            Target::Traces | Target::Metrics | Target::LogsOtel => Source::Otlp(self.load(listen)),
+            Target::MetricAgent => Source::Farm(self.farm().open()?),
+            Target::LogAgent | Target::LogsFluentBit => Source::LogFiles(self.log_files().open()?),
+        })
+    }
+
+    /// Whether what agents scrape or tail can be had.
+    pub(super) fn check_source(&self) -> anyhow::Result<()> {
+        match self.target {
+            Target::MetricAgent => Ok(self.farm().check()?),
+            Target::LogAgent | Target::LogsFluentBit => Ok(self.log_files().check()?),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the load fits into this process.
-    pub fn check_requests(&self) -> Result<(), RequestsError> {
+    pub fn check_requests(&self) -> anyhow::Result<()> {
         if !self.target.takes_requests() {
             return Ok(());
         }
         let (load, request_bytes) = (self.any_load(), self.request_bytes());
         let streams = load.connections as u64 * load.streams as u64;
-        if streams as f64 * request_bytes > BUFFERS_LIMIT_BYTES {
-            let gibibytes = streams as f64 * request_bytes / f64::from(1 << 30);
-            return Err(RequestsError::Memory { streams, request_bytes, gibibytes });
-        }
+        let bytes = streams as f64 * request_bytes;
+        ensure!(
+            bytes <= BUFFERS_LIMIT_BYTES,
+            "{streams} streams with a request of {request_bytes:.0} bytes each would take {:.1} \
+             GiB: use fewer --connections or --streams, or a smaller --batch-size",
+            bytes / f64::from(1 << 30)
+        );
         let (needed, remedy) = match load.protocol {
-            Protocol::Grpc => {
-                (load.connections as u64, "use fewer --connections, or raise it with ulimit -n")
-            }
+            Protocol::Grpc => (load.connections as u64, "use fewer --connections"),
             Protocol::Http => (
                 streams,
                 "over HTTP every stream has a connection of its own, so use fewer --connections or \
-                 --streams, or raise it with ulimit -n",
+                 --streams",
             ),
         };
         match rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
-            Some(limit) if needed + OTHER_FILES > limit => {
-                Err(RequestsError::Files { needed, limit, remedy })
-            }
+            Some(limit) if needed + OTHER_FILES > limit => bail!(
+                "the load needs {needed} connections and this process may have {limit} files \
+                 open: {remedy}, or raise it with ulimit -n"
+            ),
             _ => Ok(()),
         }
     }
@@ -155,7 +210,7 @@ impl Plan {
     }
 
     /// How requests are carried, for the report.
-    pub(super) fn carried(&self) -> Option<String> {
+    fn carried(&self) -> Option<String> {
         let load = self.any_load();
         let protocol = match load.protocol {
             Protocol::Grpc => "gRPC",
@@ -170,11 +225,59 @@ impl Plan {
             format!("{protocol}, {encoding}, {connections} connection(s) of {streams} stream(s)")
         })
     }
+
+    pub(super) fn scenario(&self) -> Scenario {
+        let of_requests = Some(u64::from(self.items_per_request()));
+        let (body_bytes, items_per_request) = match self.target {
+            Target::Traces | Target::Metrics => (None, of_requests),
+            Target::LogsOtel => (Some(self.shape().body_bytes), of_requests),
+            // A scrape is a request, the other way round.
+            Target::MetricAgent => (None, Some(self.farm.series_per_target())),
+            Target::LogAgent | Target::LogsFluentBit => (Some(self.log_files().body_bytes), None),
+        };
+        Scenario {
+            target: self.target,
+            name: self.name.clone(),
+            multi: self.multi,
+            backpressure: !self.faults.is_empty(),
+            faults: self.faults.in_words(),
+            load_s: self.duration.as_secs_f64(),
+            rate_per_s: self.rate_per_s().filter(|_| self.find_limit.is_none()),
+            find_limit: self.find_limit.is_some(),
+            body_bytes: body_bytes.map(|bytes| bytes as u64),
+            items_per_request,
+            carried: self.carried(),
+            pipelines: self.pipelines() as u32,
+            command: self.command.clone(),
+        }
+    }
+
+    /// What would be done: a line each for scenario, load, faults, subjects and how often.
+    pub fn in_words(&self) -> String {
+        let scenario = self.scenario();
+        let subjects: Vec<&str> = self.subjects.iter().map(|one| one.name.as_str()).collect();
+        let how_often = match self.find_limit {
+            Some(search) => {
+                let within_s = search.within.as_secs_f64();
+                format!("The limit of each is searched for at most {within_s} s")
+            }
+            None => format!("Turns of each: {}", self.turns),
+        };
+        let mut lines = vec![
+            report::title(&scenario),
+            format!("Name: {}", self.name),
+            report::load_in_words(&scenario),
+        ];
+        lines.extend(scenario.faults.map(|faults| format!("Faults: {faults}")));
+        lines.extend([format!("Subjects: {}", subjects.join(", ")), how_often]);
+        lines.join("\n") + "\n"
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::plan::Requests;
     use crate::run::plan::tests::plan;
 
     #[test]
