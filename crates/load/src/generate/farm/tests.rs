@@ -5,7 +5,6 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::identity::Identity;
-use crate::scrape::Scrape;
 
 fn farm() -> Farm {
     Farm { targets: 2, metrics: 3, series: 4, labels: 2, counters: 1, ..Farm::default() }
@@ -37,11 +36,9 @@ async fn ask(stream: &mut TcpStream, request: &str) -> (String, String) {
 const GET: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
 fn sequences(page: &str) -> Vec<u64> {
-    Scrape::parse(page)
-        .samples
-        .iter()
-        .map(|sample| Identity::from_sample(sample.value).unwrap().sequence())
-        .collect()
+    let samples = page.lines().filter(|line| !line.starts_with('#'));
+    let values = samples.map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap());
+    values.map(|value| Identity::from_sample(value).unwrap().sequence()).collect()
 }
 
 #[tokio::test]

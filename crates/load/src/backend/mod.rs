@@ -168,7 +168,7 @@ impl Backend {
         Latency::of(&self.store().latency_us)
     }
 
-    pub(crate) fn latency_histogram(&self) -> hdrhistogram::Histogram<u64> {
+    pub fn latency_histogram(&self) -> hdrhistogram::Histogram<u64> {
         self.store().latency_us.clone()
     }
 

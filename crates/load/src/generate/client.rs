@@ -1,6 +1,7 @@
 //! Sends requests as they were stamped, over gRPC or over HTTP/1, and reads the answers. gRPC goes
 //! by `h2` itself: hyper's client above it would make small requests dearer.
 
+use std::error::Error;
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
@@ -15,7 +16,6 @@ use tokio::sync::Mutex;
 
 use super::answer::Answer;
 use super::template::PREFIX_LEN;
-use crate::http_get::innermost;
 
 const WINDOW_BYTES: u32 = 1 << 20;
 /// An export response is a few bytes; a server that sends more than this is not believed.
@@ -66,6 +66,12 @@ impl Client {
         };
         answered.unwrap_or_else(Answer::broken)
     }
+}
+
+/// Clients wrap an error several times; the innermost says what happened.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |&error| error.source());
+    chain.last().map(ToString::to_string).unwrap_or_default()
 }
 
 async fn exchange(

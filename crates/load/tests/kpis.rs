@@ -1,11 +1,12 @@
 //! Each number that a load test reports, against subjects whose behaviour is known.
 
+#[path = "../../load-test/tests/support/mod.rs"]
 mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_load_test::{Backend, BackendOptions, Code, Ending, Faults, Load, Retry};
+use sluice_load::{Backend, BackendOptions, Code, Ending, Faults, Load, Retry};
 use sluice_otlp::{Encoding, Signal};
 use support::{Action, start_relay};
 
@@ -205,11 +206,8 @@ async fn resets_are_counted_and_other_streams_live() {
 
 #[tokio::test]
 async fn partial_success_counts_as_rejected() {
-    let partial = sluice_load_test::backend::Partial {
-        share: 1.0,
-        rejected_items: 3,
-        message: "no".to_owned(),
-    };
+    let partial =
+        sluice_load::backend::Partial { share: 1.0, rejected_items: 3, message: "no".to_owned() };
     let faults = Faults { partial: Some(partial), ..Faults::none() };
     let backend = Backend::start(BackendOptions::default().faults(faults)).await.unwrap();
     let report = Load::new(Signal::Traces, backend.addr())
@@ -280,7 +278,7 @@ async fn light_counting_agrees_with_verifying() {
             let load =
                 Load::new(signal, ([127, 0, 0, 1], 1).into()).items(3_000).encoding(encoding);
             let counting =
-                sluice_load_test::Counting::Light { bytes_per_item: load.shape.bytes_per_item() };
+                sluice_load::Counting::Light { bytes_per_item: load.shape.bytes_per_item() };
             let backend = Backend::start(BackendOptions { counting, ..BackendOptions::default() })
                 .await
                 .unwrap();
@@ -297,7 +295,7 @@ async fn light_counting_agrees_with_verifying() {
 #[tokio::test]
 async fn scheduled_faults_come_and_go() {
     let backend = Backend::healthy().await.unwrap();
-    let window = sluice_load_test::backend::Window {
+    let window = sluice_load::backend::Window {
         from: Duration::from_millis(200),
         until: Duration::from_millis(500),
         faults: Faults::unavailable(1.0),

@@ -8,7 +8,9 @@ mod pod;
 mod writer;
 
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +22,6 @@ use super::load::LoadError;
 use super::report::Progress;
 use super::running::{RunningLoad, Stop};
 use crate::backend::Arrivals;
-use crate::subject::Reaper;
 use line::LineTemplate;
 use pod::{PodLog, Rotation};
 use writer::Writer;
@@ -94,7 +95,7 @@ impl LogFiles {
         let failed = |source| LogFilesError::Io { path: folder.clone(), source };
         let folder = TempDir::with_prefix("sluice-load-test-logs-").map_err(failed)?;
         // Before anything is in it: a bench can be killed at any time.
-        let tree = Tree { _reaper: Reaper::start(folder.path(), &[]), folder };
+        let tree = Tree { _remover: Remover::start(folder.path()), folder };
         let rotation = Rotation {
             size_bytes: self.rotate_bytes,
             check_every: self.rotate_every,
@@ -156,8 +157,32 @@ impl LogFiles {
 
 /// Removed at the end, also at that of a bench which was killed.
 struct Tree {
-    _reaper: Option<Reaper>,
+    _remover: Option<Remover>,
     folder: TempDir,
+}
+
+/// A shell that removes the tree if this process is killed, which is the end of the shell's input.
+/// Ended when dropped, without doing anything.
+struct Remover(Child);
+
+impl Remover {
+    /// `None` where there is no shell: then a killed bench leaves the folder behind.
+    fn start(folder: &Path) -> Option<Remover> {
+        const SCRIPT: &str = r#"trap '' HUP INT TERM; read -r _; rm -rf -- "$1""#;
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", SCRIPT, "sluice-load-test-keeper"]).arg(folder).current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A group of its own: what ends the bench's group leaves it alone.
+        command.process_group(0).spawn().ok().map(Remover)
+    }
+}
+
+impl Drop for Remover {
+    fn drop(&mut self) {
+        // Before its input is closed. An error means that it is gone.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A tree in which nothing is written yet.
