@@ -5,16 +5,14 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use roaring::RoaringTreemap;
 
-/// Resource attribute that marks a generated request. Its value is 32 hexadecimal digits: the
-/// identity of the request's first item and the time of sending in nanoseconds since the epoch.
+/// Resource attribute that marks a generated request. Its value is the [`Stamp`] of the first item.
 pub const REQUEST_ATTRIBUTE: &str = "load_test.request";
 /// Attribute of every item whose value is [`ORDINARY_MARK`] or [`POISON_MARK`].
 pub const MARK_ATTRIBUTE: &str = "load_test.mark";
 pub const ORDINARY_MARK: &str = "ordinary";
 pub const POISON_MARK: &str = "poisoned";
 
-/// Begins the identity of an item that is text, a log line: 32 hexadecimal digits follow as in
-/// [`REQUEST_ATTRIBUTE`].
+/// Begins the identity of an item that is text, a log line: its [`Stamp`] follows.
 pub const TEXT_MARK: &str = "load-test-item-";
 /// Is at the end of such a text: without it the item has been torn.
 pub const TEXT_END: &str = "load-test-end";
@@ -40,11 +38,6 @@ impl Identity {
     pub fn new(generator: u16, sequence: u64) -> Self {
         debug_assert!(sequence < 1 << SEQUENCE_BITS);
         Identity(u64::from(generator) << SEQUENCE_BITS | sequence)
-    }
-
-    /// The item after this one.
-    pub(crate) fn next(self) -> Self {
-        Identity(self.0.wrapping_add(1))
     }
 
     pub(crate) fn relative(index: u32) -> Self {
@@ -79,6 +72,34 @@ impl Identity {
         } else {
             self
         }
+    }
+}
+
+/// Which item it is, and when it was sent, in nanoseconds since the epoch. As text these are
+/// [`Stamp::LEN`] hexadecimal digits.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    pub first: Identity,
+    pub sent_unix_ns: u64,
+}
+
+impl Stamp {
+    pub const LEN: usize = 32;
+
+    pub(crate) fn write(self, out: &mut [u8]) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let number = u128::from(self.first.0) << 64 | u128::from(self.sent_unix_ns);
+        for (index, digit) in out.iter_mut().enumerate() {
+            *digit = DIGITS[(number >> (124 - 4 * index) & 15) as usize];
+        }
+    }
+
+    pub(crate) fn parse(text: &[u8]) -> Option<Stamp> {
+        let text = str::from_utf8(text).ok()?;
+        let is_stamp =
+            text.len() == Stamp::LEN && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| is_stamp)?;
+        Some(Stamp { first: Identity((number >> 64) as u64), sent_unix_ns: number as u64 })
     }
 }
 

@@ -52,8 +52,6 @@ pub struct Faults {
     /// Share of the requests whose stream (over HTTP: connection) is reset in the middle of its
     /// answer.
     pub reset_share: f64,
-    /// Bodies are read no faster than this on each stream.
-    pub read_bytes_per_s: Option<u64>,
     pub delay: Option<Delay>,
     pub refuse: Option<Refuse>,
     pub poison: Option<Poison>,
@@ -122,7 +120,7 @@ pub struct Window {
 pub struct FaultSwitch(watch::Sender<Arc<Faults>>);
 
 impl FaultSwitch {
-    pub(crate) fn new(faults: Faults) -> Self {
+    pub(super) fn new(faults: Faults) -> Self {
         FaultSwitch(watch::Sender::new(Arc::new(faults)))
     }
 
@@ -139,7 +137,7 @@ impl FaultSwitch {
         Arc::clone(&self.0.borrow())
     }
 
-    pub(crate) fn changes(&self) -> watch::Receiver<Arc<Faults>> {
+    pub(super) fn changes(&self) -> watch::Receiver<Arc<Faults>> {
         self.0.subscribe()
     }
 
@@ -168,6 +166,6 @@ impl FaultSwitch {
 }
 
 /// True in `share` of the cases.
-pub(crate) fn strikes(share: f64) -> bool {
+pub(super) fn strikes(share: f64) -> bool {
     share > 0.0 && fastrand::f64() < share
 }

@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, StatusCode};
 use prost::Message as _;
 use serde_json::json;
 use sluice_net::grpc::{Code, Status};
 use sluice_otlp::{Encoding, Signal};
 
-use super::judge::Form;
-use super::serve::{Answer, Format, full, with_content_type};
-use crate::export_response::ExportResponse;
+use super::judge::{Form, Format};
+use super::serve::{Answer, full, respond};
+use crate::export_response::{ExportResponse, PartialSuccess};
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
@@ -28,24 +28,29 @@ pub(super) fn format(head: &Parts) -> Result<Format, Box<Answer>> {
     };
     let encoding = Encoding::from_name(text("content-encoding").unwrap_or("identity"));
     match (form, encoding) {
-        (Some(form), Some(encoding)) => Ok(Format { signal, encoding, form }),
-        _ => Err(Box::new(respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, "text/plain", Bytes::new()))),
+        (Some(form), Some(encoding)) => {
+            Ok(Format { signal: signal.unwrap_or(Signal::Logs), encoding, form })
+        }
+        _ => {
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            Err(Box::new(respond(status, "text/plain", full(Bytes::new()))))
+        }
     }
 }
 
-pub(super) fn taken(form: Form, rejected: Option<(u64, String)>) -> Answer {
+pub(super) fn taken(form: Form, partial_success: Option<PartialSuccess>) -> Answer {
     if form == Form::Protobuf {
-        let message = ExportResponse::of(rejected).encode_to_vec();
-        return respond(StatusCode::OK, PROTOBUF, message.into());
+        let message = ExportResponse { partial_success }.encode_to_vec();
+        return respond(StatusCode::OK, PROTOBUF, full(message.into()));
     }
-    let body = match rejected {
+    let body = match partial_success {
         // The field has another name for each signal; a generic reader looks for the count only.
-        Some((items, reason)) => {
-            json!({"partialSuccess": {"rejectedSpans": items.to_string(), "errorMessage": reason}})
-        }
+        Some(PartialSuccess { rejected_items, error_message }) => json!({"partialSuccess": {
+            "rejectedSpans": rejected_items.to_string(), "errorMessage": error_message,
+        }}),
         None => json!({}),
     };
-    respond(StatusCode::OK, JSON, body.to_string().into())
+    respond(StatusCode::OK, JSON, full(body.to_string().into()))
 }
 
 pub(super) fn refusal(form: Form, status: &Status, is_too_large: bool) -> Answer {
@@ -62,20 +67,14 @@ pub(super) fn refusal(form: Form, status: &Status, is_too_large: bool) -> Answer
     };
     let mut response = if form == Form::Protobuf {
         let without_delay = Status::new(status.code, &status.message);
-        respond(http_status, PROTOBUF, without_delay.encode_details().into())
+        respond(http_status, PROTOBUF, full(without_delay.encode_details().into()))
     } else {
         let body = json!({"code": status.code.number(), "message": status.message});
-        respond(http_status, JSON, body.to_string().into())
+        respond(http_status, JSON, full(body.to_string().into()))
     };
     if let Some(delay) = status.retry_delay {
         let seconds = delay.as_secs_f64().ceil() as u64;
         response.headers_mut().insert("retry-after", HeaderValue::from(seconds));
     }
     response
-}
-
-fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
-    let mut response = Response::new(full(body));
-    *response.status_mut() = status;
-    with_content_type(content_type, response)
 }

@@ -1,10 +1,11 @@
 //! Decides what a backend answers to a request that it has read: by its faults first, then by the
 //! request itself.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use flate2::bufread::MultiGzDecoder;
 use http::HeaderMap;
 use sluice_net::grpc::{Code, Status};
 use sluice_otlp::json::from_json;
@@ -14,19 +15,19 @@ use super::faults::{Faults, strikes};
 use super::scan::{self, Malformed};
 use super::store::Received;
 use super::{Counting, Shared, text};
+use crate::export_response::PartialSuccess;
 
-/// A request that was read to its end.
-pub(crate) struct Incoming {
-    pub(crate) signal: Signal,
-    pub(crate) encoding: Encoding,
-    pub(crate) form: Form,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Body,
+/// The format of a body, as the request's head has it.
+pub(super) struct Format {
+    /// Of log lines: logs.
+    pub(super) signal: Signal,
+    pub(super) encoding: Encoding,
+    pub(super) form: Form,
 }
 
 /// The form of an inflated body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(super) enum Form {
     Protobuf,
     Json,
     /// Log lines in something that is not OTLP: JSON as Fluent Bit's `http` output posts it, or one
@@ -34,7 +35,7 @@ pub(crate) enum Form {
     Lines,
 }
 
-pub(crate) enum Body {
+pub(super) enum Body {
     Whole(Bytes),
     /// Longer than the message limit; it was not kept.
     TooLarge {
@@ -44,35 +45,41 @@ pub(crate) enum Body {
     Malformed,
 }
 
-pub(crate) enum Reply {
-    Taken { rejected: Option<(u64, String)> },
-    Refused { status: Status, is_too_large: bool },
+/// Taken, all but the items that are named as rejected; or not.
+pub(super) type Verdict = Result<Option<PartialSuccess>, Refusal>;
+
+pub(super) enum Refusal {
+    Status { status: Status, is_too_large: bool },
     Reset,
 }
 
-impl Reply {
-    fn refused(code: Code, message: impl Into<String>) -> Self {
-        Reply::Refused { status: Status::new(code, message), is_too_large: false }
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Refusal::Status { status, is_too_large: false }
     }
 }
 
 /// Decides and counts. While the backend is stalled this does not return.
-pub(crate) async fn judge(shared: &Shared, incoming: Incoming) -> Reply {
+pub(super) async fn judge(
+    shared: &Shared,
+    format: Format,
+    headers: HeaderMap,
+    body: Body,
+) -> Verdict {
     shared.store.lock().counts.requests += 1;
     let faults = wait_while_stalled(shared).await;
-    if let Some(delay) = &faults.delay
-        && strikes(delay.share)
-    {
+    if let Some(delay) = faults.delay.as_ref().filter(|delay| strikes(delay.share)) {
         tokio::time::sleep(delay.by).await;
     }
-    let reply = fault_reply(&faults).unwrap_or_else(|| take(shared, incoming, &faults));
-    let counts = &mut shared.store.lock().counts;
-    match &reply {
-        Reply::Taken { .. } => {}
-        Reply::Refused { status, .. } => *counts.refused.entry(status.code).or_default() += 1,
-        Reply::Reset => counts.resets += 1,
+    let verdict = inject(&faults).and_then(|()| take(shared, format, headers, body, &faults));
+    if let Err(refusal) = &verdict {
+        let counts = &mut shared.store.lock().counts;
+        match refusal {
+            Refusal::Status { status, .. } => *counts.refused.entry(status.code).or_default() += 1,
+            Refusal::Reset => counts.resets += 1,
+        }
     }
-    reply
+    verdict
 }
 
 async fn wait_while_stalled(shared: &Shared) -> Arc<Faults> {
@@ -84,133 +91,123 @@ async fn wait_while_stalled(shared: &Shared) -> Arc<Faults> {
     shared.faults.current()
 }
 
-fn fault_reply(faults: &Faults) -> Option<Reply> {
+fn inject(faults: &Faults) -> Result<(), Refusal> {
     if strikes(faults.reset_share) {
-        return Some(Reply::Reset);
+        return Err(Refusal::Reset);
     }
-    let refuse = faults.refuse.as_ref().filter(|refuse| strikes(refuse.share))?;
+    let Some(refuse) = faults.refuse.as_ref().filter(|refuse| strikes(refuse.share)) else {
+        return Ok(());
+    };
     let status = Status::new(refuse.code, "refused by an injected fault");
-    let status = Status { retry_delay: refuse.retry_delay, ..status };
-    Some(Reply::Refused { status, is_too_large: false })
+    Err(Status { retry_delay: refuse.retry_delay, ..status }.into())
 }
 
-fn take(shared: &Shared, incoming: Incoming, faults: &Faults) -> Reply {
-    let sent = match &incoming.body {
-        Body::Whole(body) => body.clone(),
-        Body::TooLarge { bytes } => return too_large(shared, *bytes),
-        Body::Malformed => return malformed(shared),
+fn take(
+    shared: &Shared,
+    format: Format,
+    headers: HeaderMap,
+    body: Body,
+    faults: &Faults,
+) -> Verdict {
+    let sent = match body {
+        Body::Whole(sent) => sent,
+        Body::TooLarge { bytes } => return Err(too_large(shared, bytes)),
+        Body::Malformed => return Err(malformed(shared)),
     };
     match shared.options.counting {
-        Counting::Verify => take_verified(shared, incoming, &sent, faults),
+        Counting::Verify => verify(shared, format, headers, &sent, faults),
         Counting::Light { bytes_per_item } => {
-            take_counted(shared, &incoming, &sent, bytes_per_item, faults)
+            let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
+            if !faults.discard {
+                shared.store.lock().take(format.signal, items, sent.len() as u64);
+            }
+            Ok(None)
         }
     }
 }
 
-fn too_large(shared: &Shared, bytes: usize) -> Reply {
+fn too_large(shared: &Shared, bytes: usize) -> Refusal {
     // The words of grpc-go, whose message real backends send.
     let limit = shared.options.message_limit_bytes;
     let message = format!("grpc: received message larger than max ({bytes} vs. {limit})");
     let status = Status::new(Code::ResourceExhausted, message);
-    Reply::Refused { status, is_too_large: true }
+    Refusal::Status { status, is_too_large: true }
 }
 
-fn malformed(shared: &Shared) -> Reply {
+fn malformed(shared: &Shared) -> Refusal {
     shared.store.lock().counts.malformed += 1;
-    Reply::refused(Code::InvalidArgument, "the request is not a valid OTLP export request")
+    let message = "the request is not a valid OTLP export request";
+    Status::new(Code::InvalidArgument, message).into()
 }
 
-fn take_counted(
-    shared: &Shared,
-    incoming: &Incoming,
-    sent: &[u8],
-    bytes_per_item: f64,
-    faults: &Faults,
-) -> Reply {
-    let items = match incoming.encoding {
-        Encoding::Identity => sluice_otlp::count(incoming.signal, sent).ok().map(u64::from),
-        Encoding::Gzip => estimate_items(sent, bytes_per_item),
+/// The items of a request that is not inflated. `None`: malformed.
+fn count(format: &Format, sent: &[u8], bytes_per_item: f64) -> Option<u64> {
+    match format.encoding {
+        Encoding::Identity => sluice_otlp::count(format.signal, sent).ok().map(u64::from),
+        // A member's length field (RFC 1952, ISIZE) over an item's length. The error is about one
+        // in a thousand, the share of the resource and of headers in a request.
+        Encoding::Gzip => {
+            let inflated_bytes = u32::from_le_bytes(*sent.last_chunk()?);
+            Some((f64::from(inflated_bytes) / bytes_per_item).round() as u64)
+        }
         // These cannot be counted without inflating them.
         Encoding::Zstd | Encoding::Snappy => Some(0),
-    };
-    let Some(items) = items else { return malformed(shared) };
-    if !faults.discard {
-        shared.store.lock().take(incoming.signal, items, sent.len() as u64);
     }
-    Reply::Taken { rejected: None }
 }
 
-/// The items of a gzip member that is not inflated: its length field (RFC 1952, ISIZE) over an
-/// item's length. The error is about one in a thousand, the share of the resource and of headers in
-/// a request.
-fn estimate_items(gzip: &[u8], bytes_per_item: f64) -> Option<u64> {
-    let inflated_bytes = u32::from_le_bytes(*gzip.last_chunk()?);
-    Some((f64::from(inflated_bytes) / bytes_per_item).round() as u64)
-}
-
-fn take_verified(shared: &Shared, incoming: Incoming, sent: &Bytes, faults: &Faults) -> Reply {
+fn verify(
+    shared: &Shared,
+    Format { signal, encoding, form }: Format,
+    headers: HeaderMap,
+    sent: &Bytes,
+    faults: &Faults,
+) -> Verdict {
     let limit_bytes = shared.options.message_limit_bytes;
-    let body = match inflate(incoming.encoding, sent, limit_bytes) {
-        Ok(body) => body,
-        Err(Inflating::TooLarge) => return too_large(shared, limit_bytes + 1),
-        Err(Inflating::Malformed) => return malformed(shared),
-    };
+    let body = inflate(encoding, sent, limit_bytes).map_err(|_| malformed(shared))?;
+    if body.len() > limit_bytes {
+        return Err(too_large(shared, body.len()));
+    }
     let mut items = Vec::new();
-    let scanned = match incoming.form {
-        Form::Protobuf => scan::scan(incoming.signal, &body, &mut items),
-        Form::Json => match from_json(incoming.signal, &body, limit_bytes) {
-            Ok(message) => scan::scan(incoming.signal, &message, &mut items),
-            Err(_) => Err(Malformed),
-        },
+    let scanned = match form {
+        Form::Protobuf => scan::scan(signal, &body, &mut items),
+        Form::Json => from_json(signal, &body, limit_bytes)
+            .map_err(|_| Malformed)
+            .and_then(|message| scan::scan(signal, &message, &mut items)),
         Form::Lines => text::scan(&body, &mut items),
     };
-    if scanned.is_err() {
-        return malformed(shared);
-    }
+    scanned.map_err(|Malformed| malformed(shared))?;
     if let Some(poison) = &faults.poison
         && memchr::memmem::find(&body, &poison.marker).is_some()
     {
         let message = "the request contains an item that this backend refuses";
-        return Reply::refused(poison.code, message);
+        return Err(Status::new(poison.code, message).into());
     }
     if faults.discard {
-        return Reply::Taken { rejected: None };
+        return Ok(None);
     }
     let partial = faults.partial.as_ref().filter(|partial| strikes(partial.share));
-    let rejected = partial
-        .map(|partial| (partial.rejected_items.min(items.len() as u64), partial.message.clone()));
-    items.truncate(items.len() - rejected.as_ref().map_or(0, |(count, _)| *count as usize));
+    let rejected = partial.map_or(0, |partial| partial.rejected_items.min(items.len() as u64));
+    items.truncate(items.len() - rejected as usize);
     let mut store = shared.store.lock();
-    store.take(incoming.signal, items.len() as u64, sent.len() as u64);
+    store.take(signal, items.len() as u64, sent.len() as u64);
     store.verify(&items);
-    if shared.options.keep_requests > 0 {
-        let Incoming { signal, encoding, form, headers, .. } = incoming;
-        store.keep(Received { signal, headers, encoding, body, is_json: form != Form::Protobuf });
-    }
-    Reply::Taken { rejected }
+    let is_json = form != Form::Protobuf;
+    store.keep(Received { signal, headers, encoding, body, is_json }, shared.options.keep_requests);
+    Ok(partial.map(|partial| PartialSuccess {
+        rejected_items: rejected.cast_signed(),
+        error_message: partial.message.clone(),
+    }))
 }
 
-enum Inflating {
-    TooLarge,
-    Malformed,
-}
-
-fn inflate(encoding: Encoding, body: &Bytes, limit_bytes: usize) -> Result<Bytes, Inflating> {
-    let limit = limit_bytes as u64 + 1;
-    let mut out = Vec::new();
-    let read = match encoding {
+/// By decoders that are not the pipeline's own. Stops one byte beyond the limit.
+fn inflate(encoding: Encoding, body: &Bytes, limit_bytes: usize) -> io::Result<Bytes> {
+    let decoder: Box<dyn Read + '_> = match encoding {
         Encoding::Identity => return Ok(body.clone()),
-        Encoding::Gzip => {
-            flate2::bufread::MultiGzDecoder::new(&body[..]).take(limit).read_to_end(&mut out)
-        }
-        Encoding::Zstd => zstd::stream::read::Decoder::with_buffer(&body[..])
-            .and_then(|decoder| decoder.take(limit).read_to_end(&mut out)),
-        Encoding::Snappy => return Err(Inflating::Malformed),
+        Encoding::Gzip => Box::new(MultiGzDecoder::new(&body[..])),
+        Encoding::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(&body[..])?),
+        Encoding::Snappy => return Err(io::ErrorKind::Unsupported.into()),
     };
-    match read {
-        Err(_) => Err(Inflating::Malformed),
-        Ok(_) if out.len() > limit_bytes => Err(Inflating::TooLarge),
-        Ok(_) => Ok(out.into()),
-    }
+    let mut out = Vec::new();
+    decoder.take(limit_bytes as u64 + 1).read_to_end(&mut out)?;
+    Ok(out.into())
 }

@@ -66,22 +66,20 @@ impl Default for BackendOptions {
 }
 
 impl BackendOptions {
-    pub fn faults(mut self, faults: Faults) -> Self {
-        self.faults = faults;
-        self
+    pub fn faults(self, faults: Faults) -> Self {
+        BackendOptions { faults, ..self }
     }
 
-    pub fn keep_requests(mut self, count: usize) -> Self {
-        self.keep_requests = count;
-        self
+    pub fn keep_requests(self, keep_requests: usize) -> Self {
+        BackendOptions { keep_requests, ..self }
     }
 }
 
 /// The state that the connections of a backend share.
-pub(crate) struct Shared {
-    pub(crate) options: BackendOptions,
-    pub(crate) faults: FaultSwitch,
-    pub(crate) store: Mutex<Store>,
+struct Shared {
+    options: BackendOptions,
+    faults: FaultSwitch,
+    store: Mutex<Store>,
 }
 
 /// How far a backend is, for a part of the program that does not own it.
@@ -109,7 +107,7 @@ impl Backend {
         let addr = listener.local_addr()?;
         let shared = Arc::new(Shared {
             faults: FaultSwitch::new(options.faults.clone()),
-            store: Mutex::new(Store::new(options.keep_requests)),
+            store: Mutex::new(Store::new()),
             options,
         });
         let accepting = tokio::spawn(accept(Arc::clone(&shared), listener, addr));

@@ -6,166 +6,124 @@
 
 use sluice_net::grpc::answer::{Fields, Value};
 use sluice_otlp::{Signal, Value as AnyValue};
-use thiserror::Error;
 
 use super::text;
-use crate::identity::{Identity, REQUEST_ATTRIBUTE};
+use crate::identity::{Identity, REQUEST_ATTRIBUTE, Stamp};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not an export request")]
-pub(crate) struct Malformed;
+/// It is not an export request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
 
 /// One item as a backend knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
+pub(super) struct Item {
     /// `None` for items of unknown origin, and for torn ones.
-    pub(crate) identity: Option<Identity>,
+    pub(super) identity: Option<Identity>,
     /// When it was sent, nanoseconds since the epoch. Zero where unknown.
-    pub(crate) sent_unix_ns: u64,
+    pub(super) sent_unix_ns: u64,
 }
 
 impl Item {
-    pub(crate) const UNKNOWN: Item = Item { identity: None, sent_unix_ns: 0 };
+    pub(super) const UNKNOWN: Item = Item { identity: None, sent_unix_ns: 0 };
 
-    /// A sample of a scraped target, with the time that the pipeline has given it.
-    pub(crate) fn of_sample(value: f64, time_unix_ns: u64) -> Option<Item> {
-        Some(Item { identity: Some(Identity::from_sample(value)?), sent_unix_ns: time_unix_ns })
-    }
-}
-
-/// The value of [`REQUEST_ATTRIBUTE`].
-#[derive(Clone, Copy)]
-pub(crate) struct RequestStamp {
-    first: Identity,
-    sent_unix_ns: u64,
-}
-
-impl RequestStamp {
-    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
-        let text =
-            std::str::from_utf8(value).ok().filter(|text| text.len() == 32 && text.is_ascii())?;
-        let number = |digits| u64::from_str_radix(digits, 16).ok();
-        Some(RequestStamp {
-            first: Identity(number(&text[..16])?),
-            sent_unix_ns: number(&text[16..])?,
-        })
+    pub(super) fn known(identity: Identity, sent_unix_ns: u64) -> Item {
+        Item { identity: Some(identity), sent_unix_ns }
     }
 
-    /// The item of a stamp that stands for one item alone.
-    pub(crate) fn whole_item(self) -> Item {
-        Item { identity: Some(self.first), sent_unix_ns: self.sent_unix_ns }
-    }
-
-    /// The item with this identity, as found in its own fields.
-    pub(crate) fn item(self, raw: u64) -> Item {
-        Item { identity: Some(Identity(raw).resolve(self.first)), sent_unix_ns: self.sent_unix_ns }
+    /// The item with this identity in its own fields, in a request of this stamp.
+    fn of_request(stamp: Stamp, raw: u64) -> Item {
+        Item::known(Identity(raw).resolve(stamp.first), stamp.sent_unix_ns)
     }
 }
 
 /// Appends the items of an encoded request to `items`, in order. Field numbers are those of
 /// opentelemetry-proto; the three signals share those above the items.
-pub(crate) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Result<(), Malformed> {
-    each(message, 1, |resource_items| {
-        let mut stamp = None;
-        each(resource_items, 1, |resource| {
-            stamp = find_stamp(resource, 1)?;
-            Ok(())
-        })?;
-        each(resource_items, 2, |scope_items| {
-            each(scope_items, 2, |entry| {
-                match signal {
-                    Signal::Traces => {
-                        items.push(stamped(stamp, bytes(entry, 2)?).unwrap_or(Item::UNKNOWN));
-                    }
+pub(super) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Result<(), Malformed> {
+    for resource_items in contents(message, 1) {
+        let resource_items = resource_items?;
+        let stamp = find_stamp(last(resource_items, 1)?, 1)?;
+        for scope_items in contents(resource_items, 2) {
+            for entry in contents(scope_items?, 2) {
+                let entry = entry?;
+                let item = match signal {
+                    Signal::Traces => with_span_id(stamp, last(entry, 2)?),
                     Signal::Logs => {
-                        let item = stamped(stamp, bytes(entry, 10)?);
-                        let item = item.or_else(|| text::identify(entry));
-                        items.push(item.unwrap_or(Item::UNKNOWN));
+                        with_span_id(stamp, last(entry, 10)?).or_else(|| text::identify(entry))
                     }
-                    Signal::Metrics => scan_metric(entry, stamp, items)?,
-                }
-                Ok(())
-            })
-        })
-    })
-}
-
-/// Visits the content of each field of this number.
-fn each<'a>(
-    message: &'a [u8],
-    number: u64,
-    mut visit: impl FnMut(&'a [u8]) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
-    let mut fields = Fields::new(message);
-    while let Some((found, value)) = fields.next().ok_or(Malformed)? {
-        if let Value::Bytes(content) = value
-            && found == number
-        {
-            visit(content)?;
+                    Signal::Metrics => {
+                        scan_metric(entry, stamp, items)?;
+                        continue;
+                    }
+                };
+                items.push(item.unwrap_or(Item::UNKNOWN));
+            }
         }
     }
     Ok(())
 }
 
+/// The fields of a message, up to the first that cannot be read.
+fn fields(message: &[u8]) -> impl Iterator<Item = Result<(u64, Value<'_>), Malformed>> {
+    let mut fields = Fields::new(message);
+    std::iter::from_fn(move || fields.next().ok_or(Malformed).transpose())
+}
+
+/// The content of each field of this number.
+fn contents(message: &[u8], number: u64) -> impl Iterator<Item = Result<&[u8], Malformed>> {
+    fields(message).filter_map(move |field| match field {
+        Ok((found, Value::Bytes(content))) if found == number => Some(Ok(content)),
+        Ok(_) => None,
+        Err(malformed) => Some(Err(malformed)),
+    })
+}
+
 /// The content of the last field of this number; empty without one.
-fn bytes(message: &[u8], number: u64) -> Result<&[u8], Malformed> {
-    let mut last = &[][..];
-    each(message, number, |content| {
-        last = content;
-        Ok(())
-    })?;
-    Ok(last)
+fn last(message: &[u8], number: u64) -> Result<&[u8], Malformed> {
+    contents(message, number).try_fold(&[][..], |_, content| content)
 }
 
 /// The stamp among the attributes, which are the fields of this number.
-fn find_stamp(message: &[u8], attributes: u64) -> Result<Option<RequestStamp>, Malformed> {
+fn find_stamp(message: &[u8], attributes: u64) -> Result<Option<Stamp>, Malformed> {
     let mut stamp = None;
-    each(message, attributes, |attribute| {
-        if bytes(attribute, 1)? == REQUEST_ATTRIBUTE.as_bytes()
-            && let AnyValue::String(text) = AnyValue::read(bytes(attribute, 2)?)
+    for attribute in contents(message, attributes) {
+        let attribute = attribute?;
+        if last(attribute, 1)? == REQUEST_ATTRIBUTE.as_bytes()
+            && let AnyValue::String(text) = AnyValue::read(last(attribute, 2)?)
         {
-            stamp = RequestStamp::parse(text);
+            stamp = Stamp::parse(text);
         }
-        Ok(())
-    })?;
+    }
     Ok(stamp)
 }
 
-/// The item with this span id.
-fn stamped(stamp: Option<RequestStamp>, span_id: &[u8]) -> Option<Item> {
-    Some(stamp?.item(u64::from_be_bytes(span_id.try_into().ok()?)))
+fn with_span_id(stamp: Option<Stamp>, span_id: &[u8]) -> Option<Item> {
+    Some(Item::of_request(stamp?, u64::from_be_bytes(span_id.try_into().ok()?)))
 }
 
 fn scan_metric(
     metric: &[u8],
-    stamp: Option<RequestStamp>,
+    stamp: Option<Stamp>,
     items: &mut Vec<Item>,
 ) -> Result<(), Malformed> {
-    let mut fields = Fields::new(metric);
-    while let Some((number, value)) = fields.next().ok_or(Malformed)? {
-        let Value::Bytes(data) = value else { continue };
-        match number {
-            // Gauges and sums.
-            5 | 7 => each(data, 1, |point| {
-                items.push(read_point(point, stamp)?);
-                Ok(())
-            })?,
-            // Histograms of both kinds and summaries. Generators make no such points.
-            9..=11 => each(data, 1, |_| {
-                items.push(Item::UNKNOWN);
-                Ok(())
-            })?,
-            _ => {}
+    for field in fields(metric) {
+        let (number @ (5 | 7 | 9..=11), Value::Bytes(data)) = field? else { continue };
+        for point in contents(data, 1) {
+            let point = point?;
+            items.push(match number {
+                // Gauges and sums.
+                5 | 7 => read_point(point, stamp)?,
+                // Histograms of both kinds and summaries. Generators make no such points.
+                _ => Item::UNKNOWN,
+            });
         }
     }
     Ok(())
 }
 
-fn read_point(point: &[u8], stamp: Option<RequestStamp>) -> Result<Item, Malformed> {
+fn read_point(point: &[u8], stamp: Option<Stamp>) -> Result<Item, Malformed> {
     let (mut time_unix_ns, mut as_double, mut as_int) = (0, None, None);
-    let mut fields = Fields::new(point);
-    while let Some((number, value)) = fields.next().ok_or(Malformed)? {
-        let Value::Fixed(bytes) = value else { continue };
+    for field in fields(point) {
+        let (number, Value::Fixed(bytes)) = field? else { continue };
         let Ok(bytes) = bytes.try_into() else { continue };
         match number {
             3 => time_unix_ns = u64::from_le_bytes(bytes),
@@ -179,11 +137,14 @@ fn read_point(point: &[u8], stamp: Option<RequestStamp>) -> Result<Item, Malform
         None => find_stamp(point, 7)?,
         known => known,
     };
-    let identified = match (stamp, as_int) {
-        (Some(stamp), Some(identity)) => Some(stamp.item(identity)),
-        _ => as_double.and_then(|value| Item::of_sample(value, time_unix_ns)),
+    let item = match (stamp, as_int) {
+        (Some(stamp), Some(identity)) => Some(Item::of_request(stamp, identity)),
+        // A sample of a scraped target, with the time that the pipeline has given it.
+        _ => as_double
+            .and_then(Identity::from_sample)
+            .map(|identity| Item::known(identity, time_unix_ns)),
     };
-    Ok(identified.unwrap_or(Item::UNKNOWN))
+    Ok(item.unwrap_or(Item::UNKNOWN))
 }
 
 #[cfg(test)]

@@ -8,20 +8,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::request::Parts;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::Incoming as HyperBody;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use sluice_net::grpc::frame::PREFIX_BYTES;
-use sluice_otlp::{Encoding, Signal};
-use thiserror::Error;
 use tokio::net::TcpStream;
 
-use super::judge::{Body, Form, Incoming, Reply, judge};
+use super::judge::{Body, Refusal, judge};
 use super::{Shared, grpc, http as otlp_http};
 
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -32,20 +29,11 @@ const HEADERS_LIMIT_BYTES: u32 = 1 << 20;
 /// gone out.
 const RESET_AFTER: Duration = Duration::from_millis(1);
 
-/// The stream is to break, or has broken. Over HTTP/1 that is the connection.
-#[derive(Debug, Error)]
-#[error("reset by an injected fault")]
-pub(super) struct Broken;
+/// The error of a body whose stream is to break. Over HTTP/1 that is the connection.
+const BROKEN: &str = "reset by an injected fault";
 
-pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Broken>>;
-
-/// The format of a body, as the request's head has it. `signal` is none for log lines, which come
-/// on any other path.
-pub(super) struct Format {
-    pub(super) signal: Option<Signal>,
-    pub(super) encoding: Encoding,
-    pub(super) form: Form,
-}
+type AnswerBody = UnsyncBoxBody<Bytes, &'static str>;
+pub(super) type Answer = Response<AnswerBody>;
 
 /// Serves one connection until it ends; its streams end with it.
 pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
@@ -64,56 +52,49 @@ pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(shared: &Shared, request: Request<HyperBody>) -> Answer {
+async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
-    let is_grpc = is_grpc(&head);
+    let content_type = head.headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
+    let is_grpc = content_type.starts_with(b"application/grpc");
     let understood = if is_grpc { grpc::format(&head) } else { otlp_http::format(&head) };
-    let Format { signal, mut encoding, form } = match understood {
+    let mut format = match understood {
         Ok(format) => format,
         Err(refusal) => return *refusal,
     };
     let prefix_bytes = if is_grpc { PREFIX_BYTES } else { 0 };
-    let Ok(mut body) = read(shared, body, prefix_bytes).await else { return broken() };
+    let Some(mut body) = read(body, shared.options.message_limit_bytes, prefix_bytes).await else {
+        return broken();
+    };
     if is_grpc {
-        (body, encoding) = grpc::unframe(body, encoding);
+        body = grpc::unframe(body, &mut format.encoding);
     }
-    let signal = signal.unwrap_or(Signal::Logs);
-    let reply =
-        judge(shared, Incoming { signal, encoding, form, headers: head.headers, body }).await;
-    match reply {
-        Reply::Reset => broken(),
-        Reply::Taken { rejected } if is_grpc => grpc::taken(rejected),
-        Reply::Taken { rejected } => otlp_http::taken(form, rejected),
-        Reply::Refused { status, .. } if is_grpc => grpc::refusal(&status),
-        Reply::Refused { status, is_too_large } => otlp_http::refusal(form, &status, is_too_large),
+    let form = format.form;
+    match judge(shared, format, head.headers, body).await {
+        Err(Refusal::Reset) => broken(),
+        Ok(rejected) if is_grpc => grpc::taken(rejected),
+        Ok(rejected) => otlp_http::taken(form, rejected),
+        Err(Refusal::Status { status, .. }) if is_grpc => grpc::refusal(&status),
+        Err(Refusal::Status { status, is_too_large }) => {
+            otlp_http::refusal(form, &status, is_too_large)
+        }
     }
 }
 
-fn is_grpc(head: &Parts) -> bool {
-    let content_type = head.headers.get("content-type").map_or(&b""[..], |value| value.as_bytes());
-    content_type.starts_with(b"application/grpc")
-}
-
-/// Reads a body to its end. One that is too large is not kept, but read all the same: most clients
-/// read no answer before they have sent everything.
-async fn read(shared: &Shared, mut body: HyperBody, prefix_bytes: usize) -> Result<Body, Broken> {
-    let limit_bytes = shared.options.message_limit_bytes + prefix_bytes;
+/// Reads a body to its end; `None` where it breaks off. One that is too large is not kept, but read
+/// all the same: most clients read no answer before they have sent everything.
+async fn read(mut body: Incoming, limit_bytes: usize, prefix_bytes: usize) -> Option<Body> {
     let (mut chunks, mut bytes) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
-        let Ok(chunk) = frame.map_err(|_| Broken)?.into_data() else { continue };
+        let Ok(chunk) = frame.ok()?.into_data() else { continue };
         bytes += chunk.len();
-        if let Some(rate) = shared.faults.current().read_bytes_per_s {
-            tokio::time::sleep(Duration::from_secs_f64(chunk.len() as f64 / rate.max(1) as f64))
-                .await;
-        }
-        if bytes <= limit_bytes {
+        if bytes <= limit_bytes + prefix_bytes {
             chunks.push(chunk);
         } else {
             chunks.clear();
         }
     }
-    Ok(match &chunks[..] {
-        _ if bytes > limit_bytes => Body::TooLarge { bytes: bytes - prefix_bytes },
+    Some(match &chunks[..] {
+        _ if bytes > limit_bytes + prefix_bytes => Body::TooLarge { bytes: bytes - prefix_bytes },
         [whole] => Body::Whole(whole.clone()),
         chunks => Body::Whole(chunks.concat().into()),
     })
@@ -123,16 +104,18 @@ async fn read(shared: &Shared, mut body: HyperBody, prefix_bytes: usize) -> Resu
 fn broken() -> Answer {
     let end = async {
         tokio::time::sleep(RESET_AFTER).await;
-        Err(Broken)
+        Err(BROKEN)
     };
     Response::new(StreamBody::new(stream::once(end)).boxed_unsync())
 }
 
-pub(super) fn full(body: Bytes) -> UnsyncBoxBody<Bytes, Broken> {
+pub(super) fn full(body: Bytes) -> AnswerBody {
     Full::new(body).map_err(|never| match never {}).boxed_unsync()
 }
 
-pub(super) fn with_content_type<T>(value: &'static str, mut response: Response<T>) -> Response<T> {
-    response.headers_mut().insert("content-type", HeaderValue::from_static(value));
+pub(super) fn respond(status: StatusCode, content_type: &'static str, body: AnswerBody) -> Answer {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert("content-type", HeaderValue::from_static(content_type));
     response
 }

@@ -53,7 +53,7 @@ pub struct Received {
     pub is_json: bool,
 }
 
-pub(crate) struct Store {
+pub(super) struct Store {
     pub(super) counts: Counts,
     /// By generator.
     pub(super) seen: HashMap<u16, SequenceSet>,
@@ -64,11 +64,10 @@ pub(crate) struct Store {
     pub(super) last_new: Option<Instant>,
     /// Oldest first.
     pub(super) kept: VecDeque<Received>,
-    keep_requests: usize,
 }
 
 impl Store {
-    pub(crate) fn new(keep_requests: usize) -> Self {
+    pub(super) fn new() -> Self {
         Store {
             counts: Counts::default(),
             seen: HashMap::new(),
@@ -76,12 +75,11 @@ impl Store {
             latency_us: new_histogram(),
             last_new: None,
             kept: VecDeque::new(),
-            keep_requests,
         }
     }
 
     /// Counts a taken request of so many items.
-    pub(crate) fn take(&mut self, signal: Signal, items: u64, bytes: u64) {
+    pub(super) fn take(&mut self, signal: Signal, items: u64, bytes: u64) {
         let counts = &mut self.counts;
         counts.taken_requests += 1;
         counts.items += items;
@@ -94,7 +92,7 @@ impl Store {
     }
 
     /// Notes which items have come, and how long ago they were sent.
-    pub(crate) fn verify(&mut self, items: &[Item]) {
+    pub(super) fn verify(&mut self, items: &[Item]) {
         let now = crate::unix_ns();
         for run in items.chunk_by(|one, next| one.sent_unix_ns == next.sent_unix_ns) {
             if run[0].sent_unix_ns > 0 {
@@ -103,9 +101,11 @@ impl Store {
             }
         }
         // The items of one request mostly follow one another.
-        for run in items
-            .chunk_by(|one, next| one.identity.is_some_and(|id| next.identity == Some(id.next())))
-        {
+        let follows = |one: &Item, next: &Item| {
+            one.identity
+                .is_some_and(|identity| next.identity == Some(Identity(identity.0.wrapping_add(1))))
+        };
+        for run in items.chunk_by(follows) {
             match run[0].identity {
                 Some(first) => self.see(first, run.len() as u64),
                 None => self.counts.unidentified += run.len() as u64,
@@ -134,14 +134,17 @@ impl Store {
         }
     }
 
-    pub(crate) fn keep(&mut self, received: Received) {
-        self.kept.push_back(received);
-        while self.kept.len() > self.keep_requests {
+    /// Keeps the last requests, at most so many.
+    pub(super) fn keep(&mut self, received: Received, limit: usize) {
+        if self.kept.len() == limit {
             self.kept.pop_front();
+        }
+        if limit > 0 {
+            self.kept.push_back(received);
         }
     }
 
-    pub(crate) fn unique(&self) -> u64 {
+    pub(super) fn unique(&self) -> u64 {
         self.seen.values().map(SequenceSet::len).sum()
     }
 }

@@ -6,10 +6,8 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
-use super::scan::{Item, Malformed, RequestStamp};
-use crate::identity::{TEXT_END, TEXT_MARK};
-
-const STAMP_LEN: usize = 32;
+use super::scan::{Item, Malformed};
+use crate::identity::{Stamp, TEXT_END, TEXT_MARK};
 
 static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(TEXT_MARK));
 static END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(TEXT_END));
@@ -17,10 +15,10 @@ static END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(TEXT_END));
 /// The line in one record. `None`: there is none, or only a part of one.
 pub(super) fn identify(record: &[u8]) -> Option<Item> {
     let at = MARK.find(record)? + TEXT_MARK.len();
-    let stamp = RequestStamp::parse(record.get(at..at + STAMP_LEN)?)?;
+    let stamp = Stamp::parse(record.get(at..at + Stamp::LEN)?)?;
     // A pipeline that parses the line may turn the order of its fields around.
     END.find(record)?;
-    Some(stamp.whole_item())
+    Some(Item::known(stamp.first, stamp.sent_unix_ns))
 }
 
 /// Appends the lines of a body that is not OTLP: a JSON array of records, or JSON objects one after

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use prost::Message as _;
+use sluice_net::grpc::frame::PREFIX_BYTES;
 use sluice_net::grpc::{Code, Status};
 
 use super::client::Response;
-use super::template::PREFIX_LEN;
 use crate::export_response::ExportResponse;
 
 /// Of an HTTP answer's body, in messages.
@@ -44,34 +44,41 @@ impl fmt::Display for Ending {
 
 /// The answer to one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) ending: Ending,
+pub(super) struct Answer {
+    pub(super) ending: Ending,
     /// Items that an accepted request's partial success names as rejected.
-    pub(crate) rejected_items: u64,
+    pub(super) rejected_items: u64,
     /// RetryInfo or Retry-After.
-    pub(crate) retry_delay: Option<Duration>,
-    pub(crate) message: String,
+    pub(super) retry_delay: Option<Duration>,
+    pub(super) message: String,
 }
 
-impl Answer {
-    pub(super) fn broken(message: String) -> Self {
-        Answer::without_delay(Ending::Transport, message)
-    }
+/// Codes whose requests may be sent again. RESOURCE_EXHAUSTED is one with RetryInfo only.
+const RETRYABLE: [Code; 6] = [
+    Code::Cancelled,
+    Code::DeadlineExceeded,
+    Code::Aborted,
+    Code::OutOfRange,
+    Code::Unavailable,
+    Code::DataLoss,
+];
 
-    pub(super) fn timed_out(limit: Duration) -> Self {
-        Answer::without_delay(Ending::TimedOut, format!("no answer within {limit:?}"))
+impl Answer {
+    /// Without rejected items and without a delay.
+    pub(super) fn new(ending: Ending, message: String) -> Self {
+        Answer { ending, rejected_items: 0, retry_delay: None, message }
     }
 
     pub(super) fn from_grpc(response: Response) -> Self {
         let Response { head, trailers, body } = response;
         if head.status != StatusCode::OK {
-            return Answer::without_delay(Ending::Http(head.status.as_u16()), String::new());
+            return Answer::new(Ending::Http(head.status.as_u16()), String::new());
         }
         // An answer without a message has its status in the head.
         let Some(status) = Status::read_from(trailers.as_ref().unwrap_or(&head.headers)) else {
-            return Answer::without_delay(Ending::Grpc(Code::Unknown), String::new());
+            return Answer::new(Ending::Grpc(Code::Unknown), String::new());
         };
-        let message = body.get(PREFIX_LEN..).filter(|_| status.is_ok());
+        let message = body.get(PREFIX_BYTES..).filter(|_| status.is_ok());
         Answer {
             ending: Ending::Grpc(status.code),
             rejected_items: message.map_or(0, rejected_items),
@@ -91,34 +98,18 @@ impl Answer {
         }
     }
 
-    fn without_delay(ending: Ending, message: String) -> Self {
-        Answer { ending, rejected_items: 0, retry_delay: None, message }
-    }
-
-    pub(crate) fn is_ok(&self) -> bool {
-        self.ending.is_ok()
-    }
-
     /// Whether an OTLP client may send the request again (specification, "Failures").
-    pub(crate) fn is_retryable(&self) -> bool {
+    pub(super) fn is_retryable(&self) -> bool {
         match self.ending {
             Ending::Grpc(Code::ResourceExhausted) => self.retry_delay.is_some(),
-            Ending::Grpc(code) => matches!(
-                code,
-                Code::Cancelled
-                    | Code::DeadlineExceeded
-                    | Code::Aborted
-                    | Code::OutOfRange
-                    | Code::Unavailable
-                    | Code::DataLoss
-            ),
+            Ending::Grpc(code) => RETRYABLE.contains(&code),
             Ending::Http(status) => matches!(status, 429 | 502 | 503 | 504),
             Ending::Transport | Ending::TimedOut => true,
         }
     }
 
     /// True where the server may have taken the request although no answer says so.
-    pub(crate) fn fate_is_unknown(&self) -> bool {
+    pub(super) fn fate_is_unknown(&self) -> bool {
         matches!(self.ending, Ending::Transport | Ending::TimedOut)
     }
 }
@@ -126,7 +117,8 @@ impl Answer {
 /// Items that the encoded answer to an accepted request names as rejected. One that cannot be read
 /// names none.
 fn rejected_items(response: &[u8]) -> u64 {
-    ExportResponse::decode(response).map_or(0, |response| response.rejected_items())
+    let partial = ExportResponse::decode(response).ok().and_then(|answer| answer.partial_success);
+    partial.map_or(0, |partial| partial.rejected_items.max(0).cast_unsigned())
 }
 
 #[cfg(test)]
@@ -137,7 +129,7 @@ mod tests {
     fn exhausted_is_retried_only_with_retry_info() {
         let answer = |code, retry_delay| Answer {
             retry_delay,
-            ..Answer::without_delay(Ending::Grpc(code), String::new())
+            ..Answer::new(Ending::Grpc(code), String::new())
         };
         let delay = Some(Duration::ZERO);
         assert!(!answer(Code::ResourceExhausted, None).is_retryable());

@@ -1,9 +1,9 @@
 //! Sends requests as they were stamped, over gRPC or over HTTP/1, and reads the answers. gRPC goes
 //! by `h2` itself: hyper's client above it would make small requests dearer.
 
-use std::error::Error;
 use std::net::SocketAddr;
 
+use anyhow::{anyhow, ensure};
 use bytes::{Bytes, BytesMut};
 use h2::client::SendRequest;
 use http::Request;
@@ -11,26 +11,24 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use sluice_net::grpc::frame::PREFIX_BYTES;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-use super::answer::Answer;
-use super::template::PREFIX_LEN;
+use super::answer::{Answer, Ending};
 
 const WINDOW_BYTES: u32 = 1 << 20;
 /// An export response is a few bytes; a server that sends more than this is not believed.
 const RESPONSE_LIMIT_BYTES: usize = 1 << 20;
 
 /// One connection, made again when it breaks.
-pub(crate) enum Client {
+pub(super) enum Client {
     /// Many workers share it.
-    Grpc(GrpcConnection),
+    Grpc {
+        target: SocketAddr,
+        sender: Mutex<Option<SendRequest<Bytes>>>,
+    },
     Http(HyperClient<HttpConnector, Full<Bytes>>),
-}
-
-pub(crate) struct GrpcConnection {
-    target: SocketAddr,
-    sender: Mutex<Option<SendRequest<Bytes>>>,
 }
 
 /// An answer that was read to its end.
@@ -41,102 +39,89 @@ pub(super) struct Response {
 }
 
 impl Client {
-    pub(crate) fn grpc(target: SocketAddr) -> Self {
-        Client::Grpc(GrpcConnection { target, sender: Mutex::default() })
+    pub(super) fn grpc(target: SocketAddr) -> Self {
+        Client::Grpc { target, sender: Mutex::default() }
     }
 
-    pub(crate) fn http() -> Self {
+    pub(super) fn http() -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        let client =
-            HyperClient::builder(TokioExecutor::new()).pool_max_idle_per_host(1).build(connector);
-        Client::Http(client)
+        let mut builder = HyperClient::builder(TokioExecutor::new());
+        Client::Http(builder.pool_max_idle_per_host(1).build(connector))
     }
 
     /// Sends a frame: a message behind its gRPC prefix, which HTTP leaves out.
-    pub(crate) async fn call(&self, head: Request<()>, frame: &Bytes) -> Answer {
+    pub(super) async fn call(&self, head: Request<()>, frame: &Bytes) -> Answer {
         let answered = match self {
-            Client::Grpc(connection) => {
-                connection.exchange(head, frame.clone()).await.map(Answer::from_grpc)
+            Client::Grpc { target, sender } => {
+                unary(*target, sender, head, frame.clone()).await.map(Answer::from_grpc)
             }
             Client::Http(client) => {
-                let request = head.map(|()| Full::new(frame.slice(PREFIX_LEN..)));
+                let request = head.map(|()| Full::new(frame.slice(PREFIX_BYTES..)));
                 exchange(client, request).await.map(Answer::from_http)
             }
         };
-        answered.unwrap_or_else(Answer::broken)
+        // Clients wrap an error several times; the innermost says what happened.
+        let broken =
+            |error: anyhow::Error| Answer::new(Ending::Transport, error.root_cause().to_string());
+        answered.unwrap_or_else(broken)
     }
-}
-
-/// Clients wrap an error several times; the innermost says what happened.
-fn innermost(error: &(dyn Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |&error| error.source());
-    chain.last().map(ToString::to_string).unwrap_or_default()
 }
 
 async fn exchange(
     client: &HyperClient<HttpConnector, Full<Bytes>>,
     request: Request<Full<Bytes>>,
-) -> Result<Response, String> {
-    let response = client.request(request).await.map_err(|error| innermost(&error))?;
-    let (head, body) = response.into_parts();
+) -> anyhow::Result<Response> {
+    let (head, body) = client.request(request).await?.into_parts();
     let body = Limited::new(body, RESPONSE_LIMIT_BYTES).collect().await;
-    let body = body.map_err(|error| innermost(&*error))?.to_bytes();
+    let body = body.map_err(|error| anyhow!(error))?.to_bytes();
     Ok(Response { head, trailers: None, body })
 }
 
-impl GrpcConnection {
-    async fn exchange(&self, head: Request<()>, frame: Bytes) -> Result<Response, String> {
-        let sender = self.ready().await?;
-        let answered = unary(sender, head, frame).await;
-        let response = answered.map_err(|error| error.to_string())?;
-        response.ok_or_else(|| "an export response of more than 1 MiB".to_owned())
+/// A handle that may open a stream now; connects where there is no live connection.
+async fn ready(
+    target: SocketAddr,
+    kept: &Mutex<Option<SendRequest<Bytes>>>,
+) -> anyhow::Result<SendRequest<Bytes>> {
+    let mut kept = kept.lock().await;
+    if let Some(sender) = kept.clone()
+        && let Ok(sender) = sender.ready().await
+    {
+        return Ok(sender);
     }
-
-    /// A handle that may open a stream now; connects where there is no live connection.
-    async fn ready(&self) -> Result<SendRequest<Bytes>, String> {
-        let mut kept = self.sender.lock().await;
-        if let Some(sender) = kept.clone()
-            && let Ok(sender) = sender.ready().await
-        {
-            return Ok(sender);
-        }
-        let stream = TcpStream::connect(self.target)
-            .await
-            .map_err(|error| format!("connecting to {}: {error}", self.target))?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let (sender, connection) = h2::client::Builder::new()
-            .initial_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES)
-            .enable_push(false)
-            .handshake(stream)
-            .await
-            .map_err(|error| error.to_string())?;
-        // How it ends shows at the streams, which count it.
-        tokio::spawn(connection);
-        *kept = Some(sender.clone());
-        Ok(sender)
-    }
+    let stream = TcpStream::connect(target).await;
+    let stream = stream.map_err(|error| anyhow!("connecting to {target}: {error}"))?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = h2::client::Builder::new()
+        .initial_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .enable_push(false)
+        .handshake(stream)
+        .await?;
+    // How it ends shows at the streams, which count it.
+    tokio::spawn(connection);
+    *kept = Some(sender.clone());
+    Ok(sender.ready().await?)
 }
 
-/// `None`: the answer is too long.
 async fn unary(
-    sender: SendRequest<Bytes>,
+    target: SocketAddr,
+    kept: &Mutex<Option<SendRequest<Bytes>>>,
     head: Request<()>,
     frame: Bytes,
-) -> Result<Option<Response>, h2::Error> {
-    let (response, mut stream) = sender.ready().await?.send_request(head, false)?;
+) -> anyhow::Result<Response> {
+    let mut sender = ready(target, kept).await?;
+    let (response, mut stream) = sender.send_request(head, false)?;
     stream.send_data(frame, true)?;
     let (head, mut answer) = response.await?.into_parts();
     let mut body = BytesMut::new();
     while let Some(chunk) = answer.data().await {
         let chunk = chunk?;
         answer.flow_control().release_capacity(chunk.len())?;
-        if body.len() + chunk.len() > RESPONSE_LIMIT_BYTES {
-            return Ok(None);
-        }
+        let is_small = body.len() + chunk.len() <= RESPONSE_LIMIT_BYTES;
+        ensure!(is_small, "an export response of more than 1 MiB");
         body.extend_from_slice(&chunk);
     }
     let trailers = answer.trailers().await?;
-    Ok(Some(Response { head, trailers, body: body.freeze() }))
+    Ok(Response { head, trailers, body: body.freeze() })
 }

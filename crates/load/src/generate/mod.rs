@@ -9,16 +9,16 @@ mod log_files;
 mod message;
 mod packed;
 mod report;
-mod retry;
 mod running;
 pub(crate) mod template;
 mod worker;
 
 pub use answer::Ending;
-pub use farm::{Farm, FarmError, OpenFarm};
-pub use load::{Load, LoadError, Pace, Protocol};
-pub use log_files::{LogFiles, LogFilesError, OpenLogFiles};
-pub use report::{LoadReport, Problem, Progress};
-pub use retry::Retry;
-pub use running::RunningLoad;
+/// Why a load cannot be as it is described, or broke off.
+pub use anyhow::Error as LoadError;
+pub use farm::{Farm, OpenFarm};
+pub use load::{Load, Pace, Protocol, Retry};
+pub use log_files::{LogFiles, OpenLogFiles};
+pub use report::{LoadReport, Problem};
+pub use running::{Progress, RunningLoad};
 pub use template::Shape;

@@ -1,82 +1,15 @@
 //! The outcome of a load.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-use hdrhistogram::Histogram;
 
 use super::answer::{Answer, Ending};
 use crate::backend::Backend;
 use crate::identity::SequenceSet;
-use crate::latency::{Latency, new_histogram};
+use crate::latency::Latency;
 
-/// Counters of a load while it runs. All but `requests`, `late_requests` and `retries` count items.
-#[derive(Debug, Default)]
-pub struct Progress {
-    pub(crate) offered: AtomicU64,
-    pub(crate) accepted: AtomicU64,
-    pub(crate) rejected: AtomicU64,
-    pub(crate) refused: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    pub(crate) unanswered: AtomicU64,
-    pub(crate) requests: AtomicU64,
-    pub(crate) late_requests: AtomicU64,
-    pub(crate) retries: AtomicU64,
-    pub(crate) bytes_sent: AtomicU64,
-}
-
-impl Progress {
-    /// Items acknowledged so far.
-    pub fn accepted(&self) -> u64 {
-        self.accepted.load(Ordering::Relaxed)
-    }
-
-    /// Items offered so far: sent at least once.
-    pub fn offered(&self) -> u64 {
-        self.offered.load(Ordering::Relaxed)
-    }
-
-    /// Items that were refused or failed so far.
-    pub fn turned_away(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed) + self.failed.load(Ordering::Relaxed)
-    }
-}
-
-/// The figures that are collected under a lock, once a request.
-pub(crate) struct Collected {
-    pub(crate) acknowledged: SequenceSet,
-    pub(crate) endings: BTreeMap<Ending, u64>,
-    pub(crate) messages: BTreeMap<Ending, String>,
-    pub(crate) refusals_without_delay: u64,
-    pub(crate) acknowledged_after_us: Histogram<u64>,
-}
-
-impl Default for Collected {
-    fn default() -> Self {
-        Collected {
-            acknowledged: SequenceSet::default(),
-            endings: BTreeMap::new(),
-            messages: BTreeMap::new(),
-            refusals_without_delay: 0,
-            acknowledged_after_us: new_histogram(),
-        }
-    }
-}
-
-impl Collected {
-    /// Counts one attempt and keeps the first message of each kind of failure.
-    pub(crate) fn count(&mut self, answer: &Answer) {
-        *self.endings.entry(answer.ending).or_default() += 1;
-        let is_refusal = !answer.is_ok() && answer.is_retryable() && !answer.fate_is_unknown();
-        self.refusals_without_delay += u64::from(is_refusal && answer.retry_delay.is_none());
-        if !answer.is_ok() && !answer.message.is_empty() {
-            self.messages.entry(answer.ending).or_insert_with(|| answer.message.clone());
-        }
-    }
-}
-
-/// The outcome of a load. Unless it says otherwise, a number counts items.
+/// The outcome of a load. Unless it says otherwise, a number counts items. Figures that a source
+/// does not have, such as answers to written files, are zero.
 #[derive(Clone, Debug, Default)]
 pub struct LoadReport {
     /// The load's number in identities.
@@ -129,30 +62,16 @@ pub struct Problem {
 }
 
 impl LoadReport {
-    /// The outcome of a source without answers of its own: scraped targets, written files. Unknown
-    /// figures are zero.
-    pub(crate) fn of(
-        generator: u16,
-        progress: &Progress,
-        acknowledged: SequenceSet,
-        elapsed: Duration,
-    ) -> Self {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        LoadReport {
-            generator,
-            offered: count(&progress.offered),
-            accepted: count(&progress.accepted),
-            rejected: count(&progress.rejected),
-            refused: count(&progress.refused),
-            failed: count(&progress.failed),
-            unanswered: count(&progress.unanswered),
-            requests: count(&progress.requests),
-            late_requests: count(&progress.late_requests),
-            retries: count(&progress.retries),
-            bytes_sent: count(&progress.bytes_sent),
-            elapsed,
-            acknowledged,
-            ..LoadReport::default()
+    /// Counts one attempt and keeps the first message of each kind of failure.
+    pub(super) fn count(&mut self, answer: &Answer) {
+        *self.endings.entry(answer.ending).or_default() += 1;
+        if answer.ending.is_ok() {
+            return;
+        }
+        let is_refusal = answer.is_retryable() && !answer.fate_is_unknown();
+        self.refusals_without_delay += u64::from(is_refusal && answer.retry_delay.is_none());
+        if !answer.message.is_empty() {
+            self.messages.entry(answer.ending).or_insert_with(|| answer.message.clone());
         }
     }
 

@@ -1,14 +1,12 @@
 //! A request that is encoded once and then only stamped: the places of identities and times are
 //! known, so that sending costs no encoding and no allocation an item.
 
+use sluice_net::grpc::frame::PREFIX_BYTES;
 use sluice_otlp::{Encoding, Signal};
 
-use super::message::{Layout, Message, SPAN_LASTS_NS, STAMP_LEN};
+use super::message::{Layout, Message, SPAN_LASTS_NS};
 use super::packed::Packed;
-use crate::identity::{Identity, ORDINARY_MARK, POISON_MARK};
-
-/// Length of the gRPC message prefix: a flag byte and four bytes of length.
-pub(crate) const PREFIX_LEN: usize = 5;
+use crate::identity::{Identity, ORDINARY_MARK, POISON_MARK, Stamp};
 
 /// The form of generated items.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,46 +43,32 @@ impl Shape {
 }
 
 /// A ready request in the form in which it goes over the wire, gRPC prefix included.
-#[derive(Clone, Debug)]
 pub(crate) struct Template {
     signal: Signal,
-    items: u64,
     packed: Packed,
-    /// Where the value of [`crate::identity::REQUEST_ATTRIBUTE`] is in the frame.
-    stamp_at: usize,
+    items: u64,
     /// Where each item's identity is in the frame. Empty where the items are compressed: then the
     /// request's stamp alone varies.
     identities_at: Vec<usize>,
     layout: Layout,
 }
 
-/// The identity and the time of one request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stamp {
-    pub(crate) first: Identity,
-    pub(crate) time_unix_ns: u64,
-    /// Every item whose sequence number is a multiple of this is marked as poison.
-    pub(crate) poison_every: Option<u64>,
-}
-
 impl Template {
     /// Builds the request. `Encoding::Snappy` is not an encoding of OTLP senders and is refused by
     /// the caller.
     pub(crate) fn new(shape: &Shape, encoding: Encoding) -> Self {
-        let message = Message::build(shape);
-        // What is compressed begins where the stamp ends.
-        let packed = Packed::new(&message.bytes, message.stamp_at + STAMP_LEN, encoding);
+        let Message { bytes, stamp_at, identities_at, layout } = Message::build(shape);
         let identities_at = match encoding {
-            Encoding::Identity => message.identities_at.iter().map(|at| at + PREFIX_LEN).collect(),
+            Encoding::Identity => identities_at.iter().map(|at| at + PREFIX_BYTES).collect(),
             _ => Vec::new(),
         };
         Template {
             signal: shape.signal,
+            // What is compressed begins where the stamp ends.
+            packed: Packed::new(&bytes, stamp_at + Stamp::LEN, encoding),
             items: shape.items_per_request.into(),
-            stamp_at: packed.head.end - STAMP_LEN,
-            packed,
             identities_at,
-            layout: message.layout,
+            layout,
         }
     }
 
@@ -97,38 +81,36 @@ impl Template {
         self.items
     }
 
-    /// Writes identity and time into a copy of the frame, whatever it was stamped with before.
-    pub(crate) fn stamp(&self, frame: &mut [u8], stamp: Stamp) {
+    /// Writes identities and time into a copy of the frame, whatever it was stamped with before.
+    /// Every item whose sequence number is a multiple of `poison_every` is marked as poison.
+    pub(crate) fn stamp(&self, frame: &mut [u8], stamp: Stamp, poison_every: Option<u64>) {
         debug_assert_eq!(frame.len(), self.packed.frame.len());
-        let value = &mut frame[self.stamp_at..self.stamp_at + STAMP_LEN];
-        put_hex(&mut value[..16], stamp.first.0);
-        put_hex(&mut value[16..], stamp.time_unix_ns);
-        for (index, &at) in self.identities_at.iter().enumerate() {
-            self.stamp_item(frame, at, Identity(stamp.first.0 + index as u64), stamp);
+        let stamp_end = self.packed.head.end;
+        stamp.write(&mut frame[stamp_end - Stamp::LEN..stamp_end]);
+        for (index, &identity_at) in self.identities_at.iter().enumerate() {
+            let (layout, time_unix_ns) = (&self.layout, stamp.sent_unix_ns);
+            let identity = Identity(stamp.first.0 + index as u64);
+            let mut put = |offset: isize, bytes: &[u8]| {
+                let at = identity_at.wrapping_add_signed(offset);
+                frame[at..at + bytes.len()].copy_from_slice(bytes);
+            };
+            put(0, &identity_bytes(self.signal, identity));
+            put(layout.time, &time_unix_ns.to_le_bytes());
+            if let Some(trace_id) = layout.trace_id {
+                // Two spans a trace: the upper half tells runs apart, the lower half traces.
+                put(trace_id, &(time_unix_ns | 1).to_be_bytes());
+                put(trace_id + 8, &(identity.0 >> 1).to_be_bytes());
+            }
+            if let Some(end_time) = layout.end_time {
+                put(end_time, &(time_unix_ns + SPAN_LASTS_NS).to_le_bytes());
+            }
+            if let Some(every) = poison_every {
+                let is_poison = identity.sequence().is_multiple_of(every);
+                let mark = if is_poison { POISON_MARK } else { ORDINARY_MARK };
+                put(layout.mark, mark.as_bytes());
+            }
         }
         self.packed.seal(frame);
-    }
-
-    fn stamp_item(&self, frame: &mut [u8], identity_at: usize, identity: Identity, stamp: Stamp) {
-        let mut put = |offset: isize, bytes: &[u8]| {
-            frame[identity_at.wrapping_add_signed(offset)..][..bytes.len()].copy_from_slice(bytes);
-        };
-        let layout = &self.layout;
-        if let Some(trace_id) = layout.trace_id {
-            // Two spans a trace: the upper half tells runs apart, the lower half traces.
-            put(trace_id, &(stamp.time_unix_ns | 1).to_be_bytes());
-            put(trace_id + 8, &(identity.0 >> 1).to_be_bytes());
-        }
-        put(0, &identity_bytes(self.signal, identity));
-        put(layout.time, &stamp.time_unix_ns.to_le_bytes());
-        if let Some(end_time) = layout.end_time {
-            put(end_time, &(stamp.time_unix_ns + SPAN_LASTS_NS).to_le_bytes());
-        }
-        if let Some(every) = stamp.poison_every {
-            let is_poison = identity.sequence().is_multiple_of(every);
-            let mark = if is_poison { POISON_MARK } else { ORDINARY_MARK };
-            put(layout.mark, mark.as_bytes());
-        }
     }
 }
 
@@ -137,13 +119,6 @@ pub(super) fn identity_bytes(signal: Signal, identity: Identity) -> [u8; 8] {
     match signal {
         Signal::Metrics => identity.0.to_le_bytes(),
         Signal::Traces | Signal::Logs => identity.0.to_be_bytes(),
-    }
-}
-
-pub(crate) fn put_hex(out: &mut [u8], value: u64) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (index, digit) in out.iter_mut().enumerate() {
-        *digit = DIGITS[(value >> (60 - 4 * index) & 15) as usize];
     }
 }
 
@@ -158,21 +133,18 @@ mod tests {
 
     use super::*;
 
-    const STAMP: Stamp = Stamp {
-        first: Identity(7 << 48 | 1000),
-        time_unix_ns: 1_700_000_000_000_000_000,
-        poison_every: Some(10),
-    };
+    const STAMP: Stamp =
+        Stamp { first: Identity(7 << 48 | 1000), sent_unix_ns: 1_700_000_000_000_000_000 };
 
     fn stamped(signal: Signal) -> Vec<u8> {
         let template = Template::new(&Shape::of(signal), Encoding::Identity);
         let mut frame = template.frame().to_vec();
-        template.stamp(&mut frame, STAMP);
+        template.stamp(&mut frame, STAMP, Some(10));
         assert_eq!(
             u32::from_be_bytes(frame[1..5].try_into().unwrap()) as usize,
-            frame.len() - PREFIX_LEN
+            frame.len() - PREFIX_BYTES
         );
-        frame.split_off(PREFIX_LEN)
+        frame.split_off(PREFIX_BYTES)
     }
 
     #[test]
@@ -184,8 +156,8 @@ mod tests {
         assert!((185_000..200_000).contains(&bytes.len()), "about 1.9 kB a span: {}", bytes.len());
         for (index, span) in spans.iter().enumerate() {
             assert_eq!(span.span_id, (STAMP.first.0 + index as u64).to_be_bytes());
-            assert_eq!(span.start_time_unix_nano, STAMP.time_unix_ns);
-            assert_eq!(span.end_time_unix_nano, STAMP.time_unix_ns + SPAN_LASTS_NS);
+            assert_eq!(span.start_time_unix_nano, STAMP.sent_unix_ns);
+            assert_eq!(span.end_time_unix_nano, STAMP.sent_unix_ns + SPAN_LASTS_NS);
             assert_eq!(span.attributes.len(), 40);
             let poisoned = format!("{:?}", span.attributes[0]).contains(POISON_MARK);
             assert_eq!(poisoned, (1000 + index) % 10 == 0);
@@ -209,7 +181,7 @@ mod tests {
         for (index, point) in points.iter().enumerate() {
             let identity = (STAMP.first.0 + index as u64).cast_signed();
             assert_eq!(point.value, Some(number_data_point::Value::AsInt(identity)));
-            assert_eq!(point.time_unix_nano, STAMP.time_unix_ns);
+            assert_eq!(point.time_unix_nano, STAMP.sent_unix_ns);
             assert_eq!(point.attributes.len(), 10);
         }
     }
@@ -227,7 +199,7 @@ mod tests {
         );
         for (index, record) in records.iter().enumerate() {
             assert_eq!(record.span_id, (STAMP.first.0 + index as u64).to_be_bytes());
-            assert_eq!(record.time_unix_nano, STAMP.time_unix_ns);
+            assert_eq!(record.time_unix_nano, STAMP.sent_unix_ns);
         }
     }
 
@@ -236,12 +208,10 @@ mod tests {
         for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd] {
             let template = Template::new(&Shape::of(Signal::Logs), encoding);
             let (mut once, mut twice) = (template.frame().to_vec(), template.frame().to_vec());
-            template.stamp(&mut once, STAMP);
-            template.stamp(
-                &mut twice,
-                Stamp { first: Identity(9 << 48), time_unix_ns: 1, poison_every: Some(1) },
-            );
-            template.stamp(&mut twice, STAMP);
+            template.stamp(&mut once, STAMP, Some(10));
+            let before = Stamp { first: Identity(9 << 48), sent_unix_ns: 1 };
+            template.stamp(&mut twice, before, Some(1));
+            template.stamp(&mut twice, STAMP, Some(10));
             assert!(once == twice, "{encoding:?}");
         }
     }

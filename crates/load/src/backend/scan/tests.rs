@@ -9,12 +9,13 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::trace::v1::ResourceSpans;
 use prost::Message as _;
+use sluice_net::grpc::frame::PREFIX_BYTES;
 use sluice_otlp::{Encoding, Signal};
 
 use super::{Item, scan};
 use crate::generate::Shape;
-use crate::generate::template::{PREFIX_LEN, Stamp, Template};
-use crate::identity::Identity;
+use crate::generate::template::Template;
+use crate::identity::{Identity, Stamp};
 
 const FIRST: Identity = Identity(3 << 48 | 500);
 const TIME: u64 = 1_700_000_000_123_456_789;
@@ -22,8 +23,8 @@ const TIME: u64 = 1_700_000_000_123_456_789;
 fn request(signal: Signal) -> Bytes {
     let template = Template::new(&Shape::of(signal), Encoding::Identity);
     let mut frame = template.frame().to_vec();
-    template.stamp(&mut frame, Stamp { first: FIRST, time_unix_ns: TIME, poison_every: None });
-    frame.split_off(PREFIX_LEN).into()
+    template.stamp(&mut frame, Stamp { first: FIRST, sent_unix_ns: TIME }, None);
+    frame.split_off(PREFIX_BYTES).into()
 }
 
 fn scanned(signal: Signal, message: &[u8]) -> Vec<Item> {

@@ -3,7 +3,6 @@
 //! (target, scrape, series), so what was served in a completed scrape and has not arrived is told
 //! to the sample.
 
-mod accept;
 mod page;
 mod server;
 
@@ -14,17 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use anyhow::{Context as _, ensure};
 use parking_lot::Mutex;
-use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::report::{LoadReport, Problem, Progress};
-use super::running::{RunningLoad, Stop};
-use crate::identity::{SEQUENCE_LIMIT, SequenceSet, next_generator};
-use page::Pages;
+use super::LoadError;
+use super::report::{LoadReport, Problem};
+use super::running::{Progress, RunningLoad};
+use crate::identity::SEQUENCE_LIMIT;
+use page::Page;
 
 /// Samples of one target: about 500 MB of text.
 const SERIES_LIMIT: u64 = 1_000_000;
@@ -49,21 +49,6 @@ pub struct Farm {
     /// How often the subject is told to scrape each target; what it leaves out is a [`Problem`] of
     /// the report.
     pub scrape_every: Duration,
-}
-
-/// Why a farm cannot be.
-#[derive(Debug, Error)]
-pub enum FarmError {
-    #[error("a farm has 1 to {TARGETS_LIMIT} targets, not {0}")]
-    Targets(usize),
-    #[error("a target has 1 to {SERIES_LIMIT} series (metrics × series of each), not {0}")]
-    Series(u64),
-    #[error("{counters} of {metrics} metrics cannot be counters")]
-    Counters { counters: u32, metrics: u32 },
-    #[error("the time between scrapes and between generations of series must be above zero")]
-    Interval,
-    #[error("cannot listen on the loopback interface: {0}")]
-    Listen(#[from] io::Error),
 }
 
 impl Default for Farm {
@@ -107,21 +92,19 @@ impl Farm {
     }
 
     /// Binds all targets. Scrapes wait until [`OpenFarm::start`].
-    pub fn open(self) -> Result<OpenFarm, FarmError> {
+    pub fn open(self) -> Result<OpenFarm, LoadError> {
         self.check()?;
-        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listeners: Vec<TcpListener> =
-            (0..self.targets).map(|_| listen(any_port)).collect::<Result<_, _>>()?;
+        let listeners: io::Result<Vec<TcpListener>> = (0..self.targets).map(|_| listen()).collect();
+        let listeners = listeners.context("cannot listen on the loopback interface")?;
         let addrs = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
+        let progress = Progress::new();
+        let generator = progress.report().generator;
         let shared = Arc::new(Shared {
-            pages: Pages::new(&self),
+            idle_pages: Mutex::default(),
             scrapes: (0..self.targets).map(|_| AtomicU32::new(0)).collect(),
-            generator: next_generator(),
-            progress: Arc::default(),
-            acknowledged: Mutex::default(),
-            is_started: watch::Sender::new(false),
-            stop: Stop::new(),
-            first_scrape: watch::Sender::new(false),
+            generator,
+            progress,
+            stage: watch::Sender::new(Stage::Open),
             began: Instant::now(),
             farm: self,
         });
@@ -133,50 +116,55 @@ impl Farm {
     }
 
     /// An error that says what of it cannot be.
-    pub fn check(&self) -> Result<(), FarmError> {
-        let every = [Some(self.scrape_every), self.churn_every];
-        match self.series_per_target() {
-            _ if !(1..=TARGETS_LIMIT).contains(&self.targets) => {
-                Err(FarmError::Targets(self.targets))
-            }
-            series if !(1..=SERIES_LIMIT).contains(&series) => Err(FarmError::Series(series)),
-            _ if self.counters > self.metrics => {
-                Err(FarmError::Counters { counters: self.counters, metrics: self.metrics })
-            }
-            _ if every.into_iter().flatten().any(|every| every.is_zero()) => {
-                Err(FarmError::Interval)
-            }
-            _ => Ok(()),
-        }
+    pub fn check(&self) -> Result<(), LoadError> {
+        let (targets, series) = (self.targets, self.series_per_target());
+        ensure!(
+            (1..=TARGETS_LIMIT).contains(&targets),
+            "a farm has 1 to {TARGETS_LIMIT} targets, not {targets}"
+        );
+        ensure!(
+            (1..=SERIES_LIMIT).contains(&series),
+            "a target has 1 to {SERIES_LIMIT} series (metrics × series of each), not {series}"
+        );
+        let (counters, metrics) = (self.counters, self.metrics);
+        ensure!(counters <= metrics, "{counters} of {metrics} metrics cannot be counters");
+        ensure!(
+            !self.scrape_every.is_zero() && self.churn_every != Some(Duration::ZERO),
+            "the time between scrapes and between generations of series must be above zero"
+        );
+        Ok(())
     }
 }
 
-fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+fn listen() -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     // Samples on their way to the scraper do not count yet. A small buffer keeps them few.
     socket.set_send_buffer_size(256 << 10)?;
-    socket.bind(addr)?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
     socket.listen(128)
 }
 
 /// The sequence numbers of a page as it was served once.
 type Scrape = Range<u64>;
 
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    Open,
+    /// The first scrape has come. It is held.
+    Wanted,
+    Started,
+}
+
 /// The state that all targets share.
 struct Shared {
     farm: Farm,
-    pages: Pages,
+    /// Pages are alike but for what is stamped, and made as more scrapes are under way.
+    idle_pages: Mutex<Vec<Page>>,
     /// Begun so far, by target.
     scrapes: Vec<AtomicU32>,
     generator: u16,
     progress: Arc<Progress>,
-    acknowledged: Mutex<SequenceSet>,
-    /// Scrapes are held until then.
-    is_started: watch::Sender<bool>,
-    /// Scrapes that begin afterwards are answered 503.
-    stop: Stop,
-    /// True when one has come.
-    first_scrape: watch::Sender<bool>,
+    stage: watch::Sender<Stage>,
     began: Instant,
 }
 
@@ -199,44 +187,49 @@ impl OpenFarm {
     /// Waits until the first scrape has come, which is held; false if none has by then. Prometheus
     /// and what is made of it discover their targets five seconds after they have started.
     pub async fn wait_for_scraper(&self, limit: Duration) -> bool {
-        let mut first = self.shared.first_scrape.subscribe();
-        timeout(limit, first.wait_for(|has_come| *has_come)).await.is_ok_and(|come| come.is_ok())
+        let mut stage = self.shared.stage.subscribe();
+        timeout(limit, stage.wait_for(|stage| *stage != Stage::Open)).await.is_ok()
     }
 
-    /// Answers scrapes from now on.
+    /// Answers scrapes from now on. Those that begin after the end are answered 503.
     pub fn start(self) -> RunningLoad {
-        self.shared.is_started.send_replace(true);
-        let (progress, stop) = (Arc::clone(&self.shared.progress), self.shared.stop.clone());
-        let report = self.shared.run();
-        RunningLoad::spawn(progress, stop, async { Ok(report.await) }, self.servers)
+        self.shared.stage.send_replace(Stage::Started);
+        let progress = Arc::clone(&self.shared.progress);
+        RunningLoad::new(progress, tokio::spawn(self.shared.run()), self.servers)
     }
 }
 
 impl Shared {
     /// Says what was served until the farm was stopped.
-    async fn run(self: Arc<Self>) -> LoadReport {
+    async fn run(self: Arc<Self>) -> Result<LoadReport, LoadError> {
         let started = Instant::now();
-        self.stop.wait().await;
+        self.progress.wait_for_stop().await;
         let elapsed = started.elapsed();
         let all_ended = async {
-            while self.under_way() > 0 {
+            while under_way(&self.progress.report()) > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         // Scrapes that have not ended by then count as unanswered.
         let _ = timeout(GRACE, all_ended).await;
-        self.report(elapsed)
+        Ok(self.report(elapsed))
     }
 
     async fn wait_for_start(&self) {
-        self.first_scrape.send_if_modified(|has_come| !std::mem::replace(has_come, true));
+        self.stage.send_if_modified(|stage| {
+            let is_first = *stage == Stage::Open;
+            if is_first {
+                *stage = Stage::Wanted;
+            }
+            is_first
+        });
         // The sender is here: no error.
-        let _ = self.is_started.subscribe().wait_for(|is_started| *is_started).await;
+        let _ = self.stage.subscribe().wait_for(|stage| *stage == Stage::Started).await;
     }
 
     /// The next scrape of a target. `None`: the farm is stopped, or has no identities left.
     fn begin_scrape(&self, target: usize) -> Option<Scrape> {
-        if self.stop.at().is_some() {
+        if self.progress.stopped_at().is_some() {
             return None;
         }
         let number = u64::from(self.scrapes[target].fetch_add(1, Ordering::Relaxed));
@@ -245,36 +238,33 @@ impl Shared {
         if first + series > SEQUENCE_LIMIT {
             return None;
         }
-        self.progress.offered.fetch_add(series, Ordering::Relaxed);
-        self.progress.requests.fetch_add(1, Ordering::Relaxed);
+        let mut report = self.progress.report();
+        report.offered += series;
+        report.requests += 1;
         Some(first..first + series)
     }
 
     /// It was written to its end.
     fn complete(&self, scrape: &Scrape, bytes: usize) {
-        self.progress.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.progress.accepted.fetch_add(self.farm.series_per_target(), Ordering::Relaxed);
-        self.acknowledged.lock().insert_range(scrape.clone());
+        let mut report = self.progress.report();
+        report.bytes_sent += bytes as u64;
+        report.accepted += self.farm.series_per_target();
+        report.acknowledged.insert_range(scrape.clone());
     }
 
     /// The scraper went away before it had read all of a completed scrape.
     fn cut_off(&self, scrape: Scrape) {
         let series = self.farm.series_per_target();
-        self.progress.accepted.fetch_sub(series, Ordering::Relaxed);
-        self.progress.failed.fetch_add(series, Ordering::Relaxed);
-        self.acknowledged.lock().remove_range(scrape);
-    }
-
-    /// Samples of scrapes that have neither been completed nor cut off.
-    fn under_way(&self) -> u64 {
-        let ended = self.progress.accepted() + self.progress.turned_away();
-        self.progress.offered().saturating_sub(ended)
+        let mut report = self.progress.report();
+        report.accepted -= series;
+        report.failed += series;
+        report.acknowledged.remove_range(scrape);
     }
 
     fn report(&self, elapsed: Duration) -> LoadReport {
-        let acknowledged = self.acknowledged.lock().clone();
-        let mut report = LoadReport::of(self.generator, &self.progress, acknowledged, elapsed);
-        report.unanswered += self.under_way();
+        let mut report = self.progress.report().clone();
+        report.elapsed = elapsed;
+        report.unanswered = under_way(&report);
         let left_out = self.left_out(elapsed);
         let scrapes: u32 = left_out.iter().sum();
         report.never_sent = u64::from(scrapes) * self.farm.series_per_target();
@@ -292,11 +282,11 @@ impl Shared {
             });
         }
         if scrapes > 0 {
-            let targets = left_out.len();
             report.problems.push(Problem {
                 message: format!(
-                    "{targets} of {} targets were scraped less often than every {every_s} s: \
-                     {scrapes} scrapes were left out",
+                    "{} of {} targets were scraped less often than every {every_s} s: {scrapes} \
+                     scrapes were left out",
+                    left_out.len(),
                     self.farm.targets
                 ),
                 remedy: "set a lower rate with -r: the subject does not keep up",
@@ -314,6 +304,11 @@ impl Shared {
         let missed = |scrapes: &AtomicU32| due.saturating_sub(scrapes.load(Ordering::Relaxed));
         self.scrapes.iter().map(missed).filter(|missed| *missed > 0).collect()
     }
+}
+
+/// Samples of scrapes that have neither been completed nor cut off.
+fn under_way(report: &LoadReport) -> u64 {
+    report.offered.saturating_sub(report.accepted + report.failed)
 }
 
 #[cfg(test)]

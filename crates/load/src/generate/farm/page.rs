@@ -1,31 +1,26 @@
-//! A target's page: written once, then its values are patched in place.
+//! A target's page: written once, then its values are patched in place. Its format is the one that
+//! the scraper prefers (RFC 9110, section 12.5.1, as far as Prometheus' formats need it).
 
 use std::io::Write as _;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::Farm;
-use super::accept::Format;
 use crate::identity::{Identity, SAMPLE_DIGITS};
 
 const CYCLE_DIGITS: usize = 6;
-/// Pages of each format that are kept between scrapes; more than these are made while more scrapes
-/// are under way.
-const KEPT_PAGES: usize = 8;
 
 /// One page with the places of what varies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page {
-    format: Format,
-    bytes: Vec<u8>,
+    pub(super) format: Format,
+    pub(super) bytes: Vec<u8>,
     values_at: Vec<u32>,
     cycles_at: Vec<u32>,
     cycle: u64,
 }
 
 impl Page {
-    fn build(farm: &Farm, format: Format) -> Page {
+    pub(super) fn build(farm: &Farm, format: Format) -> Page {
         let mut page = Page { format, ..Page::default() };
         let labels: String = (0..farm.labels)
             .map(|label| format!("label_key_kkkkk_{label}=\"label_val_vvvvv_{label}\","))
@@ -44,25 +39,30 @@ impl Page {
     fn push_metric(&mut self, farm: &Farm, metric: u32, labels: &str) {
         let base = format!("avalanche_metric_mmmmm_0_{metric:04}");
         let is_counter = metric < farm.counters;
-        let (name, kind) =
-            if is_counter { (format!("{base}_total"), "counter") } else { (base.clone(), "gauge") };
+        let (suffix, kind) = if is_counter { ("_total", "counter") } else { ("", "gauge") };
+        let name = format!("{base}{suffix}");
         let head = if self.format == Format::OpenMetrics { &base } else { &name };
         self.push(format_args!("# HELP {head} A tasty metric morsel\n# TYPE {head} {kind}\n"));
         for series in 0..farm.series {
-            self.push(format_args!("{name}{{cycle_id=\""));
-            self.cycles_at.push(self.end());
-            self.push(format_args!("{:0CYCLE_DIGITS$}\",{labels}series_id=\"{series}\"}} ", 0));
-            self.values_at.push(self.end());
+            let at = self.push(format_args!("{name}{{cycle_id=\""));
+            self.cycles_at.push(at);
+            let at =
+                self.push(format_args!("{:0CYCLE_DIGITS$}\",{labels}series_id=\"{series}\"}} ", 0));
+            self.values_at.push(at);
             self.push(format_args!("{:0SAMPLE_DIGITS$}\n", 0));
         }
     }
 
-    fn push(&mut self, text: std::fmt::Arguments<'_>) {
+    /// Where the page ends then.
+    fn push(&mut self, text: std::fmt::Arguments<'_>) -> u32 {
         self.bytes.write_fmt(text).expect("a vector takes everything");
+        u32::try_from(self.bytes.len()).expect("the number of series bounds a page")
     }
 
-    fn end(&self) -> u32 {
-        u32::try_from(self.bytes.len()).expect("the number of series bounds a page")
+    /// Which generation of series is shown after this time.
+    pub(super) fn cycle(farm: &Farm, elapsed: Duration) -> u64 {
+        let every_s = farm.churn_every.map_or(f64::INFINITY, |every| every.as_secs_f64());
+        (elapsed.as_secs_f64() / every_s) as u64 % 10_u64.pow(CYCLE_DIGITS as u32)
     }
 
     /// The series of this cycle, with identities from `first` on.
@@ -80,14 +80,6 @@ impl Page {
             self.cycle = cycle;
         }
     }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    pub(super) fn format(&self) -> Format {
-        self.format
-    }
 }
 
 /// Decimal digits with leading zeros, as many as there is room for.
@@ -98,34 +90,43 @@ fn put_digits(out: &mut [u8], mut value: u64) {
     }
 }
 
-/// The pages of a farm. They are alike but for what is stamped, and shared by all targets.
-pub(super) struct Pages {
-    farm: Farm,
-    idle: [Mutex<Vec<Page>>; Format::ALL.len()],
+/// A format of the page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Format {
+    /// Prometheus' text format 0.0.4.
+    #[default]
+    Text,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
 }
 
-impl Pages {
-    pub(super) fn new(farm: &Farm) -> Pages {
-        Pages { farm: farm.clone(), idle: Default::default() }
-    }
-
-    pub(super) fn take(&self, format: Format) -> Page {
-        let idle = self.idle[format as usize].lock().pop();
-        idle.unwrap_or_else(|| Page::build(&self.farm, format))
-    }
-
-    pub(super) fn put_back(&self, page: Page) {
-        let mut idle = self.idle[page.format as usize].lock();
-        if idle.len() < KEPT_PAGES {
-            idle.push(page);
+impl Format {
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         }
     }
 
-    /// Which generation of series is shown after this time.
-    pub(super) fn cycle(&self, elapsed: Duration) -> u64 {
-        let cycles =
-            self.farm.churn_every.map_or(0.0, |every| elapsed.as_secs_f64() / every.as_secs_f64());
-        cycles as u64 % 10_u64.pow(CYCLE_DIGITS as u32)
+    /// The format of the highest quality; of equals the first named. The plain text where none is
+    /// known.
+    pub(super) fn of(accept: &str) -> Format {
+        let mut best = (Format::Text, 0.0);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let format = match parts.next() {
+                Some("application/openmetrics-text") => Format::OpenMetrics,
+                Some("text/plain" | "text/*" | "*/*") => Format::Text,
+                _ => continue,
+            };
+            let quality = parts
+                .find_map(|part| part.strip_prefix("q="))
+                .map_or(Some(1.0), |text| text.parse().ok());
+            if let Some(quality) = quality.filter(|quality| *quality > best.1) {
+                best = (format, quality);
+            }
+        }
+        best.0
     }
 }
 
@@ -136,7 +137,7 @@ mod tests {
     fn text(farm: &Farm, format: Format, first: u64, cycle: u64) -> String {
         let mut page = Page::build(farm, format);
         page.stamp(Identity::new(3, first), cycle);
-        String::from_utf8(page.bytes().to_vec()).unwrap()
+        String::from_utf8(page.bytes).unwrap()
     }
 
     fn small() -> Farm {
@@ -186,14 +187,12 @@ mod tests {
 
     #[test]
     fn the_series_are_new_after_each_cycle() {
-        let pages = Pages::new(&Farm { churn_every: Some(Duration::from_millis(500)), ..small() });
-        let cycles =
-            [0, 499, 500, 1_700].map(|elapsed_ms| pages.cycle(Duration::from_millis(elapsed_ms)));
+        let farm = Farm { churn_every: Some(Duration::from_millis(500)), ..small() };
+        let cycles = [0, 499, 500, 1_700]
+            .map(|elapsed_ms| Page::cycle(&farm, Duration::from_millis(elapsed_ms)));
         assert_eq!(cycles, [0, 0, 1, 3]);
-        assert_eq!(
-            Pages::new(&Farm { churn_every: None, ..small() }).cycle(Duration::from_secs(3600)),
-            0
-        );
+        let lasting = Farm { churn_every: None, ..small() };
+        assert_eq!(Page::cycle(&lasting, Duration::from_secs(3600)), 0);
     }
 
     #[test]
@@ -202,5 +201,21 @@ mod tests {
         let bytes =
             Page::build(&farm, Format::Text).bytes.len() as f64 / farm.series_per_target() as f64;
         assert!((400.0..550.0).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn the_scrapers_preference_decides() {
+        let collector = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+                         application/openmetrics-text;version=0.0.1;q=0.4,\
+                         text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+        assert_eq!(Format::of(collector), Format::OpenMetrics);
+        assert_eq!(Format::of("text/plain;version=0.0.4;q=0.5,*/*;q=0.1"), Format::Text);
+        assert_eq!(
+            Format::of("application/openmetrics-text; q=0.1, text/plain; q=0.9"),
+            Format::Text
+        );
+        assert_eq!(Format::of("application/openmetrics-text;q=0"), Format::Text);
+        assert_eq!(Format::of("application/vnd.google.protobuf"), Format::Text);
+        assert_eq!(Format::of(""), Format::Text);
     }
 }

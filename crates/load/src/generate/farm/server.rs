@@ -18,13 +18,14 @@ use tokio::io::{AsyncWriteExt as _, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::accept::Format;
-use super::page::Page;
+use super::page::{Format, Page};
 use super::{Scrape, Shared};
 use crate::identity::Identity;
 
 /// Open at once at one target.
 const CONNECTIONS_LIMIT: usize = 64;
+/// Pages that are kept between scrapes.
+const KEPT_PAGES: usize = 16;
 
 /// Answers the scrapes of one target.
 pub(super) async fn serve(shared: Arc<Shared>, target: usize, listener: TcpListener) {
@@ -50,9 +51,17 @@ async fn serve_one(shared: Arc<Shared>, target: usize, stream: TcpStream) {
         let answer = match scrape(shared, target, &request).await {
             Ok((scrape, page)) => {
                 *latest.lock() = Some(scrape.clone());
-                Served { shared: Arc::clone(shared), scrape, page }.into_response()
+                let content_type = HeaderValue::from_static(page.format.content_type());
+                let served = Served { shared: Arc::clone(shared), scrape, page };
+                let mut response = Response::new(Full::new(Bytes::from_owner(served)));
+                response.headers_mut().insert(CONTENT_TYPE, content_type);
+                response
             }
-            Err(status) => refusal(status),
+            Err(status) => {
+                let mut response = Response::new(Full::default());
+                *response.status_mut() = status;
+                response
+            }
         };
         Ok::<_, Infallible>(answer)
     });
@@ -89,16 +98,23 @@ async fn scrape(
     shared.wait_for_start().await;
     let scrape = shared.begin_scrape(target).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
     let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
-    let mut page = shared.pages.take(Format::of(accept.unwrap_or_default()));
+    let mut page = shared.page(Format::of(accept.unwrap_or_default()));
     let first = Identity::new(shared.generator, scrape.start);
-    page.stamp(first, shared.pages.cycle(shared.began.elapsed()));
+    page.stamp(first, Page::cycle(&shared.farm, shared.began.elapsed()));
     Ok((scrape, page))
 }
 
-fn refusal(status: StatusCode) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = status;
-    response
+impl Shared {
+    fn page(&self, format: Format) -> Page {
+        let mut idle = self.idle_pages.lock();
+        match idle.iter().position(|page| page.format == format) {
+            Some(index) => idle.swap_remove(index),
+            None => {
+                drop(idle);
+                Page::build(&self.farm, format)
+            }
+        }
+    }
 }
 
 /// A page on its way, which hyper drops when it has written it.
@@ -108,24 +124,18 @@ struct Served {
     page: Page,
 }
 
-impl Served {
-    fn into_response(self) -> Response<Full<Bytes>> {
-        let content_type = HeaderValue::from_static(self.page.format().content_type());
-        let mut response = Response::new(Full::new(Bytes::from_owner(self)));
-        response.headers_mut().insert(CONTENT_TYPE, content_type);
-        response
-    }
-}
-
 impl AsRef<[u8]> for Served {
     fn as_ref(&self) -> &[u8] {
-        self.page.bytes()
+        &self.page.bytes
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.shared.complete(&self.scrape, self.page.bytes().len());
-        self.shared.pages.put_back(std::mem::take(&mut self.page));
+        self.shared.complete(&self.scrape, self.page.bytes.len());
+        let mut idle = self.shared.idle_pages.lock();
+        if idle.len() < KEPT_PAGES {
+            idle.push(std::mem::take(&mut self.page));
+        }
     }
 }

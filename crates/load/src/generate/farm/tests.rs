@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::identity::Identity;
+use crate::identity::{Identity, SequenceSet};
 
 fn farm() -> Farm {
     Farm { targets: 2, metrics: 3, series: 4, labels: 2, counters: 1, ..Farm::default() }

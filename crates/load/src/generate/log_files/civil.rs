@@ -1,52 +1,34 @@
-//! Times as log lines have them.
+//! Times as log lines have them, in UTC.
 
-use sluice_otlp::civil_date;
-
-/// A moment in UTC, taken apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
-    year: i64,
-    month: i64,
-    day: i64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-    nanosecond: u64,
-}
-
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-impl Moment {
-    pub(super) fn of(unix_ns: u64) -> Moment {
-        let (seconds, nanosecond) = (unix_ns / 1_000_000_000, unix_ns % 1_000_000_000);
-        let (year, month, day) = civil_date((seconds / 86_400).cast_signed());
-        let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-        Moment { year, month, day, hour, minute, second, nanosecond }
-    }
-
-    /// RFC 3339 with nanoseconds: what CRI begins its lines with. Always of [`RFC3339_LEN`] bytes.
-    pub(super) fn rfc3339(self) -> String {
-        let Moment { year, month, day, hour, minute, second, nanosecond } = self;
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanosecond:09}Z")
-    }
-
-    /// As Apache and flog write it. Always of [`APACHE_LEN`] bytes.
-    pub(super) fn apache(self) -> String {
-        let Moment { year, month, day, hour, minute, second, .. } = self;
-        let month = MONTHS[month as usize - 1];
-        format!("{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000")
-    }
-
-    /// The suffix that the kubelet gives a rotated file.
-    pub(super) fn rotation_suffix(self) -> String {
-        let Moment { year, month, day, hour, minute, second, .. } = self;
-        format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
-    }
-}
+use sluice_otlp::{civil_date, civil_time};
 
 pub(super) const RFC3339_LEN: usize = 30;
 pub(super) const APACHE_LEN: usize = 26;
+const SECOND_NS: u64 = 1_000_000_000;
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+fn seconds(unix_ns: u64) -> i64 {
+    (unix_ns / SECOND_NS).cast_signed()
+}
+
+/// RFC 3339 with nanoseconds: what CRI begins its lines with. Always of [`RFC3339_LEN`] bytes.
+pub(super) fn rfc3339(unix_ns: u64) -> String {
+    format!("{}.{:09}Z", civil_time(seconds(unix_ns)), unix_ns % SECOND_NS)
+}
+
+/// As Apache and flog write it. Always of [`APACHE_LEN`] bytes.
+pub(super) fn apache(unix_ns: u64) -> String {
+    let seconds = seconds(unix_ns);
+    let (year, month, day) = civil_date(seconds / 86_400);
+    let (month, time) = (MONTHS[month as usize - 1], &civil_time(seconds)["2026-11-21T".len()..]);
+    format!("{day:02}/{month}/{year:04}:{time} +0000")
+}
+
+/// The suffix that the kubelet gives a rotated file.
+pub(super) fn rotation_suffix(unix_ns: u64) -> String {
+    civil_time(seconds(unix_ns)).replace(['-', ':'], "").replace('T', "-")
+}
 
 #[cfg(test)]
 mod tests {
@@ -62,16 +44,16 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00.000000000Z"),
         ];
         for (unix_s, expected) in cases {
-            assert_eq!(Moment::of(unix_s * 1_000_000_000).rfc3339(), expected);
+            assert_eq!(rfc3339(unix_s * 1_000_000_000), expected);
         }
     }
 
     #[test]
     fn the_three_forms_have_their_lengths() {
-        let moment = Moment::of(1_709_210_096_000_000_789);
-        assert_eq!(moment.rfc3339(), "2024-02-29T12:34:56.000000789Z");
-        assert_eq!(moment.apache(), "29/Feb/2024:12:34:56 +0000");
-        assert_eq!(moment.rotation_suffix(), "20240229-123456");
-        assert_eq!((moment.rfc3339().len(), moment.apache().len()), (RFC3339_LEN, APACHE_LEN));
+        let unix_ns = 1_709_210_096_000_000_789;
+        assert_eq!(rfc3339(unix_ns), "2024-02-29T12:34:56.000000789Z");
+        assert_eq!(apache(unix_ns), "29/Feb/2024:12:34:56 +0000");
+        assert_eq!(rotation_suffix(unix_ns), "20240229-123456");
+        assert_eq!((rfc3339(unix_ns).len(), apache(unix_ns).len()), (RFC3339_LEN, APACHE_LEN));
     }
 }

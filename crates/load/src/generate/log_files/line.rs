@@ -1,18 +1,15 @@
 //! A line as flog's `--format json` writes it and as a container runtime stores it: written once,
 //! then patched in place.
 
-use super::civil::{APACHE_LEN, Moment, RFC3339_LEN};
-use crate::generate::template::put_hex;
-use crate::identity::{Identity, TEXT_END, TEXT_MARK};
+use super::civil::{APACHE_LEN, RFC3339_LEN, apache, rfc3339};
+use crate::identity::{Identity, Stamp, TEXT_END, TEXT_MARK};
 
 /// containerd and CRI-O cut lines that are longer than this.
 const PIECE_BYTES: usize = 16 << 10;
-const STAMP_LEN: usize = 32;
 /// Repeated until the line is as long as it is to be.
 const FILLING: &str = "pages/and/paths/that/fill/the/line/";
 
 /// One line with the places of what varies.
-#[derive(Clone, Debug)]
 pub(super) struct LineTemplate {
     bytes: Vec<u8>,
     /// Of each piece.
@@ -29,26 +26,18 @@ impl LineTemplate {
     /// `body_bytes` is at least [`LineTemplate::minimum_body_bytes`].
     pub(super) fn new(body_bytes: usize) -> LineTemplate {
         let missing = body_bytes - LineTemplate::minimum_body_bytes();
-        let filling: String = FILLING.chars().cycle().take(missing).collect();
-        let body = body(&filling);
+        let body = body(&FILLING.chars().cycle().take(missing).collect::<String>());
         let (mut bytes, mut times_at) = (Vec::new(), Vec::new());
         let mut pieces = body.as_bytes().chunks(PIECE_BYTES).peekable();
         while let Some(piece) = pieces.next() {
             times_at.push(bytes.len());
-            bytes.extend_from_slice(Moment::of(0).rfc3339().as_bytes());
-            bytes.extend_from_slice(if pieces.peek().is_some() {
-                b" stdout P "
-            } else {
-                b" stdout F "
-            });
-            bytes.extend_from_slice(piece);
-            bytes.push(b'\n');
+            let tag = if pieces.peek().is_some() { " stdout P " } else { " stdout F " };
+            bytes.extend([rfc3339(0).as_bytes(), tag.as_bytes(), piece, b"\n"].concat());
         }
         // Both are in the first piece.
         let find =
             |text: &str| memchr::memmem::find(&bytes, text.as_bytes()).expect("just written");
-        let (date_at, stamp_at) =
-            (find(&Moment::of(0).apache()), find(TEXT_MARK) + TEXT_MARK.len());
+        let (date_at, stamp_at) = (find(&apache(0)), find(TEXT_MARK) + TEXT_MARK.len());
         LineTemplate { bytes, times_at, date_at, stamp_at }
     }
 
@@ -62,14 +51,12 @@ impl LineTemplate {
             line[at..at + RFC3339_LEN].copy_from_slice(time.rfc3339.as_bytes());
         }
         line[self.date_at..self.date_at + APACHE_LEN].copy_from_slice(time.apache.as_bytes());
-        let stamp = &mut line[self.stamp_at..self.stamp_at + STAMP_LEN];
-        put_hex(&mut stamp[..16], identity.0);
-        put_hex(&mut stamp[16..], time.unix_ns);
+        let stamp = Stamp { first: identity, sent_unix_ns: time.unix_ns };
+        stamp.write(&mut line[self.stamp_at..self.stamp_at + Stamp::LEN]);
     }
 }
 
 /// The time of lines that are written together, in all forms that it has in a line.
-#[derive(Clone, Debug)]
 pub(super) struct LineTime {
     unix_ns: u64,
     rfc3339: String,
@@ -78,13 +65,12 @@ pub(super) struct LineTime {
 
 impl LineTime {
     pub(super) fn of(unix_ns: u64) -> LineTime {
-        let moment = Moment::of(unix_ns);
-        LineTime { unix_ns, rfc3339: moment.rfc3339(), apache: moment.apache() }
+        LineTime { unix_ns, rfc3339: rfc3339(unix_ns), apache: apache(unix_ns) }
     }
 }
 
 fn body(filling: &str) -> String {
-    let (stamp, date) = ("0".repeat(STAMP_LEN), Moment::of(0).apache());
+    let (stamp, date) = ("0".repeat(Stamp::LEN), apache(0));
     format!(
         "{{\"host\":\"203.0.113.17\", \"user-identifier\":\"{TEXT_MARK}{stamp}\", \
          \"datetime\":\"{date}\", \"method\": \"GET\", \"request\": \"/{filling}\", \

@@ -7,23 +7,21 @@ mod line;
 mod pod;
 mod writer;
 
-use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
-use thiserror::Error;
 use tokio::task::spawn_blocking;
 
-use super::load::LoadError;
-use super::report::Progress;
-use super::running::{RunningLoad, Stop};
+use super::LoadError;
+use super::running::{Progress, RunningLoad};
 use crate::backend::Arrivals;
 use line::LineTemplate;
-use pod::{PodLog, Rotation};
+use pod::PodLog;
 use writer::Writer;
 
 const PODS_LIMIT: usize = 1_000;
@@ -49,29 +47,6 @@ pub struct LogFiles {
     pub rotate_every: Duration,
 }
 
-/// Why log files cannot be written.
-#[derive(Debug, Error)]
-pub enum LogFilesError {
-    #[error("there can be 1 to {PODS_LIMIT} pods, not {0}")]
-    Pods(usize),
-    #[error("a line's body has {minimum} to {BODY_LIMIT_BYTES} bytes, not {bytes}: set it with -s")]
-    Body { bytes: usize, minimum: usize },
-    #[error(
-        "a file must hold at least one line of {line} bytes before it is rotated, \
-         {rotate} are too few"
-    )]
-    Rotation { line: usize, rotate: u64 },
-    #[error("the rate must be above zero")]
-    Rate,
-    #[error(
-        "the log files of {pods} pods need up to {needed_mib} MiB in {folder}, where {free_mib} \
-         MiB are free: set TMPDIR to another disk, or take fewer or smaller files"
-    )]
-    Space { pods: usize, needed_mib: u64, free_mib: u64, folder: PathBuf },
-    #[error("{path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
-}
-
 impl Default for LogFiles {
     /// As in the Kyma load test: ten pods of flog; and as the kubelet rotates: at 10 MiB, looking
     /// every ten seconds.
@@ -88,66 +63,56 @@ impl Default for LogFiles {
 
 impl LogFiles {
     /// Creates the tree, with an empty file a pod, in a temporary folder.
-    pub fn open(self) -> Result<OpenLogFiles, LogFilesError> {
-        let template = self.template()?;
+    pub fn open(self) -> Result<OpenLogFiles, LoadError> {
+        self.check()?;
         let folder = std::env::temp_dir();
         self.check_space(&folder)?;
-        let failed = |source| LogFilesError::Io { path: folder.clone(), source };
-        let folder = TempDir::with_prefix("sluice-load-test-logs-").map_err(failed)?;
+        let folder = TempDir::with_prefix("sluice-load-test-logs-")
+            .with_context(|| folder.display().to_string())?;
         // Before anything is in it: a bench can be killed at any time.
         let tree = Tree { _remover: Remover::start(folder.path()), folder };
-        let rotation = Rotation {
-            size_bytes: self.rotate_bytes,
-            check_every: self.rotate_every,
-            limit_bytes: self.file_limit_bytes(),
-        };
-        let pods = (0..self.pods).map(|pod| PodLog::create(tree.folder.path(), pod, rotation));
+        let pods = (0..self.pods).map(|pod| PodLog::create(tree.folder.path(), pod, &self));
         let pods = pods.collect::<Result<_, _>>()?;
-        Ok(OpenLogFiles { shape: self, template, tree: Arc::new(tree), pods })
+        Ok(OpenLogFiles { shape: self, tree: Arc::new(tree), pods })
     }
 
     /// An error that says what of it cannot be.
-    pub fn check(&self) -> Result<(), LogFilesError> {
-        self.template().map(|_| ())
-    }
-
-    fn template(&self) -> Result<LineTemplate, LogFilesError> {
+    pub fn check(&self) -> Result<(), LoadError> {
+        let (pods, bytes, rotate) = (self.pods, self.body_bytes, self.rotate_bytes);
         let minimum = LineTemplate::minimum_body_bytes();
-        if !(1..=PODS_LIMIT).contains(&self.pods) {
-            return Err(LogFilesError::Pods(self.pods));
-        }
-        if !(minimum..=BODY_LIMIT_BYTES).contains(&self.body_bytes) {
-            return Err(LogFilesError::Body { bytes: self.body_bytes, minimum });
-        }
-        if self.lines_per_s.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
-            return Err(LogFilesError::Rate);
-        }
-        let template = LineTemplate::new(self.body_bytes);
-        match template.bytes().len() {
-            line if line as u64 > self.rotate_bytes => {
-                Err(LogFilesError::Rotation { line, rotate: self.rotate_bytes })
-            }
-            _ => Ok(template),
-        }
+        ensure!(
+            (1..=PODS_LIMIT).contains(&pods),
+            "there can be 1 to {PODS_LIMIT} pods, not {pods}"
+        );
+        ensure!(
+            (minimum..=BODY_LIMIT_BYTES).contains(&bytes),
+            "a line's body has {minimum} to {BODY_LIMIT_BYTES} bytes, not {bytes}: set it with -s"
+        );
+        let has_rate = self.lines_per_s.is_none_or(|rate| rate > 0.0);
+        ensure!(has_rate, "the rate must be above zero");
+        let line = LineTemplate::new(bytes).bytes().len();
+        ensure!(
+            line as u64 <= rotate,
+            "a file must hold at least one line of {line} bytes before it is rotated, {rotate} are \
+             too few"
+        );
+        Ok(())
     }
 
-    fn check_space(&self, folder: &Path) -> Result<(), LogFilesError> {
-        let failed = |error: rustix::io::Errno| LogFilesError::Io {
-            path: folder.to_owned(),
-            source: error.into(),
-        };
-        let disk = rustix::fs::statvfs(folder).map_err(failed)?;
+    fn check_space(&self, folder: &Path) -> Result<(), LoadError> {
+        let disk = rustix::fs::statvfs(folder).with_context(|| folder.display().to_string())?;
         let free_bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
         let needed_bytes = self.file_limit_bytes().saturating_mul((self.pods * KEPT_FILES) as u64);
-        if free_bytes >= needed_bytes {
-            return Ok(());
-        }
-        Err(LogFilesError::Space {
-            pods: self.pods,
-            needed_mib: needed_bytes >> 20,
-            free_mib: free_bytes >> 20,
-            folder: folder.to_owned(),
-        })
+        ensure!(
+            free_bytes >= needed_bytes,
+            "the log files of {} pods need up to {} MiB in {}, where {} MiB are free: set TMPDIR \
+             to another disk, or take fewer or smaller files",
+            self.pods,
+            needed_bytes >> 20,
+            folder.display(),
+            free_bytes >> 20
+        );
+        Ok(())
     }
 
     fn file_limit_bytes(&self) -> u64 {
@@ -188,7 +153,6 @@ impl Drop for Remover {
 /// A tree in which nothing is written yet.
 pub struct OpenLogFiles {
     shape: LogFiles,
-    template: LineTemplate,
     /// The writer has it as well, so that it is not removed while a file is begun in it.
     tree: Arc<Tree>,
     pods: Vec<PodLog>,
@@ -203,16 +167,12 @@ impl OpenLogFiles {
     /// Begins to write, on a thread of its own, until it is stopped. Without a rate, `backends` say
     /// how fast.
     pub fn start(self, backends: Vec<Arrivals>) -> RunningLoad {
-        let OpenLogFiles { shape, template, tree, pods } = self;
-        let (progress, stop) = (Arc::<Progress>::default(), Stop::new());
-        let writer = Writer::new(&shape, template, pods, backends, &progress, &stop);
+        let OpenLogFiles { shape, tree, pods } = self;
+        let progress = Progress::new();
+        let writer = Writer::new(&shape, pods, backends, &progress);
         let kept = Arc::clone(&tree);
         let writing = spawn_blocking(move || (writer.run(), kept).0);
-        let report = async {
-            let outcome = writing.await.map_err(|error| LoadError::Broken(error.to_string()))?;
-            outcome.map_err(|error| LoadError::Broken(error.to_string()))
-        };
-        RunningLoad::spawn(progress, stop, report, tree)
+        RunningLoad::new(progress, writing, tree)
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::civil::Moment;
-use super::{KEPT_FILES, LogFilesError};
+use anyhow::Context as _;
+
+use super::civil::rotation_suffix;
+use super::{KEPT_FILES, LogFiles};
 
 const CURRENT: &str = "0.log";
 const NAMESPACE: &str = "log-load-test";
@@ -16,10 +18,10 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// `<root>/<namespace>_<pod>_<uid>/<container>/0.log`.
 pub(super) struct PodLog {
+    shape: LogFiles,
     folder: PathBuf,
     file: File,
     written_bytes: u64,
-    rotation: Rotation,
     /// Oldest first.
     rotated: VecDeque<PathBuf>,
     next_check: Instant,
@@ -27,73 +29,49 @@ pub(super) struct PodLog {
     last_rotation_s: u64,
 }
 
-/// When a file is renamed and a new one begun.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rotation {
-    /// One that has reached this, when it is looked at.
-    pub(super) size_bytes: u64,
-    pub(super) check_every: Duration,
-    /// One that would grow beyond this, at once: what bounds the disk.
-    pub(super) limit_bytes: u64,
-}
-
 impl PodLog {
-    pub(super) fn create(
-        root: &Path,
-        pod: usize,
-        rotation: Rotation,
-    ) -> Result<PodLog, LogFilesError> {
+    pub(super) fn create(root: &Path, pod: usize, shape: &LogFiles) -> anyhow::Result<PodLog> {
         let uid = format!("{pod:08x}-0000-4000-8000-{pod:012x}");
         let folder =
             root.join(format!("{NAMESPACE}_log-load-generator-{pod}_{uid}")).join(CONTAINER);
-        let failed = |source| LogFilesError::Io { path: folder.clone(), source };
-        fs::create_dir_all(&folder).map_err(failed)?;
-        let file = File::create(folder.join(CURRENT)).map_err(failed)?;
+        let create = || {
+            fs::create_dir_all(&folder)?;
+            File::create(folder.join(CURRENT))
+        };
         Ok(PodLog {
+            file: create().with_context(|| folder.display().to_string())?,
             folder,
-            file,
             written_bytes: 0,
-            rotation,
             rotated: VecDeque::new(),
-            next_check: Instant::now() + rotation.check_every,
+            next_check: Instant::now() + shape.rotate_every,
             last_rotation_s: 0,
+            shape: shape.clone(),
         })
-    }
-
-    /// Appends whole lines to one file.
-    pub(super) fn write(&mut self, lines: &[u8], now_unix_ns: u64) -> Result<(), LogFilesError> {
-        self.append(lines, now_unix_ns)
-            .map_err(|source| LogFilesError::Io { path: self.folder.clone(), source })
     }
 
     /// How much can still be appended before a rotation.
     pub(super) fn room_bytes(&self) -> u64 {
-        self.rotation.limit_bytes.saturating_sub(self.written_bytes)
+        self.shape.file_limit_bytes().saturating_sub(self.written_bytes)
     }
 
-    fn append(&mut self, lines: &[u8], now_unix_ns: u64) -> io::Result<()> {
-        if self.is_to_be_rotated(lines.len() as u64) {
-            self.rotate(now_unix_ns)?;
-        }
-        self.file.write_all(lines)?;
-        self.written_bytes += lines.len() as u64;
-        Ok(())
-    }
-
-    fn is_to_be_rotated(&mut self, more_bytes: u64) -> bool {
-        let mut is_full = self.written_bytes > 0 && more_bytes > self.room_bytes();
+    /// Appends whole lines to one file.
+    pub(super) fn write(&mut self, lines: &[u8], now_unix_ns: u64) -> anyhow::Result<()> {
+        let mut is_full = self.written_bytes > 0 && lines.len() as u64 > self.room_bytes();
         let now = Instant::now();
         if now >= self.next_check {
-            self.next_check = now + self.rotation.check_every;
-            is_full |= self.written_bytes >= self.rotation.size_bytes;
+            self.next_check = now + self.shape.rotate_every;
+            is_full |= self.written_bytes >= self.shape.rotate_bytes;
         }
-        is_full
+        let rotated = if is_full { self.rotate(now_unix_ns) } else { Ok(()) };
+        let written = rotated.and_then(|()| self.file.write_all(lines));
+        self.written_bytes += lines.len() as u64;
+        written.with_context(|| self.folder.display().to_string())
     }
 
     /// As the kubelet does it, which compresses all rotated files but the newest as well.
-    fn rotate(&mut self, now_unix_ns: u64) -> io::Result<()> {
+    fn rotate(&mut self, now_unix_ns: u64) -> std::io::Result<()> {
         self.last_rotation_s = (now_unix_ns / SECOND_NS).max(self.last_rotation_s + 1);
-        let suffix = Moment::of(self.last_rotation_s * SECOND_NS).rotation_suffix();
+        let suffix = rotation_suffix(self.last_rotation_s * SECOND_NS);
         let current = self.folder.join(CURRENT);
         let rotated = self.folder.join(format!("{CURRENT}.{suffix}"));
         fs::rename(&current, &rotated)?;
@@ -101,9 +79,7 @@ impl PodLog {
         self.written_bytes = 0;
         self.rotated.push_back(rotated);
         while self.rotated.len() >= KEPT_FILES {
-            if let Some(oldest) = self.rotated.pop_front() {
-                fs::remove_file(oldest)?;
-            }
+            self.rotated.pop_front().map_or(Ok(()), fs::remove_file)?;
         }
         Ok(())
     }

@@ -2,17 +2,16 @@
 //! pods' files in turn.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::line::{LineTemplate, LineTime};
 use super::pod::PodLog;
-use super::{LogFiles, LogFilesError};
+use super::{LoadError, LogFiles};
 use crate::backend::Arrivals;
-use crate::generate::report::{LoadReport, Problem, Progress};
-use crate::generate::running::Stop;
-use crate::identity::{Identity, SEQUENCE_LIMIT, SequenceSet, next_generator};
+use crate::generate::report::{LoadReport, Problem};
+use crate::generate::running::Progress;
+use crate::identity::{Identity, SEQUENCE_LIMIT};
 
 /// Handed to a file at once.
 const BATCH_BYTES: usize = 64 << 10;
@@ -35,60 +34,68 @@ pub(super) struct Writer {
     template: LineTemplate,
     /// Copies of the line.
     buffer: Vec<u8>,
-    pace: Pacer,
+    /// `None`: as `following` allows.
+    lines_per_s: Option<f64>,
+    following: Following,
+    began: Instant,
     generator: u16,
-    acknowledged: SequenceSet,
     progress: Arc<Progress>,
-    stop: Stop,
 }
 
 impl Writer {
     pub(super) fn new(
         shape: &LogFiles,
-        template: LineTemplate,
         pods: Vec<PodLog>,
         backends: Vec<Arrivals>,
         progress: &Arc<Progress>,
-        stop: &Stop,
     ) -> Writer {
+        let template = LineTemplate::new(shape.body_bytes);
+        let line_bytes = template.bytes().len();
         // Half of what a file a pod holds: no line is to be rotated away unread because the writer
         // hurried ahead.
-        let kept_lines = shape.rotate_bytes * shape.pods as u64 / template.bytes().len() as u64 / 2;
-        let pace = match shape.lines_per_s {
-            Some(lines_per_s) => Pacer::Fixed { lines_per_s, began: Instant::now() },
-            None => Pacer::Following(Following::new(backends, kept_lines.clamp(1, LEAD_LINES))),
-        };
+        let lead = shape.rotate_bytes * shape.pods as u64 / line_bytes as u64 / 2;
         Writer {
             lines: vec![0; pods.len()],
             pods,
             next_pod: 0,
-            buffer: template.bytes().repeat((BATCH_BYTES / template.bytes().len()).max(1)),
+            buffer: template.bytes().repeat((BATCH_BYTES / line_bytes).max(1)),
             template,
-            pace,
-            generator: next_generator(),
-            acknowledged: SequenceSet::default(),
+            lines_per_s: shape.lines_per_s,
+            following: Following {
+                backends,
+                lead: lead.clamp(1, LEAD_LINES),
+                arrived: 0,
+                given_up: 0,
+                last_arrival: Instant::now(),
+            },
+            began: Instant::now(),
+            generator: progress.report().generator,
             progress: Arc::clone(progress),
-            stop: stop.clone(),
         }
     }
 
     /// Writes until it is stopped.
-    pub(super) fn run(mut self) -> Result<LoadReport, LogFilesError> {
-        let began = Instant::now();
+    pub(super) fn run(mut self) -> Result<LoadReport, LoadError> {
         let mut written = 0;
-        while self.stop.at().is_none() && written < SEQUENCE_LIMIT {
-            let is_late = self.pace.overdue() > written;
-            self.progress.late_requests.fetch_add(u64::from(is_late), Ordering::Relaxed);
-            let (lines, pause) = self.pace.next(written);
+        while self.progress.stopped_at().is_none() && written < SEQUENCE_LIMIT {
+            let is_late = self.due(LATE_AFTER) > written;
+            self.progress.report().late_requests += u64::from(is_late);
+            let (lines, pause) = match self.lines_per_s {
+                Some(_) => (self.due(Duration::ZERO).saturating_sub(written), TICK),
+                None => match self.following.allowed(written) {
+                    0 => (0, LOOK_EVERY),
+                    lines => (lines, Duration::ZERO),
+                },
+            };
             let until = (written + lines).min(SEQUENCE_LIMIT);
-            while written < until && self.stop.at().is_none() {
+            while written < until && self.progress.stopped_at().is_none() {
                 written += self.write_batch(until - written)?;
             }
             sleep(pause);
         }
-        let mut report =
-            LoadReport::of(self.generator, &self.progress, self.acknowledged, began.elapsed());
-        report.never_sent = self.pace.overdue().saturating_sub(written);
+        let mut report = self.progress.report().clone();
+        report.elapsed = self.began.elapsed();
+        report.never_sent = self.due(LATE_AFTER).saturating_sub(written);
         report.offered += report.never_sent;
         if report.never_sent > 0 {
             report.problems.push(Problem {
@@ -99,8 +106,14 @@ impl Writer {
         Ok(report)
     }
 
+    /// Lines of a fixed rate whose time was so long ago or longer.
+    fn due(&self, ago: Duration) -> u64 {
+        let elapsed_s = self.began.elapsed().saturating_sub(ago).as_secs_f64();
+        (elapsed_s * self.lines_per_s.unwrap_or(0.0)) as u64
+    }
+
     /// Some lines for the next pod, at least one. How many.
-    fn write_batch(&mut self, wanted: u64) -> Result<u64, LogFilesError> {
+    fn write_batch(&mut self, wanted: u64) -> Result<u64, LoadError> {
         let pods = self.pods.len() as u64;
         let pod = self.next_pod;
         self.next_pod = (pod + 1) % self.pods.len();
@@ -122,49 +135,16 @@ impl Writer {
             self.template.stamp(line, Identity::new(self.generator, number), &time);
         }
         let bytes = &self.buffer[..count as usize * line_bytes];
-        self.progress.offered.fetch_add(count, Ordering::Relaxed);
+        self.progress.report().offered += count;
         self.pods[pod].write(bytes, now_unix_ns)?;
-        self.progress.bytes_sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.progress.requests.fetch_add(1, Ordering::Relaxed);
-        self.progress.accepted.fetch_add(count, Ordering::Relaxed);
-        self.acknowledged.extend(sequences);
+        let mut report = self.progress.report();
+        report.bytes_sent += bytes.len() as u64;
+        report.requests += 1;
+        report.accepted += count;
+        report.acknowledged.extend(sequences);
         self.lines[pod] += count;
         Ok(count)
     }
-}
-
-enum Pacer {
-    Fixed { lines_per_s: f64, began: Instant },
-    Following(Following),
-}
-
-impl Pacer {
-    /// The lines to write now, and the pause afterwards.
-    fn next(&mut self, written: u64) -> (u64, Duration) {
-        match self {
-            Pacer::Fixed { lines_per_s, began } => {
-                (due(*lines_per_s, began.elapsed()).saturating_sub(written), TICK)
-            }
-            Pacer::Following(following) => match following.allowed(written) {
-                0 => (0, LOOK_EVERY),
-                lines => (lines, Duration::ZERO),
-            },
-        }
-    }
-
-    /// Lines that would be late by now.
-    fn overdue(&self) -> u64 {
-        match self {
-            Pacer::Fixed { lines_per_s, began } => {
-                due(*lines_per_s, began.elapsed().saturating_sub(LATE_AFTER))
-            }
-            Pacer::Following(_) => 0,
-        }
-    }
-}
-
-fn due(lines_per_s: f64, elapsed: Duration) -> u64 {
-    (elapsed.as_secs_f64() * lines_per_s) as u64
 }
 
 /// Writes ahead of the slowest backend by a bounded number of lines.
@@ -178,10 +158,6 @@ struct Following {
 }
 
 impl Following {
-    fn new(backends: Vec<Arrivals>, lead: u64) -> Following {
-        Following { backends, lead, arrived: 0, given_up: 0, last_arrival: Instant::now() }
-    }
-
     fn allowed(&mut self, written: u64) -> u64 {
         let arrived = self.backends.iter().map(Arrivals::unique_items).min().unwrap_or(0);
         if arrived > self.arrived {
