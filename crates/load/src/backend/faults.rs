@@ -1,0 +1,171 @@
+//! The faults of a backend, switchable while it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use sluice_net::grpc::Code;
+
+/// Answers a share of the requests with a status instead of taking them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refuse {
+    /// Of all requests, 0.0 to 1.0, at random.
+    pub share: f64,
+    /// Over HTTP the corresponding status.
+    pub code: Code,
+    /// Sent as RetryInfo, or as Retry-After in whole seconds over HTTP.
+    pub retry_delay: Option<Duration>,
+}
+
+/// Takes a share of the requests only after a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delay {
+    pub share: f64,
+    pub by: Duration,
+}
+
+/// Refuses requests that contain a byte sequence anywhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Poison {
+    pub marker: Vec<u8>,
+    pub code: Code,
+}
+
+/// Takes requests but rejects some of their items for good (OTLP partial success).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Partial {
+    pub share: f64,
+    /// The last items of each such request, at most all.
+    pub rejected_items: u64,
+    pub message: String,
+}
+
+/// Everything that is wrong with a backend at one time. The default is nothing. Faults combine;
+/// where several would answer, the first in the order of the fields does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// The port is closed and all connections are cut.
+    pub dead: bool,
+    /// Share of the requests that are read and not answered until this ends (is 0).
+    pub stall_share: f64,
+    /// Share of the requests whose stream (over HTTP: connection) is reset in the middle of its
+    /// answer.
+    pub reset_share: f64,
+    pub delay: Option<Delay>,
+    pub refuse: Option<Refuse>,
+    pub poison: Option<Poison>,
+    pub partial: Option<Partial>,
+    /// Answers OK and forgets: nothing is counted as seen.
+    pub discard: bool,
+}
+
+impl Faults {
+    pub fn none() -> Self {
+        Faults::default()
+    }
+
+    pub fn dead() -> Self {
+        Faults { dead: true, ..Faults::default() }
+    }
+
+    pub fn stalled() -> Self {
+        Faults { stall_share: 1.0, ..Faults::default() }
+    }
+
+    pub fn discarding() -> Self {
+        Faults { discard: true, ..Faults::default() }
+    }
+
+    /// A share of the requests gets UNAVAILABLE (503) without RetryInfo, as in the Kyma load test's
+    /// backpressure scenario.
+    pub fn unavailable(share: f64) -> Self {
+        Faults::refusing(share, Code::Unavailable)
+    }
+
+    pub fn refusing(share: f64, code: Code) -> Self {
+        Faults { refuse: Some(Refuse { share, code, retry_delay: None }), ..Faults::default() }
+    }
+
+    pub fn delaying(by: Duration) -> Self {
+        Faults { delay: Some(Delay { share: 1.0, by }), ..Faults::default() }
+    }
+
+    /// Requests with an item that a load's `poison_every` has marked get INVALID_ARGUMENT.
+    pub fn rejecting_poison() -> Self {
+        let marker = crate::identity::POISON_MARK.as_bytes().to_vec();
+        Faults { poison: Some(Poison { marker, code: Code::InvalidArgument }), ..Faults::default() }
+    }
+
+    /// Adds RetryInfo to the refusals, if there are any.
+    pub fn with_retry_delay(mut self, delay: Duration) -> Self {
+        if let Some(refuse) = &mut self.refuse {
+            refuse.retry_delay = Some(delay);
+        }
+        self
+    }
+}
+
+/// Faults for a part of a run. Before, between and after windows a backend is well.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    /// Since the schedule was set.
+    pub from: Duration,
+    pub until: Duration,
+    pub faults: Faults,
+}
+
+/// Changes a backend's faults while it runs. Clones act on the same backend.
+#[derive(Clone, Debug)]
+pub struct FaultSwitch(watch::Sender<Arc<Faults>>);
+
+impl FaultSwitch {
+    pub(super) fn new(faults: Faults) -> Self {
+        FaultSwitch(watch::Sender::new(Arc::new(faults)))
+    }
+
+    pub fn set(&self, faults: Faults) {
+        self.0.send_replace(Arc::new(faults));
+    }
+
+    /// Ends all faults.
+    pub fn clear(&self) {
+        self.set(Faults::none());
+    }
+
+    pub fn current(&self) -> Arc<Faults> {
+        Arc::clone(&self.0.borrow())
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<Arc<Faults>> {
+        self.0.subscribe()
+    }
+
+    /// Sets faults by the clock, from now on: those of a window that begins at once are set when
+    /// this returns. Windows are taken in order; one that begins before its predecessor ends begins
+    /// when that ends.
+    pub fn schedule(&self, windows: Vec<Window>) -> tokio::task::JoinHandle<()> {
+        let switch = self.clone();
+        let began = tokio::time::Instant::now();
+        if let Some(first) = windows.first().filter(|window| window.from.is_zero()) {
+            self.set(first.faults.clone());
+        }
+        tokio::spawn(async move {
+            let mut windows = windows.into_iter().peekable();
+            while let Some(window) = windows.next() {
+                tokio::time::sleep_until(began + window.from).await;
+                switch.set(window.faults);
+                tokio::time::sleep_until(began + window.until).await;
+                // A backend that stays dead does not come back for a moment.
+                if windows.peek().is_none_or(|next| next.from > window.until) {
+                    switch.clear();
+                }
+            }
+        })
+    }
+}
+
+/// True in `share` of the cases.
+pub(super) fn strikes(share: f64) -> bool {
+    share > 0.0 && fastrand::f64() < share
+}

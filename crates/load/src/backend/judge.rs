@@ -1,0 +1,213 @@
+//! Decides what a backend answers to a request that it has read: by its faults first, then by the
+//! request itself.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flate2::bufread::MultiGzDecoder;
+use http::HeaderMap;
+use sluice_net::grpc::{Code, Status};
+use sluice_otlp::json::from_json;
+use sluice_otlp::{Encoding, Signal};
+
+use super::faults::{Faults, strikes};
+use super::scan::{self, Malformed};
+use super::store::Received;
+use super::{Counting, Shared, text};
+use crate::export_response::PartialSuccess;
+
+/// The format of a body, as the request's head has it.
+pub(super) struct Format {
+    /// Of log lines: logs.
+    pub(super) signal: Signal,
+    pub(super) encoding: Encoding,
+    pub(super) form: Form,
+}
+
+/// The form of an inflated body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Protobuf,
+    Json,
+    /// Log lines in something that is not OTLP: JSON as Fluent Bit's `http` output posts it, or one
+    /// object a line.
+    Lines,
+}
+
+pub(super) enum Body {
+    Whole(Bytes),
+    /// Longer than the message limit; it was not kept.
+    TooLarge {
+        bytes: usize,
+    },
+    /// Not one whole message.
+    Malformed,
+}
+
+/// Taken, all but the items that are named as rejected; or not.
+pub(super) type Verdict = Result<Option<PartialSuccess>, Refusal>;
+
+pub(super) enum Refusal {
+    Status { status: Status, is_too_large: bool },
+    Reset,
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Refusal::Status { status, is_too_large: false }
+    }
+}
+
+/// Decides and counts. While the backend is stalled this does not return.
+pub(super) async fn judge(
+    shared: &Shared,
+    format: Format,
+    headers: HeaderMap,
+    body: Body,
+) -> Verdict {
+    shared.store.lock().counts.requests += 1;
+    let faults = wait_while_stalled(shared).await;
+    if let Some(delay) = faults.delay.as_ref().filter(|delay| strikes(delay.share)) {
+        tokio::time::sleep(delay.by).await;
+    }
+    let verdict = inject(&faults).and_then(|()| take(shared, format, headers, body, &faults));
+    if let Err(refusal) = &verdict {
+        let counts = &mut shared.store.lock().counts;
+        match refusal {
+            Refusal::Status { status, .. } => *counts.refused.entry(status.code).or_default() += 1,
+            Refusal::Reset => counts.resets += 1,
+        }
+    }
+    verdict
+}
+
+async fn wait_while_stalled(shared: &Shared) -> Arc<Faults> {
+    if strikes(shared.faults.current().stall_share) {
+        let mut changes = shared.faults.changes();
+        // The switch is here: no error.
+        let _ = changes.wait_for(|faults| faults.stall_share == 0.0).await;
+    }
+    shared.faults.current()
+}
+
+fn inject(faults: &Faults) -> Result<(), Refusal> {
+    if strikes(faults.reset_share) {
+        return Err(Refusal::Reset);
+    }
+    let Some(refuse) = faults.refuse.as_ref().filter(|refuse| strikes(refuse.share)) else {
+        return Ok(());
+    };
+    let status = Status::new(refuse.code, "refused by an injected fault");
+    Err(Status { retry_delay: refuse.retry_delay, ..status }.into())
+}
+
+fn take(
+    shared: &Shared,
+    format: Format,
+    headers: HeaderMap,
+    body: Body,
+    faults: &Faults,
+) -> Verdict {
+    let sent = match body {
+        Body::Whole(sent) => sent,
+        Body::TooLarge { bytes } => return Err(too_large(shared, bytes)),
+        Body::Malformed => return Err(malformed(shared)),
+    };
+    match shared.options.counting {
+        Counting::Verify => verify(shared, format, headers, &sent, faults),
+        Counting::Light { bytes_per_item } => {
+            let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
+            if !faults.discard {
+                shared.store.lock().take(format.signal, items, sent.len() as u64);
+            }
+            Ok(None)
+        }
+    }
+}
+
+fn too_large(shared: &Shared, bytes: usize) -> Refusal {
+    // The words of grpc-go, whose message real backends send.
+    let limit = shared.options.message_limit_bytes;
+    let message = format!("grpc: received message larger than max ({bytes} vs. {limit})");
+    let status = Status::new(Code::ResourceExhausted, message);
+    Refusal::Status { status, is_too_large: true }
+}
+
+fn malformed(shared: &Shared) -> Refusal {
+    shared.store.lock().counts.malformed += 1;
+    let message = "the request is not a valid OTLP export request";
+    Status::new(Code::InvalidArgument, message).into()
+}
+
+/// The items of a request that is not inflated. `None`: malformed.
+fn count(format: &Format, sent: &[u8], bytes_per_item: f64) -> Option<u64> {
+    match format.encoding {
+        Encoding::Identity => sluice_otlp::count(format.signal, sent).ok().map(u64::from),
+        // A member's length field (RFC 1952, ISIZE) over an item's length. The error is about one
+        // in a thousand, the share of the resource and of headers in a request.
+        Encoding::Gzip => {
+            let inflated_bytes = u32::from_le_bytes(*sent.last_chunk()?);
+            Some((f64::from(inflated_bytes) / bytes_per_item).round() as u64)
+        }
+        // These cannot be counted without inflating them.
+        Encoding::Zstd | Encoding::Snappy => Some(0),
+    }
+}
+
+fn verify(
+    shared: &Shared,
+    Format { signal, encoding, form }: Format,
+    headers: HeaderMap,
+    sent: &Bytes,
+    faults: &Faults,
+) -> Verdict {
+    let limit_bytes = shared.options.message_limit_bytes;
+    let body = inflate(encoding, sent, limit_bytes).map_err(|_| malformed(shared))?;
+    if body.len() > limit_bytes {
+        return Err(too_large(shared, body.len()));
+    }
+    let mut items = Vec::new();
+    let scanned = match form {
+        Form::Protobuf => scan::scan(signal, &body, &mut items),
+        Form::Json => from_json(signal, &body, limit_bytes)
+            .map_err(|_| Malformed)
+            .and_then(|message| scan::scan(signal, &message, &mut items)),
+        Form::Lines => text::scan(&body, &mut items),
+    };
+    scanned.map_err(|Malformed| malformed(shared))?;
+    if let Some(poison) = &faults.poison
+        && memchr::memmem::find(&body, &poison.marker).is_some()
+    {
+        let message = "the request contains an item that this backend refuses";
+        return Err(Status::new(poison.code, message).into());
+    }
+    if faults.discard {
+        return Ok(None);
+    }
+    let partial = faults.partial.as_ref().filter(|partial| strikes(partial.share));
+    let rejected = partial.map_or(0, |partial| partial.rejected_items.min(items.len() as u64));
+    items.truncate(items.len() - rejected as usize);
+    let mut store = shared.store.lock();
+    store.take(signal, items.len() as u64, sent.len() as u64);
+    store.verify(&items);
+    let is_json = form != Form::Protobuf;
+    store.keep(Received { signal, headers, encoding, body, is_json }, shared.options.keep_requests);
+    Ok(partial.map(|partial| PartialSuccess {
+        rejected_items: rejected.cast_signed(),
+        error_message: partial.message.clone(),
+    }))
+}
+
+/// By decoders that are not the pipeline's own. Stops one byte beyond the limit.
+fn inflate(encoding: Encoding, body: &Bytes, limit_bytes: usize) -> io::Result<Bytes> {
+    let decoder: Box<dyn Read + '_> = match encoding {
+        Encoding::Identity => return Ok(body.clone()),
+        Encoding::Gzip => Box::new(MultiGzDecoder::new(&body[..])),
+        Encoding::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(&body[..])?),
+        Encoding::Snappy => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    let mut out = Vec::new();
+    decoder.take(limit_bytes as u64 + 1).read_to_end(&mut out)?;
+    Ok(out.into())
+}

@@ -1,0 +1,262 @@
+//! A backend that verifies what it receives: it counts every item, tells lost and doubled ones by
+//! their identity, measures latency from the item's own time of sending, and injects faults on
+//! demand.
+
+mod faults;
+mod grpc;
+mod http;
+mod judge;
+mod scan;
+mod serve;
+mod store;
+mod text;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+pub use faults::{Delay, FaultSwitch, Faults, Partial, Poison, Refuse, Window};
+pub use store::{Counts, Received};
+
+use crate::identity::SequenceSet;
+use crate::latency::Latency;
+use store::Store;
+
+/// How thoroughly a backend looks at what it receives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Counting {
+    /// Inflates, walks every item, knows each by its identity.
+    Verify,
+    /// Counts items and bytes at the least cost, to measure a pipeline's cost beside it. Items
+    /// of gzip members are estimated from the members' length field at `bytes_per_item`
+    /// (uncompressed); those of zstd are not counted.
+    Light { bytes_per_item: f64 },
+}
+
+/// How a backend behaves. The default verifies OTLP over gRPC and over HTTP/1 on a free port of the
+/// loopback interface, with the message limit of real backends.
+#[derive(Clone, Debug)]
+pub struct BackendOptions {
+    pub listen: SocketAddr,
+    pub counting: Counting,
+    /// Of a message as sent and as inflated. Real backends: 4 MiB.
+    pub message_limit_bytes: usize,
+    /// At the start.
+    pub faults: Faults,
+    /// How many of the last requests are kept for inspection.
+    pub keep_requests: usize,
+}
+
+impl Default for BackendOptions {
+    fn default() -> Self {
+        BackendOptions {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            counting: Counting::Verify,
+            message_limit_bytes: 4 << 20,
+            faults: Faults::none(),
+            keep_requests: 0,
+        }
+    }
+}
+
+impl BackendOptions {
+    pub fn faults(self, faults: Faults) -> Self {
+        BackendOptions { faults, ..self }
+    }
+
+    pub fn keep_requests(self, keep_requests: usize) -> Self {
+        BackendOptions { keep_requests, ..self }
+    }
+}
+
+/// The state that the connections of a backend share.
+struct Shared {
+    options: BackendOptions,
+    faults: FaultSwitch,
+    store: Mutex<Store>,
+}
+
+/// How far a backend is, for a part of the program that does not own it.
+#[derive(Clone)]
+pub struct Arrivals(Arc<Shared>);
+
+impl Arrivals {
+    /// Different items seen so far.
+    pub fn unique_items(&self) -> u64 {
+        self.0.store.lock().unique()
+    }
+}
+
+/// A running backend. It stops when dropped.
+pub struct Backend {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+impl Backend {
+    /// Binds and begins to serve. The address is fixed even where the backend starts dead.
+    pub async fn start(options: BackendOptions) -> io::Result<Backend> {
+        let listener = bind(options.listen)?;
+        let addr = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            faults: FaultSwitch::new(options.faults.clone()),
+            store: Mutex::new(Store::new()),
+            options,
+        });
+        let accepting = tokio::spawn(accept(Arc::clone(&shared), listener, addr));
+        Ok(Backend { addr, shared, accepting })
+    }
+
+    /// A healthy verifying gRPC backend.
+    pub async fn healthy() -> io::Result<Backend> {
+        Backend::start(BackendOptions::default()).await
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Changes what is wrong with it, from the next request on; what is stalled goes on once no
+    /// stall is left.
+    pub fn faults(&self) -> &FaultSwitch {
+        &self.shared.faults
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.shared.store.lock()
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.store().counts.clone()
+    }
+
+    /// Items taken so far, doubled ones included: `counts().items` without the copy.
+    pub fn items(&self) -> u64 {
+        self.store().counts.items
+    }
+
+    /// Of messages taken so far, as sent: `counts().bytes` without the copy.
+    pub fn bytes(&self) -> u64 {
+        self.store().counts.bytes
+    }
+
+    /// Different items seen so far.
+    pub fn unique_items(&self) -> u64 {
+        self.store().unique()
+    }
+
+    pub fn arrivals(&self) -> Arrivals {
+        Arrivals(Arc::clone(&self.shared))
+    }
+
+    /// When the last item came that had not come before.
+    pub fn last_arrival(&self) -> Option<Instant> {
+        self.store().last_new
+    }
+
+    /// From an item's first sending to its arrival here.
+    pub fn latency(&self) -> Latency {
+        Latency::of(&self.store().latency_us)
+    }
+
+    pub fn latency_histogram(&self) -> hdrhistogram::Histogram<u64> {
+        self.store().latency_us.clone()
+    }
+
+    /// Forgets the latencies so far, for instance of a warm-up.
+    pub fn reset_latency(&self) {
+        self.store().latency_us.reset();
+    }
+
+    /// The sequence numbers seen of one generator.
+    pub fn seen(&self, generator: u16) -> SequenceSet {
+        self.with_seen(generator, SequenceSet::clone)
+    }
+
+    /// The sequence numbers seen, by generator.
+    pub fn all_seen(&self) -> HashMap<u16, SequenceSet> {
+        self.store().seen.clone()
+    }
+
+    /// The sequence numbers that came more than once, by generator.
+    pub fn all_doubled(&self) -> HashMap<u16, SequenceSet> {
+        self.store().doubled.clone()
+    }
+
+    pub(crate) fn with_seen<T>(&self, generator: u16, read: impl FnOnce(&SequenceSet) -> T) -> T {
+        read(self.store().seen.get(&generator).unwrap_or(&SequenceSet::default()))
+    }
+
+    /// The last requests taken, oldest first: as many as [`BackendOptions::keep_requests`] says.
+    pub fn kept(&self) -> Vec<Received> {
+        self.store().kept.iter().cloned().collect()
+    }
+
+    /// Waits until this many different items have come; false if they have not by then.
+    pub async fn wait_for_items(&self, items: u64, limit: Duration) -> bool {
+        let arrived = async {
+            while self.unique_items() < items {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(limit, arrived).await.is_ok()
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A backend that was dead comes back on its port although old connections linger there.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(1024)
+}
+
+/// Accepts connections while the backend is not dead. All connections are this task's own and end
+/// with it.
+async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
+    let mut listener = Some(listener);
+    let mut connections = JoinSet::new();
+    let mut changes = shared.faults.changes();
+    loop {
+        if changes.borrow_and_update().dead {
+            listener = None;
+            connections.abort_all();
+        } else if listener.is_none() {
+            listener = bind(addr).ok();
+            if listener.is_none() {
+                // Another process has taken the port meanwhile; it may come free again.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        }
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            Some(_) = connections.join_next() => {}
+            Ok((stream, _)) = accept_one(listener.as_ref()) => {
+                // Failure means a connection that is already gone.
+                let _ = stream.set_nodelay(true);
+                connections.spawn(serve::serve(Arc::clone(&shared), stream));
+            }
+        }
+    }
+}
+
+async fn accept_one(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,151 @@
+//! Finds the identity and the time of every item in an encoded export request, in whatever order
+//! its fields come.
+//!
+//! Only the fields that lead to identities are looked into, which makes this about as cheap as
+//! counting. Messages below an item's own fields are not validated.
+
+use sluice_net::grpc::answer::{Fields, Value};
+use sluice_otlp::{Signal, Value as AnyValue};
+
+use super::text;
+use crate::identity::{Identity, REQUEST_ATTRIBUTE, Stamp};
+
+/// It is not an export request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// One item as a backend knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    /// `None` for items of unknown origin, and for torn ones.
+    pub(super) identity: Option<Identity>,
+    /// When it was sent, nanoseconds since the epoch. Zero where unknown.
+    pub(super) sent_unix_ns: u64,
+}
+
+impl Item {
+    pub(super) const UNKNOWN: Item = Item { identity: None, sent_unix_ns: 0 };
+
+    pub(super) fn known(identity: Identity, sent_unix_ns: u64) -> Item {
+        Item { identity: Some(identity), sent_unix_ns }
+    }
+
+    /// The item with this identity in its own fields, in a request of this stamp.
+    fn of_request(stamp: Stamp, raw: u64) -> Item {
+        Item::known(Identity(raw).resolve(stamp.first), stamp.sent_unix_ns)
+    }
+}
+
+/// Appends the items of an encoded request to `items`, in order. Field numbers are those of
+/// opentelemetry-proto; the three signals share those above the items.
+pub(super) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Result<(), Malformed> {
+    for resource_items in contents(message, 1) {
+        let resource_items = resource_items?;
+        let stamp = find_stamp(last(resource_items, 1)?, 1)?;
+        for scope_items in contents(resource_items, 2) {
+            for entry in contents(scope_items?, 2) {
+                let entry = entry?;
+                let item = match signal {
+                    Signal::Traces => with_span_id(stamp, last(entry, 2)?),
+                    Signal::Logs => {
+                        with_span_id(stamp, last(entry, 10)?).or_else(|| text::identify(entry))
+                    }
+                    Signal::Metrics => {
+                        scan_metric(entry, stamp, items)?;
+                        continue;
+                    }
+                };
+                items.push(item.unwrap_or(Item::UNKNOWN));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The fields of a message, up to the first that cannot be read.
+fn fields(message: &[u8]) -> impl Iterator<Item = Result<(u64, Value<'_>), Malformed>> {
+    let mut fields = Fields::new(message);
+    std::iter::from_fn(move || fields.next().ok_or(Malformed).transpose())
+}
+
+/// The content of each field of this number.
+fn contents(message: &[u8], number: u64) -> impl Iterator<Item = Result<&[u8], Malformed>> {
+    fields(message).filter_map(move |field| match field {
+        Ok((found, Value::Bytes(content))) if found == number => Some(Ok(content)),
+        Ok(_) => None,
+        Err(malformed) => Some(Err(malformed)),
+    })
+}
+
+/// The content of the last field of this number; empty without one.
+fn last(message: &[u8], number: u64) -> Result<&[u8], Malformed> {
+    contents(message, number).try_fold(&[][..], |_, content| content)
+}
+
+/// The stamp among the attributes, which are the fields of this number.
+fn find_stamp(message: &[u8], attributes: u64) -> Result<Option<Stamp>, Malformed> {
+    let mut stamp = None;
+    for attribute in contents(message, attributes) {
+        let attribute = attribute?;
+        if last(attribute, 1)? == REQUEST_ATTRIBUTE.as_bytes()
+            && let AnyValue::String(text) = AnyValue::read(last(attribute, 2)?)
+        {
+            stamp = Stamp::parse(text);
+        }
+    }
+    Ok(stamp)
+}
+
+fn with_span_id(stamp: Option<Stamp>, span_id: &[u8]) -> Option<Item> {
+    Some(Item::of_request(stamp?, u64::from_be_bytes(span_id.try_into().ok()?)))
+}
+
+fn scan_metric(
+    metric: &[u8],
+    stamp: Option<Stamp>,
+    items: &mut Vec<Item>,
+) -> Result<(), Malformed> {
+    for field in fields(metric) {
+        let (number @ (5 | 7 | 9..=11), Value::Bytes(data)) = field? else { continue };
+        for point in contents(data, 1) {
+            let point = point?;
+            items.push(match number {
+                // Gauges and sums.
+                5 | 7 => read_point(point, stamp)?,
+                // Histograms of both kinds and summaries. Generators make no such points.
+                _ => Item::UNKNOWN,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn read_point(point: &[u8], stamp: Option<Stamp>) -> Result<Item, Malformed> {
+    let (mut time_unix_ns, mut as_double, mut as_int) = (0, None, None);
+    for field in fields(point) {
+        let (number, Value::Fixed(bytes)) = field? else { continue };
+        let Ok(bytes) = bytes.try_into() else { continue };
+        match number {
+            3 => time_unix_ns = u64::from_le_bytes(bytes),
+            4 => as_double = Some(f64::from_le_bytes(bytes)),
+            6 => as_int = Some(u64::from_le_bytes(bytes)),
+            _ => {}
+        }
+    }
+    let stamp = match stamp {
+        // Engines without resources hand their attributes on with each point.
+        None => find_stamp(point, 7)?,
+        known => known,
+    };
+    let item = match (stamp, as_int) {
+        (Some(stamp), Some(identity)) => Some(Item::of_request(stamp, identity)),
+        // A sample of a scraped target, with the time that the pipeline has given it.
+        _ => as_double
+            .and_then(Identity::from_sample)
+            .map(|identity| Item::known(identity, time_unix_ns)),
+    };
+    Ok(item.unwrap_or(Item::UNKNOWN))
+}
+
+#[cfg(test)]
+mod tests;

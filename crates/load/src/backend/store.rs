@@ -1,0 +1,150 @@
+//! The record of what a backend has received and taken.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hdrhistogram::Histogram;
+use http::HeaderMap;
+use sluice_net::grpc::Code;
+use sluice_otlp::{Encoding, Signal};
+
+use super::scan::Item;
+use crate::identity::{Identity, SEQUENCE_LIMIT, SequenceSet};
+use crate::latency::{new_histogram, record};
+
+/// The counts of a backend. Requests that a fault answered are in `requests` and `refused` only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Export requests read to their end, taken or not.
+    pub requests: u64,
+    /// Requests answered OK and counted.
+    pub taken_requests: u64,
+    /// Answers other than OK, by code.
+    pub refused: BTreeMap<Code, u64>,
+    /// Requests reset instead of answered.
+    pub resets: u64,
+    /// Items in taken requests, doubled ones included. Where compressed requests are counted
+    /// lightly: an estimate.
+    pub items: u64,
+    pub traces_items: u64,
+    pub metrics_items: u64,
+    pub logs_items: u64,
+    /// Items that had come before. Only where items are verified.
+    pub doubled: u64,
+    /// Items of unknown origin. Only where items are verified.
+    pub unidentified: u64,
+    /// Message bytes of taken requests, as sent (compressed where they were).
+    pub bytes: u64,
+    /// Requests that are not OTLP.
+    pub malformed: u64,
+}
+
+/// A request as a backend took it.
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub signal: Signal,
+    pub headers: HeaderMap,
+    /// How it came.
+    pub encoding: Encoding,
+    /// Inflated.
+    pub body: Bytes,
+    /// True where `body` is JSON.
+    pub is_json: bool,
+}
+
+pub(super) struct Store {
+    pub(super) counts: Counts,
+    /// By generator.
+    pub(super) seen: HashMap<u16, SequenceSet>,
+    /// Seen more than once, by generator.
+    pub(super) doubled: HashMap<u16, SequenceSet>,
+    pub(super) latency_us: Histogram<u64>,
+    /// When the last item came that had not come before.
+    pub(super) last_new: Option<Instant>,
+    /// Oldest first.
+    pub(super) kept: VecDeque<Received>,
+}
+
+impl Store {
+    pub(super) fn new() -> Self {
+        Store {
+            counts: Counts::default(),
+            seen: HashMap::new(),
+            doubled: HashMap::new(),
+            latency_us: new_histogram(),
+            last_new: None,
+            kept: VecDeque::new(),
+        }
+    }
+
+    /// Counts a taken request of so many items.
+    pub(super) fn take(&mut self, signal: Signal, items: u64, bytes: u64) {
+        let counts = &mut self.counts;
+        counts.taken_requests += 1;
+        counts.items += items;
+        counts.bytes += bytes;
+        *match signal {
+            Signal::Traces => &mut counts.traces_items,
+            Signal::Metrics => &mut counts.metrics_items,
+            Signal::Logs => &mut counts.logs_items,
+        } += items;
+    }
+
+    /// Notes which items have come, and how long ago they were sent.
+    pub(super) fn verify(&mut self, items: &[Item]) {
+        let now = crate::unix_ns();
+        for run in items.chunk_by(|one, next| one.sent_unix_ns == next.sent_unix_ns) {
+            if run[0].sent_unix_ns > 0 {
+                let latency = Duration::from_nanos(now.saturating_sub(run[0].sent_unix_ns));
+                record(&mut self.latency_us, latency, run.len() as u64);
+            }
+        }
+        // The items of one request mostly follow one another.
+        let follows = |one: &Item, next: &Item| {
+            one.identity
+                .is_some_and(|identity| next.identity == Some(Identity(identity.0.wrapping_add(1))))
+        };
+        for run in items.chunk_by(follows) {
+            match run[0].identity {
+                Some(first) => self.see(first, run.len() as u64),
+                None => self.counts.unidentified += run.len() as u64,
+            }
+        }
+    }
+
+    /// Items with consecutive identities. Those beyond [`SEQUENCE_LIMIT`] are left out.
+    fn see(&mut self, first: Identity, count: u64) {
+        let run = first.sequence()..(first.sequence() + count).min(SEQUENCE_LIMIT);
+        if run.is_empty() {
+            return;
+        }
+        let seen = self.seen.entry(first.generator()).or_default();
+        // Sequence numbers have 32 bits, which are one bitmap of the set.
+        let range = run.start as u32..=(run.end - 1) as u32;
+        let doubled: u64 =
+            seen.bitmaps().map(|(_, low)| low.range_cardinality(range.clone())).sum();
+        if doubled > 0 {
+            let again = self.doubled.entry(first.generator()).or_default();
+            again.extend(run.clone().filter(|sequence| seen.contains(*sequence)));
+            self.counts.doubled += doubled;
+        }
+        if seen.insert_range(run) > 0 {
+            self.last_new = Some(Instant::now());
+        }
+    }
+
+    /// Keeps the last requests, at most so many.
+    pub(super) fn keep(&mut self, received: Received, limit: usize) {
+        if self.kept.len() == limit {
+            self.kept.pop_front();
+        }
+        if limit > 0 {
+            self.kept.push_back(received);
+        }
+    }
+
+    pub(super) fn unique(&self) -> u64 {
+        self.seen.values().map(SequenceSet::len).sum()
+    }
+}

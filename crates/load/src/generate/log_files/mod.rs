@@ -1,0 +1,180 @@
+//! Log files for a subject that tails them: lines as flog writes them, in Kubernetes' CRI format,
+//! in a tree like the kubelet's /var/log/pods, rotated like the kubelet does it. Each line carries
+//! its identity (pod and number) and its time.
+
+mod civil;
+mod line;
+mod pod;
+mod writer;
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use tempfile::TempDir;
+use tokio::task::spawn_blocking;
+
+use super::LoadError;
+use super::running::{Progress, RunningLoad};
+use crate::backend::Arrivals;
+use line::LineTemplate;
+use pod::PodLog;
+use writer::Writer;
+
+const PODS_LIMIT: usize = 1_000;
+const BODY_LIMIT_BYTES: usize = 1_000_000;
+/// The kubelet keeps five files of a container, the one that is written included.
+const KEPT_FILES: usize = 5;
+/// A file that has grown to so many times the size at which it is to be rotated does not wait until
+/// it is looked at.
+const OVERGROWN: u64 = 4;
+
+/// The lines that are written, and how fast.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogFiles {
+    pub pods: usize,
+    /// Of a line without what CRI puts before it. More than 16 KiB become several lines, all but
+    /// the last marked as partial.
+    pub body_bytes: usize,
+    /// All pods together. `None`: as fast as the lines arrive at the backends, with a bounded lead.
+    pub lines_per_s: Option<f64>,
+    /// A file that has reached this size when it is looked at is renamed, and a new one is begun.
+    pub rotate_bytes: u64,
+    /// How often the sizes are looked at.
+    pub rotate_every: Duration,
+}
+
+impl Default for LogFiles {
+    /// As in the Kyma load test: ten pods of flog; and as the kubelet rotates: at 10 MiB, looking
+    /// every ten seconds.
+    fn default() -> Self {
+        LogFiles {
+            pods: 10,
+            body_bytes: 400,
+            lines_per_s: None,
+            rotate_bytes: 10 << 20,
+            rotate_every: Duration::from_secs(10),
+        }
+    }
+}
+
+impl LogFiles {
+    /// Creates the tree, with an empty file a pod, in a temporary folder.
+    pub fn open(self) -> Result<OpenLogFiles, LoadError> {
+        self.check()?;
+        let folder = std::env::temp_dir();
+        self.check_space(&folder)?;
+        let folder = TempDir::with_prefix("sluice-load-test-logs-")
+            .with_context(|| folder.display().to_string())?;
+        // Before anything is in it: a bench can be killed at any time.
+        let tree = Tree { _remover: Remover::start(folder.path()), folder };
+        let pods = (0..self.pods).map(|pod| PodLog::create(tree.folder.path(), pod, &self));
+        let pods = pods.collect::<Result<_, _>>()?;
+        Ok(OpenLogFiles { shape: self, tree: Arc::new(tree), pods })
+    }
+
+    /// An error that says what of it cannot be.
+    pub fn check(&self) -> Result<(), LoadError> {
+        let (pods, bytes, rotate) = (self.pods, self.body_bytes, self.rotate_bytes);
+        let minimum = LineTemplate::minimum_body_bytes();
+        ensure!(
+            (1..=PODS_LIMIT).contains(&pods),
+            "there can be 1 to {PODS_LIMIT} pods, not {pods}"
+        );
+        ensure!(
+            (minimum..=BODY_LIMIT_BYTES).contains(&bytes),
+            "a line's body has {minimum} to {BODY_LIMIT_BYTES} bytes, not {bytes}: set it with -s"
+        );
+        let has_rate = self.lines_per_s.is_none_or(|rate| rate > 0.0);
+        ensure!(has_rate, "the rate must be above zero");
+        let line = LineTemplate::new(bytes).bytes().len();
+        ensure!(
+            line as u64 <= rotate,
+            "a file must hold at least one line of {line} bytes before it is rotated, {rotate} are \
+             too few"
+        );
+        Ok(())
+    }
+
+    fn check_space(&self, folder: &Path) -> Result<(), LoadError> {
+        let disk = rustix::fs::statvfs(folder).with_context(|| folder.display().to_string())?;
+        let free_bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let needed_bytes = self.file_limit_bytes().saturating_mul((self.pods * KEPT_FILES) as u64);
+        ensure!(
+            free_bytes >= needed_bytes,
+            "the log files of {} pods need up to {} MiB in {}, where {} MiB are free: set TMPDIR \
+             to another disk, or take fewer or smaller files",
+            self.pods,
+            needed_bytes >> 20,
+            folder.display(),
+            free_bytes >> 20
+        );
+        Ok(())
+    }
+
+    fn file_limit_bytes(&self) -> u64 {
+        self.rotate_bytes.saturating_mul(OVERGROWN)
+    }
+}
+
+/// Removed at the end, also at that of a bench which was killed.
+struct Tree {
+    _remover: Option<Remover>,
+    folder: TempDir,
+}
+
+/// A shell that removes the tree if this process is killed, which is the end of the shell's input.
+/// Ended when dropped, without doing anything.
+struct Remover(Child);
+
+impl Remover {
+    /// `None` where there is no shell: then a killed bench leaves the folder behind.
+    fn start(folder: &Path) -> Option<Remover> {
+        const SCRIPT: &str = r#"trap '' HUP INT TERM; read -r _; rm -rf -- "$1""#;
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", SCRIPT, "sluice-load-test-keeper"]).arg(folder).current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A group of its own: what ends the bench's group leaves it alone.
+        command.process_group(0).spawn().ok().map(Remover)
+    }
+}
+
+impl Drop for Remover {
+    fn drop(&mut self) {
+        // Before its input is closed. An error means that it is gone.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A tree in which nothing is written yet.
+pub struct OpenLogFiles {
+    shape: LogFiles,
+    /// The writer has it as well, so that it is not removed while a file is begun in it.
+    tree: Arc<Tree>,
+    pods: Vec<PodLog>,
+}
+
+impl OpenLogFiles {
+    /// The folder that stands for /var/log/pods.
+    pub fn root(&self) -> &Path {
+        self.tree.folder.path()
+    }
+
+    /// Begins to write, on a thread of its own, until it is stopped. Without a rate, `backends` say
+    /// how fast.
+    pub fn start(self, backends: Vec<Arrivals>) -> RunningLoad {
+        let OpenLogFiles { shape, tree, pods } = self;
+        let progress = Progress::new();
+        let writer = Writer::new(&shape, pods, backends, &progress);
+        let kept = Arc::clone(&tree);
+        let writing = spawn_blocking(move || (writer.run(), kept).0);
+        RunningLoad::new(progress, writing, tree)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! The workers of a load: each takes the next ticket, stamps its own buffer, sends it and waits for
+//! the answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hdrhistogram::Histogram;
+use http::Request;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+use super::LoadError;
+use super::answer::{Answer, Ending};
+use super::client::Client;
+use super::load::{Load, Protocol};
+use super::report::{LoadReport, Problem};
+use super::running::{Progress, RunningLoad};
+use super::template::Template;
+use crate::identity::{Identity, SEQUENCE_LIMIT, Stamp};
+use crate::latency::{Latency, new_histogram, record};
+
+/// A request of an open loop is late when it is sent this long after its time.
+const LATE_AFTER: Duration = Duration::from_millis(50);
+
+impl Load {
+    /// Sends it all and reports the outcome.
+    pub async fn run(self) -> Result<LoadReport, LoadError> {
+        self.start()?.finish().await
+    }
+
+    /// Begins to send in the background.
+    pub fn start(self) -> Result<RunningLoad, LoadError> {
+        self.check()?;
+        let template = Template::new(&self.shape, self.encoding);
+        let items = template.items();
+        let wanted = self.items.map_or(u64::MAX, |wanted| wanted.div_ceil(items));
+        let (progress, started) = (Progress::new(), Instant::now());
+        let shared = Arc::new(Shared {
+            template,
+            request: self.request(),
+            generator: progress.report().generator,
+            next: AtomicU64::new(0),
+            // The acknowledged items are a bounded set.
+            request_limit: wanted.min(SEQUENCE_LIMIT / items),
+            requests_per_s: self.items_per_s().map(|items_per_s| items_per_s / items as f64),
+            started,
+            end: self.duration.map(|duration| started + duration),
+            progress: Arc::clone(&progress),
+            acknowledged_after_us: Mutex::new(new_histogram()),
+            load: self,
+        });
+        Ok(RunningLoad::new(progress, tokio::spawn(shared.run()), ()))
+    }
+}
+
+/// The state that all workers of a load share.
+struct Shared {
+    load: Load,
+    template: Template,
+    request: Request<()>,
+    generator: u16,
+    /// The number of the next request.
+    next: AtomicU64,
+    request_limit: u64,
+    /// Of an open loop.
+    requests_per_s: Option<f64>,
+    started: Instant,
+    /// When sending ends, if time ends it.
+    end: Option<Instant>,
+    progress: Arc<Progress>,
+    acknowledged_after_us: Mutex<Histogram<u64>>,
+}
+
+impl Shared {
+    /// Runs all workers to their end.
+    async fn run(self: Arc<Self>) -> Result<LoadReport, LoadError> {
+        let mut workers = JoinSet::new();
+        for _ in 0..self.load.connections {
+            let connection = Arc::new(Client::grpc(self.load.target));
+            for _ in 0..self.load.streams {
+                let client = match self.load.protocol {
+                    Protocol::Grpc => Arc::clone(&connection),
+                    // A connection takes one request at a time.
+                    Protocol::Http => Arc::new(Client::http()),
+                };
+                workers.spawn(Arc::clone(&self).work(client));
+            }
+        }
+        workers.join_all().await;
+        Ok(self.report())
+    }
+
+    fn report(&self) -> LoadReport {
+        let mut report = self.progress.report().clone();
+        report.elapsed = self.started.elapsed();
+        report.acknowledged_after = Latency::of(&self.acknowledged_after_us.lock());
+        report.never_sent = self.due_items().saturating_sub(report.offered);
+        report.offered += report.never_sent;
+        if report.never_sent > 0 {
+            report.problems.push(Problem {
+                message: format!(
+                    "{} items were due and never sent, because all senders waited for answers",
+                    report.never_sent
+                ),
+                remedy: "set a lower rate with -r: the subject does not keep up; where it is only \
+                         slow to answer, use more --streams",
+            });
+        }
+        report
+    }
+
+    /// Items that had to be sent: of an open loop within its time, or until it was stopped before
+    /// that.
+    fn due_items(&self) -> u64 {
+        let requests = match (self.requests_per_s, self.load.duration) {
+            (Some(requests_per_s), Some(duration)) => {
+                let stopped_at = self.progress.stopped_at();
+                let ran = stopped_at.map_or(duration, |at| duration.min(at - self.started));
+                (requests_per_s * ran.as_secs_f64()).ceil() as u64
+            }
+            _ => self.next.load(Ordering::Relaxed),
+        };
+        requests.min(self.request_limit) * self.template.items()
+    }
+
+    async fn work(self: Arc<Self>, client: Arc<Client>) {
+        let mut buffer = BytesMut::from(self.template.frame());
+        while let Some(ticket) = self.next_ticket().await {
+            let first = Identity::new(self.generator, ticket * self.template.items());
+            let stamp = Stamp { first, sent_unix_ns: crate::unix_ns() };
+            self.template.stamp(&mut buffer, stamp, self.load.poison_every);
+            let frame = buffer.freeze();
+            self.deliver(&client, first.sequence(), &frame).await;
+            // The connection has let go of the bytes once it has written them; else they are
+            // copied.
+            buffer = frame.try_into_mut().unwrap_or_else(|_| self.template.frame().into());
+        }
+    }
+
+    /// Waits until the next request is to be sent. `None`: no more.
+    async fn next_ticket(&self) -> Option<u64> {
+        let is_over = |at| self.end.is_some_and(|end| at >= end);
+        if self.progress.stopped_at().is_some() || is_over(Instant::now()) {
+            return None;
+        }
+        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        if ticket >= self.request_limit {
+            return None;
+        }
+        let mut is_late = false;
+        if let Some(requests_per_s) = self.requests_per_s {
+            let due = self.started + Duration::from_secs_f64(ticket as f64 / requests_per_s);
+            if is_over(due) {
+                return None;
+            }
+            tokio::select! {
+                () = sleep_until(due) => {}
+                () = self.progress.wait_for_stop() => return None,
+            }
+            is_late = due.elapsed() > LATE_AFTER;
+        }
+        let mut report = self.progress.report();
+        report.late_requests += u64::from(is_late);
+        report.offered += self.template.items();
+        Some(ticket)
+    }
+
+    /// Sends one request until it has its final answer, and counts that.
+    async fn deliver(&self, client: &Client, first_sequence: u64, frame: &Bytes) {
+        let began = Instant::now();
+        // The answer of an attempt that was to be followed by another.
+        let mut refusal = None;
+        let answering = self.attempt_until_final(client, frame, began, &mut refusal);
+        let answer = match self.end {
+            Some(end) => timeout_at(end + self.load.grace, answering).await.ok(),
+            None => Some(answering.await),
+        };
+        let items = self.template.items();
+        let mut report = self.progress.report();
+        report.requests += 1;
+        // One that waited for its next attempt when time was up has been refused, not left without
+        // an answer.
+        match answer.or(refusal) {
+            Some(answer) if answer.ending.is_ok() => {
+                let rejected = answer.rejected_items.min(items);
+                report.accepted += items - rejected;
+                report.rejected += rejected;
+                if rejected == 0 {
+                    report.acknowledged.insert_range(first_sequence..first_sequence + items);
+                }
+                record(&mut self.acknowledged_after_us.lock(), began.elapsed(), 1);
+            }
+            Some(answer) if answer.fate_is_unknown() => report.unanswered += items,
+            Some(answer) if answer.is_retryable() => report.refused += items,
+            Some(_) => report.failed += items,
+            None => report.unanswered += items,
+        }
+    }
+
+    /// `refusal` is the last answer while the next attempt is waited for.
+    async fn attempt_until_final(
+        &self,
+        client: &Client,
+        frame: &Bytes,
+        began: Instant,
+        refusal: &mut Option<Answer>,
+    ) -> Answer {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            self.progress.report().bytes_sent += frame.len() as u64;
+            let limit = self.load.timeout;
+            let answer = timeout(limit, client.call(self.request.clone(), frame)).await;
+            let answer = answer.unwrap_or_else(|_| {
+                Answer::new(Ending::TimedOut, format!("no answer within {limit:?}"))
+            });
+            self.progress.report().count(&answer);
+            let delay = self.load.retry.delay(attempt, began.elapsed(), answer.retry_delay);
+            let Some(delay) = delay.filter(|_| answer.is_retryable()) else { return answer };
+            self.progress.report().retries += 1;
+            *refusal = Some(answer);
+            sleep(delay).await;
+            *refusal = None;
+        }
+    }
+}
