@@ -7,18 +7,20 @@ use hdrhistogram::Histogram;
 /// One hour: what takes longer counts as this.
 const HIGHEST_US: u64 = 3_600_000_000;
 
-pub(crate) fn new_histogram() -> Histogram<u64> {
+/// Of microseconds.
+pub fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_max(HIGHEST_US, 3).expect("valid bounds")
 }
 
-pub(crate) fn record(histogram: &mut Histogram<u64>, latency: Duration, count: u64) {
+/// `count` times the same latency.
+pub fn record(histogram: &mut Histogram<u64>, latency: Duration, count: u64) {
     histogram.saturating_record_n(
         u64::try_from(latency.as_micros()).unwrap_or(HIGHEST_US).clamp(1, HIGHEST_US),
         count,
     );
 }
 
-pub(crate) fn milliseconds(duration: Duration) -> f64 {
+pub fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
@@ -34,7 +36,8 @@ pub struct Latency {
 }
 
 impl Latency {
-    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
+    /// Of a [`new_histogram`].
+    pub fn of(histogram: &Histogram<u64>) -> Self {
         if histogram.is_empty() {
             return Latency::default();
         }

@@ -16,13 +16,12 @@
 //! ```
 
 pub mod backend;
-pub mod bench;
 pub mod demo;
 mod export_response;
 pub mod generate;
 mod http_get;
 pub mod identity;
-mod latency;
+pub mod latency;
 pub mod live;
 mod prometheus;
 pub mod report;

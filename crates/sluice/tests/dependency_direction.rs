@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     (
         "sluice",
         &[
@@ -51,6 +51,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("config", &[]),
     ("otlp", &[]),
     ("load-test", &["otlp", "net"]),
+    ("bench", &["otlp", "net", "load-test"]),
 ];
 
 /// Each crate of a workspace and the crates of ours that it uses, those for tests left out. Cargo

@@ -8,7 +8,7 @@ mod figures;
 mod find_limit;
 mod machine;
 mod noise;
-pub(crate) mod observe;
+pub mod observe;
 mod plan;
 mod promql;
 mod requests;
