@@ -39,9 +39,9 @@ torture: build-tools components ## the long fault runs
 
 bench: build-tools ## rates, latencies and CPU an item as ratios, side by side (QUICK=1: the speed table in a few minutes; BENCH_ARGS=...)
 	tests/components/install otelcol nginx
-	$(CARGO) build --release $(LOCKED) -p sluice -p sluice-load-test --bins
+	$(CARGO) build --release $(LOCKED) -p sluice -p sluice-bench --bins
 	$(if $(BENCH_ARGS),,$(CARGO) run --release $(LOCKED) -p sluice-log --example log_speed)
-	$(WITH_COMPONENTS) $(CARGO) run --release $(LOCKED) -p sluice-load-test --bin sluice-bench -- $(if $(QUICK),--quick) $(BENCH_ARGS)
+	$(WITH_COMPONENTS) $(CARGO) run --release $(LOCKED) -p sluice-bench -- $(if $(QUICK),--quick) $(BENCH_ARGS)
 
 limits: build ## docs/limits.md: every scenario of the limit test for every subject, in half an hour (goes on where it was interrupted)
 	tests/components/install otelcol rotel

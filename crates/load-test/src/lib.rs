@@ -1,7 +1,6 @@
 //! The limit test: subjects under load, and the tables that come of them. Every pipeline under test
 //! is a black box here. Its loads and verifying backends are those of `sluice_load`.
 
-pub mod bench;
 pub mod demo;
 mod http_get;
 pub mod live;

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use component::component;
-use sluice_load_test::bench::{self, Contestant, Kind, Measure, all_rows};
 use sluice_load_test::demo;
 use sluice_load_test::run::Definition;
 use sluice_load_test::scrape::Scrape;
@@ -124,29 +123,4 @@ async fn the_demonstration_reports_each_pipeline_of_a_collector() {
     assert_eq!((dead.exported, dead.lost, demo::lost(dead)), (Some(0), Some(accepted), None));
     assert!(healthy.queue.is_some() && dead.queue > Some(0.0), "{kpis:?}");
     assert!(kpis.memory_max_bytes > Some(0.0) && kpis.cpu_cores > Some(0.0));
-}
-
-#[tokio::test]
-async fn every_row_can_be_measured_with_the_collector() {
-    let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
-    let contestant = Contestant { name: "otelcol", kind: Kind::Collector, binary };
-    let options = bench::Options {
-        contestants: vec![contestant.clone()],
-        rows: Vec::new(),
-        signals: Vec::new(),
-        turns: 1,
-        window: Duration::from_secs(2),
-        spans_per_s: 20_000.0,
-        subject_cpus: Vec::new(),
-        all_cpus: Vec::new(),
-    };
-    for row in all_rows().iter().filter(|row| row.signal == Signal::Traces) {
-        let one = row.measure(&contestant, &options).await.unwrap();
-        assert!(one.get("rss_bytes") > Some(0.0), "{}", row.id);
-        assert!(
-            row.measures == Measure::MemoryAtRest || one.get("items_per_s") > Some(0.0),
-            "{}",
-            row.id
-        );
-    }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     (
         "sluice",
         &[
@@ -46,12 +46,14 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("extensions", &["config", "net", "otlp", "flow", "telemetry"]),
     ("flow", &["otlp"]),
     ("log", &[]),
-    ("net", &["config", "otlp"]),
+    ("net", &["config", "otlp", "inflate"]),
     ("telemetry", &[]),
     ("config", &[]),
     ("otlp", &[]),
+    ("inflate", &[]),
     ("load-test", &["load", "otlp", "net"]),
     ("load", &["otlp", "net"]),
+    ("bench", &["otlp", "net", "load", "load-test"]),
 ];
 
 /// Each crate of a workspace and the crates of ours that it uses, those for tests left out. Cargo

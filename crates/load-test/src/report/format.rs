@@ -29,9 +29,9 @@ impl Spread {
 }
 
 /// What is not known.
-pub(crate) const DASH: &str = "–";
+pub const DASH: &str = "–";
 
-pub(crate) const MEBIBYTE: f64 = (1 << 20) as f64;
+pub const MEBIBYTE: f64 = (1 << 20) as f64;
 pub(super) const KIBIBYTE: f64 = 1024.0;
 
 impl SubjectRecord {
@@ -77,7 +77,8 @@ pub(crate) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| DASH.to_owned(), |value| value.to_string())
 }
 
-pub(crate) fn number(value: Option<f64>, decimals: usize) -> String {
+/// With so many decimals, or a dash.
+pub fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| DASH.to_owned(), |value| format!("{value:.decimals$}"))
 }
 

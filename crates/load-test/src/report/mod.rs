@@ -16,8 +16,8 @@ mod words;
 
 pub use collect::{load, write_all, write_reports};
 pub use csv::to_csv;
-pub use format::Spread;
-pub(crate) use format::{DASH, MEBIBYTE, count, number};
+pub(crate) use format::count;
+pub use format::{DASH, MEBIBYTE, Spread, number};
 pub use html::to_html;
 pub use markdown::to_markdown;
 pub use record::{
@@ -25,6 +25,6 @@ pub use record::{
     PrometheusReading, Query, RECORD_FILE, RecordError, RunRecord, Sample, Scenario, SubjectLimits,
     SubjectRecord, Target, Turn, Verdict, Warning,
 };
-pub(crate) use table::Table;
+pub use table::Table;
 pub use tables::title;
 pub use words::load as load_in_words;

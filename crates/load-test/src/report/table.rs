@@ -5,29 +5,29 @@ use std::iter::repeat_n;
 
 /// A table whose cells are text. The first column names the row.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Table {
-    pub(crate) title: String,
+pub struct Table {
+    pub title: String,
     /// Heads over several columns, left to right, with their widths; none is a table with one row
     /// of heads.
-    pub(crate) groups: Vec<(&'static str, usize)>,
-    pub(crate) columns: Vec<String>,
-    pub(crate) rows: Vec<Vec<String>>,
-    pub(crate) notes: Vec<String>,
+    pub groups: Vec<(&'static str, usize)>,
+    pub columns: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+    pub notes: Vec<String>,
 }
 
 impl Table {
     /// A table with one row of heads.
-    pub(crate) fn new(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
+    pub fn new(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
         let columns = columns.iter().map(|&name| name.to_owned()).collect();
         Table { title: title.to_owned(), columns, rows, ..Table::default() }
     }
 
     /// `None` where there are no rows.
-    pub(crate) fn unless_empty(self) -> Option<Table> {
+    pub fn unless_empty(self) -> Option<Table> {
         (!self.rows.is_empty()).then_some(self)
     }
 
-    pub(crate) fn with_note(mut self, note: &str) -> Table {
+    pub fn with_note(mut self, note: &str) -> Table {
         self.notes.push(note.to_owned());
         self
     }

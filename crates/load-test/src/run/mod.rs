@@ -7,7 +7,7 @@ mod figures;
 mod find_limit;
 mod load;
 mod machine;
-pub(crate) mod observe;
+pub mod observe;
 mod plan;
 mod promql;
 mod sampler;

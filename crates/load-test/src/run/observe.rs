@@ -14,16 +14,16 @@ const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// One look at the processes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Processes {
-    pub(crate) at: Instant,
+pub struct Processes {
+    pub at: Instant,
     /// `None`: the subject has ended.
-    pub(crate) subject: Option<Usage>,
+    pub subject: Option<Usage>,
     /// Generator and backends.
-    pub(crate) bench: Option<Usage>,
+    pub bench: Option<Usage>,
 }
 
 impl Processes {
-    pub(crate) fn look(subject: &Subject) -> Processes {
+    pub fn look(subject: &Subject) -> Processes {
         Processes {
             at: Instant::now(),
             subject: subject.usage(),
@@ -31,16 +31,16 @@ impl Processes {
         }
     }
 
-    pub(crate) fn seconds_since(&self, before: &Processes) -> f64 {
+    pub fn seconds_since(&self, before: &Processes) -> f64 {
         (self.at - before.at).as_secs_f64().max(1e-3)
     }
 
     /// CPU time of the subject since then, in seconds. `None`: it had ended.
-    pub(crate) fn subject_cpu_s_since(&self, before: &Processes) -> Option<f64> {
+    pub fn subject_cpu_s_since(&self, before: &Processes) -> Option<f64> {
         cpu_s(self.subject, before.subject)
     }
 
-    pub(crate) fn bench_cpu_s_since(&self, before: &Processes) -> Option<f64> {
+    pub fn bench_cpu_s_since(&self, before: &Processes) -> Option<f64> {
         cpu_s(self.bench, before.bench)
     }
 }
@@ -51,7 +51,7 @@ fn cpu_s(now: Option<Usage>, then: Option<Usage>) -> Option<f64> {
 
 /// Waits until these backends have everything that was acknowledged, for `limit` at most or until
 /// `is_interrupted`. How long that took; `None`: they have not.
-pub(crate) async fn drained<'a>(
+pub async fn drained<'a>(
     report: &LoadReport,
     backends: impl Iterator<Item = &'a Backend> + Clone,
     limit: Duration,

@@ -7,59 +7,59 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Options;
-use super::contestant::Contestant;
-use super::figures::{Column, Figures, Series, describe, table, yes_or_no};
+use crate::Options;
+use crate::contestant::Contestant;
+use crate::figures::{Column, Figures, Series, describe, table, yes_or_no};
 
 /// A section of its own in the results.
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// For `--row`.
-    pub id: &'static str,
-    pub title: &'static str,
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
     /// All of them take turns.
-    pub(super) cases: &'static [&'static str],
-    pub(super) takes: fn(&Contestant, &str) -> bool,
-    pub(super) measure: for<'a> fn(Turn<'a>) -> Measuring<'a>,
+    pub(crate) cases: &'static [&'static str],
+    pub(crate) takes: fn(&Contestant, &str) -> bool,
+    pub(crate) measure: for<'a> fn(Turn<'a>) -> Measuring<'a>,
     /// Adds the figures that compare cases.
-    pub(super) compare: fn(&mut [Series]),
-    pub(super) columns: &'static [Column],
+    pub(crate) compare: fn(&mut [Series]),
+    pub(crate) columns: &'static [Column],
     /// The bars that Sluice is held to.
-    pub(super) holds: fn(&Series) -> bool,
+    pub(crate) holds: fn(&Series) -> bool,
     /// The setting and the bars in words.
-    pub(super) notes: fn(&Options) -> String,
+    pub(crate) notes: fn(&Options) -> String,
 }
 
 /// One contestant in one case.
 #[derive(Clone, Copy)]
-pub(super) struct Turn<'a> {
-    pub(super) contestant: &'a Contestant,
-    pub(super) case: &'a str,
+pub(crate) struct Turn<'a> {
+    pub(crate) contestant: &'a Contestant,
+    pub(crate) case: &'a str,
     /// From 1.
-    pub(super) number: usize,
-    pub(super) options: &'a Options,
+    pub(crate) number: usize,
+    pub(crate) options: &'a Options,
 }
 
 impl Turn<'_> {
     /// The counted time of so many rows.
-    pub(super) fn windows(self, count: u32) -> Duration {
+    pub(crate) fn windows(self, count: u32) -> Duration {
         self.options.window * count
     }
 }
 
-pub(super) type Measuring<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Figures>> + 'a>>;
+pub(crate) type Measuring<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Figures>> + 'a>>;
 
 /// What a scenario came to.
-pub struct Section {
-    pub id: &'static str,
-    pub markdown: String,
+pub(crate) struct Section {
+    pub(crate) id: &'static str,
+    pub(crate) markdown: String,
     /// Every turn.
-    pub json: Value,
+    pub(crate) json: Value,
 }
 
 impl Scenario {
     /// Runs it. `progress` is told of each turn. A turn that fails is reported there and leaves a
     /// gap.
-    pub async fn run(&self, options: &Options, progress: &mut dyn FnMut(&str)) -> Section {
+    pub(crate) async fn run(&self, options: &Options, progress: &mut dyn FnMut(&str)) -> Section {
         let cases: Vec<(String, &str)> =
             self.cases.iter().map(|&case| (case.to_owned(), case)).collect();
         let takes = |contestant: &Contestant, case: &&str| (self.takes)(contestant, case);
@@ -90,7 +90,7 @@ impl Scenario {
 
 /// Measures all cases, each with all contestants that take it, as often as there are turns: what is
 /// compared runs within the same minutes. Series are in the order of the cases.
-pub(super) async fn in_turns<C>(
+pub(crate) async fn in_turns<C>(
     options: &Options,
     cases: &[(String, C)],
     takes: impl Fn(&Contestant, &C) -> bool,
@@ -123,18 +123,18 @@ pub(super) async fn in_turns<C>(
 }
 
 /// Of all cases.
-pub(super) fn gateways(contestant: &Contestant, _: &str) -> bool {
+pub(crate) fn gateways(contestant: &Contestant, _: &str) -> bool {
     contestant.is_gateway()
 }
 
 /// Of all cases.
-pub(super) fn sluice_only(contestant: &Contestant, _: &str) -> bool {
+pub(crate) fn sluice_only(contestant: &Contestant, _: &str) -> bool {
     contestant.is_sluice()
 }
 
 /// The columns of every scenario that has cases.
-pub(super) const SUBJECT: Column = ("Subject", |series| series.subject.to_owned());
-pub(super) const CORES: [Column; 2] = [
+pub(crate) const SUBJECT: Column = ("Subject", |series| series.subject.to_owned());
+pub(crate) const CORES: [Column; 2] = [
     ("subject core", |series| series.cell("subject_core", 2)),
     ("bench core", |series| series.cell("bench_core", 2)),
 ];
@@ -143,6 +143,6 @@ pub(super) const CORES: [Column; 2] = [
 const MEMORY_BAR: f64 = 1.10;
 
 /// Whether memory stays within its limit in every turn.
-pub(super) fn keeps_to_memory(series: &Series) -> bool {
+pub(crate) fn keeps_to_memory(series: &Series) -> bool {
     series.each("memory_share", |share| share <= MEMORY_BAR)
 }

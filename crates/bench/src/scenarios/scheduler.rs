@@ -28,7 +28,7 @@ const FLOODS: [(&str, [&str; 4]); 4] = [
     ("delivered 16 × 16", ["d16_per_s", "d16_bytes", "d16_rate_ratio", "d16_memory_ratio"]),
 ];
 
-pub(super) const SCENARIO: Scenario = Scenario {
+pub(crate) const SCENARIO: Scenario = Scenario {
     id: "scheduler",
     title: "overload without each rule of the read scheduler, relative to all rules",
     cases: &CASES,
@@ -82,7 +82,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figures::tests::series;
+    use crate::figures::tests::series;
 
     #[test]
     fn every_rule_is_left_out_once_and_set_against_all_rules() {

@@ -2,10 +2,11 @@
 //! of its peak it still delivers, how it answers the senders that it turns away, and whether its
 //! memory stays within its limit.
 
+use sluice_load_test::report::Spread;
+use sluice_load_test::subject::Limits;
+
 use super::*;
-use crate::bench::contestant::Kind;
-use crate::report::Spread;
-use crate::subject::Limits;
+use crate::contestant::Kind;
 
 const MEMORY_LIMIT_MIB: u64 = 128;
 /// So little that generator and backend could take several times as much.
@@ -16,7 +17,7 @@ const FEW_SENDERS: [(usize, usize); 2] = [(4, 2), (4, 8)];
 /// What the many senders offer, of what few senders got through. One of the levels is where most is
 /// delivered: the peak.
 const LEVELS: [f64; 4] = [0.5, 0.65, 0.8, 1.0];
-pub(super) const FLOOD: f64 = 3.0;
+pub(crate) const FLOOD: f64 = 3.0;
 /// Windows before counting, and counted.
 const WARM_UP_WINDOWS: u32 = 1;
 const COUNTED_WINDOWS: u32 = 2;
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const GOODPUT_BAR: f64 = 0.95;
 
-pub(super) const SCENARIO: Scenario = Scenario {
+pub(crate) const SCENARIO: Scenario = Scenario {
     id: "overload",
     title: "three times as much offered as a subject with a CPU quota can take",
     // How senders are answered, and connections × streams: a connection each, as SDKs and agents
@@ -92,7 +93,7 @@ fn ack_and_senders(case: &str) -> (&str, &str) {
 }
 
 /// A new subject with a new backend, under this load.
-pub(super) async fn under_load(
+pub(crate) async fn under_load(
     turn: Turn<'_>,
     case: &str,
     args: &[&str],
@@ -111,7 +112,7 @@ pub(super) async fn under_load(
 }
 
 /// What few senders get through.
-pub(super) async fn of_few_senders(turn: Turn<'_>, case: &str) -> Result<f64> {
+pub(crate) async fn of_few_senders(turn: Turn<'_>, case: &str) -> Result<f64> {
     let mut few_per_s = 0.0_f64;
     for (connections, streams) in FEW_SENDERS {
         let few = |load: Load| load.concurrency(connections, streams).retry(COME_BACK);
@@ -123,7 +124,7 @@ pub(super) async fn of_few_senders(turn: Turn<'_>, case: &str) -> Result<f64> {
 }
 
 /// The case's many senders in open loop.
-pub(super) fn many_senders(load: Load, case: &str, per_s: f64) -> Load {
+pub(crate) fn many_senders(load: Load, case: &str, per_s: f64) -> Load {
     let numbers = ack_and_senders(case).1.split(" × ");
     let numbers: Vec<usize> = numbers.filter_map(|number| number.parse().ok()).collect();
     load.concurrency(numbers[0], numbers[1]).rate(per_s)
@@ -187,7 +188,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::bench::figures::tests::series;
+    use crate::figures::tests::series;
 
     fn turn(levels_per_s: [f64; LEVELS.len()], goodput_per_s: f64) -> Value {
         json!({

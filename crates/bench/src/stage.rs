@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use sluice_load_test::backend::{Backend, BackendOptions, Counting, Faults};
+use sluice_load_test::generate::{Load, LoadReport, Retry, Shape};
+use sluice_load_test::latency::{Latency, milliseconds};
+use sluice_load_test::run::observe::{Processes, drained};
+use sluice_load_test::scrape::Scrape;
+use sluice_load_test::subject::{
+    GatewayConfig, Limits, Subject, SubjectSpec, free_addr, usage_of_process,
+};
 use tokio::time::{Instant, sleep};
 
-use super::Options;
-use super::contestant::Contestant;
-use super::figures::Figures;
-use super::scenario::Turn;
-use crate::backend::{Backend, BackendOptions, Counting, Faults};
-use crate::generate::{Load, LoadReport, Retry, Shape};
-use crate::latency::{Latency, milliseconds};
-use crate::run::observe::{Processes, drained};
-use crate::scrape::Scrape;
-use crate::subject::{GatewayConfig, Limits, Subject, SubjectSpec, free_addr, usage_of_process};
+use crate::Options;
+use crate::contestant::Contestant;
+use crate::figures::Figures;
+use crate::scenario::Turn;
 
 /// A subject that gathers items before it sends any, or has hardly a share of its core, gets this
 /// long to show the first.
@@ -27,30 +29,30 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 const ENDLESS: Duration = Duration::from_secs(3600);
 
 /// A sender that is turned away comes back a little later, as clients do, and does not spin.
-pub(super) const COME_BACK: Retry = Retry::Backoff {
+pub(crate) const COME_BACK: Retry = Retry::Backoff {
     initial: Duration::from_millis(50),
     max: Duration::from_millis(500),
     give_up_after: Duration::from_secs(10),
 };
 
 /// What a turn starts. Whatever is not set is the subject's own default.
-pub(super) struct Setting<'a> {
+pub(crate) struct Setting<'a> {
     contestant: &'a Contestant,
-    pub(super) config: GatewayConfig,
+    pub(crate) config: GatewayConfig,
     /// Further arguments.
-    pub(super) args: Vec<String>,
+    pub(crate) args: Vec<String>,
     /// Those that are to get everything, each with a pipeline of its own.
     backends: Vec<Faults>,
     /// Further pipelines, whose backends nothing is expected of.
     sick: Vec<Faults>,
     counting: Counting,
-    pub(super) limits: Limits,
-    pub(super) cpus: Vec<usize>,
+    pub(crate) limits: Limits,
+    pub(crate) cpus: Vec<usize>,
 }
 
 impl<'a> Setting<'a> {
     /// One healthy backend.
-    pub(super) fn new(contestant: &'a Contestant, options: &Options) -> anyhow::Result<Self> {
+    pub(crate) fn new(contestant: &'a Contestant, options: &Options) -> anyhow::Result<Self> {
         Ok(Setting {
             contestant,
             config: GatewayConfig::new(free_addr()?, free_addr()?, Vec::new()),
@@ -64,7 +66,7 @@ impl<'a> Setting<'a> {
     }
 
     /// Of a scenario: spans, `memory_limiter` alone, and lines of YAML that only Sluice gets.
-    pub(super) fn of(turn: Turn<'a>, limit_mib: u64, sluice_only: &str) -> anyhow::Result<Self> {
+    pub(crate) fn of(turn: Turn<'a>, limit_mib: u64, sluice_only: &str) -> anyhow::Result<Self> {
         let mut setting = Setting::new(turn.contestant, turn.options)?;
         setting.config.memory_limit_mib = Some(limit_mib);
         if turn.contestant.is_sluice() {
@@ -73,19 +75,19 @@ impl<'a> Setting<'a> {
         Ok(setting)
     }
 
-    pub(super) fn with_backends(mut self, backends: Vec<Faults>, sick: Vec<Faults>) -> Self {
+    pub(crate) fn with_backends(mut self, backends: Vec<Faults>, sick: Vec<Faults>) -> Self {
         (self.backends, self.sick) = (backends, sick);
         self
     }
 
     /// Backends that count at the least cost, for measuring what others take.
-    pub(super) fn counting_lightly(mut self) -> Self {
+    pub(crate) fn counting_lightly(mut self) -> Self {
         let bytes_per_item = Shape::of(self.config.signal).bytes_per_item();
         self.counting = Counting::Light { bytes_per_item };
         self
     }
 
-    pub(super) async fn start(self) -> anyhow::Result<Stage> {
+    pub(crate) async fn start(self) -> anyhow::Result<Stage> {
         let Setting { mut config, counting, .. } = self;
         let (count, mut backends) = (self.backends.len(), Vec::new());
         for faults in self.backends.into_iter().chain(self.sick) {
@@ -106,49 +108,49 @@ impl<'a> Setting<'a> {
 }
 
 /// A running contestant with its backends.
-pub(super) struct Stage {
-    pub(super) subject: Subject,
+pub(crate) struct Stage {
+    pub(crate) subject: Subject,
     /// Those that are to get everything.
-    pub(super) backends: Vec<Backend>,
+    pub(crate) backends: Vec<Backend>,
     _sick: Vec<Backend>,
     is_verified: bool,
     config: GatewayConfig,
 }
 
 /// What was seen while a load was counted.
-pub(super) struct Observed {
+pub(crate) struct Observed {
     elapsed_s: f64,
-    pub(super) subject_cpu_s: f64,
+    pub(crate) subject_cpu_s: f64,
     bench_cpu_s: f64,
     /// Items that came to each backend, and that were acknowledged.
-    pub(super) arrived: Vec<u64>,
-    pub(super) acknowledged: u64,
+    pub(crate) arrived: Vec<u64>,
+    pub(crate) acknowledged: u64,
     /// Of the backend with the highest p99, from sending to arrival.
     latency: Latency,
     /// Highest resident memory that was seen.
     rss_bytes: u64,
-    pub(super) report: LoadReport,
+    pub(crate) report: LoadReport,
 }
 
 impl Stage {
     /// Spans of 40 attributes, 100 a request, unless the configuration is of another signal.
-    pub(super) fn load(&self) -> Load {
+    pub(crate) fn load(&self) -> Load {
         Load::new(self.config.signal, self.config.listen)
     }
 
     /// Its own count of something, summed over the samples with these labels. `None`: it does not
     /// say.
-    pub(super) async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    pub(crate) async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         Scrape::fetch(self.config.metrics).await.ok()?.sum(name, labels)
     }
 
-    pub(super) fn arrived(&self) -> Vec<u64> {
+    pub(crate) fn arrived(&self) -> Vec<u64> {
         let of = if self.is_verified { Backend::unique_items } else { Backend::items };
         self.backends.iter().map(of).collect()
     }
 
     /// What it was, with the end of its output, where it has ended.
-    pub(super) fn processes(&self) -> anyhow::Result<Processes> {
+    pub(crate) fn processes(&self) -> anyhow::Result<Processes> {
         let processes = Processes::look(&self.subject);
         let name = self.subject.name();
         processes.subject.with_context(|| {
@@ -159,7 +161,7 @@ impl Stage {
 
     /// Runs a load and counts what happens after a warm-up. A load without an end of its own is
     /// ended with the counting.
-    pub(super) async fn under_load(
+    pub(crate) async fn under_load(
         &self,
         load: Load,
         warm_up: Duration,
@@ -204,12 +206,12 @@ impl Stage {
 
     /// Waits until the backends that are to get everything have it, or for `limit`. How long that
     /// took.
-    pub(super) async fn drained(&self, report: &LoadReport, limit: Duration) -> Option<Duration> {
+    pub(crate) async fn drained(&self, report: &LoadReport, limit: Duration) -> Option<Duration> {
         drained(report, self.backends.iter(), limit, || false).await
     }
 
     /// Highest resident memory since the start, and what the configuration allows.
-    pub(super) fn memory(&self) -> anyhow::Result<Value> {
+    pub(crate) fn memory(&self) -> anyhow::Result<Value> {
         let peak_bytes = self.processes()?.subject.map_or(0, |usage| usage.peak_rss_bytes);
         let limit_bytes = self.config.memory_limit_mib.map(|mib| mib << 20);
         Ok(json!({
@@ -220,7 +222,7 @@ impl Stage {
     }
 
     /// All figures that every turn under load has. To be asked for after the drain.
-    pub(super) fn figures(&self, observed: &Observed) -> anyhow::Result<Figures> {
+    pub(crate) fn figures(&self, observed: &Observed) -> anyhow::Result<Figures> {
         let Observed { elapsed_s, subject_cpu_s, report, latency, .. } = observed;
         let count = observed.arrived.len().max(1) as f64;
         let mean = observed.arrived.iter().sum::<u64>() as f64 / count;
@@ -260,11 +262,11 @@ impl Stage {
 
 impl Observed {
     /// Items that came to the slowest backend, a second.
-    pub(super) fn delivered_per_s(&self) -> f64 {
+    pub(crate) fn delivered_per_s(&self) -> f64 {
         self.arrived.iter().min().copied().unwrap_or(0) as f64 / self.elapsed_s
     }
 
-    pub(super) fn acknowledged_per_s(&self) -> f64 {
+    pub(crate) fn acknowledged_per_s(&self) -> f64 {
         self.acknowledged as f64 / self.elapsed_s
     }
 }

@@ -18,7 +18,7 @@ const RATIO_BAR: f64 = 1.10;
 
 const EMPTY: &str = "empty";
 
-pub(super) const SCENARIO: Scenario = Scenario {
+pub(crate) const SCENARIO: Scenario = Scenario {
     id: "backlog",
     title: "CPU an item with a long backlog against none",
     cases: &[EMPTY, "long"],
@@ -93,7 +93,7 @@ async fn pin(stage: &Stage) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figures::tests::series;
+    use crate::figures::tests::series;
 
     #[test]
     fn a_cost_that_grows_with_the_backlog_does_not_hold() {

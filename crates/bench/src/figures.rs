@@ -2,12 +2,11 @@
 //! of another one.
 
 use serde_json::{Map, Value, json};
-
-use crate::report::{DASH, MEBIBYTE, Spread, Table, number};
+use sluice_load_test::report::{DASH, MEBIBYTE, Spread, Table, number};
 
 /// The figures of one turn, by the names that the JSON has for them. What is not known is null.
 #[derive(Clone, Debug, Default)]
-pub struct Figures(Map<String, Value>);
+pub(crate) struct Figures(Map<String, Value>);
 
 /// Of an object of numbers and lists of numbers.
 impl From<Value> for Figures {
@@ -18,13 +17,13 @@ impl From<Value> for Figures {
 
 impl Figures {
     /// Puts in other figures; those of the same names are replaced.
-    pub(super) fn with(mut self, others: Value) -> Figures {
+    pub(crate) fn with(mut self, others: Value) -> Figures {
         self.0.extend(Figures::from(others).0);
         self
     }
 
     /// `None`: not known.
-    pub fn get(&self, name: &str) -> Option<f64> {
+    pub(crate) fn get(&self, name: &str) -> Option<f64> {
         self.all(name).next()
     }
 
@@ -37,52 +36,52 @@ impl Figures {
             .filter_map(Value::as_f64)
     }
 
-    pub(super) fn set(&mut self, name: &str, value: Option<f64>) {
+    pub(crate) fn set(&mut self, name: &str, value: Option<f64>) {
         self.0.insert(name.to_owned(), json!(value));
     }
 }
 
 /// All turns of one subject in one case.
 #[derive(Clone, Debug, Default)]
-pub struct Series {
-    pub subject: &'static str,
-    pub case: String,
+pub(crate) struct Series {
+    pub(crate) subject: &'static str,
+    pub(crate) case: String,
     /// `None`: the turn failed.
-    pub turns: Vec<Option<Figures>>,
+    pub(crate) turns: Vec<Option<Figures>>,
 }
 
 impl Series {
-    pub(super) fn new(subject: &'static str, case: &str, turns: Vec<Option<Figures>>) -> Series {
+    pub(crate) fn new(subject: &'static str, case: &str, turns: Vec<Option<Figures>>) -> Series {
         Series { subject, case: case.to_owned(), turns }
     }
 
     /// What is known of a figure, turn after turn.
-    pub(super) fn values(&self, figure: &str) -> impl Iterator<Item = f64> {
+    pub(crate) fn values(&self, figure: &str) -> impl Iterator<Item = f64> {
         self.turns.iter().flatten().flat_map(move |turn| turn.all(figure))
     }
 
-    pub(super) fn spread(&self, figure: &str) -> Option<Spread> {
+    pub(crate) fn spread(&self, figure: &str) -> Option<Spread> {
         Spread::of(self.values(figure))
     }
 
     /// NaN, for which no bar holds, where nothing is known.
-    pub(super) fn median(&self, figure: &str) -> f64 {
+    pub(crate) fn median(&self, figure: &str) -> f64 {
         self.spread(figure).map_or(f64::NAN, |spread| spread.median)
     }
 
     /// Whether it holds in every turn that was measured. What is not known does not hold.
-    pub(super) fn each(&self, figure: &str, holds: impl Fn(f64) -> bool) -> bool {
+    pub(crate) fn each(&self, figure: &str, holds: impl Fn(f64) -> bool) -> bool {
         self.turns.iter().flatten().all(|turn| turn.get(figure).is_some_and(&holds))
     }
 
     /// Whether these counts are zero in every turn.
-    pub(super) fn none(&self, figures: &[&str]) -> bool {
+    pub(crate) fn none(&self, figures: &[&str]) -> bool {
         figures.iter().all(|figure| self.each(figure, |count| count == 0.0))
     }
 
     /// A figure of this series and of another one, turn by turn, since both ran within the same
     /// minutes.
-    pub(super) fn against(
+    pub(crate) fn against(
         &self,
         other: &Series,
         figure: &str,
@@ -96,7 +95,7 @@ impl Series {
     }
 
     /// Adds a figure to the turns.
-    pub(super) fn put(&mut self, name: &str, values: Vec<Option<f64>>) {
+    pub(crate) fn put(&mut self, name: &str, values: Vec<Option<f64>>) {
         for (turn, value) in self.turns.iter_mut().zip(values) {
             turn.iter_mut().for_each(|turn| turn.set(name, value));
         }
@@ -107,35 +106,35 @@ impl Series {
         number(self.spread(figure).map(|spread| spread.median * factor), decimals)
     }
 
-    pub(super) fn cell(&self, figure: &str, decimals: usize) -> String {
+    pub(crate) fn cell(&self, figure: &str, decimals: usize) -> String {
         self.scaled(figure, 1.0, decimals)
     }
 
-    pub(super) fn millions(&self, figure: &str, decimals: usize) -> String {
+    pub(crate) fn millions(&self, figure: &str, decimals: usize) -> String {
         self.scaled(figure, 1e-6, decimals)
     }
 
-    pub(super) fn mebibytes(&self, figure: &str, decimals: usize) -> String {
+    pub(crate) fn mebibytes(&self, figure: &str, decimals: usize) -> String {
         self.scaled(figure, 1.0 / MEBIBYTE, decimals)
     }
 
     /// Of a share.
-    pub(super) fn percent(&self, figure: &str) -> String {
+    pub(crate) fn percent(&self, figure: &str) -> String {
         let percent = self.scaled(figure, 100.0, 1);
         if percent == DASH { percent } else { percent + " %" }
     }
 
     /// The highest, for what must not happen in any turn; a dash where one turn does not know.
-    pub(super) fn worst(&self, figure: &str) -> String {
+    pub(crate) fn worst(&self, figure: &str) -> String {
         number(self.values(figure).reduce(f64::max).filter(|_| self.each(figure, |_| true)), 0)
     }
 
     /// Highest resident memory, and its share of the limit.
-    pub(super) fn peak_of_limit(&self) -> String {
+    pub(crate) fn peak_of_limit(&self) -> String {
         format!("{} ({})", self.mebibytes("peak_rss_bytes", 0), self.percent("memory_share"))
     }
 
-    pub(super) fn to_json(&self, holds: Option<bool>) -> Value {
+    pub(crate) fn to_json(&self, holds: Option<bool>) -> Value {
         let turns: Vec<&Map<String, Value>> =
             self.turns.iter().flatten().map(|turn| &turn.0).collect();
         json!({ "subject": self.subject, "case": self.case, "holds": holds, "turns": turns })
@@ -144,7 +143,7 @@ impl Series {
 
 /// Adds to every turn what a figure is against the same turn's of the same subject in the case
 /// `baseline`.
-pub(super) fn compare(
+pub(crate) fn compare(
     all: &mut [Series],
     baseline: &str,
     name: &str,
@@ -161,32 +160,32 @@ pub(super) fn compare(
 }
 
 /// A head and what stands below it.
-pub(super) type Column = (&'static str, fn(&Series) -> String);
+pub(crate) type Column = (&'static str, fn(&Series) -> String);
 
 /// A row a series.
-pub(super) fn table(columns: &[Column], all: &[Series]) -> Table {
+pub(crate) fn table(columns: &[Column], all: &[Series]) -> Table {
     let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
     let row = |series: &Series| columns.iter().map(|(_, cell)| cell(series)).collect();
     Table::new("", &heads, all.iter().map(row).collect())
 }
 
 /// The cells of one turn, for its line in the progress.
-pub(super) fn describe(columns: &[Column], turn: &Series) -> String {
+pub(crate) fn describe(columns: &[Column], turn: &Series) -> String {
     let cells = columns.iter().map(|(head, cell)| (head, cell(turn)));
     let known = cells.filter(|(_, cell)| !cell.starts_with(DASH) && !cell.is_empty());
     known.map(|(head, cell)| format!("{head} {cell}")).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn yes_or_no(holds: bool) -> String {
+pub(crate) fn yes_or_no(holds: bool) -> String {
     if holds { "yes" } else { "NO" }.to_owned()
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A series of these turns.
-    pub(in crate::bench) fn series(case: &str, turns: &[Value]) -> Series {
+    pub(crate) fn series(case: &str, turns: &[Value]) -> Series {
         let turns =
             turns.iter().map(|turn| (!turn.is_null()).then(|| turn.clone().into())).collect();
         Series { subject: "sluice", case: case.to_owned(), turns }

@@ -1,21 +1,33 @@
-//! The speed table of Sluice beside nginx and the OpenTelemetry Collector, and what becomes of
-//! delivery when something is wrong.
+//! `sluice-bench`: CPU seconds a million items of Sluice, beside nginx relaying the same bytes and
+//! beside the OpenTelemetry Collector doing the same work, and what becomes of delivery when
+//! something is wrong. In interleaved turns on the same cores.
+
+mod contestant;
+mod disk;
+mod figures;
+mod rows;
+mod scenario;
+mod scenarios;
+mod stage;
+mod table;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use sluice_load_test::bench::{
-    self, BASELINE, Contestant, Kind, ONLY_BY_NAME, Options, SCENARIOS, Scenario,
-};
 use sluice_load_test::subject::pin_this_thread;
 use sluice_otlp::Signal;
 
+use contestant::{BASELINE, Contestant, Kind};
+use scenario::Scenario;
+use scenarios::{ONLY_BY_NAME, SCENARIOS};
+
 /// Measures what Sluice costs, side by side with an nginx relay and the OpenTelemetry Collector.
 ///
-/// Subjects run in turn on CPU 0, generator and backends on CPU 1. A subject whose binary is not
-/// given is left out.
+/// Subjects run in turn on CPU 0, the bench itself on CPU 1; those without a binary are left out.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -73,6 +85,25 @@ struct Args {
     list: bool,
 }
 
+/// What to measure, how often and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) contestants: Vec<Contestant>,
+    /// Ids of rows; empty: all.
+    pub(crate) rows: Vec<String>,
+    /// Empty: all.
+    pub(crate) signals: Vec<Signal>,
+    pub(crate) turns: usize,
+    /// Counted time of each turn of a row; scenarios say how many of it they take.
+    pub(crate) window: Duration,
+    /// Where a scenario has an open loop of a fixed rate.
+    pub(crate) spans_per_s: f64,
+    /// CPUs of the subjects; empty: not pinned.
+    pub(crate) subject_cpus: Vec<usize>,
+    /// Those and the bench's own, for a subject that may have whatever it takes.
+    pub(crate) all_cpus: Vec<usize>,
+}
+
 fn parse_signal(name: &str) -> Result<Signal, String> {
     Signal::from_name(name).ok_or_else(|| format!("no signal `{name}`: traces, metrics or logs"))
 }
@@ -85,7 +116,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if args.list {
-        let mut rows = bench::all_rows();
+        let mut rows = rows::all_rows();
         rows.dedup_by_key(|row| row.id);
         rows.iter().for_each(|row| println!("{:20} {}", row.id, row.title));
         SCENARIOS.iter().for_each(|scenario| println!("{:20} {}", scenario.id, scenario.title));
@@ -106,15 +137,15 @@ fn main() -> anyhow::Result<()> {
 /// The rows of the table, then the scenarios.
 async fn run(args: &Args, options: &Options) -> anyhow::Result<()> {
     let mut progress = |line: &str| eprintln!("{line}");
-    let results = bench::run(options, &mut progress).await;
+    let results = table::measure_rows(options, &mut progress).await;
     let mut sections = Vec::new();
     for scenario in SCENARIOS.into_iter().filter(|scenario| is_wanted(args, scenario)) {
         sections.push(scenario.run(options, &mut progress).await);
     }
     if !results.is_empty() {
-        println!("{}", bench::to_markdown(&results, &options.contestants));
+        println!("{}", table::to_markdown(&results, &options.contestants));
     }
-    if let Some(ratio) = bench::further_pipeline(&results) {
+    if let Some(ratio) = table::further_pipeline(&results) {
         println!("\nEach further pipeline costs {ratio:.2} × nginx.");
     }
     sections.iter().for_each(|section| println!("\n{}", section.markdown));
@@ -124,7 +155,7 @@ async fn run(args: &Args, options: &Options) -> anyhow::Result<()> {
         );
     }
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&bench::to_json(&results, &sections))?;
+        let json = serde_json::to_string_pretty(&table::to_json(&results, &sections))?;
         std::fs::write(path, json).with_context(|| path.display().to_string())?;
     }
     Ok(())
@@ -139,7 +170,7 @@ fn is_wanted(args: &Args, scenario: &Scenario) -> bool {
 }
 
 fn check_rows(wanted: &[String]) -> anyhow::Result<()> {
-    let mut ids: Vec<&str> = bench::all_rows().iter().map(|row| row.id).collect();
+    let mut ids: Vec<&str> = rows::all_rows().iter().map(|row| row.id).collect();
     ids.extend(SCENARIOS.iter().map(|scenario| scenario.id));
     let is_known = |id: &str| ids.contains(&id);
     match wanted.iter().find(|id| !is_known(id)) {

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use super::*;
-use crate::bench::disk::{LimitedDisk, measure_disk, measure_syncs};
+use crate::disk::{LimitedDisk, measure_disk, measure_syncs};
 
 /// Taken within the warm-up, so that nothing that is counted waits for the kernel to find memory.
 const MEMORY_LIMIT_MIB: u64 = 256;
@@ -30,7 +30,7 @@ const LATENCY_BAR: f64 = 2.5;
 
 const THROTTLED: &str = "throttled";
 
-pub(super) const SCENARIO: Scenario = Scenario {
+pub(crate) const SCENARIO: Scenario = Scenario {
     id: "durable",
     title: "everything written through, against what the disk does by itself",
     cases: &["this machine's", THROTTLED],
@@ -149,7 +149,7 @@ async fn at_a_rate(stage: &Stage, spans_per_s: f64, lasts: Duration) -> Result<L
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figures::tests::series;
+    use crate::figures::tests::series;
 
     #[test]
     fn both_bandwidth_and_latency_have_to_hold() {

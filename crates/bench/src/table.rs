@@ -1,18 +1,49 @@
 //! The speed table: all rows with the turns of all contestants, their ratios and their bars.
 
 use serde_json::{Map, Value, json};
+use sluice_load_test::report::{DASH, MEBIBYTE, Spread, Table, number};
 
-use super::contestant::{BASELINE, Contestant};
-use super::figures::{Series, yes_or_no};
-use super::rows::{Bar, Measure, Row};
-use super::scenario::Section;
-use crate::report::{DASH, MEBIBYTE, Spread, Table, number};
+use crate::Options;
+use crate::contestant::{BASELINE, Contestant};
+use crate::figures::{Series, yes_or_no};
+use crate::rows::{Bar, Measure, Row, all_rows};
+use crate::scenario::{Section, in_turns};
+
+/// Runs the rows. `progress` is told of each turn. A turn that fails is reported there and leaves a
+/// gap.
+pub(crate) async fn measure_rows(
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<RowResult> {
+    let is_wanted = |row: &Row| {
+        (options.rows.is_empty() || options.rows.iter().any(|id| id == row.id))
+            && (options.signals.is_empty() || options.signals.contains(&row.signal))
+    };
+    let wanted: Vec<Row> = all_rows().into_iter().filter(is_wanted).collect();
+    let mut results = Vec::new();
+    // Rows that are compared with one another take turns, too: the machine is not the same half an
+    // hour later.
+    for compared in wanted.chunk_by(|one, next| one.is_plain() && next.is_plain()) {
+        let cases: Vec<_> =
+            compared.iter().map(|row| (format!("{} {}", row.id, row.signal), row)).collect();
+        let takes = |contestant: &Contestant, row: &&Row| row.relay || contestant.is_gateway();
+        let measure =
+            async |contestant: &Contestant, row: &&Row, _| row.measure(contestant, options).await;
+        let describe = |one: &Series, row: &&Row| row.describe(one);
+        let series = in_turns(options, &cases, takes, measure, describe, progress).await;
+        results.extend(cases.into_iter().map(|(name, row)| {
+            let own = series.iter().filter(|series| series.case == name);
+            RowResult { row: row.clone(), series: own.cloned().collect() }
+        }));
+    }
+    results
+}
 
 /// All turns of one row, a series a contestant that takes it.
 #[derive(Clone, Debug)]
-pub struct RowResult {
-    pub row: Row,
-    pub series: Vec<Series>,
+pub(crate) struct RowResult {
+    pub(crate) row: Row,
+    pub(crate) series: Vec<Series>,
 }
 
 impl RowResult {
@@ -29,13 +60,13 @@ impl RowResult {
     }
 
     /// CPU seconds a million items, or MiB.
-    pub fn spread(&self, name: &str) -> Option<Spread> {
+    pub(crate) fn spread(&self, name: &str) -> Option<Spread> {
         let (figure, _, unit) = self.figure();
         Spread::of(self.series(name)?.values(figure).map(|value| value / unit))
     }
 
     /// How many times as much as another: turn by turn, since both ran within the same minute.
-    pub fn ratio(&self, name: &str, to: &str) -> Option<Spread> {
+    pub(crate) fn ratio(&self, name: &str, to: &str) -> Option<Spread> {
         let figure = self.figure().0;
         let ratios = self.series(name)?.against(self.series(to)?, figure, |own, other| own / other);
         Spread::of(ratios.into_iter().flatten())
@@ -113,7 +144,7 @@ fn compared_with<'a>(names: &'a [&str]) -> impl Iterator<Item = &'static str> + 
 }
 
 /// The table, in Markdown. Missing cells are dashes.
-pub fn to_markdown(results: &[RowResult], contestants: &[Contestant]) -> String {
+pub(crate) fn to_markdown(results: &[RowResult], contestants: &[Contestant]) -> String {
     markdown(results, &contestants.iter().map(|contestant| contestant.name).collect::<Vec<_>>())
 }
 
@@ -132,13 +163,13 @@ fn markdown(results: &[RowResult], names: &[&str]) -> String {
 
 /// What each pipeline after the first adds where there are the most, as a multiple of nginx's cost
 /// of relaying the same: `None` unless the rows `plain` and `three` (or `two`) of traces were run.
-pub fn further_pipeline(results: &[RowResult]) -> Option<f64> {
+pub(crate) fn further_pipeline(results: &[RowResult]) -> Option<f64> {
     let several = results.iter().rfind(|result| result.row.pipelines > 1)?;
     Some(several.further_pipeline(results)?.median)
 }
 
 /// Everything that was measured.
-pub fn to_json(results: &[RowResult], sections: &[Section]) -> Value {
+pub(crate) fn to_json(results: &[RowResult], sections: &[Section]) -> Value {
     let scenarios = sections.iter().map(|section| (section.id.to_owned(), section.json.clone()));
     json!({
         "rows": results.iter().map(|result| result.to_json(results)).collect::<Vec<_>>(),
@@ -149,7 +180,6 @@ pub fn to_json(results: &[RowResult], sections: &[Section]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::all_rows;
     use super::*;
 
     fn series(subject: &'static str, figure: &str, values: &[f64]) -> Series {

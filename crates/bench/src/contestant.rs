@@ -2,21 +2,21 @@
 
 use std::path::PathBuf;
 
-use crate::subject::{GatewayConfig, SubjectSpec, nginx_relay};
+use sluice_load_test::subject::{GatewayConfig, SubjectSpec, nginx_relay};
 
 /// What another build of Sluice is called, to which the first is compared.
-pub const BASELINE: &str = "sluice (baseline)";
+pub(crate) const BASELINE: &str = "sluice (baseline)";
 
 /// A program under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contestant {
-    pub name: &'static str,
-    pub kind: Kind,
-    pub binary: PathBuf,
+pub(crate) struct Contestant {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) binary: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Nginx {
         keepalive: bool,
     },
@@ -28,16 +28,16 @@ pub enum Kind {
 }
 
 impl Contestant {
-    pub(super) fn is_sluice(&self) -> bool {
+    pub(crate) fn is_sluice(&self) -> bool {
         matches!(self.kind, Kind::Sluice { .. })
     }
 
-    pub(super) fn is_gateway(&self) -> bool {
+    pub(crate) fn is_gateway(&self) -> bool {
         !matches!(self.kind, Kind::Nginx { .. })
     }
 
     /// `config` is of a gateway; a relay takes of it where it listens and where it sends to.
-    pub(super) fn spec(&self, config: &GatewayConfig) -> SubjectSpec {
+    pub(crate) fn spec(&self, config: &GatewayConfig) -> SubjectSpec {
         let (args, yaml): (&[&str], _) = match self.kind {
             Kind::Nginx { keepalive } => (
                 &["-e", "{dir}/error.log", "-p", "{dir}", "-c", "{config}"],

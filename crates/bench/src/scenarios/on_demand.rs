@@ -12,7 +12,7 @@ const RATE_BAR: f64 = 0.95;
 
 const DELIVERED: &str = "delivered";
 
-pub(super) const SCENARIO: Scenario = Scenario {
+pub(crate) const SCENARIO: Scenario = Scenario {
     id: "on-demand",
     title: "what a directory costs while all backends are well",
     cases: &[DELIVERED, "delivered_or_durable"],
@@ -63,7 +63,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::bench::figures::tests::series;
+    use crate::figures::tests::series;
 
     #[test]
     fn both_cost_and_rate_have_to_hold() {

@@ -20,7 +20,7 @@ const DRAINED_BAR_S: f64 = 10.0;
 
 const OVER_HTTP: &str = "otlphttp";
 
-pub(super) const SCENARIO: Scenario = Scenario {
+pub(crate) const SCENARIO: Scenario = Scenario {
     id: "backpressure",
     title: "a backend that refuses 70 % of the requests",
     cases: &["otlp", OVER_HTTP],
@@ -107,7 +107,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::bench::figures::{table, tests::series};
+    use crate::figures::{table, tests::series};
 
     fn holds_with(name: &str, value: Value) -> bool {
         let mut turn = json!({

@@ -15,22 +15,22 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use sluice_load_test::backend::{Backend, Faults};
+use sluice_load_test::generate::{Load, Protocol, Retry, Shape};
+use sluice_load_test::latency::{Latency, milliseconds};
+use sluice_load_test::report::DASH;
 use tokio::time::{Instant, sleep};
 
-use super::Options;
-use super::figures::{Figures, Series, compare};
-use super::scenario::{CORES, SUBJECT, Scenario, Turn, gateways, keeps_to_memory, sluice_only};
-use super::stage::{COME_BACK, Observed, Setting, Stage};
-use crate::backend::{Backend, Faults};
-use crate::generate::{Load, Protocol, Retry, Shape};
-use crate::latency::{Latency, milliseconds};
-use crate::report::DASH;
+use crate::Options;
+use crate::figures::{Figures, Series, compare};
+use crate::scenario::{CORES, SUBJECT, Scenario, Turn, gateways, keeps_to_memory, sluice_only};
+use crate::stage::{COME_BACK, Observed, Setting, Stage};
 
 /// Ablations, which take long: run only where `--row` names them.
-pub const ONLY_BY_NAME: [&str; 1] = ["scheduler"];
+pub(crate) const ONLY_BY_NAME: [&str; 1] = ["scheduler"];
 
 /// All of them, in the order in which they are run.
-pub static SCENARIOS: [&Scenario; 9] = [
+pub(crate) static SCENARIOS: [&Scenario; 9] = [
     &isolation::SCENARIO,
     &backpressure::SCENARIO,
     &overload::SCENARIO,

@@ -13,7 +13,7 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(60);
 
 const ONE_DEAD: &str = "one dead";
 
-pub(super) const SCENARIO: Scenario = Scenario {
+pub(crate) const SCENARIO: Scenario = Scenario {
     id: "many-pipelines",
     title: "two hundred pipelines in little memory, senders in a closed loop",
     cases: &["all healthy", ONE_DEAD],
@@ -63,7 +63,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figures::tests::series;
+    use crate::figures::tests::series;
 
     #[test]
     fn a_loss_or_too_much_memory_does_not_hold() {

@@ -19,7 +19,7 @@ const ON_DISK: &str = "buffer:\n  directory: {dir}/buffer\n  ack: durable\n  \
 /// Of a core's work.
 const BYTES_PER_CPU_S_BAR: f64 = 500e6;
 
-pub(super) const SCENARIO: Scenario = Scenario {
+pub(crate) const SCENARIO: Scenario = Scenario {
     id: "drain",
     title: "the drain of a backlog on disk, beside the Collector's persistent queue",
     cases: &["on disk"],
@@ -100,7 +100,7 @@ async fn wait_for(backend: &Backend, items: u64, limit: Duration) -> Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figures::tests::series;
+    use crate::figures::tests::series;
 
     #[test]
     fn what_counts_is_the_work_of_a_core_and_that_nothing_is_lost() {

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use serde_json::json;
+use sluice_load_test::backend::Faults;
+use sluice_load_test::generate::{Load, Pace, Shape};
 use sluice_otlp::{Encoding, Signal};
 use tokio::time::sleep;
 
-use super::Options;
-use super::contestant::{Contestant, Kind};
-use super::figures::{Figures, Series};
-use super::stage::{COME_BACK, Setting};
-use crate::backend::Faults;
-use crate::generate::{Load, Pace, Shape};
+use crate::Options;
+use crate::contestant::{Contestant, Kind};
+use crate::figures::{Figures, Series};
+use crate::stage::{COME_BACK, Setting};
 
 /// Before counting begins: connections are made, allocators and windows have grown.
 const WARM_UP: Duration = Duration::from_millis(1000);
@@ -23,7 +23,7 @@ const DELIVERED: &str = "buffer:\n  ack: delivered\n  policy: backpressure\n";
 
 /// What a row measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Measure {
+pub(crate) enum Measure {
     /// CPU seconds a million items, as fast as it goes.
     Cost,
     /// Resident memory some seconds after the start, with nothing sent.
@@ -34,7 +34,7 @@ pub enum Measure {
 
 /// What Sluice is held to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bar {
+pub(crate) enum Bar {
     /// At most so many times what this contestant takes.
     Times(f64, &'static str),
     /// Each pipeline after the first: at most so many times what nginx takes to relay the same.
@@ -45,23 +45,23 @@ pub enum Bar {
 
 /// One kind of work, the same for every subject.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub(crate) struct Row {
     /// For `--row`.
-    pub id: &'static str,
-    pub title: &'static str,
-    pub measures: Measure,
-    pub signal: Signal,
-    pub items_per_request: u32,
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) measures: Measure,
+    pub(crate) signal: Signal,
+    pub(crate) items_per_request: u32,
     /// Of the requests that are sent.
-    pub encoding: Encoding,
-    pub gzip_out: bool,
-    pub resource_insert: bool,
-    pub attributes_upsert: bool,
+    pub(crate) encoding: Encoding,
+    pub(crate) gzip_out: bool,
+    pub(crate) resource_insert: bool,
+    pub(crate) attributes_upsert: bool,
     /// Each with a backend of its own.
-    pub pipelines: usize,
+    pub(crate) pipelines: usize,
     /// Whether nginx, which relays bytes, can stand beside it.
-    pub relay: bool,
-    pub bar: Bar,
+    pub(crate) relay: bool,
+    pub(crate) bar: Bar,
 }
 
 /// Id, title, whether there is one of every signal, and what is other than in `plain`.
@@ -108,7 +108,7 @@ fn small(row: &mut Row, items_per_request: u32) {
 }
 
 /// All rows, in the order of the table.
-pub fn all_rows() -> Vec<Row> {
+pub(crate) fn all_rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for (id, title, is_of_all, change) in ROWS {
         let signals = if is_of_all { &Signal::ALL[..] } else { &[Signal::Traces] };
@@ -137,12 +137,12 @@ pub fn all_rows() -> Vec<Row> {
 impl Row {
     /// Whether it is the work of `plain`, for one backend or for several: these rows are compared
     /// with one another.
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         matches!(self.id, "plain" | "two" | "three")
     }
 
     /// Runs one turn.
-    pub async fn measure(
+    pub(crate) async fn measure(
         &self,
         contestant: &Contestant,
         options: &Options,
@@ -183,7 +183,7 @@ impl Row {
     }
 
     /// One turn, for its line in the progress.
-    pub(super) fn describe(&self, one: &Series) -> String {
+    pub(crate) fn describe(&self, one: &Series) -> String {
         let memory = format!("{} MiB", one.mebibytes("rss_bytes", 1));
         if self.measures == Measure::MemoryAtRest {
             return memory;

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use sluice_load_test::latency::{Latency, new_histogram, record};
 use tempfile::TempDir;
-
-use crate::latency::{Latency, new_histogram, record};
 
 /// Bytes a sync where bandwidth is measured: enough that more would not be faster.
 const LARGE_BYTES: usize = 4 << 20;
@@ -25,14 +24,14 @@ const FILE_BYTES: u64 = 512 << 20;
 
 /// Sequential writes to preallocated files, each followed by fdatasync.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DiskItself {
-    pub(super) bytes_per_s: f64,
+pub(crate) struct DiskItself {
+    pub(crate) bytes_per_s: f64,
     /// Of a write of [`SMALL_BYTES`] with its sync, one after the other.
-    pub(super) sync_back_to_back: Latency,
+    pub(crate) sync_back_to_back: Latency,
 }
 
 /// Measures for this time each. Blocks.
-pub(super) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskItself> {
+pub(crate) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskItself> {
     let (bytes_per_s, _) = write_for(folder, LARGE_BYTES, lasts, None)?;
     let (_, sync_back_to_back) = write_for(folder, SMALL_BYTES, lasts, None)?;
     Ok(DiskItself { bytes_per_s, sync_back_to_back })
@@ -40,7 +39,7 @@ pub(super) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskIts
 
 /// Of a write of [`SMALL_BYTES`] with its sync, as often as this: what has rested in between, disk
 /// and CPU, takes longer than what is kept busy. Blocks.
-pub(super) fn measure_syncs(
+pub(crate) fn measure_syncs(
     folder: &Path,
     lasts: Duration,
     syncs_per_s: f64,
@@ -93,7 +92,7 @@ const WRITE_LIMITS: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device
 /// An ext4 image in a file, mounted through a loop device that the kernel throttles; gone when this
 /// is dropped. It shows what happens where all requests wait for the disk, on a machine whose own
 /// disk takes more than one core can receive.
-pub(super) struct LimitedDisk {
+pub(crate) struct LimitedDisk {
     folder: TempDir,
     device: String,
     /// As the kernel wants it: `major:minor`.
@@ -102,7 +101,7 @@ pub(super) struct LimitedDisk {
 
 impl LimitedDisk {
     /// Needs root, loop devices and cgroup v1's `blkio`.
-    pub(super) fn mount(size_bytes: u64, bytes_per_s: u64) -> Result<LimitedDisk> {
+    pub(crate) fn mount(size_bytes: u64, bytes_per_s: u64) -> Result<LimitedDisk> {
         ensure!(
             Path::new(WRITE_LIMITS).exists(),
             "cgroup v1 with blkio is not there, which throttles a disk"
@@ -124,7 +123,7 @@ impl LimitedDisk {
         Ok(disk)
     }
 
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("mounted")
     }
 }

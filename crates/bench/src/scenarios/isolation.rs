@@ -19,7 +19,7 @@ const P99_ADDED_BAR_MS: f64 = 5.0;
 
 const HEALTHY: &str = "healthy";
 
-pub(super) const SCENARIO: Scenario = Scenario {
+pub(crate) const SCENARIO: Scenario = Scenario {
     id: "isolation",
     title: "three pipelines, one backend sick: rate and latency of the other two",
     cases: &[HEALTHY, "dead", "refuses all", "never answers"],
@@ -89,7 +89,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::bench::figures::tests::series;
+    use crate::figures::tests::series;
 
     fn turn(spans_per_s: f64, p99_ms: f64) -> Value {
         json!({
