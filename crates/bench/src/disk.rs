@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
-use sluice_load_test::latency::{Latency, new_histogram, record};
+use sluice_load::latency::{Latency, new_histogram, record};
 use tempfile::TempDir;
 
 /// Bytes a sync where bandwidth is measured: enough that more would not be faster.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sluice_load_test::backend::Faults;
-use sluice_load_test::generate::{Load, Pace, Shape};
+use sluice_load::backend::Faults;
+use sluice_load::generate::{Load, Pace, Shape};
 use sluice_otlp::{Encoding, Signal};
 use tokio::time::sleep;
 

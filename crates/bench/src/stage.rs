@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
-use sluice_load_test::backend::{Backend, BackendOptions, Counting, Faults};
-use sluice_load_test::generate::{Load, LoadReport, Retry, Shape};
-use sluice_load_test::latency::{Latency, milliseconds};
+use sluice_load::backend::{Backend, BackendOptions, Counting, Faults};
+use sluice_load::generate::{Load, LoadReport, Retry, Shape};
+use sluice_load::latency::{Latency, milliseconds};
 use sluice_load_test::run::observe::{Processes, drained};
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::subject::{

@@ -8,7 +8,6 @@ use sluice_flow::Refusal;
 use sluice_log::CursorId;
 use tokio::sync::oneshot;
 
-
 /// What a sender waits for, the same for all frames of a route.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Awaited {

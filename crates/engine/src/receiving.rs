@@ -11,7 +11,6 @@ use sluice_flow::source::{MemoryPool, Permit};
 use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
-
 /// After a request found no memory, it counts as wanted for this long.
 const WANTED_FOR: Duration = Duration::from_secs(1);
 
@@ -112,7 +111,9 @@ impl MemoryPool for ReceivingBudget {
             return Err(Refusal::TooLarge { reason });
         }
         let is_taken = take(&self.used_bytes, bytes, limit);
-        is_taken.then_some(()).ok_or_else(|| Refusal::overloaded("the memory for receiving is spent"))
+        is_taken
+            .then_some(())
+            .ok_or_else(|| Refusal::overloaded("the memory for receiving is spent"))
     }
 
     fn give_back(&self, bytes: usize) {
@@ -122,7 +123,9 @@ impl MemoryPool for ReceivingBudget {
 
     fn asked_back(&self) -> Option<Refusal> {
         let is_wanted = self.wanted.is_within(WANTED_FOR, Instant::now());
-        is_wanted.then(|| Refusal::overloaded("the request comes too slowly while others wait for memory"))
+        is_wanted.then(|| {
+            Refusal::overloaded("the request comes too slowly while others wait for memory")
+        })
     }
 }
 

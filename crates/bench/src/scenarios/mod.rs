@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use sluice_load_test::backend::{Backend, Faults};
-use sluice_load_test::generate::{Load, Protocol, Retry, Shape};
-use sluice_load_test::latency::{Latency, milliseconds};
+use sluice_load::backend::{Backend, Faults};
+use sluice_load::generate::{Load, Protocol, Retry, Shape};
+use sluice_load::latency::{Latency, milliseconds};
 use sluice_load_test::report::DASH;
 use tokio::time::{Instant, sleep};
 

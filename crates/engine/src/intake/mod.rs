@@ -179,7 +179,9 @@ impl ReceiverRoute {
         // OK.
         self.door.check_open()?;
         if appended.readers == 0 && !route.readers.is_empty() {
-            return Err(Refusal::overloaded("a reload has removed all pipelines that the request was for"));
+            return Err(Refusal::overloaded(
+                "a reload has removed all pipelines that the request was for",
+            ));
         }
         Ok((answer, is_tight))
     }
