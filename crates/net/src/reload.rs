@@ -56,6 +56,8 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
+type Build<T> = dyn Fn(&Snapshot) -> Result<T, String> + Send + Sync;
+
 /// A value that follows its files.
 pub struct Reloading<T> {
     what: String,
@@ -63,7 +65,7 @@ pub struct Reloading<T> {
     current: ArcSwap<T>,
     /// Of the contents that were tried last, whether they were good or not.
     fingerprint: Mutex<u64>,
-    build: Box<dyn Fn(&Snapshot) -> Result<T, String> + Send + Sync>,
+    build: Box<Build<T>>,
 }
 
 impl<T: Send + Sync + 'static> Reloading<T> {

@@ -64,12 +64,10 @@ pub type ClientAuths = HashMap<String, Arc<dyn ClientAuth>>;
 
 /// Reads `auth.authenticator`: the extension that authenticates requests.
 pub fn read_authenticator(fields: &mut Fields<'_>) -> Option<String> {
-    let authenticator = fields.section("auth", "How requests are authenticated.", |fields| {
-        fields.required_string(
-            "authenticator",
-            "Name of the extension that authenticates requests: `basicauth`, `bearertokenauth`, \
-             `oauth2client` or `headers_setter`.",
-        )
+    let doc = "Name of the extension that authenticates requests: `basicauth`, `bearertokenauth`, \
+               `oauth2client` or `headers_setter`.";
+    let name = fields.section("auth", "How requests are authenticated.", |fields| {
+        fields.required_string("authenticator", doc)
     });
-    authenticator.filter(|name| !name.is_empty())
+    name.filter(|name| !name.is_empty())
 }
