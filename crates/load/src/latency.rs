@@ -12,10 +12,8 @@ pub fn new_histogram() -> Histogram<u64> {
 }
 
 pub fn record(histogram: &mut Histogram<u64>, latency: Duration, count: u64) {
-    histogram.saturating_record_n(
-        u64::try_from(latency.as_micros()).unwrap_or(HIGHEST_US).clamp(1, HIGHEST_US),
-        count,
-    );
+    let latency_us = u64::try_from(latency.as_micros()).unwrap_or(HIGHEST_US);
+    histogram.saturating_record_n(latency_us.clamp(1, HIGHEST_US), count);
 }
 
 pub fn milliseconds(duration: Duration) -> f64 {

@@ -6,6 +6,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_load::backend::Refuse;
 use sluice_load::{Backend, BackendOptions, Code, Ending, Faults, Load, Retry};
 use sluice_otlp::{Encoding, Signal};
 use support::{Action, start_relay};
@@ -133,7 +134,8 @@ async fn refusals_are_counted_by_code_and_are_not_losses() {
 async fn a_retrying_sender_gets_through_a_backend_that_refuses_most() {
     for is_http in [false, true] {
         let delay = Duration::from_millis(if is_http { 0 } else { 1 });
-        let faults = Faults::unavailable(0.7).with_retry_delay(delay);
+        let refuse = Refuse { share: 0.7, code: Code::Unavailable, retry_delay: Some(delay) };
+        let faults = Faults { refuse: Some(refuse), ..Faults::none() };
         let backend = Backend::start(BackendOptions::default().faults(faults)).await.unwrap();
         let mut load = Load::new(Signal::Logs, backend.addr()).items(2_000).retry(Retry::SDK);
         if is_http {

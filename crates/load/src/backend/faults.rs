@@ -25,13 +25,6 @@ pub struct Delay {
     pub by: Duration,
 }
 
-/// Refuses requests that contain a byte sequence anywhere.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Poison {
-    pub marker: Vec<u8>,
-    pub code: Code,
-}
-
 /// Takes requests but rejects some of their items for good (OTLP partial success).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partial {
@@ -54,7 +47,8 @@ pub struct Faults {
     pub reset_share: f64,
     pub delay: Option<Delay>,
     pub refuse: Option<Refuse>,
-    pub poison: Option<Poison>,
+    /// Requests with an item that a load's `poison_every` has marked get INVALID_ARGUMENT.
+    pub poison: bool,
     pub partial: Option<Partial>,
     /// Answers OK and forgets: nothing is counted as seen.
     pub discard: bool,
@@ -91,18 +85,8 @@ impl Faults {
         Faults { delay: Some(Delay { share: 1.0, by }), ..Faults::default() }
     }
 
-    /// Requests with an item that a load's `poison_every` has marked get INVALID_ARGUMENT.
     pub fn rejecting_poison() -> Self {
-        let marker = crate::identity::POISON_MARK.as_bytes().to_vec();
-        Faults { poison: Some(Poison { marker, code: Code::InvalidArgument }), ..Faults::default() }
-    }
-
-    /// Adds RetryInfo to the refusals, if there are any.
-    pub fn with_retry_delay(mut self, delay: Duration) -> Self {
-        if let Some(refuse) = &mut self.refuse {
-            refuse.retry_delay = Some(delay);
-        }
-        self
+        Faults { poison: true, ..Faults::default() }
     }
 }
 

@@ -16,6 +16,7 @@ use super::scan::{self, Malformed};
 use super::store::Received;
 use super::{Counting, Shared, text};
 use crate::export_response::PartialSuccess;
+use crate::identity::POISON_MARK;
 
 /// The format of a body, as the request's head has it.
 pub(super) struct Format {
@@ -23,6 +24,13 @@ pub(super) struct Format {
     pub(super) signal: Signal,
     pub(super) encoding: Encoding,
     pub(super) form: Form,
+}
+
+/// A request that was read to its end.
+pub(super) struct ReadRequest {
+    pub(super) format: Format,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Body,
 }
 
 /// The form of an inflated body.
@@ -37,10 +45,8 @@ pub(super) enum Form {
 
 pub(super) enum Body {
     Whole(Bytes),
-    /// Longer than the message limit; it was not kept.
-    TooLarge {
-        bytes: usize,
-    },
+    /// Of so many bytes, more than the message limit; it was not kept.
+    TooLarge(usize),
     /// Not one whole message.
     Malformed,
 }
@@ -60,18 +66,13 @@ impl From<Status> for Refusal {
 }
 
 /// Decides and counts. While the backend is stalled this does not return.
-pub(super) async fn judge(
-    shared: &Shared,
-    format: Format,
-    headers: HeaderMap,
-    body: Body,
-) -> Verdict {
+pub(super) async fn judge(shared: &Shared, request: ReadRequest) -> Verdict {
     shared.store.lock().counts.requests += 1;
     let faults = wait_while_stalled(shared).await;
     if let Some(delay) = faults.delay.as_ref().filter(|delay| strikes(delay.share)) {
         tokio::time::sleep(delay.by).await;
     }
-    let verdict = inject(&faults).and_then(|()| take(shared, format, headers, body, &faults));
+    let verdict = inject(&faults).and_then(|()| take(shared, request, &faults));
     if let Err(refusal) = &verdict {
         let counts = &mut shared.store.lock().counts;
         match refusal {
@@ -102,28 +103,21 @@ fn inject(faults: &Faults) -> Result<(), Refusal> {
     Err(Status { retry_delay: refuse.retry_delay, ..status }.into())
 }
 
-fn take(
-    shared: &Shared,
-    format: Format,
-    headers: HeaderMap,
-    body: Body,
-    faults: &Faults,
-) -> Verdict {
+fn take(shared: &Shared, request: ReadRequest, faults: &Faults) -> Verdict {
+    let ReadRequest { format, headers, body } = request;
     let sent = match body {
         Body::Whole(sent) => sent,
-        Body::TooLarge { bytes } => return Err(too_large(shared, bytes)),
+        Body::TooLarge(bytes) => return Err(too_large(shared, bytes)),
         Body::Malformed => return Err(malformed(shared)),
     };
-    match shared.options.counting {
-        Counting::Verify => verify(shared, format, headers, &sent, faults),
-        Counting::Light { bytes_per_item } => {
-            let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
-            if !faults.discard {
-                shared.store.lock().take(format.signal, items, sent.len() as u64);
-            }
-            Ok(None)
-        }
+    let Counting::Light { bytes_per_item } = shared.options.counting else {
+        return verify(shared, format, headers, &sent, faults);
+    };
+    let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
+    if !faults.discard {
+        shared.store.lock().take(format.signal, items, sent.len() as u64);
     }
+    Ok(None)
 }
 
 fn too_large(shared: &Shared, bytes: usize) -> Refusal {
@@ -176,11 +170,9 @@ fn verify(
         Form::Lines => text::scan(&body, &mut items),
     };
     scanned.map_err(|Malformed| malformed(shared))?;
-    if let Some(poison) = &faults.poison
-        && memchr::memmem::find(&body, &poison.marker).is_some()
-    {
+    if faults.poison && memchr::memmem::find(&body, POISON_MARK.as_bytes()).is_some() {
         let message = "the request contains an item that this backend refuses";
-        return Err(Status::new(poison.code, message).into());
+        return Err(Status::new(Code::InvalidArgument, message).into());
     }
     if faults.discard {
         return Ok(None);

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 
-pub use faults::{Delay, FaultSwitch, Faults, Partial, Poison, Refuse, Window};
+pub use faults::{Delay, FaultSwitch, Faults, Partial, Refuse, Window};
 pub use store::{Counts, Received};
 
 use crate::identity::SequenceSet;
@@ -105,11 +105,8 @@ impl Backend {
     pub async fn start(options: BackendOptions) -> io::Result<Backend> {
         let listener = bind(options.listen)?;
         let addr = listener.local_addr()?;
-        let shared = Arc::new(Shared {
-            faults: FaultSwitch::new(options.faults.clone()),
-            store: Mutex::new(Store::new()),
-            options,
-        });
+        let (faults, store) = (FaultSwitch::new(options.faults.clone()), Mutex::new(Store::new()));
+        let shared = Arc::new(Shared { options, faults, store });
         let accepting = tokio::spawn(accept(Arc::clone(&shared), listener, addr));
         Ok(Backend { addr, shared, accepting })
     }
@@ -242,21 +239,20 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
                 continue;
             }
         }
+        let accepted = async {
+            match &listener {
+                Some(listener) => listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
             Some(_) = connections.join_next() => {}
-            Ok((stream, _)) = accept_one(listener.as_ref()) => {
+            Ok((stream, _)) = accepted => {
                 // Failure means a connection that is already gone.
                 let _ = stream.set_nodelay(true);
                 connections.spawn(serve::serve(Arc::clone(&shared), stream));
             }
         }
-    }
-}
-
-async fn accept_one(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
-    match listener {
-        Some(listener) => listener.accept().await,
-        None => std::future::pending().await,
     }
 }

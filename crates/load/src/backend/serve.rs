@@ -18,7 +18,7 @@ use hyper_util::server::conn::auto;
 use sluice_net::grpc::frame::PREFIX_BYTES;
 use tokio::net::TcpStream;
 
-use super::judge::{Body, Refusal, judge};
+use super::judge::{Body, ReadRequest, Refusal, judge};
 use super::{Shared, grpc, http as otlp_http};
 
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -69,7 +69,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
         body = grpc::unframe(body, &mut format.encoding);
     }
     let form = format.form;
-    match judge(shared, format, head.headers, body).await {
+    match judge(shared, ReadRequest { format, headers: head.headers, body }).await {
         Err(Refusal::Reset) => broken(),
         Ok(rejected) if is_grpc => grpc::taken(rejected),
         Ok(rejected) => otlp_http::taken(form, rejected),
@@ -94,7 +94,7 @@ async fn read(mut body: Incoming, limit_bytes: usize, prefix_bytes: usize) -> Op
         }
     }
     Some(match &chunks[..] {
-        _ if bytes > limit_bytes + prefix_bytes => Body::TooLarge { bytes: bytes - prefix_bytes },
+        _ if bytes > limit_bytes + prefix_bytes => Body::TooLarge(bytes - prefix_bytes),
         [whole] => Body::Whole(whole.clone()),
         chunks => Body::Whole(chunks.concat().into()),
     })

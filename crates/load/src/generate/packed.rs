@@ -55,7 +55,7 @@ impl Packed {
                 frame.extend_from_slice(&[0; 4]);
                 frame.extend_from_slice(&len);
             }
-            // Compressed apart: these blocks refer to nothing before them, and hold behind any head.
+            // Compressed apart, these blocks refer to nothing before them: they fit any head.
             Encoding::Zstd => {
                 let blocks = zstd::bulk::compress(rest, 3).expect("in memory");
                 frame.extend_from_slice(&blocks[zstd_header_len(&blocks)..]);

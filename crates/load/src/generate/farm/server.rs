@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -51,19 +51,14 @@ async fn serve_one(shared: Arc<Shared>, target: usize, stream: TcpStream) {
         let answer = match scrape(shared, target, &request).await {
             Ok((scrape, page)) => {
                 *latest.lock() = Some(scrape.clone());
-                let content_type = HeaderValue::from_static(page.format.content_type());
+                let content_type = page.format.content_type();
                 let served = Served { shared: Arc::clone(shared), scrape, page };
-                let mut response = Response::new(Full::new(Bytes::from_owner(served)));
-                response.headers_mut().insert(CONTENT_TYPE, content_type);
-                response
+                let body = Full::new(Bytes::from_owner(served));
+                Response::builder().header(CONTENT_TYPE, content_type).body(body)
             }
-            Err(status) => {
-                let mut response = Response::new(Full::default());
-                *response.status_mut() = status;
-                response
-            }
+            Err(status) => Response::builder().status(status).body(Full::default()),
         };
-        Ok::<_, Infallible>(answer)
+        Ok::<_, Infallible>(answer.expect("constants"))
     });
     let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let is_read = match connection.without_shutdown().await {
@@ -106,14 +101,12 @@ async fn scrape(
 
 impl Shared {
     fn page(&self, format: Format) -> Page {
-        let mut idle = self.idle_pages.lock();
-        match idle.iter().position(|page| page.format == format) {
-            Some(index) => idle.swap_remove(index),
-            None => {
-                drop(idle);
-                Page::build(&self.farm, format)
-            }
-        }
+        let idle = {
+            let mut pages = self.idle_pages.lock();
+            let index = pages.iter().position(|page| page.format == format);
+            index.map(|index| pages.swap_remove(index))
+        };
+        idle.unwrap_or_else(|| Page::build(&self.farm, format))
     }
 }
 

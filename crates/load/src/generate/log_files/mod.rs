@@ -64,7 +64,7 @@ impl Default for LogFiles {
 impl LogFiles {
     /// Creates the tree, with an empty file a pod, in a temporary folder.
     pub fn open(self) -> Result<OpenLogFiles, LoadError> {
-        self.check()?;
+        let template = self.template()?;
         let folder = std::env::temp_dir();
         self.check_space(&folder)?;
         let folder = TempDir::with_prefix("sluice-load-test-logs-")
@@ -73,11 +73,15 @@ impl LogFiles {
         let tree = Tree { _remover: Remover::start(folder.path()), folder };
         let pods = (0..self.pods).map(|pod| PodLog::create(tree.folder.path(), pod, &self));
         let pods = pods.collect::<Result<_, _>>()?;
-        Ok(OpenLogFiles { shape: self, tree: Arc::new(tree), pods })
+        Ok(OpenLogFiles { shape: self, template, tree: Arc::new(tree), pods })
     }
 
     /// An error that says what of it cannot be.
     pub fn check(&self) -> Result<(), LoadError> {
+        self.template().map(|_| ())
+    }
+
+    fn template(&self) -> Result<LineTemplate, LoadError> {
         let (pods, bytes, rotate) = (self.pods, self.body_bytes, self.rotate_bytes);
         let minimum = LineTemplate::minimum_body_bytes();
         ensure!(
@@ -90,13 +94,14 @@ impl LogFiles {
         );
         let has_rate = self.lines_per_s.is_none_or(|rate| rate > 0.0);
         ensure!(has_rate, "the rate must be above zero");
-        let line = LineTemplate::new(bytes).bytes().len();
+        let template = LineTemplate::new(bytes);
+        let line = template.bytes().len();
         ensure!(
             line as u64 <= rotate,
             "a file must hold at least one line of {line} bytes before it is rotated, {rotate} are \
              too few"
         );
-        Ok(())
+        Ok(template)
     }
 
     fn check_space(&self, folder: &Path) -> Result<(), LoadError> {
@@ -153,6 +158,7 @@ impl Drop for Remover {
 /// A tree in which nothing is written yet.
 pub struct OpenLogFiles {
     shape: LogFiles,
+    template: LineTemplate,
     /// The writer has it as well, so that it is not removed while a file is begun in it.
     tree: Arc<Tree>,
     pods: Vec<PodLog>,
@@ -167,9 +173,9 @@ impl OpenLogFiles {
     /// Begins to write, on a thread of its own, until it is stopped. Without a rate, `backends` say
     /// how fast.
     pub fn start(self, backends: Vec<Arrivals>) -> RunningLoad {
-        let OpenLogFiles { shape, tree, pods } = self;
+        let OpenLogFiles { shape, template, tree, pods } = self;
         let progress = Progress::new();
-        let writer = Writer::new(&shape, pods, backends, &progress);
+        let writer = Writer::new(&shape, template, pods, backends, &progress);
         let kept = Arc::clone(&tree);
         let writing = spawn_blocking(move || (writer.run(), kept).0);
         RunningLoad::new(progress, writing, tree)

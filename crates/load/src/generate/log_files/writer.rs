@@ -45,11 +45,11 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         shape: &LogFiles,
+        template: LineTemplate,
         pods: Vec<PodLog>,
         backends: Vec<Arrivals>,
         progress: &Arc<Progress>,
     ) -> Writer {
-        let template = LineTemplate::new(shape.body_bytes);
         let line_bytes = template.bytes().len();
         // Half of what a file a pod holds: no line is to be rotated away unread because the writer
         // hurried ahead.
