@@ -2,7 +2,6 @@
 //! format, and one of a known bandwidth.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,57 +14,34 @@ use sluice_load::latency::{Latency, new_histogram, record};
 use tempfile::TempDir;
 
 /// Bytes a sync where bandwidth is measured: enough that more would not be faster.
-const LARGE_BYTES: usize = 4 << 20;
+pub(crate) const LARGE_BYTES: usize = 4 << 20;
 /// Bytes a sync where latency is measured: one request of a hundred spans.
-const SMALL_BYTES: usize = 192 << 10;
+pub(crate) const SMALL_BYTES: usize = 192 << 10;
 /// Reserved beforehand, as a log does. The next one begins when it is full: to write again what was
 /// written once would spare the file system what it has to do for new data.
 const FILE_BYTES: u64 = 512 << 20;
 
-/// Sequential writes to preallocated files, each followed by fdatasync.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct DiskItself {
-    pub(crate) bytes_per_s: f64,
-    /// Of a write of [`SMALL_BYTES`] with its sync, one after the other.
-    pub(crate) sync_back_to_back: Latency,
-}
-
-/// Measures for this time each. Blocks.
-pub(crate) fn measure_disk(folder: &Path, lasts: Duration) -> io::Result<DiskItself> {
-    let (bytes_per_s, _) = write_for(folder, LARGE_BYTES, lasts, None)?;
-    let (_, sync_back_to_back) = write_for(folder, SMALL_BYTES, lasts, None)?;
-    Ok(DiskItself { bytes_per_s, sync_back_to_back })
-}
-
-/// Of a write of [`SMALL_BYTES`] with its sync, as often as this: what has rested in between, disk
-/// and CPU, takes longer than what is kept busy. Blocks.
-pub(crate) fn measure_syncs(
-    folder: &Path,
-    lasts: Duration,
-    syncs_per_s: f64,
-) -> io::Result<Latency> {
-    Ok(write_for(folder, SMALL_BYTES, lasts, Some(Duration::from_secs_f64(1.0 / syncs_per_s)))?.1)
-}
-
-/// Bytes a second and the latency of each sync; one in each interval, or one after the other. The
-/// time that it takes to reserve a file does not count.
-fn write_for(
+/// Sequential writes to preallocated files, each followed by fdatasync: bytes a second, and the
+/// latency of a write with its sync. One after the other, or so many a second: what has rested in
+/// between, disk and CPU, takes longer than what is kept busy. The time that it takes to reserve a
+/// file does not count. Blocks.
+pub(crate) fn write_for(
     folder: &Path,
     len_bytes: usize,
     lasts: Duration,
-    interval: Option<Duration>,
-) -> io::Result<(f64, Latency)> {
+    syncs_per_s: Option<f64>,
+) -> Result<(f64, Latency)> {
     let bytes = vec![0xa5; len_bytes];
     let mut syncs_us = new_histogram();
     let (mut file, mut position) = (reserve(folder)?, 0);
-    let (mut took, mut written) = (Duration::ZERO, 0_u64);
+    let (mut took, mut syncs) = (Duration::ZERO, 0_u32);
     let begun = Instant::now();
-    while interval.map_or(took, |_| begun.elapsed()) < lasts {
+    while syncs_per_s.map_or(took, |_| begun.elapsed()) < lasts {
         if position + len_bytes as u64 > FILE_BYTES {
             (file, position) = (reserve(folder)?, 0);
         }
-        if let Some(interval) = interval {
-            let due = begun + interval * (written / len_bytes as u64) as u32;
+        if let Some(syncs_per_s) = syncs_per_s {
+            let due = begun + Duration::from_secs_f64(f64::from(syncs) / syncs_per_s);
             thread::sleep(due.saturating_duration_since(Instant::now()));
         }
         let before = Instant::now();
@@ -74,12 +50,13 @@ fn write_for(
         took += before.elapsed();
         record(&mut syncs_us, before.elapsed(), 1);
         position += len_bytes as u64;
-        written += len_bytes as u64;
+        syncs += 1;
     }
-    Ok((written as f64 / took.as_secs_f64(), Latency::of(&syncs_us)))
+    let written_bytes = f64::from(syncs) * len_bytes as f64;
+    Ok((written_bytes / took.as_secs_f64(), Latency::of(&syncs_us)))
 }
 
-fn reserve(folder: &Path) -> io::Result<File> {
+fn reserve(folder: &Path) -> Result<File> {
     let file = tempfile::tempfile_in(folder)?;
     fallocate(&file, FallocateFlags::empty(), 0, FILE_BYTES)?;
     file.sync_all()?;
@@ -153,11 +130,12 @@ mod tests {
     #[test]
     fn a_disk_has_a_bandwidth_and_a_latency() {
         let (folder, lasts) = (std::env::temp_dir(), Duration::from_millis(50));
-        let disk = measure_disk(&folder, lasts).unwrap();
-        assert!(disk.bytes_per_s > 0.0, "{disk:?}");
-        let syncs = measure_syncs(&folder, lasts, 100.0).unwrap();
+        let (bytes_per_s, _) = write_for(&folder, LARGE_BYTES, lasts, None).unwrap();
+        assert!(bytes_per_s > 0.0, "{bytes_per_s}");
+        let (_, back_to_back) = write_for(&folder, SMALL_BYTES, lasts, None).unwrap();
+        let (_, syncs) = write_for(&folder, SMALL_BYTES, lasts, Some(100.0)).unwrap();
         assert!(syncs.count <= 6, "the first at once, then no more than were asked for: {syncs:?}");
-        for latency in [disk.sync_back_to_back, syncs] {
+        for latency in [back_to_back, syncs] {
             assert!(latency.p99 > Duration::ZERO && latency.p50 <= latency.p99, "{latency:?}");
         }
     }

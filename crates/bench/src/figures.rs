@@ -1,44 +1,28 @@
 //! What turns come to: figures by name, what they are over all turns of a case, and against those
 //! of another one.
 
-use serde_json::{Map, Value, json};
-use sluice_load_test::report::{DASH, MEBIBYTE, Spread, Table, number};
+use std::slice;
 
-/// The figures of one turn, by the names that the JSON has for them. What is not known is null.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Figures(Map<String, Value>);
+use serde_json::{Value, json};
+use sluice_load_test::report::{DASH, MEBIBYTE, Spread, number};
 
-/// Of an object of numbers and lists of numbers.
-impl From<Value> for Figures {
-    fn from(value: Value) -> Self {
-        Figures(value.as_object().cloned().unwrap_or_default())
+/// The figures of one turn: an object of numbers and lists of numbers, by the names that `--json`
+/// has for them. What is not known is null.
+pub(crate) type Figures = Value;
+
+/// With other figures; those of the same names are replaced.
+pub(crate) fn with(mut figures: Figures, others: Figures) -> Figures {
+    if let (Some(own), Value::Object(others)) = (figures.as_object_mut(), others) {
+        own.extend(others);
     }
+    figures
 }
 
-impl Figures {
-    /// Puts in other figures; those of the same names are replaced.
-    pub(crate) fn with(mut self, others: Value) -> Figures {
-        self.0.extend(Figures::from(others).0);
-        self
-    }
-
-    /// `None`: not known.
-    pub(crate) fn get(&self, name: &str) -> Option<f64> {
-        self.all(name).next()
-    }
-
-    /// One number, those of a list, or none.
-    fn all(&self, name: &str) -> impl Iterator<Item = f64> {
-        let value = self.0.get(name);
-        let list = value.and_then(Value::as_array).map(Vec::as_slice);
-        list.unwrap_or_else(|| value.map_or(&[], std::slice::from_ref))
-            .iter()
-            .filter_map(Value::as_f64)
-    }
-
-    pub(crate) fn set(&mut self, name: &str, value: Option<f64>) {
-        self.0.insert(name.to_owned(), json!(value));
-    }
+/// One number, those of a list, or none.
+fn all<'a>(turn: &'a Figures, name: &str) -> impl Iterator<Item = f64> + use<'a> {
+    let value = &turn[name];
+    let list = value.as_array().map_or(slice::from_ref(value), Vec::as_slice);
+    list.iter().filter_map(Value::as_f64)
 }
 
 /// All turns of one subject in one case.
@@ -46,18 +30,18 @@ impl Figures {
 pub(crate) struct Series {
     pub(crate) subject: &'static str,
     pub(crate) case: String,
-    /// `None`: the turn failed.
-    pub(crate) turns: Vec<Option<Figures>>,
+    /// Null: the turn failed.
+    pub(crate) turns: Vec<Figures>,
 }
 
 impl Series {
-    pub(crate) fn new(subject: &'static str, case: &str, turns: Vec<Option<Figures>>) -> Series {
-        Series { subject, case: case.to_owned(), turns }
+    fn measured(&self) -> impl Iterator<Item = &Figures> {
+        self.turns.iter().filter(|turn| !turn.is_null())
     }
 
     /// What is known of a figure, turn after turn.
     pub(crate) fn values(&self, figure: &str) -> impl Iterator<Item = f64> {
-        self.turns.iter().flatten().flat_map(move |turn| turn.all(figure))
+        self.turns.iter().flat_map(move |turn| all(turn, figure))
     }
 
     pub(crate) fn spread(&self, figure: &str) -> Option<Spread> {
@@ -71,12 +55,17 @@ impl Series {
 
     /// Whether it holds in every turn that was measured. What is not known does not hold.
     pub(crate) fn each(&self, figure: &str, holds: impl Fn(f64) -> bool) -> bool {
-        self.turns.iter().flatten().all(|turn| turn.get(figure).is_some_and(&holds))
+        self.measured().all(|turn| all(turn, figure).next().is_some_and(&holds))
     }
 
     /// Whether these counts are zero in every turn.
     pub(crate) fn none(&self, figures: &[&str]) -> bool {
         figures.iter().all(|figure| self.each(figure, |count| count == 0.0))
+    }
+
+    /// Whether resident memory is at most 110 % of the configured limit in every turn.
+    pub(crate) fn keeps_to_memory(&self) -> bool {
+        self.each("memory_share", |share| share <= 1.10)
     }
 
     /// A figure of this series and of another one, turn by turn, since both ran within the same
@@ -87,17 +76,17 @@ impl Series {
         figure: &str,
         how: fn(f64, f64) -> f64,
     ) -> Vec<Option<f64>> {
-        let of = |turn: &Option<Figures>| turn.as_ref()?.get(figure);
+        let of = |turn: &Figures| all(turn, figure).next();
         let pairs = self.turns.iter().zip(&other.turns);
-        pairs
-            .map(|(own, other)| Some(how(of(own)?, of(other)?)).filter(|value| value.is_finite()))
-            .collect()
+        let values = pairs.map(|(own, other)| Some(how(of(own)?, of(other)?)));
+        values.map(|value| value.filter(|value| value.is_finite())).collect()
     }
 
     /// Adds a figure to the turns.
     pub(crate) fn put(&mut self, name: &str, values: Vec<Option<f64>>) {
-        for (turn, value) in self.turns.iter_mut().zip(values) {
-            turn.iter_mut().for_each(|turn| turn.set(name, value));
+        for (turn, value) in self.turns.iter_mut().zip(values).filter(|(turn, _)| turn.is_object())
+        {
+            turn[name] = json!(value);
         }
     }
 
@@ -134,10 +123,9 @@ impl Series {
         format!("{} ({})", self.mebibytes("peak_rss_bytes", 0), self.percent("memory_share"))
     }
 
-    pub(crate) fn to_json(&self, holds: Option<bool>) -> Value {
-        let turns: Vec<&Map<String, Value>> =
-            self.turns.iter().flatten().map(|turn| &turn.0).collect();
-        json!({ "subject": self.subject, "case": self.case, "holds": holds, "turns": turns })
+    /// Every turn that was measured.
+    pub(crate) fn to_json(&self) -> Value {
+        self.measured().cloned().collect()
     }
 }
 
@@ -159,23 +147,6 @@ pub(crate) fn compare(
     }
 }
 
-/// A head and what stands below it.
-pub(crate) type Column = (&'static str, fn(&Series) -> String);
-
-/// A row a series.
-pub(crate) fn table(columns: &[Column], all: &[Series]) -> Table {
-    let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
-    let row = |series: &Series| columns.iter().map(|(_, cell)| cell(series)).collect();
-    Table::new("", &heads, all.iter().map(row).collect())
-}
-
-/// The cells of one turn, for its line in the progress.
-pub(crate) fn describe(columns: &[Column], turn: &Series) -> String {
-    let cells = columns.iter().map(|(head, cell)| (head, cell(turn)));
-    let known = cells.filter(|(_, cell)| !cell.starts_with(DASH) && !cell.is_empty());
-    known.map(|(head, cell)| format!("{head} {cell}")).collect::<Vec<_>>().join(", ")
-}
-
 pub(crate) fn yes_or_no(holds: bool) -> String {
     if holds { "yes" } else { "NO" }.to_owned()
 }
@@ -186,9 +157,7 @@ pub(crate) mod tests {
 
     /// A series of these turns.
     pub(crate) fn series(case: &str, turns: &[Value]) -> Series {
-        let turns =
-            turns.iter().map(|turn| (!turn.is_null()).then(|| turn.clone().into())).collect();
-        Series { subject: "sluice", case: case.to_owned(), turns }
+        Series { subject: "sluice", case: case.to_owned(), turns: turns.to_vec() }
     }
 
     #[test]

@@ -16,12 +16,13 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use sluice_load_test::subject::pin_this_thread;
 use sluice_otlp::Signal;
 
 use contestant::{BASELINE, Contestant, Kind};
+use rows::ROWS;
 use scenario::Scenario;
 use scenarios::{ONLY_BY_NAME, SCENARIOS};
 
@@ -34,7 +35,7 @@ use scenarios::{ONLY_BY_NAME, SCENARIOS};
     after_help = "Examples:\n  sluice-bench --quick --row plain --row gzip --signal traces\n  \
         sluice-bench --row plain --baseline before/sluice --json out.json"
 )]
-struct Args {
+struct Options {
     /// The sluice binary [default: the one beside this program, if there is one]
     #[arg(long, value_name = "PATH")]
     sluice: Option<PathBuf>,
@@ -52,7 +53,7 @@ struct Args {
     #[arg(long)]
     quick: bool,
     /// Only these rows (see --list)
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = parse_row)]
     row: Vec<String>,
     /// Only these signals: traces, metrics, logs. The scenarios are of traces
     #[arg(long, value_name = "SIGNAL", value_parser = parse_signal)]
@@ -60,7 +61,7 @@ struct Args {
     /// Turns of each subject and row
     #[arg(long, default_value_t = 3, conflicts_with = "quick")]
     turns: usize,
-    /// Counted seconds of each turn
+    /// Counted seconds of each turn of a row; scenarios say how many of these they take
     #[arg(
         long,
         default_value_t = 5,
@@ -83,25 +84,26 @@ struct Args {
     /// List the rows and end
     #[arg(long)]
     list: bool,
+    /// The programs whose binaries there are.
+    #[arg(skip)]
+    contestants: Vec<Contestant>,
+    /// CPUs of the subjects; empty: not pinned.
+    #[arg(skip)]
+    subject_cpus: Vec<usize>,
+    /// Those and the bench's own, for a subject that may have whatever it takes.
+    #[arg(skip)]
+    all_cpus: Vec<usize>,
 }
 
-/// What to measure, how often and for how long.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    pub(crate) contestants: Vec<Contestant>,
-    /// Ids of rows; empty: all.
-    pub(crate) rows: Vec<String>,
-    /// Empty: all.
-    pub(crate) signals: Vec<Signal>,
-    pub(crate) turns: usize,
-    /// Counted time of each turn of a row; scenarios say how many of it they take.
-    pub(crate) window: Duration,
-    /// Where a scenario has an open loop of a fixed rate.
-    pub(crate) spans_per_s: f64,
-    /// CPUs of the subjects; empty: not pinned.
-    pub(crate) subject_cpus: Vec<usize>,
-    /// Those and the bench's own, for a subject that may have whatever it takes.
-    pub(crate) all_cpus: Vec<usize>,
+/// Ids and titles of the rows, then of the scenarios.
+fn listed() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let rows = ROWS.iter().map(|&(id, title, ..)| (id, title));
+    rows.chain(SCENARIOS.iter().map(|scenario| (scenario.id, scenario.title)))
+}
+
+fn parse_row(id: &str) -> Result<String, String> {
+    let is_known = listed().any(|(known, _)| known == id);
+    is_known.then(|| id.to_owned()).ok_or_else(|| format!("no row `{id}`: --list names them"))
 }
 
 fn parse_signal(name: &str) -> Result<Signal, String> {
@@ -113,21 +115,20 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "a number above zero is needed".to_owned())
 }
 
-fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
-    if args.list {
-        let mut rows = rows::all_rows();
-        rows.dedup_by_key(|row| row.id);
-        rows.iter().for_each(|row| println!("{:20} {}", row.id, row.title));
-        SCENARIOS.iter().for_each(|scenario| println!("{:20} {}", scenario.id, scenario.title));
+fn main() -> Result<()> {
+    let mut options = Options::parse();
+    if options.list {
+        listed().for_each(|(id, title)| println!("{id:20} {title}"));
         return Ok(());
     }
-    check_rows(&args.row)?;
-    let options = options(&args)?;
+    (options.turns, options.seconds) =
+        if options.quick { (1, 2) } else { (options.turns.max(1), options.seconds) };
+    options.contestants = options.find_contestants()?;
+    options.pin()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         tokio::select! {
-            done = run(&args, &options) => done,
+            done = run(&options) => done,
             // Dropping the run ends its subjects and removes their folders.
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
@@ -135,98 +136,84 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// The rows of the table, then the scenarios.
-async fn run(args: &Args, options: &Options) -> anyhow::Result<()> {
-    let mut progress = |line: &str| eprintln!("{line}");
-    let results = table::measure_rows(options, &mut progress).await;
+async fn run(options: &Options) -> Result<()> {
+    let results = table::measure_rows(options).await;
     let mut sections = Vec::new();
-    for scenario in SCENARIOS.into_iter().filter(|scenario| is_wanted(args, scenario)) {
-        sections.push(scenario.run(options, &mut progress).await);
+    for scenario in SCENARIOS.into_iter().filter(|scenario| options.wants(scenario)) {
+        sections.push(scenario.run(options).await);
     }
     if !results.is_empty() {
-        println!("{}", table::to_markdown(&results, &options.contestants));
+        let names: Vec<&str> = options.contestants.iter().map(|one| one.name).collect();
+        println!("{}", table::to_markdown(&results, &names));
     }
     if let Some(ratio) = table::further_pipeline(&results) {
         println!("\nEach further pipeline costs {ratio:.2} × nginx.");
     }
     sections.iter().for_each(|section| println!("\n{}", section.markdown));
-    if args.quick && args.row.is_empty() {
+    if options.quick && options.row.is_empty() {
         println!(
             "\nWithout the scenarios: name them with --row (see --list), or leave --quick out."
         );
     }
-    if let Some(path) = &args.json {
+    if let Some(path) = &options.json {
         let json = serde_json::to_string_pretty(&table::to_json(&results, &sections))?;
         std::fs::write(path, json).with_context(|| path.display().to_string())?;
     }
     Ok(())
 }
 
-fn is_wanted(args: &Args, scenario: &Scenario) -> bool {
-    let has_traces = args.signal.is_empty() || args.signal.contains(&Signal::Traces);
-    let is_named = args.row.iter().any(|id| id == scenario.id);
-    // However short their windows, all of them take too long for a first impression.
-    let is_usual = args.row.is_empty() && !args.quick && !ONLY_BY_NAME.contains(&scenario.id);
-    has_traces && (is_named || is_usual)
-}
-
-fn check_rows(wanted: &[String]) -> anyhow::Result<()> {
-    let mut ids: Vec<&str> = rows::all_rows().iter().map(|row| row.id).collect();
-    ids.extend(SCENARIOS.iter().map(|scenario| scenario.id));
-    let is_known = |id: &str| ids.contains(&id);
-    match wanted.iter().find(|id| !is_known(id)) {
-        Some(unknown) => bail!("no row `{unknown}`: --list names them"),
-        None => Ok(()),
+impl Options {
+    /// Counted time of each turn of a row.
+    fn window(&self) -> Duration {
+        Duration::from_secs(self.seconds)
     }
-}
 
-fn options(args: &Args) -> anyhow::Result<Options> {
-    let from_environment =
-        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let nginx = args.nginx.clone().or_else(|| from_environment("SLUICE_TEST_NGINX"));
-    let otelcol = args.otelcol.clone().or_else(|| from_environment("SLUICE_TEST_OTELCOL"));
-    let beside = std::env::current_exe()?.with_file_name("sluice");
-    let sluice = args.sluice.clone().or_else(|| beside.exists().then_some(beside));
-    let (keepalive, batch) = (args.nginx_keepalive, args.batch);
-    let contestants: Vec<Contestant> = [
-        ("nginx", Kind::Nginx { keepalive }, nginx),
-        ("sluice", Kind::Sluice { batch }, sluice),
-        (BASELINE, Kind::Sluice { batch }, args.baseline.clone()),
-        ("otelcol", Kind::Collector, otelcol),
-    ]
-    .into_iter()
-    .filter_map(|(name, kind, binary)| Some(Contestant { name, kind, binary: binary? }))
-    .collect();
-    if contestants.is_empty() {
-        bail!(
+    fn wants(&self, scenario: &Scenario) -> bool {
+        let has_traces = self.signal.is_empty() || self.signal.contains(&Signal::Traces);
+        let is_named = self.row.iter().any(|id| id == scenario.id);
+        // However short their windows, all of them take too long for a first impression.
+        let is_usual = self.row.is_empty() && !self.quick && !ONLY_BY_NAME.contains(&scenario.id);
+        has_traces && (is_named || is_usual)
+    }
+
+    fn find_contestants(&self) -> Result<Vec<Contestant>> {
+        let find = |given: &Option<PathBuf>, variable: &str| {
+            let found = std::env::var_os(variable).filter(|value| !value.is_empty());
+            given.clone().or_else(|| found.map(PathBuf::from))
+        };
+        let beside = std::env::current_exe()?.with_file_name("sluice");
+        let sluice = self.sluice.clone().or_else(|| beside.exists().then_some(beside));
+        let (keepalive, batch) = (self.nginx_keepalive, self.batch);
+        let contestants: Vec<Contestant> = [
+            ("nginx", Kind::Nginx { keepalive }, find(&self.nginx, "SLUICE_TEST_NGINX")),
+            ("sluice", Kind::Sluice { batch }, sluice),
+            (BASELINE, Kind::Sluice { batch }, self.baseline.clone()),
+            ("otelcol", Kind::Collector, find(&self.otelcol, "SLUICE_TEST_OTELCOL")),
+        ]
+        .into_iter()
+        .filter_map(|(name, kind, binary)| Some(Contestant { name, kind, binary: binary? }))
+        .collect();
+        ensure!(
+            !contestants.is_empty(),
             "nothing to measure: give --sluice, --nginx or --otelcol, or set SLUICE_TEST_NGINX, \
              SLUICE_TEST_OTELCOL"
         );
+        Ok(contestants)
     }
-    let (turns, seconds) = if args.quick { (1, 2) } else { (args.turns.max(1), args.seconds) };
-    let (subject_cpus, all_cpus) = pin()?;
-    Ok(Options {
-        contestants,
-        rows: args.row.clone(),
-        signals: args.signal.clone(),
-        turns,
-        window: Duration::from_secs(seconds),
-        spans_per_s: args.rate,
-        subject_cpus,
-        all_cpus,
-    })
-}
 
-/// Puts this process on CPU 1 and says which CPUs are left for the subjects, and which there are.
-fn pin() -> anyhow::Result<(Vec<usize>, Vec<usize>)> {
-    let cpus = std::thread::available_parallelism()?.get();
-    if cpus < 2 || !Path::new("/usr/bin/taskset").exists() && !Path::new("/bin/taskset").exists() {
-        eprintln!(
-            "warning: two CPUs and taskset (util-linux) are needed to keep subject and bench \
-             apart; \
-             nothing is pinned"
-        );
-        return Ok((Vec::new(), Vec::new()));
+    /// Puts this process on CPU 1, and leaves CPU 0 to the subjects.
+    fn pin(&mut self) -> Result<()> {
+        let cpus = std::thread::available_parallelism()?.get();
+        if cpus < 2 || !["/usr/bin/taskset", "/bin/taskset"].iter().any(|at| Path::new(at).exists())
+        {
+            eprintln!(
+                "warning: two CPUs and taskset (util-linux) are needed to keep subject and bench \
+                 apart; nothing is pinned"
+            );
+            return Ok(());
+        }
+        pin_this_thread(&[1]).context("pinning the bench to CPU 1")?;
+        (self.subject_cpus, self.all_cpus) = (vec![0], (0..cpus).collect());
+        Ok(())
     }
-    pin_this_thread(&[1]).context("pinning the bench to CPU 1")?;
-    Ok((vec![0], (0..cpus).collect()))
 }

@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
+use anyhow::Result;
 use serde_json::json;
 use sluice_load::backend::Faults;
 use sluice_load::generate::{Load, Pace, Shape};
 use sluice_otlp::{Encoding, Signal};
 use tokio::time::sleep;
 
-use crate::Options;
-use crate::contestant::{Contestant, Kind};
+use crate::contestant::Kind;
 use crate::figures::{Figures, Series};
+use crate::scenario::Turn;
 use crate::stage::{COME_BACK, Setting};
 
 /// Before counting begins: connections are made, allocators and windows have grown.
-const WARM_UP: Duration = Duration::from_millis(1000);
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Of a load that ends when counting does.
+const ENDLESS: Duration = Duration::from_secs(3600);
 /// At rest a process is looked at after this time.
 const REST: Duration = Duration::from_secs(3);
 /// Where several pipelines are fed, the default policy would let a slow backend lose data instead
@@ -65,10 +68,10 @@ pub(crate) struct Row {
 }
 
 /// Id, title, whether there is one of every signal, and what is other than in `plain`.
-type Change = (&'static str, &'static str, bool, fn(&mut Row));
+pub(crate) type Change = (&'static str, &'static str, bool, fn(&mut Row));
 
 /// In the order of the table.
-const ROWS: [Change; 11] = [
+pub(crate) const ROWS: [Change; 11] = [
     ("plain", "uncompressed in and out", true, |_| {}),
     ("two", "two pipelines", false, |row| several(row, 2)),
     ("three", "three pipelines", false, |row| several(row, 3)),
@@ -135,6 +138,11 @@ pub(crate) fn all_rows() -> Vec<Row> {
 }
 
 impl Row {
+    /// Its name among those that take turns.
+    pub(crate) fn case(&self) -> String {
+        format!("{} {}", self.id, self.signal)
+    }
+
     /// Whether it is the work of `plain`, for one backend or for several: these rows are compared
     /// with one another.
     pub(crate) fn is_plain(&self) -> bool {
@@ -142,22 +150,18 @@ impl Row {
     }
 
     /// Runs one turn.
-    pub(crate) async fn measure(
-        &self,
-        contestant: &Contestant,
-        options: &Options,
-    ) -> anyhow::Result<Figures> {
-        let mut setting = Setting::new(contestant, options)?
-            .with_backends(vec![Faults::none(); self.pipelines], vec![]);
+    pub(crate) async fn measure(&self, turn: Turn<'_>) -> Result<Figures> {
+        let mut setting =
+            Setting::new(turn)?.with_backends(vec![Faults::none(); self.pipelines], vec![]);
         let config = &mut setting.config;
         config.signal = self.signal;
         config.gzip_out = self.gzip_out;
         config.resource_insert = self.resource_insert;
         config.attributes_upsert = self.attributes_upsert;
         // The Collector always has `memory_limiter` and `batch`.
-        config.batch = contestant.kind != Kind::Sluice { batch: false };
+        config.batch = turn.contestant.kind != Kind::Sluice { batch: false };
         config.memory_limit_mib = config.batch.then_some(2000);
-        if contestant.is_sluice() {
+        if turn.contestant.is_sluice() {
             config.sections = DELIVERED.to_owned();
         }
         let stage = setting.counting_lightly().start().await?;
@@ -165,7 +169,7 @@ impl Row {
             Measure::MemoryAtRest => {
                 sleep(REST).await;
                 let usage = stage.processes()?.subject;
-                return Ok(json!({ "rss_bytes": usage.map(|usage| usage.rss_bytes) }).into());
+                return Ok(json!({ "rss_bytes": usage.map(|usage| usage.rss_bytes) }));
             }
             Measure::Cost => Pace::Closed,
             Measure::MemoryAtRate { items_per_s } => Pace::Open { items_per_s },
@@ -176,10 +180,12 @@ impl Row {
             encoding: self.encoding,
             pace,
             retry: COME_BACK,
+            duration: Some(ENDLESS),
             grace: Duration::from_secs(1),
             ..stage.load()
         };
-        stage.figures(&stage.under_load(load, WARM_UP, options.window).await?)
+        let observed = stage.under_load(load, WARM_UP, turn.options.window()).await?;
+        stage.figures(&observed, json!({}))
     }
 
     /// One turn, for its line in the progress.

@@ -5,11 +5,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use serde_json::Value;
+use anyhow::Result;
+use serde_json::{Value, json};
+use sluice_load_test::report::{DASH, Table};
 
 use crate::Options;
 use crate::contestant::Contestant;
-use crate::figures::{Column, Figures, Series, describe, table, yes_or_no};
+use crate::figures::{Figures, Series, yes_or_no};
+
+/// A head and what stands below it.
+pub(crate) type Column = (&'static str, fn(&Series) -> String);
 
 /// A section of its own in the results.
 pub(crate) struct Scenario {
@@ -18,10 +23,13 @@ pub(crate) struct Scenario {
     pub(crate) title: &'static str,
     /// All of them take turns.
     pub(crate) cases: &'static [&'static str],
+    /// The head of their column.
+    pub(crate) case_head: &'static str,
     pub(crate) takes: fn(&Contestant, &str) -> bool,
     pub(crate) measure: for<'a> fn(Turn<'a>) -> Measuring<'a>,
     /// Adds the figures that compare cases.
     pub(crate) compare: fn(&mut [Series]),
+    /// Beside subject, case and the cores that were used.
     pub(crate) columns: &'static [Column],
     /// The bars that Sluice is held to.
     pub(crate) holds: fn(&Series) -> bool,
@@ -40,13 +48,13 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// The counted time of so many rows.
-    pub(crate) fn windows(self, count: u32) -> Duration {
-        self.options.window * count
+    /// The counted time of most scenarios: of two rows.
+    pub(crate) fn counted(self) -> Duration {
+        self.options.window() * 2
     }
 }
 
-pub(crate) type Measuring<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Figures>> + 'a>>;
+pub(crate) type Measuring<'a> = Pin<Box<dyn Future<Output = Result<Figures>> + 'a>>;
 
 /// What a scenario came to.
 pub(crate) struct Section {
@@ -56,70 +64,94 @@ pub(crate) struct Section {
     pub(crate) json: Value,
 }
 
+/// The columns of every scenario after its own.
+const CORES: [Column; 2] = [
+    ("subject core", |series| series.cell("subject_core", 2)),
+    ("bench core", |series| series.cell("bench_core", 2)),
+];
+
 impl Scenario {
-    /// Runs it. `progress` is told of each turn. A turn that fails is reported there and leaves a
-    /// gap.
-    pub(crate) async fn run(&self, options: &Options, progress: &mut dyn FnMut(&str)) -> Section {
-        let cases: Vec<(String, &str)> =
-            self.cases.iter().map(|&case| (case.to_owned(), case)).collect();
-        let takes = |contestant: &Contestant, case: &&str| (self.takes)(contestant, case);
-        let measure = async |contestant: &Contestant, case: &&str, number| {
-            (self.measure)(Turn { contestant, case, number, options }).await
-        };
-        let mut line = |text: &str| progress(&format!("{}, {text}", self.id));
-        let of_one = |one: &Series, _: &&str| {
-            let mut one = one.clone();
-            (self.compare)(std::slice::from_mut(&mut one));
-            describe(self.columns, &one)
-        };
-        let mut all = in_turns(options, &cases, takes, measure, of_one, &mut line).await;
+    pub(crate) async fn run(&self, options: &Options) -> Section {
+        let Scenario { id, title, holds, .. } = self;
+        let describe = |one: &Series| self.describe(one);
+        let prefix = format!("{id}, ");
+        let mut all =
+            in_turns(&prefix, options, self.cases, self.takes, self.measure, describe).await;
         (self.compare)(&mut all);
-        let mut table = table(self.columns, &all);
-        table.columns.push("holds".to_owned());
-        for (row, series) in table.rows.iter_mut().zip(&all) {
-            row.push(yes_or_no((self.holds)(series)));
-        }
-        let Scenario { id, title, .. } = self;
+        let json = |one: &Series| {
+            let Series { subject, case, .. } = one;
+            json!({ "subject": subject, "case": case, "holds": holds(one), "turns": one.to_json() })
+        };
+        let (notes, table) = ((self.notes)(options), self.table(&all));
         Section {
             id,
-            markdown: format!("## {id}: {title}\n\n{}\n\n{table}", (self.notes)(options)),
-            json: all.iter().map(|series| series.to_json(Some((self.holds)(series)))).collect(),
+            markdown: format!("## {id}: {title}\n\n{notes}\n\n{table}"),
+            json: all.iter().map(json).collect(),
         }
+    }
+
+    fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().chain(&CORES)
+    }
+
+    /// A row a series.
+    pub(crate) fn table(&self, all: &[Series]) -> Table {
+        let mut heads = vec!["Subject", self.case_head];
+        heads.extend(self.columns().map(|(head, _)| *head));
+        heads.push("holds");
+        let row = |series: &Series| {
+            let mut row = vec![series.subject.to_owned(), series.case.clone()];
+            row.extend(self.columns().map(|(_, cell)| cell(series)));
+            row.push(yes_or_no((self.holds)(series)));
+            row
+        };
+        Table::new("", &heads, all.iter().map(row).collect())
+    }
+
+    /// One turn, for its line in the progress.
+    fn describe(&self, one: &Series) -> String {
+        let mut one = one.clone();
+        (self.compare)(std::slice::from_mut(&mut one));
+        let cells = self.columns().map(|(head, cell)| (head, cell(&one)));
+        let known = cells.filter(|(_, cell)| !cell.starts_with(DASH));
+        known.map(|(head, cell)| format!("{head} {cell}")).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// Measures all cases, each with all contestants that take it, as often as there are turns: what is
-/// compared runs within the same minutes. Series are in the order of the cases.
-pub(crate) async fn in_turns<C>(
+/// compared runs within the same minutes. Series are in the order of the cases. A turn that fails
+/// is reported on standard error, as each one is, and leaves a gap.
+pub(crate) async fn in_turns(
+    prefix: &str,
     options: &Options,
-    cases: &[(String, C)],
-    takes: impl Fn(&Contestant, &C) -> bool,
-    measure: impl AsyncFn(&Contestant, &C, usize) -> anyhow::Result<Figures>,
-    describe: impl Fn(&Series, &C) -> String,
-    progress: &mut dyn FnMut(&str),
+    cases: &[impl AsRef<str>],
+    takes: impl Fn(&Contestant, &str) -> bool,
+    measure: impl AsyncFn(Turn<'_>) -> Result<Figures>,
+    describe: impl Fn(&Series) -> String,
 ) -> Vec<Series> {
     let mut work = Vec::new();
-    for (name, case) in cases {
+    for case in cases.iter().map(AsRef::as_ref) {
         for contestant in options.contestants.iter().filter(|contestant| takes(contestant, case)) {
-            work.push((contestant, case, Series::new(contestant.name, name, Vec::new())));
+            let (subject, case) = (contestant.name, case.to_owned());
+            work.push((contestant, Series { subject, case, turns: Vec::new() }));
         }
     }
     for number in 1..=options.turns {
-        for (contestant, case, series) in &mut work {
-            let label = format!("{}, {} turn {number}", series.case, series.subject);
-            let turn = measure(contestant, case, number).await;
+        for (contestant, series) in &mut work {
+            let Series { subject, case, .. } = &*series;
+            let label = format!("{prefix}{case}, {subject} turn {number}");
+            let turn = measure(Turn { contestant, case, number, options }).await;
             match &turn {
                 Ok(figures) => {
-                    let one =
-                        Series::new(series.subject, &series.case, vec![Some(figures.clone())]);
-                    progress(&format!("{label}: {}", describe(&one, case)));
+                    let one = Series { turns: vec![figures.clone()], ..series.clone() };
+                    eprintln!("{label}: {}", describe(&one));
                 }
-                Err(error) => progress(&format!("{label} FAILED: {error:#}")),
+                Err(error) => eprintln!("{label} FAILED: {error:#}"),
             }
-            series.turns.push(turn.ok());
+            series.turns.push(turn.unwrap_or(Value::Null));
         }
     }
-    work.into_iter().map(|(_, _, series)| series).collect()
+    work.into_iter().map(|(_, series)| series).collect()
 }
 
 /// Of all cases.
@@ -130,19 +162,4 @@ pub(crate) fn gateways(contestant: &Contestant, _: &str) -> bool {
 /// Of all cases.
 pub(crate) fn sluice_only(contestant: &Contestant, _: &str) -> bool {
     contestant.is_sluice()
-}
-
-/// The columns of every scenario that has cases.
-pub(crate) const SUBJECT: Column = ("Subject", |series| series.subject.to_owned());
-pub(crate) const CORES: [Column; 2] = [
-    ("subject core", |series| series.cell("subject_core", 2)),
-    ("bench core", |series| series.cell("bench_core", 2)),
-];
-
-/// The share of the configured limit that resident memory may reach.
-const MEMORY_BAR: f64 = 1.10;
-
-/// Whether memory stays within its limit in every turn.
-pub(crate) fn keeps_to_memory(series: &Series) -> bool {
-    series.each("memory_share", |share| share <= MEMORY_BAR)
 }

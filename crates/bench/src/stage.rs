@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use serde_json::{Value, json};
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
 use sluice_load::backend::{Backend, BackendOptions, Counting, Faults};
 use sluice_load::generate::{Load, LoadReport, Retry, Shape};
 use sluice_load::latency::{Latency, milliseconds};
@@ -15,9 +15,8 @@ use sluice_load_test::subject::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::Options;
 use crate::contestant::Contestant;
-use crate::figures::Figures;
+use crate::figures::{Figures, with};
 use crate::scenario::Turn;
 
 /// A subject that gathers items before it sends any, or has hardly a share of its core, gets this
@@ -25,8 +24,6 @@ use crate::scenario::Turn;
 const FIRST_ITEMS_WITHIN: Duration = Duration::from_secs(30);
 /// How often memory is looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
-/// Of a load that ends when counting does.
-const ENDLESS: Duration = Duration::from_secs(3600);
 
 /// A sender that is turned away comes back a little later, as clients do, and does not spin.
 pub(crate) const COME_BACK: Retry = Retry::Backoff {
@@ -52,22 +49,22 @@ pub(crate) struct Setting<'a> {
 
 impl<'a> Setting<'a> {
     /// One healthy backend.
-    pub(crate) fn new(contestant: &'a Contestant, options: &Options) -> anyhow::Result<Self> {
+    pub(crate) fn new(turn: Turn<'a>) -> Result<Self> {
         Ok(Setting {
-            contestant,
+            contestant: turn.contestant,
             config: GatewayConfig::new(free_addr()?, free_addr()?, Vec::new()),
             args: Vec::new(),
             backends: vec![Faults::none()],
             sick: Vec::new(),
             counting: Counting::Verify,
             limits: Limits::default(),
-            cpus: options.subject_cpus.clone(),
+            cpus: turn.options.subject_cpus.clone(),
         })
     }
 
     /// Of a scenario: spans, `memory_limiter` alone, and lines of YAML that only Sluice gets.
-    pub(crate) fn of(turn: Turn<'a>, limit_mib: u64, sluice_only: &str) -> anyhow::Result<Self> {
-        let mut setting = Setting::new(turn.contestant, turn.options)?;
+    pub(crate) fn of(turn: Turn<'a>, limit_mib: u64, sluice_only: &str) -> Result<Self> {
+        let mut setting = Setting::new(turn)?;
         setting.config.memory_limit_mib = Some(limit_mib);
         if turn.contestant.is_sluice() {
             setting.config.sections = sluice_only.to_owned();
@@ -75,19 +72,17 @@ impl<'a> Setting<'a> {
         Ok(setting)
     }
 
-    pub(crate) fn with_backends(mut self, backends: Vec<Faults>, sick: Vec<Faults>) -> Self {
-        (self.backends, self.sick) = (backends, sick);
-        self
+    pub(crate) fn with_backends(self, backends: Vec<Faults>, sick: Vec<Faults>) -> Self {
+        Setting { backends, sick, ..self }
     }
 
     /// Backends that count at the least cost, for measuring what others take.
-    pub(crate) fn counting_lightly(mut self) -> Self {
+    pub(crate) fn counting_lightly(self) -> Self {
         let bytes_per_item = Shape::of(self.config.signal).bytes_per_item();
-        self.counting = Counting::Light { bytes_per_item };
-        self
+        Setting { counting: Counting::Light { bytes_per_item }, ..self }
     }
 
-    pub(crate) async fn start(self) -> anyhow::Result<Stage> {
+    pub(crate) async fn start(self) -> Result<Stage> {
         let Setting { mut config, counting, .. } = self;
         let (count, mut backends) = (self.backends.len(), Vec::new());
         for faults in self.backends.into_iter().chain(self.sick) {
@@ -109,7 +104,7 @@ impl<'a> Setting<'a> {
 
 /// A running contestant with its backends.
 pub(crate) struct Stage {
-    pub(crate) subject: Subject,
+    subject: Subject,
     /// Those that are to get everything.
     pub(crate) backends: Vec<Backend>,
     _sick: Vec<Backend>,
@@ -120,7 +115,7 @@ pub(crate) struct Stage {
 /// What was seen while a load was counted.
 pub(crate) struct Observed {
     elapsed_s: f64,
-    pub(crate) subject_cpu_s: f64,
+    subject_cpu_s: f64,
     bench_cpu_s: f64,
     /// Items that came to each backend, and that were acknowledged.
     pub(crate) arrived: Vec<u64>,
@@ -144,30 +139,31 @@ impl Stage {
         Scrape::fetch(self.config.metrics).await.ok()?.sum(name, labels)
     }
 
-    pub(crate) fn arrived(&self) -> Vec<u64> {
+    fn arrived(&self) -> Vec<u64> {
         let of = if self.is_verified { Backend::unique_items } else { Backend::items };
         self.backends.iter().map(of).collect()
     }
 
-    /// What it was, with the end of its output, where it has ended.
-    pub(crate) fn processes(&self) -> anyhow::Result<Processes> {
+    /// An error with the end of its output, where it has ended.
+    pub(crate) fn processes(&self) -> Result<Processes> {
         let processes = Processes::look(&self.subject);
-        let name = self.subject.name();
         processes.subject.with_context(|| {
-            format!("{name} has ended; the end of its output:\n{}", self.subject.output_tail())
+            let (name, output) = (self.subject.name(), self.subject.output_tail());
+            format!("{name} has ended; the end of its output:\n{output}")
         })?;
         Ok(processes)
     }
 
-    /// Runs a load and counts what happens after a warm-up. A load without an end of its own is
-    /// ended with the counting.
+    /// Runs a load and counts what happens after a warm-up. A load without an end of its own ends
+    /// with the counting.
     pub(crate) async fn under_load(
         &self,
         load: Load,
         warm_up: Duration,
         counted: Duration,
-    ) -> anyhow::Result<Observed> {
-        let running = Load { duration: load.duration.or(Some(ENDLESS)), ..load }.start()?;
+    ) -> Result<Observed> {
+        let running =
+            Load { duration: load.duration.or(Some(warm_up + counted)), ..load }.start()?;
         sleep(warm_up).await;
         self.backends.iter().for_each(Backend::reset_latency);
         let look =
@@ -211,7 +207,7 @@ impl Stage {
     }
 
     /// Highest resident memory since the start, and what the configuration allows.
-    pub(crate) fn memory(&self) -> anyhow::Result<Value> {
+    pub(crate) fn memory(&self) -> Result<Figures> {
         let peak_bytes = self.processes()?.subject.map_or(0, |usage| usage.peak_rss_bytes);
         let limit_bytes = self.config.memory_limit_mib.map(|mib| mib << 20);
         Ok(json!({
@@ -221,8 +217,8 @@ impl Stage {
         }))
     }
 
-    /// All figures that every turn under load has. To be asked for after the drain.
-    pub(crate) fn figures(&self, observed: &Observed) -> anyhow::Result<Figures> {
+    /// All figures that every turn under load has, and others. To be asked for after the drain.
+    pub(crate) fn figures(&self, observed: &Observed, others: Figures) -> Result<Figures> {
         let Observed { elapsed_s, subject_cpu_s, report, latency, .. } = observed;
         let count = observed.arrived.len().max(1) as f64;
         let mean = observed.arrived.iter().sum::<u64>() as f64 / count;
@@ -231,7 +227,6 @@ impl Stage {
             self.is_verified.then(|| self.backends.iter().map(|backend| of(report, backend)).sum())
         };
         let endings = report.endings.iter().filter(|(ending, _)| !ending.is_ok());
-        let turned_away: u64 = endings.map(|(_, count)| count).sum();
         let figures = json!({
             "spans_per_s": slowest,
             "items_per_s": mean / elapsed_s,
@@ -249,14 +244,14 @@ impl Stage {
             "failed": report.failed,
             "unanswered": report.unanswered,
             "refusals_without_delay": report.refusals_without_delay,
-            "turned_away": turned_away,
+            "turned_away": endings.map(|(_, count)| count).sum::<u64>(),
             "lost": each(|report, backend| report.missing_at(backend)),
             "doubled": each(|_, backend| backend.counts().doubled),
             "rss_bytes": observed.rss_bytes,
             "subject_core": subject_cpu_s / elapsed_s,
             "bench_core": observed.bench_cpu_s / elapsed_s,
         });
-        Ok(Figures::from(figures).with(self.memory()?))
+        Ok(with(with(figures, self.memory()?), others))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The speed table: all rows with the turns of all contestants, their ratios and their bars.
 
+use std::ops::{Div, Sub};
+
 use serde_json::{Map, Value, json};
 use sluice_load_test::report::{DASH, MEBIBYTE, Spread, Table, number};
 
@@ -7,32 +9,30 @@ use crate::Options;
 use crate::contestant::{BASELINE, Contestant};
 use crate::figures::{Series, yes_or_no};
 use crate::rows::{Bar, Measure, Row, all_rows};
-use crate::scenario::{Section, in_turns};
+use crate::scenario::{Section, Turn, in_turns};
 
-/// Runs the rows. `progress` is told of each turn. A turn that fails is reported there and leaves a
-/// gap.
-pub(crate) async fn measure_rows(
-    options: &Options,
-    progress: &mut dyn FnMut(&str),
-) -> Vec<RowResult> {
+/// Runs the rows that are wanted.
+pub(crate) async fn measure_rows(options: &Options) -> Vec<RowResult> {
     let is_wanted = |row: &Row| {
-        (options.rows.is_empty() || options.rows.iter().any(|id| id == row.id))
-            && (options.signals.is_empty() || options.signals.contains(&row.signal))
+        (options.row.is_empty() || options.row.iter().any(|id| id == row.id))
+            && (options.signal.is_empty() || options.signal.contains(&row.signal))
     };
     let wanted: Vec<Row> = all_rows().into_iter().filter(is_wanted).collect();
     let mut results = Vec::new();
     // Rows that are compared with one another take turns, too: the machine is not the same half an
     // hour later.
     for compared in wanted.chunk_by(|one, next| one.is_plain() && next.is_plain()) {
-        let cases: Vec<_> =
-            compared.iter().map(|row| (format!("{} {}", row.id, row.signal), row)).collect();
-        let takes = |contestant: &Contestant, row: &&Row| row.relay || contestant.is_gateway();
-        let measure =
-            async |contestant: &Contestant, row: &&Row, _| row.measure(contestant, options).await;
-        let describe = |one: &Series, row: &&Row| row.describe(one);
-        let series = in_turns(options, &cases, takes, measure, describe, progress).await;
-        results.extend(cases.into_iter().map(|(name, row)| {
-            let own = series.iter().filter(|series| series.case == name);
+        let row = |case: &str| {
+            compared.iter().find(|row| row.case() == case).expect("cases are these rows")
+        };
+        let cases: Vec<String> = compared.iter().map(Row::case).collect();
+        let takes =
+            |contestant: &Contestant, case: &str| row(case).relay || contestant.is_gateway();
+        let measure = async |turn: Turn<'_>| row(turn.case).measure(turn).await;
+        let describe = |one: &Series| row(&one.case).describe(one);
+        let series = in_turns("", options, &cases, takes, measure, describe).await;
+        results.extend(compared.iter().map(|row| {
+            let own = series.iter().filter(|series| series.case == row.case());
             RowResult { row: row.clone(), series: own.cloned().collect() }
         }));
     }
@@ -68,7 +68,7 @@ impl RowResult {
     /// How many times as much as another: turn by turn, since both ran within the same minute.
     pub(crate) fn ratio(&self, name: &str, to: &str) -> Option<Spread> {
         let figure = self.figure().0;
-        let ratios = self.series(name)?.against(self.series(to)?, figure, |own, other| own / other);
+        let ratios = self.series(name)?.against(self.series(to)?, figure, Div::div);
         Spread::of(ratios.into_iter().flatten())
     }
 
@@ -89,7 +89,7 @@ impl RowResult {
         let is_plain = |row: &Row| row.id == "plain" && row.signal == self.row.signal;
         let plain = all.iter().find(|result| is_plain(&result.row))?;
         let (one, nginx) = (plain.series("sluice")?, plain.series("nginx")?);
-        let added = self.series("sluice")?.against(one, figure, |own, one| own - one);
+        let added = self.series("sluice")?.against(one, figure, Sub::sub);
         let relayed = nginx.against(nginx, figure, |cost, _| cost);
         let further = (self.row.pipelines - 1) as f64;
         let ratios = added.into_iter().zip(relayed);
@@ -125,7 +125,7 @@ impl RowResult {
     }
 
     fn to_json(&self, all: &[RowResult]) -> Value {
-        let turns = |one: &Series| (one.subject.to_owned(), one.to_json(None)["turns"].take());
+        let turns = |one: &Series| (one.subject.to_owned(), one.to_json());
         json!({
             "row": self.row.id,
             "signal": self.row.signal.as_str(),
@@ -143,12 +143,8 @@ fn compared_with<'a>(names: &'a [&str]) -> impl Iterator<Item = &'static str> + 
     ["nginx", "otelcol", BASELINE].into_iter().filter(move |name| is_shown(name))
 }
 
-/// The table, in Markdown. Missing cells are dashes.
-pub(crate) fn to_markdown(results: &[RowResult], contestants: &[Contestant]) -> String {
-    markdown(results, &contestants.iter().map(|contestant| contestant.name).collect::<Vec<_>>())
-}
-
-fn markdown(results: &[RowResult], names: &[&str]) -> String {
+/// The table of these contestants, in Markdown. Missing cells are dashes.
+pub(crate) fn to_markdown(results: &[RowResult], names: &[&str]) -> String {
     let mut heads = ["Work", "Signal", "Unit"].map(str::to_owned).to_vec();
     heads.extend(names.iter().map(|&name| name.to_owned()));
     heads.extend(names.iter().map(|name| format!("{name} items/s")));
@@ -186,9 +182,9 @@ mod tests {
         let turn = |value: &f64| {
             let mut turn = json!({ "items_per_s": 1000.0, "rss_bytes": 10 << 20 });
             turn[figure] = json!(value);
-            Some(turn.into())
+            turn
         };
-        Series::new(subject, "", values.iter().map(turn).collect())
+        Series { subject, turns: values.iter().map(turn).collect(), ..Series::default() }
     }
 
     fn result(id: &str, sluice: &[f64], nginx: &[f64]) -> RowResult {
@@ -211,7 +207,7 @@ mod tests {
     #[test]
     fn a_missing_contestant_is_a_dash_and_no_lost_row() {
         let results = [result("plain", &[3.0], &[2.0]), result("resource-to-gzip", &[5.0], &[])];
-        let table = markdown(&results, &["nginx", "sluice", "otelcol"]);
+        let table = to_markdown(&results, &["nginx", "sluice", "otelcol"]);
         assert_eq!(table.lines().count(), 4, "{table}");
         assert!(table.contains("1.50") && table.contains("5.00 (5.00–5.00)"), "{table}");
         assert_eq!(results[1].holds(&results), None, "there is nothing to compare with");
@@ -221,9 +217,9 @@ mod tests {
     #[test]
     fn another_build_has_a_column_of_its_own_where_it_is_measured() {
         let mut result = result("plain", &[3.0, 2.0, 5.0], &[2.0; 3]);
-        assert!(!markdown(&[result.clone()], &["nginx", "sluice"]).contains("baseline"));
+        assert!(!to_markdown(&[result.clone()], &["nginx", "sluice"]).contains("baseline"));
         result.series.push(series(BASELINE, "cpu_s_per_million", &[4.0, 4.0, 4.0]));
-        let table = markdown(&[result], &["nginx", "sluice", BASELINE]);
+        let table = to_markdown(&[result], &["nginx", "sluice", BASELINE]);
         let (head, row) = (table.lines().next().unwrap(), table.lines().last().unwrap());
         let cell =
             |line: &str, column: usize| line.split('|').nth(column).unwrap().trim().to_owned();
@@ -247,7 +243,7 @@ mod tests {
         let is_held = |id, sluice: &[f64], nginx: &[f64]| {
             let result = result(id, sluice, nginx);
             let holds = result.holds(std::slice::from_ref(&result)).unwrap();
-            let table = markdown(&[result], &["nginx", "sluice"]);
+            let table = to_markdown(&[result], &["nginx", "sluice"]);
             assert!(table.contains(if holds { " yes |" } else { " NO |" }), "{table}");
             holds
         };

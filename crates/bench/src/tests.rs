@@ -4,34 +4,26 @@
 #[path = "../../load-test/tests/support/component.rs"]
 mod component;
 
-use std::time::Duration;
-
+use clap::Parser as _;
 use component::component;
 use sluice_otlp::Signal;
 
 use crate::Options;
 use crate::contestant::{Contestant, Kind};
 use crate::rows::{Measure, all_rows};
+use crate::scenario::Turn;
 
 #[tokio::test]
 async fn every_row_can_be_measured_with_the_collector() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
-    let contestant = Contestant { name: "otelcol", kind: Kind::Collector, binary };
-    let options = Options {
-        contestants: vec![contestant.clone()],
-        rows: Vec::new(),
-        signals: Vec::new(),
-        turns: 1,
-        window: Duration::from_secs(2),
-        spans_per_s: 20_000.0,
-        subject_cpus: Vec::new(),
-        all_cpus: Vec::new(),
-    };
+    let contestant = &Contestant { name: "otelcol", kind: Kind::Collector, binary };
+    let options = &Options::parse_from(["sluice-bench", "--seconds", "2"]);
     for row in all_rows().iter().filter(|row| row.signal == Signal::Traces) {
-        let one = row.measure(&contestant, &options).await.unwrap();
-        assert!(one.get("rss_bytes") > Some(0.0), "{}", row.id);
+        let turn = Turn { contestant, case: row.id, number: 1, options };
+        let one = row.measure(turn).await.unwrap();
+        assert!(one["rss_bytes"].as_f64() > Some(0.0), "{}", row.id);
         assert!(
-            row.measures == Measure::MemoryAtRest || one.get("items_per_s") > Some(0.0),
+            row.measures == Measure::MemoryAtRest || one["items_per_s"].as_f64() > Some(0.0),
             "{}",
             row.id
         );

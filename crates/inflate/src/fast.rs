@@ -73,10 +73,8 @@ pub(super) fn unpack(
 
 impl Steps {
     /// # Safety
-    ///
-    /// From `next` to `input_last` and [`INPUT_MARGIN`] beyond it can be read, from `output` to
-    /// `output_last` and [`OUTPUT_MARGIN`] beyond it be read and written, `next` is at most
-    /// `input_last`, and `put` is between `output` and `output_last`.
+    /// `next..=input_last` plus [`INPUT_MARGIN`] must be readable, and `output..=output_last` plus
+    /// [`OUTPUT_MARGIN`] writable, with `put` in it.
     #[target_feature(enable = "bmi1,bmi2,lzcnt,avx2")]
     unsafe fn run(
         &mut self,

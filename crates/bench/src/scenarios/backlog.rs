@@ -9,26 +9,22 @@ const PINNED_WITHIN: Duration = Duration::from_secs(60);
 /// Enough for the backlog and what the counted load adds to it, several times over: nothing is
 /// dropped.
 const MEMORY_LIMIT_MIB: u64 = 4096;
-const WARM_UP: Duration = Duration::from_secs(1);
-const COUNTED_WINDOWS: u32 = 2;
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
-
 /// A cost that does not depend on the backlog is within the noise of 1.
 const RATIO_BAR: f64 = 1.10;
 
 const EMPTY: &str = "empty";
 
-pub(crate) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "backlog",
     title: "CPU an item with a long backlog against none",
     cases: &[EMPTY, "long"],
+    case_head: "Backlog",
     // The Collector's queue holds a hundredth of that.
     takes: sluice_only,
     measure: |turn| Box::pin(measure(turn)),
-    compare: |all| compare(all, EMPTY, "ratio", "cpu_s_per_million", |own, empty| own / empty),
+    compare: |all| compare(all, EMPTY, "ratio", "cpu_s_per_million", Div::div),
     columns: &[
-        SUBJECT,
-        ("Backlog", |series| series.case.clone()),
         ("CPU-s/M", |series| series.cell("cpu_s_per_million", 2)),
         ("×", |series| series.cell("ratio", 2)),
         ("spans/s", |series| series.cell("spans_per_s", 0)),
@@ -37,8 +33,6 @@ pub(crate) const SCENARIO: Scenario = Scenario {
         ("lost", |series| series.worst("lost")),
         ("doubled", |series| series.worst("doubled")),
         ("peak MiB", |series| series.mebibytes("peak_rss_bytes", 0)),
-        CORES[0],
-        CORES[1],
     ],
     holds: |series| series.median("ratio") <= RATIO_BAR && series.none(&["lost", "doubled"]),
     notes: |options| {
@@ -47,7 +41,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
              nothing in the second one's backlog at first, and with {PINNED_REQUESTS} requests of \
              one small span.\nBar: a span costs at most {RATIO_BAR} × as much CPU, nothing lost or \
              doubled at the healthy backend.",
-            options.spans_per_s
+            options.rate
         )
     },
 };
@@ -56,13 +50,12 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let setting = Setting::of(turn, MEMORY_LIMIT_MIB, "buffer:\n  policy: drop_oldest\n")?;
     let stage = setting.with_backends(vec![Faults::none()], vec![Faults::dead()]).start().await?;
     let pinned = if turn.case == EMPTY { 0.0 } else { pin(&stage).await? };
-    let counted = turn.windows(COUNTED_WINDOWS);
-    let load = stage.load().rate(turn.options.spans_per_s).retry(Retry::SDK);
-    let observed = stage.under_load(load.duration(WARM_UP + counted), WARM_UP, counted).await?;
+    let load = stage.load().rate(turn.options.rate).retry(Retry::SDK);
+    let observed = stage.under_load(load, WARM_UP, turn.counted()).await?;
     stage.drained(&observed.report, DRAIN_WITHIN).await;
     let dropped = stage.metric("sluice_delivery_dropped_items", &[]).await;
     ensure!(dropped == Some(0.0), "the backlog did not stay: {dropped:?} spans dropped");
-    Ok(stage.figures(&observed)?.with(json!({ "pinned_spans": pinned })))
+    stage.figures(&observed, json!({ "pinned_spans": pinned }))
 }
 
 /// Fills the dead pipeline's backlog, and waits until the healthy one has nothing of it left to do.

@@ -3,7 +3,6 @@
 
 use super::*;
 
-const MEMORY_LIMIT_MIB: u64 = 512;
 /// Several times the memory limit, so that nearly all of it has to come from disk.
 const SLUICE_BACKLOG_BYTES: f64 = 2e9;
 /// It takes longer over it.
@@ -16,40 +15,31 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const ON_DISK: &str = "buffer:\n  directory: {dir}/buffer\n  ack: durable\n  \
                        policy: backpressure\n  disk:\n    limit_mib: 8192\n";
 
-/// Of a core's work.
-const BYTES_PER_CPU_S_BAR: f64 = 500e6;
-
-pub(crate) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "drain",
     title: "the drain of a backlog on disk, beside the Collector's persistent queue",
     cases: &["on disk"],
+    case_head: "Backlog",
     takes: gateways,
     measure: |turn| Box::pin(measure(turn)),
     compare: |_| {},
     columns: &[
-        SUBJECT,
         ("backlog MB", |series| series.millions("backlog_bytes", 0)),
         ("MB/s", |series| series.millions("bytes_per_s", 1)),
         ("MB a CPU-s", |series| series.millions("bytes_per_cpu_s", 1)),
-        CORES[0],
-        CORES[1],
         ("peak MiB", |series| series.mebibytes("peak_rss_bytes", 0)),
         ("lost", |series| series.cell("lost", 0)),
     ],
-    holds: |series| {
-        series.median("bytes_per_cpu_s") >= BYTES_PER_CPU_S_BAR && series.none(&["lost"])
-    },
+    holds: |series| series.median("bytes_per_cpu_s") >= 500e6 && series.none(&["lost"]),
     notes: |_| {
         format!(
             "A backend is dead until {:.0} MB of spans ({:.0} MB for the Collector) are \
              acknowledged and on disk, uncompressed; then it takes what comes. Counted from the \
              first span that arrives. The Collector holds them in `sending_queue.storage: \
-             file_storage`, without fsync.\nBar: at least {:.0} MB of a backlog for each CPU \
-             second \
-             of the subject, nothing lost.",
+             file_storage`, without fsync.\nBar: at least 500 MB of a backlog for each CPU \
+             second of the subject, nothing lost.",
             SLUICE_BACKLOG_BYTES / 1e6,
             COLLECTOR_BACKLOG_BYTES / 1e6,
-            BYTES_PER_CPU_S_BAR / 1e6,
         )
     },
 };
@@ -78,14 +68,15 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let bytes = (after.1 - before.1) as f64 * bytes_per_item;
     let elapsed_s = after.0.seconds_since(&before.0);
     let cpu_s = after.0.subject_cpu_s_since(&before.0).unwrap_or(f64::NAN);
-    Ok(Figures::from(stage.memory()?).with(json!({
+    let figures = json!({
         "backlog_bytes": accepted as f64 * bytes_per_item,
         "bytes_per_s": bytes / elapsed_s,
         "bytes_per_cpu_s": bytes / cpu_s,
         "lost": accepted.saturating_sub(after.1),
         "subject_core": cpu_s / elapsed_s,
         "bench_core": after.0.bench_cpu_s_since(&before.0).map(|cpu_s| cpu_s / elapsed_s),
-    })))
+    });
+    Ok(with(stage.memory()?, figures))
 }
 
 async fn wait_for(backend: &Backend, items: u64, limit: Duration) -> Result<()> {

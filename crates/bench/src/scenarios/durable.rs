@@ -8,12 +8,10 @@ use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use super::*;
-use crate::disk::{LimitedDisk, measure_disk, measure_syncs};
+use crate::disk::{LARGE_BYTES, LimitedDisk, SMALL_BYTES, write_for};
 
 /// Taken within the warm-up, so that nothing that is counted waits for the kernel to find memory.
 const MEMORY_LIMIT_MIB: u64 = 256;
-const WARM_UP: Duration = Duration::from_secs(1);
-const COUNTED_WINDOWS: u32 = 2;
 /// Disk and gateway in turns, because both change with what else the machine does.
 const LATENCY_ROUNDS: usize = 2;
 /// Many senders: a group commit covers whichever wait.
@@ -30,21 +28,18 @@ const LATENCY_BAR: f64 = 2.5;
 
 const THROTTLED: &str = "throttled";
 
-pub(crate) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "durable",
     title: "everything written through, against what the disk does by itself",
     cases: &["this machine's", THROTTLED],
+    case_head: "disk",
     takes: sluice_only,
     measure: |turn| Box::pin(measure(turn)),
     compare: |_| {},
     columns: &[
-        SUBJECT,
-        ("disk", |series| series.case.clone()),
         ("disk MB/s", |series| series.millions("disk_bytes_per_s", 0)),
         ("MB/s", |series| series.millions("bytes_per_s", 0)),
         ("share", |series| series.cell("bandwidth_share", 2)),
-        CORES[0],
-        CORES[1],
         ("sync p99 ms", |series| series.cell("disk_sync_p99_ms", 2)),
         ("back to back", |series| series.cell("disk_sync_back_to_back_p99_ms", 2)),
         ("ack p99 ms", |series| series.cell("round_acknowledged_p99_ms", 2)),
@@ -64,10 +59,9 @@ pub(crate) const SCENARIO: Scenario = Scenario {
              for the latency. The throttled disk is an ext4 image behind a loop device of {} \
              MB/s.\nBar: at least {BANDWIDTH_BAR} of the disk's bandwidth, acknowledged within \
              {LATENCY_BAR} × the disk's p99 at the 99th percentile. What the log by itself makes \
-             of \
-             this machine's disk is shown by the example `log_speed`. From memory: the same rate, \
-             acknowledged without a disk.",
-            options.spans_per_s,
+             of this machine's disk is shown by the example `log_speed`. From memory: the same \
+             rate, acknowledged without a disk.",
+            options.rate,
             THROTTLED_BYTES_PER_S / 1_000_000
         )
     },
@@ -79,8 +73,13 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
         _ => None,
     };
     let folder = throttled.as_ref().map_or_else(std::env::temp_dir, LimitedDisk::path);
-    let (lasts, of_disk) = (turn.windows(COUNTED_WINDOWS), folder.clone());
-    let disk = spawn_blocking(move || measure_disk(&of_disk, lasts)).await??;
+    let (lasts, spans_per_s) = (turn.counted(), turn.options.rate);
+    let disk = async |len_bytes, syncs_per_s| {
+        let folder = folder.clone();
+        spawn_blocking(move || write_for(&folder, len_bytes, lasts, syncs_per_s)).await?
+    };
+    let (disk_bytes_per_s, _) = disk(LARGE_BYTES, None).await?;
+    let (_, back_to_back) = disk(SMALL_BYTES, None).await?;
     let buffer = TempDir::with_prefix_in("sluice-bench-buffer-", &folder)?;
     let durable = format!(
         "buffer:\n  directory: {}\n  ack: durable\n  policy: backpressure\n  disk:\n    \
@@ -90,15 +89,13 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let stage = start(turn, &durable).await?;
     let full = at_full_speed(&stage, lasts).await?;
     let bytes_per_s = full.acknowledged_per_s() * stage.load().shape.bytes_per_item();
-    let figures = stage.figures(&full)?;
+    let figures = stage.figures(&full, json!({}))?;
     let written = stage.metric("sluice_log_written_frames", &[]).await.unwrap_or(0.0);
     ensure!(written > 0.0, "nothing was written");
-    let spans_per_s = turn.options.spans_per_s;
     let requests_per_s = spans_per_s / f64::from(Shape::of(Signal::Traces).items_per_request);
     let mut rounds: Vec<[Latency; 2]> = Vec::new();
     for _ in 0..LATENCY_ROUNDS {
-        let of_disk = folder.clone();
-        let sync = spawn_blocking(move || measure_syncs(&of_disk, lasts, requests_per_s)).await??;
+        let (_, sync) = disk(SMALL_BYTES, Some(requests_per_s)).await?;
         rounds.push([sync, at_a_rate(&stage, spans_per_s, lasts).await?]);
     }
     drop((stage, buffer));
@@ -107,11 +104,11 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     at_full_speed(&stage, lasts).await?;
     let from_memory = at_a_rate(&stage, spans_per_s, lasts).await?;
     let of_rounds = |value: fn(&[Latency; 2]) -> f64| rounds.iter().map(value).collect::<Vec<_>>();
-    Ok(figures.with(json!({
-        "disk_bytes_per_s": disk.bytes_per_s,
+    let others = json!({
+        "disk_bytes_per_s": disk_bytes_per_s,
         "bytes_per_s": bytes_per_s,
-        "bandwidth_share": bytes_per_s / disk.bytes_per_s,
-        "disk_sync_back_to_back_p99_ms": milliseconds(disk.sync_back_to_back.p99),
+        "bandwidth_share": bytes_per_s / disk_bytes_per_s,
+        "disk_sync_back_to_back_p99_ms": milliseconds(back_to_back.p99),
         "disk_sync_p50_ms": of_rounds(|[sync, _]| milliseconds(sync.p50)),
         "disk_sync_p99_ms": of_rounds(|[sync, _]| milliseconds(sync.p99)),
         "round_acknowledged_p50_ms": of_rounds(|[_, acknowledged]| milliseconds(acknowledged.p50)),
@@ -120,7 +117,8 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
             acknowledged.p99.as_secs_f64() / sync.p99.as_secs_f64()
         }),
         "acknowledged_from_memory_p99_ms": milliseconds(from_memory.p99),
-    })))
+    });
+    Ok(with(figures, others))
 }
 
 /// The backend is away.
@@ -133,7 +131,7 @@ async fn start(turn: Turn<'_>, buffer: &str) -> Result<Stage> {
 
 async fn at_full_speed(stage: &Stage, counted: Duration) -> Result<Observed> {
     let load = stage.load().concurrency(CONNECTIONS, STREAMS).retry(Retry::SDK);
-    let observed = stage.under_load(load.duration(WARM_UP + counted), WARM_UP, counted).await?;
+    let observed = stage.under_load(load, WARM_UP, counted).await?;
     ensure!(observed.acknowledged > 0, "nothing was acknowledged: {:?}", observed.report.messages);
     Ok(observed)
 }

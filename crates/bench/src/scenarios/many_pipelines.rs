@@ -5,24 +5,20 @@
 use super::*;
 
 const PIPELINES: usize = 200;
-const MEMORY_LIMIT_MIB: u64 = 512;
-const WARM_UP_WINDOWS: u32 = 1;
-const COUNTED_WINDOWS: u32 = 2;
 /// Every span goes to two hundred backends: a second's backlog takes the bench some time.
 const DRAIN_WITHIN: Duration = Duration::from_secs(60);
 
 const ONE_DEAD: &str = "one dead";
 
-pub(crate) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "many-pipelines",
     title: "two hundred pipelines in little memory, senders in a closed loop",
     cases: &["all healthy", ONE_DEAD],
+    case_head: "backends",
     takes: sluice_only,
     measure: |turn| Box::pin(measure(turn)),
     compare: |_| {},
     columns: &[
-        SUBJECT,
-        ("backends", |series| series.case.clone()),
         ("accepted", |series| series.cell("accepted", 0)),
         ("spans/s a pipeline", |series| series.cell("spans_per_s", 0)),
         ("ack p99 ms", |series| series.cell("acknowledged_p99_ms", 0)),
@@ -30,17 +26,14 @@ pub(crate) const SCENARIO: Scenario = Scenario {
         ("doubled", |series| series.worst("doubled")),
         ("dropped", |series| series.cell("dropped_items", 0)),
         ("peak MiB (of limit)", Series::peak_of_limit),
-        CORES[0],
-        CORES[1],
     ],
     holds: |series| {
-        series.median("accepted") > 0.0 && series.none(&["lost"]) && keeps_to_memory(series)
+        series.median("accepted") > 0.0 && series.none(&["lost"]) && series.keeps_to_memory()
     },
     notes: |_| {
         format!(
             "{PIPELINES} pipelines with a backend each at a memory limit of {MEMORY_LIMIT_MIB} \
-             MiB, \
-             spans of 40 attributes as fast as they are answered.\nBar: the pipelines whose \
+             MiB, spans of 40 attributes as fast as they are answered.\nBar: the pipelines whose \
              backends are well lose nothing, memory at most 110 % of the limit."
         )
     },
@@ -51,13 +44,12 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let (healthy, dead) = (vec![Faults::none(); PIPELINES - dead], vec![Faults::dead(); dead]);
     let setting = Setting::of(turn, MEMORY_LIMIT_MIB, "")?.with_backends(healthy, dead);
     let stage = setting.start().await?;
-    let (warm_up, counted) = (turn.windows(WARM_UP_WINDOWS), turn.windows(COUNTED_WINDOWS));
     let load = Load { timeout: DRAIN_WITHIN, grace: DRAIN_WITHIN, ..stage.load() };
-    let load = load.duration(warm_up + counted).retry(Retry::SDK);
-    let observed = stage.under_load(load, warm_up, counted).await?;
+    let (load, warm_up) = (load.retry(Retry::SDK), turn.options.window());
+    let observed = stage.under_load(load, warm_up, turn.counted()).await?;
     stage.drained(&observed.report, DRAIN_WITHIN).await;
     let dropped = stage.metric("sluice_delivery_dropped_items", &[]).await;
-    Ok(stage.figures(&observed)?.with(json!({ "dropped_items": dropped })))
+    stage.figures(&observed, json!({ "dropped_items": dropped }))
 }
 
 #[cfg(test)]

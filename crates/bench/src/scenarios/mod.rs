@@ -11,6 +11,7 @@ mod overload;
 mod scheduler;
 
 // What scenarios are made of, for `use super::*` in each of them.
+use std::ops::{Div, Sub};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -22,8 +23,8 @@ use sluice_load_test::report::DASH;
 use tokio::time::{Instant, sleep};
 
 use crate::Options;
-use crate::figures::{Figures, Series, compare};
-use crate::scenario::{CORES, SUBJECT, Scenario, Turn, gateways, keeps_to_memory, sluice_only};
+use crate::figures::{Figures, Series, compare, with};
+use crate::scenario::{Scenario, Turn, gateways, sluice_only};
 use crate::stage::{COME_BACK, Observed, Setting, Stage};
 
 /// Ablations, which take long: run only where `--row` names them.
@@ -41,3 +42,8 @@ pub(crate) static SCENARIOS: [&Scenario; 9] = [
     &drain::SCENARIO,
     &many_pipelines::SCENARIO,
 ];
+
+/// Where nothing else is said.
+const MEMORY_LIMIT_MIB: u64 = 512;
+/// Connections are made, allocators and windows have grown.
+const WARM_UP: Duration = Duration::from_secs(1);

@@ -3,28 +3,24 @@
 
 use super::*;
 
-const MEMORY_LIMIT_MIB: u64 = 512;
-const WARM_UP: Duration = Duration::from_secs(1);
-const COUNTED_WINDOWS: u32 = 2;
 /// As in the target: within 5 %.
 const COST_BAR: f64 = 1.05;
 const RATE_BAR: f64 = 0.95;
 
 const DELIVERED: &str = "delivered";
 
-pub(crate) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "on-demand",
     title: "what a directory costs while all backends are well",
     cases: &[DELIVERED, "delivered_or_durable"],
+    case_head: "Acknowledged",
     takes: sluice_only,
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| {
-        compare(all, DELIVERED, "cost_ratio", "cpu_s_per_million", |own, other| own / other);
-        compare(all, DELIVERED, "rate_ratio", "spans_per_s", |own, other| own / other);
+        compare(all, DELIVERED, "cost_ratio", "cpu_s_per_million", Div::div);
+        compare(all, DELIVERED, "rate_ratio", "spans_per_s", Div::div);
     },
     columns: &[
-        SUBJECT,
-        ("Acknowledged", |series| series.case.clone()),
         ("CPU-s/M", |series| series.cell("cpu_s_per_million", 2)),
         ("×", |series| series.cell("cost_ratio", 3)),
         ("spans/s", |series| series.cell("spans_per_s", 0)),
@@ -32,8 +28,6 @@ pub(crate) const SCENARIO: Scenario = Scenario {
         ("p50 ms", |series| series.cell("acknowledged_p50_ms", 2)),
         ("p99 ms", |series| series.cell("acknowledged_p99_ms", 2)),
         ("MB written", |series| series.millions("written_bytes", 1)),
-        CORES[0],
-        CORES[1],
     ],
     holds: |series| {
         series.median("cost_ratio") <= COST_BAR && series.median("rate_ratio") >= RATE_BAR
@@ -51,11 +45,10 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let directory = if turn.case == DELIVERED { "" } else { "  directory: {dir}/buffer\n" };
     let buffer = format!("buffer:\n{directory}  ack: {}\n  policy: backpressure\n", turn.case);
     let stage = Setting::of(turn, MEMORY_LIMIT_MIB, &buffer)?.counting_lightly().start().await?;
-    let counted = turn.windows(COUNTED_WINDOWS);
     let load = Load { grace: Duration::from_secs(2), ..stage.load() }.retry(Retry::SDK);
-    let observed = stage.under_load(load.duration(WARM_UP + counted), WARM_UP, counted).await?;
+    let observed = stage.under_load(load, WARM_UP, turn.counted()).await?;
     let written_bytes = stage.metric("sluice_log_written_bytes", &[]).await.unwrap_or(0.0);
-    Ok(stage.figures(&observed)?.with(json!({ "written_bytes": written_bytes })))
+    stage.figures(&observed, json!({ "written_bytes": written_bytes }))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use sluice_load_test::report::Spread;
 use sluice_load_test::subject::Limits;
 
 use super::*;
-use crate::contestant::Kind;
 
 const MEMORY_LIMIT_MIB: u64 = 128;
 /// So little that generator and backend could take several times as much.
@@ -17,17 +16,12 @@ const FEW_SENDERS: [(usize, usize); 2] = [(4, 2), (4, 8)];
 /// What the many senders offer, of what few senders got through. One of the levels is where most is
 /// delivered: the peak.
 const LEVELS: [f64; 4] = [0.5, 0.65, 0.8, 1.0];
-pub(crate) const FLOOD: f64 = 3.0;
-/// Windows before counting, and counted.
-const WARM_UP_WINDOWS: u32 = 1;
-const COUNTED_WINDOWS: u32 = 2;
+pub(super) const FLOOD: f64 = 3.0;
 const DRAIN_WITHIN: Duration = Duration::from_secs(30);
 /// For answers, since a flooded subject is slow to give them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const GOODPUT_BAR: f64 = 0.95;
-
-pub(crate) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "overload",
     title: "three times as much offered as a subject with a CPU quota can take",
     // How senders are answered, and connections × streams: a connection each, as SDKs and agents
@@ -41,18 +35,14 @@ pub(crate) const SCENARIO: Scenario = Scenario {
         "memory 64 × 32",
         "delivered 64 × 32",
     ],
+    case_head: "ack, senders",
     // The Collector has no `buffer.ack`.
-    takes: |contestant, case| match contestant.kind {
-        Kind::Nginx { .. } => false,
-        Kind::Sluice { .. } => true,
-        Kind::Collector => case.starts_with("memory"),
+    takes: |contestant, case| {
+        contestant.is_sluice() || contestant.is_gateway() && case.starts_with("memory")
     },
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| all.iter_mut().for_each(of_peak),
     columns: &[
-        SUBJECT,
-        ("ack", |series| ack_and_senders(&series.case).0.to_owned()),
-        ("senders", |series| ack_and_senders(&series.case).1.to_owned()),
         ("few senders spans/s", |series| series.cell("few_senders_per_s", 0)),
         ("peak spans/s", |series| series.cell("peak_per_s", 0)),
         ("offered of peak", |series| series.percent("offered_of_peak")),
@@ -63,37 +53,29 @@ pub(crate) const SCENARIO: Scenario = Scenario {
         ("lost", |series| series.worst("lost")),
         ("doubled", |series| series.worst("doubled")),
         ("peak MiB (of limit)", Series::peak_of_limit),
-        CORES[0],
-        CORES[1],
     ],
     holds: |series| {
-        series.median("goodput_of_peak") >= GOODPUT_BAR
+        series.median("goodput_of_peak") >= 0.95
             && series.none(&["failed", "unanswered", "lost"])
-            && keeps_to_memory(series)
+            && series.keeps_to_memory()
     },
     notes: |_| {
         format!(
             "{CPU_CORES} cores by quota, memory limit {MEMORY_LIMIT_MIB} MiB, spans of 40 \
              attributes. Few senders: the better of closed loops of 8 and 32 requests in flight. \
              Then many in open loop, clients with a connection each (256 × 1) or gateways with \
-             many \
-             requests at a time on each (16 × 16, 64 × 32), offer {LEVELS:?} and {FLOOD} times \
-             that, each to a new subject, and do not come back; what is offered while all their \
-             requests wait is not sent. The peak is the level at which most is delivered, by the \
-             medians of all turns.\nBar: of {FLOOD} times at least 95 % of the peak in the same \
-             turn is delivered (median), every refusal retryable, nothing acknowledged lost, \
-             memory \
-             at most 110 % of the limit."
+             many requests at a time on each (16 × 16, 64 × 32), offer {LEVELS:?} and {FLOOD} \
+             times that, each to a new subject, and do not come back; what is offered while all \
+             their requests wait is not sent. The peak is the level at which most is delivered, by \
+             the medians of all turns.\nBar: of {FLOOD} times at least 95 % of the peak in the \
+             same turn is delivered (median), every refusal retryable, nothing acknowledged lost, \
+             memory at most 110 % of the limit."
         )
     },
 };
 
-fn ack_and_senders(case: &str) -> (&str, &str) {
-    case.split_once(' ').unwrap_or((case, ""))
-}
-
 /// A new subject with a new backend, under this load.
-pub(crate) async fn under_load(
+pub(super) async fn under_load(
     turn: Turn<'_>,
     case: &str,
     args: &[&str],
@@ -105,14 +87,13 @@ pub(crate) async fn under_load(
     setting.limits = Limits { cpu_cores: Some(CPU_CORES), memory_bytes: None };
     setting.args.extend(args.iter().map(|&arg| arg.to_owned()));
     let stage = setting.start().await?;
-    let (warm_up, counted) = (turn.windows(WARM_UP_WINDOWS), turn.windows(COUNTED_WINDOWS));
     let load = Load { timeout: PATIENCE, grace: PATIENCE, ..load(stage.load()) };
-    let observed = stage.under_load(load.duration(warm_up + counted), warm_up, counted).await?;
+    let observed = stage.under_load(load, turn.options.window(), turn.counted()).await?;
     Ok((stage, observed))
 }
 
 /// What few senders get through.
-pub(crate) async fn of_few_senders(turn: Turn<'_>, case: &str) -> Result<f64> {
+pub(super) async fn of_few_senders(turn: Turn<'_>, case: &str) -> Result<f64> {
     let mut few_per_s = 0.0_f64;
     for (connections, streams) in FEW_SENDERS {
         let few = |load: Load| load.concurrency(connections, streams).retry(COME_BACK);
@@ -124,15 +105,14 @@ pub(crate) async fn of_few_senders(turn: Turn<'_>, case: &str) -> Result<f64> {
 }
 
 /// The case's many senders in open loop.
-pub(crate) fn many_senders(load: Load, case: &str, per_s: f64) -> Load {
-    let numbers = ack_and_senders(case).1.split(" × ");
-    let numbers: Vec<usize> = numbers.filter_map(|number| number.parse().ok()).collect();
+pub(super) fn many_senders(load: Load, case: &str, per_s: f64) -> Load {
+    let numbers: Vec<usize> = case.split(' ').filter_map(|word| word.parse().ok()).collect();
     load.concurrency(numbers[0], numbers[1]).rate(per_s)
 }
 
 async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let few_per_s = of_few_senders(turn, turn.case).await?;
-    let (mut levels_per_s, mut flood) = ([0.0; LEVELS.len()], Figures::default());
+    let (mut levels_per_s, mut flood) = ([0.0; LEVELS.len()], Figures::Null);
     // Each turn begins elsewhere, so that a machine that becomes slower or faster meanwhile favours
     // none of them.
     for place in 0..=LEVELS.len() {
@@ -145,40 +125,40 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
             None => flood = of_flood(turn, &stage, &observed).await?,
         }
     }
-    Ok(flood.with(json!({ "few_senders_per_s": few_per_s, "levels_per_s": levels_per_s })))
+    Ok(with(flood, json!({ "few_senders_per_s": few_per_s, "levels_per_s": levels_per_s })))
 }
 
 async fn of_flood(turn: Turn<'_>, stage: &Stage, flood: &Observed) -> Result<Figures> {
     let report = &flood.report;
     stage.drained(report, DRAIN_WITHIN).await;
-    let load_s = turn.windows(WARM_UP_WINDOWS + COUNTED_WINDOWS).as_secs_f64();
+    let load_s = (turn.options.window() + turn.counted()).as_secs_f64();
     let turned_away = report.refused + report.failed + report.unanswered;
-    Ok(stage.figures(flood)?.with(json!({
+    let others = json!({
         "offered_per_s": report.offered as f64 / load_s,
         "sent_per_s": (report.offered - report.never_sent) as f64 / load_s,
         "goodput_per_s": flood.delivered_per_s(),
         // Of the senders that were turned away: how many may come back. Null where none was.
         "retryable_share": report.refused as f64 / turned_away as f64,
-    })))
+    });
+    stage.figures(flood, others)
 }
 
 /// The peak is the level at which most is delivered, the same for all turns. By medians: the best
 /// of single measurements is the luckiest.
 fn of_peak(series: &mut Series) {
-    let all: Vec<f64> = series.values("levels_per_s").collect();
-    let at = |level: usize| all.iter().copied().skip(level).step_by(LEVELS.len());
-    let median_at = |level: usize| Spread::of(at(level)).map_or(0.0, |spread| spread.median);
+    let turns = &series.turns;
+    let at = |level: usize| turns.iter().map(move |turn| turn["levels_per_s"][level].as_f64());
+    let median_at =
+        |level: usize| Spread::of(at(level).flatten()).map_or(0.0, |spread| spread.median);
     let peak =
         (0..LEVELS.len()).max_by(|a, b| median_at(*a).total_cmp(&median_at(*b))).unwrap_or(0);
-    let mut peaks_per_s = at(peak);
-    let peaks =
-        series.turns.iter().map(|turn| turn.as_ref().and_then(|_| peaks_per_s.next())).collect();
-    series.put("peak_per_s", peaks);
-    series.put("peak_level", vec![Some(LEVELS[peak]); series.turns.len()]);
+    let (peaks_per_s, count) = (at(peak).collect(), turns.len());
+    series.put("peak_per_s", peaks_per_s);
+    series.put("peak_level", vec![Some(LEVELS[peak]); count]);
     for what in ["offered", "sent", "goodput"] {
         let rate = format!("{what}_per_s");
-        let of = |turn: &Figures| Some(turn.get(&rate)? / turn.get("peak_per_s")?);
-        let shares = series.turns.iter().map(|turn| of(turn.as_ref()?)).collect();
+        let of = |turn: &Figures| Some(turn[&rate].as_f64()? / turn["peak_per_s"].as_f64()?);
+        let shares = series.turns.iter().map(of).collect();
         series.put(&format!("{what}_of_peak"), shares);
     }
 }

@@ -19,30 +19,32 @@ const CASES: [&str; Rule::ALL.len() + 1] = {
     cases
 };
 
-/// Cases of `overload`, each with its figures: the rate that is delivered, peak memory, and both
-/// relative to all rules.
-const FLOODS: [(&str, [&str; 4]); 4] = [
-    ("memory 256 × 1", ["m256_per_s", "m256_bytes", "m256_rate_ratio", "m256_memory_ratio"]),
-    ("memory 16 × 16", ["m16_per_s", "m16_bytes", "m16_rate_ratio", "m16_memory_ratio"]),
-    ("delivered 256 × 1", ["d256_per_s", "d256_bytes", "d256_rate_ratio", "d256_memory_ratio"]),
-    ("delivered 16 × 16", ["d16_per_s", "d16_bytes", "d16_rate_ratio", "d16_memory_ratio"]),
+/// Cases of `overload`, and what the figures of each begin with: the rate that is delivered, peak
+/// memory, and both relative to all rules.
+const FLOODS: [(&str, &str); 4] = [
+    ("memory 256 × 1", "m256"),
+    ("memory 16 × 16", "m16"),
+    ("delivered 256 × 1", "d256"),
+    ("delivered 16 × 16", "d16"),
 ];
 
-pub(crate) const SCENARIO: Scenario = Scenario {
+pub(super) const SCENARIO: Scenario = Scenario {
     id: "scheduler",
     title: "overload without each rule of the read scheduler, relative to all rules",
     cases: &CASES,
+    case_head: "without",
     takes: sluice_only,
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| {
-        for (_, [per_s, bytes, rate_ratio, memory_ratio]) in FLOODS {
-            compare(all, ALL_RULES, rate_ratio, per_s, |own, all_rules| own / all_rules);
-            compare(all, ALL_RULES, memory_ratio, bytes, |own, all_rules| own / all_rules);
+        for (_, flood) in FLOODS {
+            for (ratio, figure) in [("rate", "per_s"), ("memory", "bytes")] {
+                let (ratio, figure) =
+                    (format!("{flood}_{ratio}_ratio"), format!("{flood}_{figure}"));
+                compare(all, ALL_RULES, &ratio, &figure, Div::div);
+            }
         }
     },
     columns: &[
-        SUBJECT,
-        ("without", |series| series.case.clone()),
         ("memory 256 × 1: rate", |series| series.cell("m256_rate_ratio", 2)),
         ("memory", |series| series.cell("m256_memory_ratio", 2)),
         ("memory 16 × 16: rate", |series| series.cell("m16_rate_ratio", 2)),
@@ -68,13 +70,12 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let without = ["--scheduler-without", turn.case];
     let args = if turn.case == ALL_RULES { &[][..] } else { &without };
     let few_per_s = of_few_senders(turn, ALL_RULES).await?;
-    let mut figures = Figures::from(json!({ "few_senders_per_s": few_per_s }));
-    for (case, [per_s, bytes, ..]) in FLOODS {
-        let flood = |load: Load| many_senders(load, case, FLOOD * few_per_s);
-        let (stage, observed) = under_load(turn, case, args, flood).await?;
-        let peak_bytes = Figures::from(stage.memory()?).get("peak_rss_bytes");
-        figures.set(per_s, Some(observed.delivered_per_s()));
-        figures.set(bytes, peak_bytes);
+    let mut figures = json!({ "few_senders_per_s": few_per_s });
+    for (case, flood) in FLOODS {
+        let load = |load: Load| many_senders(load, case, FLOOD * few_per_s);
+        let (stage, observed) = under_load(turn, case, args, load).await?;
+        figures[format!("{flood}_per_s")] = json!(observed.delivered_per_s());
+        figures[format!("{flood}_bytes")] = stage.memory()?["peak_rss_bytes"].take();
     }
     Ok(figures)
 }

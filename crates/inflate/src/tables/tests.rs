@@ -8,7 +8,8 @@ proptest! {
     #[test]
     fn a_table_has_every_code(splits in proptest::collection::vec(any::<u16>(), 1..287)) {
         let lengths = complete_code(&splits);
-        let symbols: Vec<u32> = (0..lengths.len()).map(|symbol| LITERALS | (symbol as u32) << 16).collect();
+        let symbols = (0..lengths.len()).map(|symbol| LITERALS | (symbol as u32) << 16);
+        let symbols: Vec<u32> = symbols.collect();
         let mut table = Box::new(Table::<4096>::EMPTY);
         prop_assert!(table.make(&lengths, &symbols).is_some());
         for (symbol, code) in codes(&lengths) {
@@ -27,7 +28,10 @@ proptest! {
     }
 
     #[test]
-    fn lengths_that_leave_a_gap_or_overlap_make_no_table(splits in proptest::collection::vec(any::<u16>(), 1..200), which in any::<proptest::sample::Index>()) {
+    fn lengths_that_leave_a_gap_or_overlap_make_no_table(
+        splits in proptest::collection::vec(any::<u16>(), 1..200),
+        which in any::<proptest::sample::Index>(),
+    ) {
         let mut lengths = complete_code(&splits);
         let symbols = vec![LITERALS; lengths.len()];
         let mut table = Box::new(Table::<4096>::EMPTY);

@@ -60,42 +60,36 @@ pub fn lost(pipeline: &PipelineKpis) -> Option<u64> {
     }
 }
 
+/// A pipeline with its name, what its backend does, and the figures of all.
+type Row<'a> = (&'a str, &'a str, &'a Kpis, &'a PipelineKpis);
+type Column = (&'static str, fn(&Row<'_>) -> String);
+
+const COLUMNS: [Column; 13] = [
+    ("Pipeline", |(name, ..)| (*name).to_owned()),
+    ("Backend", |(_, backend, ..)| (*backend).to_owned()),
+    ("Receiver Accepted Spans/sec", |(.., kpis, _)| number(kpis.received_per_s, 0)),
+    ("Exporter Exported Spans/sec", |(.., pipeline)| number(pipeline.exported_per_s, 0)),
+    ("Exporter Queue Size", |(.., pipeline)| number(pipeline.queue, 0)),
+    ("Pod Memory Usage(MB)", |(.., kpis, _)| {
+        number(kpis.memory_max_bytes.map(|bytes| bytes / MEBIBYTE), 0)
+    }),
+    ("Pod CPU Usage", |(.., kpis, _)| number(kpis.cpu_cores, 1)),
+    ("Received", |(.., kpis, _)| count(kpis.accepted)),
+    ("Exported", |(.., pipeline)| count(pipeline.exported)),
+    ("Lost", |(.., pipeline)| count(lost(pipeline))),
+    ("Dropped", |(.., pipeline)| number(pipeline.dropped, 0)),
+    ("Waiting", |(.., pipeline)| number(pipeline.held, 0)),
+    ("p50 / p99 ms", |(.., pipeline)| {
+        let latency = pipeline.latency_p50_ms.zip(pipeline.latency_p99_ms);
+        latency.map_or_else(|| DASH.to_owned(), |(p50, p99)| format!("{p50:.0} / {p99:.0}"))
+    }),
+];
+
 /// One row a pipeline, in Markdown. A value that is not known is a dash.
 pub fn to_markdown(kpis: &Kpis) -> String {
-    const HEADS: [&str; 13] = [
-        "Pipeline",
-        "Backend",
-        "Receiver Accepted Spans/sec",
-        "Exporter Exported Spans/sec",
-        "Exporter Queue Size",
-        "Pod Memory Usage(MB)",
-        "Pod CPU Usage",
-        "Received",
-        "Exported",
-        "Lost",
-        "Dropped",
-        "Waiting",
-        "p50 / p99 ms",
-    ];
-    let row = |(&(name, backend), pipeline): (&(&str, &str), &PipelineKpis)| {
-        let latency = pipeline.latency_p50_ms.zip(pipeline.latency_p99_ms);
-        vec![
-            name.to_owned(),
-            backend.to_owned(),
-            number(kpis.received_per_s, 0),
-            number(pipeline.exported_per_s, 0),
-            number(pipeline.queue, 0),
-            number(kpis.memory_max_bytes.map(|bytes| bytes / MEBIBYTE), 0),
-            number(kpis.cpu_cores, 1),
-            count(kpis.accepted),
-            count(pipeline.exported),
-            count(lost(pipeline)),
-            number(pipeline.dropped, 0),
-            number(pipeline.held, 0),
-            latency.map_or_else(|| DASH.to_owned(), |(p50, p99)| format!("{p50:.0} / {p99:.0}")),
-        ]
-    };
-    Table::new("", &HEADS, PIPELINES.iter().zip(&kpis.pipelines).map(row).collect()).to_string()
+    let rows = PIPELINES.iter().zip(&kpis.pipelines);
+    let rows = rows.map(|(&(name, backend), pipeline)| (name, backend, kpis, pipeline));
+    Table::of("", &COLUMNS, rows).to_string()
 }
 
 #[cfg(test)]

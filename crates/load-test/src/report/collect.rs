@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::record::{RECORD_FILE, RecordError, RunRecord};
+use anyhow::{Context, Result, ensure};
+
+use super::record::{RECORD_FILE, RunRecord, write};
 use super::{to_csv, to_html, to_markdown};
 
 /// How far below a given folder records are looked for: deeper than any layout of results, and safe
@@ -14,30 +16,32 @@ const DEPTH: usize = 8;
 /// Reads the records at these places, each a `run.json` or a folder with any number of them in it
 /// or below, and puts them in the order in which they were started. A place named twice is read
 /// once; one without a record is an error.
-pub fn load(places: &[PathBuf]) -> Result<Vec<RunRecord>, RecordError> {
+pub fn load(places: &[PathBuf]) -> Result<Vec<RunRecord>> {
     let mut files = BTreeSet::new();
     for place in places {
-        let mut found = Vec::new();
-        match fs::metadata(place).map_err(RecordError::file(place))?.is_file() {
+        let (name, mut found) = (place.display(), Vec::new());
+        match fs::metadata(place).with_context(|| name.to_string())?.is_file() {
             true => found.push(place.clone()),
             false => find(place, DEPTH, &mut found)?,
         }
-        if found.is_empty() {
-            return Err(RecordError::Empty { path: place.clone() });
-        }
+        ensure!(
+            !found.is_empty(),
+            "{name}: no {RECORD_FILE} is there or in a folder below; give a folder that `sluice \
+             load-test` wrote"
+        );
         for file in found {
-            files.insert(fs::canonicalize(&file).map_err(RecordError::file(&file))?);
+            files.insert(fs::canonicalize(&file).with_context(|| file.display().to_string())?);
         }
     }
-    let mut records =
-        files.iter().map(|file| RunRecord::read(file)).collect::<Result<Vec<_>, _>>()?;
+    let mut records = files.iter().map(|file| RunRecord::read(file)).collect::<Result<Vec<_>>>()?;
     records.sort_by_key(|record| record.started_unix_ms);
     Ok(records)
 }
 
-fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), RecordError> {
-    for entry in fs::read_dir(folder).map_err(RecordError::file(folder))? {
-        let path = entry.map_err(RecordError::file(folder))?.path();
+fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+    let name = || folder.display().to_string();
+    for entry in fs::read_dir(folder).with_context(name)? {
+        let path = entry.with_context(name)?.path();
         if path.is_dir() {
             if depth > 0 {
                 find(&path, depth - 1, files)?;
@@ -51,27 +55,17 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Rec
 
 /// Writes `report.md`, `report.csv` and `report.html` of these runs into a folder, which is made if
 /// it is not there.
-pub fn write_reports(records: &[RunRecord], folder: &Path) -> Result<Vec<PathBuf>, RecordError> {
-    fs::create_dir_all(folder).map_err(RecordError::file(folder))?;
-    let reports = [
-        ("report.md", to_markdown(records)),
-        ("report.csv", to_csv(records)),
-        ("report.html", to_html(records)),
-    ];
-    let mut written = Vec::new();
-    for (name, text) in reports {
-        let path = folder.join(name);
-        fs::write(&path, text).map_err(RecordError::file(&path))?;
-        written.push(path);
-    }
-    Ok(written)
+pub fn write_reports(records: &[RunRecord], folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    write(folder, "report.md", &to_markdown(records))?;
+    write(folder, "report.csv", &to_csv(records))?;
+    write(folder, "report.html", &to_html(records))
 }
 
 /// Writes one run's record and its reports.
-pub fn write_all(record: &RunRecord, folder: &Path) -> Result<Vec<PathBuf>, RecordError> {
-    let mut written = write_reports(std::slice::from_ref(record), folder)?;
-    written.insert(0, record.write(folder)?);
-    Ok(written)
+pub fn write_all(record: &RunRecord, folder: &Path) -> Result<()> {
+    write_reports(std::slice::from_ref(record), folder)?;
+    record.write(folder)
 }
 
 #[cfg(test)]
@@ -84,7 +78,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [first, second] = [fixtures::single(), fixtures::multi()];
         let [older, newer] = [folder.path().join("b/older"), folder.path().join("a/newer")];
-        assert_eq!(write_all(&first, &older).unwrap().len(), 4);
+        write_all(&first, &older).unwrap();
+        for name in [RECORD_FILE, "report.md", "report.csv", "report.html"] {
+            assert!(older.join(name).is_file(), "{name}");
+        }
         write_all(&second, &newer).unwrap();
         let twice = [folder.path().to_owned(), newer.join(RECORD_FILE), older];
         assert_eq!(
@@ -99,8 +96,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("nothing");
         assert!(load(&[missing]).unwrap_err().to_string().contains("nothing"));
-        let error = load(&[folder.path().to_owned()]).unwrap_err();
-        assert!(matches!(error, RecordError::Empty { .. }), "{error}");
+        let error = load(&[folder.path().to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("no run.json is there"), "{error}");
     }
 
     #[test]
@@ -114,11 +111,13 @@ mod tests {
         let path = folder.path().join(RECORD_FILE);
         let text = fixtures::single().to_json();
         fs::write(&path, text.replacen("\"format\": 1", "\"format\": 2", 1)).unwrap();
-        assert!(matches!(RunRecord::read(&path), Err(RecordError::Format { found: 2, .. })));
+        let newer = RunRecord::read(&path).unwrap_err().to_string();
+        assert!(newer.contains("has format 2, this version reads format 1"), "{newer}");
         fs::write(&path, text.replacen("\"format\": 1", "\"format\": 1, \"later\": {}", 1))
             .unwrap();
         assert_eq!(RunRecord::read(&path).unwrap(), fixtures::single());
         fs::write(&path, &text[..text.len() / 2]).unwrap();
-        assert!(matches!(RunRecord::read(&path), Err(RecordError::Malformed { .. })));
+        let cut = RunRecord::read(&path).unwrap_err().to_string();
+        assert!(cut.contains("not a record of a load test"), "{cut}");
     }
 }

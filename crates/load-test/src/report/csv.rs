@@ -19,6 +19,7 @@ struct Line<'a> {
 /// A column and where it comes from.
 type Fact = (&'static str, fn(&Line<'_>) -> String);
 
+/// Before the figures.
 const FACTS: [Fact; 12] = [
     ("started", |line| utc(line.record.started_unix_ms)),
     ("target", |line| line.record.scenario.target.to_string()),
@@ -34,31 +35,34 @@ const FACTS: [Fact; 12] = [
     ("pipeline", |line| line.pipeline.to_owned()),
 ];
 
-type Limit = (&'static str, fn(&FoundLimit) -> Option<f64>);
-
-/// What a search found, the same in all of a subject's lines.
-const LIMITS: [Limit; 3] = [
-    ("limit_per_s", |limit| limit.rate_per_s),
-    ("limit_held_always_per_s", |limit| limit.held_always_per_s),
-    ("limit_failed_per_s", |limit| limit.failed_per_s),
+/// Behind them: what a search found, the same in all of a subject's lines.
+const LIMITS: [Fact; 3] = [
+    ("limit_per_s", |of| text(of.limit().and_then(|limit| limit.rate_per_s))),
+    ("limit_held_always_per_s", |of| text(of.limit().and_then(|limit| limit.held_always_per_s))),
+    ("limit_failed_per_s", |of| text(of.limit().and_then(|limit| limit.failed_per_s))),
 ];
+
+impl Line<'_> {
+    fn limit(&self) -> Option<&FoundLimit> {
+        self.subject.limit.as_ref()
+    }
+}
 
 /// Units are in the columns' names. What is not known is empty. A subject that did not run has a
 /// line without figures.
 pub fn to_csv(records: &[RunRecord]) -> String {
     // As the record names them; those of each pipeline have lines of their own.
-    let figures: Vec<String> = fields(&Kpis::default()).into_iter().map(|(name, _)| name).collect();
-    let figures: Vec<&str> =
-        figures.iter().map(String::as_str).filter(|name| *name != "pipelines").collect();
-    let heads = FACTS.iter().map(|(name, _)| *name).chain(figures.iter().copied());
-    let mut csv = joined(heads.chain(LIMITS.iter().map(|(name, _)| *name)).map(str::to_owned));
+    let mut figures: Vec<String> =
+        fields(&Kpis::default()).into_iter().map(|(name, _)| name).collect();
+    figures.retain(|name| name != "pipelines");
+    let names =
+        |facts: &[Fact]| facts.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>();
+    let mut csv = joined([names(&FACTS), figures.clone(), names(&LIMITS)].concat());
     for line in records.iter().flat_map(lines) {
-        let facts = FACTS.iter().map(|(_, fact)| fact(&line));
-        let known =
-            figures.iter().map(|&name| text(line.figures.get(name).and_then(Value::as_f64)));
-        let limit = line.subject.limit.as_ref();
-        let limits = LIMITS.iter().map(|(_, of)| text(limit.and_then(of)));
-        csv += &joined(facts.chain(known).chain(limits));
+        let cells = |facts: &[Fact]| facts.iter().map(|(_, fact)| fact(&line)).collect::<Vec<_>>();
+        let figure = |name: &String| text(line.figures.get(name).and_then(Value::as_f64));
+        let figures = figures.iter().map(figure).collect();
+        csv += &joined([cells(&FACTS), figures, cells(&LIMITS)].concat());
     }
     csv
 }
@@ -87,8 +91,8 @@ fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-fn joined(cells: impl Iterator<Item = String>) -> String {
-    let quoted = cells.map(|cell| match cell.contains([',', '"', '\r', '\n']) {
+fn joined(cells: Vec<String>) -> String {
+    let quoted = cells.into_iter().map(|cell| match cell.contains([',', '"', '\r', '\n']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),
         false => cell,
     });

@@ -50,16 +50,13 @@ pub fn to_html(records: &[RunRecord]) -> String {
 
 /// Where the page has several targets, links to them.
 fn contents(targets: &[(Target, Vec<&RunRecord>)]) -> String {
-    let link = |(number, (target, _)): (usize, &(Target, Vec<&RunRecord>))| {
-        format!("<a href=\"#target-{number}\">{}</a>", target.title())
-    };
-    match targets.len() {
-        0 | 1 => String::new(),
-        _ => {
-            let links: String = targets.iter().enumerate().map(link).collect();
-            format!("<nav aria-label=\"Targets\">{links}</nav>\n")
-        }
+    if targets.len() < 2 {
+        return String::new();
     }
+    let links = targets.iter().enumerate().map(|(number, (target, _))| {
+        format!("<a href=\"#target-{number}\">{}</a>", target.title())
+    });
+    format!("<nav aria-label=\"Targets\">{}</nav>\n", links.collect::<String>())
 }
 
 fn lead(records: &[RunRecord]) -> String {
@@ -137,8 +134,8 @@ fn is_loss(column: &str, cell: &str) -> bool {
 /// What a Prometheus was asked, and what it said: the first turn's.
 fn write_queries(body: &mut String, run: &RunRecord) {
     for subject in &run.subjects {
-        let mut readings = subject.turns.iter().filter_map(|turn| turn.prometheus.as_ref());
-        let Some(reading) = readings.next() else { continue };
+        let reading = subject.turns.iter().find_map(|turn| turn.prometheus.as_ref());
+        let Some(reading) = reading else { continue };
         let (label, url) = (escape(&subject_label(subject)), escape(&reading.url));
         *body += &format!("<details><summary>{label}: what {url} was asked</summary>");
         *body += "<ul class=\"about\">\n";

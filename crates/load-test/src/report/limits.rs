@@ -6,44 +6,40 @@ use super::table::Table;
 use super::tables::{group_title, subject_label};
 
 const NOTE: &str = "A rate is held with no loss, nothing turned away, all sent in time and no \
-growing backlog; it \
-fails if it does so \
-                    twice. The limit lies between the highest rate that was held in all its tries \
-                    and the lowest that failed.";
+                    growing backlog; it fails if it does so twice. The limit lies between the \
+                    highest rate that was held in all its tries and the lowest that failed.";
+
+struct Searched<'a> {
+    record: &'a RunRecord,
+    subject: &'a SubjectRecord,
+    limit: &'a FoundLimit,
+}
+
+type Column = (&'static str, fn(&Searched<'_>) -> String);
+
+const COLUMNS: [Column; 9] = [
+    ("Version/Test", |of| of.record.scenario.name.clone()),
+    ("Scenario", |of| group_title(of.record).to_owned()),
+    ("Subject", |of| subject_label(of.subject)),
+    ("Held items/sec", |of| number(of.limit.rate_per_s, 0)),
+    ("Tries that held", |of| format!("{} of {}", of.limit.held, of.limit.tries_at_rate)),
+    ("The limit lies", |of| between(of.limit)),
+    ("To the first", |of| {
+        let first = of.record.subjects.first().and_then(rate);
+        number(first.zip(rate(of.subject)).map(|(first, own)| own / first), 2)
+    }),
+    ("Tries", |of| of.limit.tries.len().to_string()),
+    ("Why not more", |of| why_not_more(of.limit)),
+];
 
 /// `None`: no record is of a search.
 pub(super) fn limits(records: &[&RunRecord]) -> Option<Table> {
-    let mut rows = Vec::new();
-    for record in records {
-        let first = record.subjects.first().and_then(rate);
-        let searched =
-            record.subjects.iter().filter_map(|subject| Some((subject, subject.limit.as_ref()?)));
-        rows.extend(searched.map(|(subject, limit)| {
-            vec![
-                record.scenario.name.clone(),
-                group_title(record).to_owned(),
-                subject_label(subject),
-                number(limit.rate_per_s, 0),
-                format!("{} of {}", limit.held, limit.tries_at_rate),
-                between(limit),
-                number(first.zip(rate(subject)).map(|(first, own)| own / first), 2),
-                limit.tries.len().to_string(),
-                why_not_more(limit),
-            ]
-        }));
-    }
-    let heads = [
-        "Version/Test",
-        "Scenario",
-        "Subject",
-        "Held items/sec",
-        "Tries that held",
-        "The limit lies",
-        "To the first",
-        "Tries",
-        "Why not more",
-    ];
-    Table::new("Limits", &heads, rows).with_note(NOTE).unless_empty()
+    let subjects = records.iter().flat_map(|&record| {
+        record.subjects.iter().map(move |subject| (record, subject, subject.limit.as_ref()))
+    });
+    let rows = subjects
+        .filter_map(|(record, subject, limit)| Some(Searched { record, subject, limit: limit? }));
+    Table::of("Limits", &COLUMNS, rows).with_note(NOTE).unless_empty()
 }
 
 fn rate(subject: &SubjectRecord) -> Option<f64> {
@@ -65,11 +61,8 @@ fn between(limit: &FoundLimit) -> String {
 
 /// What happened at the lowest rate that failed, and whether the search was cut short.
 fn why_not_more(limit: &FoundLimit) -> String {
-    let failing = limit
-        .tries
-        .iter()
-        .rev()
-        .find(|tried| !tried.held && Some(tried.rate_per_s) == limit.failed_per_s);
+    let has_failed = |rate_per_s| Some(rate_per_s) == limit.failed_per_s;
+    let failing = limit.tries.iter().rfind(|tried| !tried.held && has_failed(tried.rate_per_s));
     let reason = failing.and_then(|tried| tried.reason.clone());
     let early = limit.ended_early.as_ref().map(|why| format!("the search ended early: {why}"));
     let told: Vec<String> = [reason, early].into_iter().flatten().collect();

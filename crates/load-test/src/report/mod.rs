@@ -22,8 +22,8 @@ pub use html::to_html;
 pub use markdown::to_markdown;
 pub use record::{
     BenchCost, FORMAT, FaultWindow, FoundLimit, Kpis, LimitTry, Machine, PipelineKpis,
-    PrometheusReading, Query, RECORD_FILE, RecordError, RunRecord, Sample, Scenario, SubjectLimits,
-    SubjectRecord, Target, Turn, Verdict, Warning,
+    PrometheusReading, Query, RunRecord, Sample, Scenario, SubjectLimits, SubjectRecord, Target,
+    Turn, Verdict, Warning,
 };
 pub use table::Table;
 pub use tables::title;

@@ -3,39 +3,19 @@
 
 use std::fmt;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// The format that this version writes. It reads this one only; fields that it does not know are
 /// passed over.
 pub const FORMAT: u32 = 1;
 
 /// The name of the record in a run's folder.
-pub const RECORD_FILE: &str = "run.json";
-
-/// Why a record could not be read or written.
-#[derive(Debug, Error)]
-pub enum RecordError {
-    #[error("{path}: {source}")]
-    File { path: PathBuf, source: io::Error },
-    #[error("{path}: not a record of a load test: {source}")]
-    Malformed { path: PathBuf, source: serde_json::Error },
-    #[error(
-        "{path}: has format {found}, this version reads format {FORMAT}; use the version of \
-         sluice that made it"
-    )]
-    Format { path: PathBuf, found: u32 },
-    #[error(
-        "{path}: no {RECORD_FILE} is there or in a folder below; give a folder that `sluice \
-         load-test` wrote"
-    )]
-    Empty { path: PathBuf },
-}
+pub(super) const RECORD_FILE: &str = "run.json";
 
 /// One call of the load test: one scenario, one or several subjects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,22 +52,20 @@ pub struct Machine {
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
-#[serde(rename_all = "kebab-case")]
-#[value(rename_all = "kebab-case")]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
 pub enum Target {
     /// spans over OTLP
     Traces,
     /// metric points over OTLP
     Metrics,
     /// Prometheus targets that the subject scrapes
-    #[serde(rename = "metricagent")]
-    #[value(name = "metricagent")]
     MetricAgent,
     /// log records over OTLP
+    #[serde(rename = "logs-otel")]
+    #[value(name = "logs-otel")]
     LogsOtel,
     /// log files that the subject tails
-    #[serde(rename = "logagent")]
-    #[value(name = "logagent")]
     LogAgent,
     /// the same, counted in bytes as Fluent Bit does
     #[serde(rename = "logs-fluentbit")]
@@ -128,10 +106,8 @@ pub struct Scenario {
     pub items_per_request: Option<u64>,
     pub pipelines: u32,
     /// Protocol, compression, connections and streams in plain words.
-    #[serde(default)]
     pub carried: Option<String>,
     /// The call, so that it can be made again.
-    #[serde(default)]
     pub command: Option<String>,
 }
 
@@ -145,13 +121,11 @@ pub struct SubjectRecord {
     /// One a time that it ran, in order. Empty where it could not run: the warnings say why.
     pub turns: Vec<Turn>,
     /// Where rates were searched; the turns are then those at the rate that was found.
-    #[serde(default)]
     pub limit: Option<FoundLimit>,
     /// It cannot be tested in this way: why. It has no turns then, and has not failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cannot: Option<String>,
     /// These figures were published by others and not measured in this run: where they are from.
-    #[serde(default)]
     pub measured_elsewhere: Option<String>,
 }
 
@@ -173,7 +147,6 @@ pub struct FoundLimit {
     /// subject may hold more.
     pub bench_was_limit: bool,
     /// Why the search ended before it was done, for instance its time.
-    #[serde(default)]
     pub ended_early: Option<String>,
     /// In the order in which they were made.
     pub tries: Vec<LimitTry>,
@@ -185,7 +158,6 @@ pub struct LimitTry {
     pub rate_per_s: f64,
     pub held: bool,
     /// Why it was not.
-    #[serde(default)]
     pub reason: Option<String>,
     #[serde(default)]
     pub bench_was_busy: bool,
@@ -216,7 +188,7 @@ pub struct Turn {
     #[serde(default)]
     pub bench: BenchCost,
     /// Where its rates, queue, memory, CPU and restarts are not from the subject itself and /proc.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<PrometheusReading>,
 }
 
@@ -391,12 +363,6 @@ impl SubjectRecord {
     }
 }
 
-impl RecordError {
-    pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> RecordError {
-        move |source| RecordError::File { path: path.to_owned(), source }
-    }
-}
-
 impl RunRecord {
     /// A subject ran, or should have: the report has circumstances to show.
     pub(super) fn is_of_a_run(&self) -> bool {
@@ -404,31 +370,35 @@ impl RunRecord {
     }
 
     /// Reads a record that [`RunRecord::write`] wrote.
-    pub fn read(path: &Path) -> Result<RunRecord, RecordError> {
+    pub fn read(path: &Path) -> Result<RunRecord> {
         #[derive(Deserialize)]
         struct OnlyFormat {
             format: u32,
         }
-        let text = fs::read_to_string(path).map_err(RecordError::file(path))?;
-        let malformed = |source| RecordError::Malformed { path: path.to_owned(), source };
-        let OnlyFormat { format } = serde_json::from_str(&text).map_err(malformed)?;
-        if format != FORMAT {
-            return Err(RecordError::Format { path: path.to_owned(), found: format });
-        }
-        serde_json::from_str(&text).map_err(malformed)
+        let name = path.display();
+        let text = fs::read_to_string(path).with_context(|| name.to_string())?;
+        let malformed = || format!("{name}: not a record of a load test");
+        let OnlyFormat { format } = serde_json::from_str(&text).with_context(malformed)?;
+        ensure!(
+            format == FORMAT,
+            "{name}: has format {format}, this version reads format {FORMAT}; use the version of \
+             sluice that made it"
+        );
+        serde_json::from_str(&text).with_context(malformed)
     }
 
     /// Pretty-printed.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("plain data with string keys");
-        text.push('\n');
-        text
+        serde_json::to_string_pretty(self).expect("plain data with string keys") + "\n"
     }
 
     /// Writes `run.json` into a folder that exists.
-    pub fn write(&self, folder: &Path) -> Result<PathBuf, RecordError> {
-        let path = folder.join(RECORD_FILE);
-        fs::write(&path, self.to_json()).map_err(RecordError::file(&path))?;
-        Ok(path)
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        write(folder, RECORD_FILE, &self.to_json())
     }
+}
+
+pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| path.display().to_string())
 }

@@ -22,6 +22,18 @@ impl Table {
         Table { title: title.to_owned(), columns, rows, ..Table::default() }
     }
 
+    /// A row for each of these, with one row of heads: each column is a head and what stands below
+    /// it.
+    pub fn of<T>(
+        title: &str,
+        columns: &[(&str, impl Fn(&T) -> String)],
+        rows: impl IntoIterator<Item = T>,
+    ) -> Table {
+        let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
+        let row = |of: T| columns.iter().map(|(_, cell)| cell(&of)).collect();
+        Table::new(title, &heads, rows.into_iter().map(row).collect())
+    }
+
     /// `None` where there are no rows.
     pub fn unless_empty(self) -> Option<Table> {
         (!self.rows.is_empty()).then_some(self)

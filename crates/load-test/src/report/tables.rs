@@ -166,10 +166,10 @@ fn rows<'a>(records: &[&'a RunRecord]) -> Vec<Row<'a>> {
 fn label(entry: Entry<'_>, several_subjects: bool, times: usize) -> String {
     let mut label = entry.record.scenario.name.clone();
     if several_subjects {
-        label = format!("{label} · {}", subject_label(entry.subject));
+        label += &format!(" · {}", subject_label(entry.subject));
     }
     if times > 1 {
-        label = format!("{label} ({times})");
+        label += &format!(" ({times})");
     }
     if entry.subject.measured_elsewhere.is_some() {
         label.push_str(" *");
