@@ -135,7 +135,7 @@ impl Out {
         if !text(record, "eventName").is_empty() {
             self.line(format!("EventName: {}", text(record, "eventName")));
         }
-        let (kind, body) = record.get("body").map_or(("Empty", String::new()), any_value);
+        let (kind, body) = any_value(&record["body"]);
         self.line(format!("Body: {kind}({body})"));
         self.attributes("Attributes", record, "");
         self.line(format!("Trace ID: {}", text(record, "traceId")));

@@ -38,7 +38,6 @@ enum Verbosity {
     Detailed,
 }
 
-/// Options of `debug`.
 #[derive(Debug)]
 struct DebugConfig {
     verbosity: Verbosity,

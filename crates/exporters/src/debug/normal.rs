@@ -44,11 +44,8 @@ fn scope_details(scope: &Value) -> String {
 }
 
 fn pairs(owner: &Value) -> Vec<String> {
-    list(owner, "attributes")
-        .iter()
-        .map(attribute)
-        .map(|(key, _, value)| format!("{key}={value}"))
-        .collect()
+    let attributes = list(owner, "attributes").iter().map(attribute);
+    attributes.map(|(key, _, value)| format!("{key}={value}")).collect()
 }
 
 fn prefixed(owner: &Value) -> String {
@@ -62,7 +59,7 @@ fn write_entry(signal: Signal, entry: &Value, out: &mut String) {
             let _ = writeln!(out, "{name} {trace} {id}{}", prefixed(entry));
         }
         Signal::Logs => {
-            let body = entry.get("body").map(|body| any_value(body).1).unwrap_or_default();
+            let (_, body) = any_value(&entry["body"]);
             let _ = writeln!(out, "{body} {}", pairs(entry).join(" "));
         }
         Signal::Metrics => points(entry, out),
@@ -106,10 +103,8 @@ fn histogram(point: &Value) -> String {
     let mut out = totals(point);
     let bounds = list(point, "explicitBounds");
     for (index, count) in list(point, "bucketCounts").iter().enumerate() {
-        let bound = bounds
-            .get(index)
-            .map(|bound| format!("le{}=", shortest(double(bound))))
-            .unwrap_or_default();
+        let bound = bounds.get(index).map(|bound| format!("le{}=", shortest(double(bound))));
+        let bound = bound.unwrap_or_default();
         let _ = write!(out, " {bound}{}", integer_of(count));
     }
     out

@@ -44,9 +44,7 @@ pub(super) fn integer(value: &Value, key: &str) -> i128 {
 pub(super) fn integer_of(value: &Value) -> i128 {
     match value {
         Value::String(text) => text.parse().unwrap_or(0),
-        Value::Number(number) => {
-            number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)).unwrap_or(0)
-        }
+        Value::Number(number) => number.as_i128().unwrap_or(0),
         _ => 0,
     }
 }
@@ -96,10 +94,8 @@ fn not_finite(value: f64) -> String {
 
 /// The type's name and the value as the Collector writes them.
 pub(super) fn any_value(value: &Value) -> (&'static str, String) {
-    let Some((key, inner)) = value.as_object().and_then(|object| object.iter().next()) else {
-        return ("Empty", String::new());
-    };
-    match key.as_str() {
+    let (key, inner) = variant(value);
+    match key {
         "stringValue" => ("Str", inner.as_str().unwrap_or_default().to_owned()),
         "boolValue" => ("Bool", inner.to_string()),
         "intValue" => ("Int", integer_of(inner).to_string()),
@@ -111,20 +107,20 @@ pub(super) fn any_value(value: &Value) -> (&'static str, String) {
     }
 }
 
+/// The name of a value's type, and what it holds.
+fn variant(value: &Value) -> (&str, &Value) {
+    let entry = value.as_object().and_then(|object| object.iter().next());
+    entry.map_or(("", &Value::Null), |(key, inner)| (key.as_str(), inner))
+}
+
 /// A value as plain JSON, without the types' names.
 fn plain(value: &Value) -> Value {
-    let Some((key, inner)) = value.as_object().and_then(|object| object.iter().next()) else {
-        return Value::Null;
-    };
-    match key.as_str() {
+    let (key, inner) = variant(value);
+    match key {
         "arrayValue" => list(inner, "values").iter().map(plain).collect(),
         "kvlistValue" => {
-            let pairs = list(inner, "values").iter();
-            pairs
-                .map(|pair| {
-                    (text(pair, "key").to_owned(), pair.get("value").map_or(Value::Null, plain))
-                })
-                .collect()
+            let entry = |pair: &Value| (text(pair, "key").to_owned(), plain(&pair["value"]));
+            list(inner, "values").iter().map(entry).collect()
         }
         "intValue" => i64::try_from(integer_of(inner)).map_or(Value::Null, Value::from),
         _ => inner.clone(),
@@ -132,7 +128,7 @@ fn plain(value: &Value) -> Value {
 }
 
 pub(super) fn attribute(attribute: &Value) -> (&str, &'static str, String) {
-    let (kind, value) = attribute.get("value").map_or(("Empty", String::new()), any_value);
+    let (kind, value) = any_value(&attribute["value"]);
     (text(attribute, "key"), kind, value)
 }
 

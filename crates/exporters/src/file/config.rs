@@ -22,7 +22,6 @@ pub(crate) struct Rotation {
     pub max_backups: usize,
 }
 
-/// Options of `file`.
 #[derive(Clone, Debug)]
 pub(crate) struct FileConfig {
     pub path: PathBuf,

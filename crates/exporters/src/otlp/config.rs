@@ -28,7 +28,6 @@ const KEEPALIVE_TIME_LEAST: Duration = Duration::from_secs(10);
 /// The default limit of gRPC servers.
 const REQUEST_LIMIT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Options of `otlp`.
 #[derive(Clone, Debug)]
 pub(crate) struct OtlpConfig {
     /// `host:port` with or without `http://`, `https://`, `dns:///`, or `unix:/path`.

@@ -77,7 +77,6 @@ const COMPRESSIONS: [(&str, Compression); 9] = [
     ("", Compression::None),
 ];
 
-/// Options of `otlphttp`.
 #[derive(Clone, Debug)]
 pub(crate) struct OtlpHttpConfig {
     /// The URLs of `Signal::ALL`; empty where a signal has none.

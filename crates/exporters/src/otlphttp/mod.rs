@@ -94,14 +94,15 @@ impl OtlpHttpExporter {
             Ok(headers) => headers,
             Err(outcome) => return outcome,
         };
-        let answer = match destination.post(&headers, &request.chunks).await {
-            Ok(answer) => answer,
-            Err(error) => return outcome::of_transport_error(&error),
-        };
-        if answer.status == StatusCode::UNAUTHORIZED {
-            self.credentials.refused().await;
+        match destination.post(&headers, &request.chunks).await {
+            Err(error) => outcome::of_transport_error(&error),
+            Ok(answer) => {
+                if answer.status == StatusCode::UNAUTHORIZED {
+                    self.credentials.refused().await;
+                }
+                outcome::of_http(&answer)
+            }
         }
-        outcome::of_http(&answer)
     }
 }
 

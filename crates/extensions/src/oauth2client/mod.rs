@@ -24,7 +24,6 @@ pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     |fields| Box::new(Config::read(fields)),
 );
 
-/// Options of `oauth2client`.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub token_url: String,

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use crate::Signal;
 use crate::schema::{
     DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_RESOURCE, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES,
-    SCOPE_X_SCOPE, is_metric_data,
+    SCOPE_X_SCOPE,
 };
 use crate::wire::{Field, Fields, Malformed, OCCURRENCES_LIMIT, malformed, write_len_field};
 use splices::Splices;
@@ -160,10 +160,7 @@ impl ItemWalk<'_, '_> {
             resource.read(self.request, occurrence.content(), RESOURCE_ATTRIBUTES)?;
         }
         if self.editor.resource(&resource) {
-            self.within(parent, |walk, field| match field.is_message(RESOURCE_X_SCOPES) {
-                true => walk.scope(field),
-                false => Ok(()),
-            })?;
+            self.within(parent, RESOURCE_X_SCOPES, Self::scope)?;
         }
         Ok(())
     }
@@ -175,15 +172,10 @@ impl ItemWalk<'_, '_> {
         if !self.editor.scope(Scope(Message { request: self.request, contents: &contents })) {
             return Ok(());
         }
-        let item_attributes = match self.signal {
-            Signal::Traces => 9,
-            Signal::Logs => 6,
-            Signal::Metrics => 0,
-        };
-        self.within(parent, |walk, field| match (field.is_message(SCOPE_X_ENTRIES), walk.signal) {
-            (false, _) => Ok(()),
-            (true, Signal::Metrics) => walk.metric(field),
-            (true, Signal::Traces | Signal::Logs) => walk.item(field, item_attributes),
+        self.within(parent, SCOPE_X_ENTRIES, |walk, entry| match walk.signal {
+            Signal::Metrics => walk.metric(entry),
+            Signal::Traces => walk.item(entry, 9),
+            Signal::Logs => walk.item(entry, 6),
         })
     }
 
@@ -192,21 +184,21 @@ impl ItemWalk<'_, '_> {
         if !self.editor.metric(Metric(Message { request: self.request, contents: &contents })) {
             return Ok(());
         }
-        self.within(parent, |walk, data| {
+        let entered = self.splices.enter();
+        let mut fields = Fields::new(self.request, parent.content());
+        while let Some(data) = fields.next_field()? {
             let point_attributes = match data.number {
                 5 | 7 | 11 => 7,
                 9 => 9,
                 10 => 1,
-                _ => 0,
+                _ => continue,
             };
-            if !is_metric_data(data.number) || !data.is_message(data.number) {
-                return Ok(());
+            if data.is_message(data.number) {
+                self.within(&data, DATA_POINTS, |walk, point| walk.item(point, point_attributes))?;
             }
-            walk.within(data, |walk, point| match point.is_message(DATA_POINTS) {
-                true => walk.item(point, point_attributes),
-                false => Ok(()),
-            })
-        })
+        }
+        self.splices.leave(&entered, parent.len(), &parent.content());
+        Ok(())
     }
 
     /// One item, whose attributes are field `number`.
@@ -224,17 +216,20 @@ impl ItemWalk<'_, '_> {
         Ok(())
     }
 
-    /// Calls `visit` with each field of the message at `parent`, whose length follows what changes
-    /// in it.
+    /// Calls `visit` with each message in field `number` of the one at `parent`, whose length
+    /// follows what changes in it.
     fn within(
         &mut self,
         parent: &Field,
+        number: u32,
         visit: impl Fn(&mut Self, &Field) -> Result<(), Malformed>,
     ) -> Result<(), Malformed> {
         let entered = self.splices.enter();
         let mut fields = Fields::new(self.request, parent.content());
         while let Some(field) = fields.next_field()? {
-            visit(self, &field)?;
+            if field.is_message(number) {
+                visit(self, &field)?;
+            }
         }
         self.splices.leave(&entered, parent.len(), &parent.content());
         Ok(())

@@ -1,5 +1,7 @@
 //! OTLP/JSON → protobuf, in one pass over the body and without an intermediate tree.
 
+use std::ops::RangeInclusive;
+
 use super::binary::{decode_base64, decode_id};
 use super::error::{Failure, JsonError, JsonReason};
 use super::lexer::Lexer;
@@ -161,32 +163,6 @@ impl Reader<'_> {
                 write_varint(&mut self.out, value as u64);
                 Ok(value == 0)
             }
-            Kind::Int32 => self.integer("a signed 32-bit integer", wrong, |out, value: i32| {
-                write_varint(out, value as u64)
-            }),
-            Kind::Int64 => self.integer("a signed 64-bit integer", wrong, |out, value: i64| {
-                write_varint(out, value as u64)
-            }),
-            Kind::Uint32 => self.integer("an unsigned 32-bit integer", wrong, |out, value: u32| {
-                write_varint(out, value.into())
-            }),
-            Kind::Uint64 => self.integer("an unsigned 64-bit integer", wrong, write_varint),
-            Kind::Sint32 => self.integer("a signed 32-bit integer", wrong, |out, value: i32| {
-                write_varint(out, u64::from((value << 1 ^ value >> 31) as u32));
-            }),
-            Kind::Fixed32 => {
-                self.integer("an unsigned 32-bit integer", wrong, |out, value: u32| {
-                    out.extend_from_slice(&value.to_le_bytes());
-                })
-            }
-            Kind::Fixed64 => {
-                self.integer("an unsigned 64-bit integer", wrong, |out, value: u64| {
-                    out.extend_from_slice(&value.to_le_bytes());
-                })
-            }
-            Kind::Sfixed64 => self.integer("a signed 64-bit integer", wrong, |out, value: i64| {
-                out.extend_from_slice(&value.to_le_bytes());
-            }),
             Kind::Double => {
                 let value = double(self.number_text("a number")?).map_err(wrong)?;
                 self.out.extend_from_slice(&value.to_le_bytes());
@@ -211,19 +187,38 @@ impl Reader<'_> {
                 Ok(is_empty)
             }
             Kind::Message(_) => unreachable!("messages are objects, not values"),
+            kind => self.integer(kind, wrong),
         }
     }
 
-    fn integer<T: TryFrom<i128> + Default + PartialEq + Copy>(
+    fn integer(
         &mut self,
-        what: &'static str,
+        kind: Kind,
         wrong: impl Fn(JsonReason) -> Failure,
-        put: impl FnOnce(&mut Vec<u8>, T),
     ) -> Result<bool, Failure> {
+        let (what, range): (_, RangeInclusive<i128>) = match kind {
+            Kind::Int32 | Kind::Sint32 => {
+                ("a signed 32-bit integer", i32::MIN.into()..=i32::MAX.into())
+            }
+            Kind::Int64 | Kind::Sfixed64 => {
+                ("a signed 64-bit integer", i64::MIN.into()..=i64::MAX.into())
+            }
+            Kind::Uint32 | Kind::Fixed32 => ("an unsigned 32-bit integer", 0..=u32::MAX.into()),
+            _ => ("an unsigned 64-bit integer", 0..=u64::MAX.into()),
+        };
         let value = integer(self.number_text(what)?).map_err(&wrong)?;
-        let value = T::try_from(value).map_err(|_| wrong(JsonReason::OutOfRange(what)))?;
-        put(&mut self.out, value);
-        Ok(value == T::default())
+        if !range.contains(&value) {
+            return Err(wrong(JsonReason::OutOfRange(what)));
+        }
+        match kind {
+            Kind::Fixed32 => self.out.extend_from_slice(&(value as u32).to_le_bytes()),
+            Kind::Fixed64 | Kind::Sfixed64 => {
+                self.out.extend_from_slice(&(value as u64).to_le_bytes());
+            }
+            Kind::Sint32 => write_varint(&mut self.out, ((value << 1 ^ value >> 31) as u32).into()),
+            _ => write_varint(&mut self.out, value as u64),
+        }
+        Ok(value == 0)
     }
 
     /// The text of a number, or of a string that should hold one.

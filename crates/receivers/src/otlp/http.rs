@@ -20,21 +20,15 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) struct HttpHandler {
     ingest: Ingest,
     config: HttpConfig,
-    encodings: Vec<(String, Packing)>,
     accepted_encodings: HeaderValue,
 }
 
 impl HttpHandler {
     pub(super) fn new(ingest: Ingest, config: HttpConfig) -> Self {
-        let encodings = config.encodings();
-        let names: Vec<&str> = encodings.iter().map(|(name, _)| name.as_str()).collect();
-        HttpHandler {
-            ingest,
-            accepted_encodings: HeaderValue::from_str(&names.join(", "))
-                .unwrap_or(HeaderValue::from_static("identity")),
-            encodings,
-            config,
-        }
+        let names: Vec<&str> = config.encodings.iter().map(|(name, _)| *name).collect();
+        let accepted_encodings =
+            names.join(", ").parse().unwrap_or(HeaderValue::from_static("identity"));
+        HttpHandler { ingest, config, accepted_encodings }
     }
 
     async fn answer(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
@@ -95,7 +89,7 @@ impl HttpHandler {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let Some(value) = values.next() else { return Ok(Packing::Known(Encoding::Identity)) };
         let name = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();
-        match self.encodings.iter().find(|(own, _)| *own == name) {
+        match self.config.encodings.iter().find(|(own, _)| *own == name) {
             // Several codings on top of each other are nothing that any OTLP client sends.
             Some((_, packing)) if values.next().is_none() => Ok(*packing),
             _ if name.is_empty() => Ok(Packing::Known(Encoding::Identity)),

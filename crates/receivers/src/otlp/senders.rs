@@ -11,14 +11,12 @@ use sluice_net::server::Peer;
 
 /// A connection's part of the metadata: made once, shared by its requests where headers are not
 /// kept.
-pub(super) struct Sender {
-    metadata: Arc<Metadata>,
-}
+pub(super) struct Sender(Arc<Metadata>);
 
 impl Sender {
     pub(super) fn new(peer: &Peer) -> Self {
         let peer = peer.address.map(|address| address.to_string());
-        Sender { metadata: Arc::new(Metadata { peer, headers: Vec::new() }) }
+        Sender(Arc::new(Metadata { peer, headers: Vec::new() }))
     }
 
     /// The metadata of a request: the headers with the names in `keys`, which are in lower case, as
@@ -38,11 +36,11 @@ impl Sender {
         };
         let bytes: usize = kept().map(|(name, value)| Metadata::header_bytes(name, value)).sum();
         if bytes == 0 {
-            return Ok(Arc::clone(&self.metadata));
+            return Ok(Arc::clone(&self.0));
         }
         permit.grow(bytes)?;
         let headers = kept().map(|(name, value)| (name.clone(), value.to_vec())).collect();
-        Ok(Arc::new(Metadata { peer: self.metadata.peer.clone(), headers }))
+        Ok(Arc::new(Metadata { peer: self.0.peer.clone(), headers }))
     }
 }
 

@@ -4,14 +4,22 @@ use std::time::Duration;
 
 use ::http::{HeaderName, HeaderValue};
 use sluice_config::Fields;
+use sluice_net::compress::Packing;
 use sluice_net::server::{Cors, Protocols};
-use sluice_otlp::Signal;
+use sluice_otlp::{Encoding, Signal};
 
-use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig, address, packing};
+use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig, address};
 
-/// In the order in which they are offered.
-const ALGORITHMS: [&str; 7] =
-    ["gzip", "zstd", "snappy", "x-snappy-framed", "deflate", "zlib", "lz4"];
+/// All content codings that there are, in the order in which they are offered.
+const ENCODINGS: [(&str, Packing); 7] = [
+    ("gzip", Packing::Known(Encoding::Gzip)),
+    ("zstd", Packing::Known(Encoding::Zstd)),
+    ("snappy", Packing::Known(Encoding::Snappy)),
+    ("x-snappy-framed", Packing::Known(Encoding::Snappy)),
+    ("deflate", Packing::Zlib),
+    ("zlib", Packing::Zlib),
+    ("lz4", Packing::Lz4),
+];
 
 pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
     let address = address(fields, "localhost:4318");
@@ -31,9 +39,9 @@ pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
     let keep_alive = fields.boolean("keep_alives_enabled", true, doc);
     let cors = cors(fields);
     let response_headers = response_headers(fields);
-    let compression_algorithms = compression_algorithms(fields);
+    let encodings = encodings(fields);
     fields.not_yet("middlewares", "middleware extensions");
-    HttpConfig { shared, url_paths, cors, response_headers, compression_algorithms, keep_alive }
+    HttpConfig { shared, url_paths, cors, response_headers, encodings, keep_alive }
 }
 
 fn url_path(fields: &mut Fields<'_>, signal: Signal) -> String {
@@ -101,20 +109,22 @@ fn response_headers(fields: &mut Fields<'_>) -> Vec<(HeaderName, HeaderValue)> {
     headers
 }
 
-fn compression_algorithms(fields: &mut Fields<'_>) -> Vec<String> {
+fn encodings(fields: &mut Fields<'_>) -> Vec<(&'static str, Packing)> {
     let doc = "Content codings that are taken besides `identity`: `gzip`, `zstd`, `snappy` (block \
                or framed), `x-snappy-framed`, `deflate` and `zlib` (both the zlib format), `lz4` \
                (frames).";
-    let mut algorithms = fields.string_list("compression_algorithms", &ALGORITHMS, doc);
-    algorithms.retain(|name| !["", "none", "identity"].contains(&name.as_str()));
-    algorithms.retain(|name| {
-        let is_known = packing(name).is_some();
-        if !is_known {
-            let message = format!("has `{name}`, which is no content coding that can be taken");
-            let hint = format!("there are {}", ALGORITHMS.join(", "));
-            fields.error_at_with_hint("compression_algorithms", &message, &hint);
+    let all = ENCODINGS.map(|(name, _)| name);
+    let mut encodings = vec![("identity", Packing::Known(Encoding::Identity))];
+    for name in fields.string_list("compression_algorithms", &all, doc) {
+        match ENCODINGS.into_iter().find(|(known, _)| *known == name) {
+            Some(known) => encodings.push(known),
+            None if ["", "none", "identity"].contains(&name.as_str()) => {}
+            None => {
+                let message = format!("has `{name}`, which is no content coding that can be taken");
+                let hint = format!("there are {}", all.join(", "));
+                fields.error_at_with_hint("compression_algorithms", &message, &hint);
+            }
         }
-        is_known
-    });
-    algorithms
+    }
+    encodings
 }

@@ -12,7 +12,6 @@ use sluice_config::Fields;
 use sluice_net::compress::Packing;
 use sluice_net::server::{Address, BodyTimeouts, Cors, Family, Protocols, ServerOptions};
 use sluice_net::tls::{Pem, ServerTlsOptions, TlsOptions};
-use sluice_otlp::Encoding;
 
 use super::counters::Transport;
 
@@ -47,8 +46,8 @@ pub struct HttpConfig {
     pub cors: Option<Cors>,
     /// Added to every answer.
     pub response_headers: Vec<(HeaderName, HeaderValue)>,
-    /// Names of the content codings that are taken, from `compression_algorithms`.
-    pub compression_algorithms: Vec<String>,
+    /// The content codings that are taken, by name: `identity` and `compression_algorithms`.
+    pub encodings: Vec<(&'static str, Packing)>,
     /// False: `connection: close` on every HTTP/1 answer.
     pub keep_alive: bool,
 }
@@ -77,28 +76,6 @@ impl OtlpConfig {
         let grpc = self.grpc.iter().map(|grpc| (Transport::Grpc, grpc, None));
         let http = self.http.iter().map(|http| (Transport::Http, &http.shared, Some(http)));
         grpc.chain(http)
-    }
-}
-
-impl HttpConfig {
-    /// The content codings that are taken, by name.
-    pub(super) fn encodings(&self) -> Vec<(String, Packing)> {
-        let names = self.compression_algorithms.iter();
-        let known = names.filter_map(|name| Some((name.clone(), packing(name)?)));
-        let identity = ("identity".to_owned(), Packing::Known(Encoding::Identity));
-        std::iter::once(identity).chain(known).collect()
-    }
-}
-
-/// All content codings that there are. An unknown name is `None`.
-pub(super) fn packing(name: &str) -> Option<Packing> {
-    match name {
-        "gzip" => Some(Packing::Known(Encoding::Gzip)),
-        "zstd" => Some(Packing::Known(Encoding::Zstd)),
-        "snappy" | "x-snappy-framed" => Some(Packing::Known(Encoding::Snappy)),
-        "deflate" | "zlib" => Some(Packing::Zlib),
-        "lz4" => Some(Packing::Lz4),
-        _ => None,
     }
 }
 

@@ -87,7 +87,10 @@ protocols:
     );
     let http = config.http.expect("is on");
     assert_eq!(http.url_paths[0], "/v1/t");
-    assert_eq!(http.compression_algorithms, ["gzip", "zstd"]);
+    assert_eq!(
+        http.encodings.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+        ["identity", "gzip", "zstd"]
+    );
     assert!(http.cors.is_some() && !http.keep_alive);
     assert_eq!(http.response_headers.len(), 1);
     assert_eq!(http.shared.body_timeouts.total, Duration::from_secs(20));
