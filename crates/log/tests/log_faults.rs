@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluice_log::{FileError, FlushPolicy, Log, OpenOptions};
+use sluice_log::{FileError, FlushPolicy, GiveUp, Keep, Log, OpenOptions};
 use support::faulty_disk::{
     FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
 };
@@ -385,4 +385,44 @@ fn any_bit_of_any_file_may_flip_at_the_cost_of_one_frame_for_which_there_is_a_co
         }
     }
     assert!(lost_at_all > 50, "{lost_at_all}");
+}
+
+/// Guarantee: trouble with reading ends with the disk's, even if the reader that met it has gone.
+#[test]
+fn trouble_of_a_reader_that_has_gone_ends_with_the_disks() {
+    let disk = FaultyDisk::new(7);
+    let options =
+        OpenOptions { flush: FlushPolicy::AtOnce, memory_limit_bytes: 0, ..options(&disk) };
+    let log: Log<Note> = Log::open(options).expect("the log opens").0;
+    let (gone, stays) = (subscribe(&log, "gone"), subscribe(&log, "stays"));
+    let durable = Durable::default();
+    (0..200).for_each(|value| append(&log, value, 1_000, &[gone, stays], &durable));
+    wait_durable(&durable, 200);
+    wait_until("all are let go from memory", || log.stats().frames_evicted == 200);
+    disk.fail_operation(Operation::Read, input_output);
+    log.read(gone);
+    wait_until("reading fails", || log.trouble().is_some());
+    log.unsubscribe(gone, Keep::Backlog);
+    disk.clear_fault();
+    assert_eq!(read_all(&log, stays).len(), 200);
+    wait_until("the trouble ends", || log.trouble().is_none());
+}
+
+/// Guarantee: a frame of which only the disk knows who took it is not given up as one that another
+/// reader has.
+#[test]
+fn what_is_on_disk_alone_does_not_count_as_taken() {
+    let disk = FaultyDisk::new(7);
+    let options =
+        OpenOptions { flush: FlushPolicy::AtOnce, memory_limit_bytes: 0, ..options(&disk) };
+    let log: Log<Note> = Log::open(options).expect("the log opens").0;
+    let (reader, other) = (subscribe(&log, "reader"), subscribe(&log, "other"));
+    let durable = Durable::default();
+    (0..100).for_each(|value| append(&log, value, 1_000, &[reader, other], &durable));
+    wait_durable(&durable, 100);
+    wait_until("all are let go from memory", || log.stats().frames_evicted == 100);
+    let read = read_all(&log, reader);
+    log.gauges(reader).allow(GiveUp::Taken);
+    assert_eq!(read.len(), 100);
+    assert!(read.iter().all(|(offset, _)| !log.may_give_up(reader, *offset)));
 }

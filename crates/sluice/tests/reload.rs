@@ -272,6 +272,24 @@ async fn a_removed_pipeline_delivers_what_it_has() {
     assert!(!gateway.output().contains("lost"), "{}", gateway.output());
 }
 
+/// Scenario: SIGTERM comes right after a reload that has removed a pipeline. Guarantee: the process
+/// ends only when the removed pipeline has delivered what it had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_waits_for_a_removed_pipeline() {
+    let faults = Faults::delaying(Duration::from_millis(700));
+    let slow = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let kept = Backend::healthy().await.expect("a backend");
+    let both = [("kept", &kept), ("slow", &slow)];
+    let mut gateway = Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &both)).await;
+    let before = start_load(&gateway, Duration::from_secs(2)).finish().await.expect("a load");
+    assert!(before.missing_at(&slow) > 0, "a backlog was wanted");
+    gateway.reload(&fan_out(Signal::Traces, LIMIT_MIB, &both[..1])).await;
+    gateway.terminate();
+    assert!(gateway.ended_within(Duration::from_secs(20)).await.success());
+    assert_arrives_once(&before, &slow, Duration::from_secs(1)).await;
+    assert!(!gateway.output().contains("lost"), "{}", gateway.output());
+}
+
 /// Guarantee: a receiver moves to another port; connections to the old one end in order, and their
 /// data is delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

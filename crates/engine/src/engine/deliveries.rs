@@ -20,7 +20,7 @@ use crate::steps::{self, Chain};
 /// How long a removed delivery may go on sending.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a removed delivery is checked.
-const LEAVING_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const LEAVING_PAUSE: Duration = Duration::from_millis(10);
 
 impl Engine {
     /// Returns the deliveries that the plan no longer has.

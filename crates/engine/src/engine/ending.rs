@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use sluice_log::{Holding, Keep};
 use sluice_otlp::Signal;
 
+use super::deliveries::LEAVING_PAUSE;
 use super::{Engine, RunningReceiver};
 use crate::delivery::{Delivery, DeliveryId, Stop};
 
@@ -63,12 +64,14 @@ impl Engine {
         let mut report = ShutdownReport::default();
         if self.storage.directory().is_some() {
             report.kept = self.leave_deliveries(deadline).await;
+            self.wait_until_removed_have_left(deadline).await;
             let unwritten = self.storage.close(LAST_WRITES).await;
             let amounts = |(signal, held): (_, Holding)| (signal, held.items, held.bytes);
             report.unwritten = unwritten.into_iter().map(amounts).collect();
         } else {
             self.tell_deliveries(|_| Stop::Drain);
             report.lost = self.end_deliveries(deadline, Keep::Nothing).await;
+            self.wait_until_removed_have_left(deadline).await;
         }
         self.status.shown.store(Arc::default());
         if !all_answered {
@@ -85,6 +88,14 @@ impl Engine {
         self.watcher.abort();
         self.backlog.set_routes(&[], &[]);
         report
+    }
+
+    /// Deliveries that a reload has removed still send what they have in memory, and say what is
+    /// lost.
+    async fn wait_until_removed_have_left(&self, deadline: Instant) {
+        while Instant::now() < deadline && !self.backlog.leaving().is_empty() {
+            tokio::time::sleep(LEAVING_PAUSE).await;
+        }
     }
 
     fn tell_deliveries(&self, stop: impl Fn(&Delivery) -> Stop) {

@@ -197,11 +197,16 @@ impl Engine {
         self.exporters = exporters;
         let leaving: Vec<_> = gone.iter().map(|(_, running)| running.delivery.clone()).collect();
         self.apply_routes(plan, &leaving);
+        let applied = self.apply_receivers(plan, bound).await;
+        if applied.is_err() {
+            // The plan that comes back has them.
+            self.deliveries.extend(gone);
+            return applied;
+        }
         // Only now no receiver submits to them any more.
         for (id, running) in gone {
             self.leave(id, running);
         }
-        self.apply_receivers(plan, bound).await?;
         self.show(plan);
         Ok(())
     }

@@ -81,8 +81,8 @@ impl<T> Log<T> {
     pub fn may_give_up(&self, id: CursorId, offset: Offset) -> bool {
         let inner = self.shared.inner.lock();
         let Some(cursor) = inner.cursors[id.0].as_ref() else { return false };
-        // What was let go from memory is durable, and who took it is not known any more.
-        let is_taken = || inner.slots.get(offset).is_none_or(|slot| slot.is_taken);
+        // Of what is on disk alone, memory does not know who took it.
+        let is_taken = || inner.slots.get(offset).is_some_and(|slot| slot.is_taken);
         cursor.gauges.may_give_up().allows(is_taken)
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct Reader<T> {
     shared: Arc<Shared<T>>,
     home: Home,
     places: HashMap<CursorId, Place>,
+    /// How often the disk refused what a reader needs, since it last gave some.
+    refusals: HashMap<CursorId, u32>,
 }
 
 /// Where a reader's next frame on disk is.
@@ -54,23 +56,22 @@ struct Place {
 
 impl<T: Record> Reader<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>, home: Home) -> Self {
-        Reader { shared, home, places: HashMap::new() }
+        Reader { shared, home, places: HashMap::new(), refusals: HashMap::new() }
     }
 
     pub(crate) fn run(mut self) {
-        let mut refusals: HashMap<CursorId, u32> = HashMap::new();
         let mut turn = 0;
         while let Some(task) = self.next_task(&mut turn) {
             let id = task.id;
-            let refused = refusals.get(&id).copied().unwrap_or(0);
+            let refused = self.refusals.get(&id).copied().unwrap_or(0);
             match self.work(&task, refused >= REFUSALS_LIMIT) {
                 Ok(found) => {
-                    refusals.remove(&id);
-                    self.deliver(&task, found, refusals.is_empty());
+                    self.refusals.remove(&id);
+                    self.deliver(&task, found, self.refusals.is_empty());
                 }
                 Err(error) => {
                     self.places.remove(&id);
-                    refusals.insert(id, refused + 1);
+                    self.refusals.insert(id, refused + 1);
                     self.wait_to_try_again(&error);
                 }
             }
@@ -88,6 +89,7 @@ impl<T: Record> Reader<T> {
                 return None;
             }
             self.places.retain(|id, _| inner.cursors[id.0].is_some());
+            self.refusals.retain(|id, _| inner.cursors[id.0].is_some());
             let count = inner.cursors.len();
             let mut woken = Vec::new();
             for step in 0..count {
