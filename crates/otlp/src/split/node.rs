@@ -34,7 +34,8 @@ pub(super) struct Node<'a> {
 
 impl<'a> Node<'a> {
     pub(super) fn request(bytes: &'a [u8], signal: Signal) -> Self {
-        let (whole, contents) = (0..bytes.len(), vec![0..bytes.len()]);
+        let whole = 0..bytes.len();
+        let contents = vec![whole.clone()];
         Node { bytes, signal, level: Level::Request, number: 0, whole, contents }
     }
 
