@@ -396,7 +396,9 @@ fn trouble_of_a_reader_that_has_gone_ends_with_the_disks() {
     let log: Log<Note> = Log::open(options).expect("the log opens").0;
     let (gone, stays) = (subscribe(&log, "gone"), subscribe(&log, "stays"));
     let durable = Durable::default();
-    (0..200).for_each(|value| append(&log, value, 1_000, &[gone, stays], &durable));
+    for value in 0..200 {
+        append(&log, value, 1_000, &[gone, stays], &durable);
+    }
     wait_durable(&durable, 200);
     wait_until("all are let go from memory", || log.stats().frames_evicted == 200);
     disk.fail_operation(Operation::Read, input_output);
@@ -418,7 +420,9 @@ fn what_is_on_disk_alone_does_not_count_as_taken() {
     let log: Log<Note> = Log::open(options).expect("the log opens").0;
     let (reader, other) = (subscribe(&log, "reader"), subscribe(&log, "other"));
     let durable = Durable::default();
-    (0..100).for_each(|value| append(&log, value, 1_000, &[reader, other], &durable));
+    for value in 0..100 {
+        append(&log, value, 1_000, &[reader, other], &durable);
+    }
     wait_durable(&durable, 100);
     wait_until("all are let go from memory", || log.stats().frames_evicted == 100);
     let read = read_all(&log, reader);
