@@ -487,6 +487,21 @@ fn any_route() -> impl Strategy<Value = Vec<(Policy, Backend)>> {
     proptest::collection::vec((policy, backend), 1..5)
 }
 
+/// Scenario: two receivers whose only backends are dead, and a third one whose backend is well.
+/// Guarantee: the two fill the pool to its high-water mark, and the third notices nothing.
+#[test]
+fn dead_backends_of_other_receivers_leave_room_for_a_healthy_one() {
+    let dead = [(Policy::Isolate, Backend::Dead)];
+    let well = [(Policy::Isolate, Backend::Answers(1))];
+    let senders = vec![sender(0, None), sender(1, Some(5)), sender(2, None)];
+    let mut world = World::new(&[&dead, &dead, &well], senders);
+    world.run(2 * MINUTE);
+    let third = &world.senders[2];
+    assert!(third.longest <= 2, "{}", third.longest);
+    assert!(third.accepted > world.tick / 2, "{}", third.accepted);
+    assert_eq!((0..3).map(|index| world.dropped(index)).sum::<u64>(), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 64, failure_persistence: None, ..ProptestConfig::default()

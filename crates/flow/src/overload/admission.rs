@@ -50,11 +50,13 @@ pub fn admit<I>(
     if pool.is_full(arrival.bytes) { Err(Obstacle::Pool) } else { Ok(()) }
 }
 
-/// Senders have to wait for this delivery unless it may shed: it is full, or the pool is and it
-/// lags by more than its share.
+/// Senders have to wait for this delivery unless it may shed: it is full, or the pool nearly is and
+/// it lags by more than its share, or its backend takes nothing.
 fn is_in_the_way(pool: &PoolState, arriving_bytes: u64, delivery: &DeliveryState) -> bool {
-    let is_to_blame = pool.is_above_high_water(arriving_bytes)
-        && delivery.pinned_bytes() > pool.fair_share_bytes();
+    let takes_nothing = delivery.backend.in_outage || delivery.backend.stands_still;
+    let may_pin_bytes = if takes_nothing { 0 } else { pool.fair_share_bytes() };
+    let is_to_blame =
+        pool.is_above_high_water(arriving_bytes) && delivery.pinned_bytes() > may_pin_bytes;
     delivery.policy != Policy::DropOldest && (delivery.is_full(arriving_bytes) || is_to_blame)
 }
 
