@@ -32,9 +32,7 @@ impl HttpHandler {
     }
 
     async fn answer(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
-        let cors = self.config.cors.as_ref();
-        let preflight = cors.and_then(|cors| cors.preflight(request.method(), request.headers()));
-        if let Some(response) = preflight {
+        if let Some(response) = self.preflight(&request) {
             return response;
         }
         let Some(signal) = self.signal_of(&request) else {
@@ -59,6 +57,10 @@ impl HttpHandler {
             Ok(()) => success(format),
             Err(refused) => self.refuse(format, &refused),
         }
+    }
+
+    fn preflight(&self, request: &Request<RequestBody>) -> Option<Response<ReplyBody>> {
+        self.config.cors.as_ref()?.preflight(request.method(), request.headers())
     }
 
     fn signal_of(&self, request: &Request<RequestBody>) -> Option<Signal> {
@@ -133,6 +135,36 @@ impl HttpHandler {
         }
         response
     }
+
+    /// Adds what browsers and the configuration want of every answer.
+    fn finish(&self, mut response: Response<ReplyBody>, asked: &Asked) -> Response<ReplyBody> {
+        let headers = response.headers_mut();
+        if let Some(cors) = self.config.cors.as_ref().filter(|_| !asked.is_preflight) {
+            cors.apply(asked.origin.as_ref(), headers);
+        }
+        headers.extend(self.config.response_headers.iter().cloned());
+        if asked.is_http1 && !self.config.keep_alive {
+            headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// What of a request an answer depends on, whatever is answered.
+struct Asked {
+    origin: Option<HeaderValue>,
+    is_http1: bool,
+    is_preflight: bool,
+}
+
+impl Asked {
+    fn of(request: &Request<RequestBody>) -> Self {
+        Asked {
+            origin: request.headers().get(ORIGIN).cloned(),
+            is_http1: request.version() < http::Version::HTTP_2,
+            is_preflight: request.method() == Method::OPTIONS,
+        }
+    }
 }
 
 impl Handler for HttpHandler {
@@ -143,28 +175,20 @@ impl Handler for HttpHandler {
     }
 
     async fn handle(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
-        let cors = self.config.cors.as_ref();
-        let origin = cors.and_then(|_| request.headers().get(ORIGIN).cloned());
-        let is_http1 = request.version() < http::Version::HTTP_2;
-        let is_preflight = request.method() == Method::OPTIONS;
-        let mut response = self.answer(sender, request).await;
-        let headers = response.headers_mut();
-        if let Some(cors) = cors.filter(|_| !is_preflight) {
-            cors.apply(origin.as_ref(), headers);
-        }
-        headers.extend(self.config.response_headers.iter().cloned());
-        if is_http1 && !self.config.keep_alive {
-            headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        response
+        let asked = Asked::of(&request);
+        let response = self.answer(sender, request).await;
+        self.finish(response, &asked)
     }
 
     fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
-        let refused = Refused::without_memory();
-        if let Some(signal) = self.signal_of(&request) {
-            self.ingest.counters.of(signal, Transport::Http).count_refused(&refused, 0);
-        }
-        self.refuse(format_of(request.headers()).unwrap_or(Format::Protobuf), &refused)
+        let response = self.preflight(&request).unwrap_or_else(|| {
+            let refused = Refused::without_memory();
+            if let Some(signal) = self.signal_of(&request) {
+                self.ingest.counters.of(signal, Transport::Http).count_refused(&refused, 0);
+            }
+            self.refuse(format_of(request.headers()).unwrap_or(Format::Protobuf), &refused)
+        });
+        self.finish(response, &Asked::of(&request))
     }
 }
 
