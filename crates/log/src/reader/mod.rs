@@ -88,8 +88,11 @@ impl<T: Record> Reader<T> {
             if inner.on_disk().ends != Ends::No {
                 return None;
             }
-            self.places.retain(|id, _| inner.cursors[id.0].is_some());
-            self.refusals.retain(|id, _| inner.cursors[id.0].is_some());
+            let reads = |id: &CursorId| {
+                inner.cursors[id.0].as_ref().is_some_and(|cursor| cursor.is_subscribed)
+            };
+            self.places.retain(|id, _| reads(id));
+            self.refusals.retain(|id, _| reads(id));
             let count = inner.cursors.len();
             let mut woken = Vec::new();
             for step in 0..count {

@@ -143,7 +143,7 @@ impl ConnectionBudget {
         Some(ConnectionPlace { budget: Arc::clone(self), id })
     }
 
-    /// Beyond the share of streams, what they take has to be free elsewhere.
+    /// Beyond their share streams may borrow half as much as the budget.
     fn take_for_streams(&self, bytes: usize, is_first: bool) -> bool {
         let percent = if is_first { FIRST_BLOCKS_PERCENT } else { FURTHER_BLOCKS_PERCENT };
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
@@ -154,8 +154,11 @@ impl ConnectionBudget {
             let beyond_bytes = sum_bytes
                 .saturating_sub(share_bytes)
                 .max((sum_bytes + open_bytes).saturating_sub(limit_bytes));
-            let is_free = sum_bytes <= share_bytes || self.may_borrow(beyond_bytes);
-            is_free.then_some(sum_bytes)
+            let may_borrow = || {
+                sum_bytes <= share_bytes.saturating_add(limit_bytes / 2)
+                    && self.may_borrow(beyond_bytes)
+            };
+            (sum_bytes <= share_bytes || may_borrow()).then_some(sum_bytes)
         });
         taken.is_ok()
     }

@@ -242,7 +242,8 @@ fn is_accepted(response: &Response<ReplyBody>) -> bool {
     response.status().is_success() && !response.headers().contains_key(GRPC_STATUS)
 }
 
-/// What a request's headers hold: texts, and the map's places, taken or not.
+/// What a request's headers hold: texts, in buffers that grow by doubling, and the map's places,
+/// taken or not.
 fn header_bytes(request: &Request<Incoming>) -> usize {
     let uri = request.uri();
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
@@ -254,7 +255,7 @@ fn map_bytes(headers: &HeaderMap) -> usize {
     let texts = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
     let repeated = headers.len() - headers.keys_len();
     let fields = headers.capacity().saturating_sub(STREAM_FIELDS);
-    texts.sum::<usize>() + fields * FIELD_BYTES + repeated * REPEATED_FIELD_BYTES
+    2 * texts.sum::<usize>() + fields * FIELD_BYTES + repeated * REPEATED_FIELD_BYTES
 }
 
 /// hyper's settings for a port.

@@ -84,7 +84,7 @@ impl Ingest {
         Ok(sender.metadata(head, keys, permit)?)
     }
 
-    /// Steps 5 to 7 of a request that has arrived, or was refused by then. Counts what becomes of it.
+    /// Steps 5 to 7, unless the request was refused by then. Counts what becomes of it.
     pub(super) async fn receive(
         &self,
         counters: &SignalCounters,

@@ -98,7 +98,7 @@ async fn headers_of_streams_that_wait_are_bounded() {
                     waiting.push(ready.send_request(request, false).expect("is sent"));
                 }
             }
-            // A quarter of the budget and the first blocks, and 15 kB a stream.
+            // A quarter of the budget, and 23 kB a stream.
             let refused = || counters.refused_streams.load(Ordering::Relaxed) - refused_before;
             until("most are refused", || refused() > (CONNECTIONS * STREAMS) as u64 * 3 / 4).await;
         };
@@ -109,7 +109,7 @@ async fn headers_of_streams_that_wait_are_bounded() {
             let _ = stream.send_data(framed(0, &traces(1)).into(), true);
             accepted += usize::from(is_accepted(response).await);
         }
-        assert!((30..100).contains(&accepted), "{accepted}");
+        assert!((10..50).contains(&accepted), "{accepted}");
     }
 }
 
@@ -139,10 +139,9 @@ async fn a_tls_handshake_makes_room_for_the_next_connection() {
     // Half of the time that a handshake may take.
     let end = timeout(SOON / 2, half.read(&mut [0])).await.expect("is closed");
     assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
-    assert_eq!(
-        (counters.evicted.load(Ordering::Relaxed), counters.refused.load(Ordering::Relaxed)),
-        (1, 0)
-    );
+    // The socket is closed just before it is counted.
+    until("it is counted", || counters.evicted.load(Ordering::Relaxed) == 1).await;
+    assert_eq!(counters.refused.load(Ordering::Relaxed), 0);
 }
 
 /// Scenario: for thousands of requests of one connection there is no room, and their bodies come
