@@ -20,7 +20,7 @@ use crate::steps::{self, Chain};
 /// How long a removed delivery may go on sending.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a removed delivery is checked.
-pub(super) const LEAVING_PAUSE: Duration = Duration::from_millis(10);
+const LEAVING_PAUSE: Duration = Duration::from_millis(10);
 
 impl Engine {
     /// Returns the deliveries that the plan no longer has.
@@ -90,8 +90,13 @@ impl Engine {
     /// A delivery that returns continues its backlog on disk, which its removed predecessor must
     /// release first.
     async fn wait_until_left(&self, id: &DeliveryId) {
-        let leaves = || self.backlog.leaving().iter().any(|delivery| delivery.id == *id);
-        while self.storage.directory().is_some() && leaves() {
+        if self.storage.directory().is_some() {
+            self.wait_while_leaving(|leaving| leaving == id).await;
+        }
+    }
+
+    pub(super) async fn wait_while_leaving(&self, is_meant: impl Fn(&DeliveryId) -> bool) {
+        while self.backlog.leaving().iter().any(|delivery| is_meant(&delivery.id)) {
             tokio::time::sleep(LEAVING_PAUSE).await;
         }
     }

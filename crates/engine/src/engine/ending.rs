@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use sluice_log::{Holding, Keep};
 use sluice_otlp::Signal;
 
-use super::deliveries::LEAVING_PAUSE;
 use super::{Engine, RunningReceiver};
 use crate::delivery::{Delivery, DeliveryId, Stop};
 
@@ -93,9 +92,7 @@ impl Engine {
     /// Deliveries that a reload has removed still send what they have in memory, and say what is
     /// lost.
     async fn wait_until_removed_have_left(&self, deadline: Instant) {
-        while Instant::now() < deadline && !self.backlog.leaving().is_empty() {
-            tokio::time::sleep(LEAVING_PAUSE).await;
-        }
+        let _ = tokio::time::timeout_at(deadline.into(), self.wait_while_leaving(|_| true)).await;
     }
 
     fn tell_deliveries(&self, stop: impl Fn(&Delivery) -> Stop) {
