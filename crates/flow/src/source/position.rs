@@ -11,10 +11,9 @@ use parking_lot::Mutex;
 ///
 /// A stream is anything with offsets that only rise: a file, a partition. The source asks for a
 /// [`Position`] for each range that it submits, in order, and keeps
-/// [`Positions::lowest_unresolved`] as its checkpoint. A position is *resolved* when this process
-/// cannot lose its data any more: every delivery has resolved it, or it is durable in the log. A
-/// position that is dropped without that (a refusal, the end of the process) stays unresolved, and
-/// so does everything behind it.
+/// [`Positions::lowest_unresolved`] as its checkpoint. A position is *resolved* once every delivery
+/// has resolved its data or the log has it on disk: this process can no longer lose it. A refusal
+/// or the end of the process leaves a position unresolved, and with it all later ones.
 ///
 /// Memory: one entry for each range under way. Cloning shares them.
 #[derive(Clone, Debug, Default)]
