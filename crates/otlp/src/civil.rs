@@ -8,8 +8,7 @@ pub fn civil_time(unix_seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
-/// Days since 1970 → year, month, day (Howard Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms").
+/// Days since 1970 → year, month, day (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
 pub fn civil_date(days: i64) -> (i64, i64, i64) {
     // Years begin in March here, so that the leap day is the last of its year.
     let days = days + 719_468;

@@ -1,5 +1,4 @@
-//! OTLP on its wire form: what can be known and changed of an encoded export request without
-//! decoding it into objects.
+//! OTLP on its wire form: encoded requests are read and changed without decoding them to objects.
 
 mod civil;
 mod edit;
@@ -10,7 +9,7 @@ mod schema;
 mod signal;
 mod split;
 mod value;
-mod wire;
+pub mod wire;
 
 pub use civil::{civil_date, civil_time};
 pub use edit::{Attributes, Item, ItemEditor, Metric, NewValue, Scope, edit_items, edit_resources};

@@ -28,8 +28,7 @@ impl Signal {
         NAMES[self as usize].0
     }
 
-    /// What one item is called in the Collector's metric names: `spans`, `metric_points`,
-    /// `log_records`.
+    /// What the Collector's metric names call items: `spans`, `metric_points`, `log_records`.
     pub const fn items_name(self) -> &'static str {
         NAMES[self as usize].1
     }

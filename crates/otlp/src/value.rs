@@ -1,9 +1,10 @@
 //! Attribute values (`AnyValue`): read in place, built, written.
 
-use crate::wire::{FIXED64, Fields, LEN, Malformed, VARINT, write_len_field, write_varint};
+use std::mem::replace;
 
-/// A value as it lies on the wire. Strings are known to be UTF-8 once a request went through
-/// [`crate::scan`].
+use crate::wire::{FIXED64, Fields, LEN, Result, VARINT, write_len_field, write_varint};
+
+/// A value as it lies on the wire. Strings are UTF-8 once a request went through [`crate::scan`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     Empty,
@@ -62,7 +63,7 @@ pub enum AnyValue {
     Bytes(Vec<u8>),
     Array(Vec<AnyValue>),
     /// In the order in which it was written; keys may occur more than once.
-    Map(Vec<(String, AnyValue)>),
+    Map(Vec<Entry>),
 }
 
 impl AnyValue {
@@ -70,15 +71,15 @@ impl AnyValue {
     /// replaces the one before, a further occurrence of the same array or map extends it.
     ///
     /// # Errors
-    /// [`Malformed`], with offsets into `encoded`, where it is no message or nests deeper than
+    /// [`crate::Malformed`], with offsets into `encoded`, where it is no message or nests deeper than
     /// [`crate::NESTING_LIMIT`].
-    pub fn decode(encoded: &[u8]) -> Result<AnyValue, Malformed> {
+    pub fn decode(encoded: &[u8]) -> Result<AnyValue> {
         let mut value = AnyValue::Empty;
         value.merge(encoded, 0)?;
         Ok(value)
     }
 
-    fn merge(&mut self, encoded: &[u8], depth: usize) -> Result<(), Malformed> {
+    fn merge(&mut self, encoded: &[u8], depth: usize) -> Result<()> {
         if depth > crate::NESTING_LIMIT {
             return Err(crate::wire::malformed(0, "messages nest too deeply"));
         }
@@ -86,22 +87,14 @@ impl AnyValue {
         while let Some(field) = fields.next_field()? {
             let content = &encoded[field.content()];
             match (field.number, field.wire_type) {
-                (5, LEN) => match self {
-                    AnyValue::Array(values) => merge_array(values, content, depth + 1)?,
-                    _ => {
-                        let mut values = Vec::new();
-                        merge_array(&mut values, content, depth + 1)?;
-                        *self = AnyValue::Array(values);
-                    }
-                },
-                (6, LEN) => match self {
-                    AnyValue::Map(entries) => merge_map(entries, content, depth + 1)?,
-                    _ => {
-                        let mut entries = Vec::new();
-                        merge_map(&mut entries, content, depth + 1)?;
-                        *self = AnyValue::Map(entries);
-                    }
-                },
+                (5, LEN) => {
+                    let before = replace(self, AnyValue::Empty);
+                    *self = AnyValue::Array(merge_array(before, content, depth + 1)?);
+                }
+                (6, LEN) => {
+                    let before = replace(self, AnyValue::Empty);
+                    *self = AnyValue::Map(merge_map(before, content, depth + 1)?);
+                }
                 (1..=8, _) => *self = Value::read(&encoded[field.whole()]).to_owned(),
                 _ => {}
             }
@@ -152,7 +145,10 @@ impl AnyValue {
     }
 }
 
-fn merge_array(values: &mut Vec<AnyValue>, encoded: &[u8], depth: usize) -> Result<(), Malformed> {
+type Entry = (String, AnyValue);
+
+fn merge_array(before: AnyValue, encoded: &[u8], depth: usize) -> Result<Vec<AnyValue>> {
+    let mut values = if let AnyValue::Array(values) = before { values } else { Vec::new() };
     let mut fields = Fields::of(encoded);
     while let Some(field) = fields.next_field()? {
         if field.is_message(1) {
@@ -161,14 +157,11 @@ fn merge_array(values: &mut Vec<AnyValue>, encoded: &[u8], depth: usize) -> Resu
             values.push(value);
         }
     }
-    Ok(())
+    Ok(values)
 }
 
-fn merge_map(
-    entries: &mut Vec<(String, AnyValue)>,
-    encoded: &[u8],
-    depth: usize,
-) -> Result<(), Malformed> {
+fn merge_map(before: AnyValue, encoded: &[u8], depth: usize) -> Result<Vec<Entry>> {
+    let mut entries = if let AnyValue::Map(entries) = before { entries } else { Vec::new() };
     let mut fields = Fields::of(encoded);
     while let Some(field) = fields.next_field()? {
         if !field.is_message(1) {
@@ -187,5 +180,5 @@ fn merge_map(
         }
         entries.push((key, value));
     }
-    Ok(())
+    Ok(entries)
 }

@@ -1,9 +1,8 @@
-//! The protobuf wire format: tags, varints, lengths. Everything above is built from these few reads
-//! and writes.
+//! The protobuf wire format, from which everything above is built: tags, varints, lengths.
 
 use std::ops::Range;
 
-pub(crate) use crate::schema::{FIXED32, FIXED64, LEN, VARINT};
+pub use crate::schema::{FIXED32, FIXED64, LEN, VARINT};
 
 /// Unknown groups may nest this deep. Together with [`crate::NESTING_LIMIT`] it stays below the 100
 /// levels at which prost, Java and C++ stop.
@@ -23,6 +22,8 @@ pub struct Malformed {
     pub reason: &'static str,
 }
 
+pub type Result<T, E = Malformed> = std::result::Result<T, E>;
+
 pub(crate) const fn malformed(offset: usize, reason: &'static str) -> Malformed {
     Malformed { offset, reason }
 }
@@ -38,7 +39,7 @@ pub(crate) const fn len_tag(number: u32) -> u8 {
 
 /// Reads a varint at `position`; answers its value and the position after it.
 #[inline(always)]
-pub(crate) fn read_varint(bytes: &[u8], position: usize) -> Result<(u64, usize), Malformed> {
+pub(crate) fn read_varint(bytes: &[u8], position: usize) -> Result<(u64, usize)> {
     match bytes.get(position) {
         Some(&byte) if byte < 0x80 => Ok((u64::from(byte), position + 1)),
         _ => read_long_varint(bytes, position),
@@ -46,7 +47,7 @@ pub(crate) fn read_varint(bytes: &[u8], position: usize) -> Result<(u64, usize),
 }
 
 #[inline(never)]
-fn read_long_varint(bytes: &[u8], position: usize) -> Result<(u64, usize), Malformed> {
+fn read_long_varint(bytes: &[u8], position: usize) -> Result<(u64, usize)> {
     let mut value = 0u64;
     for index in 0..10 {
         let Some(&byte) = bytes.get(position + index) else {
@@ -65,7 +66,7 @@ fn read_long_varint(bytes: &[u8], position: usize) -> Result<(u64, usize), Malfo
 
 /// Reads a tag at `position`; answers field number, wire type and the position after it.
 #[inline(always)]
-pub(crate) fn read_tag(bytes: &[u8], position: usize) -> Result<(u32, u8, usize), Malformed> {
+pub(crate) fn read_tag(bytes: &[u8], position: usize) -> Result<(u32, u8, usize)> {
     let (tag, next) = read_varint(bytes, position)?;
     if tag > u64::from(u32::MAX) {
         return Err(malformed(position, "a field number is out of range"));
@@ -79,7 +80,7 @@ pub(crate) fn read_tag(bytes: &[u8], position: usize) -> Result<(u32, u8, usize)
 
 /// Reads the length of a length-delimited field; answers the range of its content.
 #[inline(always)]
-pub(crate) fn read_len(bytes: &[u8], position: usize) -> Result<Range<usize>, Malformed> {
+pub(crate) fn read_len(bytes: &[u8], position: usize) -> Result<Range<usize>> {
     let (len, start) = read_varint(bytes, position)?;
     if len > (bytes.len() - start) as u64 {
         return Err(malformed(position, "a length runs past the end of its message"));
@@ -89,7 +90,7 @@ pub(crate) fn read_len(bytes: &[u8], position: usize) -> Result<Range<usize>, Ma
 
 /// Skips `width` bytes of a fixed-width value.
 #[inline(always)]
-pub(crate) fn skip_fixed(bytes: &[u8], position: usize, width: usize) -> Result<usize, Malformed> {
+pub(crate) fn skip_fixed(bytes: &[u8], position: usize, width: usize) -> Result<usize> {
     if bytes.len() - position < width {
         return Err(malformed(position, "a fixed-width value runs past the end of its message"));
     }
@@ -103,7 +104,7 @@ pub(crate) fn skip_value(
     number: u32,
     wire_type: u8,
     position: usize,
-) -> Result<usize, Malformed> {
+) -> Result<usize> {
     match wire_type {
         VARINT => Ok(read_varint(bytes, position)?.1),
         FIXED64 => skip_fixed(bytes, position, 8),
@@ -115,7 +116,7 @@ pub(crate) fn skip_value(
     }
 }
 
-fn skip_group(bytes: &[u8], number: u32, mut position: usize) -> Result<usize, Malformed> {
+fn skip_group(bytes: &[u8], number: u32, mut position: usize) -> Result<usize> {
     let mut open = [0u32; GROUP_NESTING_LIMIT];
     open[0] = number;
     let mut depth = 1;
@@ -139,12 +140,11 @@ fn skip_group(bytes: &[u8], number: u32, mut position: usize) -> Result<usize, M
     Ok(position)
 }
 
-/// One field of a message on the wire. Positions are offsets into the bytes that the message was
-/// read from.
+/// One field of a message on the wire. Positions are offsets into the bytes that were read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Field {
-    pub(crate) number: u32,
-    pub(crate) wire_type: u8,
+pub struct Field {
+    pub number: u32,
+    pub wire_type: u8,
     /// Where the tag begins.
     pub(crate) start: usize,
     /// Where the tag ends.
@@ -156,11 +156,12 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    pub(crate) fn is_message(&self, number: u32) -> bool {
+    /// True for a string, bytes, a message or a packed list with this number.
+    pub fn is_message(&self, number: u32) -> bool {
         self.number == number && self.wire_type == LEN
     }
 
-    pub(crate) fn content(&self) -> Range<usize> {
+    pub fn content(&self) -> Range<usize> {
         self.content..self.end
     }
 
@@ -174,7 +175,7 @@ impl Field {
     }
 
     /// The value of a varint field; zero for any other.
-    pub(crate) fn varint(&self, bytes: &[u8]) -> u64 {
+    pub fn varint(&self, bytes: &[u8]) -> u64 {
         if self.wire_type != VARINT {
             return 0;
         }
@@ -183,7 +184,7 @@ impl Field {
 }
 
 /// Iterates over the fields of the message that lies at `range` of `bytes`.
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     bytes: &'a [u8],
     position: usize,
 }
@@ -194,12 +195,12 @@ impl<'a> Fields<'a> {
     }
 
     /// All fields of a message that fills `bytes`.
-    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+    pub fn of(bytes: &'a [u8]) -> Self {
         Fields { bytes, position: 0 }
     }
 
     #[inline(always)]
-    pub(crate) fn next_field(&mut self) -> Result<Option<Field>, Malformed> {
+    pub fn next_field(&mut self) -> Result<Option<Field>> {
         let start = self.position;
         if start >= self.bytes.len() {
             return Ok(None);
@@ -221,7 +222,7 @@ pub(crate) const fn varint_len(value: usize) -> usize {
     (70 - (value as u64 | 1).leading_zeros() as usize) / 7
 }
 
-pub(crate) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn write_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -230,7 +231,7 @@ pub(crate) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Writes a length-delimited field whose number is below 16.
-pub(crate) fn write_len_field(out: &mut Vec<u8>, number: u32, content: &[u8]) {
+pub fn write_len_field(out: &mut Vec<u8>, number: u32, content: &[u8]) {
     out.push(len_tag(number));
     write_varint(out, content.len() as u64);
     out.extend_from_slice(content);

@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use super::splices::Splices;
 use crate::value::Value;
-use crate::wire::{
-    Fields, Malformed, len_tag, malformed, varint_len, write_len_field, write_varint,
-};
+use crate::wire::{Fields, Result, len_tag, malformed, varint_len, write_len_field, write_varint};
 
 /// A message may have this many attributes and still be edited. Each costs some hundred bytes of
 /// memory while its message is edited, but only two in the request.
@@ -73,8 +71,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// # Panics
-    /// If there was never an attribute at `index`. The same holds for every method that takes an
-    /// index.
+    /// If there was never an attribute at `index`, as in all methods that take one.
     pub fn value(&self, index: usize) -> Value<'_> {
         Value::read(self.bytes(&self.entries[index].value))
     }
@@ -147,14 +144,13 @@ impl<'a> Attributes<'a> {
         self.changed = false;
     }
 
-    /// Reads the attributes of the message at `content`, whose attributes are field `number`, and
-    /// appends them.
+    /// Appends the attributes of the message at `content`, which are its field `number`.
     pub(super) fn read(
         &mut self,
         request: &'a [u8],
         content: Range<usize>,
         number: u32,
-    ) -> Result<(), Malformed> {
+    ) -> Result<()> {
         let mut fields = Fields::new(request, content);
         while let Some(field) = fields.next_field()? {
             if field.is_message(number) {
@@ -170,7 +166,7 @@ impl<'a> Attributes<'a> {
     }
 
     #[inline]
-    fn entry(&mut self, key_value: &'a [u8], field: Range<usize>) -> Result<Entry<'a>, Malformed> {
+    fn entry(&mut self, key_value: &'a [u8], field: Range<usize>) -> Result<Entry<'a>> {
         // The usual form: a key of less than 128 bytes, then a value, and nothing else.
         if let [0x0a, key_len @ 0..0x80, rest @ ..] = key_value
             && let Some((key, [0x12, value @ ..])) = rest.split_at_checked(usize::from(*key_len))
@@ -187,11 +183,7 @@ impl<'a> Attributes<'a> {
     /// Any `KeyValue`: fields in any order, unknown ones, and several keys (the last one counts) or
     /// values (which merge).
     #[inline(never)]
-    fn unusual_entry(
-        &mut self,
-        key_value: &'a [u8],
-        field: Range<usize>,
-    ) -> Result<Entry<'a>, Malformed> {
+    fn unusual_entry(&mut self, key_value: &'a [u8], field: Range<usize>) -> Result<Entry<'a>> {
         let mut key: &[u8] = &[];
         let (mut header, mut value) = (Vec::new(), Vec::new());
         let mut fields = Fields::of(key_value);
@@ -210,8 +202,7 @@ impl<'a> Attributes<'a> {
         Ok(Entry { field: Some(field), key: Stored::Wire(key), header, value, state: State::Kept })
     }
 
-    /// Enters the changes of those attributes that lie within `content`; with `number` as the field
-    /// of the attributes.
+    /// Enters the changes of the attributes within `content`, which are field `number`.
     pub(super) fn splice(&self, splices: &mut Splices, content: &Range<usize>, number: u32) {
         if !self.changed {
             return;

@@ -17,7 +17,7 @@ use crate::schema::{
     DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_RESOURCE, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES,
     SCOPE_X_SCOPE,
 };
-use crate::wire::{Field, Fields, Malformed, OCCURRENCES_LIMIT, malformed, write_len_field};
+use crate::wire::{Field, Fields, OCCURRENCES_LIMIT, Result, malformed, write_len_field};
 use splices::Splices;
 use views::Message;
 
@@ -51,12 +51,12 @@ pub trait ItemEditor {
 /// Answers the changed request, or nothing if nothing changed.
 ///
 /// # Errors
-/// [`Malformed`] where the structure that has to be read is damaged, which [`crate::scan`] would
-/// have found.
+/// [`crate::Malformed`] where the structure that has to be read is damaged, which [`crate::scan`]
+/// would have found.
 pub fn edit_resources(
     request: &Bytes,
     mut edit: impl FnMut(&mut Attributes<'_>),
-) -> Result<Option<Bytes>, Malformed> {
+) -> Result<Option<Bytes>> {
     let mut splices = Splices::default();
     let mut attributes = Attributes::default();
     let mut resources = Vec::new();
@@ -79,12 +79,7 @@ pub fn edit_resources(
 }
 
 /// The occurrences of message `number` within `parent`.
-fn occurrences(
-    request: &[u8],
-    parent: &Field,
-    number: u32,
-    found: &mut Vec<Field>,
-) -> Result<(), Malformed> {
+fn occurrences(request: &[u8], parent: &Field, number: u32, found: &mut Vec<Field>) -> Result<()> {
     found.clear();
     let mut fields = Fields::new(request, parent.content());
     while let Some(field) = fields.next_field()? {
@@ -98,9 +93,8 @@ fn occurrences(
     Ok(())
 }
 
-/// Enters the changes of a resource: where its attributes lie, and what is added behind the last of
-/// them. `end` is where the ResourceX ends, and where a resource comes into being that was not
-/// there.
+/// Enters the changes of a resource: where its attributes lie, and behind the last of them. A
+/// resource that was not there comes into being at `end`, where the ResourceX ends.
 fn splice_resource(
     attributes: &Attributes<'_>,
     resources: &[Field],
@@ -125,13 +119,13 @@ fn splice_resource(
 /// Hands every item to `editor`. Answers the changed request, or nothing if nothing changed.
 ///
 /// # Errors
-/// [`Malformed`] where the structure that has to be read is damaged, which [`crate::scan`] would
-/// have found.
+/// [`crate::Malformed`] where the structure that has to be read is damaged, which [`crate::scan`]
+/// would have found.
 pub fn edit_items(
     signal: Signal,
     request: &Bytes,
     editor: &mut dyn ItemEditor,
-) -> Result<Option<Bytes>, Malformed> {
+) -> Result<Option<Bytes>> {
     let (splices, attributes) = Default::default();
     let mut walk = ItemWalk { signal, request, editor, splices, attributes };
     let mut fields = Fields::of(request);
@@ -152,7 +146,7 @@ struct ItemWalk<'a, 'e> {
 }
 
 impl ItemWalk<'_, '_> {
-    fn resource(&mut self, parent: &Field) -> Result<(), Malformed> {
+    fn resource(&mut self, parent: &Field) -> Result<()> {
         let mut resource = Attributes::default();
         let mut found = Vec::new();
         occurrences(self.request, parent, RESOURCE_X_RESOURCE, &mut found)?;
@@ -165,7 +159,7 @@ impl ItemWalk<'_, '_> {
         Ok(())
     }
 
-    fn scope(&mut self, parent: &Field) -> Result<(), Malformed> {
+    fn scope(&mut self, parent: &Field) -> Result<()> {
         let mut found = Vec::new();
         occurrences(self.request, parent, SCOPE_X_SCOPE, &mut found)?;
         let contents: Vec<Range<usize>> = found.iter().map(Field::content).collect();
@@ -179,7 +173,7 @@ impl ItemWalk<'_, '_> {
         })
     }
 
-    fn metric(&mut self, parent: &Field) -> Result<(), Malformed> {
+    fn metric(&mut self, parent: &Field) -> Result<()> {
         let contents = [parent.content()];
         if !self.editor.metric(Metric(Message { request: self.request, contents: &contents })) {
             return Ok(());
@@ -202,7 +196,7 @@ impl ItemWalk<'_, '_> {
     }
 
     /// One item, whose attributes are field `number`.
-    fn item(&mut self, parent: &Field, number: u32) -> Result<(), Malformed> {
+    fn item(&mut self, parent: &Field, number: u32) -> Result<()> {
         let content = parent.content();
         self.attributes.clear();
         self.attributes.read(self.request, content.clone(), number)?;
@@ -222,8 +216,8 @@ impl ItemWalk<'_, '_> {
         &mut self,
         parent: &Field,
         number: u32,
-        visit: impl Fn(&mut Self, &Field) -> Result<(), Malformed>,
-    ) -> Result<(), Malformed> {
+        visit: impl Fn(&mut Self, &Field) -> Result<()>,
+    ) -> Result<()> {
         let entered = self.splices.enter();
         let mut fields = Fields::new(self.request, parent.content());
         while let Some(field) = fields.next_field()? {

@@ -12,8 +12,7 @@ struct Splice {
     insert: Range<usize>,
 }
 
-/// Changes in the order of their positions. The lengths of the messages around a change are changed
-/// with it.
+/// Changes in the order of their positions. The lengths of the messages around them follow.
 #[derive(Default)]
 pub(super) struct Splices {
     list: Vec<Splice>,
@@ -38,8 +37,7 @@ impl Splices {
         Entered { slot, growth_before: self.growth }
     }
 
-    /// Leaves a nested message whose length lies at `len` and whose content at `content` of the
-    /// request.
+    /// Leaves a nested message with its length at `len` and its content at `content`.
     pub(super) fn leave(&mut self, entered: &Entered, len: Range<usize>, content: &Range<usize>) {
         if self.list.len() == entered.slot + 1 {
             self.list.pop();
@@ -53,8 +51,7 @@ impl Splices {
         self.list[entered.slot] = Splice { at: len, insert };
     }
 
-    /// Replaces the bytes at `at` by what `write` appends. `at` lies behind everything that was
-    /// changed before.
+    /// Replaces the bytes at `at` by what `write` appends. `at` lies behind all earlier changes.
     pub(super) fn replace(&mut self, at: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.inserted.len();
         write(&mut self.inserted);

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::wire::{Field, Fields, VARINT};
+use crate::wire::{Field, Fields, LEN, VARINT};
 
-/// A message in a request: all its occurrences, where a singular field occurs more than once and
-/// protobuf merges them.
+/// A message in a request, with all occurrences of a singular field, which protobuf merges.
 #[derive(Clone, Copy)]
 pub(super) struct Message<'a> {
     pub(super) request: &'a [u8],
@@ -25,25 +24,23 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The last length-delimited field of this number; empty if there is none.
-    fn last(&self, number: u32) -> &'a [u8] {
-        let mut found: &[u8] = &[];
+    fn last(&self, number: u32, wire_type: u8) -> Option<Field> {
+        let mut found = None;
         self.each(|field| {
-            if field.is_message(number) {
-                found = &self.request[field.content()];
+            if field.number == number && field.wire_type == wire_type {
+                found = Some(*field);
             }
         });
         found
     }
 
+    /// The last length-delimited field of this number; empty if there is none.
+    fn bytes(&self, number: u32) -> &'a [u8] {
+        self.last(number, LEN).map_or(&[], |field| &self.request[field.content()])
+    }
+
     fn varint(&self, number: u32) -> u64 {
-        let mut found = 0;
-        self.each(|field| {
-            if field.number == number && field.wire_type == VARINT {
-                found = field.varint(self.request);
-            }
-        });
-        found
+        self.last(number, VARINT).map_or(0, |field| field.varint(self.request))
     }
 
     /// The message in field `number`, its occurrences joined.
@@ -68,11 +65,11 @@ pub struct Scope<'a>(pub(super) Message<'a>);
 
 impl<'a> Scope<'a> {
     pub fn name(&self) -> &'a [u8] {
-        self.0.last(1)
+        self.0.bytes(1)
     }
 
     pub fn version(&self) -> &'a [u8] {
-        self.0.last(2)
+        self.0.bytes(2)
     }
 }
 
@@ -82,7 +79,7 @@ pub struct Metric<'a>(pub(super) Message<'a>);
 
 impl<'a> Metric<'a> {
     pub fn name(&self) -> &'a [u8] {
-        self.0.last(1)
+        self.0.bytes(1)
     }
 }
 
@@ -92,7 +89,7 @@ pub struct Item<'a>(pub(super) Message<'a>);
 
 impl<'a> Item<'a> {
     pub fn span_name(&self) -> &'a [u8] {
-        self.0.last(5)
+        self.0.bytes(5)
     }
 
     /// Number of the span's kind; enums are open.
@@ -106,7 +103,7 @@ impl<'a> Item<'a> {
     }
 
     pub fn severity_text(&self) -> &'a [u8] {
-        self.0.last(3)
+        self.0.bytes(3)
     }
 
     /// The log record's body: an encoded `AnyValue`, to be read by [`crate::Value::read`].

@@ -8,8 +8,7 @@ use crate::Malformed;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid OTLP/JSON at line {line}, column {column}{}: {reason}", place(.path))]
 pub struct JsonError {
-    /// The member at fault, such as `resourceSpans[0].scopeSpans[0].spans[3].traceId`. Empty for
-    /// the body itself.
+    /// The member at fault: `resourceSpans[0].scopeSpans[0].spans[3].traceId`. Empty: the body.
     pub path: String,
     /// In bytes from the start of the body.
     pub offset: usize,

@@ -1,5 +1,4 @@
-//! JSON tokens (RFC 8259), read from a body in memory. Nothing is built; strings without escapes
-//! are borrowed.
+//! JSON tokens (RFC 8259) of a body in memory. Strings without escapes are borrowed.
 
 use std::str;
 
@@ -123,8 +122,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A string. What had to be unescaped or mended lies in `scratch`, the rest is borrowed from
-    /// the body.
+    /// A string: in `scratch` if it had to be unescaped or mended, else borrowed from the body.
     pub(super) fn string<'s>(&mut self, scratch: &'s mut String) -> Result<&'s str, Failure>
     where
         'a: 's,
@@ -203,12 +201,8 @@ impl<'a> Lexer<'a> {
         u16::from_str_radix(str::from_utf8(digits).ok().filter(|_| all_hexadecimal)?, 16).ok()
     }
 
-    /// Skips a value of any kind, checking its syntax.
-    pub(super) fn skip(&mut self, scratch: &mut String) -> Result<(), Failure> {
-        self.skip_nested(scratch, 0)
-    }
-
-    fn skip_nested(&mut self, scratch: &mut String, depth: usize) -> Result<(), Failure> {
+    /// Skips a value of any kind, checking its syntax. It lies within `depth` others.
+    pub(super) fn skip(&mut self, scratch: &mut String, depth: usize) -> Result<(), Failure> {
         if depth > SKIP_NESTING_LIMIT {
             return self.fail(JsonReason::TooDeep { limit: SKIP_NESTING_LIMIT });
         }
@@ -229,7 +223,7 @@ impl<'a> Lexer<'a> {
                         self.string(scratch)?;
                         self.expect(b':', "`:`")?;
                     }
-                    self.skip_nested(scratch, depth + 1)?;
+                    self.skip(scratch, depth + 1)?;
                     if !self.more(end)? {
                         return Ok(());
                     }
@@ -301,7 +295,7 @@ mod tests {
     fn unknown_values_are_skipped_if_they_are_json() {
         let skip = |json: &str| {
             let mut lexer = Lexer::new(json.as_bytes());
-            lexer.skip(&mut String::new()).and_then(|()| lexer.end())
+            lexer.skip(&mut String::new(), 0).and_then(|()| lexer.end())
         };
         for valid in
             [r#" {"a":[1,-2.5e3,{"b":null}],"c":{},"d":[],"e":"\n"} "#, "true", "false", "[[[]]]"]

@@ -6,8 +6,7 @@ use super::error::JsonReason;
 /// an exponent does not say exactly which integer it is.
 const EXACT_DOUBLE: f64 = 9_007_199_254_740_992.0;
 
-/// An integer of any OTLP type. `1e3` and `5.0` are integers too, as far as a double says them
-/// exactly.
+/// An integer of any OTLP type. `1e3` and `5.0` are integers too, where a double is exact.
 pub(super) fn integer(text: &str) -> Result<i128, JsonReason> {
     if let Ok(value) = text.parse::<i64>() {
         return Ok(i128::from(value));
@@ -25,8 +24,7 @@ pub(super) fn integer(text: &str) -> Result<i128, JsonReason> {
     }
 }
 
-/// A double; `NaN`, `Infinity` and `-Infinity` come as strings only, since JSON has no such
-/// numbers.
+/// A double; `NaN`, `Infinity` and `-Infinity` come as strings only: JSON has no such numbers.
 pub(super) fn double(text: &str) -> Result<f64, JsonReason> {
     let value = text.parse::<f64>().map_err(|_| JsonReason::Expected("a number"))?;
     if value.is_infinite() && text.bytes().any(|byte| byte.is_ascii_digit()) {

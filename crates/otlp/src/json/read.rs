@@ -10,11 +10,9 @@ use crate::schema::{Field, Kind, Message, Presence};
 use crate::wire::{LEN, varint_len, write_varint};
 use crate::{NESTING_LIMIT, Signal};
 
-/// Translates the OTLP/JSON of an export request into its protobuf encoding, which is at most
-/// `limit_bytes` long.
+/// Translates the OTLP/JSON of an export request into protobuf of at most `limit_bytes`.
 ///
-/// What is answered passes [`crate::scan`]: ids have their length, strings are UTF-8, messages nest
-/// within [`NESTING_LIMIT`].
+/// It passes [`crate::scan`]: lengths of ids, UTF-8 in strings, nesting within [`NESTING_LIMIT`].
 ///
 /// # Errors
 /// [`JsonError`] with the member and the position of the first thing that is wrong.
@@ -30,6 +28,8 @@ pub fn from_json(signal: Signal, json: &[u8], limit_bytes: usize) -> Result<Vec<
     read.map(|()| reader.out).map_err(|failure| failure.into_error(json))
 }
 
+type Result<T, E = Failure> = std::result::Result<T, E>;
+
 struct Reader<'a> {
     lexer: Lexer<'a>,
     out: Vec<u8>,
@@ -39,7 +39,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn object(&mut self, message: &'static Message, depth: usize) -> Result<(), Failure> {
+    fn object(&mut self, message: &'static Message, depth: usize) -> Result<()> {
         if depth > NESTING_LIMIT {
             return self.lexer.fail(JsonReason::TooDeep { limit: NESTING_LIMIT });
         }
@@ -60,7 +60,7 @@ impl Reader<'_> {
                 self.member(field, occurred_before, depth)
                     .map_err(|failure| failure.within(field.name))?;
             } else {
-                self.lexer.skip(&mut self.scratch)?;
+                self.lexer.skip(&mut self.scratch, 0)?;
             }
             if !self.lexer.more(b'}')? {
                 return Ok(());
@@ -68,12 +68,7 @@ impl Reader<'_> {
         }
     }
 
-    fn member(
-        &mut self,
-        field: &'static Field,
-        occurred_before: bool,
-        depth: usize,
-    ) -> Result<(), Failure> {
+    fn member(&mut self, field: &'static Field, occurred_before: bool, depth: usize) -> Result<()> {
         if self.lexer.take_null()? {
             return Ok(());
         }
@@ -98,7 +93,7 @@ impl Reader<'_> {
     }
 
     /// Messages and strings each have a field of their own; scalars share one.
-    fn repeated(&mut self, number: u32, kind: Kind, depth: usize) -> Result<(), Failure> {
+    fn repeated(&mut self, number: u32, kind: Kind, depth: usize) -> Result<()> {
         match kind {
             Kind::Message(child) => self.elements(|reader| {
                 let open = reader.open(number);
@@ -126,10 +121,7 @@ impl Reader<'_> {
         }
     }
 
-    fn elements(
-        &mut self,
-        mut element: impl FnMut(&mut Self) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn elements(&mut self, mut element: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.lexer.expect(b'[', "an array")?;
         if self.lexer.take(b']')? {
             return Ok(());
@@ -147,7 +139,7 @@ impl Reader<'_> {
     }
 
     /// Reads one value and writes it without its tag. True if it is the default of its type.
-    fn value(&mut self, kind: Kind) -> Result<bool, Failure> {
+    fn value(&mut self, kind: Kind) -> Result<bool> {
         self.lexer.peek()?;
         // Where what a value says is wrong, that is reported at its beginning.
         let start = self.lexer.position();
@@ -191,11 +183,7 @@ impl Reader<'_> {
         }
     }
 
-    fn integer(
-        &mut self,
-        kind: Kind,
-        wrong: impl Fn(JsonReason) -> Failure,
-    ) -> Result<bool, Failure> {
+    fn integer(&mut self, kind: Kind, wrong: impl Fn(JsonReason) -> Failure) -> Result<bool> {
         let (what, range): (_, RangeInclusive<i128>) = match kind {
             Kind::Int32 | Kind::Sint32 => {
                 ("a signed 32-bit integer", i32::MIN.into()..=i32::MAX.into())
@@ -222,7 +210,7 @@ impl Reader<'_> {
     }
 
     /// The text of a number, or of a string that should hold one.
-    fn number_text(&mut self, what: &'static str) -> Result<&str, Failure> {
+    fn number_text(&mut self, what: &'static str) -> Result<&str> {
         match self.lexer.peek()? {
             b'"' => self.lexer.string(&mut self.scratch),
             b'-' | b'0'..=b'9' => self.lexer.number(),
@@ -235,7 +223,7 @@ impl Reader<'_> {
         prefix: &str,
         names: &str,
         wrong: impl Fn(JsonReason) -> Failure,
-    ) -> Result<i32, Failure> {
+    ) -> Result<i32> {
         if self.lexer.peek()? == b'"' {
             let name = self.lexer.string(&mut self.scratch)?.strip_prefix(prefix);
             let value = names.split(' ').position(|known| Some(known) == name);
@@ -279,7 +267,7 @@ impl Reader<'_> {
         varint[shift] &= 0x7f;
     }
 
-    fn check_limit(&self) -> Result<(), Failure> {
+    fn check_limit(&self) -> Result<()> {
         if self.out.len() > self.limit_bytes {
             return self.lexer.fail(JsonReason::TooLarge { limit_bytes: self.limit_bytes });
         }

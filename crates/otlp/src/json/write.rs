@@ -14,13 +14,12 @@ use super::binary::{write_base64, write_hex};
 use super::error::ToJsonError;
 use crate::schema::{FIELDS_LIMIT, Field, Kind, Message, Presence};
 use crate::wire::{
-    Field as Occurrence, Fields as Occurrences, LEN, Malformed, malformed, read_varint, skip_value,
+    Field as Occurrence, Fields as Occurrences, LEN, OCCURRENCES_LIMIT, malformed, read_varint,
+    skip_value,
 };
 use crate::{NESTING_LIMIT, Signal};
 
-/// No sender cuts a singular message into more parts than a few; a list of them is kept while they
-/// are written.
-const PARTS_LIMIT: u32 = 1024;
+type Result<T, E = ToJsonError> = std::result::Result<T, E>;
 
 /// Appends the request as OTLP/JSON to `out`: one line without a line break at its end, of at most
 /// `limit_bytes`. On an error `out` is as it was.
@@ -33,7 +32,7 @@ pub fn to_json(
     request: &[u8],
     limit_bytes: usize,
     out: &mut Vec<u8>,
-) -> Result<(), ToJsonError> {
+) -> Result<()> {
     let start = out.len();
     let mut writer = Writer { request, limit: start.saturating_add(limit_bytes), limit_bytes, out };
     let result = writer.message(signal.request(), slice::from_ref(&(0..request.len())), 0);
@@ -51,13 +50,22 @@ struct Writer<'a> {
     out: &'a mut Vec<u8>,
 }
 
-/// Where the occurrences of one field lie: from this one on, `count` of them. Of a singular scalar
-/// only the last one.
+/// Where the occurrences of a field lie: `count`, from this one on. Of a singular scalar the last.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     count: u32,
     part: usize,
     position: usize,
+}
+
+/// A field of the message whose encoding is the concatenation of `parts`.
+#[derive(Clone, Copy)]
+struct Member<'m> {
+    field: &'static Field,
+    slot: Slot,
+    parts: &'m [Range<usize>],
+    /// Of the message.
+    depth: usize,
 }
 
 impl<'a> Writer<'a> {
@@ -67,14 +75,14 @@ impl<'a> Writer<'a> {
         message: &'static Message,
         parts: &[Range<usize>],
         depth: usize,
-    ) -> Result<(), ToJsonError> {
+    ) -> Result<()> {
         if depth > NESTING_LIMIT {
             return Err(malformed(parts[0].start, "messages nest too deeply").into());
         }
         let slots = self.index(message, parts)?;
         self.out.push(b'{');
         let mut is_first = true;
-        for (field, slot) in message.fields.iter().zip(&slots) {
+        for (field, slot) in message.fields.iter().zip(slots) {
             if slot.count == 0 {
                 continue;
             }
@@ -85,7 +93,7 @@ impl<'a> Writer<'a> {
             self.out.push(b'"');
             self.out.extend_from_slice(field.name.as_bytes());
             self.out.extend_from_slice(b"\":");
-            if self.member(field, parts, slot, depth)? {
+            if self.member(Member { field, slot, parts, depth })? {
                 is_first = false;
             } else {
                 self.out.truncate(before);
@@ -96,11 +104,7 @@ impl<'a> Writer<'a> {
         self.check_limit()
     }
 
-    fn index(
-        &self,
-        message: &Message,
-        parts: &[Range<usize>],
-    ) -> Result<[Slot; FIELDS_LIMIT], Malformed> {
+    fn index(&self, message: &Message, parts: &[Range<usize>]) -> Result<[Slot; FIELDS_LIMIT]> {
         let mut slots = [Slot::default(); FIELDS_LIMIT];
         let mut chosen = None;
         for (part, range) in parts.iter().enumerate() {
@@ -113,7 +117,7 @@ impl<'a> Writer<'a> {
                     && !(is_repeated && occurrence.wire_type == LEN)
                 {
                     let reason = "a field has another wire type than its definition";
-                    return Err(malformed(occurrence.start, reason));
+                    return Err(malformed(occurrence.start, reason).into());
                 }
                 // Another member of the oneof replaces what was there.
                 if field.presence == Presence::Oneof
@@ -136,11 +140,9 @@ impl<'a> Writer<'a> {
     /// Calls `each` with the occurrences of the field that the slot tells of.
     fn occurrences(
         &mut self,
-        field: &Field,
-        parts: &[Range<usize>],
-        slot: &Slot,
-        mut each: impl FnMut(&mut Self, Occurrence) -> Result<(), ToJsonError>,
-    ) -> Result<(), ToJsonError> {
+        Member { field, slot, parts, .. }: Member<'_>,
+        mut each: impl FnMut(&mut Self, Occurrence) -> Result<()>,
+    ) -> Result<()> {
         let mut left = slot.count;
         for (index, range) in parts[slot.part..].iter().enumerate() {
             let start = if index == 0 { slot.position } else { range.start };
@@ -158,22 +160,17 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the member's value. False if it is a default that need not be written.
-    fn member(
-        &mut self,
-        field: &'static Field,
-        parts: &[Range<usize>],
-        slot: &Slot,
-        depth: usize,
-    ) -> Result<bool, ToJsonError> {
+    fn member(&mut self, member: Member<'_>) -> Result<bool> {
+        let Member { field, slot, depth, .. } = member;
         match (field.presence, field.kind) {
-            (Presence::Repeated, _) => return self.repeated(field, parts, slot, depth),
+            (Presence::Repeated, _) => return self.repeated(member),
             (_, Kind::Message(child)) => {
-                if slot.count > PARTS_LIMIT {
+                if slot.count as usize > OCCURRENCES_LIMIT {
                     let reason = "a singular message comes in too many parts";
                     return Err(malformed(slot.position, reason).into());
                 }
                 let mut child_parts = Vec::with_capacity(slot.count as usize);
-                self.occurrences(field, parts, slot, |_, occurrence| {
+                self.occurrences(member, |_, occurrence| {
                     child_parts.push(occurrence.content());
                     Ok(())
                 })?;
@@ -183,26 +180,20 @@ impl<'a> Writer<'a> {
             _ => {}
         }
         let mut is_default = false;
-        self.occurrences(field, parts, slot, |writer, occurrence| {
+        self.occurrences(member, |writer, occurrence| {
             is_default = writer.value(field.kind, occurrence.content())?;
             Ok(())
         })?;
         Ok(!is_default || field.presence != Presence::Implicit)
     }
 
-    fn repeated(
-        &mut self,
-        field: &'static Field,
-        parts: &[Range<usize>],
-        slot: &Slot,
-        depth: usize,
-    ) -> Result<bool, ToJsonError> {
+    fn repeated(&mut self, member: Member<'_>) -> Result<bool> {
         self.out.push(b'[');
         let start = self.out.len();
-        self.occurrences(field, parts, slot, |writer, occurrence| match field.kind {
+        self.occurrences(member, |writer, occurrence| match member.field.kind {
             Kind::Message(child) => {
                 writer.separate(start);
-                writer.message(child, slice::from_ref(&occurrence.content()), depth + 1)
+                writer.message(child, slice::from_ref(&occurrence.content()), member.depth + 1)
             }
             kind if occurrence.wire_type != kind.wire_type() => {
                 writer.packed(kind, occurrence.content(), start)
@@ -214,12 +205,7 @@ impl<'a> Writer<'a> {
         Ok(!is_empty)
     }
 
-    fn packed(
-        &mut self,
-        kind: Kind,
-        values: Range<usize>,
-        start: usize,
-    ) -> Result<(), ToJsonError> {
+    fn packed(&mut self, kind: Kind, values: Range<usize>, start: usize) -> Result<()> {
         let mut position = values.start;
         while position < values.end {
             let bytes = &self.request[..values.end];
@@ -231,12 +217,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A scalar of the array that begins at `start`.
-    fn element(
-        &mut self,
-        kind: Kind,
-        range: Range<usize>,
-        start: usize,
-    ) -> Result<(), ToJsonError> {
+    fn element(&mut self, kind: Kind, range: Range<usize>, start: usize) -> Result<()> {
         self.separate(start);
         self.value(kind, range)?;
         self.check_limit()
@@ -250,7 +231,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a scalar. True if it is the default of its type.
-    fn value(&mut self, kind: Kind, range: Range<usize>) -> Result<bool, Malformed> {
+    fn value(&mut self, kind: Kind, range: Range<usize>) -> Result<bool> {
         let bytes = &self.request[range.clone()];
         match kind {
             Kind::Bool => Ok(self.json(self.varint(&range)? != 0)),
@@ -279,7 +260,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn varint(&self, range: &Range<usize>) -> Result<u64, Malformed> {
+    fn varint(&self, range: &Range<usize>) -> Result<u64> {
         Ok(read_varint(&self.request[..range.end], range.start)?.0)
     }
 
@@ -309,7 +290,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    fn check_limit(&self) -> Result<(), ToJsonError> {
+    fn check_limit(&self) -> Result<()> {
         if self.out.len() > self.limit {
             return Err(ToJsonError::TooLarge { limit_bytes: self.limit_bytes });
         }

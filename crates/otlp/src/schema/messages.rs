@@ -31,6 +31,10 @@ const fn many(number: u32, name: &'static str, kind: Kind) -> Field {
     Field::new(number, name, kind, Presence::Repeated)
 }
 
+const fn level(number: u32, name: &'static str, below: &'static Message) -> Field {
+    Field { wire: WireKind::Level(below), ..many(number, name, Child(below)) }
+}
+
 const fn items(number: u32, name: &'static str, item: &'static Message) -> Field {
     Field { wire: WireKind::Item(item), ..many(number, name, Child(item)) }
 }
@@ -61,11 +65,9 @@ const fn dropped_attributes(number: u32) -> Field {
 }
 
 messages! {
-    TRACES_REQUEST = ExportTraceServiceRequest [many(1, "resourceSpans", Child(&RESOURCE_SPANS))]
-    METRICS_REQUEST = ExportMetricsServiceRequest [
-        many(1, "resourceMetrics", Child(&RESOURCE_METRICS)),
-    ]
-    LOGS_REQUEST = ExportLogsServiceRequest [many(1, "resourceLogs", Child(&RESOURCE_LOGS))]
+    TRACES_REQUEST = ExportTraceServiceRequest [level(1, "resourceSpans", &RESOURCE_SPANS)]
+    METRICS_REQUEST = ExportMetricsServiceRequest [level(1, "resourceMetrics", &RESOURCE_METRICS)]
+    LOGS_REQUEST = ExportLogsServiceRequest [level(1, "resourceLogs", &RESOURCE_LOGS)]
 
     // common.proto and resource.proto
 
@@ -108,7 +110,7 @@ messages! {
 
     RESOURCE_SPANS = ResourceSpans [
         RESOURCE_FIELD,
-        many(2, "scopeSpans", Child(&SCOPE_SPANS)),
+        level(2, "scopeSpans", &SCOPE_SPANS),
         SCHEMA_URL,
     ]
     SCOPE_SPANS = ScopeSpans [SCOPE_FIELD, items(2, "spans", &SPAN), SCHEMA_URL]
@@ -150,10 +152,10 @@ messages! {
 
     RESOURCE_METRICS = ResourceMetrics [
         RESOURCE_FIELD,
-        many(2, "scopeMetrics", Child(&SCOPE_METRICS)),
+        level(2, "scopeMetrics", &SCOPE_METRICS),
         SCHEMA_URL,
     ]
-    SCOPE_METRICS = ScopeMetrics [SCOPE_FIELD, many(2, "metrics", Child(&METRIC)), SCHEMA_URL]
+    SCOPE_METRICS = ScopeMetrics [SCOPE_FIELD, level(2, "metrics", &METRIC), SCHEMA_URL]
     METRIC = Metric [
         one(1, "name", Kind::String),
         one(2, "description", Kind::String),
@@ -240,11 +242,7 @@ messages! {
 
     // logs.proto
 
-    RESOURCE_LOGS = ResourceLogs [
-        RESOURCE_FIELD,
-        many(2, "scopeLogs", Child(&SCOPE_LOGS)),
-        SCHEMA_URL,
-    ]
+    RESOURCE_LOGS = ResourceLogs [RESOURCE_FIELD, level(2, "scopeLogs", &SCOPE_LOGS), SCHEMA_URL]
     SCOPE_LOGS = ScopeLogs [SCOPE_FIELD, items(2, "logRecords", &LOG_RECORD), SCHEMA_URL]
     LOG_RECORD = LogRecord [
         one(1, "timeUnixNano", Kind::Fixed64),

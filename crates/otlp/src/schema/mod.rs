@@ -1,5 +1,4 @@
-//! The OTLP messages (opentelemetry-proto 1.x): one table that scanning, editing and JSON follow in
-//! both directions.
+//! The OTLP messages (opentelemetry-proto 1.x): one table for scanning, splitting and JSON.
 //!
 //! The tests compile this folder too, to write requests in every form that the protocol allows;
 //! `tests/schema.rs` holds the table against the official generated types, so that it cannot be
@@ -7,13 +6,13 @@
 
 mod messages;
 
-pub(crate) use messages::{KEY_VALUE, LOGS_REQUEST, METRICS_REQUEST, TRACES_REQUEST};
+pub(crate) use messages::{KEY_VALUE, LOGS_REQUEST, METRIC, METRICS_REQUEST, TRACES_REQUEST};
 
 /// The wire types of protobuf.
-pub(crate) const VARINT: u8 = 0;
-pub(crate) const FIXED64: u8 = 1;
-pub(crate) const LEN: u8 = 2;
-pub(crate) const FIXED32: u8 = 5;
+pub const VARINT: u8 = 0;
+pub const FIXED64: u8 = 1;
+pub const LEN: u8 = 2;
+pub const FIXED32: u8 = 5;
 
 /// Its table by number comes first, so that scanning finds it without an offset.
 #[repr(C)]
@@ -87,6 +86,8 @@ pub(crate) enum WireKind {
     RepeatedFixed64,
     KeyValue,
     Message(&'static Message),
+    /// A message that leads to items: a ResourceX, a ScopeX, a metric.
+    Level(&'static Message),
     /// A message that is counted: a span, a data point, a log record.
     Item(&'static Message),
     /// The variants of `Metric.data`, of which the last one on the wire counts.
@@ -157,8 +158,7 @@ impl Message {
         self.fields.iter().position(|field| field.number == number)
     }
 
-    /// The index of the field that JSON calls `name`. Looks at `hint` first: senders write fields
-    /// in a fixed order.
+    /// The index of the field that JSON calls `name`. Looks at `hint` first: the order is fixed.
     pub(crate) fn named(&self, name: &str, hint: usize) -> Option<usize> {
         if self.fields.get(hint).is_some_and(|field| field.name == name) {
             return Some(hint);
@@ -178,16 +178,10 @@ fn is_original_name(original: &str, camel: &str) -> bool {
     }) && rest.next().is_none()
 }
 
-/// Field numbers that the three signals share: a request holds resources, a resource scopes, a
-/// scope items or metrics.
+/// Field numbers of all signals: requests hold resources, those scopes, those items or metrics.
 pub(crate) const REQUEST_RESOURCES: u32 = 1;
 pub(crate) const RESOURCE_X_RESOURCE: u32 = 1;
 pub(crate) const RESOURCE_X_SCOPES: u32 = 2;
 pub(crate) const SCOPE_X_SCOPE: u32 = 1;
 pub(crate) const SCOPE_X_ENTRIES: u32 = 2;
 pub(crate) const DATA_POINTS: u32 = 1;
-
-/// True for the variants of `Metric.data`.
-pub(crate) const fn is_metric_data(number: u32) -> bool {
-    matches!(number, 5 | 7 | 9 | 10 | 11)
-}

@@ -11,8 +11,8 @@ mod packer;
 use bytes::Bytes;
 
 use crate::Signal;
-use crate::wire::Malformed;
-use node::{Level, Node};
+use crate::wire::Result;
+use node::Node;
 use packer::Packer;
 
 /// The bounds of one part. `usize::MAX` is no bound.
@@ -36,14 +36,13 @@ pub struct Part {
 /// (one item with its headers, or an element without items) may exceed `max_bytes`.
 ///
 /// Order is kept, nothing is lost, fields that are unknown are repeated with the header that they
-/// belong to. A part that needs no header is a slice of the request: nothing is copied for borders
-/// at the top level. A request within the limits comes back as it is; an empty one is one empty
-/// part.
+/// belong to. A part that needs no header is a slice of the request: nothing is copied at top-level
+/// borders. A request within the limits, even empty, is one part.
 ///
 /// # Errors
-/// [`Malformed`] where the structure down to the items cannot be read. The content of items is not
-/// looked at: see [`crate::scan`].
-pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec<Part>, Malformed> {
+/// [`crate::Malformed`] where the structure down to the items cannot be read. The content of items
+/// is not looked at: see [`crate::scan`].
+pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec<Part>> {
     let limits = SplitLimits { max_items: limits.max_items.max(1), ..limits };
     let root = Node::request(request, signal);
     let items = root.items()?;
@@ -59,13 +58,13 @@ pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec
 /// requests that are known to be valid; [`crate::scan`] validates and counts.
 ///
 /// # Errors
-/// [`Malformed`] where the structure down to the items cannot be read.
-pub fn count(signal: Signal, request: &[u8]) -> Result<u32, Malformed> {
+/// [`crate::Malformed`] where the structure down to the items cannot be read.
+pub fn count(signal: Signal, request: &[u8]) -> Result<u32> {
     Node::request(request, signal).items()
 }
 
 /// Adds the children of `parent`, which is open in the packer, one after another.
-fn cut(packer: &mut Packer<'_>, parent: &Node<'_>) -> Result<(), Malformed> {
+fn cut(packer: &mut Packer<'_>, parent: &Node<'_>) -> Result<()> {
     parent.children(&mut |child| {
         let items = child.items()?;
         if packer.takes(child.len(), items) {
@@ -74,7 +73,7 @@ fn cut(packer: &mut Packer<'_>, parent: &Node<'_>) -> Result<(), Malformed> {
         }
         packer.next_part();
         // What cannot be opened goes alone, however large it is.
-        if packer.takes(child.len(), items) || child.level() == Level::Item || items == 0 {
+        if packer.takes(child.len(), items) || child.is_item || items == 0 {
             packer.add(child.range(), items);
             return Ok(());
         }

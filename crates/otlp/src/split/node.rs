@@ -3,49 +3,41 @@
 use std::ops::Range;
 
 use crate::Signal;
-use crate::schema::{
-    DATA_POINTS, REQUEST_RESOURCES, RESOURCE_X_SCOPES, SCOPE_X_ENTRIES, is_metric_data,
-};
-use crate::wire::{Field, Fields, Malformed, OCCURRENCES_LIMIT, len_tag, malformed};
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Level {
-    Request,
-    Resource,
-    Scope,
-    Metric,
-    /// The variant of `Metric.data` that is in force.
-    Data,
-    Item,
-}
+use crate::schema::{METRIC, Message, WireKind};
+use crate::wire::{Field, Fields, LEN, OCCURRENCES_LIMIT, Result, len_tag, malformed};
 
 /// An element of the tree. Its content is one range of the request, except for the data of a metric
 /// that occurs several times on the wire, which is read as one message: protobuf merges repeated
 /// occurrences of a singular field.
 pub(super) struct Node<'a> {
     bytes: &'a [u8],
-    signal: Signal,
-    level: Level,
+    message: &'static Message,
     number: u32,
+    /// A span, data point or log record, which cannot be cut.
+    pub(super) is_item: bool,
     /// Tag, length and content; the first occurrence where there are several.
     whole: Range<usize>,
     contents: Vec<Range<usize>>,
 }
 
+/// The message of an element, and whether it is an item.
+type Below = (&'static Message, bool);
+
 impl<'a> Node<'a> {
     pub(super) fn request(bytes: &'a [u8], signal: Signal) -> Self {
         let whole = 0..bytes.len();
         let contents = vec![whole.clone()];
-        Node { bytes, signal, level: Level::Request, number: 0, whole, contents }
+        Node { bytes, message: signal.request(), number: 0, is_item: false, whole, contents }
     }
 
-    fn child(&self, level: Level, field: &Field) -> Node<'a> {
+    fn child(&self, (message, is_item): Below, field: &Field) -> Node<'a> {
         let (whole, contents) = (field.whole(), vec![field.content()]);
-        Node { level, number: field.number, whole, contents, ..*self }
+        Node { message, number: field.number, is_item, whole, contents, ..*self }
     }
 
-    pub(super) fn level(&self) -> Level {
-        self.level
+    /// Its variants of `data` exclude each other.
+    fn is_metric(&self) -> bool {
+        std::ptr::eq(self.message, &METRIC)
     }
 
     /// Position of the element in the request, with its tag and length. Where it has several
@@ -63,63 +55,56 @@ impl<'a> Node<'a> {
         len_tag(self.number)
     }
 
-    fn child_level(&self, field: &Field) -> Option<Level> {
-        let (number, level) = match self.level {
-            Level::Request => (REQUEST_RESOURCES, Level::Resource),
-            Level::Resource => (RESOURCE_X_SCOPES, Level::Scope),
-            Level::Scope if self.signal == Signal::Metrics => (SCOPE_X_ENTRIES, Level::Metric),
-            Level::Scope => (SCOPE_X_ENTRIES, Level::Item),
-            Level::Metric if is_metric_data(field.number) => (field.number, Level::Data),
-            Level::Data => (DATA_POINTS, Level::Item),
-            Level::Metric | Level::Item => return None,
-        };
-        field.is_message(number).then_some(level)
+    /// What a field holds, if it is an element.
+    fn below(&self, field: &Field) -> Option<Below> {
+        match self.message.wire_kind(field.number) {
+            _ if field.wire_type != LEN => None,
+            WireKind::Level(message) | WireKind::Data(message) => Some((message, false)),
+            WireKind::Item(message) => Some((message, true)),
+            _ => None,
+        }
     }
 
     /// Calls `visit` with each element below this one, in order.
-    pub(super) fn children(
-        &self,
-        visit: &mut dyn FnMut(Node<'a>) -> Result<(), Malformed>,
-    ) -> Result<(), Malformed> {
-        if self.level == Level::Metric {
+    pub(super) fn children(&self, visit: &mut dyn FnMut(Node<'a>) -> Result<()>) -> Result<()> {
+        if self.is_metric() {
             return self.data()?.map_or(Ok(()), visit);
         }
         for content in &self.contents {
             let mut fields = Fields::new(self.bytes, content.clone());
             while let Some(field) = fields.next_field()? {
-                if let Some(level) = self.child_level(&field) {
-                    visit(self.child(level, &field))?;
+                if let Some(below) = self.below(&field) {
+                    visit(self.child(below, &field))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// The data of a metric: the last variant on the wire, with all its occurrences since another
-    /// one was seen.
-    fn data(&self) -> Result<Option<Node<'a>>, Malformed> {
+    /// The data of a metric: the last variant on the wire, with all occurrences since another one.
+    fn data(&self) -> Result<Option<Node<'a>>> {
         let mut data: Option<Node<'a>> = None;
         let mut fields = Fields::new(self.bytes, self.contents[0].clone());
         while let Some(field) = fields.next_field()? {
-            let Some(level) = self.child_level(&field) else { continue };
+            let Some(below) = self.below(&field) else { continue };
             match data.as_mut().filter(|node| node.number == field.number) {
                 Some(node) if node.contents.len() == OCCURRENCES_LIMIT => {
                     return Err(malformed(field.start, "a singular message occurs too often"));
                 }
                 Some(node) => node.contents.push(field.content()),
-                None => data = Some(self.child(level, &field)),
+                None => data = Some(self.child(below, &field)),
             }
         }
         Ok(data)
     }
 
     /// The fields of this element that are not elements themselves, encoded.
-    pub(super) fn header(&self) -> Result<Vec<u8>, Malformed> {
+    pub(super) fn header(&self) -> Result<Vec<u8>> {
         let mut header = Vec::new();
         for content in &self.contents {
             let mut fields = Fields::new(self.bytes, content.clone());
             while let Some(field) = fields.next_field()? {
-                if self.child_level(&field).is_none() {
+                if self.below(&field).is_none() {
                     header.extend_from_slice(&self.bytes[field.whole()]);
                 }
             }
@@ -128,20 +113,20 @@ impl<'a> Node<'a> {
     }
 
     /// Items within this element.
-    pub(super) fn items(&self) -> Result<u32, Malformed> {
-        if self.level == Level::Item {
+    pub(super) fn items(&self) -> Result<u32> {
+        if self.is_item {
             return Ok(1);
         }
-        if self.level == Level::Metric {
+        if self.is_metric() {
             return self.data()?.map_or(Ok(0), |data| data.items());
         }
         let mut items = 0;
         for content in &self.contents {
             let mut fields = Fields::new(self.bytes, content.clone());
             while let Some(field) = fields.next_field()? {
-                items += match self.child_level(&field) {
-                    Some(Level::Item) => 1,
-                    Some(level) => self.child(level, &field).items()?,
+                items += match self.below(&field) {
+                    Some((_, true)) => 1,
+                    Some(below) => self.child(below, &field).items()?,
                     None => 0,
                 };
             }

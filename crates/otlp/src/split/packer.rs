@@ -12,8 +12,7 @@ use crate::wire::{varint_len, write_varint};
 struct Frame {
     tag: u8,
     header: Bytes,
-    /// Encoded length of the content in the current part: header and what is complete within, in
-    /// bytes.
+    /// Bytes of the content in the current part: the header and what is complete within.
     content_bytes: usize,
     /// The step that begins it in the current part, if something of it is there already.
     step: Option<usize>,
@@ -63,8 +62,7 @@ impl<'a> Packer<'a> {
         len
     }
 
-    /// Opens an element within the innermost one. It shows in a part only once something is added
-    /// to it.
+    /// Opens an element within the innermost one. A part has it once something is added to it.
     pub(super) fn open(&mut self, tag: u8, header: Vec<u8>) {
         let content_bytes = header.len();
         self.frames.push(Frame { tag, content_bytes, header: header.into(), step: None });
@@ -103,8 +101,7 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Concludes the current part, if there is anything in it. The open elements go on in the next
-    /// one.
+    /// Concludes the current part, unless it is empty. The open elements go on in the next one.
     pub(super) fn next_part(&mut self) {
         if self.steps.is_empty() {
             return;
